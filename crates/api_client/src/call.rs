@@ -1,4 +1,4 @@
-//! One call of the API, before it is signed and sent.
+//! A call of the API, before it is signed and sent.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ pub const WORKER_MANAGER: &str = "worker-manager";
 pub const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 
-/// Characters that a path or a query shows as they are; a `/` inside a name is escaped.
+/// Characters that are not escaped in a path or a query; a `/` inside a name is escaped.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// What to send where.
+/// A request to the API.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub method: Method,
-    /// Path and query as they are sent.
+    /// Escaped path and query.
     pub resource: String,
     pub body: Body,
     pub headers: Vec<(&'static str, String)>,
-    /// The longest wait for the reply and its body, if it is not the client's.
+    /// Maximum time for the reply and its body, if it differs from the client's.
     pub limit: Option<Duration>,
 }
 
@@ -41,12 +41,12 @@ pub struct Call {
 pub enum Body {
     Nothing,
     Json(Bytes),
-    /// Bytes that replace what was there, so that they may be sent again.
+    /// Bytes that replace existing content, so that they may be sent again.
     Raw(Bytes),
 }
 
 impl Call {
-    /// A call of a path and a query that are escaped already.
+    /// A call with an escaped path and query.
     pub fn to(method: Method, resource: impl Into<String>) -> Self {
         Self {
             method,
@@ -123,8 +123,8 @@ impl Call {
         path.map_or(&self.resource, |(path, _)| path)
     }
 
-    /// Whether sending it twice leaves the same as sending it once. Creating is left out: a repeat
-    /// may be refused as a conflict, and a token that was lost on the way cannot be had again.
+    /// Whether sending it twice has the same effect as sending it once. Creating does not count: a
+    /// repetition may be refused as a conflict, and a lost token cannot be read again.
     pub fn is_idempotent(&self) -> bool {
         let is_raw = matches!(self.body, Body::Raw(_));
         self.method == Method::GET || self.method == Method::DELETE || is_raw
@@ -141,7 +141,7 @@ impl Body {
         }
     }
 
-    /// The type and the content, if there is any.
+    /// The content type and the content, unless the body is empty.
     pub fn content(&self) -> Option<(&'static str, Bytes)> {
         match self {
             Self::Nothing => None,

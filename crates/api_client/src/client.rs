@@ -1,4 +1,4 @@
-//! Sends calls to one server: signed, within limits, and again if the caller says so.
+//! Sends calls to a server: signed, with limits, and repeated if the caller wants.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -17,21 +17,21 @@ use super::error::{CallError, Refusal};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// How a client calls.
+/// The options of a client.
 pub struct Options {
     pub user_agent: Option<&'static str>,
-    /// The longest wait for a reply and its body; a call may name another.
+    /// Maximum time for a reply and its body; a call may set another.
     pub call_limit: Duration,
     pub max_reply_bytes: usize,
-    /// Gives each signature its moment and its nonce.
+    /// Makes the time and nonce of each signature.
     pub stamp: Box<dyn Fn() -> Stamp + Send + Sync>,
     pub observer: Option<Observer>,
 }
 
-/// Hears of each attempt.
+/// Receives each attempt.
 pub type Observer = Box<dyn Fn(&Sent<'_>) + Send + Sync>;
 
-/// One attempt at a call, up to the head of the reply.
+/// An attempt at a call, up to the head of the reply.
 pub struct Sent<'a> {
     pub method: &'a Method,
     pub url: &'a Url,
@@ -39,17 +39,17 @@ pub struct Sent<'a> {
     pub elapsed: Duration,
 }
 
-/// Calls one server.
+/// A client of one server.
 pub struct Client {
     http: reqwest::Client,
-    /// For other servers, made when it is needed.
+    /// A client for other servers, made when needed.
     elsewhere: OnceLock<reqwest::Client>,
     root_url: Url,
     options: Options,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no root URL{reason}")]
+#[error("{text:?} is not a root URL{reason}")]
 pub struct BadRootUrl {
     text: String,
     reason: String,
@@ -68,12 +68,12 @@ impl Client {
         })
     }
 
-    /// The address of the server, without a slash at its end.
+    /// The URL of the server, without a slash at its end.
     pub fn root_url(&self) -> &str {
         self.root_url.as_str().trim_end_matches('/')
     }
 
-    /// Where a call goes.
+    /// The URL of a call.
     pub fn url(&self, call: &Call) -> Url {
         let (path, query) = match call.resource.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -85,7 +85,7 @@ impl Client {
         url
     }
 
-    /// Sends plain requests to any address.
+    /// An HTTP client for plain requests to any URL.
     pub fn http_for(&self, url: &Url) -> Result<reqwest::Client, reqwest::Error> {
         if url.origin() == self.root_url.origin() {
             return Ok(self.http.clone());
@@ -100,7 +100,7 @@ impl Client {
         Ok(self.elsewhere.get_or_init(|| http).clone())
     }
 
-    /// Sends a call, once. The body of the reply is still to be read.
+    /// Sends a call once, without reading the body of the reply.
     pub async fn send(
         &self,
         call: &Call,
@@ -135,7 +135,7 @@ impl Client {
         outcome.map_err(CallError::NoAnswer)
     }
 
-    /// Reads the body of a reply, and tells a refusal from a success.
+    /// Reads the body of a reply, and returns an error for a refusal.
     pub async fn read(&self, response: Response) -> Result<Vec<u8>, CallError> {
         let status = response.status();
         let body = match read_body(response, self.options.max_reply_bytes).await {
@@ -150,7 +150,8 @@ impl Client {
         body.map_err(|problem| CallError::BadReply(problem.to_string()))
     }
 
-    /// Sends a call and reads the reply, again and again until that succeeds or `retry` ends it.
+    /// Sends a call and reads the reply, and repeats both until they succeed or `retry` ends the
+    /// call.
     pub async fn exchange(
         &self,
         call: &Call,
@@ -172,7 +173,7 @@ impl Client {
         }
     }
 
-    /// The same for a reply that is JSON.
+    /// Like `exchange`, for a reply in JSON.
     pub async fn call<T: DeserializeOwned>(
         &self,
         call: &Call,
@@ -184,8 +185,8 @@ impl Client {
     }
 }
 
-/// Does not load the system's certificates where nothing will be encrypted: that takes longer than
-/// all the rest of a worker's start.
+/// Does not load the system's certificates if nothing will be encrypted: loading takes longer than
+/// the rest of a worker's start.
 fn http_for(url: &Url, options: &Options) -> Result<reqwest::Client, reqwest::Error> {
     let mut builder = http_builder(options);
     if url.scheme() == "http" {
@@ -208,7 +209,7 @@ fn http_builder(options: &Options) -> reqwest::ClientBuilder {
     }
 }
 
-/// The URL of a server, below which all calls are.
+/// Parses the URL of a server.
 pub fn parse_root_url(text: &str) -> Result<Url, BadRootUrl> {
     let url = parse_base_url(text)?;
     let bad = |reason: String| {
@@ -225,7 +226,7 @@ pub fn parse_root_url(text: &str) -> Result<Url, BadRootUrl> {
     }
 }
 
-/// The same for a server that may stand behind a path.
+/// Parses the URL of a server that may be below a path.
 pub fn parse_base_url(text: &str) -> Result<Url, BadRootUrl> {
     let url = text.parse().ok();
     let url = url.filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -235,16 +236,16 @@ pub fn parse_base_url(text: &str) -> Result<Url, BadRootUrl> {
     })
 }
 
-/// Whether a URL leads to this machine.
+/// Whether the URL is on this machine.
 pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_matches(['[', ']']).parse();
     host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// Lets some time pass.
+/// Waits.
 pub async fn pause(length: Duration) {
-    // Nothing ever comes, so this is a wait with a limit, which is the limit.
+    // The future never ends, so this waits for the time limit.
     let nothing = tokio::time::timeout(length, std::future::pending::<()>()).await;
     debug_assert!(nothing.is_err(), "a pending future is never ready");
 }

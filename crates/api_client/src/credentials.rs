@@ -1,4 +1,4 @@
-//! Who signs calls, and the header that shows it.
+//! Credentials, and the `Authorization` header of a call.
 
 use access::Secret;
 use access::hawk::{RequestLine, sign_header};
@@ -6,20 +6,20 @@ use reqwest::{Method, Url};
 
 use super::call::Body;
 
-/// The client as which calls are made.
+/// A client id with its access token.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     pub client_id: String,
     pub access_token: Secret,
-    /// The `ext` of each signature: holds the certificate of temporary credentials.
+    /// The `ext` of each signature: the certificate of temporary credentials.
     pub extension: Option<String>,
 }
 
-/// The moment and the nonce of one signature.
+/// The time and the nonce of a signature.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     pub seconds: i64,
-    /// A text that no other request has.
+    /// A text that no other request uses.
     pub nonce: String,
 }
 

@@ -1,25 +1,25 @@
-//! Why a call failed, and errors as one line of text.
+//! The errors of calls, and errors as one line of text.
 
 use std::error::Error;
 
 use reqwest::StatusCode;
 use serde_json::Value;
 
-/// Why a call brought no result.
+/// Why a call had no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The server may have carried out the call or not. Repeat it if that is harmless.
+    /// The server may have executed the call or not. Repeat it if that is harmless.
     #[error("no answer")]
     NoAnswer(#[source] reqwest::Error),
-    /// The server did not carry out the call, and says why.
+    /// The server refused the call, with a reason.
     #[error("{0}")]
     Refused(Refusal),
-    /// The server carried out the call, but its reply makes no sense.
+    /// The server executed the call, but the reply is not valid.
     #[error("{0}")]
     BadReply(String),
 }
 
-/// A reply whose status is not a success.
+/// A reply with a status of failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: StatusCode,
@@ -27,7 +27,7 @@ pub struct Refusal {
 }
 
 impl CallError {
-    /// Whether the same call may succeed a little later.
+    /// Whether the same call may succeed later.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::NoAnswer(_) => true,
@@ -38,7 +38,7 @@ impl CallError {
         }
     }
 
-    /// Whether the server never saw the call.
+    /// Whether the call never reached the server.
     pub fn is_unsent(&self) -> bool {
         match self {
             Self::NoAnswer(source) => source.is_connect(),
@@ -48,7 +48,7 @@ impl CallError {
 }
 
 impl Refusal {
-    /// What the server says about it.
+    /// The message of the server.
     pub fn message(&self) -> Option<String> {
         message_of(&self.body)
     }
@@ -63,7 +63,7 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// The message of an error reply, without the trailer that repeats the request.
+/// The message of an error reply, without the part that repeats the request.
 pub fn message_of(body: &[u8]) -> Option<String> {
     let reply: Value = serde_json::from_slice(body).ok()?;
     let text = reply["message"].as_str().or(reply["error"].as_str())?;
@@ -82,7 +82,7 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// The cause at the bottom: "Connection refused", not "error sending request".
+/// The innermost cause: "Connection refused", not "error sending request".
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let is_timeout = |cause: &(dyn Error + 'static)| {
         let of_http = cause.downcast_ref::<reqwest::Error>();
@@ -91,7 +91,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     loop {
         if is_timeout(cause) {
-            return "it took too long".to_owned();
+            return "the time limit was exceeded".to_owned();
         }
         match cause.source() {
             Some(next) => cause = next,

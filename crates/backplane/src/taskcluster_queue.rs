@@ -89,7 +89,7 @@ pub struct WorkerPage {
     pub token: Option<String>,
 }
 
-/// BusyWorkers workers, with the number of their claimed tasks.
+/// The workers with claimed tasks, and the number of these tasks.
 pub type BusyWorkers = BTreeMap<(WorkerGroup, WorkerId), u64>;
 
 pub struct TaskclusterQueue {

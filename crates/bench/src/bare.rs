@@ -1,4 +1,4 @@
-//! The least that a server could do: axum, one route, five bytes.
+//! A minimal HTTP server to compare with: axum, one route, five bytes.
 
 use std::future::IntoFuture as _;
 use std::io::Read as _;
@@ -21,12 +21,12 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
     let address = listener.local_addr().context("cannot listen")?;
     output::out(&address.to_string());
     let listener = listener.tap_io(|stream| {
-        // Without it small replies wait for more to send; a stream that refuses is only slower.
+        // Otherwise small replies are delayed; a stream that does not support it is only slower.
         let _slower = stream.set_nodelay(true);
     });
     let router = Router::new().route(ROUTE, get(|| async { "hello" }));
     let (parent_is_alive, parent_is_gone) = tokio::sync::oneshot::channel::<()>();
-    // A thread of its own, because a read of the standard input cannot be cancelled.
+    // A thread, because a read of standard input cannot be cancelled.
     std::thread::spawn(move || {
         let _end = std::io::stdin().read(&mut [0]);
         drop(parent_is_alive);

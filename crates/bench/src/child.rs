@@ -1,4 +1,4 @@
-//! Servers as processes of their own, so that memory and time are theirs.
+//! The measured servers as child processes, so that their memory and processor time can be read.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -17,25 +17,25 @@ use hyper::body::Bytes;
 use super::load::Connection;
 use crate::machine::{self, Stopwatch};
 
-/// A server that has not answered by then is not going to.
+/// A server that has not responded within this time has failed.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How often a starting server is asked.
+/// How often a starting server is checked.
 const START_BEAT: Duration = Duration::from_millis(1);
-/// The client that `up` makes; it may do everything.
+/// The client that `up` creates; it has all scopes.
 pub(crate) const OWNER: &str = "static/owner";
 const TOKEN: &str = "export TASKCLUSTER_ACCESS_TOKEN=";
-/// Names the program to measure, if it does not lie beside this one.
+/// The variable with the program to measure, if that is not in the folder of this program.
 const BINARY: &str = "FLEETWRIGHT_BINARY";
 const PING: &str = "/api/worker-manager/v1/ping";
 
-/// Where the measured server keeps its data.
+/// The database of the measured server.
 #[derive(Clone)]
 pub(crate) enum Database {
     Sqlite,
     Postgres { url: String },
 }
 
-/// A temporary folder, and what is in it; removed in the end.
+/// A temporary folder with its files; removed when dropped.
 pub(crate) struct Folder {
     path: PathBuf,
     database: Database,
@@ -43,7 +43,7 @@ pub(crate) struct Folder {
     port: u16,
 }
 
-/// A running server; ended when dropped.
+/// A running server; stopped when dropped.
 pub(crate) struct Child {
     pub(crate) address: SocketAddr,
     pub(crate) credentials: Credentials,
@@ -139,7 +139,7 @@ accepts = \"google\"
         )
     }
 
-    /// What starts the server on this folder.
+    /// The command that starts the server on this folder.
     fn command(&self) -> anyhow::Result<Command> {
         let mut command = fleetwright()?;
         match &self.database {
@@ -187,7 +187,7 @@ impl Drop for Folder {
 }
 
 impl Child {
-    /// Starts a server of ours; also how long it took until its first answer.
+    /// Starts a measured server. Also returns the time until its first response.
     pub(crate) async fn ours(folder: &Folder) -> anyhow::Result<(Self, Duration)> {
         let address = SocketAddr::from(([127, 0, 0, 1], folder.port));
         let mut command = folder.command()?;
@@ -205,7 +205,7 @@ impl Child {
                 .context("cannot watch the server")?;
             if ended.is_some() || watch.elapsed() > START_LIMIT {
                 anyhow::bail!(
-                    "the server to measure did not start: start one yourself to see why: `fleetwright up`, or `fleetwright serve` with this database"
+                    "the server to measure did not start; run `fleetwright up`, or `fleetwright serve` with this database, to see why"
                 );
             }
             machine::pause(START_BEAT).await;
@@ -241,17 +241,17 @@ impl Child {
         })
     }
 
-    /// The memory it has in use, where the system tells.
+    /// The memory that it uses, if the system reports it.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
         resident_bytes_of(&self.process.id().to_string())
     }
 
-    /// The processor time that it has used, where the system tells.
+    /// The processor time that it has used, if the system reports it.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        /// What Linux counts in, on every machine that it runs on today.
+        /// The unit of the counters in Linux on all current machines.
         const TICKS_PER_SECOND: f64 = 100.0;
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
-        // The name, in parentheses, may hold spaces.
+        // The name, in parentheses, may contain spaces.
         let (_, fields) = stat.rsplit_once(')')?;
         let mut times = fields.split_whitespace().skip(11);
         let user: f64 = times.next()?.parse().ok()?;
@@ -259,7 +259,7 @@ impl Child {
         Some((user + system) / TICKS_PER_SECOND)
     }
 
-    /// Ends it and waits until it is gone.
+    /// Stops the process and waits for its end.
     pub(crate) async fn end(self) {
         drop(self);
     }
@@ -280,7 +280,7 @@ fn nobody() -> Credentials {
     }
 }
 
-/// The program that is measured.
+/// The program to measure.
 fn fleetwright() -> anyhow::Result<Command> {
     let program = match std::env::var_os(BINARY) {
         Some(path) => PathBuf::from(path),
@@ -290,7 +290,7 @@ fn fleetwright() -> anyhow::Result<Command> {
     };
     anyhow::ensure!(
         program.is_file(),
-        "there is no {}: build it (`cargo build --release -p fleetwright`), or name the program to measure in {BINARY}",
+        "{} does not exist: build it (`cargo build --release -p fleetwright`), or name the program to measure in {BINARY}",
         program.display()
     );
     Ok(Command::new(program))
@@ -321,7 +321,7 @@ async fn answers(address: SocketAddr) -> bool {
         .is_ok_and(|(status, _)| status.is_success())
 }
 
-/// The memory that this process has in use, where the system tells.
+/// The memory that this process uses, if the system reports it.
 pub(crate) fn own_resident_bytes() -> Option<u64> {
     resident_bytes_of("self")
 }

@@ -1,8 +1,8 @@
-//! What samples say: rates, percentiles, medians.
+//! Statistics of samples: rates, percentiles, medians.
 
 use std::time::Duration;
 
-/// What one round gave.
+/// The latencies of a round.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     /// Sorted.
@@ -20,7 +20,7 @@ impl Sample {
         count(self.latencies.len()) / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// The latency that this share of the requests, in percent, kept within.
+    /// The latency that this percentage of the requests did not exceed.
     pub(crate) fn percentile_ms(&self, percent: usize) -> f64 {
         let rank = (self.latencies.len() * percent).div_ceil(100).max(1);
         self.latencies
@@ -29,7 +29,7 @@ impl Sample {
     }
 }
 
-/// The one in the middle, or between the two in the middle; 0 of nothing.
+/// The middle value, or the mean of both middle values; 0 without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -42,7 +42,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 fn count(items: usize) -> f64 {
-    // Fewer requests than this can be sent in the longest run.
+    // The longest run sends fewer requests than this.
     f64::from(u32::try_from(items).unwrap_or(u32::MAX))
 }
 

@@ -1,7 +1,8 @@
-//! How fast the fleet is looked after: decisions, rounds over all pools, scans, claims, and doing nothing.
+//! Benchmarks of the fleet: decisions, rounds over all pools, scans, claims, and an idle server.
 //!
-//! The clouds are simulated and answer at once; store, planner, tasks and API are the real ones. Each part runs
-//! in a process of its own, on one database that the first part fills, so that memory and time are its own.
+//! The clouds are simulated and respond at once; store, planner, background tasks and API are real.
+//! Each part runs in its own process, so that its memory and time can be read. All parts use one
+//! database, which the first part fills.
 
 mod claims;
 mod cloud;
@@ -26,25 +27,25 @@ pub(crate) struct Arguments {
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
     database: Database,
-    /// How many worker pools there are
+    /// Number of worker pools
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pools: u32,
-    /// How many workers there are in all of them together
+    /// Number of workers in all pools together
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     workers: u32,
-    /// Only these parts, with commas between
+    /// Only these parts, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     only: Vec<Part>,
-    /// Only rounds, over 100, 1,000 and 10,000 pools with 100 workers each
+    /// Only rounds, with 100, 1,000 and 10,000 pools of 100 workers each
     #[arg(long, conflicts_with_all = ["pools", "workers", "only"])]
     curve: bool,
 }
 
-/// How many pools there are at each point of the curve.
+/// Number of pools at each point of the curve.
 const CURVE: [u32; 3] = [100, 1_000, 10_000];
 const WORKERS_PER_POOL: u32 = 100;
 
-/// What can be measured by itself.
+/// A part that can be measured alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     /// From createTask to the launch call, at 50 tasks a second over 100 pools
@@ -53,11 +54,11 @@ pub(crate) enum Part {
     Claims,
     /// A round over all pools, and a scan of all workers
     Round,
-    /// What `up` costs while nothing happens, and how soon a task's log begins
+    /// The load of an idle `up`, and the time until a task's log begins
     Idle,
 }
 
-/// A part in its own process; for this program only.
+/// A part in its own process; used only by this program.
 #[derive(Args, Debug)]
 pub(crate) struct PartArguments {
     #[arg(value_enum)]
@@ -70,7 +71,7 @@ pub(crate) struct PartArguments {
     pools: u32,
     #[arg(long)]
     workers: u32,
-    /// How many of the pools are there already
+    /// Number of pools that exist already
     #[arg(long)]
     already: u32,
 }
@@ -84,7 +85,7 @@ enum Step {
     Scan,
 }
 
-/// How large the fleet is that a step makes or finds.
+/// The size of the fleet that a step makes or finds.
 #[derive(Clone, Copy)]
 struct Size {
     pools: u32,
@@ -110,7 +111,7 @@ pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<(
     Ok(())
 }
 
-/// Each point has the pools of the one before, and more.
+/// Each point keeps the pools of the previous point and adds more.
 fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
     let folder = host::Folder::of(&arguments.database)?;
     let mut points = Vec::new();
@@ -144,7 +145,7 @@ async fn parts(
     };
     figures.insert("pools".to_owned(), size.pools.into());
     figures.insert("workers".to_owned(), size.workers.into());
-    // The one database of PostgreSQL is opened with the same keys each time.
+    // With PostgreSQL, all parts use the same database, so the keys must be the same.
     let shared = host::Folder::of(&arguments.database)?;
     let mut measure = |steps: &[(Step, &str)]| -> anyhow::Result<()> {
         let own = match arguments.database {
@@ -195,10 +196,10 @@ fn in_own_process(size: Size, step: Step, folder: &host::Folder) -> anyhow::Resu
         let problem = String::from_utf8_lossy(&done.stderr);
         anyhow::bail!("a part of the measurement failed: {problem}");
     }
-    serde_json::from_slice(&done.stdout).context("a part of the measurement said nothing")
+    serde_json::from_slice(&done.stdout).context("a part of the measurement printed no JSON")
 }
 
-/// Runs one part and prints its figures.
+/// Runs a part and prints its figures.
 pub(crate) async fn part(arguments: PartArguments) -> anyhow::Result<()> {
     let PartArguments {
         pools,

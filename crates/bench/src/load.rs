@@ -1,4 +1,4 @@
-//! Makes load: many connections that each send one request after another, and measure each.
+//! Load: many connections that each send requests one after another and measure them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::CONNECTIONS;
 use super::figures::Sample;
 use crate::machine::Stopwatch;
 
-/// One request's wait at most; longer is a server that hangs.
+/// Time limit of a request; a server that exceeds it hangs.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
-/// Requests made before the clock starts.
+/// Requests that are prepared before the clock starts.
 #[derive(Clone)]
 pub(crate) struct Requests {
     pub(crate) prepared: Arc<[Request<Full<Bytes>>]>,
-    /// Each is sent once at most, because it makes something; otherwise they go round.
+    /// Send each request at most once, because it creates something. Otherwise they are repeated.
     pub(crate) once: bool,
 }
 
-/// A connection that stays open.
+/// An open connection.
 pub(crate) struct Connection<B> {
     sender: SendRequest<B>,
     driver: AbortHandle,
@@ -45,7 +45,7 @@ where
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // A broken connection shows where requests are sent.
+            // A broken connection is noticed when requests are sent.
             let _shows_there = connection.await;
         });
         Ok(Self {
@@ -54,7 +54,7 @@ where
         })
     }
 
-    /// Sends a request and reads all of the reply.
+    /// Sends a request and reads the complete reply.
     pub(crate) async fn send(
         &mut self,
         request: Request<B>,
@@ -67,7 +67,7 @@ where
         };
         tokio::time::timeout(REQUEST_LIMIT, exchange)
             .await
-            .context("no reply in time")?
+            .context("no reply within the time limit")?
     }
 }
 
@@ -77,7 +77,7 @@ impl<B> Drop for Connection<B> {
     }
 }
 
-/// Sends requests for so long, or until all that may be sent are.
+/// Sends requests for this long, or until all requests that may be sent once are sent.
 pub(crate) async fn run(
     address: SocketAddr,
     requests: &Requests,
@@ -114,7 +114,7 @@ pub(crate) async fn run_on(
     }
     let mut latencies = Vec::new();
     while let Some(done) = tasks.join_next().await {
-        latencies.extend(done.context("the load broke off")??);
+        latencies.extend(done.context("a sender of requests panicked")??);
     }
     Ok(Sample::new(latencies, watch.elapsed()))
 }
@@ -138,7 +138,7 @@ async fn one(
     Ok(latencies)
 }
 
-/// Sends one request that must succeed, and says how long that took.
+/// Sends a request that must succeed, and returns its latency.
 pub(crate) async fn timed(
     connection: &mut Connection<Full<Bytes>>,
     request: Request<Full<Bytes>>,

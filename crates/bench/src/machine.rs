@@ -1,4 +1,4 @@
-//! What only the machine can tell: the time, chance, and how long something took.
+//! The clock and the random source of the benchmarks.
 
 pub(crate) use api_client::pause;
 use domain::time::{Clock as _, Timestamp};

@@ -1,4 +1,4 @@
-//! Benchmarks: how fast the shipped program is, next to the least that this machine could do.
+//! Benchmarks of the shipped program, next to the least that this machine needs for the same.
 #![doc = include_str!("../README.md")]
 
 mod bare;
@@ -21,21 +21,22 @@ use clap::{Args, Parser, Subcommand};
 use child::{Child, Database};
 use report::{Report, Starts};
 
-/// How many rounds each side gets in each scenario.
+/// Rounds of each side per scenario.
 const ROUNDS: usize = 5;
-/// Over how many connections the load comes.
+/// Number of connections that send the load.
 const CONNECTIONS: usize = 16;
-/// How long a server is left alone before its memory is read.
+/// How long a server is left idle before its memory is read.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// A request makes some hundred small texts; docs/performance.md says what this saves.
+/// A request makes some hundred small strings; docs/performance.md has the effect of this
+/// allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measure Fleetwright on this machine
 ///
-/// The measured program is `fleetwright` in the folder of this one, or what FLEETWRIGHT_BINARY
-/// names.
+/// The measured program is `fleetwright` in the folder of this program, or the program in
+/// FLEETWRIGHT_BINARY.
 #[derive(Parser, Debug)]
 #[command(name = "bench")]
 struct Arguments {
@@ -50,34 +51,34 @@ struct Arguments {
 enum Verb {
     /// Measure the API against a bare HTTP server
     ///
-    /// A server is started for it, with a database of its own in a temporary folder, or with the
-    /// PostgreSQL database given, in which the pools of the measurement stay. Next to it runs a bare
-    /// axum server that says hello: a process of the same program, with the same runtime. Short
-    /// rounds of both take turns; every figure is the median of the rounds, and a ratio compares
-    /// rounds that ran next to each other.
+    /// Starts a server with its own database in a temporary folder, or with the given PostgreSQL
+    /// database, which keeps the pools of the benchmark. Next to it runs a minimal axum server: a
+    /// process of the same program, with the same runtime. Short rounds of both alternate. Every
+    /// figure is the median of the rounds, and a ratio compares rounds that ran next to each other.
     ///
-    /// Latencies are what a client waits: sending, the server's work, and reading the whole reply,
-    /// over connections that stay open. Signing the requests is not in them. Both servers share the
-    /// machine's cores with the client that makes the load.
+    /// Latencies are those of a client: sending, the server's work, and reading the complete reply,
+    /// over connections that stay open. They do not include signing the requests. Both servers
+    /// share the machine's cores with the client that sends the load.
     Api(ApiArguments),
-    /// Measure how the fleet is looked after: decisions, rounds, scans, claims
+    /// Measure the fleet: decisions, rounds, scans, claims
     ///
-    /// Clouds are simulated; store, planner, tasks and API are the real ones, each part in a process of its own, on a
-    /// database of its own in a temporary folder, or on the empty PostgreSQL database given (which keeps what the
-    /// measurement puts there).
+    /// Clouds are simulated; store, planner, background tasks and API are real. Each part runs in
+    /// its own process, with its own database in a temporary folder, or with the given empty
+    /// PostgreSQL database, which keeps the data of the benchmark.
     Fleet(fleet::Arguments),
     /// Measure how rule sets are compiled, edited and evaluated
     ///
-    /// 200 rules over 400 worker types, 6 regions and 3 zones, which is 7,200 launch configs: compiled from nothing, after an
-    /// edit of one rule that touches one worker type, and evaluated by requests to a server of its own.
+    /// 200 rules for 400 worker types, 6 regions and 3 zones, which make 7,200 launch configs:
+    /// compiled from nothing, compiled after an edit of a rule for one worker type, and evaluated
+    /// by requests to a server.
     Rules(rules::Arguments),
-    /// A part of that measurement
+    /// A part of that benchmark
     #[command(hide = true)]
     RulesPart,
-    /// A part of that measurement
+    /// A part of that benchmark
     #[command(hide = true)]
     FleetPart(fleet::PartArguments),
-    /// The bare server that is measured against
+    /// The minimal server to compare with
     #[command(hide = true)]
     Bare,
 }
@@ -87,7 +88,7 @@ struct ApiArguments {
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
     database: Database,
-    /// How long each side is measured in each scenario
+    /// Seconds for which each side is measured in each scenario
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
 }

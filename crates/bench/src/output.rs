@@ -1,4 +1,4 @@
-//! What is printed: figures on standard output, progress on standard error.
+//! Output: figures on standard output, progress on standard error.
 
 use std::io::Write as _;
 
@@ -12,12 +12,12 @@ pub(crate) fn json(document: &Value) {
     out(&format!("{document:#}"));
 }
 
-/// Says which part is being measured.
+/// Prints which part is being measured.
 pub(crate) fn note(text: &str) {
     let _reader_has_left = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Rows in columns: the first begins at the left, the others end at the right.
+/// Rows in columns: the first column is aligned left, the others right.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let n_columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);

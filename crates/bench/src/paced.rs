@@ -1,7 +1,7 @@
-//! Whether reading stays fast while workers register, 2,000 a minute.
+//! Measures whether reads stay fast while workers register, 2,000 a minute.
 //!
-//! Both sides have a beat of their own instead of going as fast as they can: what is asked is how
-//! long a reader waits, not how much could be read.
+//! Both sides send at a fixed rate instead of as fast as possible: the result is how long a reader
+//! waits, not how much could be read.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const READERS: usize = 4;
 const READ_BEAT: Duration = Duration::from_millis(10);
 const REGISTRATIONS_PER_MINUTE: u32 = 2_000;
 
-/// What readers waited, without and with registrations.
+/// The latencies of readers, without and with registrations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mixed {
     pub(crate) registrations_per_minute: f64,
@@ -68,7 +68,7 @@ async fn readers(
     }
     let mut latencies = Vec::new();
     while let Some(done) = tasks.join_next().await {
-        latencies.extend(done.context("the load broke off")??);
+        latencies.extend(done.context("a sender of requests panicked")??);
     }
     Ok(latencies)
 }

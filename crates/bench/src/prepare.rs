@@ -1,4 +1,4 @@
-//! What is there to be measured: pools, workers, and requests that are signed in advance.
+//! Prepares the API benchmark: pools, workers, and requests that are signed in advance.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::load::{self, Connection, Requests};
 use super::scenario::Scenario;
 use crate::machine;
 
-/// How many workers the list has.
+/// Number of workers in the list.
 const WORKERS: usize = 1_000;
-/// Signatures in advance: so many, then they go round. Servers do not remember nonces.
+/// Signatures made in advance; after these, they are repeated. Servers do not remember nonces.
 const SIGNATURES: usize = 1_000;
-/// More than any machine creates in a round.
+/// More creations than any machine makes in a round.
 const MAX_CREATIONS: usize = 20_000;
 const SETUP_LIMIT: Duration = Duration::from_secs(120);
 const SECRET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR";
@@ -31,11 +31,11 @@ const GROUP: &str = "bench";
 pub(crate) struct World {
     address: SocketAddr,
     credentials: Credentials,
-    /// Tells this run's pools from those of others in the same database.
+    /// Distinguishes this run's pools from other runs in the same database.
     run: String,
 }
 
-/// The only request of the bare server.
+/// The request for the minimal server.
 pub(crate) fn hello() -> Requests {
     let request = Request::get(super::bare::ROUTE)
         .header("host", "127.0.0.1")
@@ -48,7 +48,7 @@ pub(crate) fn hello() -> Requests {
 }
 
 impl World {
-    /// Makes the pools and the workers.
+    /// Creates the pools and the workers.
     pub(crate) async fn make(server: &Child) -> anyhow::Result<Self> {
         let run: String = slugid::nice(&mut machine::chance())
             .to_ascii_lowercase()
@@ -86,7 +86,7 @@ impl World {
         ]
     }
 
-    /// Reading a pool that has two launch configs.
+    /// Requests that read a pool with two launch configs.
     pub(crate) fn reads(&self) -> Requests {
         self.signed(&Call::get(
             WORKER_MANAGER,
@@ -94,7 +94,7 @@ impl World {
         ))
     }
 
-    /// Registering each worker of the list.
+    /// Requests that register each worker of the list.
     pub(crate) fn registrations(&self) -> Requests {
         let prepared = (0..WORKERS).map(|number| {
             let body = json!({
@@ -170,7 +170,7 @@ impl World {
     }
 }
 
-/// A call as a request, signed in the name of somebody, if there is one.
+/// A call as a request, signed if there are credentials.
 pub(crate) fn signed(
     call: &Call,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! The figures, for people and for programs.
+//! The report of the API benchmark, as text and as JSON.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ pub(crate) struct Report {
     pub(crate) starts: Starts,
 }
 
-/// What it takes to have a server that does nothing.
+/// Start-up time and memory of an idle server.
 pub(crate) struct Starts {
-    /// Until the first answer, with an empty database.
+    /// Until the first response, with an empty database.
     pub(crate) first: Duration,
-    /// The same with a database that is there.
+    /// The same with an existing database.
     pub(crate) later: Duration,
     pub(crate) resident_bytes: Option<u64>,
 }

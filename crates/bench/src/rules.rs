@@ -1,7 +1,8 @@
-//! How fast rule sets are compiled, edited and evaluated: 200 rules, 400 worker types, 18 places, 7,200 launch configs.
+//! Benchmarks of rule sets: 200 rules, 400 worker types, 18 places, 7,200 launch configs.
 //!
-//! Compiling and editing are measured in a process of their own, so that its memory is theirs. Beside them runs the least that
-//! compiling could do on this machine: making each launch config's id from a content that is there already.
+//! Compiling and editing are measured in a child process, so that its memory can be read. For
+//! comparison it also measures the least work of a compilation: computing the id of each launch
+//! config from finished content.
 
 mod sample;
 
@@ -22,9 +23,9 @@ use super::prepare;
 use crate::machine::Stopwatch;
 use crate::output;
 
-/// So often each is compiled from nothing.
+/// Number of compilations from nothing.
 const COLD_ROUNDS: usize = 9;
-/// So many edits of one rule, each on the one before.
+/// Number of edits of a rule, each based on the previous one.
 const EDITS: u32 = 200;
 
 #[derive(Args, Debug)]
@@ -55,7 +56,7 @@ fn in_own_process() -> anyhow::Result<Value> {
         let problem = String::from_utf8_lossy(&done.stderr);
         anyhow::bail!("a part of the measurement failed: {problem}");
     }
-    serde_json::from_slice(&done.stdout).context("a part of the measurement said nothing")
+    serde_json::from_slice(&done.stdout).context("a part of the measurement printed no JSON")
 }
 
 /// Compiles and edits, and prints the figures.
@@ -112,8 +113,8 @@ pub(crate) fn part() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Requests for one evaluation with origins, one after the other: on one connection for how long each takes, and on many
-/// for how many there can be.
+/// Requests for one evaluation with origins: on one connection to measure the latency, and on many
+/// to measure the rate.
 async fn evaluate(length: Duration) -> anyhow::Result<Value> {
     let folder = child::Folder::new(&Database::Sqlite)?;
     let (server, _) = Child::ours(&folder).await?;
@@ -151,7 +152,7 @@ fn millis(watch: &Stopwatch) -> f64 {
 }
 
 fn strange(problem: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("the sample is not as it should be: {problem}")
+    anyhow!("the sample is not valid: {problem}")
 }
 
 fn text(figures: &Value) -> String {

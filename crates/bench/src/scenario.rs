@@ -1,9 +1,9 @@
-//! One kind of request, and what its rounds gave.
+//! A scenario: a kind of request, and the results of its rounds.
 
 use super::figures::{Sample, median};
 use super::load::Requests;
 
-/// A kind of request, and where its next round's requests come from.
+/// A kind of request with the source of each round's requests.
 pub(crate) struct Scenario<'a> {
     pub(crate) name: &'static str,
     make: Box<dyn FnMut() -> Requests + 'a>,
@@ -17,13 +17,13 @@ pub(crate) struct Side {
     pub(crate) p99_ms: f64,
 }
 
-/// What a scenario gave.
+/// The result of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) name: &'static str,
     pub(crate) bare: Side,
     pub(crate) ours: Side,
-    /// Our rate for each request of the bare server, round by round; the median of that.
+    /// The median of the ratio of our rate to the rate of the minimal server, by round.
     pub(crate) ratio: f64,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Scenario<'a> {
 }
 
 impl Outcome {
-    /// From rounds of the bare server and of ours, in pairs that ran one after the other.
+    /// The result of pairs of rounds of both servers that ran one after the other.
     pub(crate) fn new(name: &'static str, rounds: &[(Sample, Sample)]) -> Self {
         Self {
             name,
@@ -80,7 +80,7 @@ mod tests {
                 Duration::from_secs(1),
             )
         };
-        // The machine was twice as fast in the second round; that is no difference.
+        // The machine was twice as fast in the second round; that makes no difference.
         let rounds = [(sample(100), sample(50)), (sample(200), sample(100))];
         let outcome = Outcome::new("x", &rounds);
         assert!((outcome.ratio - 0.5).abs() < 1e-9);

@@ -1,6 +1,6 @@
-//! What may stand above a page: `title` and `order` between two lines of dashes.
+//! Front matter of a page: `title` and `order` between two lines of dashes.
 
-/// A page in two parts.
+/// A page without its front matter, and the values from it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page<'a> {
     pub(super) title: Option<&'a str>,
@@ -8,8 +8,8 @@ pub(super) struct Page<'a> {
     pub(super) body: &'a str,
 }
 
-/// The lines between are `key: value`; what else YAML knows is passed over. Without a second line of dashes all of it is
-/// the page.
+/// The lines between the dashes are `key: value`; other YAML is ignored. Without a second line of
+/// dashes, the complete text is the page.
 pub(super) fn split(text: &str) -> Page<'_> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let whole = Page {

@@ -1,4 +1,4 @@
-//! A worker type's documentation, followed by that of its configuration (RFC 124).
+//! Joins a worker type's documentation with that of its configuration (RFC 124).
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use super::relink::relink;
 use super::sheet::sheets;
 use super::tree::{METADATA, README, Tree, is_markdown};
 
-/// What stands between the two.
+/// The heading between the two.
 pub const GENERAL_HEADER: &str = "General Worker Configuration Documentation";
-/// Where the configuration's files are in a joined tree.
+/// The folder of the configuration's files in a joined tree.
 pub const GENERAL_FOLDER: &str = "docs/general";
 
-/// One tree of two: the worker type's files are where they were, and the configuration's in a folder of their own, but for
-/// its README, which follows the worker type's in the same file. What there is only one of stays as it is.
+/// Joins two trees. The worker type's files keep their paths. The configuration's files get their
+/// own folder, except that its README is appended to the worker type's. A single tree is unchanged.
 pub fn join(worker_type: Option<Tree>, configuration: Option<Tree>) -> Option<Tree> {
     let (worker_type, configuration) = match (worker_type, configuration) {
         (Some(worker_type), Some(configuration)) => (worker_type, configuration),
@@ -48,7 +48,7 @@ fn of_worker_type(tree: &Tree) -> String {
     }
 }
 
-/// Its README as it reads at the top, or a list of its pages.
+/// Its README with links for the top folder, or a list of its pages.
 fn of_configuration(tree: &Tree, folder: &str) -> String {
     if tree.files.contains_key(README) {
         let page = super::front_matter::split(tree.text(README));
@@ -65,7 +65,7 @@ fn of_configuration(tree: &Tree, folder: &str) -> String {
     lines.map(|sheet| line(&sheet.title, sheet.path)).collect()
 }
 
-/// All files move together, so that only what leads to the README must change.
+/// All files move together, so only links to the README must change.
 fn away_from_readme(tree: &Tree, path: &str, joined: &str) -> String {
     relink(tree, path, tree.text(path), |target| match target {
         README => relative(joined, README),
@@ -187,7 +187,7 @@ mod tests {
         files.push((&deep, "x"));
         let largest = tree(&files);
         let joined = join(Some(largest.clone()), Some(largest)).unwrap();
-        // The README is new, and there is one metadata.
+        // The README is new, and there is only one metadata file.
         assert_eq!(joined.n_files(), 1_000);
         assert_eq!(Tree::unpack(&joined.pack()).unwrap(), joined);
         let longest = "x".repeat(crate::MAX_TEXT_BYTES);

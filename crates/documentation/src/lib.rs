@@ -25,26 +25,26 @@ pub use tree::{Building, Tree};
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// What is uploaded, packed or not.
+/// Maximum size of an upload, packed or not.
 pub const MAX_UPLOAD_BYTES: usize = 4 * MIB;
-/// All files together.
+/// Maximum size of all files together.
 pub const MAX_UNPACKED_BYTES: usize = 16 * MIB;
-/// Files and folders.
+/// Maximum number of files and folders.
 pub const MAX_ENTRIES: usize = 500;
-/// A file in eight folders is the deepest.
+/// Maximum number of folders around a file.
 pub const MAX_DEPTH: usize = 8;
-/// Bytes of a path.
+/// Maximum bytes of a path.
 pub const MAX_NAME_BYTES: usize = 255;
-/// One text in Markdown.
+/// Maximum size of a Markdown file.
 pub const MAX_TEXT_BYTES: usize = MIB;
-/// All texts in Markdown together: a page is made of them.
+/// Maximum size of all Markdown files together, as they become a page.
 pub const MAX_TEXTS_BYTES: usize = 4 * MIB;
-/// What a tree becomes as HTML.
+/// Maximum size of a tree as HTML.
 pub const MAX_PAGE_BYTES: usize = 8 * MIB;
-/// Images that are put into a page, together.
+/// Maximum size of the images in a page together.
 pub const MAX_IMAGES_BYTES: usize = 2 * MIB;
 
-/// How much a tree may hold.
+/// The limits of a tree.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     bytes: usize,
@@ -54,7 +54,7 @@ struct Limits {
     name_bytes: usize,
 }
 
-/// Of what people upload.
+/// The limits of an uploaded tree.
 const OWN: Limits = Limits {
     bytes: MAX_UNPACKED_BYTES,
     texts_bytes: MAX_TEXTS_BYTES,
@@ -62,7 +62,8 @@ const OWN: Limits = Limits {
     depth: MAX_DEPTH,
     name_bytes: MAX_NAME_BYTES,
 };
-/// Of two trees that became one, in which one of them is a few folders deeper; its texts, with longer links.
+/// The limits of two joined trees: one of them is some folders deeper, and its texts have longer
+/// links.
 const JOINED: Limits = Limits {
     bytes: 3 * MAX_UNPACKED_BYTES,
     texts_bytes: 8 * MAX_TEXTS_BYTES,
@@ -72,7 +73,8 @@ const JOINED: Limits = Limits {
 };
 
 impl Limits {
-    /// What is read of a tarball in the end: the files, and as much around them as so many entries can need.
+    /// Bytes that are read of a tarball: the files, and the headers that this many entries can
+    /// need.
     fn stream_bytes(&self) -> u64 {
         (self.bytes + self.entries * 4 * KIB) as u64
     }

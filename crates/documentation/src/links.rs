@@ -1,23 +1,23 @@
-//! Where a link may lead, and an image come from: told by what is allowed, not by what is not.
+//! Allowed destinations of links and images. Everything that is not allowed is refused.
 
-/// What a destination in Markdown is.
+/// The kind of a destination in Markdown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Destination<'a> {
-    /// Elsewhere on the web, or a mail address.
+    /// A web or mail address.
     Web,
-    /// Within the documentation: a path, which may be empty for the page itself, and a heading on it.
+    /// Within the documentation: a path, which is empty for the page itself, and a heading.
     Inside {
         path: &'a str,
         fragment: Option<&'a str>,
     },
-    /// An image that is its own content.
+    /// An image with its content in the URL.
     Data,
-    /// Nothing that a reader should follow.
+    /// A destination that is not allowed.
     Refused,
 }
 
 const WEB: [&str; 3] = ["https://", "http://", "mailto:"];
-/// Images that browsers do not take for documents, and drawings, in which they run nothing.
+/// Images that browsers do not treat as documents, and SVG, in which scripts do not run.
 const DATA: [&str; 6] = [
     "data:image/png;base64,",
     "data:image/jpeg;base64,",
@@ -29,7 +29,7 @@ const DATA: [&str; 6] = [
 
 impl<'a> Destination<'a> {
     pub(super) fn of(url: &'a str) -> Self {
-        // Browsers pass over some of these where they look for a scheme.
+        // Browsers ignore some of these characters when they search for a scheme.
         if url.chars().any(|c| c.is_control() || c == '\\') || url.starts_with(' ') {
             return Self::Refused;
         }
@@ -65,7 +65,7 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// What kind of image a file is, by its name.
+/// The media type of an image file, by its name.
 pub(super) fn image_type(path: &str) -> Option<&'static str> {
     let (_, ending) = path.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {
@@ -79,7 +79,7 @@ pub(super) fn image_type(path: &str) -> Option<&'static str> {
     })
 }
 
-/// A path as a link has it: `%20` for a space, and the like.
+/// Decodes a path in a link: `%20` for a space, and the like.
 pub(super) fn decoded(path: &str) -> Option<String> {
     percent_encoding::percent_decode_str(path)
         .decode_utf8()

@@ -1,17 +1,17 @@
-//! `metadata.json`: which version of the layout this is, and where the documentation belongs in a menu.
+//! `metadata.json`: the version of the layout, and the place of the documentation in a menu.
 
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
 
-/// The only version of the layout there is.
+/// The only version of the layout.
 const VERSION: u64 = 1;
-/// Characters of a name.
+/// Maximum characters of a name.
 const MAX_NAME: usize = 128;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// What kind of a thing is documented: `core`, `platform`, `workers`, …
+    /// The kind of component that is documented: `core`, `platform`, `workers`, …
     pub tier: Option<String>,
     /// Lower is earlier.
     pub menu_index: Option<i64>,
@@ -28,7 +28,7 @@ impl Metadata {
             return Err(bad("it must be an object, such as {\"version\": 1}"));
         };
         if members.get("version").and_then(Value::as_u64) != Some(VERSION) {
-            return Err(bad("`version` must be 1, the only version there is"));
+            return Err(bad("`version` must be 1, the only version"));
         }
         let menu_index = match members.get("menuIndex") {
             None => None,

@@ -1,7 +1,7 @@
-//! Documentation as one page of HTML, in which nothing runs and nothing can be loaded that is not an image.
+//! Documentation as one page of HTML, without scripts and without resources except images.
 //!
-//! What authors write as HTML is shown as the text that it is. Links lead to the web or to a heading of this page;
-//! everything else is only its text.
+//! HTML of authors is shown as text. Links lead to the web or to a heading of this page; other
+//! links become their text.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write};
@@ -20,15 +20,15 @@ use super::sheet::{Names, Sheet, cut, options, page_meant, sheets, slug};
 use super::tree::Tree;
 use super::{MAX_IMAGES_BYTES, MAX_PAGE_BYTES};
 
-/// The page's only style; whoever serves the page allows it by its digest.
+/// The page's only style; the server allows it by its digest.
 pub const STYLE: &str = include_str!("page.css");
 
 /// A page of two trees needs room for both, and for longer anchors.
 const MAX_JOINED_BYTES: usize = 4 * MAX_PAGE_BYTES;
-/// What begins the anchors of a configuration's pages behind those of a worker type.
+/// Prefix of the anchors of a configuration's pages after those of a worker type.
 const GENERAL: &str = "general-";
 
-/// The page of a worker type, or of a configuration, or of both. `name` is what it is the documentation of.
+/// The page of a worker type, of a configuration, or of both. `name` is the documented object.
 pub fn page(
     name: &str,
     worker_type: Option<&Tree>,
@@ -37,7 +37,7 @@ pub fn page(
     render(name, worker_type, configuration, MAX_JOINED_BYTES)
 }
 
-/// The texts one after the other, for a terminal.
+/// All texts one after another, for a terminal.
 pub fn text(tree: &Tree) -> String {
     let mut text = String::new();
     for sheet in sheets(tree) {
@@ -54,7 +54,7 @@ pub fn text(tree: &Tree) -> String {
 }
 
 impl Tree {
-    /// What the documentation is called: the title of its first page.
+    /// The title of the documentation: that of its first page.
     pub fn title(&self) -> String {
         let project = self.metadata().project;
         let first = || sheets(self).into_iter().next().map(|sheet| sheet.title);
@@ -63,7 +63,7 @@ impl Tree {
     }
 }
 
-/// Whether the tree can be shown.
+/// Checks that the tree can be shown.
 pub(super) fn check(tree: &Tree) -> Result<(), Refusal> {
     render("", None, Some(tree), MAX_PAGE_BYTES).map(drop)
 }
@@ -136,7 +136,7 @@ impl<'a> Part<'a> {
         self.sections.get(path).map_or("", String::as_str)
     }
 
-    /// Where a reference on a page leads on this one.
+    /// The anchor on this page for a reference on a page of the tree.
     fn anchor(&self, from: &str, path: &str, fragment: Option<&str>) -> Option<String> {
         let page = page_meant(self.tree, from, &decoded(path)?)?;
         let section = self.section(&page);
@@ -151,7 +151,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// No section has two dashes in a row, so no heading of one is that of another.
+/// No section has two dashes in a row, so headings of different sections never share an anchor.
 fn heading_anchor(section: &str, heading: &str) -> String {
     format!("{section}--{heading}")
 }
@@ -226,16 +226,16 @@ fn escape(out: &mut Bounded, text: &str) -> fmt::Result {
     })
 }
 
-/// The events of a page, without what could do harm.
+/// The events of a page, without those that could do harm.
 struct Harmless<'a, 'p> {
     events: Parser<'a>,
     part: &'p Part<'a>,
     sheet: &'p Sheet<'a>,
     n_headings: usize,
     images_left: &'p mut usize,
-    /// Of each open link and image, whether it is kept.
+    /// For each open link and image, whether it is kept.
     open: Vec<bool>,
-    /// HTML of the author's that is being gathered.
+    /// HTML of the author that is being collected.
     html: Option<String>,
     ready: VecDeque<Event<'a>>,
 }
@@ -274,7 +274,7 @@ impl<'a> Harmless<'a, '_> {
                 }
                 None => Some(Event::Text(html)),
             },
-            // Whatever a block of HTML consists of, none of it is ours.
+            // Every part of an HTML block is the author's.
             Event::Text(text) if self.html.is_some() => {
                 self.html.get_or_insert_default().push_str(&text);
                 None
@@ -313,7 +313,7 @@ impl<'a> Harmless<'a, '_> {
         }
     }
 
-    /// A block of HTML becomes the text that it is; a comment is not meant for readers.
+    /// Shows an HTML block as text; comments are removed.
     fn show_html(&mut self) {
         let Some(html) = self.html.take().filter(|html| !is_comment(html)) else {
             return;
@@ -344,7 +344,7 @@ impl<'a> Harmless<'a, '_> {
             return None;
         };
         let dest_url = match Destination::of(&dest_url) {
-            // An address in angle brackets, to which `mailto:` will be added.
+            // An address in angle brackets, which gets the prefix `mailto:`.
             _ if link_type == LinkType::Email => dest_url,
             Destination::Web => dest_url,
             Destination::Inside { path, fragment } => {
@@ -385,7 +385,7 @@ impl<'a> Harmless<'a, '_> {
         })
     }
 
-    /// An image of the tree as its own content, as long as there is room.
+    /// An image of the tree as a data URL, while the limit allows it.
     fn own_image(&mut self, reference: &str) -> Option<String> {
         let path = resolved(self.sheet.path, &decoded(reference)?)?;
         let kind = image_type(&path)?;

@@ -1,11 +1,11 @@
-//! The path of an entry: relative, plain, and the same whoever reads it.
+//! Paths of entries: relative, plain, and with the same meaning on every system.
 
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::Limits;
 use super::refusal::{Refusal, Shown};
 
-/// The path without `.` and doubled slashes; empty for the top itself.
+/// The path without `.` and doubled slashes; empty for the top folder.
 pub(super) fn normal(name: &[u8], limits: &Limits) -> Result<String, Refusal> {
     let shown = || Shown::new(name);
     if name.is_empty() {
@@ -38,18 +38,18 @@ pub(super) fn normal(name: &[u8], limits: &Limits) -> Result<String, Refusal> {
     Ok(path)
 }
 
-/// What two paths have in common that some file systems cannot keep apart.
+/// A key that is equal for paths that some file systems do not distinguish.
 pub(super) fn folded(path: &str) -> String {
-    // Lower case may undo the normal form, so that comes last.
+    // Lower case may undo the normal form, so normalization is last.
     path.to_lowercase().nfkc().collect()
 }
 
-/// The folders that lead to a path, the outermost first.
+/// The folders of a path, the outermost first.
 pub(super) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }
 
-/// Where a relative reference on a page leads: `None` if it leaves the tree.
+/// The target of a relative reference on a page; `None` if it is outside of the tree.
 pub(super) fn resolved(page: &str, reference: &str) -> Option<String> {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let from_top = reference.starts_with('/');

@@ -1,29 +1,27 @@
-//! Why a tarball or a folder is no documentation, and what to do about it.
+//! Why a tarball or a folder is refused, and what to do about it.
 
 use super::{
     MAX_DEPTH, MAX_ENTRIES, MAX_NAME_BYTES, MAX_PAGE_BYTES, MAX_TEXT_BYTES, MAX_TEXTS_BYTES,
     MAX_UNPACKED_BYTES, MAX_UPLOAD_BYTES, MIB,
 };
 
-/// An entry's name is shown up to here.
+/// Maximum length of an entry's name in messages.
 const SHOWN_CHARACTERS: usize = 120;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("The tarball has more than {} MiB: leave out what nobody reads, or pack it with gzip", MAX_UPLOAD_BYTES / MIB)]
+    #[error("The tarball has more than {} MiB: remove files that readers do not need, or pack it with gzip", MAX_UPLOAD_BYTES / MIB)]
     TooLarge,
-    #[error("The files have more than {} MiB together: leave out what nobody reads", MAX_UNPACKED_BYTES / MIB)]
+    #[error("The files have more than {} MiB together: remove files that readers do not need", MAX_UNPACKED_BYTES / MIB)]
     TooMuchInside,
     #[error(
-        "The tarball has more than {} files and folders: leave out what nobody reads",
+        "The tarball has more than {} files and folders: remove files that readers do not need",
         MAX_ENTRIES
     )]
     TooManyEntries,
-    #[error(
-        "The tarball breaks off before its end: pack it again, and look whether it was sent whole"
-    )]
+    #[error("The tarball is truncated: pack it again, and check that it was sent completely")]
     BreaksOff,
-    #[error("This is no tarball ({0}): pack the folder with `tar -C FOLDER -czf docs.tar.gz .`")]
+    #[error("This is not a tarball ({0}): pack the folder with `tar -C FOLDER -czf docs.tar.gz .`")]
     NoTarball(String),
     #[error("The tarball is packed with gzip more than once: pack it once")]
     PackedTwice,
@@ -32,7 +30,7 @@ pub enum Refusal {
     #[error("{0} leads out of its folder with `..`: give it a path within the tarball")]
     LeadsOut(Shown),
     #[error(
-        "{0} has a backslash or a colon in its name, which is no plain name on every system: rename it"
+        "{0} has a backslash or a colon in its name, which some systems do not allow: rename it"
     )]
     UnsafeName(Shown),
     #[error("{0} has a control character in its name: rename it")]
@@ -45,45 +43,39 @@ pub enum Refusal {
     NameTooLong(Shown),
     #[error("{0} is more than {MAX_DEPTH} folders deep: move it up")]
     TooDeep(Shown),
-    #[error(
-        "{entry} is {kind}, and only files and folders are taken: put the file itself in its place"
-    )]
+    #[error("{entry} is {kind}, and only files and folders are accepted: replace it by the file")]
     NotPlain { entry: Shown, kind: &'static str },
     #[error(
-        "{0} and {1} are one name where capitals and accents do not count: rename or remove one of them"
+        "{0} and {1} are the same name on systems that ignore case and accents: rename or remove one of them"
     )]
     Twice(Shown, Shown),
     #[error("{0} is a file, and a folder to other entries: rename one of them")]
     FileAndFolder(Shown),
-    #[error(
-        "The tarball says of {entry} that it has {said} bytes, and also that it has {had}: pack it again"
-    )]
+    #[error("The tarball has two sizes for {entry}, {said} and {had} bytes: pack it again")]
     SizesDiffer {
         entry: Shown,
         said: String,
         had: u64,
     },
-    #[error(
-        "The tarball names {0} in two ways, or in none that holds for one entry: pack it again"
-    )]
+    #[error("The tarball has several names for {0}, or none for this entry alone: pack it again")]
     NamedTwice(Shown),
-    #[error("{0} must be text in UTF-8, and is not: save it as UTF-8")]
+    #[error("{0} is not text in UTF-8: save it as UTF-8")]
     NotText(Shown),
     #[error("{0} has more than {n} MiB: divide it into several pages", n = MAX_TEXT_BYTES / MIB)]
     TextTooLong(Shown),
-    #[error("The Markdown files have more than {} MiB together: leave out what nobody reads", MAX_TEXTS_BYTES / MIB)]
+    #[error("The Markdown files have more than {} MiB together: remove files that readers do not need", MAX_TEXTS_BYTES / MIB)]
     TextsTooLong,
     #[error(
-        "There is no metadata.json at the top: add one with {{\"version\": 1}}, and pack the content of the folder, not the folder itself"
+        "metadata.json is missing at the top: add it with {{\"version\": 1}}, and pack the content of the folder, not the folder itself"
     )]
     NoMetadata,
-    #[error("metadata.json is not as it should be: {0}")]
+    #[error("metadata.json is not valid: {0}")]
     BadMetadata(String),
-    #[error("As a page this would have more than {} MiB: divide it, or nest less", MAX_PAGE_BYTES / MIB)]
+    #[error("The page would have more than {} MiB: divide it, or nest less", MAX_PAGE_BYTES / MIB)]
     PageTooLarge,
 }
 
-/// The name of an entry as people may see it: whatever it is made of, it is short and harmless.
+/// The name of an entry for messages: short and without control characters.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Shown(String);
 

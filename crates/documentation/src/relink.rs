@@ -1,4 +1,4 @@
-//! Lets the relative links of a text lead elsewhere, and leaves everything else as it was written.
+//! Changes the destinations of relative links in a text, and nothing else.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::path::resolved;
 use super::sheet::options;
 use super::tree::Tree;
 
-/// `moved` says how the text refers to a file from now on.
+/// `moved` returns the new destination of a reference to a file.
 pub(super) fn relink(
     tree: &Tree,
     page: &str,
@@ -24,7 +24,7 @@ pub(super) fn relink(
             return None;
         }
         let target = resolved(page, &decoded(path)?)?;
-        // What means no file is left alone.
+        // A reference that is not to a file is unchanged.
         tree.files.contains_key(&target).then_some(())?;
         let fragment = fragment.map(|text| format!("#{text}")).unwrap_or_default();
         Some(format!("{}{fragment}", moved(&target).replace(' ', "%20")))
@@ -58,7 +58,7 @@ pub(super) fn relink(
     let mut done = String::new();
     let mut at = 0;
     for (range, url) in edits {
-        // One that contains another, as a link around an image does, is behind it.
+        // A link that contains another, such as a link around an image, comes after it.
         if range.start >= at {
             done.push_str(&text[at..range.start]);
             done.push_str(&url);
@@ -69,8 +69,8 @@ pub(super) fn relink(
     done
 }
 
-/// Where in the source of a link its destination stands: behind the last bracket that is followed by it. One that is
-/// written with escapes is not found, and stays.
+/// The position of a link's destination in its source: after the last bracket that is followed by
+/// it. A destination with escapes is not found and stays unchanged.
 fn place(text: &str, range: &Range<usize>, bracket: &str, url: &str) -> Option<Range<usize>> {
     let source = text.get(range.clone())?;
     source.rmatch_indices(bracket).find_map(|(at, _)| {

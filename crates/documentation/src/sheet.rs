@@ -1,4 +1,4 @@
-//! The pages of a tree in the order in which they are read, with their titles and headings.
+//! The pages of a tree in reading order, with their titles and headings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use super::front_matter;
 use super::path::resolved;
 use super::tree::{README, Tree, is_markdown};
 
-/// Characters of an anchor.
+/// Maximum characters of an anchor.
 const MAX_SLUG: usize = 100;
 
-/// Characters of a title; it is stored, listed and shown beside others.
+/// Maximum characters of a title; titles are stored and listed.
 const MAX_TITLE: usize = 255;
 
-/// One text in Markdown.
+/// A Markdown file as a page.
 #[derive(Debug)]
 pub(super) struct Sheet<'a> {
     pub(super) path: &'a str,
@@ -31,7 +31,8 @@ pub(super) fn options() -> Options {
     Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
 }
 
-/// All of them: the README first, then folder by folder, in each its README first, and then by `order` and name.
+/// All pages: the README first, then folder by folder. Each folder starts with its README, followed
+/// by the other pages by `order` and name.
 pub(super) fn sheets(tree: &Tree) -> Vec<Sheet<'_>> {
     let paths = tree.files().map(|(path, _)| path);
     let paths = paths.filter(|path| is_markdown(path));
@@ -39,7 +40,7 @@ pub(super) fn sheets(tree: &Tree) -> Vec<Sheet<'_>> {
     sheets.sort_by_key(|sheet| {
         let (folder, name) = sheet.path.rsplit_once('/').unwrap_or(("", sheet.path));
         let is_first = sheet.path == README;
-        // What stands beside the README at the top is of less interest than what is in `docs`.
+        // Other files next to the README at the top are less important than those in `docs`.
         let is_beside = folder.is_empty();
         (
             !is_first,
@@ -79,7 +80,7 @@ fn sheet<'a>(tree: &'a Tree, path: &'a str) -> Sheet<'a> {
     }
 }
 
-/// A title as long as titles are.
+/// The title, cut to the maximum length.
 pub(super) fn cut(title: &str) -> String {
     title.chars().take(MAX_TITLE).collect()
 }
@@ -102,7 +103,7 @@ fn headings(body: &str) -> Vec<(HeadingLevel, String)> {
     headings
 }
 
-/// A heading as an anchor: small letters, digits and dashes.
+/// A heading as an anchor: lower case letters, digits and dashes.
 pub(super) fn slug(text: &str) -> String {
     let mut slug = String::new();
     let lower = text.trim().to_lowercase();
@@ -117,11 +118,11 @@ pub(super) fn slug(text: &str) -> String {
     if slug.is_empty() { "-" } else { slug }.to_owned()
 }
 
-/// Gives names that nobody else has.
+/// Makes names unique.
 #[derive(Default)]
 pub(super) struct Names {
     taken: BTreeSet<String>,
-    /// How often each was wanted, so that the next number is found at once.
+    /// How often each name was requested, so that the next number is found at once.
     wanted: BTreeMap<String, usize>,
 }
 
@@ -137,7 +138,7 @@ impl Names {
     }
 }
 
-/// Which page a relative reference means: also without its ending, or by its folder.
+/// The page of a relative reference, which may omit its extension or name its folder.
 pub(super) fn page_meant(tree: &Tree, page: &str, reference: &str) -> Option<String> {
     let path = match reference {
         "" => page.to_owned(),

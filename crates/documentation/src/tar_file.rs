@@ -1,7 +1,7 @@
 //! Reading and writing tarballs.
 //!
-//! The crate `tar` finds the headers; what they mean is decided here, where anything unusual is a refusal. Programs
-//! disagree about archives that say one thing twice, so those are refused, too.
+//! The crate `tar` parses the headers. Their meaning is decided here, and anything unusual is
+//! refused. Programs disagree about archives with contradictory headers, so these are refused, too.
 
 use std::io::{self, Read, Write};
 
@@ -14,29 +14,29 @@ use super::tree::{Building, Tree};
 use super::{JOINED, Limits};
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
-/// What people take for a tarball now and then.
+/// Other formats that people upload by mistake.
 const OTHERS: [(&[u8], &str); 4] = [
     (b"PK\x03\x04", "it is a zip file"),
     (b"BZh", "it is packed with bzip2"),
     (b"\xfd7zXZ", "it is packed with xz"),
     (b"\x28\xb5\x2f\xfd", "it is packed with zstd"),
 ];
-/// How the crate says that there was less than there should be.
+/// The messages of the crate when the input ends too early.
 const ENDS: [&str; 2] = ["unexpected EOF", "failed to read entire block"];
-/// Each entry may have a long name, attributes of its own, and attributes of all before it.
+/// Each entry may have a long name, its own attributes, and attributes for all later entries.
 const HEADERS_PER_ENTRY: usize = 4;
-/// What stands in front of an entry to describe it.
+/// Maximum size of a header that describes the next entry.
 const MAX_EXTENSION_BYTES: u64 = 64 * 1024;
 const MODE: u32 = 0o644;
 
 /// Why reading stopped.
 enum Stop {
     Refused(Refusal),
-    /// Something of the archive could not be read.
+    /// A part of the archive could not be read.
     Broken(io::Error),
 }
 
-/// Reads no further than to the limit, and knows why it ended.
+/// Reads up to a limit, and records why reading ended.
 struct Bounded<R> {
     inner: R,
     left: u64,
@@ -44,25 +44,25 @@ struct Bounded<R> {
     is_at_end: bool,
 }
 
-/// What was said of the next entry before it came.
+/// The headers that describe the next entry.
 #[derive(Default)]
 struct Announced {
     name: Option<Vec<u8>>,
     size: Option<String>,
     is_sparse: bool,
-    /// There was something, whatever it said.
+    /// Whether there was any header.
     is_open: bool,
 }
 
 impl Tree {
-    /// From what we have packed, which may be two trees in one.
+    /// Reads a tarball that we packed, which may contain two joined trees.
     pub fn unpack(tarball: &[u8]) -> Result<Self, Refusal> {
         read(tarball, JOINED)
     }
 
     /// A tarball, packed with gzip: the same bytes for the same files.
     pub fn pack(&self) -> Vec<u8> {
-        // Without a time and a system: the same on every machine.
+        // Without time and operating system: the same on every machine.
         let packed = GzBuilder::new()
             .mtime(0)
             .operating_system(255)
@@ -103,7 +103,7 @@ fn read_plain(source: impl Read, limits: Limits) -> Result<Tree, Refusal> {
         Err(Stop::Refused(refusal)) => return Err(refusal),
         Err(Stop::Broken(problem)) => return Err(broken(&problem, source.is_exceeded)),
     };
-    // The rest says whether what came before was whole.
+    // The remaining bytes show whether the previous bytes were complete.
     if let Err(problem) = io::copy(&mut source, &mut io::sink()) {
         return Err(broken(&problem, source.is_exceeded));
     }
@@ -203,7 +203,7 @@ fn not_plain(entry: Shown, kind: EntryType) -> Refusal {
 }
 
 impl Announced {
-    /// Takes in what describes the next entry; `false` if this is an entry itself.
+    /// Reads a header that describes the next entry; `false` if this is an entry itself.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "what describes no entry is one"
@@ -216,13 +216,13 @@ impl Announced {
                 let text = text.strip_suffix(b"\0").unwrap_or(&text);
                 self.named(text)?;
             }
-            // What is linked to does not matter: links are refused.
+            // The target of a link does not matter: links are refused.
             EntryType::GNULongLink => drop(extension(entry)?),
             EntryType::XHeader => self.attributes(&extension(entry)?)?,
             EntryType::XGlobalHeader => {
                 let mut of_all = Self::default();
                 of_all.attributes(&extension(entry)?)?;
-                // Nothing that holds for all entries can name one, or say how large it is.
+                // Attributes for all entries can contain neither a name nor a size.
                 if of_all.name.is_some() || of_all.size.is_some() || of_all.is_sparse {
                     let name = entry.path_bytes().into_owned();
                     return Err(Refusal::NamedTwice(Shown::new(&name)).into());

@@ -4,7 +4,7 @@ use super::tree::{Building, Tree};
 
 pub(super) const METADATA_TEXT: &str = r#"{"version": 1, "tier": "workers"}"#;
 
-/// With metadata.
+/// A tree with metadata.
 pub(super) fn tree(files: &[(&str, &str)]) -> Tree {
     let mut building = Building::default();
     let metadata = [("metadata.json", METADATA_TEXT)];

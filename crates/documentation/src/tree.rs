@@ -1,4 +1,4 @@
-//! A tree of files: within the limits, each name once, and with metadata.
+//! A tree of files: within limits, with unique names, and with metadata.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use super::path::{ancestors, folded, normal};
 use super::refusal::{Refusal, Shown};
 use super::{Limits, MAX_TEXT_BYTES, OWN};
 
-/// Where the tree's own description stands.
+/// The file with the tree's metadata.
 pub(super) const METADATA: &str = "metadata.json";
 pub(super) const README: &str = "README.md";
 
-/// Files by their paths. Folders are where files are.
+/// Files by path. Folders exist only as parts of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     pub(super) files: BTreeMap<String, Vec<u8>>,
@@ -22,7 +22,7 @@ pub struct Tree {
 pub struct Building {
     limits: Limits,
     files: BTreeMap<String, Vec<u8>>,
-    /// What there is, also folders, by what may not be there twice.
+    /// Files and folders by the key that must be unique.
     taken: BTreeMap<String, Taken>,
     n_bytes: usize,
     n_text_bytes: usize,
@@ -36,7 +36,7 @@ struct Taken {
 }
 
 impl Tree {
-    /// By path.
+    /// The files, ordered by path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let files = self.files.iter();
         files.map(|(path, content)| (path.as_str(), content.as_slice()))
@@ -52,11 +52,11 @@ impl Tree {
 
     pub fn metadata(&self) -> Metadata {
         let content = self.files.get(METADATA).map_or(&b""[..], Vec::as_slice);
-        // It was read when the tree was made.
+        // It was parsed when the tree was made.
         Metadata::parse(content).unwrap_or_default()
     }
 
-    /// A file that is text; it was checked when the tree was made.
+    /// A text file; it was checked when the tree was made.
     pub(super) fn text(&self, path: &str) -> &str {
         let content = self.files.get(path).map_or(&b""[..], Vec::as_slice);
         std::str::from_utf8(content).unwrap_or_default()
@@ -93,7 +93,7 @@ impl Building {
         Ok(())
     }
 
-    /// Whether a file of so many bytes has room, before it is read.
+    /// Checks that a file of this size fits, before it is read.
     pub fn make_room(&self, n_bytes: u64) -> Result<(), Refusal> {
         let left = (self.limits.bytes - self.n_bytes) as u64;
         if n_bytes > left {
@@ -144,7 +144,7 @@ impl Building {
         if taken.is_folder != is_folder {
             return Err(Refusal::FileAndFolder(shown));
         }
-        // A folder may be named again by each of its files.
+        // Each file may name its folder again.
         if is_folder && taken.path == path {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Building {
             return Err(Refusal::NotText(shown()));
         }
         if is_markdown {
-            // A page of two may be longer than one.
+            // A page of two trees may be longer than that of one.
             let longest = MAX_TEXT_BYTES * self.limits.texts_bytes / OWN.texts_bytes;
             if content.len() > longest {
                 return Err(Refusal::TextTooLong(shown()));
@@ -203,17 +203,17 @@ mod tests {
     #[test]
     fn metadata_is_all_that_must_be_there() {
         assert_eq!(tree(&[]).n_files(), 1);
-        assert!(refused(&[("docs/a.md", b"a")]).starts_with("There is no metadata.json"));
+        assert!(refused(&[("docs/a.md", b"a")]).starts_with("metadata.json is missing"));
     }
 
     #[test]
     fn one_name_is_there_once_whatever_its_capitals_and_accents() {
         for (one, other, expected) in [
-            ("a.md", "a.md", r#""a.md" and "a.md" are one name"#),
-            ("a.md", "./a.md", r#""a.md" and "a.md" are one name"#),
-            ("A.md", "a.MD", r#""A.md" and "a.MD" are one name"#),
-            ("Docs/a", "docs/b", r#""Docs" and "docs" are one name"#),
-            ("é", "e\u{301}", "are one name"),
+            ("a.md", "a.md", r#""a.md" and "a.md" are the same name"#),
+            ("a.md", "./a.md", r#""a.md" and "a.md" are the same name"#),
+            ("A.md", "a.MD", r#""A.md" and "a.MD" are the same name"#),
+            ("Docs/a", "docs/b", r#""Docs" and "docs" are the same name"#),
+            ("é", "e\u{301}", "are the same name"),
             ("docs", "docs/a", r#""docs" is a file, and a folder"#),
             ("docs/a", "DOCS", r#""DOCS" is a file, and a folder"#),
             ("docs/a", "docs", r#""docs" is a file, and a folder"#),
@@ -227,7 +227,7 @@ mod tests {
     fn texts_must_be_texts_and_of_a_length_that_people_read() {
         for name in ["a.md", "a.MD", "a.json"] {
             let text = refused(&[(name, b"\xff")]);
-            assert!(text.contains("must be text in UTF-8"), "{text}");
+            assert!(text.contains("is not text in UTF-8"), "{text}");
         }
         let long = vec![b'a'; MAX_TEXT_BYTES];
         assert!(refused(&[("a.md", &[&long[..], b"a"].concat())]).contains("divide it"));

@@ -1,4 +1,4 @@
-//! What people upload: a tarball within the limits, of which a page can be made.
+//! Uploads: tarballs within the limits, of which a page can be made.
 
 use super::refusal::Refusal;
 use super::tree::Tree;

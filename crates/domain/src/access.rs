@@ -1,17 +1,17 @@
-//! Clients and roles as they are stored.
+//! Clients and roles, in the form in which they are stored.
 
 use crate::Version;
 use crate::id::{ClientId, RoleId};
 use crate::time::Timestamp;
 
-/// Somebody who can sign requests.
+/// A client: it has credentials and can sign requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRecord {
     pub client_id: ClientId,
     pub description: String,
     /// As given, not expanded.
     pub scopes: Vec<String>,
-    /// Sealed; opened only to verify a signature.
+    /// Encrypted; decrypted only to verify a signature.
     pub sealed_access_token: String,
     pub expires: Timestamp,
     pub created: Timestamp,
@@ -28,7 +28,7 @@ pub fn token_purpose(client_id: &ClientId) -> String {
     format!("client:{client_id}")
 }
 
-/// Scopes under a name.
+/// A named set of scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRecord {
     pub role_id: RoleId,

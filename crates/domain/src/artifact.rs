@@ -1,4 +1,5 @@
-//! Artifacts: what a run of a task leaves behind, and which of its properties may still change.
+//! Artifacts: files, logs, links and references of a task's run, and which of their properties may
+//! change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,14 +10,14 @@ use crate::id::TaskId;
 use crate::task::{Claim, Run, TaskState};
 use crate::time::{MINUTE_MS, Timestamp};
 
-/// So long after an exception its run still takes artifacts.
+/// For this long after an exception, its run still accepts artifacts.
 const AFTER_EXCEPTION_MS: i64 = 25 * MINUTE_MS;
 
-/// Names an artifact within its run. It becomes part of scopes, so it is printable ASCII.
+/// The name of an artifact within its run. It becomes part of scopes, so it is printable ASCII.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ArtifactName(String);
 
-/// What a name of an artifact must be.
+/// The text is not the name of an artifact.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the name of an artifact is 1 to {} printable ASCII characters",
@@ -35,13 +36,13 @@ pub struct Artifact {
     pub content: Content,
 }
 
-/// What somebody who asks for an artifact gets.
+/// The content of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Content {
-    /// A file of ours.
+    /// A file in our store.
     File {
-        /// How long the worker said that it is.
+        /// The size that the worker declared.
         #[serde(
             rename = "declaredBytes",
             default,
@@ -51,13 +52,13 @@ pub enum Content {
         /// `None` until it has been uploaded.
         uploaded: Option<Uploaded>,
     },
-    /// The log that we keep of this run.
+    /// The log of this run, which we store.
     Log,
-    /// Something elsewhere.
+    /// A URL elsewhere.
     Reference { url: String },
     /// Another artifact of the same run.
     Link { artifact: String },
-    /// Nothing: it could not be made.
+    /// No content: the artifact could not be made.
     Error { reason: String, message: String },
 }
 
@@ -65,13 +66,13 @@ pub enum Content {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Uploaded {
     pub bytes: u64,
-    /// The content encoding that the file was sent with, and is kept in.
+    /// The content encoding in which the file was sent and is stored.
     pub encoding: Option<String>,
 }
 
-/// Why a run can leave nothing behind.
+/// Why a run accepts no artifacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TakesNothing {
+pub enum ArtifactRefusal {
     #[error("No worker has claimed the run, so it cannot have artifacts")]
     NeverClaimed,
     #[error(
@@ -81,16 +82,16 @@ pub enum TakesNothing {
     Ended,
 }
 
-/// There is such an artifact already, and it is not this one.
+/// An artifact of this name exists, with other properties.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an artifact of this name exists with other properties")]
-pub struct OtherArtifact;
+pub struct ArtifactConflict;
 
 impl ArtifactName {
     pub const MAX_LENGTH: usize = 1024;
-    /// The log of a run, while it is written and after.
+    /// The log of a run, while it is written and afterwards.
     pub const LIVE_LOG: &'static str = "public/logs/live.log";
-    /// The same; workers of Taskcluster put the finished log here.
+    /// The same log; workers of Taskcluster store the finished log under this name.
     pub const LIVE_BACKING_LOG: &'static str = "public/logs/live_backing.log";
 
     pub fn as_str(&self) -> &str {
@@ -118,7 +119,7 @@ impl fmt::Display for ArtifactName {
 }
 
 impl Content {
-    /// What clients know this as.
+    /// The name of this kind of content in the API.
     pub fn storage_type(&self) -> &'static str {
         match self {
             Self::File { .. } | Self::Log => "s3",
@@ -128,7 +129,7 @@ impl Content {
         }
     }
 
-    /// How long it is, as far as that is known.
+    /// The size in bytes, if it is known.
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::File {
@@ -139,7 +140,7 @@ impl Content {
         }
     }
 
-    /// Whether there is anything to get yet.
+    /// Whether the content can be read already.
     pub fn is_present(&self) -> bool {
         match self {
             Self::File { uploaded, .. } => uploaded.is_some(),
@@ -148,10 +149,11 @@ impl Content {
     }
 }
 
-/// Who may leave something behind in the name of this run: its worker, as long as it runs, and a while
-/// after it ended badly, so that a worker can report that at once and then say why.
-pub fn author(run: &Run, now: Timestamp) -> Result<&Claim, TakesNothing> {
-    let claim = run.claim.as_ref().ok_or(TakesNothing::NeverClaimed)?;
+/// The claim of the worker that may create artifacts of this run: while the run lasts, and for a
+/// while after it ended as exception, so that the worker can report the exception first and upload
+/// its log afterwards.
+pub fn author(run: &Run, now: Timestamp) -> Result<&Claim, ArtifactRefusal> {
+    let claim = run.claim.as_ref().ok_or(ArtifactRefusal::NeverClaimed)?;
     match run.end {
         None => Ok(claim),
         Some(end)
@@ -160,17 +162,18 @@ pub fn author(run: &Run, now: Timestamp) -> Result<&Claim, TakesNothing> {
         {
             Ok(claim)
         }
-        Some(_) => Err(TakesNothing::Ended),
+        Some(_) => Err(ArtifactRefusal::Ended),
     }
 }
 
 impl Artifact {
-    /// The artifact after it was asked for again. Its end may come later but not sooner, a reference
-    /// may point elsewhere or become a link, and everything else must be the same.
-    pub fn asked_again(self, again: Self) -> Result<Self, OtherArtifact> {
+    /// The artifact after a repeated request to create it. Its expiry may move later but not
+    /// earlier, a reference may get another URL or become a link, and all other properties must be
+    /// equal.
+    pub fn merge_request(self, again: Self) -> Result<Self, ArtifactConflict> {
         let is_link = matches!(again.content, Content::Link { .. });
         if again.expires < self.expires || (again.content_type != self.content_type && !is_link) {
-            return Err(OtherArtifact);
+            return Err(ArtifactConflict);
         }
         let moves = matches!(
             (&self.content, &again.content),
@@ -188,7 +191,7 @@ impl Artifact {
         } else if uploads || self.content == again.content {
             self.content
         } else {
-            return Err(OtherArtifact);
+            return Err(ArtifactConflict);
         };
         Ok(Self {
             content,
@@ -239,7 +242,7 @@ mod tests {
     fn a_run_takes_artifacts_while_it_runs_and_a_while_after_an_exception() {
         let at = Timestamp::from_millis;
         let mut run = Run::pending(StartReason::Scheduled, at(0));
-        assert_eq!(author(&run, at(1)), Err(TakesNothing::NeverClaimed));
+        assert_eq!(author(&run, at(1)), Err(ArtifactRefusal::NeverClaimed));
         run.claim = Some(Claim {
             group: "g".parse().unwrap(),
             worker_id: "w".parse().unwrap(),
@@ -281,17 +284,17 @@ mod tests {
         });
         let mut again = artifact(file());
         again.expires = Timestamp::from_millis(2_000);
-        let after = known.clone().asked_again(again.clone()).unwrap();
+        let after = known.clone().merge_request(again.clone()).unwrap();
         assert_eq!(after.content, known.content);
         assert_eq!(after.expires, again.expires);
-        assert_eq!(after.clone().asked_again(known), Err(OtherArtifact));
+        assert_eq!(after.clone().merge_request(known), Err(ArtifactConflict));
     }
 
     #[test]
     fn only_references_change_what_they_are() {
         let known = || artifact(reference("http://a"));
         for changed in [reference("http://b"), link("public/b")] {
-            let after = known().asked_again(artifact(changed.clone())).unwrap();
+            let after = known().merge_request(artifact(changed.clone())).unwrap();
             assert_eq!(after.content, changed);
         }
         let error = |reason: &str| Content::Error {
@@ -305,11 +308,11 @@ mod tests {
             (error("a"), file()),
             (Content::Log, file()),
         ] {
-            let other = artifact(known).asked_again(artifact(given));
-            assert_eq!(other, Err(OtherArtifact));
+            let other = artifact(known).merge_request(artifact(given));
+            assert_eq!(other, Err(ArtifactConflict));
         }
         let mut other_type = artifact(reference("http://a"));
         other_type.content_type = "text/html".to_owned();
-        assert_eq!(known().asked_again(other_type), Err(OtherArtifact));
+        assert_eq!(known().merge_request(other_type), Err(ArtifactConflict));
     }
 }

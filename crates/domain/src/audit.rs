@@ -1,4 +1,4 @@
-//! Who changed what, when, and from where.
+//! The audit history: each change with its author, time and source address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -77,6 +77,6 @@ pub struct AuditEntry {
     pub created: Timestamp,
     pub source_ip: Option<String>,
     pub request_id: Option<String>,
-    /// What exactly; never a secret.
+    /// Further details; never a secret.
     pub detail: Value,
 }

@@ -1,7 +1,8 @@
-//! Worker configurations: rule sets, the worker types that they are for, and the pools that follow from them.
+//! Worker configurations: rule sets with their worker types, compiled to worker pools.
 //!
-//! `docs/rules.md` says what they mean to their authors. Here a document is parsed into a [`Configuration`], and
-//! [`Compilation`] makes pools of it, given what the providers present ([`ProviderCatalog`]).
+//! `docs/rules.md` describes them for authors. Here a document is parsed into a [`Configuration`],
+//! and [`Compilation`] makes pools from it and from the places that the providers offer
+//! ([`ProviderCatalog`]).
 
 mod adoption;
 mod compilation;
@@ -29,11 +30,11 @@ pub use self::adoption::{StoredPool, WantedPool, adoption};
 pub use self::compilation::Compilation;
 pub use self::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 pub use self::difference::{
-    PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, Way, difference, rule_changes,
-    value_changes,
+    PlacedLaunchConfig, PoolChange, PoolDifference, Replacement, RuleChange, ValueChange,
+    difference, rule_changes, value_changes,
 };
 pub use self::given_ids::{GivenIds, MAX_GIVEN_IDS};
-pub use self::lineup::{LinedUp, Lineup, NotLinedUp};
+pub use self::lineup::{CompletedLaunchConfig, Lineup, LineupError};
 pub use self::problem::{Problem, Problems, rules_behind};
 pub use self::provider_catalog::{
     CompletedIds, Place, ProviderCatalog, ProviderEntry, WorkerSource,
@@ -45,7 +46,7 @@ use crate::id::{BadId, PoolId};
 
 /// The provisioner of worker types that are named without one (RFC 124).
 const PROVISIONER: &str = "worker-manager/";
-/// A configuration has at most so many worker types.
+/// Maximum number of worker types of a configuration.
 pub const MAX_WORKER_TYPES: usize = 2_000;
 /// Characters.
 const MAX_DESCRIPTION: usize = 10_240;
@@ -57,15 +58,16 @@ const KEYS: [&str; 5] = [
     "launchConfigIds",
 ];
 
-/// A pool of workers as rule sets name it: `build-opt` for the pool `worker-manager/build-opt`, the whole id for others.
+/// A worker pool as rule sets name it: `build-opt` for the pool `worker-manager/build-opt`, the
+/// complete id for other pools.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerType(PoolId);
 
-/// What an author says: a list of worker types and a list of rules.
+/// A configuration as its author wrote it: a list of worker types and a list of rules.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     pub description: String,
-    /// As listed, each once.
+    /// In their order in the document, without duplicates.
     pub worker_types: Vec<WorkerType>,
     pub rules: RuleSet,
     pub launch_config_ids: GivenIds,
@@ -76,7 +78,7 @@ impl WorkerType {
         &self.0
     }
 
-    /// As the condition `workerType` presents it.
+    /// The value of the condition `workerType`.
     pub fn name(&self) -> &str {
         let id = self.0.as_str();
         id.strip_prefix(PROVISIONER).unwrap_or(id)
@@ -111,7 +113,7 @@ impl fmt::Display for WorkerType {
 }
 
 impl Configuration {
-    /// Reads a document; what is wrong is told all at once, with its place.
+    /// Parses a document. All errors are returned together, each with its pointer.
     pub fn parse(document: &Value) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let Value::Object(document) = document else {
@@ -143,12 +145,12 @@ impl Configuration {
         }
     }
 
-    /// Every provider that some rule opts in to, whether it applies or not.
+    /// Every provider that a rule opts in to, whether or not the rule applies.
     pub fn named_providers(&self) -> BTreeSet<String> {
         named_providers(self.rules.rules())
     }
 
-    /// As it is stored and shown.
+    /// The document, as it is stored and shown.
     pub fn to_document(&self) -> Value {
         let worker_types: Vec<&str> = self.worker_types.iter().map(WorkerType::name).collect();
         let mut document = json!({
@@ -189,7 +191,7 @@ fn description(document: &Map<String, Value>, problems: &mut Problems) -> String
 
 fn worker_types(document: &Map<String, Value>, problems: &mut Problems) -> Vec<WorkerType> {
     let Some(Value::Array(listed)) = document.get("workerTypes") else {
-        let text = "must be a list of worker types: names like `build-opt`, or whole pool ids like `proj-x/ci`";
+        let text = "must be a list of worker types: names like `build-opt`, or complete pool ids like `proj-x/ci`";
         problems.add(Problem::at("/workerTypes", text));
         return Vec::new();
     };

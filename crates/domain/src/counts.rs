@@ -1,26 +1,26 @@
-//! How many workers a pool has, and how much they can do, by state.
+//! How many workers a pool has in each state, and their capacity.
 
 use crate::id::PoolId;
 use crate::worker::WorkerState;
 
 /// Number of workers and their capacity in one state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct StateCount {
     pub count: u64,
     pub capacity: u64,
 }
 
-/// The tallies of a pool or a launch config.
+/// The counts of a pool or a launch config, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    pub requested: Tally,
-    pub running: Tally,
-    pub stopping: Tally,
-    pub stopped: Tally,
+    pub requested: StateCount,
+    pub running: StateCount,
+    pub stopping: StateCount,
+    pub stopped: StateCount,
 }
 
 impl Counts {
-    pub fn of(&mut self, state: WorkerState) -> &mut Tally {
+    pub fn of(&mut self, state: WorkerState) -> &mut StateCount {
         match state {
             WorkerState::Requested => &mut self.requested,
             WorkerState::Running => &mut self.running,
@@ -35,8 +35,8 @@ impl Counts {
     }
 }
 
-/// The counts of one pool among those of many, which are ordered by pool; a pool without workers is
-/// not among them.
+/// The counts of one pool, out of a list ordered by pool. A pool without workers is not in the
+/// list.
 pub fn of_pool(by_pool: &[(PoolId, Counts)], id: &PoolId) -> Counts {
     by_pool
         .binary_search_by(|(known, _)| known.cmp(id))
@@ -50,19 +50,19 @@ mod tests {
     #[test]
     fn stopped_workers_are_no_capacity() {
         let mut counts = Counts::default();
-        *counts.of(WorkerState::Requested) = Tally {
+        *counts.of(WorkerState::Requested) = StateCount {
             count: 1,
             capacity: 2,
         };
-        *counts.of(WorkerState::Running) = Tally {
+        *counts.of(WorkerState::Running) = StateCount {
             count: 1,
             capacity: 3,
         };
-        *counts.of(WorkerState::Stopping) = Tally {
+        *counts.of(WorkerState::Stopping) = StateCount {
             count: 1,
             capacity: 5,
         };
-        *counts.of(WorkerState::Stopped) = Tally {
+        *counts.of(WorkerState::Stopped) = StateCount {
             count: 1,
             capacity: 7,
         };

@@ -1,10 +1,10 @@
-//! How much work waits for a pool, and how much of it runs: a level, read anew each time.
+//! How many tasks wait for a pool, and how many of its tasks run.
 
 /// Tasks of one task queue (RFC 145: the queue's id is the pool's).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Nobody has claimed them yet.
+    /// Not claimed yet.
     pub pending: u64,
-    /// Some worker has claimed them.
+    /// Claimed by a worker.
     pub claimed: u64,
 }

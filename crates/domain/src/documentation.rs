@@ -1,9 +1,9 @@
-//! What is documented, and what is known of its documentation without a look into it.
+//! The subjects of documentation, and the metadata of an uploaded documentation.
 
 use crate::id::{ConfigurationId, PoolId};
 use crate::time::Timestamp;
 
-/// What is documented.
+/// The subject of a documentation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     Configuration(ConfigurationId),

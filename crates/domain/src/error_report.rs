@@ -21,10 +21,11 @@ pub struct ErrorReport {
 }
 
 impl ErrorReport {
-    /// What stands for an error without a code.
+    /// The code of an error that has none.
     pub const OTHER: &'static str = "other";
 
-    /// By what the statistics count it. Google's errors carry theirs as `errorCode`.
+    /// The code under which the statistics count this error. Google's errors have it in
+    /// `errorCode`.
     pub fn code(&self) -> &str {
         ["code", "errorCode"]
             .into_iter()
@@ -34,7 +35,7 @@ impl ErrorReport {
     }
 }
 
-/// How often each of some names occurred.
+/// How often each name occurred.
 pub type Tallies = BTreeMap<String, u64>;
 
 /// Counts over the stored errors of one pool or of all.
@@ -84,7 +85,7 @@ fn window(now: Timestamp, period_ms: i64, periods: i64) -> Tallies {
         .collect()
 }
 
-/// What lies outside the window is not counted.
+/// Ignores a time outside the window.
 fn count_in(window: &mut Tallies, start: Timestamp, count: u64) {
     if let Some(total) = window.get_mut(&start.to_string()) {
         *total += count;

@@ -1,4 +1,4 @@
-//! What happened, in the words of the contract: exchanges, routing keys and payloads.
+//! Events: their exchanges, routing keys and payloads, as the contract defines them.
 //!
 //! An event is written to the outbox in the transaction of the change that caused it.
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::error_report::ErrorReport;
 use crate::id::{ClientId, LaunchConfigId, PoolId, ProviderId, RoleId};
 use crate::overrides::Override;
-use crate::task::{Task, TaskGroup, TaskNews};
+use crate::task::{Task, TaskEvent, TaskGroup};
 use crate::time::Timestamp;
 use crate::worker::Worker;
 
@@ -18,11 +18,11 @@ mod task;
 
 pub use exchange::{EXCHANGES, Exchange, KeyWord, RoutingKey};
 pub use rfc191::Rfc191;
-pub use task::{ArtifactNews, TaskGroupChange};
+pub use task::{ArtifactEvent, TaskGroupChange};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// By which a consumer can drop repeats.
+    /// Lets a consumer drop repetitions.
     pub id: String,
     pub created: Timestamp,
     pub body: EventBody,
@@ -56,19 +56,19 @@ pub enum EventBody {
         provider_id: ProviderId,
         launch_config_id: LaunchConfigId,
     },
-    /// Nothing is launched from something for a time, or no longer so.
+    /// A pause of launches began, changed or ended.
     Pause {
         change: PauseChange,
         pause: Box<Override>,
-        /// Where the launch config's workers come from, if it is about one.
+        /// The provider of the launch config, if the pause is about a launch config.
         provider_id: Option<ProviderId>,
     },
     Task {
-        news: TaskNews,
+        news: TaskEvent,
         task: Box<Task>,
     },
     Artifact {
-        artifact: Box<ArtifactNews>,
+        artifact: Box<ArtifactEvent>,
         run_id: u32,
         task: Box<Task>,
     },
@@ -156,7 +156,7 @@ impl EventBody {
             .expect("every event has its exchange")
     }
 
-    /// Order holds among the events of one pool.
+    /// Events of one pool are delivered in their order.
     pub fn pool_id(&self) -> Option<&PoolId> {
         match self {
             Self::PoolCreated { pool_id, .. }

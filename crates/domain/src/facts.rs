@@ -1,4 +1,4 @@
-//! The inputs of decisions about one pool, as plain values, and the snapshot that is made of them.
+//! The input of decisions about one pool, as plain values, and the snapshot made from it.
 //!
 //! The store fills them in, so the live loop, `explain`, simulations and tests plan from the same
 //! snapshot.
@@ -27,12 +27,12 @@ pub struct Facts {
     /// The active launch configs, in their author's order.
     pub launch_configs: Vec<Arc<LaunchConfig>>,
     pub demand: Demand,
-    /// The moment, and from when on signs of workers count.
+    /// The current time, and since when signs of workers count.
     pub horizon: Horizon,
-    /// Those in force that concern the pool.
+    /// The overrides that are in force and concern the pool.
     pub overrides: Vec<Override>,
     pub inventory: Inventory,
-    /// Some running worker belongs to an archived launch config.
+    /// Whether a running worker belongs to an archived launch config.
     pub has_archived: bool,
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
 }
@@ -42,15 +42,15 @@ pub struct Facts {
 pub struct LaunchRecord {
     pub health: Health,
     pub tries: Tries,
-    /// Machines that asked for work at least once. Always 0 where the queue is another deployment's.
+    /// Machines that asked for work at least once. Always 0 with the queue of another deployment.
     pub claimed: u64,
 }
 
-/// How many further machines each provider takes; providers without a limit are absent.
+/// How many further machines each provider accepts; providers without a limit are absent.
 pub type Rooms = BTreeMap<ProviderId, u64>;
 
 impl Facts {
-    /// The facts about a pool that has nothing yet.
+    /// The facts about a new pool.
     pub fn new(pool: Pool, demand: Demand, horizon: Horizon) -> Self {
         // Waiting tasks beyond what any plan of the pool could serve do not count.
         let pending = demand.pending.min(u64::from(most_pending(&pool)));
@@ -66,7 +66,7 @@ impl Facts {
         }
     }
 
-    /// The usual pool at night: it has no worker, wants none, and no task waits.
+    /// Whether the pool has no worker, wants none, and no task waits. Most pools are like this.
     pub fn is_asleep(&self) -> bool {
         let min_capacity = self.pool.definition.config.get("minCapacity");
         let min_capacity = min_capacity.and_then(serde_json::Value::as_u64);
@@ -76,8 +76,8 @@ impl Facts {
             && self.inventory.is_empty()
     }
 
-    /// Whether the pool needs no decision, whatever its launch configs are like. Reads no launch
-    /// configs, so these may be missing.
+    /// Whether the pool needs no decision, whatever its launch configs are. Does not read the
+    /// launch configs, so they may be missing.
     pub fn is_content(&self) -> bool {
         if self.is_asleep() {
             return true;
@@ -88,7 +88,7 @@ impl Facts {
         snapshot.wants_nothing() && !self.needs_candidates(&snapshot)
     }
 
-    /// Whether the advice to some worker may change, so that workers must be read one by one.
+    /// Whether the advice to some worker may change, so that workers must be read individually.
     pub fn needs_candidates(&self, snapshot: &Snapshot) -> bool {
         snapshot.may_change_advice()
             || !self.pool.previous_provider_ids.is_empty()
@@ -110,7 +110,7 @@ impl Facts {
         let lines = self.overrides.iter().flat_map(|given| {
             let mut lines = given.limit(&mut settings);
             if given.pauses_any(bids.iter().filter_map(|bid| bid.as_ref().err())) {
-                lines.push(given.headline());
+                lines.push(given.pause_text());
             }
             lines
         });
@@ -149,8 +149,7 @@ impl Facts {
         self.launch_configs.iter().zip(bids).map(offer).collect()
     }
 
-    /// The launch configs and the providers that bid for them, by which it is known whether bids
-    /// are still those for these facts.
+    /// The launch configs with their providers. Bids remain valid while these are equal.
     pub fn places(&self) -> Vec<(LaunchConfigId, ProviderId)> {
         let configs = self.launch_configs.iter();
         let place = |config: &Arc<LaunchConfig>| {

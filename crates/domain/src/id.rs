@@ -1,5 +1,4 @@
-//! The names of things: each is parsed once, at the edge, and no two share a type. Clones share
-//! the text.
+//! Ids. Each is parsed once, at the edge, and no two kinds share a type. Clones share the text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 
 use contract::patterns;
 
-/// A name that does not have the form its kind demands.
+/// The text does not match the pattern of its kind of id.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {kind}: it must match {pattern}")]
 pub struct BadId {
@@ -49,68 +48,68 @@ macro_rules! id {
 }
 
 id!(
-    /// Names a worker pool: `<provisioner>/<worker type>`. Also the name of its task queue (RFC 145).
+    /// A worker pool: `<provisioner>/<worker type>`. Also the name of its task queue (RFC 145).
     PoolId, "worker pool id", patterns::WORKER_POOL_ID
 );
 id!(
-    /// Names one configured provider; several may be of one kind.
+    /// A configured provider; several may be of one kind.
     ProviderId, "provider id", patterns::PROVIDER_ID
 );
 id!(
-    /// Where a worker is: a region, a zone, a datacentre.
+    /// The location of a worker: a region, a zone, a datacentre.
     WorkerGroup, "worker group", patterns::GENERIC_ID
 );
 id!(
-    /// Names a worker within its group.
+    /// A worker within its group.
     WorkerId, "worker id", patterns::GENERIC_ID
 );
 id!(
-    /// Names a launch config within its pool.
+    /// A launch config within its pool.
     LaunchConfigId, "launch config id", patterns::PROVIDER_ID
 );
 id!(
-    /// Names a worker configuration: a set of rules of which pools are made.
+    /// A worker configuration: a set of rules from which pools are made.
     ConfigurationId, "worker configuration id", patterns::CONFIGURATION_ID
 );
 id!(
-    /// Names an override.
+    /// An override.
     OverrideId, "override id", patterns::OVERRIDE_ID
 );
 id!(
-    /// Names one launch, to us, to the cloud, and on the machines that it made.
+    /// A launch: used by us, by the cloud, and on the machines that it made.
     LaunchToken, "launch token", patterns::SLUGID
 );
 id!(
-    /// Names a task.
+    /// A task.
     TaskId, "task id", patterns::SLUGID
 );
 id!(
-    /// Names a group of tasks: the id of its first task, by default.
+    /// A group of tasks: by default, the id of its first task.
     TaskGroupId, "task group id", patterns::SLUGID
 );
 id!(
-    /// Names who answers for a group of tasks.
+    /// The scheduler that is responsible for a group of tasks.
     SchedulerId, "scheduler id", patterns::GENERIC_ID
 );
 id!(
-    /// Names the project that a task belongs to.
+    /// The project that a task belongs to.
     ProjectId, "project id", patterns::PROJECT_ID
 );
 id!(
-    /// Names one reported error.
+    /// A reported error.
     ErrorId, "error id", patterns::SLUGID
 );
 id!(
-    /// Names somebody who can sign requests.
+    /// A client, which can sign requests.
     ClientId, "client id", patterns::CLIENT_ID
 );
 id!(
-    /// Names a role; `assume:<roleId>` grants it.
+    /// A role; `assume:<roleId>` grants it.
     RoleId, "role id", patterns::ROLE_ID
 );
 
 impl PoolId {
-    /// The two halves that the queue once knew as provisioner and worker type.
+    /// The two parts, which the queue once called provisioner and worker type.
     pub fn parts(&self) -> (&str, &str) {
         self.0
             .split_once('/')
@@ -119,7 +118,7 @@ impl PoolId {
 }
 
 impl ProviderId {
-    /// The built-in provider of pools that are on their way out. It does nothing.
+    /// The built-in provider of pools that are being removed. It does nothing.
     pub const NULL: &'static str = "null-provider";
 
     pub fn null() -> Self {
@@ -131,7 +130,7 @@ impl ProviderId {
     }
 }
 
-/// Which worker: its pool, its group and its id together.
+/// Identifies a worker: its pool, group and id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerKey {
     pub pool_id: PoolId,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use serde_json::{Number, Value};
 
-/// Prints a document. The recursion is as deep as the document, which its parser has bounded.
+/// Prints a document. The recursion is as deep as the document, whose depth its parser has limited.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value);

@@ -1,83 +1,87 @@
-//! What a scan concludes about one worker, from what the cloud showed and what the queue knows.
+//! The decision of a scan about one worker, from the state of its machine and the facts of the
+//! queue.
 //!
-//! Every state that is not final ends without help: a requested or running worker has a moment after which it
-//! is told to go, and one that was told to go counts as gone when nobody could look at its machine for a day.
-//! A machine that the cloud still shows after that is ended again and again until it is gone or its row expires;
-//! then it is a machine without a row, which the sweep of what we own ends.
+//! Every state that is not final ends without outside help. A requested or running worker is asked
+//! to stop after a limit. A worker that was asked to stop counts as stopped when its machine could
+//! not be checked for a day. A machine that the cloud still lists is ended again and again until
+//! the cloud no longer lists it or its row expires. After that it is a machine without a row, and
+//! the sweep of our machines ends it.
 
 use crate::lifecycle::{DEFAULT_FIRST_CLAIM_MS, DEFAULT_INACTIVITY_MS, DEFAULT_REREGISTRATION_MS};
 use crate::queue_worker::QueueWorker;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use crate::worker::{Worker, WorkerState};
 
-/// A cloud may not know yet what it made so recently; and it is wrong about a worker that was heard of since.
+/// A cloud may not list a machine this soon after making it, and it is wrong about a worker that
+/// was active since.
 pub const NEWBORN_MS: i64 = 5 * MINUTE_MS;
-/// Ending a machine should not take longer; then the cloud is told once more.
+/// Ending a machine should not take longer; after this the cloud is asked again.
 pub const ENDING_MS: i64 = HOUR_MS;
-/// A machine that should end, and that nobody could look at for so long, counts as gone.
+/// A machine that should end and could not be checked for this long counts as stopped.
 pub const UNSEEN_ENDING_MS: i64 = DAY_MS;
-/// The queue forgets a worker that has not asked for so long.
+/// The queue forgets a worker that has not asked for work for this long.
 const QUEUE_MEMORY_MS: i64 = DAY_MS;
 /// The name of the limit for workers that claimed work and stopped asking for it.
 const INACTIVITY: &str = "queueInactivityTimeout";
-/// A worker that lives is heard within this time: it asks for work, or claims its run again (after 20 minutes at most,
-/// unless `queue.claim_seconds` says more).
+/// A worker that lives shows activity within this time: it asks for work, or claims its run again
+/// (after 20 minutes at most, unless `queue.claim_seconds` is longer).
 const HEARD_MS: i64 = 30 * MINUTE_MS;
-/// A row that has less than this left to live gets more while its worker lives.
+/// A row that expires sooner than this is extended while its worker lives.
 pub const EXPIRY_MARGIN_MS: i64 = 7 * DAY_MS;
 
-/// How the machine was found.
+/// The state of the machine, as the provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// It is there, or coming up.
+pub enum MachineState {
+    /// It runs or is starting.
     Alive,
-    /// It is on its way out.
-    Going,
-    /// It was there and is gone, with what is known of why.
-    Gone(Option<String>),
-    /// There is no such machine.
+    /// It is shutting down.
+    Ending,
+    /// It ran and has ended, with the reason if it is known.
+    Ended(Option<String>),
+    /// The provider knows no such machine.
     NotFound,
 }
 
-/// What the queue knows of the worker.
+/// The facts of the queue about the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFacts<'a> {
-    /// The queue could not be asked: says nothing about the worker.
+    /// The queue could not be asked.
     Unknown,
-    /// It never claimed anything.
+    /// The worker never claimed anything.
     NeverSeen,
     Seen(&'a QueueWorker),
 }
 
-/// How attentive the one who judges has been: after an outage, or when the clock was set, what was not seen or heard
-/// says nothing for a while.
+/// For how long machines and workers were observed without a gap. After an outage, or when the
+/// clock was set, missing activity proves nothing for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention {
-    /// When the look at the machine began. It is judged as of then, however long the judgement took.
+    /// When the check of the machine began. The decision is made for this time, however long it
+    /// took.
     pub looked: Timestamp,
-    /// Since when a worker would have been heard.
+    /// Since when the activity of a worker would have been noticed.
     pub listening: Timestamp,
-    /// When the clock was last found to have been set, or the process to have stood still.
+    /// When the clock was last found to have been set, or the process to have been suspended.
     pub gap: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// As it is.
+    /// No change.
     Keep { extend_expiry: bool },
-    /// Its machine is gone.
+    /// Its machine has ended.
     Stopped { reason: String },
-    /// It must go.
+    /// It must stop.
     End { reason: String },
-    /// It was told to go, and yet it is there.
+    /// It was asked to stop, and its machine still runs.
     EndAgain { reason: String },
 }
 
-/// `seen` is `None` if the machine could not be looked at. Workers that are not machines of ours are not for
-/// this: they end when somebody removes them or when their row expires.
+/// `seen` is `None` if the machine could not be checked. Not for workers without a machine of ours:
+/// these end when somebody removes them or when their row expires.
 pub fn judge(
     worker: &Worker,
-    seen: Option<Seen>,
+    seen: Option<MachineState>,
     queue: QueueFacts<'_>,
     attention: &Attention,
 ) -> Judgement {
@@ -94,7 +98,7 @@ pub fn judge(
 
 fn judge_living(
     worker: &Worker,
-    seen: Option<Seen>,
+    seen: Option<MachineState>,
     queue: QueueFacts<'_>,
     attention: &Attention,
 ) -> Judgement {
@@ -102,21 +106,21 @@ fn judge_living(
     let last_sign = Some(last_sign(worker, queue)).max(attention.gap);
     let is_newborn = last_sign.is_some_and(|sign| now.millis_since(sign) < NEWBORN_MS);
     match seen {
-        Some(Seen::Gone(why)) => return stopped(gone(why)),
-        Some(Seen::NotFound) if !is_newborn => {
+        Some(MachineState::Ended(why)) => return stopped(ended_reason(why)),
+        Some(MachineState::NotFound) if !is_newborn => {
             return stopped("the cloud has no such machine".to_owned());
         }
-        Some(Seen::Going) => {
+        Some(MachineState::Ending) => {
             return Judgement::End {
                 reason: "its machine is shutting down".to_owned(),
             };
         }
-        Some(Seen::Alive | Seen::NotFound) | None => {}
+        Some(MachineState::Alive | MachineState::NotFound) | None => {}
     }
-    let silence = || zombie(worker, queue, attention);
+    let silence = || inactivity_reason(worker, queue, attention);
     let over = match worker.state {
         WorkerState::Requested => never_registered(worker, now),
-        WorkerState::Running => out_of_time(worker, now).or_else(silence),
+        WorkerState::Running => age_reason(worker, now).or_else(silence),
         WorkerState::Stopping | WorkerState::Stopped => None,
     };
     match over {
@@ -127,7 +131,7 @@ fn judge_living(
     }
 }
 
-/// When there was last something to show that its machine is there.
+/// The last time at which anything proved that its machine exists.
 fn last_sign(worker: &Worker, queue: QueueFacts<'_>) -> Timestamp {
     let registered = worker.terms.registered_at.map(Timestamp::from_millis);
     let active = match queue {
@@ -140,21 +144,23 @@ fn last_sign(worker: &Worker, queue: QueueFacts<'_>) -> Timestamp {
         .max(active.unwrap_or(worker.created))
 }
 
-fn judge_stopping(worker: &Worker, seen: Option<Seen>, now: Timestamp) -> Judgement {
+fn judge_stopping(worker: &Worker, seen: Option<MachineState>, now: Timestamp) -> Judgement {
     let since = worker.terms.stopped_at.map(Timestamp::from_millis);
     let since = since.unwrap_or(worker.last_modified);
     let waited_ms = now.millis_since(since);
     let hours = waited_ms / HOUR_MS;
     match seen {
-        Some(Seen::Gone(why)) => stopped(gone(why)),
-        Some(Seen::NotFound) => stopped("the cloud has no such machine any more".to_owned()),
-        Some(Seen::Alive | Seen::Going) if waited_ms > ENDING_MS => Judgement::EndAgain {
-            reason: format!("told to go {hours} h ago, and its machine is still there"),
-        },
+        Some(MachineState::Ended(why)) => stopped(ended_reason(why)),
+        Some(MachineState::NotFound) => stopped("the cloud no longer has this machine".to_owned()),
+        Some(MachineState::Alive | MachineState::Ending) if waited_ms > ENDING_MS => {
+            Judgement::EndAgain {
+                reason: format!("asked to stop {hours} h ago, and its machine still exists"),
+            }
+        }
         None if waited_ms > UNSEEN_ENDING_MS => stopped(format!(
-            "told to go {hours} h ago, and nobody could look at its machine since"
+            "asked to stop {hours} h ago, and its machine could not be checked since"
         )),
-        Some(Seen::Alive | Seen::Going) | None => Judgement::Keep {
+        Some(MachineState::Alive | MachineState::Ending) | None => Judgement::Keep {
             extend_expiry: false,
         },
     }
@@ -164,14 +170,15 @@ fn stopped(reason: String) -> Judgement {
     Judgement::Stopped { reason }
 }
 
-fn gone(why: Option<String>) -> String {
+fn ended_reason(why: Option<String>) -> String {
     match why {
-        Some(why) => format!("its machine is gone: {why}"),
-        None => "its machine is gone".to_owned(),
+        Some(why) => format!("its machine ended: {why}"),
+        None => "its machine ended".to_owned(),
     }
 }
 
-/// A worker that cannot claim work yet is silent by nature, so silence has the same limit as after registering.
+/// Before a worker can claim work it shows no activity, so the limit is the same as after
+/// registering.
 fn never_registered(worker: &Worker, now: Timestamp) -> Option<String> {
     let terms = &worker.terms;
     let stated = terms.terminate_after.map(Timestamp::from_millis);
@@ -183,13 +190,17 @@ fn never_registered(worker: &Worker, now: Timestamp) -> Option<String> {
     })
 }
 
-fn out_of_time(worker: &Worker, now: Timestamp) -> Option<String> {
+fn age_reason(worker: &Worker, now: Timestamp) -> Option<String> {
     let limit = Timestamp::from_millis(worker.terms.terminate_after?);
     (limit < now).then(|| "terminateAfter time exceeded".to_owned())
 }
 
-/// Runs, and does not ask for work. The time before it registered does not count.
-fn zombie(worker: &Worker, queue: QueueFacts<'_>, attention: &Attention) -> Option<String> {
+/// The worker runs and does not ask for work. The time before it registered does not count.
+fn inactivity_reason(
+    worker: &Worker,
+    queue: QueueFacts<'_>,
+    attention: &Attention,
+) -> Option<String> {
     let now = attention.looked;
     let registered = worker.terms.registered_at.map(Timestamp::from_millis);
     let registered = registered.unwrap_or(worker.created);
@@ -213,8 +224,9 @@ fn zombie(worker: &Worker, queue: QueueFacts<'_>, attention: &Attention) -> Opti
     is_over.then(|| format!("{silence}, {name}={}s", limit_ms / SECOND_MS))
 }
 
-/// How long a worker that registered may ask for no work before it counts as broken: the shorter of both limits. Of one
-/// that registered long ago the queue may have forgotten that it asked, so that only the second one counts.
+/// How long a registered worker may not ask for work before it counts as broken: the shorter of
+/// both limits. If it registered long ago, the queue may have forgotten that it asked, so only the
+/// second limit counts.
 fn first_claim_limit(worker: &Worker, registered_for_ms: i64) -> (&'static str, i64) {
     let stated = worker.terms.first_claim_timeout;
     let first_claim_ms = stated.filter(|ms| *ms > 0);
@@ -304,19 +316,24 @@ mod tests {
 
     fn judge(
         worker: &StoredWorker,
-        seen: Option<Seen>,
+        seen: Option<MachineState>,
         queue: QueueFacts<'_>,
         attention: &Attention,
     ) -> Judgement {
         super::judge(&Worker::from_stored(worker.clone()), seen, queue, attention)
     }
 
-    fn of(worker: &StoredWorker, seen: Option<Seen>) -> String {
+    fn of(worker: &StoredWorker, seen: Option<MachineState>) -> String {
         short(&judge(worker, seen, QueueFacts::Unknown, &at(ago(0))))
     }
 
     fn with_queue(worker: &StoredWorker, queue: QueueFacts<'_>) -> String {
-        short(&judge(worker, Some(Seen::Alive), queue, &at(ago(0))))
+        short(&judge(
+            worker,
+            Some(MachineState::Alive),
+            queue,
+            &at(ago(0)),
+        ))
     }
 
     #[test]
@@ -324,11 +341,11 @@ mod tests {
         let sightings = || {
             [
                 None,
-                Some(Seen::Alive),
-                Some(Seen::Going),
-                Some(Seen::Gone(None)),
-                Some(Seen::Gone(Some("spot price".to_owned()))),
-                Some(Seen::NotFound),
+                Some(MachineState::Alive),
+                Some(MachineState::Ending),
+                Some(MachineState::Ended(None)),
+                Some(MachineState::Ended(Some("spot price".to_owned()))),
+                Some(MachineState::NotFound),
             ]
         };
         let row = |state| sightings().map(|seen| of(&worker(state), seen));
@@ -336,8 +353,8 @@ mod tests {
             "keep",
             "keep",
             "end: its machine is shutting down",
-            "stopped: its machine is gone",
-            "stopped: its machine is gone: spot price",
+            "stopped: its machine ended",
+            "stopped: its machine ended: spot price",
             "stopped: the cloud has no such machine",
         ];
         assert_eq!(row(WorkerState::Requested), living);
@@ -348,9 +365,9 @@ mod tests {
                 "keep",
                 "keep",
                 "keep",
-                "stopped: its machine is gone",
-                "stopped: its machine is gone: spot price",
-                "stopped: the cloud has no such machine any more",
+                "stopped: its machine ended",
+                "stopped: its machine ended: spot price",
+                "stopped: the cloud no longer has this machine",
             ]
         );
         assert_eq!(row(WorkerState::Stopped), ["keep"; 6]);
@@ -361,22 +378,22 @@ mod tests {
         for state in [WorkerState::Requested, WorkerState::Running] {
             let mut young = worker(state);
             young.created = ago(NEWBORN_MS - 1);
-            assert_eq!(of(&young, Some(Seen::NotFound)), "keep");
+            assert_eq!(of(&young, Some(MachineState::NotFound)), "keep");
             young.created = ago(NEWBORN_MS);
-            let found = of(&young, Some(Seen::NotFound));
+            let found = of(&young, Some(MachineState::NotFound));
             assert_eq!(found, "stopped: the cloud has no such machine");
         }
-        // When it should end, not finding it is what was wanted.
+        // When it should end, not finding it is the expected result.
         let mut young = worker(WorkerState::Stopping);
         young.created = ago(MINUTE_MS);
-        let found = of(&young, Some(Seen::NotFound));
-        assert_eq!(found, "stopped: the cloud has no such machine any more");
+        let found = of(&young, Some(MachineState::NotFound));
+        assert_eq!(found, "stopped: the cloud no longer has this machine");
     }
 
     #[test]
     fn whoever_was_heard_of_a_moment_ago_is_there_whatever_the_cloud_shows() {
         let found = |worker: &StoredWorker, queue: QueueFacts<'_>| {
-            let seen = Some(Seen::NotFound);
+            let seen = Some(MachineState::NotFound);
             short(&judge(worker, seen, queue, &at(ago(0))))
         };
         let mut fresh = worker(WorkerState::Running);
@@ -387,8 +404,8 @@ mod tests {
         seen.last_date_active = Some(ago(NEWBORN_MS - 1));
         assert_eq!(found(&old, QueueFacts::Seen(&seen)), "keep");
         seen.last_date_active = Some(ago(NEWBORN_MS));
-        let gone = "stopped: the cloud has no such machine";
-        assert_eq!(found(&old, QueueFacts::Seen(&seen)), gone);
+        let stopped = "stopped: the cloud has no such machine";
+        assert_eq!(found(&old, QueueFacts::Seen(&seen)), stopped);
     }
 
     #[test]
@@ -397,12 +414,12 @@ mod tests {
         let found = |gap| {
             let mut attention = at(ago(0));
             attention.gap = gap;
-            let seen = Some(Seen::NotFound);
+            let seen = Some(MachineState::NotFound);
             short(&judge(&old, seen, QueueFacts::NeverSeen, &attention))
         };
-        let gone = "stopped: the cloud has no such machine";
+        let stopped = "stopped: the cloud has no such machine";
         assert_eq!(found(Some(ago(NEWBORN_MS - 1))), "keep");
-        assert_eq!(found(Some(ago(NEWBORN_MS))), gone);
+        assert_eq!(found(Some(ago(NEWBORN_MS))), stopped);
     }
 
     #[test]
@@ -411,7 +428,7 @@ mod tests {
         running.terms.terminate_after = Some(NOW);
         assert_eq!(of(&running, None), "keep");
         running.terms.terminate_after = Some(NOW - 1);
-        for seen in [None, Some(Seen::Alive)] {
+        for seen in [None, Some(MachineState::Alive)] {
             assert_eq!(of(&running, seen), "end: terminateAfter time exceeded");
         }
         let mut requested = worker(WorkerState::Requested);
@@ -419,17 +436,17 @@ mod tests {
         assert_eq!(of(&requested, None), "end: never registered within 1800s");
         let mut stopping = worker(WorkerState::Stopping);
         stopping.terms.terminate_after = Some(0);
-        assert_eq!(of(&stopping, Some(Seen::Alive)), "keep");
+        assert_eq!(of(&stopping, Some(MachineState::Alive)), "keep");
     }
 
     #[test]
     fn whoever_never_registers_goes_no_later_than_whoever_never_claims() {
         let mut requested = worker(WorkerState::Requested);
         requested.created = ago(2 * HOUR_MS);
-        assert_eq!(of(&requested, Some(Seen::Alive)), "keep");
+        assert_eq!(of(&requested, Some(MachineState::Alive)), "keep");
         requested.created = ago(2 * HOUR_MS + 1);
         assert_eq!(of(&requested, None), "end: never registered within 7200s");
-        // Also without terms, as old rows may be.
+        // Also without terms, as in old rows.
         requested.terms = Terms::default();
         assert_eq!(of(&requested, None), "end: never registered within 7200s");
         requested.terms.queue_inactivity_timeout = Some(i64::MAX);
@@ -449,7 +466,7 @@ mod tests {
             "end: worker never claimed work, created=1970-04-10T23:00:00.000Z, queueInactivityTimeout=1800s"
         );
         assert_eq!(with_queue(&running, QueueFacts::Unknown), "keep");
-        // Without a word about when it registered, and without a limit of its own.
+        // Without a registration time and without a limit of its own.
         running.terms = Terms::default();
         running.created = ago(DEFAULT_FIRST_CLAIM_MS);
         assert_eq!(with_queue(&running, QueueFacts::NeverSeen), "keep");
@@ -471,7 +488,7 @@ mod tests {
         };
         running.terms.first_claim_timeout = Some(HOUR_MS);
         assert_eq!(ends_after(&running, HOUR_MS), "firstClaimTimeout=3600s");
-        // It is a kind of inactivity: that limit counts if it is the shorter one.
+        // The inactivity limit counts if it is shorter.
         running.terms.queue_inactivity_timeout = Some(20 * MINUTE_MS);
         let end = ends_after(&running, 20 * MINUTE_MS);
         assert_eq!(end, "queueInactivityTimeout=1200s");
@@ -479,7 +496,7 @@ mod tests {
         running.terms.queue_inactivity_timeout = Some(i64::MAX);
         let end = ends_after(&running, DEFAULT_FIRST_CLAIM_MS);
         assert_eq!(end, "firstClaimTimeout=1800s");
-        // It may have asked, and been forgotten.
+        // It may have asked, and the queue forgot.
         running.terms.registered_at = Some(NOW - QUEUE_MEMORY_MS);
         running.created = ago(DAY_MS);
         assert_eq!(with_queue(&running, QueueFacts::NeverSeen), "keep");
@@ -498,7 +515,7 @@ mod tests {
             with_queue(&running, QueueFacts::Seen(&seen)),
             "end: worker inactive, lastDateActive=1970-04-10T21:59:59.999Z, queueInactivityTimeout=7200s"
         );
-        // Whatever it did before it registered says nothing.
+        // Activity before it registered does not count.
         running.terms.registered_at = Some(NOW - MINUTE_MS);
         assert_eq!(with_queue(&running, QueueFacts::Seen(&seen)), "keep");
         running.terms.registered_at = Some(NOW - 20 * HOUR_MS);
@@ -506,7 +523,7 @@ mod tests {
         assert_eq!(with_queue(&running, QueueFacts::Seen(&seen)), "keep");
         seen.quarantine_until = Some(ago(1));
         assert!(with_queue(&running, QueueFacts::Seen(&seen)).starts_with("end: worker inactive"));
-        // Its first claim is the last that is known of it.
+        // Its first claim is its last known activity.
         seen.last_date_active = None;
         assert!(with_queue(&running, QueueFacts::Seen(&seen)).contains("1970-04-10T14:00"));
     }
@@ -526,7 +543,7 @@ mod tests {
             running.terms.queue_inactivity_timeout = Some(limit_ms);
             for queue in [QueueFacts::NeverSeen, QueueFacts::Seen(&seen)] {
                 let judged = |listening_ms| {
-                    let alive = Some(Seen::Alive);
+                    let alive = Some(MachineState::Alive);
                     let mut attention = at(ago(0));
                     attention.listening = ago(listening_ms);
                     short(&judge(&running, alive, queue, &attention))
@@ -554,7 +571,7 @@ mod tests {
                 expires: ago(0),
                 ..worker(state)
             };
-            assert_eq!(of(&old, Some(Seen::Alive)), "keep");
+            assert_eq!(of(&old, Some(MachineState::Alive)), "keep");
         }
     }
 
@@ -562,12 +579,12 @@ mod tests {
     fn a_machine_that_does_not_end_is_ended_again() {
         let mut stopping = worker(WorkerState::Stopping);
         stopping.terms.stopped_at = Some(NOW - ENDING_MS);
-        assert_eq!(of(&stopping, Some(Seen::Alive)), "keep");
+        assert_eq!(of(&stopping, Some(MachineState::Alive)), "keep");
         stopping.terms.stopped_at = Some(NOW - 30 * HOUR_MS);
-        for seen in [Seen::Alive, Seen::Going] {
+        for seen in [MachineState::Alive, MachineState::Ending] {
             assert_eq!(
                 of(&stopping, Some(seen)),
-                "again: told to go 30 h ago, and its machine is still there"
+                "again: asked to stop 30 h ago, and its machine still exists"
             );
         }
     }
@@ -581,7 +598,7 @@ mod tests {
         stopping.last_modified = ago(UNSEEN_ENDING_MS + 1);
         assert_eq!(
             of(&stopping, None),
-            "stopped: told to go 24 h ago, and nobody could look at its machine since"
+            "stopped: asked to stop 24 h ago, and its machine could not be checked since"
         );
     }
 

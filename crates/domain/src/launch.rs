@@ -1,9 +1,10 @@
-//! A launch: the intent to start workers, written down before any cloud hears of it.
+//! Launches: each is the intent to start workers, stored before the cloud is asked.
 //!
-//! What it asked for counts as capacity until the answer is known, so nothing is launched twice. A
-//! lost answer makes it unknown, never failed: the scan finds out by its token.
+//! A launch counts as capacity until its result is known, so nothing is launched twice. If the
+//! answer is lost, the result is unknown and not a failure; the scan finds the machines by the
+//! token.
 //!
-//! The fields of a launch can be read and not written. Each move consumes the launch and returns the
+//! Other modules can read the fields of a launch, and cannot write them. Each transition consumes the launch and returns the
 //! changed one, or an error. So no caller can forget a check:
 //!
 //! ```compile_fail,E0594
@@ -23,24 +24,25 @@ use crate::time::Timestamp;
 /// The fields of a launch. Only the store and tests make a launch of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredLaunch {
-    /// Names it everywhere: to the cloud, which must not act on one token twice, and on the machines.
+    /// Identifies the launch: for the cloud, which must not act on one token twice, and on the
+    /// machines.
     pub token: LaunchToken,
     pub pool_id: PoolId,
     pub provider_id: ProviderId,
     pub launch_config_id: LaunchConfigId,
-    /// How many machines were wanted; at least 1.
+    /// How many machines were requested; at least 1.
     pub machines: u32,
-    /// How many tasks each of them runs at a time; at least 1.
+    /// How many tasks each machine runs at a time; at least 1.
     pub capacity_each: u32,
-    /// The most to pay per hour and machine, in dollars; `None` leaves it to the cloud.
+    /// Maximum price per hour and machine, in dollars; `None` leaves it to the cloud.
     pub max_price: Option<f64>,
     pub state: LaunchState,
-    /// When a process began to ask the cloud, written down before it does. Only that process may ask.
-    /// `None`: nobody has asked, so nothing was made.
+    /// When a process began to ask the cloud; stored before it asks. Only that process may ask.
+    /// `None`: no process has asked, so no machine was made.
     pub asked: Option<Timestamp>,
-    /// How many machines were made, as far as is known.
+    /// How many machines are known to have been made.
     pub made: u32,
-    /// The plan (by its number within the pool) that decided on it.
+    /// The plan that decided on it: its number within the pool.
     pub plan: i64,
     pub created: Timestamp,
     pub last_modified: Timestamp,
@@ -87,37 +89,38 @@ pub enum LaunchStateError {
     AskedByAnother,
 }
 
-/// Where a launch stands.
+/// The state of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchState {
-    /// Decided on; the cloud may or may not know yet.
+    /// Decided; the cloud may or may not know yet.
     Open,
     /// The cloud made machines; each has its worker.
     Accepted,
     /// The cloud made nothing.
     Refused { cause: Cause, problem: String },
-    /// Nobody knows what the cloud made.
+    /// The result is not known.
     Unknown { problem: String },
-    /// The cloud was never asked: that is our affair, and speaks against nobody.
+    /// The cloud was never asked, for a reason of our own. This does not count against the launch
+    /// config.
     Withdrawn { problem: String },
 }
 
-/// Why a cloud made nothing, by what to do about it.
+/// Why a cloud made nothing. Each cause has its own remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// Out of stock there: try elsewhere.
+    /// Out of stock: use another launch config.
     Capacity,
-    /// A limit of the account: try elsewhere; the launch config is not ill.
+    /// A limit of the account: use another launch config. This one is not at fault.
     Quota,
-    /// The launch config itself is wrong: a person must change it.
+    /// The launch config is wrong: a person must change it.
     Configuration,
-    /// We ask too often: slow down; the launch config is not ill.
+    /// Too many requests: slow down. The launch config is not at fault.
     Throttled,
-    /// Our credentials do not work: a person must look.
+    /// Our credentials are not accepted: a person must check them.
     Credentials,
-    /// The cloud itself does not work.
+    /// The cloud does not work.
     Unavailable,
-    /// It was asked, and no machine ever appeared.
+    /// The cloud was asked, and no machine ever appeared.
     Lost,
 }
 
@@ -148,7 +151,7 @@ impl Cause {
         }
     }
 
-    /// Does a refusal of this kind speak against the launch config?
+    /// Whether a refusal for this cause counts against the launch config.
     pub fn is_ill_health(self) -> bool {
         match self {
             Self::Capacity | Self::Configuration | Self::Lost => true,
@@ -164,12 +167,12 @@ fn check_pending(state: &LaunchState) -> Result<(), LaunchStateError> {
     Err(LaunchStateError::Settled(state.as_str()))
 }
 
-/// The worker id that a launch offers to its machine of this number, where names are left to us.
+/// The worker id that a launch offers to its machine with this number, if ids are left to us.
 pub fn offered_id(token: &LaunchToken, number: u32) -> Option<WorkerId> {
     format!("{token}-{number}").parse().ok()
 }
 
-/// The launch that offers this worker id, if the id has the form of an offered one.
+/// The launch that offers this worker id, if the id has the form of an offered id.
 pub fn offered_by(id: &WorkerId) -> Option<LaunchToken> {
     let (token, number) = id.as_str().rsplit_once('-')?;
     let token = token.parse().ok()?;
@@ -205,7 +208,7 @@ impl LaunchState {
         }
     }
 
-    /// Might the cloud still have made machines that we do not know?
+    /// Whether the cloud may still have made machines that we do not know.
     pub fn is_pending(&self) -> bool {
         match self {
             Self::Open | Self::Unknown { .. } => true,
@@ -339,8 +342,8 @@ impl Launch {
         u64::from(self.machines) * u64::from(self.capacity_each)
     }
 
-    /// Machines that the cloud did not make, where that speaks against the launch config: it
-    /// refused for such a cause, or it made fewer than were asked for.
+    /// Machines that were requested and not made, if this counts against the launch config: the
+    /// cloud refused for such a cause, or it made fewer.
     pub fn not_made(&self) -> u32 {
         match &self.state {
             LaunchState::Refused { cause, .. } if cause.is_ill_health() => self.machines,

@@ -1,7 +1,7 @@
-//! Launch configs: one way each to start a worker, immutable but for the part that steers us.
+//! Launch configs: each is one way to start workers, and only its `workerManager` part can change.
 //!
-//! The id is a hash of the content (RFC 191), the same that Taskcluster computes, so a pool that
-//! moves here keeps its ids.
+//! The id is a hash of the content (RFC 191), computed as Taskcluster does, so a pool that moves
+//! here keeps its ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use crate::json_text::canonical;
 use crate::pool::Pool;
 use crate::time::Timestamp;
 
-/// The key under which a launch config holds what is meant for us and not for the cloud.
-const STEERING: &str = "workerManager";
+/// The key of the part that is for us and not for the cloud.
+const OWN_PART: &str = "workerManager";
 const ID_KEY: &str = "launchConfigId";
 const PROVIDER_KEY: &str = "providerId";
 
@@ -24,25 +24,25 @@ pub struct LaunchConfig {
     pub pool_id: PoolId,
     pub id: LaunchConfigId,
     pub archived: bool,
-    /// Where it stands in its pool's list, as its author ordered it.
+    /// Its index in its pool's list, in the author's order.
     pub position: u32,
-    /// As given; `workerManager.launchConfigId` is there only if its author wrote it.
+    /// As given; `workerManager.launchConfigId` is present only if the author wrote it.
     pub configuration: Map<String, Value>,
     pub created: Timestamp,
     pub last_modified: Timestamp,
     pub version: Version,
 }
 
-/// What an edit of a pool does to its launch configs.
+/// The changes of an edit of a pool to its launch configs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reconciled {
+pub struct Reconciliation {
     /// New rows, to insert.
     pub inserts: Vec<LaunchConfig>,
-    /// Rows that were there, with their new content, to write back under the version they carry.
+    /// Existing rows with their new content, to write under the version that they carry.
     pub rewrites: Vec<LaunchConfig>,
-    /// Rows that are no longer wanted, to be archived.
+    /// Existing rows to archive.
     pub retirements: Vec<LaunchConfig>,
-    /// What to tell the world, in the order of the request.
+    /// The ids for events, in the order of the request.
     pub created: Vec<LaunchConfigId>,
     pub updated: Vec<LaunchConfigId>,
     pub archived: Vec<LaunchConfigId>,
@@ -59,17 +59,18 @@ pub enum BadLaunchConfigs {
 }
 
 impl LaunchConfig {
-    /// The configuration as clients see it: with its id filled in.
+    /// The configuration as clients see it, with its id.
     pub fn with_id(&self) -> Value {
         let mut configuration = self.configuration.clone();
-        give_id(&mut configuration, &self.id);
+        set_id(&mut configuration, &self.id);
         Value::Object(configuration)
     }
 
-    /// From which provider of its pool its workers come: the one that `workerManager` names, or the first. A pool
-    /// that somebody made by hand has only one, whatever its launch configs say.
+    /// The provider of its workers: the provider that `workerManager` names, or the first provider
+    /// of the pool. A pool that was created by hand has one provider, whatever its launch configs
+    /// say.
     pub fn provider_id<'a>(&self, pool: &'a Pool) -> &'a ProviderId {
-        let steering = self.configuration.get(STEERING);
+        let steering = self.configuration.get(OWN_PART);
         let named = steering.and_then(|steering| steering.get(PROVIDER_KEY));
         let named = named.and_then(Value::as_str);
         pool.provider_ids()
@@ -77,17 +78,17 @@ impl LaunchConfig {
             .unwrap_or(&pool.definition.provider_id)
     }
 
-    /// Would clients see no difference?
-    pub fn looks_like(&self, other: &Self) -> bool {
+    /// Whether clients would see no difference.
+    pub fn is_same_for_clients(&self, other: &Self) -> bool {
         self.archived == other.archived && self.with_id() == other.with_id()
     }
 
     fn same_content(&self, other: &Map<String, Value>) -> bool {
-        let mut theirs = other.iter().filter(|(key, _)| *key != STEERING);
+        let mut theirs = other.iter().filter(|(key, _)| *key != OWN_PART);
         let mut ours = self
             .configuration
             .iter()
-            .filter(|(key, _)| *key != STEERING);
+            .filter(|(key, _)| *key != OWN_PART);
         loop {
             match (ours.next(), theirs.next()) {
                 (None, None) => return true,
@@ -98,31 +99,31 @@ impl LaunchConfig {
     }
 }
 
-/// Its workers come from this provider, and not from the first one of its pool.
-pub fn steer_to(configuration: &mut Map<String, Value>, provider_id: &ProviderId) {
-    steer(configuration, PROVIDER_KEY, provider_id.as_str());
+/// Sets the provider of its workers, if that is not the first provider of its pool.
+pub fn set_provider(configuration: &mut Map<String, Value>, provider_id: &ProviderId) {
+    set_key(configuration, PROVIDER_KEY, provider_id.as_str());
 }
 
-pub fn give_id(configuration: &mut Map<String, Value>, id: &LaunchConfigId) {
-    steer(configuration, ID_KEY, id.as_str());
+pub fn set_id(configuration: &mut Map<String, Value>, id: &LaunchConfigId) {
+    set_key(configuration, ID_KEY, id.as_str());
 }
 
-fn steer(configuration: &mut Map<String, Value>, key: &str, value: &str) {
+fn set_key(configuration: &mut Map<String, Value>, key: &str, value: &str) {
     let steering = configuration
-        .entry(STEERING)
+        .entry(OWN_PART)
         .or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(steering) = steering {
         steering.insert(key.to_owned(), Value::String(value.to_owned()));
     }
 }
 
-/// The id of a launch config: its author's, or a hash of pool and content.
+/// The id of a launch config: the author's, or a hash of pool and content.
 pub fn id_of(
     pool_id: &PoolId,
     configuration: &Map<String, Value>,
 ) -> Result<LaunchConfigId, BadId> {
     let given = configuration
-        .get(STEERING)
+        .get(OWN_PART)
         .and_then(|steering| steering.get(ID_KEY));
     if let Some(Value::String(given)) = given {
         return given.parse();
@@ -130,8 +131,8 @@ pub fn id_of(
     hashed(&[pool_id.as_str()], configuration)
 }
 
-/// The id of a launch config that another provider of the same pool has with the same content.
-pub fn id_of_twin(
+/// The id of a launch config if another provider of the pool has one with the same content.
+pub fn id_for_second_provider(
     pool_id: &PoolId,
     provider_id: &ProviderId,
     configuration: &Map<String, Value>,
@@ -139,27 +140,27 @@ pub fn id_of_twin(
     hashed(&[pool_id.as_str(), provider_id.as_str()], configuration)
 }
 
-/// As it would be if its author had given it no id.
+/// The configuration without an id that its author gave it.
 pub fn without_id(configuration: &Map<String, Value>) -> Map<String, Value> {
     let mut content = configuration.clone();
-    if let Some(Value::Object(steering)) = content.get_mut(STEERING)
+    if let Some(Value::Object(steering)) = content.get_mut(OWN_PART)
         && steering.remove(ID_KEY).is_some()
         && steering.is_empty()
     {
-        content.remove(STEERING);
+        content.remove(OWN_PART);
     }
     content
 }
 
 /// Whether its author gave it an id.
 pub fn has_own_id(configuration: &Map<String, Value>) -> bool {
-    let steering = configuration.get(STEERING);
+    let steering = configuration.get(OWN_PART);
     steering.is_some_and(|steering| steering.get(ID_KEY).is_some())
 }
 
 fn hashed(names: &[&str], configuration: &Map<String, Value>) -> Result<LaunchConfigId, BadId> {
     let mut content = configuration.clone();
-    content.remove(STEERING);
+    content.remove(OWN_PART);
     let mut hasher = Md5::new();
     for name in names {
         hasher.update(name);
@@ -173,7 +174,7 @@ fn hashed(names: &[&str], configuration: &Map<String, Value>) -> Result<LaunchCo
     format!("lc-{}", &hex[..20]).parse()
 }
 
-/// Takes the launch configs out of a pool's config: they are rows of their own.
+/// Removes the launch configs from a pool's config; they are separate rows.
 pub fn split_off(
     config: &mut Map<String, Value>,
 ) -> Result<Vec<Map<String, Value>>, BadLaunchConfigs> {
@@ -194,24 +195,24 @@ pub fn split_off(
     }
 }
 
-/// Compares what a pool has with what it should have.
+/// Compares the launch configs of a pool with the requested ones.
 ///
-/// What is known by its id and has the same content is taken back from the archive and rewritten
-/// (its steering part may have changed); what is unknown is created; the rest is archived. An id
-/// that stands for another content already is a clash, and then nothing happens.
+/// A known id with the same content is restored from the archive and rewritten, as its
+/// `workerManager` part may have changed. An unknown id is created. The others are archived. An id
+/// that already stands for another content is an error, and nothing changes.
 pub fn reconcile(
     pool_id: &PoolId,
     existing: Vec<LaunchConfig>,
     wanted: Vec<Map<String, Value>>,
     now: Timestamp,
-) -> Result<Reconciled, BadLaunchConfigs> {
+) -> Result<Reconciliation, BadLaunchConfigs> {
     let mut known: BTreeMap<LaunchConfigId, LaunchConfig> = existing
         .into_iter()
         .map(|config| (config.id.clone(), config))
         .collect();
     let mut kept = BTreeSet::new();
     let mut fresh = BTreeSet::new();
-    let mut result = Reconciled::default();
+    let mut result = Reconciliation::default();
     for (position, configuration) in (0..).zip(wanted) {
         let id = id_of(pool_id, &configuration)?;
         if let Some(row) = known.get_mut(&id) {
@@ -256,7 +257,7 @@ pub fn reconcile(
 }
 
 impl Pool {
-    /// The config as clients see it: with the active launch configs in place, if there are any.
+    /// The config as clients see it: with the active launch configs, if the pool has any.
     pub fn assembled_config(&self, active: &[LaunchConfig]) -> Map<String, Value> {
         let mut config = self.definition.config.clone();
         if !active.is_empty() {
@@ -309,8 +310,8 @@ mod tests {
         for case in cases {
             let pool_id = case["workerPoolId"].as_str().unwrap().parse().unwrap();
             let mut content = object(case["config"].clone());
-            // The vectors are about the hash: a given id would take its place.
-            content.remove(STEERING);
+            // The vectors are about the hash: a given id would replace it.
+            content.remove(OWN_PART);
             assert_eq!(
                 id_of(&pool_id, &content).unwrap().as_str(),
                 case["launchConfigId"]
@@ -376,9 +377,9 @@ mod tests {
         let given = after(vec![object(json!({"ami": "x"}))], vec![]).remove(0);
         let read_back = object(given.with_id());
         let again = after(vec![read_back], vec![]).remove(0);
-        assert!(given.looks_like(&again));
+        assert!(given.is_same_for_clients(&again));
         let steered = object(json!({"ami": "x", "workerManager": {"maxCapacity": 3}}));
-        assert!(!given.looks_like(&after(vec![steered], vec![])[0]));
+        assert!(!given.is_same_for_clients(&after(vec![steered], vec![])[0]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What Fleetwright thinks about: ids, pools, launch configs, workers, errors, events. No I/O.
+//! The rules of Fleetwright as plain values and functions: pools, workers, plans, tasks. No I/O.
 #![doc = include_str!("../README.md")]
 
 pub mod access;

@@ -1,6 +1,7 @@
-//! How long workers last and their credentials with them, as their pool's `lifecycle` says.
+//! The time limits of workers and their credentials, from the `lifecycle` of their pool.
 //!
-//! What a pool says when a worker is made stays true for that worker: it is written into its terms.
+//! The limits are copied into the terms of a worker when it is made, and stay valid for that
+//! worker.
 
 use serde_json::{Map, Value};
 
@@ -8,23 +9,23 @@ use crate::id::LaunchToken;
 use crate::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use crate::worker::Terms;
 
-/// What a pool that says nothing gets: four days.
+/// The default: four days.
 pub const DEFAULT_REREGISTRATION_MS: i64 = 96 * HOUR_MS;
-/// How long a worker may go without claiming work by default: two hours.
+/// How long a worker may not claim work, by default: two hours.
 pub const DEFAULT_INACTIVITY_MS: i64 = 2 * HOUR_MS;
 
-/// How long a worker that has registered may take to ask for work for the first time by default.
+/// How long a registered worker may take until it first asks for work, by default.
 pub const DEFAULT_FIRST_CLAIM_MS: i64 = 30 * MINUTE_MS;
-/// How long an idle worker is kept by default: pools of short tasks do not boot one for each gap, and
-/// clouds charge for a minute at least.
+/// How long an idle worker is kept, by default. Pools of short tasks then do not boot a worker for
+/// each gap, and clouds charge for at least a minute.
 pub const DEFAULT_IDLE_HOLD_MS: i64 = MINUTE_MS;
 
-/// The pool's own re-registration time-out, in milliseconds, if it states one.
+/// The pool's own re-registration timeout in milliseconds, if it is set.
 pub fn reregistration_timeout(config: &Map<String, Value>) -> Option<i64> {
     stated(config, "reregistrationTimeout")
 }
 
-/// The terms of a worker that is being launched now, by its pool's config and what it is told to be.
+/// The terms of a worker that is launched now, from its pool's config and its worker config.
 pub fn at_launch(
     pool_config: &Map<String, Value>,
     now: Timestamp,
@@ -48,15 +49,15 @@ pub fn at_launch(
     }
 }
 
-/// A number of seconds that the pool's `lifecycle` states, in milliseconds.
+/// A number of seconds in the pool's `lifecycle`, in milliseconds.
 fn stated(config: &Map<String, Value>, name: &str) -> Option<i64> {
     let seconds = config.get("lifecycle")?.get(name)?.as_i64()?;
-    // Zero counts as not said, as it always has; less would mean that no worker ever lives.
+    // Zero counts as not set, as it always did; a negative value would end every worker at once.
     (seconds > 0).then(|| seconds.saturating_mul(SECOND_MS))
 }
 
-/// How long a worker waits for work before it asks whether it should go: generic-worker's setting or ours. Zero means
-/// that it never asks, so it says nothing of how long to keep it.
+/// How long a worker waits for work before it asks whether it should stop: the setting of
+/// generic-worker or ours. Zero means that it never asks, so it sets no limit.
 fn idle_hold(worker_config: &Value) -> i64 {
     let seconds = [
         "/genericWorker/config/idleTimeoutSecs",

@@ -1,7 +1,8 @@
-//! Overrides: for a time, something launches nothing, or a pool has other limits than its config says.
+//! Overrides: for a limited time, a target launches nothing, or a pool has other limits than its
+//! config.
 //!
-//! Each has an owner, a reason and an end. It ends by itself, whoever forgot it; one that was seen to have ended stays
-//! ended, whatever the clock says later.
+//! Each has an owner, a reason and an end. It expires by itself. An override that was seen to have
+//! ended stays ended, even if the clock is set back.
 
 use crate::Version;
 use crate::id::{ClientId, LaunchConfigId, OverrideId, PoolId, ProviderId, WorkerGroup};
@@ -10,7 +11,7 @@ use crate::plan::Settings;
 use crate::pool::Pool;
 use crate::time::{DAY_MS, Timestamp};
 
-/// No override is made for longer.
+/// Maximum duration of an override.
 pub const MAX_DAYS: i64 = 90;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -19,38 +20,38 @@ pub struct Override {
     pub target: Target,
     pub effect: Effect,
     pub reason: String,
-    /// Who made it, or changed it last.
+    /// The client that created it or changed it last.
     pub owner: ClientId,
     pub created: Timestamp,
-    /// From then on it has no effect.
+    /// The time at which it ends.
     pub until: Timestamp,
-    /// When it was seen to have ended.
+    /// When it was found to have ended.
     pub ended: Option<Timestamp>,
     pub version: Version,
 }
 
-/// What it is about.
+/// The target of an override.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Pool(PoolId),
     LaunchConfig(PoolId, LaunchConfigId),
     Provider(ProviderId),
-    /// Launch configs whose machines are in this group, whoever provides them.
+    /// Launch configs whose machines are in this group, for any provider.
     Region(WorkerGroup),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing new is launched from it.
+    /// Nothing is launched from the target.
     Pause,
-    /// Of a pool: at least so much, at most so much, where its config says less or more.
+    /// For a pool: another minimum or maximum than in its config.
     Limits {
         min_capacity: Option<u64>,
         max_capacity: Option<u64>,
     },
 }
 
-/// What somebody asks for that cannot be.
+/// The override is not valid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadOverride {
     #[error("an override ends: `until` must be after now ({now}), not {until}")]
@@ -68,7 +69,7 @@ pub enum BadOverride {
 }
 
 impl Override {
-    /// Could it be made now?
+    /// Whether it could be created now.
     pub fn check(&self, now: Timestamp) -> Result<(), BadOverride> {
         let (until, last) = (self.until, now.plus_millis(MAX_DAYS * DAY_MS));
         if until <= now {
@@ -97,15 +98,15 @@ impl Override {
         self.effect == Effect::Pause
     }
 
-    /// Would those who asked for this one get what they want from the other?
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    /// Whether the other override has the same effect for as long.
+    pub fn has_same_effect(&self, other: &Self) -> bool {
         self.target == other.target
             && self.effect == other.effect
             && self.reason == other.reason
             && self.until == other.until
     }
 
-    /// Can anything about this pool be different because of it?
+    /// Whether it can change anything about this pool.
     pub fn concerns(&self, pool: &Pool) -> bool {
         match &self.target {
             Target::Pool(id) | Target::LaunchConfig(id, _) => *id == pool.id,
@@ -114,7 +115,8 @@ impl Override {
         }
     }
 
-    /// Why nothing is launched from this launch config, whose machines would be in this group; `None`: something may be.
+    /// Why nothing is launched from this launch config, whose machines would be in this group;
+    /// `None` if it is not paused.
     pub fn pauses(
         &self,
         pool: &Pool,
@@ -131,19 +133,20 @@ impl Override {
         is_meant.then(|| self.refusal())
     }
 
-    /// What a launch config that it pauses is refused with.
+    /// The text with which a launch config that it pauses is refused.
     fn refusal(&self) -> String {
-        format!("paused {}", self.story())
+        format!("paused {}", self.detail())
     }
 
-    /// Does it pause something of a pool whose launch configs are refused like this? A region has not all pools in it.
+    /// Whether it pauses a launch config of a pool with these refusals. Not every pool has machines
+    /// in a given region.
     pub fn pauses_any<'a>(&self, mut refusals: impl Iterator<Item = &'a String>) -> bool {
         let refusal = self.refusal();
         let in_region = matches!(self.target, Target::Region(_));
         self.is_pause() && (!in_region || refusals.any(|other| *other == refusal))
     }
 
-    /// Limits as they are with this override, and what to say of that.
+    /// Applies its limits to the settings and returns a text about each change.
     pub fn limit(&self, settings: &mut Settings) -> Vec<String> {
         let Effect::Limits {
             min_capacity,
@@ -155,7 +158,7 @@ impl Override {
         let mut lines = Vec::new();
         let mut change = |name: &str, place: &mut u64, to: u64| {
             if *place != to {
-                lines.push(format!("{name} {to} instead of {place} {}", self.story()));
+                lines.push(format!("{name} {to} instead of {place} {}", self.detail()));
                 *place = to;
             }
         };
@@ -170,7 +173,7 @@ impl Override {
         lines
     }
 
-    /// Does it want capacity for which there is no demand?
+    /// Whether it asks for capacity without demand.
     pub fn wants_capacity(&self) -> bool {
         match self.effect {
             Effect::Pause => false,
@@ -178,19 +181,19 @@ impl Override {
         }
     }
 
-    /// What is paused, for people who look at a pool that it concerns.
-    pub fn headline(&self) -> String {
+    /// A text about the pause, for people who look at a pool that it concerns.
+    pub fn pause_text(&self) -> String {
         let what = match &self.target {
             Target::Pool(_) => "the pool".to_owned(),
             Target::LaunchConfig(_, id) => format!("the launch config {id}"),
             Target::Provider(id) => format!("the provider {id}"),
             Target::Region(id) => format!("the region {id}"),
         };
-        format!("{what} is paused {}", self.story())
+        format!("{what} is paused {}", self.detail())
     }
 
     /// `until 2026-09-21T14:13:20.000Z by team/ann (override freeze): prices are up`
-    pub fn story(&self) -> String {
+    pub fn detail(&self) -> String {
         format!(
             "until {} by {} (override {}): {}",
             self.until, self.owner, self.id, self.reason
@@ -199,7 +202,7 @@ impl Override {
 }
 
 impl Target {
-    /// The pool that it is in, if it is about one.
+    /// The pool of the target, if the target is in one.
     pub fn pool_id(&self) -> Option<&PoolId> {
         match self {
             Self::Pool(id) | Self::LaunchConfig(id, _) => Some(id),
@@ -207,7 +210,7 @@ impl Target {
         }
     }
 
-    /// What a pause of a launch config that is made without a name is called.
+    /// The id of a pause of a launch config that is created without an id.
     pub fn pause_id(pool_id: &PoolId, launch_config_id: &LaunchConfigId) -> OverrideId {
         let (left, right) = pool_id.parts();
         let name = format!("pause.{left}.{right}.{launch_config_id}");

@@ -1,4 +1,4 @@
-//! A worker pool: what workers there should be, from which providers, and who answers for them.
+//! Worker pools: their limits, their providers and their owner.
 
 use serde_json::{Map, Value};
 
@@ -6,18 +6,20 @@ use crate::Version;
 use crate::id::{ConfigurationId, PoolId, ProviderId};
 use crate::time::Timestamp;
 
-/// A pool has at most so many. They are written in one transaction, during which SQLite has no other.
+/// Maximum number of launch configs of a pool. They are written in one transaction, which blocks
+/// all other writes on SQLite.
 pub const MAX_LAUNCH_CONFIGS: usize = 2_000;
 
-/// What an author says about a pool.
+/// The definition of a pool, as its author wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolDefinition {
-    /// The first provider: the one of launch configs that name none.
+    /// The first provider, for launch configs that name none.
     pub provider_id: ProviderId,
-    /// In their order, without the first. Only pools that are made of a worker configuration have any.
+    /// In their order, without the first provider. Only pools of a worker configuration have
+    /// further ones.
     pub further_provider_ids: Vec<ProviderId>,
     pub description: String,
-    /// Without the launch configs, which are rows of their own.
+    /// Without the launch configs, which are separate rows.
     pub config: Map<String, Value>,
     pub owner: String,
     pub email_on_error: bool,
@@ -27,9 +29,9 @@ pub struct PoolDefinition {
 pub struct Pool {
     pub id: PoolId,
     pub definition: PoolDefinition,
-    /// Providers that the pool has left and that may still have workers in it.
+    /// Providers that the pool no longer uses and that may still have workers in it.
     pub previous_provider_ids: Vec<ProviderId>,
-    /// Of which it is made, if it is not made by hand.
+    /// The worker configuration that it is made from; `None` if it was created by hand.
     pub worker_configuration_id: Option<ConfigurationId>,
     pub created: Timestamp,
     pub last_modified: Timestamp,
@@ -59,7 +61,7 @@ impl Pool {
         }
     }
 
-    /// Replaces the definition. Providers that are left are remembered until their workers are gone.
+    /// Replaces the definition. Removed providers are remembered until their workers have stopped.
     pub fn redefine(&mut self, definition: PoolDefinition, now: Timestamp) {
         let previous = &mut self.previous_provider_ids;
         for left in self.definition.provider_ids() {
@@ -72,17 +74,17 @@ impl Pool {
         self.last_modified = now;
     }
 
-    /// The first one, then the others in their order.
+    /// The first provider, then the others in their order.
     pub fn provider_ids(&self) -> impl Iterator<Item = &ProviderId> {
         self.definition.provider_ids()
     }
 
-    /// Do new workers come from this provider?
+    /// Whether new workers may come from this provider.
     pub fn has_provider(&self, provider_id: &ProviderId) -> bool {
         self.definition.has_provider(provider_id)
     }
 
-    /// May workers of this provider belong to the pool?
+    /// Whether workers of this provider may belong to the pool.
     pub fn knows_provider(&self, provider_id: &ProviderId) -> bool {
         self.has_provider(provider_id) || self.previous_provider_ids.contains(provider_id)
     }
@@ -92,7 +94,7 @@ impl Pool {
 mod tests {
     use super::*;
 
-    /// Of one provider, or of several: "one two".
+    /// With one provider, or with several: "one two".
     fn definition(providers: &str) -> PoolDefinition {
         let mut ids = providers.split(' ').map(|id| id.parse().unwrap());
         PoolDefinition {

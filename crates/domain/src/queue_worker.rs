@@ -1,4 +1,4 @@
-//! What the queue knows of a worker: when it claimed, what it ran, whether it is quarantined.
+//! The queue's record of a worker: its claims, its recent tasks, its quarantine.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct TaskRun {
     pub run_id: u32,
 }
 
-/// Who quarantined a worker, until when, and why. Kept for ever.
+/// One quarantine of a worker: its author, its end and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QuarantineEntry {
@@ -23,13 +23,13 @@ pub struct QuarantineEntry {
     pub quarantine_info: String,
 }
 
-/// A worker as the queue sees it; the pool's id is the task queue's id (RFC 145).
+/// A worker in the queue; the pool's id is the task queue's id (RFC 145).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueWorker {
     pub key: WorkerKey,
     pub first_claim: Timestamp,
     pub last_date_active: Option<Timestamp>,
-    /// When a run of it was last resolved: it has been idle since, unless it runs another.
+    /// When its last run ended: it has been idle since, unless it has another run.
     pub last_task_ended: Option<Timestamp>,
     pub expires: Timestamp,
     /// Newest last, at most [`Self::MAX_RECENT_TASKS`].
@@ -40,7 +40,7 @@ pub struct QueueWorker {
 
 impl QueueWorker {
     pub const MAX_RECENT_TASKS: usize = 20;
-    /// Older quarantines are forgotten.
+    /// Older quarantines are dropped.
     pub const MAX_QUARANTINE_DETAILS: usize = 200;
 
     /// A worker that the queue has not seen before.
@@ -57,7 +57,7 @@ impl QueueWorker {
         }
     }
 
-    /// Remembers what the worker has claimed, the last of it.
+    /// Remembers the last runs that the worker claimed.
     pub fn note_claims(&mut self, claimed: impl IntoIterator<Item = TaskRun>) {
         self.recent_tasks.extend(claimed);
         let n_recent = self.recent_tasks.len();
@@ -65,7 +65,7 @@ impl QueueWorker {
         self.recent_tasks.drain(..n_too_many);
     }
 
-    /// Keeps the worker from working until a moment; one in the past lets it work again.
+    /// Keeps the worker from claiming work until this time; a time in the past ends the quarantine.
     pub fn quarantine(
         &mut self,
         until: Timestamp,
@@ -90,7 +90,7 @@ impl QueueWorker {
         self.quarantine_until.is_some_and(|until| until >= now)
     }
 
-    /// A quarantined worker is remembered for as long as its quarantine lasts.
+    /// A quarantined worker is remembered until its quarantine ends.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires < now && !self.is_quarantined(now)
     }

@@ -1,8 +1,8 @@
-//! What became of the runs that workers had claimed: told by the queue, counted by pool.
+//! The outcomes of runs that workers had claimed, read from messages of the queue.
 //!
-//! Every outcome is told once, by the message of the change that ended the run: a run that was lost and is tried
-//! again by the message that the next one waits, any other by its own. So old runs that a status repeats are not
-//! taken for new ones.
+//! Each outcome is in exactly one message: the message of the change that ended the run. If the run
+//! is retried, that is the `task-pending` message of the next run. So the old runs that a status
+//! repeats are not counted again.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::id::{BadId, TaskId, WorkerKey};
 use crate::task::{EndReason, StartReason, TaskState};
 use crate::time::{BadTimestamp, HOUR_MS, Timestamp};
 
-/// The exchanges of the queue whose messages tell of outcomes.
+/// The exchanges of the queue whose messages contain outcomes.
 pub const OUTCOME_EXCHANGES: [&str; 4] = [
     "exchange/taskcluster-queue/v1/task-completed",
     "exchange/taskcluster-queue/v1/task-failed",
@@ -26,12 +26,12 @@ pub struct RunOutcome {
     pub worker: WorkerKey,
     pub task_id: TaskId,
     pub run_id: u32,
-    /// Its state is the outcome.
+    /// The reason; its state is the outcome.
     pub reason: EndReason,
     pub resolved: Timestamp,
 }
 
-/// A message of the queue that makes no sense.
+/// The message of the queue is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum BadMessage {
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub enum BadMessage {
     Never(usize),
 }
 
-/// As far as it matters here; the queues of other deployments may say more.
+/// The fields that are read here; the queues of other deployments may send more.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message {
@@ -66,7 +66,7 @@ struct Status {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Run {
-    /// Newer queues may know further reasons; of those, only this one matters.
+    /// Newer queues may have further reasons.
     reason_created: String,
     reason_resolved: Option<EndReason>,
     worker_group: Option<String>,
@@ -75,20 +75,20 @@ struct Run {
 }
 
 impl RunOutcome {
-    /// Reads a message of one of the exchanges. `None`: no run has ended by what it tells, or none that a worker
-    /// had claimed.
+    /// Parses a message of one of the exchanges. `None` if the message ends no run, or no run that
+    /// a worker had claimed.
     pub fn of_message(body: &[u8]) -> Result<Option<Self>, BadMessage> {
         let Message { status, run_id } = serde_json::from_slice(body)?;
-        let told = match (run_id, status.runs.len().checked_sub(1)) {
-            (Some(told), _) | (None, Some(told)) => told,
-            // A task that ended before anything was tried.
+        let last = match (run_id, status.runs.len().checked_sub(1)) {
+            (Some(last), _) | (None, Some(last)) => last,
+            // A task that ended before its first run.
             (None, None) => return Ok(None),
         };
-        let run = status.runs.get(told);
-        let run = run.ok_or(BadMessage::NoSuchRun(told))?;
-        let ended = match (run.reason_resolved, told.checked_sub(1)) {
-            (Some(_), _) => told,
-            (None, Some(before)) if is_another_try(&run.reason_created) => before,
+        let run = status.runs.get(last);
+        let run = run.ok_or(BadMessage::NoSuchRun(last))?;
+        let ended = match (run.reason_resolved, last.checked_sub(1)) {
+            (Some(_), _) => last,
+            (None, Some(before)) if is_retry(&run.reason_created) => before,
             (None, _) => return Ok(None),
         };
         let Run {
@@ -116,23 +116,23 @@ impl RunOutcome {
     }
 }
 
-/// Whether such a run is there because the one before it was lost.
-fn is_another_try(reason_created: &str) -> bool {
+/// Whether the run replaces a lost run.
+fn is_retry(reason_created: &str) -> bool {
     [StartReason::Retry, StartReason::TaskRetry]
         .iter()
         .any(|reason| reason.as_str() == reason_created)
 }
 
-/// How many runs ended how.
+/// How many runs ended with each outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct OutcomeCounts {
     pub completed: u64,
     pub failed: u64,
     /// By reason.
     pub exceptions: BTreeMap<&'static str, u64>,
 }
 
-impl Tally {
+impl OutcomeCounts {
     pub fn add(&mut self, reason: EndReason, count: u64) {
         match reason.state() {
             TaskState::Completed => self.completed += count,
@@ -150,7 +150,7 @@ impl Tally {
         self.exceptions.values().sum()
     }
 
-    /// The part that completed, 0 to 1; of nothing, nothing is known.
+    /// The share of completed runs, 0 to 1; `None` without runs.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a share for people; counts have fewer than 52 bits"
@@ -161,7 +161,7 @@ impl Tally {
     }
 }
 
-/// A time up to now over which outcomes are counted.
+/// A period up to now for which outcomes are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub name: &'static str,
@@ -169,7 +169,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The shortest first; each lies in the next.
+    /// The shortest first; each is contained in the next.
     pub const ALL: [Self; 3] = [
         Self::of("1h", 1),
         Self::of("24h", 24),
@@ -180,7 +180,8 @@ impl Window {
         Self { name, hours }
     }
 
-    /// Counts are kept by the hour, so a window begins with the hour in which its first moment lies.
+    /// Counts are kept by hour, so a window begins at the start of the hour that contains its first
+    /// moment.
     pub fn since(self, now: Timestamp) -> Timestamp {
         now.plus_millis(-self.hours * HOUR_MS).start_of(HOUR_MS)
     }

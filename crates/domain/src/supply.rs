@@ -1,6 +1,6 @@
-//! What counts as supply: running workers that ask for work, and those that have just registered.
+//! Supply: running workers that ask for work, and workers that have just registered.
 //!
-//! A silent worker takes room, because its machine exists. It takes no tasks, so others are needed for them.
+//! A silent worker occupies capacity, because its machine exists, but it is no supply for tasks.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,16 +10,17 @@ use crate::plan::Capacity;
 use crate::time::{MINUTE_MS, Timestamp};
 use crate::worker::WorkerState;
 
-/// A worker that asked for work or ended a task this recently counts. The moment is exact to a minute.
+/// A worker that asked for work or ended a task this recently is supply. Accurate to a minute.
 pub const ASKED_MS: i64 = 3 * MINUTE_MS;
-/// A worker that registered this recently counts, too: it may still be starting.
+/// A worker that registered this recently is supply, too: it may still be starting.
 pub const STARTING_MS: i64 = 5 * MINUTE_MS;
-/// A worker that registered this recently and had no task yet is about to take one.
+/// A worker that registered this recently and had no task yet will soon claim one.
 pub const FRESH_MS: i64 = MINUTE_MS;
-/// A sign from further ahead than this is ignored: the clock was set back. Clocks of processes differ by less.
+/// A sign further in the future than this is ignored, as the clock was set back. The clocks of
+/// processes differ by less.
 pub const AHEAD_MS: i64 = MINUTE_MS;
 
-/// What is known of a running worker.
+/// The signs of activity of a running worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signs {
     /// When it registered, or was declared.
@@ -29,7 +30,7 @@ pub struct Signs {
     pub has_task: bool,
 }
 
-/// What a running worker is good for.
+/// Whether a running worker is supply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It works, or asks for work.
@@ -40,7 +41,7 @@ pub enum Presence {
     Silent,
 }
 
-/// From which moments on signs count.
+/// The times since which signs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Horizon {
     pub now: Timestamp,
@@ -49,14 +50,15 @@ pub struct Horizon {
     pub fresh_since: Timestamp,
     /// Later signs are ignored.
     pub until: Timestamp,
-    /// Workers ask us for work. Otherwise they ask another deployment's queue, which does not say who
-    /// asked.
+    /// Whether workers ask us for work. Otherwise they ask another deployment's queue, which does
+    /// not tell who asked.
     pub hears_workers: bool,
 }
 
 impl Horizon {
-    /// `listening_since`: workers could ask for work, and were heard, without a gap since then. `None`: another
-    /// deployment's queue hears them, so nothing is known. Nobody is taken for silent before it could be heard.
+    /// `listening_since`: since when workers could ask us for work without an interruption. `None`:
+    /// they ask another deployment's queue, so nothing is known. No worker counts as silent before
+    /// its signs could have been received.
     pub fn new(now: Timestamp, listening_since: Option<Timestamp>) -> Self {
         let hears = listening_since.is_some_and(|since| now.millis_since(since) > ASKED_MS);
         let registered_since = match hears {
@@ -89,7 +91,7 @@ impl Horizon {
         }
     }
 
-    /// It has just registered and had no task yet.
+    /// Whether it has just registered and had no task yet.
     pub fn is_fresh(&self, signs: &Signs) -> bool {
         signs.registered >= self.fresh_since
             && signs.registered <= self.until
@@ -108,49 +110,49 @@ impl fmt::Display for Presence {
     }
 }
 
-/// Workers of one pool that are alike.
+/// Workers of one pool with the same properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub pool_id: PoolId,
     pub launch_config_id: Option<LaunchConfigId>,
     pub state: WorkerState,
-    /// Told to go when next idle.
+    /// Asked to stop when it is next idle.
     pub draining: bool,
     pub count: u64,
     pub capacity: u64,
 }
 
-/// Launches without an answer that are of one kind.
+/// Launches without an answer that have the same properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwaitedLaunches {
     pub pool_id: PoolId,
     pub launch_config_id: LaunchConfigId,
     pub provider_id: ProviderId,
-    /// Decided on before the moment that was asked for.
+    /// Decided before the time that the reader named.
     pub is_old: bool,
-    /// The units that may still come.
+    /// The units that may still appear.
     pub capacity: u64,
 }
 
-/// What one pool has.
+/// The workers and open launches of one pool.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     /// Each worker that is not stopped is in one of these groups.
     pub workers: Vec<Group>,
-    /// The running ones that are quarantined.
+    /// The running workers that are quarantined.
     pub quarantined: Vec<Group>,
-    /// The running ones that are silent, and not quarantined.
+    /// The running workers that are silent and not quarantined.
     pub silent: Vec<Group>,
-    /// The running ones that registered a moment ago and had no task yet.
+    /// The running workers that registered recently and had no task yet.
     pub fresh: Vec<Group>,
-    /// The requested ones that should have registered by now, or that go as soon as they register: the pool has left
-    /// their provider, or their launch config is archived.
+    /// The requested workers that should have registered by now or will stop as soon as they
+    /// register, because the pool no longer uses their provider or their launch config is archived.
     pub overdue: Vec<Group>,
     pub awaited: Vec<AwaitedLaunches>,
 }
 
 impl Inventory {
-    /// The units by what they are good for.
+    /// The units by kind of supply.
     pub fn capacity(&self, has_provider: impl Fn(&ProviderId) -> bool) -> Capacity {
         let mut capacity = Capacity::default();
         for group in &self.workers {
@@ -193,7 +195,7 @@ impl Inventory {
         capacity
     }
 
-    /// The units that exist or may still come, by launch config.
+    /// The units that exist or may still appear, by launch config.
     pub fn live(&self) -> HashMap<&LaunchConfigId, u64> {
         let mut live = HashMap::new();
         let workers = self.workers.iter();
@@ -207,7 +209,7 @@ impl Inventory {
         live
     }
 
-    /// How many workers run.
+    /// The number of running workers.
     pub fn n_running(&self) -> u64 {
         let is_running = |group: &&Group| group.state == WorkerState::Running;
         let running = self.workers.iter().filter(is_running);
@@ -230,7 +232,7 @@ mod tests {
         Timestamp::from_millis(NOW - ms)
     }
 
-    /// Registered so long ago, and not heard of since.
+    /// Registered this long ago, without a sign since.
     fn mute(registered_ms: i64) -> Signs {
         Signs {
             registered: ago(registered_ms),
@@ -270,7 +272,7 @@ mod tests {
             (asked(ASKED_MS + 1), Silent),
             (ended(ASKED_MS), Asking),
             (ended(ASKED_MS + 1), Silent),
-            // What is still to come says nothing, but for clocks that differ a little.
+            // Signs in the future do not count, except for small differences between clocks.
             (mute(-AHEAD_MS), Starting),
             (mute(-AHEAD_MS - 1), Silent),
             (asked(-AHEAD_MS), Asking),
@@ -304,7 +306,7 @@ mod tests {
             last_task_ended: Some(ago(0)),
             ..mute(0)
         }));
-        // Asking is not enough: while tasks wait, whoever asks gets one.
+        // Asking for work is not enough: while tasks wait, a worker that asks gets one.
         assert!(fresh(Signs {
             last_asked: Some(ago(0)),
             ..mute(0)

@@ -1,8 +1,8 @@
-//! A task: what is to be done, where it stands, and the moves that this allows.
+//! Tasks: their definition, their state, and the transitions between states.
 //!
-//! The definition never changes, the priority excepted; each run is one try. The fields of a task can
-//! be read and not written. A move consumes the task and returns the changed one with its news, or an
-//! error. So no caller can forget a check:
+//! The definition never changes, except for the priority. Each run is one attempt. Other modules can
+//! read the fields of a task, and cannot write them. A transition consumes the task and returns it
+//! with its events, or returns an error. So no caller can forget a check:
 //!
 //! ```compile_fail,E0596
 //! fn assign(task: &mut domain::task::Task) {
@@ -29,7 +29,7 @@ mod run;
 pub use definition::{BadDefinition, Requires, TaskDefinition, TaskDocument};
 pub use group::TaskGroup;
 pub use limits::{InvalidTask, TaskLimits};
-pub use moves::{ExceptionReason, MAX_RUNS, Moved, Refused, TaskNews};
+pub use moves::{ExceptionReason, MAX_RUNS, TaskEvent, Transition, TransitionError};
 pub use priority::{BadPriority, Priority};
 pub use run::{BadEndReason, Claim, End, EndReason, Run, RunDocument, StartReason, TaskState};
 
@@ -37,13 +37,13 @@ pub use run::{BadEndReason, Claim, End, EndReason, Run, RunDocument, StartReason
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredTask {
     pub id: TaskId,
-    /// Shared, because it may be large and events hold the whole task.
+    /// Shared, because it may be large and events contain the complete task.
     pub definition: Arc<TaskDefinition>,
-    /// The definition's, until it is changed.
+    /// The priority of the definition, until it is changed.
     pub priority: Priority,
-    /// How often a run that is lost to its worker is still tried again.
+    /// How many more runs may be lost to their workers and retried.
     pub retries_left: u32,
-    /// Oldest first; the place of a run is its number.
+    /// Oldest first; the index of a run is its id.
     pub runs: Vec<Run>,
     pub version: Version,
 }
@@ -88,7 +88,7 @@ impl Task {
         self
     }
 
-    /// That of the last run.
+    /// The state of the last run.
     pub fn state(&self) -> TaskState {
         self.runs.last().map_or(TaskState::Unscheduled, Run::state)
     }
@@ -97,7 +97,7 @@ impl Task {
         self.runs.get(run_id as usize)
     }
 
-    /// The last run with its number.
+    /// The last run with its id.
     pub fn last_run(&self) -> Option<(u32, &Run)> {
         let run_id = u32::try_from(self.runs.len().checked_sub(1)?).ok()?;
         Some((run_id, self.runs.last()?))
@@ -107,14 +107,14 @@ impl Task {
         self.definition.deadline < now
     }
 
-    /// The definition as clients see it: with the priority of now.
+    /// The definition as clients see it: with the current priority.
     pub fn document(&self) -> TaskDocument {
         let mut document = TaskDocument::from(&*self.definition);
         self.priority.as_str().clone_into(&mut document.priority);
         document
     }
 
-    /// Where it stands, as clients see it.
+    /// The status as clients see it.
     pub fn status(&self) -> Value {
         let definition = &self.definition;
         let (provisioner_id, worker_type) = definition.task_queue_id.parts();

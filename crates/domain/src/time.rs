@@ -1,4 +1,4 @@
-//! Moments and the clock, which is always a parameter.
+//! Timestamps and the clock, which is always a parameter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,20 +11,20 @@ pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// The last moment that is written with four digits of year; RFC 3339 has no later one.
+/// The last moment with a year of four digits; RFC 3339 has no later one.
 const LATEST_MS: i64 = 253_402_300_799_999;
-/// The first moment of year 0, for the same reason.
+/// The first moment of year 0; RFC 3339 has no earlier one.
 const EARLIEST_MS: i64 = -62_167_219_200_000;
 
-/// A moment, in milliseconds since 1970 (UTC); always one that RFC 3339 can write.
+/// A moment in milliseconds since 1970 (UTC), always within the range of RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// Tells the time. Read it once per activation or request and pass the value down.
+/// Reads the time. Read it once per activation or request and pass the value on.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
-    /// Milliseconds since some moment, which nobody can set. Only differences mean anything.
+    /// Milliseconds of a clock that nobody can set. Only differences are meaningful.
     fn steady_ms(&self) -> i64 {
         self.now().as_millis()
     }
@@ -35,7 +35,7 @@ pub trait Clock: Send + Sync {
 pub struct BadTimestamp(pub String);
 
 impl Timestamp {
-    /// Moments beyond what RFC 3339 can write become the nearest one that it can.
+    /// Moments outside the range of RFC 3339 become the nearest moment inside it.
     pub fn from_millis(millis: i64) -> Self {
         Self(millis.clamp(EARLIEST_MS, LATEST_MS))
     }
@@ -52,19 +52,20 @@ impl Timestamp {
         self.plus_millis(seconds.saturating_mul(SECOND_MS))
     }
 
-    /// How long ago `earlier` was, in milliseconds.
+    /// Milliseconds since `earlier`.
     pub fn millis_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The start of the period of this length (an hour, a day) in which this moment lies, UTC.
+    /// The start of the period of this length (an hour, a day) that contains this moment, UTC.
     pub fn start_of(self, period_ms: i64) -> Self {
         Self::from_millis(self.0 - self.0.rem_euclid(period_ms))
     }
 }
 
 impl fmt::Display for Timestamp {
-    /// Lists print thousands of these, so the digits are written without the machinery of formats.
+    /// Writes the digits directly: lists print thousands of timestamps, and formatting macros are
+    /// slower.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = i128::from(self.0) * 1_000_000;
         let at = OffsetDateTime::from_unix_timestamp_nanos(nanos).map_err(|_| fmt::Error)?;
@@ -80,7 +81,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Decimal digits from the right; what is left over on the left stays as it is.
+/// Writes decimal digits from the right; remaining positions on the left are unchanged.
 fn put_digits(place: &mut [u8], mut number: u32) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
@@ -91,7 +92,7 @@ fn put_digits(place: &mut [u8], mut number: u32) {
 impl FromStr for Timestamp {
     type Err = BadTimestamp;
 
-    /// Any RFC 3339 date and time; fractions beyond milliseconds are cut.
+    /// Parses any RFC 3339 date and time; fractions finer than milliseconds are cut.
     fn from_str(text: &str) -> Result<Self, BadTimestamp> {
         let bad = || BadTimestamp(text.to_owned());
         let moment = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| bad())?;

@@ -1,7 +1,7 @@
-//! A worker: the row that stands for one machine, and the moves of its state.
+//! Workers: each row stands for a machine or host, with its state.
 //!
-//! The fields of a worker can be read and not written. Each move consumes the worker and returns the
-//! changed one, or an error. So no caller can forget a check:
+//! Other modules can read the fields of a worker, and cannot write them. Each transition consumes the
+//! worker and returns the changed one, or an error. So no caller can forget a check:
 //!
 //! ```compile_fail,E0594
 //! fn assign(worker: &mut domain::worker::Worker) {
@@ -20,25 +20,25 @@ use crate::Version;
 use crate::id::{LaunchConfigId, ProviderId, WorkerKey};
 use crate::time::{DAY_MS, Timestamp};
 
-/// Where a worker stands. It only ever moves forward.
+/// The state of a worker. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkerState {
-    /// We decided to have it; the cloud may or may not know yet.
+    /// Decided; the cloud may or may not know yet.
     Requested,
-    /// It proved who it is (or was declared by hand) and may claim work.
+    /// It proved its identity (or was declared by hand) and may claim work.
     Running,
-    /// It was told to go.
+    /// It was asked to stop.
     Stopping,
-    /// It is gone. The row stays until it expires, and blocks its id.
+    /// It has stopped. The row remains until it expires, and blocks its id.
     Stopped,
 }
 
-/// What a worker was promised when it was made or last registered, and what is remembered of its
-/// life. Stored with the worker, so that a later change of its pool does not change it.
+/// The limits that a worker got when it was made or last registered, and what is remembered about
+/// it. Stored with the worker, so later changes of its pool do not affect it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Terms {
-    /// The worker is ended after this moment, in milliseconds.
+    /// The worker is ended after this time, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminate_after: Option<i64>,
     /// How long credentials last, in milliseconds; `None` is the default.
@@ -47,33 +47,34 @@ pub struct Terms {
     /// How long it may go without claiming work, in milliseconds; `None` is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_inactivity_timeout: Option<i64>,
-    /// How long it may take to ask for work for the first time, in milliseconds; `None` is the default.
+    /// How long it may take until it first asks for work, in milliseconds; `None` is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_claim_timeout: Option<i64>,
-    /// How long it may be idle before it is told to go for being too many, in milliseconds; `None` is the default.
+    /// How long it may be idle before it is asked to stop for lack of work, in milliseconds; `None`
+    /// is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_hold_ms: Option<i64>,
     /// The launch that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_token: Option<String>,
-    /// What the worker is told to be when it registers; `None` asks the pool.
+    /// The configuration that the worker gets when it registers; `None` uses the pool's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_config: Option<Value>,
-    /// The last decision about whether it should go.
+    /// The last decision about whether it should stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
-    /// Why it was ended, if we did it.
+    /// Why it was ended, if we ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<String>,
     /// When it first registered, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registered_at: Option<i64>,
-    /// When it was first known to be gone or going, in milliseconds.
+    /// When it was first known to be stopping or stopped, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<i64>,
 }
 
-/// A decision about whether a worker should end itself when it is next idle.
+/// A decision about whether a worker should stop when it is next idle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Advice {
@@ -83,8 +84,8 @@ pub struct Advice {
     pub decided_at: i64,
 }
 
-/// The registration secret before the present one. It is honoured for a short while, because the
-/// reply that carried the present one may never have reached the worker.
+/// The previous registration secret. It is accepted for a short time, because the reply with the
+/// current secret may have been lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviousSecret {
     pub digest: String,
@@ -105,15 +106,15 @@ pub struct StoredWorker {
     pub last_modified: Timestamp,
     pub last_checked: Timestamp,
     pub terms: Terms,
-    /// Belongs to the provider; nobody else reads it.
+    /// The provider's own data; only the provider reads it.
     pub provider_data: Value,
-    /// Keyed digest of the secret that the next re-registration must bring.
+    /// Keyed digest of the secret that the next re-registration must contain.
     pub secret: Option<String>,
     pub previous_secret: Option<PreviousSecret>,
     pub version: Version,
 }
 
-/// The fields of a new worker; its first move sets the others.
+/// The fields of a new worker; its first transition sets the others.
 pub struct NewWorker {
     pub key: WorkerKey,
     pub provider_id: ProviderId,
@@ -124,11 +125,11 @@ pub struct NewWorker {
     pub provider_data: Value,
 }
 
-/// Its fields are those of [`StoredWorker`], and only its moves change them.
+/// Its fields are those of [`StoredWorker`], and only its transitions change them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker(StoredWorker);
 
-/// A move that the state of a worker does not allow.
+/// The state of the worker does not allow this transition.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {from} worker cannot become {to}")]
 pub struct WorkerStateError {
@@ -159,7 +160,7 @@ impl WorkerState {
 }
 
 impl Terms {
-    /// It was told to go when it is next idle.
+    /// Whether it was asked to stop when it is next idle.
     pub fn is_draining(&self) -> bool {
         self.advice.as_ref().is_some_and(|advice| advice.terminate)
     }
@@ -249,12 +250,13 @@ impl Worker {
         self.expires < now
     }
 
-    /// Whether it should go, as it hears when it asks, and why; `None`: nothing was decided about it.
+    /// The answer when it asks whether it should stop, with the reason; `None` if nothing was
+    /// decided.
     pub fn should_terminate(&self) -> Option<(bool, &str)> {
         if self.state >= WorkerState::Stopping {
             return Some((
                 true,
-                self.terms.end_reason.as_deref().unwrap_or("told to go"),
+                self.terms.end_reason.as_deref().unwrap_or("asked to stop"),
             ));
         }
         let advice = self.terms.advice.as_ref()?;

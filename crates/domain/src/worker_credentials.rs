@@ -1,10 +1,11 @@
-//! Who a worker becomes once it has proved itself, and what it may do.
+//! The client id and the scopes of a registered worker.
 
 use crate::id::{ProviderId, WorkerKey};
 use crate::time::{HOUR_MS, MINUTE_MS};
 
-/// Credentials of workers and of runs begin in the past, so that they stay good when a clock is behind
-/// or is set back, ours included. That gives nobody anything: they did not exist then.
+/// Credentials of workers and runs are valid from a time in the past, so that they work when a
+/// clock is behind or is set back, ours included. This gives no access, because they did not exist
+/// then.
 pub const START_BEFORE_MS: i64 = 2 * HOUR_MS + 15 * MINUTE_MS;
 
 pub fn client_id(provider_id: &ProviderId, worker: &WorkerKey) -> String {
@@ -27,7 +28,7 @@ pub fn scopes(worker: &WorkerKey) -> Vec<String> {
     ]
 }
 
-/// What the issuer of these credentials must hold itself.
+/// The scopes that the issuer of these credentials must have.
 pub const ISSUER_SCOPES: [&str; 11] = [
     "auth:create-client:worker/*",
     "assume:worker-type:*",

@@ -51,7 +51,7 @@ pub async fn set(
         let tx = &mut *change.tx;
         let mut given = asked.clone();
         match &known {
-            Some(known) if known.says_the_same(&asked) => return Ok(known.clone()),
+            Some(known) if known.has_same_effect(&asked) => return Ok(known.clone()),
             Some(known) if known.target != asked.target => {
                 return Err(OverrideError::OtherTarget(known.id.clone()));
             }

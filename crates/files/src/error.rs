@@ -1,6 +1,6 @@
-//! Why a file was not read, and what to do about it.
+//! Errors about files, with advice.
 
-/// A sentence for people, and advice if there is any.
+/// A sentence about the error, and what to do about it, if that is known.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FileError {

@@ -1,4 +1,4 @@
-//! The files that a folder holds.
+//! Finds the files to read in a folder.
 
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,25 @@ use super::{EXTENSIONS, Format, unreadable};
 
 const MAX_FILES: usize = 10_000;
 const MAX_FOLDERS_DEEP: usize = 16;
-/// What helps against each of the strangers.
-const ADVICE: &str = "a name that begins with a dot is left out";
+/// Advice for each file that cannot be read.
+const ADVICE: &str = "files whose names begin with a dot are skipped";
 
 #[derive(Debug, Default)]
 pub struct Found {
     pub files: Vec<PathBuf>,
-    /// What has the name of a file, or leads to a folder, and cannot be read.
-    pub strange: Vec<String>,
+    /// Messages about paths with the name of a file, or links to folders, that cannot be read.
+    pub unreadable: Vec<String>,
 }
 
 impl Found {
     pub fn advice(&self) -> Option<String> {
-        (!self.strange.is_empty()).then(|| ADVICE.to_owned())
+        (!self.unreadable.is_empty()).then(|| ADVICE.to_owned())
     }
 }
 
-/// The files to read: the one that is named, or all in a folder and those below it, in the order
-/// of their names. What begins with a dot is left out. Nothing else that looks like a file of ours is: what is not
-/// found in a folder may be removed from a server.
+/// The files to read: the named file, or all files in a folder and below it, ordered by name. Names
+/// that begin with a dot are skipped. Any other path that looks like one of our files must be
+/// readable, because objects that are missing from the files may be removed from a server.
 pub fn find(path: &Path) -> Result<Found, FileError> {
     let kind = std::fs::metadata(path).map_err(|problem| unreadable(path, &problem))?;
     if !kind.is_dir() {
@@ -37,21 +37,21 @@ pub fn find(path: &Path) -> Result<Found, FileError> {
     }
     let mut found = Found::default();
     gather(path, 0, &mut found)?;
-    let Found { files, strange } = &mut found;
-    if files.len() > MAX_FILES || strange.len() > MAX_FILES {
+    let Found { files, unreadable } = &mut found;
+    if files.len() > MAX_FILES || unreadable.len() > MAX_FILES {
         let name = path.display();
         let text = format!("{name} holds more than {MAX_FILES} files");
         return Err(FileError::new(text));
     }
-    if files.is_empty() && strange.is_empty() {
+    if files.is_empty() && unreadable.is_empty() {
         return Err(FileError::new(format!(
-            "there is no file in {} whose name ends in .{}",
+            "no file in {} has a name that ends in .{}",
             path.display(),
             EXTENSIONS.join(" or .")
         )));
     }
     files.sort();
-    strange.sort();
+    unreadable.sort();
     Ok(found)
 }
 
@@ -59,7 +59,7 @@ fn gather(folder: &Path, depth: usize, found: &mut Found) -> Result<(), FileErro
     let name = folder.display();
     if depth > MAX_FOLDERS_DEEP {
         return Err(FileError::new(format!(
-            "{name} lies more than {MAX_FOLDERS_DEEP} folders deep"
+            "{name} is more than {MAX_FOLDERS_DEEP} folders deep"
         )));
     }
     let unreadable = |problem| unreadable(folder, &problem);
@@ -69,44 +69,46 @@ fn gather(folder: &Path, depth: usize, found: &mut Found) -> Result<(), FileErro
             continue;
         }
         let path = entry.path();
-        match what_is(&path, entry.file_type().map_err(unreadable)?) {
-            Ok(What::Folder) => gather(&path, depth + 1, found)?,
-            Ok(What::File) => found.files.push(path),
-            Ok(What::Another) => {}
-            Err(problem) => found.strange.push(format!("{}: {problem}", path.display())),
+        match path_kind(&path, entry.file_type().map_err(unreadable)?) {
+            Ok(PathKind::Folder) => gather(&path, depth + 1, found)?,
+            Ok(PathKind::File) => found.files.push(path),
+            Ok(PathKind::Other) => {}
+            Err(problem) => found
+                .unreadable
+                .push(format!("{}: {problem}", path.display())),
         }
-        if found.files.len() > MAX_FILES || found.strange.len() > MAX_FILES {
-            // They are too many, whatever else there is.
+        if found.files.len() > MAX_FILES || found.unreadable.len() > MAX_FILES {
+            // There are too many, whatever the others are.
             return Ok(());
         }
     }
     Ok(())
 }
 
-enum What {
+enum PathKind {
     Folder,
     File,
-    /// By its name not meant for us.
-    Another,
+    /// The name is not that of one of our files.
+    Other,
 }
 
-fn what_is(path: &Path, kind: FileType) -> Result<What, &'static str> {
+fn path_kind(path: &Path, kind: FileType) -> Result<PathKind, &'static str> {
     let is_ours = Format::of(path).is_some();
     if kind.is_dir() {
         return match is_ours {
             true => Err("is a folder, and has the name of a file"),
-            false => Ok(What::Folder),
+            false => Ok(PathKind::Folder),
         };
     }
     match (std::fs::metadata(path), is_ours) {
         (Ok(target), _) if target.is_dir() => Err(
-            "is a link to a folder, and such are not followed: put the folder itself in its place",
+            "is a link to a folder, and links to folders are not followed: replace the link by the folder",
         ),
-        (_, false) => Ok(What::Another),
-        (Ok(target), true) if target.is_file() => Ok(What::File),
-        (Ok(_), true) => Err("has the name of a file, and is none"),
-        (Err(_), true) if kind.is_symlink() => Err("is a link that leads to no file"),
-        (Err(_), true) => Err("cannot be looked at"),
+        (_, false) => Ok(PathKind::Other),
+        (Ok(target), true) if target.is_file() => Ok(PathKind::File),
+        (Ok(_), true) => Err("has the name of a file, but is not a file"),
+        (Err(_), true) if kind.is_symlink() => Err("is a link to a file that does not exist"),
+        (Err(_), true) => Err("cannot be read"),
     }
 }
 
@@ -122,7 +124,7 @@ mod tests {
         let below = folder.path().join("below");
         std::fs::create_dir(&below).unwrap();
         let mut sizes = sizes_around("files::find::MAX_FILES", MAX_FILES);
-        // Ten times as many would take long to make, and one too many ends the search.
+        // Ten times as many would take long to make, and the first excess file ends the search.
         sizes.retain(|count| *count <= MAX_FILES + 1);
         let mut n_there = 0;
         for count in sizes {
@@ -160,7 +162,7 @@ mod tests {
                 Err(refused) => {
                     assert!(depth > limit, "{depth}: {}", refused.message);
                     let text = refused.message;
-                    assert!(text.ends_with("lies more than 16 folders deep"), "{text}");
+                    assert!(text.ends_with("is more than 16 folders deep"), "{text}");
                 }
             }
         }
@@ -196,10 +198,7 @@ mod tests {
         assert!(find(folder.path()).is_err());
         let file = folder.path().join("x.yaml");
         let missing = find(&file).unwrap_err().message;
-        assert_eq!(
-            missing,
-            format!("there is no file or folder {}", file.display())
-        );
+        assert_eq!(missing, format!("{} does not exist", file.display()));
         std::fs::write(&file, "").unwrap();
         assert_eq!(find(&file).unwrap().files, [file]);
     }
@@ -225,13 +224,13 @@ mod tests {
         assert!(made.unwrap().success());
         let found = find(folder.path()).unwrap();
         assert_eq!(found.files, [at("fine.YAML"), at("link.yaml")]);
-        let refused = found.strange.join("\n");
+        let refused = found.unreadable.join("\n");
         let start = format!("{}/", folder.path().display());
         insta::assert_snapshot!(refused.replace(&start, ""), @r"
-        1.yaml: is a link that leads to no file
-        2: is a link to a folder, and such are not followed: put the folder itself in its place
+        1.yaml: is a link to a file that does not exist
+        2: is a link to a folder, and links to folders are not followed: replace the link by the folder
         3.json: is a folder, and has the name of a file
-        below/4.toml: has the name of a file, and is none
+        below/4.toml: has the name of a file, but is not a file
         ");
     }
 }

@@ -1,4 +1,4 @@
-//! JSON as values. A key that stands twice is refused: what one of them says would be lost without a word.
+//! JSON as values. Duplicate keys are refused, since one of their values would be lost silently.
 
 use std::fmt;
 
@@ -77,9 +77,7 @@ impl<'de> Visitor<'de> for Reader {
         let mut fields = Map::new();
         while let Some(key) = access.next_key::<String>()? {
             if fields.contains_key(&key) {
-                return Err(A::Error::custom(format!(
-                    "the key {key:?} stands here twice"
-                )));
+                return Err(A::Error::custom(format!("the key {key:?} occurs twice")));
             }
             let Strict(value) = access.next_value()?;
             fields.insert(key, value);

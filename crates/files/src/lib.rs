@@ -1,4 +1,5 @@
-//! Files that people write: YAML, JSON and TOML, read with limits and with errors that say where.
+//! Files that people write, in YAML, JSON and TOML: read with limits and with errors that name the
+//! line.
 #![doc = include_str!("../README.md")]
 
 mod error;
@@ -24,16 +25,16 @@ pub use write::to_yaml;
 
 /// Larger files are made by programs, which can divide them.
 pub const MAX_BYTES: u64 = 16 << 20;
-/// A plan holds everything twice and more; what is larger does not come from this program.
+/// A plan holds everything more than twice; a larger file was not written by this program.
 const MAX_OWN_BYTES: u64 = 2 << 30;
 /// Deeper documents are mistakes or attacks.
 pub const MAX_DEPTH: usize = 64;
-/// How parsers say that they go no deeper, each from a depth of its own on.
-const GIVES_UP: [&str; 2] = ["recursion limit exceeded", "cannot recurse further"];
-/// The file names that are read.
+/// The errors of parsers that are too deep, each at its own limit.
+const DEPTH_ERRORS: [&str; 2] = ["recursion limit exceeded", "cannot recurse further"];
+/// The extensions of files that are read.
 pub const EXTENSIONS: [&str; 4] = ["yaml", "yml", "json", "toml"];
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Yaml,
@@ -42,7 +43,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the name of a file says about its content.
+    /// The format for the extension of a file name.
     pub fn of(path: &Path) -> Option<Self> {
         let extension = path.extension().and_then(OsStr::to_str)?;
         match extension.to_ascii_lowercase().as_str() {
@@ -62,28 +63,31 @@ impl Format {
     }
 }
 
-/// Reads a file in the form that its name says. An empty one is `null` in YAML.
+/// Reads a file in the format of its extension. An empty file is `null` in YAML.
 pub fn read(path: &Path) -> Result<Value, FileError> {
     let name = path.display();
     let Some(format) = Format::of(path) else {
         return Err(
-            FileError::new(format!("the name of {name} does not say what it is"))
+            FileError::new(format!("the name of {name} has no known extension"))
                 .advise(format!("let it end in .{}", EXTENSIONS.join(" or ."))),
         );
     };
     parse(&name.to_string(), &text(path, MAX_BYTES)?, format)
 }
 
-/// Reads JSON that this program wrote: what is large or deep in it was so where it came from.
+/// Reads JSON that this program wrote, without limits on size and depth.
 pub fn read_own(path: &Path) -> Result<Value, FileError> {
     let text = text(path, MAX_OWN_BYTES)?;
     parse_to_any_depth(&path.display().to_string(), &text, Format::Json)
 }
 
-/// Understands a text; `name` says in errors where it is from.
+/// Parses a text; errors name its source as `name`.
 pub fn parse(name: &str, text: &str, format: Format) -> Result<Value, FileError> {
     let value = exactly(text, format).map_err(|mut problem| {
-        if GIVES_UP.iter().any(|words| problem.text.starts_with(words)) {
+        if DEPTH_ERRORS
+            .iter()
+            .any(|words| problem.text.starts_with(words))
+        {
             problem.text = too_deep();
         }
         refused(name, format, &problem)
@@ -98,15 +102,15 @@ pub fn parse(name: &str, text: &str, format: Format) -> Result<Value, FileError>
 }
 
 fn too_deep() -> String {
-    format!("it is nested more than {MAX_DEPTH} deep")
+    format!("it is nested deeper than {MAX_DEPTH} levels")
 }
 
-/// What the parsers can do without harm is their limit.
+/// The depth is limited by the parsers alone.
 fn parse_to_any_depth(name: &str, text: &str, format: Format) -> Result<Value, FileError> {
     exactly(text, format).map_err(|problem| refused(name, format, &problem))
 }
 
-/// JSON of which it is known otherwise where it is from.
+/// Parses JSON whose source the caller names in errors.
 pub fn parse_json(text: &str) -> Result<Value, Problem> {
     exactly(text, Format::Json)
 }
@@ -130,7 +134,7 @@ fn exactly(text: &str, format: Format) -> Result<Value, Problem> {
 fn refused(name: &str, format: Format, problem: &Problem) -> FileError {
     let place = problem.place.map(|place| format!(":{place}"));
     FileError::new(format!(
-        "{name}{}: not understood as {}: {}",
+        "{name}{}: not valid {}: {}",
         place.unwrap_or_default(),
         format.name(),
         problem.text
@@ -153,11 +157,11 @@ fn text(path: &Path, max_bytes: u64) -> Result<String, FileError> {
     }
 }
 
-/// What is said of a file or folder that cannot be read.
+/// The error for a file or folder that cannot be read.
 pub fn unreadable(path: &Path, problem: &std::io::Error) -> FileError {
     let name = path.display();
     FileError::new(match problem.kind() == ErrorKind::NotFound {
-        true => format!("there is no file or folder {name}"),
+        true => format!("{name} does not exist"),
         false => format!("cannot read {name}: {problem}"),
     })
 }
@@ -227,7 +231,7 @@ mod tests {
         }
         assert_eq!(
             message("{\"a\": 1,\n \"a\": 2}", Format::Json),
-            "f:2:4: not understood as JSON: the key \"a\" stands here twice"
+            "f:2:4: not valid JSON: the key \"a\" occurs twice"
         );
     }
 
@@ -309,7 +313,7 @@ mod tests {
             let brackets = deep("[", "]", depth);
             let braces = deep("{\"a\": ", "}", depth);
             let block = (0..depth).map(|level| format!("{}a:\n", " ".repeat(level)));
-            // Its outermost table is a level too.
+            // Its outermost table is a level, too.
             let table = format!("a = {}", deep("[", "]", depth.saturating_sub(1)));
             for (text, format) in [
                 (&brackets, Format::Json),
@@ -324,7 +328,10 @@ mod tests {
                     Err(refused) => {
                         let text = refused.message;
                         assert!(depth > MAX_DEPTH, "{depth}: {text}");
-                        assert!(text.contains("it is nested more than 64 deep"), "{text}");
+                        assert!(
+                            text.contains("it is nested deeper than 64 levels"),
+                            "{text}"
+                        );
                     }
                 }
             }

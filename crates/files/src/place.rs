@@ -1,4 +1,4 @@
-//! Where in a text something is wrong.
+//! Positions of errors in a text.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub(crate) struct Place {
     column: usize,
 }
 
-/// What is wrong, and where, if that is known.
+/// An error, with its position if that is known.
 #[derive(Debug)]
 pub struct Problem {
     pub(super) place: Option<Place>,
@@ -17,7 +17,7 @@ pub struct Problem {
 }
 
 impl Place {
-    /// The place of a byte.
+    /// The position of a byte.
     pub(super) fn of_byte(text: &str, offset: usize) -> Self {
         let before = &text[..text.floor_char_boundary(offset)];
         let line = before.rsplit('\n').next().unwrap_or_default();
@@ -29,7 +29,7 @@ impl Place {
 }
 
 impl Problem {
-    /// Parsers that count from 0, or have not begun, mean the first one.
+    /// Some parsers count from 0, or have no position at the start: both mean line 1, column 1.
     pub(super) fn at(line: usize, column: usize, text: &str) -> Self {
         Self {
             place: Some(Place {

@@ -1,13 +1,13 @@
-//! Integers that are too large for any number here: the parsers round them, and nobody would be told.
+//! Finds integers that the parsers round because they are too large.
 
 use serde_json::Value;
 
-/// From here on, whole numbers may be rounded ones. Below, the parsers give integers.
+/// From here on, integral floats may be rounded. Below, the parsers return integers.
 const LARGE: f64 = 9_223_372_036_854_775_808.0;
-/// Shorter ones fit.
+/// Shorter integers fit.
 const MIN_DIGITS: usize = 19;
 
-/// Where an integer stands of which `value`, which was read from the text, holds only an approximation.
+/// The position of an integer in the text of which `value` contains only an approximation.
 pub(super) fn integer(text: &str, value: &Value) -> Option<usize> {
     let mut large = Vec::new();
     gather(value, &mut large);

@@ -1,8 +1,8 @@
-//! Single values as YAML: plain where no reader, old or new, could take them for something else.
+//! Scalars as YAML: plain if no reader, old or new, could misread them.
 
 use serde_json::Number;
 
-/// What some version of YAML takes for something other than a text.
+/// Words that some version of YAML does not read as text.
 const WORDS: [&str; 11] = [
     "null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan",
 ];
@@ -19,7 +19,7 @@ pub(super) fn text(text: &str) -> String {
 
 pub(super) fn number(number: &Number) -> String {
     let text = number.to_string();
-    // Readers of YAML 1.1 know no exponent without a point and a sign.
+    // Readers of YAML 1.1 accept an exponent only after a point and with a sign.
     match text.split_once('e') {
         None => text,
         Some((digits, exponent)) => {
@@ -34,7 +34,7 @@ pub(super) fn number(number: &Number) -> String {
     }
 }
 
-/// A text of several lines as such, with its header; nothing if it needs quotes.
+/// A text of several lines as a literal block, with its header; `None` if it needs quotes.
 pub(super) fn literal(text: &str, indent: usize) -> Option<String> {
     let is_fine = |line: &str| {
         line.is_empty()
@@ -73,7 +73,7 @@ fn is_plain(text: &str) -> bool {
         return false;
     };
     let begins_well = if first.is_ascii_digit() {
-        // No number, date or time of any version has one of these.
+        // No number, date or time of any version contains one of these.
         text.contains(|c| "ghjklmpqrsuvwyGHJKLMPQRSUVWY".contains(c))
     } else {
         first.is_ascii_alphabetic() || first == '/' || first == '_'
@@ -110,7 +110,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Whether it may stand in a file as it is, and is no break of a line for anybody.
+/// Whether it can be in a file unescaped and no reader takes it for a line break.
 fn is_printable(c: char) -> bool {
     match u32::from(c) {
         0x20..=0x7e | 0xa0..=0x2027 | 0x202a..=0xd7ff | 0xe000..=0xfefe | 0xff00..=0xfffd => true,

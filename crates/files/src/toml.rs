@@ -1,4 +1,4 @@
-//! TOML as values. Its dates have no counterpart in JSON; a null it cannot write.
+//! TOML as values. Dates are refused, since JSON has none.
 
 use serde_json::{Map, Number, Value};
 use toml::Spanned;

@@ -1,16 +1,16 @@
-//! Values as YAML that people like to read: important keys first, small things on one line.
+//! Values as YAML for people: important keys first, small values on one line.
 
 use serde_json::{Map, Value};
 
 use super::scalar;
 
-/// What fits into so many columns stands on one line.
+/// A value that fits into this many columns is written on one line.
 const WIDTH: usize = 100;
-/// YAML wants longer keys to be marked as such.
+/// YAML requires longer keys to be marked.
 const MAX_SIMPLE_KEY: usize = 900;
 
-/// Writes a document. In every mapping the keys in `first` come first, in that order, and the others after
-/// them by name.
+/// Writes a document. In every mapping, the keys in `first` come first, in that order, then the
+/// others by name.
 pub fn to_yaml(value: &Value, first: &[&str]) -> String {
     let writer = Writer { first };
     let mut text = String::new();
@@ -40,7 +40,7 @@ enum Block<'a> {
 }
 
 impl Writer<'_> {
-    /// Its lines, of which the first follows what stands there already.
+    /// The lines of a mapping; the first is appended to the current line.
     fn mapping(&self, out: &mut String, fields: &Map<String, Value>, indent: usize) {
         for (position, (name, value)) in self.ordered(fields).into_iter().enumerate() {
             let margin = " ".repeat(indent);
@@ -69,7 +69,7 @@ impl Writer<'_> {
                 out.push_str(&" ".repeat(indent));
             }
             out.push('-');
-            // Rules and the like have lines of their own, however small they are.
+            // Rules and the like get lines of their own, however small they are.
             let column = if indent <= 2 && item.is_object() {
                 WIDTH
             } else {
@@ -92,7 +92,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What has too much in it for the rest of a line.
+    /// The value as a block, if it does not fit on the line.
     fn as_block<'a>(&self, value: &'a Value, column: usize) -> Option<Block<'a>> {
         let block = match value {
             Value::Object(fields) if !fields.is_empty() => Block::Mapping(fields),
@@ -125,7 +125,7 @@ impl Writer<'_> {
         }
     }
 
-    /// On one line.
+    /// The value on one line.
     fn flow(&self, value: &Value) -> String {
         match value {
             Value::Null => "null".to_owned(),
@@ -165,7 +165,7 @@ fn column(out: &str) -> usize {
     line.chars().count()
 }
 
-/// Whether there is a text of several lines in it, which stands best as such.
+/// Whether it contains a text of several lines, which is best written as a block.
 fn has_lines(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,

@@ -1,4 +1,4 @@
-//! YAML 1.2 as values: no surprises of older versions, and nothing that grows when it is read.
+//! YAML 1.2 as values, without the surprises of older versions, and with limits on aliases.
 
 use serde_json::Value;
 use serde_saphyr::budget::BudgetBreach;
@@ -8,11 +8,11 @@ use serde_saphyr::{Error, Options, from_str_with_options};
 use super::place::Problem;
 use super::{MAX_BYTES, MAX_DEPTH, too_deep};
 
-/// What aliases may add to a document.
+/// Maximum number of nodes that aliases may add to a document.
 const MAX_REPLAYED_NODES: usize = 200_000;
-/// Values, and keys.
+/// Maximum number of values and keys.
 const MAX_NODES: usize = 2_000_000;
-/// What it expects where a key stands.
+/// The parser's name for a key.
 const KEY: &str = "string scalar";
 
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ fn options(limits: Limits) -> Options {
         duplicate_keys: DuplicateKeyPolicy::Error,
         merge_keys: MergeKeyPolicy::Merge,
         non_finite_float_policy: NonFiniteFloatPolicy::Reject,
-        // `yes`, `0755` and `1_000` are texts: people who mean something else write that.
+        // `yes`, `0755` and `1_000` are texts: authors can write other values in another way.
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
@@ -63,10 +63,10 @@ fn options(limits: Limits) -> Options {
             max_depth: MAX_DEPTH,
             flow_nesting_limit: MAX_DEPTH,
             max_nodes: limits.nodes,
-            // Each may begin and end; so do the document and the text, and aliases are none.
+            // A start and an end per value, plus the document and the stream; aliases have none.
             max_events: 2 * limits.nodes + limits.replayed + 10,
             max_recorded_anchor_events: 2 * limits.nodes + limits.replayed,
-            // What they may add is what counts: one anchor can serve in many places.
+            // The limit is on what aliases add: one anchor can be used in many places.
             max_anchors: limits.nodes,
             max_aliases: limits.replayed,
             max_merge_keys: limits.replayed,
@@ -75,10 +75,10 @@ fn options(limits: Limits) -> Options {
     }
 }
 
-/// Its own words speak of its options, which are not for those who write files.
+/// The parser's own messages mention its options, which authors of files do not know.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "the library's errors are many, and for most its words do"
+    reason = "the library has many errors, and most messages are usable"
 )]
 fn said(problem: &Error, limits: Limits) -> String {
     match problem {
@@ -92,20 +92,20 @@ fn said(problem: &Error, limits: Limits) -> String {
             BudgetBreach::Aliases { .. } | BudgetBreach::MergeKeys { .. } => {
                 too_many_aliases(limits)
             }
-            other => format!("it is more than is read of a file: {other:?}"),
+            other => format!("it exceeds a limit: {other:?}"),
         },
         Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the key {key} stands here twice")
+            format!("the key {key} occurs twice")
         }
-        Error::DuplicateMappingKey { key: None, .. } => "a key stands here twice".to_owned(),
+        Error::DuplicateMappingKey { key: None, .. } => "a key occurs twice".to_owned(),
         Error::MultipleDocuments { .. } => {
-            "it holds several documents: write each into a file of its own".to_owned()
+            "it contains several documents: write each into its own file".to_owned()
         }
-        Error::NonFiniteFloat { value, .. } => format!("JSON has no such number as {value}"),
+        Error::NonFiniteFloat { value, .. } => format!("{value} is not a number in JSON"),
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            "an alias stands within what it stands for".to_owned()
+            "an alias is inside its own anchor".to_owned()
         }
-        Error::BinaryNotUtf8 { .. } => "what is in this !!binary is no text".to_owned(),
+        Error::BinaryNotUtf8 { .. } => "the content of this !!binary is not text".to_owned(),
         Error::NullIntoString { .. } => "a key must be a text".to_owned(),
         Error::Unexpected { expected, .. } if *expected == KEY => "a key must be a text".to_owned(),
         other => without_place(&other.to_string()).to_owned(),
@@ -119,7 +119,7 @@ fn too_many_aliases(limits: Limits) -> String {
     )
 }
 
-/// The parser says the place at the end as well.
+/// The parser also appends the position.
 fn without_place(text: &str) -> &str {
     text.rfind(" at line ").map_or(text, |at| &text[..at])
 }
@@ -147,7 +147,7 @@ mod tests {
             ..Limits::USUAL
         };
         for count in sizes_around("files::yaml::MAX_NODES", limit) {
-            // The list itself is one of them.
+            // The list itself counts, too.
             let n_items = count.saturating_sub(1);
             for item in ["1", "[]"] {
                 let list = "[".to_owned() + &vec![item; n_items].join(", ") + "]";
@@ -187,7 +187,7 @@ mod tests {
                 }
             }
         }
-        // What is usual is far beyond what people write, with one anchor for all of it.
+        // The usual limit is far above what people write, with one anchor for all.
         let merged = "- &one {a: 1}\n".to_owned() + &"- {<<: *one, b: 2}\n".repeat(2_000);
         let read = parse(&merged).unwrap();
         assert_eq!(read[2_000], json!({"a": 1, "b": 2}));

@@ -1,4 +1,4 @@
-//! What a launch config says about its place, whichever cloud it is for.
+//! The place of a launch config, in the format of its cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::places::Place;
 
-/// Which cloud's form launch configs have; it names the section in which they stand.
+/// The cloud format of launch configs; it names their section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cloud {
     Aws,
@@ -14,10 +14,11 @@ pub(super) enum Cloud {
     Google,
 }
 
-/// Where a condition's value is found: the first of these that is there. Of what looks like a path, the last part.
+/// The pointers to a condition's value: the first that exists is used. For a path, only its last
+/// part counts.
 ///
-/// Providers put a `region` where their launch configs want it. What says where it is in another place must not be
-/// called so, or it would come to stand in both.
+/// Providers write a `region` where their launch configs have it. A value from another pointer
+/// needs another name, or it would be written to both.
 const CONDITIONS: [(&str, &[&str]); 5] = [
     ("region", &["/region"]),
     ("location", &["/armDeployment/parameters/location/value"]),
@@ -36,7 +37,7 @@ const CONDITIONS: [(&str, &[&str]); 5] = [
         ],
     ),
 ];
-/// A condition of our own, where the others do not tell the launch configs of a pool apart.
+/// A condition of our own, for launch configs of a pool that no other condition distinguishes.
 pub(super) const VARIANT: &str = "variant";
 const MAX_VALUE: usize = 120;
 
@@ -59,7 +60,7 @@ impl Cloud {
         }
     }
 
-    /// What its provider puts into launch configs, if a place says it: by condition, where.
+    /// The pointers at which the provider writes the conditions of a place, by condition.
     pub(super) fn fills(self) -> BTreeMap<String, String> {
         let region = match self {
             Self::Azure => "/location",
@@ -84,7 +85,7 @@ impl Cloud {
     }
 }
 
-/// The places of a pool's launch configs: no two are the same, and all have the same names.
+/// The places of a pool's launch configs: all different, with the same condition names.
 pub(super) fn places(launch_configs: &[Value]) -> Vec<Place> {
     let mut places: Vec<Place> = launch_configs.iter().map(place).collect();
     let Some(first) = places.first() else {
@@ -99,7 +100,8 @@ pub(super) fn places(launch_configs: &[Value]) -> Vec<Place> {
     for (number, place) in (1..).zip(&mut places) {
         let seen = seen.entry(place.clone()).or_default();
         *seen += 1;
-        // Where some places say less than others, only a number of its own tells them apart for sure.
+        // If some places have fewer conditions than others, only a number distinguishes them
+        // reliably.
         let number = if same_names { *seen } else { number };
         place.insert(VARIANT.to_owned(), number.to_string());
     }
@@ -120,7 +122,7 @@ fn place(launch_config: &Value) -> Place {
     found.collect()
 }
 
-/// What means the same as a text and as a glob.
+/// Whether it means the same as a text and as a glob.
 fn is_plain(value: &str) -> bool {
     !value.is_empty()
         && value.len() <= MAX_VALUE

@@ -1,4 +1,4 @@
-//! Worker configurations as texts of files: how many it takes, and the proof of each.
+//! Worker configurations as files: the pools are divided among them, and each file is verified.
 
 use domain::configuration::MAX_WORKER_TYPES;
 use files::{Format, parse, to_yaml};
@@ -7,9 +7,9 @@ use rules::limits::{MAX_RULES, MAX_SET_BYTES};
 use super::source::Source;
 use super::{factor, verify};
 
-/// Of one configuration; a server takes twice as many.
+/// Maximum number of launch configs of a configuration; a server accepts twice as many.
 const MAX_LAUNCH_CONFIGS: usize = 25_000;
-/// How people read a configuration: what it is, then what is in it.
+/// The order of keys in a configuration: its properties first, then its content.
 const FIRST: [&str; 9] = [
     "workerConfigurationId",
     "ruleId",
@@ -22,7 +22,7 @@ const FIRST: [&str; 9] = [
     "launchConfigIds",
 ];
 
-/// A configuration that is proven to give the pools that it was made of.
+/// A configuration that is verified to compile to the pools that it was made from.
 #[derive(Debug)]
 pub struct ConfigurationFile {
     pub id: String,
@@ -32,7 +32,7 @@ pub struct ConfigurationFile {
     pub text: String,
 }
 
-/// One configuration, or several if one would be too large.
+/// A configuration, or several if it would be too large.
 pub(super) fn configurations(
     id: &str,
     description: &str,
@@ -41,21 +41,21 @@ pub(super) fn configurations(
     divided(id, description, sources, MAX_LAUNCH_CONFIGS)
 }
 
-/// Why there is no configuration.
+/// Why no configuration can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Unproven {
-    /// Fewer pools may fit.
+    /// With fewer pools it may be possible.
     #[error("{0}")]
     TooLarge(String),
-    /// No server would take it.
+    /// No server would accept it.
     #[error("{0}")]
     Refused(String),
-    /// Other pools would come of it.
+    /// It would compile to other pools.
     #[error("{0}")]
     Differs(String),
 }
 
-/// Why this pool cannot be written, whatever stands beside it.
+/// The reason why this pool cannot be written in any configuration.
 pub(super) fn obstacle(source: &Source) -> Result<Option<String>, Unproven> {
     match proven("alone", "", std::slice::from_ref(source)) {
         Ok(_) => Ok(None),
@@ -110,7 +110,7 @@ fn proven(id: &str, description: &str, sources: &[Source]) -> Result<Configurati
         )));
     }
     let text = to_yaml(&document, &FIRST);
-    // What is proven is the file as it will be read.
+    // Verifies the file in the form in which it will be read.
     let read = parse(id, &text, Format::Yaml).map_err(|bad| Unproven::Refused(bad.message))?;
     let compiled = verify::compiled(&read, sources).map_err(Unproven::Refused)?;
     verify::compare(&compiled, sources).map_err(Unproven::Differs)?;
@@ -131,7 +131,7 @@ mod tests {
     use crate::PoolSelection;
     use crate::tests_common::read_pools;
 
-    /// Pools of two launch configs, the last of what is left.
+    /// Pools of two launch configs each; the last pool gets the remainder.
     fn selection(n_launch_configs: usize) -> PoolSelection {
         let firsts = (0..n_launch_configs).step_by(2);
         let pools = firsts.map(|first| {

@@ -1,27 +1,27 @@
-//! Conditions over a table: which rows they hold for, and what they cost to write.
+//! Conditions over a table: the rows that they match, and the length of their text.
 
 use std::collections::BTreeMap;
 
 use super::patterns::Patterns;
 use super::table::{Ask, Column, Table};
 
-/// What a rule takes beside its conditions and values.
+/// Characters of a rule without its conditions and values.
 const RULE: usize = 60;
-/// A row does not present what is asked for.
+/// The row has no value for this column.
 pub(super) const MISSING: u32 = u32::MAX;
 
-/// For each column that is asked for the values that will do, in order of the columns.
+/// The accepted values of each column in the condition, in the order of the columns.
 pub(super) type Combination = Vec<(usize, Vec<u32>)>;
 
-/// Alternatives, none of which overlaps with another. No columns at all hold for every row.
+/// Alternatives that do not overlap. Without columns it matches every row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Condition {
-    /// Which columns are asked for: the place of that choice among the choices. Rules come in this order.
+    /// The index of its columns among the choices. Rules are in this order.
     pub(super) choice: usize,
     pub(super) any_of: Vec<Combination>,
 }
 
-/// Some columns, and how the rows fall into groups by them.
+/// A set of columns, and the groups of rows with equal values in them.
 pub(super) struct Choice {
     pub(super) columns: Vec<usize>,
     /// The group of each row.
@@ -35,7 +35,7 @@ pub(super) struct Space<'a> {
     pub(super) table: &'a Table,
     pub(super) choices: Vec<Choice>,
     patterns: &'a Patterns,
-    /// By column and value: the number of a worker type among all.
+    /// By column and value: the number of a worker type among all worker types.
     numbers: Vec<Vec<u32>>,
 }
 
@@ -77,12 +77,12 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// The choice that tells every row from every other.
+    /// The choice that distinguishes all rows.
     pub(super) fn last_choice(&self) -> usize {
         self.choices.len() - 1
     }
 
-    /// Whatever holds for these groups of rows and for no others.
+    /// The condition that matches these groups of rows and no others.
     pub(super) fn condition(&self, choice: usize, groups: &[u32]) -> Condition {
         let singles = groups.iter().map(|group| self.combination(choice, *group));
         let singles: Vec<Combination> = singles.collect();
@@ -109,7 +109,7 @@ impl<'a> Space<'a> {
         values.collect()
     }
 
-    /// How many characters a new rule with this condition takes.
+    /// The number of characters of a new rule with this condition.
     pub(super) fn cost(&self, condition: &Condition) -> usize {
         RULE + self.text_cost(&condition.any_of)
     }
@@ -128,7 +128,7 @@ impl<'a> Space<'a> {
         name + brackets + texts.iter().map(|text| text.len() + 2).sum::<usize>()
     }
 
-    /// The globs that stand for these values.
+    /// The globs that match these values.
     pub(super) fn texts(&self, column: usize, values: &[u32]) -> Vec<String> {
         let described = &self.table.columns[column];
         let plain = values
@@ -174,7 +174,7 @@ impl Choice {
         }
     }
 
-    /// With everything that a row presents; what follows from the worker type is not needed then.
+    /// With all columns, except those that follow from the worker type.
     fn each_row(table: &Table) -> Self {
         let needed = |column: &usize| match table.columns[*column].ask {
             Ask::Condition(..) | Ask::WorkerType => true,
@@ -189,7 +189,7 @@ impl Choice {
 }
 
 impl Ask {
-    /// As conditions name it.
+    /// Its name in conditions.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Provider => "provider",
@@ -199,12 +199,12 @@ impl Ask {
     }
 }
 
-/// Both ask for the same condition, so that a rule cannot ask for both.
+/// Whether both use the same condition, so that a rule can have only one of them.
 fn are_alike(left: &Column, right: &Column) -> bool {
     left.ask.name() == right.ask.name()
 }
 
-/// Joins combinations that differ in one column only.
+/// Merges combinations that differ in one column only.
 fn merge(combinations: Vec<Combination>, place: usize) -> Vec<Combination> {
     let mut joined: BTreeMap<(Combination, Option<usize>), Vec<u32>> = BTreeMap::new();
     for mut combination in combinations {

@@ -1,4 +1,5 @@
-//! From pools to one worker configuration: tables, rules for every value, and rules joined and named.
+//! Makes one worker configuration from pools: tables, rules for every value, merged and named
+//! rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use super::solve::{Given, Used, cost, solve};
 use super::source::{Sections, Source, groups, sections};
 use super::table::{Row, Table, Want};
 
-/// How often all values are looked at again, with the conditions that the others have found.
+/// How many times the rules of all values are searched again with the conditions of the others.
 const ROUNDS: usize = 3;
 
 /// The rules of a configuration for these pools.
@@ -64,7 +65,7 @@ fn providers_of(table: &Table, sections: &Sections) -> Vec<String> {
     here.map(|(provider, _)| provider.clone()).collect()
 }
 
-/// The rules for every want of a table, each found with regard to the others.
+/// The rules for every value of a table, each found with the conditions of the others.
 fn solved(space: &Space<'_>) -> Vec<Vec<Given>> {
     let wants = &space.table.wants;
     let mut found: Vec<Vec<Given>> = vec![Vec::new(); wants.len()];
@@ -104,7 +105,7 @@ fn forget(used: &mut Used, given: &[Given]) {
     }
 }
 
-/// What of the table hangs on this: values that are long or differ much come first.
+/// The weight of a value: long values and values that differ much are solved first.
 fn weight(want: &Want) -> usize {
     let values = want.pointers.iter().flat_map(|pointer| &pointer.values);
     values
@@ -137,7 +138,7 @@ fn by_condition(
             for pointer in &want.pointers {
                 let value = number.and_then(|number| pointer.values[number as usize].clone());
                 let within = format!("{}/", pointer.path);
-                // What no wide rule put there need not be deleted.
+                // A value that no wide rule set needs no deletion.
                 let is_idle = pointer.values == [None]
                     && !widest.iter().any(|path| path.starts_with(&within));
                 if !is_idle {

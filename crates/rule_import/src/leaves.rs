@@ -1,8 +1,8 @@
-//! Documents as sets of leaves: what stands where, by JSON pointer.
+//! Documents as sets of leaves, each with its JSON pointer.
 
 use serde_json::{Map, Value};
 
-/// Rule sets take no deeper values; a section's name and the like go on top.
+/// Rule sets accept no deeper values; the name of a section adds a level.
 const MAX_DEPTH: usize = 24;
 
 /// Every leaf of an object with its pointer: texts, numbers, arrays, empty objects.
@@ -19,7 +19,7 @@ fn gather<'a>(
     found: &mut Vec<(String, &'a Value)>,
 ) -> Result<(), String> {
     if depth > MAX_DEPTH {
-        return Err(format!("{at} is nested more than {MAX_DEPTH} deep"));
+        return Err(format!("{at} is nested deeper than {MAX_DEPTH} levels"));
     }
     for (name, value) in object {
         let pointer = below(at, name);
@@ -40,7 +40,7 @@ fn gather<'a>(
     Ok(())
 }
 
-/// Every leaf of a rule's values, with those that delete.
+/// Every leaf of a rule's values, including deletions.
 pub(super) fn leaves_and_deletions(object: &Map<String, Value>) -> Vec<(String, &Value)> {
     let mut found = Vec::new();
     for (name, value) in object {
@@ -61,12 +61,12 @@ pub(super) fn leaves_and_deletions(object: &Map<String, Value>) -> Vec<(String, 
     found
 }
 
-/// The pointer to a member of what this pointer points to.
+/// The pointer to a member of the value at this pointer.
 pub(super) fn below(pointer: &str, name: &str) -> String {
     format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The pointers to what a thing is in, the outermost first, without the whole.
+/// The pointers to the enclosing values, the outermost first, without the empty pointer.
 pub(super) fn above(pointer: &str) -> impl Iterator<Item = &str> {
     pointer
         .match_indices('/')
@@ -74,7 +74,7 @@ pub(super) fn above(pointer: &str) -> impl Iterator<Item = &str> {
         .map(|(at, _)| &pointer[..at])
 }
 
-/// Puts a value into an object, and makes what it is to be in. An empty object takes nothing away.
+/// Puts a value into an object, and makes the enclosing objects. An empty object removes nothing.
 pub(super) fn put(object: &mut Map<String, Value>, pointer: &str, value: Value) {
     let mut names = pointer
         .split('/')

@@ -1,4 +1,4 @@
-//! Rule sets out of worker pools: worker configurations that compile to exactly these pools.
+//! Makes rule sets from worker pools: worker configurations that compile to exactly these pools.
 #![doc = include_str!("../README.md")]
 
 mod cloud;
@@ -28,25 +28,25 @@ use source::Source;
 pub use configuration_file::{ConfigurationFile, Unproven};
 pub use pool::Pool;
 
-/// The id of the configuration of a fleet that is written as one.
+/// The id of the configuration if all pools are in one.
 const ALL_POOLS: &str = "fleet";
 
-/// How pools are divided into configurations.
+/// How pools are divided among configurations.
 #[derive(Clone, Copy, Debug)]
 pub enum Grouping {
     One,
-    /// By the part of the worker pool ids before the slash.
+    /// By the provisioner, the part of the worker pool id before the slash.
     ByProvisioner,
 }
 
-/// A pool that does not become rules, and why.
+/// A pool that does not become rules, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExcludedPool {
     pub id: PoolId,
     pub reason: String,
 }
 
-/// Which pools become rules.
+/// The pools that become rules, and the others.
 #[derive(Debug)]
 pub struct PoolSelection {
     sources: Vec<Source>,
@@ -100,8 +100,8 @@ impl PoolSelection {
         sources.map(|source| source.launch_configs.len()).sum()
     }
 
-    /// The pools as configurations. Pools that no configuration can hold become refused ones. They
-    /// are looked for only if a configuration fails, since that takes as long as writing.
+    /// The pools as configurations. Pools that fit into no configuration become refused pools. They
+    /// are searched only if a configuration fails, because the search takes as long as writing.
     pub fn configurations(
         &mut self,
         grouping: Grouping,
@@ -136,7 +136,7 @@ fn configurations(
     for (id, sources) in grouped(sources.to_vec(), grouping) {
         let plural = if sources.len() == 1 { "" } else { "s" };
         let description = format!(
-            "{} worker pool{plural}, as they were when rules were made of them",
+            "{} worker pool{plural}, as they were when the rules were made",
             sources.len()
         );
         files.extend(configuration_file::configurations(

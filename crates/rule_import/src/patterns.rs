@@ -1,13 +1,13 @@
-//! Lists of names, written short: `proj-x/*` where that means these names and none of the others.
+//! Short forms for lists of names: `proj-x/*` where it matches these names and no others.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// All names there are, and the globs by which several of them can be meant.
+/// All names, and the globs that match several of them.
 pub(super) struct Patterns {
     names: Vec<String>,
-    /// Each matches other names than the others do, and at least two.
+    /// Each matches another set of at least two names.
     globs: Vec<Glob>,
     known: RefCell<HashMap<Vec<u32>, Rc<Vec<String>>>>,
 }
@@ -15,14 +15,14 @@ pub(super) struct Patterns {
 struct Glob {
     text: String,
     matches: Bits,
-    /// Parts in the middle of names are read with more effort than beginnings and ends.
+    /// Parts in the middle of names are harder to read than beginnings and ends.
     n_needed: usize,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Bits(Vec<u64>);
 
-/// A part of a name that may stand for itself has at least so many characters.
+/// Minimum length of a part of a name that a glob may consist of.
 const MIN_PART: usize = 4;
 
 impl Patterns {
@@ -95,7 +95,7 @@ impl Patterns {
         &self.names
     }
 
-    /// What matches these names, by their numbers in order, and no others.
+    /// Patterns that match the names with these ordered numbers, and no others.
     pub(super) fn of(&self, numbers: &[u32]) -> Rc<Vec<String>> {
         if let Some(known) = self.known.borrow().get(numbers) {
             return Rc::clone(known);
@@ -122,7 +122,7 @@ impl Patterns {
             .collect();
         let mut found = Vec::new();
         let mut rest = wanted;
-        // Always what saves most.
+        // The glob that saves the most comes first.
         loop {
             let gain = |glob: &&Glob| {
                 let new: Vec<usize> = glob.matches.and(&rest).numbers().collect();
@@ -154,7 +154,7 @@ impl Patterns {
 }
 
 impl Glob {
-    /// `proj-x/*` rather than `proj-x*`, if both mean the same.
+    /// Whether it ends at a separator: `proj-x/*` is preferred to `proj-x*` if both match the same.
     fn is_at_border(&self) -> bool {
         let is_border = |side: &str, at_end: bool| {
             let borders = ['/', '-', '_'];

@@ -1,19 +1,19 @@
-//! The places of a pool, written as short as they can be: `{zone: [a, b], machine: x}` instead of two places.
+//! The short form of a pool's places: `{zone: [a, b], machine: x}` instead of two places.
 //!
-//! The order of the places is that of the launch configs, so a product may only stand for places that follow
-//! each other as products expand: names in their order, the first slowest, values as listed.
+//! The order of the places is that of the launch configs. So a product may only replace places in
+//! the order in which products expand: names in their order, the first slowest, values as listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// What is presented for one launch config beside the worker type and the provider.
+/// The conditions of a launch config besides the worker type and the provider.
 pub(super) type Place = BTreeMap<String, String>;
 
-/// No product is longer, so that looking for it stays quick.
+/// Maximum length of a product, which keeps the search fast.
 const MAX_PRODUCT: usize = 200;
 
-/// The option `places` that gives exactly these, in this order.
+/// The option `places` for exactly these places, in this order.
 pub(super) fn encode(places: &[Place]) -> Value {
     let mut entries = Vec::new();
     let mut rest = places;
@@ -29,7 +29,7 @@ pub(super) fn encode(places: &[Place]) -> Value {
     Value::Array(entries)
 }
 
-/// The values by name whose product these places are, if they are one.
+/// The values by name whose product is these places, if such values exist.
 fn factors(places: &[Place]) -> Option<Vec<(&String, Vec<&String>)>> {
     let first = places.first()?;
     let mut factors: Vec<(&String, Vec<&String>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! A worker pool as a deployment or a file gives it.
+//! A worker pool as a deployment or a file describes it.
 
 use domain::id::PoolId;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ pub struct Pool {
     pub owner: String,
     pub email_on_error: bool,
     pub config: Value,
-    /// The configuration whose rules make the pool, if one does and the source was asked.
+    /// The configuration whose rules make the pool, if any and if the source reported it.
     pub worker_configuration_id: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Pool {
         self.provider_id == NULL_PROVIDER
     }
 
-    /// The body that creates it, or replaces it.
+    /// The body of the request that creates or replaces it.
     pub fn body(&self) -> Value {
         json!({
             "providerId": self.provider_id,

@@ -1,4 +1,4 @@
-//! Rules as they are written: conditions as people read them, rules of the same conditions joined, each with a name.
+//! Writes rules: readable conditions, merged rules with the same conditions, and names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,37 +8,37 @@ use super::cover::{Combination, Condition, Space};
 use super::leaves::{leaves_and_deletions, put};
 use super::table::{Ask, Table};
 
-/// Rule sets take a few more of both.
+/// Rule sets accept a few more of both.
 const MAX_COMBINATIONS: usize = 60;
 const MAX_PATTERNS: usize = 240;
 const MAX_NAME: usize = 60;
-/// A value is said in a name up to this length.
+/// Maximum length of a value in a rule's name.
 const MAX_SAID: usize = 40;
-/// What stands around values in some documents.
+/// Enclosing keys that say nothing about a value.
 const TELL_NOTHING: [&str; 2] = ["value", "config"];
 
-/// A rule that has no name yet.
+/// A rule without a name.
 pub(super) struct Draft {
     rank: Rank,
-    /// The section, or none for what pools are.
+    /// The section; `None` for the settings of pools.
     section: Option<String>,
     conditions: Value,
     values: Map<String, Value>,
 }
 
-/// Where it stands among the rules: how many columns it asks for and which.
+/// Its position among the rules: the number of its columns, the columns, the section.
 type Rank = (usize, Vec<Ask>, Option<String>);
 
-/// The table that a condition is about, among the others that it must not hold for.
+/// The table of a condition, and the other tables that the condition must not match.
 pub(super) struct Surroundings<'a> {
     pub(super) tables: &'a [Table],
     pub(super) number: usize,
-    /// Those whose launch configs the table holds.
+    /// The providers whose launch configs the table contains.
     pub(super) providers: Vec<String>,
 }
 
 impl Draft {
-    /// One rule, or several if the condition is too long for one.
+    /// A rule, or several if the condition is too long for one.
     pub(super) fn of(
         space: &Space<'_>,
         surroundings: &Surroundings<'_>,
@@ -75,7 +75,7 @@ impl Draft {
     }
 }
 
-/// A mapping of conditions; or several, if it had too many patterns.
+/// A mapping of conditions, or several if it had too many patterns.
 fn mappings(
     space: &Space<'_>,
     surroundings: &Surroundings<'_>,
@@ -105,7 +105,7 @@ fn mappings(
     parts.collect()
 }
 
-/// As many conditions as it takes to keep each within the limits.
+/// As many conditions as are needed to keep each within the limits.
 fn parted(mappings: Vec<BTreeMap<&'static str, Vec<String>>>) -> Vec<Value> {
     let mut parts: Vec<Vec<BTreeMap<_, _>>> = vec![Vec::new()];
     let mut n_patterns = 0;
@@ -144,7 +144,7 @@ fn conditions(mappings: &[BTreeMap<&'static str, Vec<String>>]) -> Value {
 }
 
 impl Surroundings<'_> {
-    /// Would this hold for rows of other tables too, which must not get values of this one?
+    /// Whether this matches rows of other tables, which must not get values of this table.
     fn strays(&self, space: &Space<'_>, combination: &Combination) -> bool {
         if space.table.section.is_none() {
             return false;
@@ -214,7 +214,7 @@ fn holds_somewhere(table: &Table, asked: &[(&Ask, BTreeSet<&str>)], own: &Table)
     })
 }
 
-/// The rules in their order, joined where they can be, with names.
+/// The rules in their order, merged where possible, with names.
 pub(super) fn rules(mut drafts: Vec<Draft>) -> Vec<Value> {
     drafts.sort_by_cached_key(|draft| (draft.rank.clone(), draft.conditions.to_string()));
     let mut names = BTreeSet::new();
@@ -232,7 +232,7 @@ pub(super) fn rules(mut drafts: Vec<Draft>) -> Vec<Value> {
     rules.collect()
 }
 
-/// Two rules with the same conditions are one, if no rule between them is about the same values.
+/// Merges rules with the same conditions if no rule between them sets the same values.
 fn joined(drafts: Vec<Draft>) -> Vec<Draft> {
     let mut kept: Vec<Draft> = Vec::new();
     let mut last_with: BTreeMap<String, usize> = BTreeMap::new();
@@ -253,7 +253,7 @@ fn joined(drafts: Vec<Draft>) -> Vec<Draft> {
     kept
 }
 
-/// Is there a value in both, or a value in one that stands below a value of the other?
+/// Whether both have a value at the same pointer, or one has a value inside a value of the other.
 fn overlap(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
     left.iter()
         .any(|(name, left)| match (left, right.get(name)) {
@@ -267,7 +267,7 @@ fn overlap(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
         })
 }
 
-/// What a rule is for: what its conditions say, or its only value where they say too much.
+/// The name of a rule: its conditions, or its only value if the conditions are too long.
 fn name(draft: &Draft) -> String {
     let mapping = match &draft.conditions {
         Value::Object(mapping) => mapping.clone(),
@@ -299,7 +299,7 @@ fn name(draft: &Draft) -> String {
     shortened(&all.join(" "))
 }
 
-/// The only value, if it is short, or only the place where it stands.
+/// The only value if it is short, else only its key.
 fn value_name(values: &Map<String, Value>) -> Option<String> {
     let values = leaves_and_deletions(values);
     let [(pointer, value)] = values.as_slice() else {

@@ -1,38 +1,38 @@
-//! Which rules give one value to the rows that need it: wide ones first, exceptions after them.
+//! Finds rules that give a value to the rows that need it: wide rules first, then exceptions.
 //!
-//! A search that keeps the most promising few beginnings. Each step asks for some columns, later steps for more of
-//! them, so that rules of all values have one order in common. The last step, which tells every row from every
-//! other, always gets there.
+//! A beam search. Each step adds rules on some columns, and later steps use more columns, so that
+//! the rules of all values have a common order. The last step distinguishes all rows, so it always
+//! succeeds.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::cover::{Condition, MISSING, Space};
 use super::table::{Need, Want};
 
-/// How many beginnings are kept.
+/// Number of states that are kept.
 const BREADTH: usize = 6;
-/// How many steps there are before the last one.
+/// Number of steps before the last one.
 const DEPTH: usize = 3;
-/// What a rule takes that is still to come, about.
+/// Estimated characters of a rule that is still missing.
 const TO_COME: usize = 60;
-/// Below a name and its value.
+/// Characters of a nesting level besides its name and value.
 const LEVEL: usize = 4;
 
-/// What a row has at a stage of the search, and what rules give: a number of a value, or these.
+/// The value of a row during the search, or the value of a rule: a value's number, or one of these.
 const UNSET: i64 = -1;
 const DELETED: i64 = -2;
 
-/// A value for the rows for which a condition holds; `None` deletes.
+/// A value for the rows that match a condition; `None` deletes.
 pub(super) type Given = (Condition, Option<u32>);
 
-/// The conditions that other values use already: asking for them once more costs nothing.
+/// The conditions that other values use already: using them again costs nothing.
 pub(super) type Used = HashMap<Condition, usize>;
 
 struct Search<'a> {
     space: &'a Space<'a>,
     want: &'a Want,
     used: &'a Used,
-    /// What each number costs to write, all pointers together.
+    /// The length of each value, for all pointers together.
     sizes: Vec<usize>,
     deletion: usize,
 }
@@ -43,11 +43,11 @@ struct State {
     given: Vec<Given>,
     last: usize,
     cost: usize,
-    /// Rows that do not have what they need.
+    /// Rows without the value that they need.
     wrong: Vec<usize>,
 }
 
-/// Rules in their order that give every row what it needs.
+/// Rules, in their order, that give every row the value that it needs.
 pub(super) fn solve(space: &Space<'_>, want: &Want, used: &Used) -> Vec<Given> {
     let search = Search::new(space, want, used);
     let mut best: Option<State> = None;
@@ -72,7 +72,7 @@ pub(super) fn solve(space: &Space<'_>, want: &Want, used: &Used) -> Vec<Given> {
     best.map(|state| state.given).unwrap_or_default()
 }
 
-/// What it takes to write these rules with the rules that are there.
+/// The additional length of these rules next to the rules in use.
 pub(super) fn cost(space: &Space<'_>, want: &Want, used: &Used, given: &[Given]) -> usize {
     let search = Search::new(space, want, used);
     given.iter().map(|given| search.cost(given)).sum()
@@ -110,7 +110,7 @@ impl<'a> Search<'a> {
         rule + value.map_or(self.deletion, |value| self.sizes[value as usize])
     }
 
-    /// Nothing for all rows, or the value that most of them need.
+    /// The initial states: no rule, or a rule for all rows with the value that most of them need.
     fn beginnings(&self) -> Vec<State> {
         let unset = State {
             has: vec![UNSET; self.want.needs.len()],
@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
                 counts[*number as usize] += 1;
             }
         }
-        // What is rare is no default: it would be wrong for whatever is added later.
+        // A rare value is not a default: it would be wrong for pools that are added later.
         let n_needing: usize = counts.iter().sum();
         let common = counts.iter().position(|count| count * 2 > n_needing);
         if let Some(number) = common {
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Gives each group of rows what most of it needs, where that makes things better.
+    /// Gives each group of rows the value that most of it needs, if that lowers the cost.
     fn step(&self, state: &State, choice: usize) -> Option<State> {
         let groups = &self.space.choices[choice].groups;
         let touched: BTreeSet<u32> = state.wrong.iter().map(|row| groups[*row]).collect();
@@ -230,7 +230,8 @@ impl<'a> Search<'a> {
         next
     }
 
-    /// The cost with what is still to come, about: a rule for each worker type and value that is wrong.
+    /// The cost with an estimate of the missing rules: one for each worker type and value that is
+    /// wrong.
     fn estimate(&self, state: &State) -> usize {
         let narrow = self.space.table.columns.len();
         let by_worker_type = &self.space.choices[narrow].groups;

@@ -1,10 +1,10 @@
-//! The pools that become rules: what of each is said by a rule set, and where its launch configs stand.
+//! The pools that become rules: the part of each that rules can express, and their sections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::configuration::{CONFIG_KEYS, is_setting};
 use domain::id::{LaunchConfigId, PoolId};
-use domain::launch_config::{give_id, id_of, without_id};
+use domain::launch_config::{id_of, set_id, without_id};
 use domain::plan::Settings;
 use domain::pool::MAX_LAUNCH_CONFIGS;
 use serde_json::{Map, Value, json};
@@ -15,23 +15,23 @@ use super::places::{Place, encode};
 use super::pool::Pool;
 use super::table::{Ask, Row};
 
-/// The provisioner of worker types that have a short name.
+/// The provisioner of worker types with a short name.
 const PROVISIONER: &str = "worker-manager/";
 
-/// The part of a launch config that is meant for the server and not for the cloud.
+/// The part of a launch config that is for the server and not for the cloud.
 const STEERING: &str = "workerManager";
 
-/// A pool, taken apart.
+/// A pool, divided into the parts that rules set.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) id: PoolId,
     pub(super) provider: String,
     pub(super) takes: Takes,
-    /// What its worker type is evaluated to, but for `providers`.
+    /// The evaluation of its worker type, without `providers`.
     document: Map<String, Value>,
-    /// What is declared for a provider that launches nothing.
+    /// The section of a provider that launches nothing.
     declared: Map<String, Value>,
-    /// Each once.
+    /// Without duplicates.
     pub(super) launch_configs: Vec<LaunchConfig>,
     places: Vec<Place>,
 }
@@ -39,9 +39,9 @@ pub(super) struct Source {
 #[derive(Clone, Debug)]
 pub(super) struct LaunchConfig {
     content: Map<String, Value>,
-    /// By pool and content.
+    /// Computed from pool and content.
     computed_id: LaunchConfigId,
-    /// Its author may have given another.
+    /// The author's id, or the computed id.
     id: LaunchConfigId,
 }
 
@@ -51,14 +51,14 @@ pub(super) enum Takes {
     Declarations,
 }
 
-/// Under which name the values of each provider stand.
+/// The name of each provider's section.
 pub(super) type Sections = BTreeMap<String, String>;
 
 impl Source {
-    /// Why it cannot be written as rules is said for people.
+    /// The error is a text for people.
     pub(super) fn new(id: &PoolId, pool: &Pool, takes: Takes) -> Result<Self, String> {
         let Value::Object(config) = &pool.config else {
-            return Err("its config is no object".to_owned());
+            return Err("its config is not an object".to_owned());
         };
         let mut document = Map::new();
         document.insert("owner".to_owned(), json!(pool.owner));
@@ -116,13 +116,13 @@ impl Source {
         })
     }
 
-    /// As rules name it.
+    /// Its name in rules.
     pub(super) fn worker_type(&self) -> &str {
         let id = self.id.as_str();
         id.strip_prefix(PROVISIONER).unwrap_or(id)
     }
 
-    /// What its worker type is evaluated to, but for `providers`.
+    /// The evaluation of its worker type, without `providers`.
     pub(super) fn settings(&self) -> &Map<String, Value> {
         &self.document
     }
@@ -142,7 +142,7 @@ impl Source {
         asks
     }
 
-    /// The row of a table of pools.
+    /// Its row in the table of pools.
     pub(super) fn row(&self, sections: &Sections, groups: &Groups) -> Row {
         let section = &sections[&self.provider];
         let mut options = Map::new();
@@ -153,7 +153,7 @@ impl Source {
         match self.takes {
             Takes::Launches => {
                 options.insert("places".to_owned(), encode(&self.places));
-                // Other places that the provider presents one day have had no launch configs.
+                // Without this option, new places of the provider would add launch configs.
                 options.insert("exact".to_owned(), json!(true));
             }
             Takes::Declarations if self.declared.is_empty() => {}
@@ -168,7 +168,7 @@ impl Source {
         }
     }
 
-    /// The ids that its launch configs have in place of computed ones.
+    /// The ids of its launch configs that differ from the computed ones.
     pub(super) fn given_ids(&self) -> BTreeMap<&str, Vec<&str>> {
         let mut ids: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for config in &self.launch_configs {
@@ -179,7 +179,7 @@ impl Source {
         ids
     }
 
-    /// The rows of the table of its section.
+    /// Its rows in the table of its section.
     pub(super) fn launch_config_rows(&self, groups: &Groups) -> impl Iterator<Item = Row> {
         self.launch_configs
             .iter()
@@ -200,7 +200,7 @@ impl Source {
     }
 }
 
-/// Provisioners, and names within them, that several worker types have in common.
+/// Provisioners, and names within provisioners, that several worker types share.
 pub(super) type Groups = BTreeSet<(Ask, String)>;
 
 pub(super) fn groups(sources: &[Source]) -> Groups {
@@ -242,16 +242,16 @@ impl LaunchConfig {
         })
     }
 
-    /// With the id that its author gave it.
+    /// The content with the id that its author gave it.
     pub(super) fn whole(&self) -> Map<String, Value> {
         let mut whole = self.content.clone();
         if self.id != self.computed_id {
-            give_id(&mut whole, &self.id);
+            set_id(&mut whole, &self.id);
         }
         whole
     }
 
-    /// The same but for what steers us.
+    /// Whether they are equal without the part for the server.
     fn is_as(&self, other: &Self) -> bool {
         let content = |config: &Self| {
             let mut content = config.content.clone();
@@ -262,7 +262,8 @@ impl LaunchConfig {
     }
 }
 
-/// What each provider takes: one of which no pool has launch configs or a size declares its workers.
+/// Where the workers of each provider come from: without launch configs and a size in any pool, its
+/// workers are declared.
 pub(super) fn what_providers_take<'a>(
     pools: impl Iterator<Item = &'a Pool>,
 ) -> BTreeMap<&'a str, Takes> {
@@ -281,7 +282,7 @@ pub(super) fn what_providers_take<'a>(
     takes
 }
 
-/// The clouds of providers of which all launch configs have the form of one.
+/// The clouds of the providers whose launch configs all have the format of one cloud.
 pub(super) fn clouds(sources: &[Source]) -> BTreeMap<String, Cloud> {
     let mut found: BTreeMap<&str, BTreeSet<Option<Cloud>>> = BTreeMap::new();
     for source in sources {
@@ -322,47 +323,47 @@ pub(super) fn sections(sources: &[Source]) -> Sections {
         .collect()
 }
 
-/// What no rule set may say of a pool, servers of another kind may have let pass.
+/// Checks settings that no rule set may have, and that servers of another kind may have accepted.
 fn check_settings(config: &Map<String, Value>) -> Result<(), String> {
     if !config.contains_key("maxCapacity") {
-        return Err("there is no maxCapacity".to_owned());
+        return Err("maxCapacity is missing".to_owned());
     }
     Settings::parse(config)
         .map(drop)
         .map_err(|bad| bad.to_string())
 }
 
-/// The launch configs as the server would have them: of those with the same id the last one counts.
+/// The launch configs as the server would have them: for duplicate ids the last one counts.
 fn launch_configs(pool: &PoolId, config: &Map<String, Value>) -> Result<Vec<LaunchConfig>, String> {
     let listed = match config.get("launchConfigs") {
         None => return Ok(Vec::new()),
         Some(Value::Array(listed)) => listed,
-        Some(_) => return Err("its launchConfigs are no list".to_owned()),
+        Some(_) => return Err("its launchConfigs are not a list".to_owned()),
     };
     let mut kept: Vec<(LaunchConfigId, LaunchConfig)> = Vec::new();
     for (number, item) in (1..).zip(listed) {
-        let wrong = |problem: &str| format!("in its launch config number {number} {problem}");
+        let wrong = |problem: &str| format!("launch config number {number}: {problem}");
         let Value::Object(item) = item else {
-            return Err(wrong("there is no object"));
+            return Err(wrong("it is not an object"));
         };
         let id = id_of(pool, item).map_err(|problem| wrong(&problem.to_string()))?;
         let item = LaunchConfig::new(pool, item, id.clone()).map_err(|problem| wrong(&problem))?;
         leaves(&item.content).map_err(|problem| wrong(&problem))?;
         if item.content.is_empty() {
-            return Err(wrong("there is nothing"));
+            return Err(wrong("it is empty"));
         }
         if item
             .content
             .get("workerManager")
             .is_some_and(|steering| steering.get("providerId").is_some())
         {
-            return Err(wrong("another provider is named: write this pool by hand"));
+            return Err(wrong("it names another provider: write this pool by hand"));
         }
         if let Some(place) = kept.iter().position(|(known, _)| *known == id) {
             let (_, before) = kept.remove(place);
             if !before.is_as(&item) {
                 return Err(wrong(&format!(
-                    "the id {id} stands for another content than before"
+                    "it has the id {id} of a launch config with other content"
                 )));
             }
         }

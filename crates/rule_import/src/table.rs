@@ -1,7 +1,7 @@
-//! A fleet as tables: for each value of each pool and launch config, which rows need it, and what tells rows apart.
+//! A fleet as tables: which rows need which values, and which columns distinguish the rows.
 //!
-//! One table is about pools, and one for each section about the launch configs in it. A column is what a condition can
-//! ask for; it knows the rows' values as numbers.
+//! One table contains the pools, and one per section its launch configs. A column is a condition
+//! that rules can use; it has the rows' values as numbers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 
 use super::leaves::{above, leaves};
 
-/// What a column is about; the order is the one in which rules that ask for it come.
+/// The condition of a column; the order is that of the rules that use it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ask {
     Provider,
-    /// By its place among the names of conditions.
+    /// With its index among the names of conditions.
     Condition(usize, &'static str),
     /// The worker types of one provisioner: `proj-x/*`.
     Provisioner,
-    /// Those that are called the same in different ones: `*/ci`.
+    /// The worker types with this name in several provisioners: `*/ci`.
     Name,
     WorkerType,
 }
@@ -25,26 +25,26 @@ pub(super) enum Ask {
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) ask: Ask,
-    /// In their order; a row's value is a place in it.
+    /// Sorted; a row's value is an index of this list.
     pub(super) values: Vec<String>,
     pub(super) of_rows: Vec<Option<u32>>,
 }
 
-/// What a row needs of the value at one pointer.
+/// The value that a row needs at a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Need {
     Value(u32),
-    /// Nothing may be there in the end; a deletion can see to that.
+    /// It must be absent in the end; a deletion is possible.
     Absent,
-    /// Only the widest rule may put something here: a deletion of what it is in follows.
+    /// Only the widest rule may set a value here, because the enclosing value is deleted later.
     OnlyWidest,
-    /// No rule may put or delete anything here.
+    /// No rule may set or delete a value here.
     Nothing,
-    /// It does not matter.
+    /// Any value is accepted.
     Any,
 }
 
-/// A pointer, or several with the same needs.
+/// A pointer, or several pointers with the same needs.
 #[derive(Debug)]
 pub(super) struct Want {
     pub(super) needs: Vec<Need>,
@@ -54,22 +54,22 @@ pub(super) struct Want {
 #[derive(Debug)]
 pub(super) struct Pointer {
     pub(super) path: String,
-    /// What the numbers in the needs stand for. `None` is a deletion.
+    /// The values of the numbers in the needs. `None` is a deletion.
     pub(super) values: Vec<Option<Value>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Under which name its values stand; none for what pools are.
+    /// The section of its values; `None` for the settings of pools.
     pub(super) section: Option<String>,
     pub(super) n_rows: usize,
     pub(super) columns: Vec<Column>,
-    /// Of which no row is different; there is nothing to ask then.
+    /// Columns with the same value in all rows, which conditions need not use.
     pub(super) constants: Vec<Column>,
     pub(super) wants: Vec<Want>,
 }
 
-/// A row before there is a table: what it presents, by column, and what it should be.
+/// A row of a future table: its values by column, and the document that it should get.
 pub(super) struct Row {
     pub(super) presented: BTreeMap<Ask, String>,
     pub(super) document: Map<String, Value>,
@@ -107,7 +107,7 @@ impl Column {
     }
 }
 
-/// Something that a row has at a pointer.
+/// The kind of value that a row has at a pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum There {
     Nothing,
@@ -115,7 +115,7 @@ enum There {
     Leaf,
 }
 
-/// Where the rows have something: objects and leaves.
+/// The pointers at which rows have objects and leaves.
 struct Tree<'a> {
     n_rows: usize,
     rows: HashMap<&'a str, Vec<There>>,
@@ -162,8 +162,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Objects that most rows have, but not all that have what they are in: these are best deleted where
-    /// they are not wanted.
+    /// Objects that most rows have, but not all rows that have the enclosing object: these are best
+    /// deleted where they are not wanted.
     fn exceptionally_missing(&self) -> BTreeSet<&'a str> {
         let is_one = |pointer: &str, rows: &Vec<There>| {
             let inside = rows.iter().filter(|there| **there == There::Object).count();
@@ -179,7 +179,7 @@ impl<'a> Tree<'a> {
         found.map(|(pointer, _)| *pointer).collect()
     }
 
-    /// What a row needs at a pointer where it has no leaf.
+    /// The need of a row at a pointer where it has no leaf.
     fn without_leaf(&self, pointer: &str, row: usize, deletable: &BTreeSet<&str>) -> Need {
         let mut inside = "";
         for object in above(pointer).chain([pointer]) {
@@ -254,7 +254,8 @@ fn of_leaf(
     let is_object = leaves.iter().any(|(_, value)| value.is_object());
     let only_objects = leaves.iter().all(|(_, value)| value.is_object());
     for need in &mut needs {
-        // A deletion, or a text, would take more than this leaf from the rows that have more there.
+        // A deletion, or a text, would remove more than this leaf from the rows that have more
+        // there.
         let loses = is_object && *need == Need::Absent || !only_objects && *need == Need::Any;
         if loses {
             *need = Need::Nothing;
@@ -277,7 +278,7 @@ fn of_leaf(
 impl Need {
     pub(super) const FIRST_VALUE: u64 = 4;
 
-    /// A number of its own for each need.
+    /// A different number for each need.
     pub(super) fn code(self) -> u64 {
         match self {
             Self::Nothing => 0,

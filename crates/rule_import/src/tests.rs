@@ -1,4 +1,4 @@
-//! Fleets of all kinds become rules that give the same fleet.
+//! Fleets of many kinds become rules that compile to the same fleet.
 
 use files::{Format, parse};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn reasons(list: &[ExcludedPool]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// One configuration of these pools: all of them, and proven.
+/// One configuration of all these pools, verified.
 fn written(pools: Vec<Value>) -> ConfigurationFile {
     let selection = select(pools);
     assert_eq!(selection.refused, []);
@@ -202,11 +202,11 @@ fn what_rules_cannot_say_is_refused_and_the_rest_goes_on() {
     made.worker_configuration_id = Some("mine".to_owned());
     let selection = PoolSelection::new(&pools);
     insta::assert_snapshot!(reasons(&selection.refused), @"
-    p/clash: in its launch config number 2 the id x stands for another content than before
+    p/clash: launch config number 2: it has the id x of a launch config with other content
     p/key: rules have no counterpart to colour in its config
-    p/list: in its launch config number 1 there is no object
-    p/null: in its launch config number 1 /scheduling/a is null, and in rules a null deletes
-    p/other: in its launch config number 1 another provider is named: write this pool by hand
+    p/list: launch config number 1: it is not an object
+    p/null: launch config number 1: /scheduling/a is null, and in rules a null deletes
+    p/other: launch config number 1: it names another provider: write this pool by hand
     ");
     insta::assert_snapshot!(reasons(&selection.left_out), @"
     p/going: it is being deleted
@@ -261,13 +261,13 @@ fn settings_that_no_rule_set_may_have_are_refused_with_their_reason() {
         setting("p/odd", "strategy", json!("luck")),
     ]);
     insta::assert_snapshot!(reasons(&selection.refused), @r#"
-    p/bare: in its config there is no maxCapacity
-    p/empty: in its launch config number 1 there is nothing
+    p/bare: in its config maxCapacity is missing
+    p/empty: launch config number 1: it is empty
     p/half: in its config maxCapacity must be a whole number from 0 to 1000000000, not 10.5
     p/huge: in its config maxCapacity must be a whole number from 0 to 1000000000, not 10000000000
     p/less: in its config minCapacity must be a whole number from 0 to 1000000000, not -1
     p/much: in its config scalingRatio must be a number from 0 to 100, not 1000
-    p/odd: in its config there is no strategy "luck"; use "weighted" or "aws-provisioner"
+    p/odd: in its config "luck" is not a strategy; use "weighted" or "aws-provisioner"
     "#);
     assert_eq!(selection.sources.len(), 1);
 }
@@ -300,7 +300,7 @@ fn leaf() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Documents over so few names that values, objects and gaps meet in the same places.
+/// Documents with so few names that values, objects and gaps meet at the same pointers.
 fn document() -> impl Strategy<Value = Value> {
     leaf().prop_recursive(3, 12, 3, |inner| {
         let names = prop::sample::select(vec!["a", "b", "c/~", "region", "zone"]);
@@ -381,7 +381,7 @@ proptest! {
     fn any_fleet_comes_out_of_its_rules_as_it_was(pools in fleet()) {
         let selection = select(pools.clone());
         prop_assert_eq!(&selection.refused, &[]);
-        // Here it is proven; what is not the same is an error.
+        // The conversion verifies itself; any difference is an error.
         let written = configurations("fleet", "d", &selection.sources).map_err(|failure| {
             TestCaseError::fail(format!("{}\n{}", failure, json!(pools)))
         })?;

@@ -1,4 +1,4 @@
-//! Pools of tests.
+//! Pools for tests.
 
 use std::collections::BTreeMap;
 

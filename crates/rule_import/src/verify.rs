@@ -1,4 +1,5 @@
-//! The proof that is made before anything is written: the rules give exactly the pools that they were made of.
+//! Verification before a file is written: the rules compile to exactly the pools that they were
+//! made from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::source::{Source, Takes};
 pub(super) fn compiled(document: &Value, sources: &[Source]) -> Result<Compilation, String> {
     let mut content = document.clone();
     if let Some(content) = content.as_object_mut() {
-        // It belongs to the address under which the document is stored.
+        // It is part of the URL under which the document is stored.
         content.remove("workerConfigurationId");
     }
     let configuration = Configuration::parse(&content).map_err(|problems| problems.to_string())?;
@@ -23,7 +24,7 @@ pub(super) fn compiled(document: &Value, sources: &[Source]) -> Result<Compilati
     Compilation::new(configuration, catalog).map_err(|problems| problems.to_string())
 }
 
-/// Says of one pool what is not as it was.
+/// Compares the pools and returns the first difference as an error.
 pub(super) fn compare(compiled: &Compilation, sources: &[Source]) -> Result<(), String> {
     if compiled.pools.len() != sources.len() {
         return Err(format!(
@@ -37,12 +38,12 @@ pub(super) fn compare(compiled: &Compilation, sources: &[Source]) -> Result<(), 
         .zip(&compiled.pools)
         .try_for_each(|(source, pool)| {
             let differs =
-                |what: &str| format!("worker pool {}: its {what} would be another", source.id);
+                |what: &str| format!("worker pool {}: its {what} would differ", source.id);
             difference(source, pool).map_or(Ok(()), |what| Err(differs(&what)))
         })
 }
 
-/// The providers, which present what no pool has asked for: all places stand in the rules, and no others.
+/// A catalog in which the providers offer a place that no pool uses: all places are in the rules.
 fn catalog(sources: &[Source]) -> Result<ProviderCatalog, String> {
     let mut providers: BTreeMap<ProviderId, ProviderEntry> = BTreeMap::new();
     let clouds = super::source::clouds(sources);
@@ -104,7 +105,7 @@ fn difference(source: &Source, pool: &CompiledPool) -> Option<String> {
     })
 }
 
-/// Where two objects differ first.
+/// The pointer of the first difference between two objects.
 fn differing_pointer(left: &Map<String, Value>, right: &Map<String, Value>) -> Option<String> {
     let names = left
         .keys()

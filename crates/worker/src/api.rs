@@ -14,32 +14,32 @@ use crate::credentials::{Credentials, CredentialsBody};
 use crate::identity::{Identity, Proof};
 use crate::state::RegistrationState;
 
-/// A run of a task that is ours for now.
+/// A claimed run of a task.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) run: Run,
     pub(crate) group: String,
     pub(crate) payload: Value,
-    /// Until when the task itself is kept.
+    /// When the task itself expires.
     pub(crate) expires: Option<Timestamp>,
     pub(crate) lease: Lease,
 }
 
-/// One try at one task.
+/// A run of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) task: TaskId,
     pub(crate) number: u32,
 }
 
-/// Until when a run is ours, and with which credentials we speak for it.
+/// The end of a claim, and the credentials for calls about its run.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) taken_until: Timestamp,
     pub(crate) credentials: Credentials,
 }
 
-/// How a run ended, as the queue is told.
+/// The outcome of a run, as it is reported to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Completed,
@@ -49,11 +49,11 @@ pub(crate) enum Outcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The worker ends before the task does: the queue tries again.
+    /// The worker stops before the task has ended: the queue retries the run.
     WorkerShutdown,
-    /// The task does not say what to do in a way that we understand.
+    /// The payload is not valid for this worker.
     MalformedPayload,
-    /// This machine lacks what it takes.
+    /// This machine cannot run the task.
     InternalError,
 }
 
@@ -64,13 +64,13 @@ pub(crate) struct Advice {
     pub(crate) reason: String,
 }
 
-/// How much of a log the server has.
+/// The length of a log on the server.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LogLength {
     pub(crate) length: u64,
     #[serde(default)]
     pub(crate) truncated: bool,
-    /// Whether the run still runs, if the server tells.
+    /// Whether the run is still running, if the server reports it.
     #[serde(default)]
     pub(crate) running: Option<bool>,
 }
@@ -79,19 +79,19 @@ pub(crate) struct LogLength {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Upload {
-    /// Absent for an artifact that only tells of an error.
+    /// Absent for an artifact that only reports an error.
     #[serde(default)]
     pub(crate) put_url: Option<String>,
 }
 
-/// What a registration brings.
+/// The reply to a registration.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Registration {
     credentials: CredentialsBody,
     expires: String,
     secret: access::Secret,
-    /// Only the first registration tells it.
+    /// Present only in the reply to the first registration.
     #[serde(default)]
     worker_config: Map<String, Value>,
 }
@@ -133,7 +133,7 @@ pub(crate) struct LeaseBody {
     credentials: CredentialsBody,
 }
 
-/// A reply of which only the status matters.
+/// A reply of which only the status is used.
 pub(crate) type Done = IgnoredAny;
 
 pub(crate) fn register(identity: &Identity, boot_time: Option<Timestamp>) -> Call {
@@ -186,7 +186,7 @@ pub(crate) fn remove_worker(identity: &Identity) -> Call {
     Call::new("removeWorker", Method::DELETE, WORKER_MANAGER, &segments)
 }
 
-/// Tells those who look after the pool that something is wrong.
+/// Reports an error to the owner of the pool.
 pub(crate) fn report_error(identity: &Identity, title: &str, description: &str) -> Call {
     let body = json!({
         "kind": "worker-error",
@@ -200,7 +200,7 @@ pub(crate) fn report_error(identity: &Identity, title: &str, description: &str) 
     Call::new("reportWorkerError", Method::POST, WORKER_MANAGER, &segments).json(&body)
 }
 
-/// Waits at the server until there is work.
+/// The server holds the call open until work is available.
 pub(crate) fn claim_work(identity: &Identity, n_tasks: u32) -> Call {
     let body = json!({
         "tasks": n_tasks,
@@ -277,7 +277,7 @@ impl Reason {
 }
 
 impl Registration {
-    /// The standing that it gives; what it does not tell stays as it was.
+    /// The state after this registration; omitted fields keep their previous values.
     pub(crate) fn standing(
         self,
         call: &'static str,
@@ -294,13 +294,13 @@ impl Registration {
 }
 
 impl Claims {
-    /// Takes the claims apart. What we cannot read is left to expire, since we cannot even report it.
+    /// Parses the claims. An invalid claim is left to expire, as it cannot even be reported.
     pub(crate) fn read(self) -> Vec<Claim> {
         let read = |body: ClaimBody| {
             let task_id = body.status.task_id.clone();
             read_claim(body)
                 .inspect_err(|problem| {
-                    tracing::error!(task.id = %task_id, "a claim cannot be used: {problem}");
+                    tracing::error!(task.id = %task_id, "a claim is not valid: {problem}");
                 })
                 .ok()
         };

@@ -1,7 +1,7 @@
-//! The worker's calls of the HTTP API: each with its name, its time limit and its error.
+//! The worker's calls to the HTTP API, each with its name, its time limit and its error.
 //!
-//! It sends each call once. Who calls knows until when a repetition makes sense, and `retried`
-//! repeats until then what may still work.
+//! `send` makes a call once. `retried` repeats a call that may still succeed until a limit, which
+//! its caller chooses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,26 +21,26 @@ const CALL_LIMIT: Duration = Duration::from_secs(20);
 const CLAIM_LIMIT: Duration = Duration::from_secs(45);
 /// A reply with the most claims (32), each with the largest task (1 MiB) and its credentials.
 const MAX_REPLY_BYTES: usize = 48 << 20;
-/// As much of a refusal as is worth showing.
+/// Maximum length of the message of a refusal.
 const MAX_MESSAGE_CHARACTERS: usize = 1_000;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(15);
 
-/// Why a call brought no result.
+/// Why a call had no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// It may have been carried out or not. Repeat it if that is harmless.
+    /// The server may have executed the call or not. Repeat it if that is harmless.
     #[error("no answer to {call}: {reason}")]
     NoAnswer { call: &'static str, reason: String },
-    /// The server did not do it, and says why.
+    /// The server refused the call, with a reason.
     #[error("{call} was answered with {status}: {message}")]
     Refused {
         call: &'static str,
         status: u16,
         message: String,
     },
-    /// It was carried out, but we do not understand the reply.
-    #[error("the reply to {call} is not what it should be: {reason}")]
+    /// The server executed the call, but the reply is not valid.
+    #[error("the reply to {call} is not valid: {reason}")]
     BadReply { call: &'static str, reason: String },
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Call {
     call: api_client::Call,
 }
 
-/// Sends calls to one server.
+/// Sends calls to a server.
 pub(crate) struct Client {
     api: api_client::Client,
     pub(crate) machine: Arc<Machine>,
@@ -58,10 +58,10 @@ pub(crate) struct Client {
     last_success: Mutex<Instant>,
 }
 
-/// Why there is no client.
+/// The client cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum NoClient {
-    #[error("{0}: one looks like https://fleet.example.com, without a path")]
+    #[error("{0}: write it like https://fleet.example.com, without a path")]
     BadRootUrl(BadRootUrl),
     #[error("cannot set up the HTTP client")]
     Http(#[source] reqwest::Error),
@@ -83,7 +83,7 @@ impl CallError {
         }
     }
 
-    /// Whether the same call may work a little later.
+    /// Whether the same call may succeed later.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::NoAnswer { .. } => true,
@@ -127,7 +127,7 @@ impl Call {
         Self { call, ..self }
     }
 
-    /// Waits as long as the server holds a claim.
+    /// Uses the time limit of calls that the server holds open.
     pub(crate) fn long(self) -> Self {
         let call = self.call.limit(CLAIM_LIMIT);
         Self { call, ..self }
@@ -155,22 +155,22 @@ impl Client {
         })
     }
 
-    /// The address of the server, without a slash at its end.
+    /// The URL of the server, without a slash at its end.
     pub(crate) fn root_url(&self) -> &str {
         self.api.root_url()
     }
 
-    /// What to send plain requests to this address with.
+    /// An HTTP client for plain requests to this URL.
     pub(crate) fn http_for(&self, url: &Url) -> Result<reqwest::Client, reqwest::Error> {
         self.api.http_for(url)
     }
 
-    /// How long it is since a call last succeeded.
+    /// The time since a call last succeeded.
     pub(crate) fn silence(&self) -> Duration {
         self.lock().elapsed()
     }
 
-    /// Sends a call, once.
+    /// Sends a call once.
     pub(crate) async fn send<T: DeserializeOwned>(
         &self,
         call: &Call,
@@ -179,7 +179,7 @@ impl Client {
         self.exchange(call, credentials, &mut |_| None).await
     }
 
-    /// Sends a call again and again until it is answered for good, or `limit` has come.
+    /// Repeats a call until it has a final answer or `limit` is reached.
     pub(crate) async fn retried<T: DeserializeOwned>(
         &self,
         call: &Call,
@@ -212,14 +212,14 @@ impl Client {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Instant> {
-        // A moment is never half written.
+        // An assignment cannot be interrupted by a panic.
         self.last_success
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// As much of a refusal as is worth showing.
+/// The message of a refusal, shortened.
 fn shown(message: Option<String>) -> String {
     let message = message.unwrap_or_else(|| "no reason was given".to_owned());
     message.chars().take(MAX_MESSAGE_CHARACTERS).collect()

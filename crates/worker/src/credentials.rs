@@ -1,4 +1,4 @@
-//! Temporary credentials, as the server hands them to a worker and for a task.
+//! Temporary credentials, as the server returns them for a worker and for a task.
 
 use access::Secret;
 use access::certificate::Certificate;
@@ -6,21 +6,21 @@ use access::hawk::extension;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Who signs a request.
+/// Credentials for signing requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     pub(crate) signing: api_client::Credentials,
-    /// The certificate as it came, to be stored.
+    /// The certificate as it was received, to be stored.
     certificate: Option<String>,
 }
 
-/// The form on the wire and in our own file.
+/// The form in replies and in the state file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CredentialsBody {
     client_id: String,
     access_token: Secret,
-    /// JSON in a text.
+    /// JSON in a string.
     #[serde(default)]
     certificate: Option<String>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct BadCertificate {
     client_id: String,
 }
 
-/// Only the part that is signed again goes into our file, and only there.
+/// The parts that are stored in the state file, and nowhere else.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored<'a> {
@@ -42,7 +42,7 @@ struct Stored<'a> {
 }
 
 impl Credentials {
-    /// What goes into the file of the worker, which only its owner can read.
+    /// The form for the worker's state file, which only its owner can read.
     pub(crate) fn to_stored(&self) -> Value {
         json!(Stored {
             client_id: &self.signing.client_id,
@@ -61,7 +61,7 @@ impl TryFrom<CredentialsBody> for Credentials {
             .as_deref()
             .map(serde_json::from_str)
             .transpose()
-            // What the parser says may show what it stumbled over.
+            // The parser's message may quote the certificate.
             .map_err(|_| BadCertificate {
                 client_id: body.client_id.clone(),
             })?;

@@ -1,6 +1,6 @@
-//! What only the machine can tell: the time of day, chance, when it was started.
+//! The machine's clock, randomness and boot time.
 //!
-//! Everything else takes it from here, so that a test can put a seed in place of chance.
+//! All other modules get them from here, so a test can use a fixed seed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt as _};
 use tokio::time::Instant;
 
-/// A wait is lengthened by up to this share of itself, so that many workers do not call as one.
+/// Each delay is extended by a random share up to this, so that many workers do not call together.
 const JITTER: f64 = 0.5;
 
 /// The clock and the random source of this worker.
@@ -33,24 +33,24 @@ impl Machine {
         self.clock.now()
     }
 
-    /// A text that no other request has.
+    /// A text that no other request uses.
     pub(crate) fn nonce(&self) -> String {
         self.with_chance(slugid::nice)
     }
 
-    /// How long it is until a moment; nothing if it has passed.
+    /// The time until a moment; zero if it has passed.
     pub(crate) fn until(&self, moment: Timestamp) -> Duration {
         let millis = moment.millis_since(self.now());
         Duration::from_millis(u64::try_from(millis).unwrap_or(0))
     }
 
     fn with_chance<T>(&self, draw: impl FnOnce(&mut dyn Rng) -> T) -> T {
-        // A panic elsewhere leaves a random source as random as it was.
+        // A panic elsewhere leaves the generator as random as before.
         draw(&mut *self.chance.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Waits that double, up to a longest one.
+/// Delays that double up to a maximum.
 pub(crate) struct Backoff {
     next: Duration,
     longest: Duration,
@@ -75,7 +75,7 @@ impl Backoff {
         Some(delay)
     }
 
-    /// Waits before the next attempt; false, at once, if that would end after `limit`.
+    /// Waits before the next attempt. Returns false at once if that would end after `limit`.
     pub(crate) async fn wait(&mut self, machine: &Machine, limit: Instant) -> bool {
         let Some(delay) = self.next(machine, limit) else {
             return false;
@@ -85,7 +85,7 @@ impl Backoff {
     }
 }
 
-/// When the system was started, if it says so.
+/// The boot time of the system, if the system reports it.
 pub(crate) fn boot_time() -> Option<Timestamp> {
     boot_time_in(&std::fs::read_to_string("/proc/stat").ok()?)
 }
@@ -106,7 +106,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Stands still.
+    /// A clock that stands still.
     struct Still(Timestamp);
 
     impl Clock for Still {
@@ -115,7 +115,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A machine on which it is always this time.
+    /// A machine whose time is always this.
     pub(crate) fn machine_at(now: Timestamp) -> Machine {
         Machine::new(Arc::new(Still(now)), StdRng::seed_from_u64(7))
     }
@@ -137,7 +137,7 @@ pub(crate) mod tests {
         assert!(start.elapsed() <= Duration::from_secs(10));
         for (n, expected) in [(0, 0.02), (1, 0.04), (5, 0.64), (6, 1.0), (7, 1.0)] {
             let wait = waits[n];
-            // The timer counts in milliseconds.
+            // The timer has a resolution of milliseconds.
             let most = expected * (1.0 + JITTER) + 0.002;
             assert!((expected..=most).contains(&wait), "{n}: {wait}");
         }

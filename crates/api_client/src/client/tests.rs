@@ -1,4 +1,4 @@
-//! Calls to a server that answers as it is told.
+//! Calls to a server whose replies a test chooses.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,12 +9,12 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// No reply of these tests may be larger.
+/// Maximum size of a reply in these tests.
 const MAX_BYTES: usize = 20;
 
 type Heads = Arc<Mutex<Vec<String>>>;
 
-/// Answers the requests one after the other, and notes their heads. Then it goes silent.
+/// Answers the requests one by one and records their heads. Then it stops answering.
 async fn server(answers: Vec<(u16, String)>) -> (Url, Heads) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -144,7 +144,7 @@ async fn a_reply_has_so_many_bytes_and_no_more() {
             }
             Err(problem) => panic!("{problem}"),
         }
-        // A refusal is one, however much it says.
+        // A refusal remains a refusal, however long its body is.
         match client.exchange(&call, None, &mut never).await {
             Err(CallError::Refused(refusal)) => assert_eq!(refusal.status.as_u16(), 404),
             other => panic!("{other:?}"),
@@ -158,7 +158,10 @@ async fn a_server_that_is_silent_or_absent_is_no_answer() {
     let call = Call::get("auth", &["ping"]).limit(Duration::from_millis(50));
     let problem = client(url).send(&call, None).await.unwrap_err();
     assert!(problem.may_pass() && !problem.is_unsent());
-    assert_eq!(super::super::root_cause(&problem), "it took too long");
+    assert_eq!(
+        super::super::root_cause(&problem),
+        "the time limit was exceeded"
+    );
 
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", closed.local_addr().unwrap());
@@ -188,7 +191,7 @@ fn credentials_print_no_token() {
 fn what_is_no_root_url_is_refused_with_its_reason() {
     for text in ["", "fleet.example.com", "ftp://x", "http://", "x y"] {
         let problem = parse_root_url(text).unwrap_err().to_string();
-        assert!(problem.ends_with("is no root URL"), "{problem}");
+        assert!(problem.ends_with("is not a root URL"), "{problem}");
     }
     for (text, part) in [
         ("http://127.0.0.1:1/y/z", "it has the path /y/z"),

@@ -1,4 +1,4 @@
-//! One call of the queue's API: signed, sent, limited, read.
+//! A call to the queue's API: signed, sent, and read within limits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,15 +14,15 @@ use serde_json::Value;
 use super::DemandError;
 
 const CALL_LIMIT: Duration = Duration::from_secs(20);
-/// An answer that is larger is none.
+/// A larger reply is an error.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
-/// So much of a refusal goes into the error.
+/// Maximum length of the message of a refusal in an error.
 const MAX_MESSAGE: usize = 500;
 const API: &str = "/api/queue/v1";
 
-/// Where the queue is, and as whom to ask it.
+/// The address of the queue, and the credentials for it.
 pub struct QueueAccess {
-    /// Of the deployment, without a slash at its end.
+    /// The root URL of the deployment, without a slash at its end.
     pub root_url: String,
     pub client_id: String,
     pub access_token: Secret,
@@ -101,9 +101,9 @@ impl Caller {
     }
 }
 
-/// What a refusal says, in one line.
+/// The message of a refusal, in one line.
 fn shown(message: Option<String>) -> String {
-    let text = message.unwrap_or_else(|| "without a word".to_owned());
+    let text = message.unwrap_or_else(|| "no reason was given".to_owned());
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(MAX_MESSAGE).collect()
 }

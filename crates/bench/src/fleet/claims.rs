@@ -1,4 +1,4 @@
-//! How many tasks are handed out a second while many workers wait for them.
+//! Measures how many tasks per second are claimed while many workers wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ const BATCH: usize = 500;
 pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
     let now = machine::now();
     let pool = pool_id();
-    // Nothing is launched in it: its workers are here.
+    // Nothing is launched in it: its workers are simulated here.
     make_pool(host, &pool, 0, now).await?;
     for batch in 0..TASKS / BATCH {
         let pool = pool.clone();
@@ -68,7 +68,7 @@ fn pool_id() -> PoolId {
     "bench-claims/all".parse().expect("this is a pool id")
 }
 
-/// Claims one task after the other until all have been claimed by somebody.
+/// Claims tasks one by one until all have been claimed.
 async fn claim_all(open: &Open, number: usize, claimed: &AtomicUsize) -> anyhow::Result<()> {
     let mut connection = Connection::open(open.address).await?;
     let pool = pool_id();
@@ -76,7 +76,8 @@ async fn claim_all(open: &Open, number: usize, claimed: &AtomicUsize) -> anyhow:
     let call = Call::post(QUEUE, &["claim-work", pool.as_str()], &body);
     while claimed.load(Ordering::Relaxed) < TASKS {
         let request = open.request(&call);
-        // Who is left over would wait in vain: the last ones are counted by those who got them.
+        // The remaining workers would wait for nothing: the workers that got the last tasks count
+        // them.
         let wait = connection.send(request);
         let done = async {
             while claimed.load(Ordering::Relaxed) < TASKS {
@@ -91,7 +92,7 @@ async fn claim_all(open: &Open, number: usize, claimed: &AtomicUsize) -> anyhow:
             let problem = String::from_utf8_lossy(&body).into_owned();
             anyhow::bail!("claiming failed: {problem}");
         }
-        let reply: Value = serde_json::from_slice(&body).context("the reply is no JSON")?;
+        let reply: Value = serde_json::from_slice(&body).context("the reply is not JSON")?;
         let n_claimed = reply["tasks"].as_array().map_or(0, Vec::len);
         claimed.fetch_add(n_claimed, Ordering::Relaxed);
     }

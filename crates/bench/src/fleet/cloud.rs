@@ -1,4 +1,4 @@
-//! A cloud that costs nothing: it makes machines at once, remembers when it was asked, and takes its time to show them.
+//! A simulated cloud: it launches at once, records the requests, and takes time for checks.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 use crate::machine::{self, Stopwatch};
 
 pub(crate) const PROVIDER: &str = "bench";
-/// As many as a large cloud describes in one call.
+/// As many machines as a large cloud describes in a call.
 const LOOK_BATCH: usize = 1_000;
-/// And no slower: real ones take several times as long.
+/// A lower limit: real clouds take several times as long.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(crate) struct BenchCloud {
     watch: Mutex<Option<Stopwatch>>,
-    /// When launches were asked for, in seconds, for which pool, and of how many machines.
+    /// Requests for launches: pool, time in seconds, number of machines.
     asked: Mutex<Vec<(PoolId, f64, u32)>>,
     looks: Mutex<Looks>,
 }
@@ -33,12 +33,12 @@ pub(crate) struct BenchCloud {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Looks {
     pub(crate) count: u64,
-    /// How long they took, one after the other.
+    /// Their total duration.
     pub(crate) seconds: f64,
 }
 
 impl BenchCloud {
-    /// From now on launches are noted.
+    /// Starts to record launches.
     pub(crate) fn listen(&self) {
         *lock(&self.watch) = Some(Stopwatch::start());
     }
@@ -54,7 +54,7 @@ impl BenchCloud {
         lock(&self.asked).clone()
     }
 
-    /// Those since the last time that this was asked.
+    /// The calls since this was last called.
     pub(crate) fn take_looks(&self) -> Looks {
         std::mem::take(&mut *lock(&self.looks))
     }
@@ -77,7 +77,7 @@ impl Provider for BenchCloud {
     async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         Err(ProofRefused {
             message: "not supported for this provider",
-            detail: "nobody registers in this measurement".to_owned(),
+            detail: "no worker registers in this measurement".to_owned(),
         }
         .into())
     }

@@ -1,4 +1,4 @@
-//! Fills a database: pools with workers of which each is busy, and one task more than there are workers.
+//! Fills a database with pools of busy workers, and one waiting task per pool.
 
 use anyhow::Context as _;
 use domain::Version;
@@ -16,13 +16,13 @@ use super::cloud::PROVIDER;
 use super::host::Host;
 use crate::machine::{self, Stopwatch};
 
-/// How many ways to start a worker a pool has.
+/// Launch configs per pool.
 const LAUNCH_CONFIGS: u32 = 4;
 /// Workers in one transaction.
 const BATCH: u32 = 20_000;
 const LAST_ID: &str = "lc-3";
 
-/// Adds pools to those that are there already, until there are so many.
+/// Adds pools until this many exist.
 pub(crate) async fn fill(
     host: &Host,
     already: u32,
@@ -44,17 +44,17 @@ pub(crate) async fn fill(
     Ok(json!({"seconds": watch.elapsed().as_secs_f64()}))
 }
 
-/// The workers of all pools are numbered one after the other; the first of each pool brings it along.
+/// The workers of all pools are numbered consecutively; the first worker of each pool creates it.
 fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result<(), StoreError> {
     let pool_id = pool_id(number / each);
-    // Ids that follow each other are written where the last one was, which is what makes filling fast.
+    // Consecutive ids are written next to each other, which makes filling fast.
     let task_id = |kind: char| {
         let id = format!("{number:08}QAC{kind}AAAAAAAAAA");
         id.parse().expect("this is a task id")
     };
     if number.is_multiple_of(each) {
         insert_pool(tx, &pool_id, each + 100, now)?;
-        // One task of each pool waits, so that every round has something to think about.
+        // One task of each pool waits, so that every round has something to decide.
         store::task_insert(tx, &task(task_id('W'), &pool_id, now))?;
     }
     let key = WorkerKey {
@@ -153,7 +153,7 @@ fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
     new.declare(now)
 }
 
-/// A task that waits.
+/// A pending task.
 pub(crate) fn task(id: TaskId, pool_id: &PoolId, now: Timestamp) -> Task {
     let definition = TaskDefinition {
         task_queue_id: pool_id.clone(),

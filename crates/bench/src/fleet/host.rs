@@ -1,4 +1,5 @@
-//! The server's inside without its sockets: an app on the measurement's database, with a simulated cloud.
+//! The server without its listeners: an app on the database of the benchmark, with a simulated
+//! cloud.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ use crate::child::{Database, OWNER};
 use crate::machine;
 use crate::prepare::signed;
 
-/// A temporary folder with the database in it; removed in the end.
+/// A temporary folder with the database; removed when dropped.
 pub(crate) struct Folder {
     path: PathBuf,
     database: Database,
@@ -73,7 +74,7 @@ pub(crate) struct Host {
     token: Secret,
 }
 
-/// The host with its doors open: it answers requests, and its tasks run.
+/// The host with a listener: it serves requests and runs its background tasks.
 pub(crate) struct Open {
     pub(crate) address: SocketAddr,
     pub(crate) credentials: Credentials,
@@ -104,10 +105,10 @@ impl Host {
         )];
         let random = Random::new(StdRng::seed_from_u64(7));
         let clock = Arc::new(SystemClock);
-        // What is measured costs as much as in a server.
+        // The costs are the same as in a server.
         server::telemetry::Telemetry::of_process();
         let app = server::start::start_with(config, clock, random, further).await;
-        let app = app.context("the server's inside cannot start")?;
+        let app = app.context("the app cannot start")?;
         Ok(Self { app, cloud, token })
     }
 
@@ -152,13 +153,13 @@ impl Open {
     }
 }
 
-/// How many processes wanted to run in the last minute, where the system tells.
+/// The load of the last minute, if the system reports it.
 pub(crate) fn load() -> Option<f64> {
     let averages = std::fs::read_to_string("/proc/loadavg").ok()?;
     averages.split(' ').next()?.parse().ok()
 }
 
-/// The most memory that this process ever had, where the system tells.
+/// The peak memory of this process, if the system reports it.
 pub(crate) fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

@@ -1,4 +1,4 @@
-//! What a server costs that does nothing, and how soon the first line of a task's log is there.
+//! Measures the load of an idle server, and the time until the first line of a task's log.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::load::Connection;
 use crate::machine::{self, Stopwatch};
 use crate::prepare::signed;
 
-/// How long the server is watched while it does nothing.
+/// How long the idle server is observed.
 const WATCHED: Duration = Duration::from_secs(60);
 const SETTLING: Duration = Duration::from_secs(3);
-/// Tasks whose first line is waited for, one after the other.
+/// Tasks whose first line is awaited, one by one.
 const TASKS: usize = 7;
-/// The pool that `up` makes on its first start.
+/// The pool that `up` creates on its first start.
 const POOL: &str = "local/default";
 const LIMIT: Duration = Duration::from_secs(30);
 const BEAT: Duration = Duration::from_millis(5);
@@ -34,7 +34,7 @@ pub(crate) async fn measure(database: &Database) -> anyhow::Result<Value> {
         first_lines.push(first_line_ms(&server).await?);
     }
     let cold = first_lines.first().copied();
-    // A worker that is already there takes the later ones; both are of interest.
+    // An existing worker takes the later tasks; both cases are of interest.
     let warm = median(first_lines.into_iter().skip(1));
     server.end().await;
     Ok(json!({
@@ -45,7 +45,7 @@ pub(crate) async fn measure(database: &Database) -> anyhow::Result<Value> {
     }))
 }
 
-/// The part of one core that the server used while it was watched.
+/// The share of a core that the server used while it was observed.
 async fn cpu_share(server: &Child) -> Option<f64> {
     let before = server.cpu_seconds()?;
     machine::pause(WATCHED).await;
@@ -71,7 +71,7 @@ async fn first_line_ms(server: &Child) -> anyhow::Result<f64> {
     let (status, reply) = connection.send(request).await?;
     if !status.is_success() {
         let problem = String::from_utf8_lossy(&reply).into_owned();
-        anyhow::bail!("a task was not made: {problem}");
+        anyhow::bail!("cannot create a task: {problem}");
     }
     loop {
         let request = signed(&read, server.address, Some(&server.credentials));
@@ -83,7 +83,7 @@ async fn first_line_ms(server: &Child) -> anyhow::Result<f64> {
             return Ok(watch.elapsed().as_secs_f64() * 1_000.0);
         }
         if watch.elapsed() > LIMIT {
-            anyhow::bail!("the task's log did not begin in time");
+            anyhow::bail!("the task's log did not begin within the time limit");
         }
         machine::pause(BEAT).await;
     }

@@ -1,4 +1,4 @@
-//! How long it takes from `createTask` until a cloud is asked for the worker.
+//! Measures the time from `createTask` to the launch request at the cloud.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::machine;
 const POOLS: u32 = 100;
 const TASKS: u32 = 1_000;
 const PER_SECOND: f64 = 50.0;
-/// After the last task, for what is still under way.
+/// Time after the last task for the remaining launches.
 const SETTLING: Duration = Duration::from_secs(2);
 
 pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
@@ -44,13 +44,13 @@ pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
         let (status, body) = connection.send(request).await?;
         if !status.is_success() {
             let problem = String::from_utf8_lossy(&body).into_owned();
-            anyhow::bail!("a task was not made: {problem}");
+            anyhow::bail!("cannot create a task: {problem}");
         }
     }
     machine::pause(SETTLING).await;
     let elapsed = host.cloud.seconds();
     open.close().await;
-    // Nobody claims here, so the n-th machine of a pool is there for its n-th task.
+    // No worker claims here, so the n-th machine of a pool is for its n-th task.
     let mut latencies = Vec::new();
     for (pool, asked, machines) in host.cloud.asked() {
         let waiting = created.entry(pool).or_default();
@@ -75,7 +75,7 @@ fn pool_id(number: u32) -> PoolId {
     id.parse().expect("this is a pool id")
 }
 
-/// The call that makes a task in this pool's queue.
+/// The call that creates a task in this pool's queue.
 fn create_task(pool: &PoolId) -> Call {
     let now = machine::now();
     let id = slugid::nice(&mut machine::chance());

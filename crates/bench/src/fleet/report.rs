@@ -1,8 +1,8 @@
-//! The figures for people.
+//! The figures of the fleet as text.
 
 use serde_json::Value;
 
-/// A figure, what it is called, and what it is measured in.
+/// A figure: its JSON pointer, its name, its unit.
 const LINES: &[(&str, &str, &str)] = &[
     ("/pools", "pools", ""),
     ("/workers", "workers", ""),
@@ -19,11 +19,11 @@ const LINES: &[(&str, &str, &str)] = &[
     ("/fill/seconds", "filling the database", "s"),
     ("/round/firstSeconds", "first round over all pools", "s"),
     ("/round/seconds", "a later round (median of 3)", "s"),
-    ("/round/peakBytes", "  most memory ever", "bytes"),
+    ("/round/peakBytes", "  peak memory", "bytes"),
     ("/scan/seconds", "a scan of all workers (median of 3)", "s"),
     ("/scan/cloudCalls", "  calls to the cloud in it", ""),
     ("/scan/cloudSeconds", "  time spent in them", "s"),
-    ("/scan/peakBytes", "  most memory ever", "bytes"),
+    ("/scan/peakBytes", "  peak memory", "bytes"),
     (
         "/idle/cpuShareOfOneCore",
         "an idle `up`, share of one core",
@@ -64,7 +64,7 @@ pub(crate) fn text(figures: &Value) -> String {
             "s",
         );
         add(
-            "  most memory ever",
+            "  peak memory",
             point["round"]["peakBytes"].as_f64(),
             "bytes",
         );
@@ -118,11 +118,11 @@ mod tests {
 
         a round: 10 pools, 1000 workers                       0.01 s
           the first one                                       2.00 s
-          most memory ever                                   100 MiB
+          peak memory                                        100 MiB
           filled in                                           1.00 s
         a round: 100 pools, 10000 workers                     0.10 s
           the first one                                       2.00 s
-          most memory ever                                   100 MiB
+          peak memory                                        100 MiB
           filled in                                           1.00 s
         ");
     }

@@ -1,4 +1,4 @@
-//! One look at all pools, and one at all machines.
+//! Measures a round over all pools, and a scan of all machines.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) async fn round(host: &Host) -> anyhow::Result<Value> {
 
 pub(crate) async fn scan(host: &Host) -> anyhow::Result<Value> {
     let mut each = Scan::each(&host.app.engine);
-    let scan = each.first_mut().context("there is no provider")?;
+    let scan = each.first_mut().context("no provider is configured")?;
     let mut figures = repeated(scan).await?;
     let looks = host.cloud.take_looks();
     let scans = f64::from(u32::try_from(ROUNDS + 1).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! A rule set of the size that large fleets have.
+//! A rule set as large as those of large fleets.
 
 use domain::configuration::{ProviderCatalog, ProviderEntry};
 use serde_json::{Map, Value, json};
@@ -30,13 +30,13 @@ pub(crate) fn catalog() -> ProviderCatalog {
     catalog
 }
 
-/// The rules, of which one, about one worker type, says this number.
+/// The document with its rules; one rule, for one worker type, contains this number.
 pub(crate) fn document(number: u32) -> Value {
     let worker_types: Vec<String> = (0..WORKER_TYPES).map(worker_type).collect();
     json!({"workerTypes": worker_types, "rules": rules(number, json!({"ec2": {}}))})
 }
 
-/// The same for a server without that provider: evaluated as the other, and launching nothing.
+/// The same for a server without that provider: evaluated like the other, and launching nothing.
 pub(crate) fn unprovisioned() -> Value {
     let worker_types: Vec<String> = (0..WORKER_TYPES).map(worker_type).collect();
     let mut rules = rules(0, json!({}));
@@ -49,7 +49,7 @@ pub(crate) fn unprovisioned() -> Value {
     json!({"workerTypes": worker_types, "rules": rules})
 }
 
-/// Of one evaluation, another for each number.
+/// The conditions of an evaluation, different for each number.
 pub(crate) fn conditions(number: usize) -> Value {
     let region = number % REGIONS;
     json!({

@@ -1,4 +1,4 @@
-//! The measurement runs from beginning to end. Its figures are no matter of tests.
+//! Runs the benchmark from beginning to end. Tests do not check its figures.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 #[test]
 fn a_measurement_gives_every_figure() {
-    // All tests of the workspace build the measured program. If only this one runs, it does.
+    // All tests of the workspace build the measured program. If only this test runs, it builds it.
     let beside = Path::new(env!("CARGO_BIN_EXE_bench")).with_file_name("fleetwright");
     if std::env::var_os("FLEETWRIGHT_BINARY").is_none() && !beside.is_file() {
         let built = Command::new(env!("CARGO"))

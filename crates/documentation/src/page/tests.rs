@@ -1,11 +1,11 @@
-//! What a page shows, and what nobody can make it do.
+//! The content of pages, and attempts to make them harmful.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::tests_common::tree;
 
-/// What is within the first section.
+/// The content of the first section.
 fn shown(markdown: &str) -> String {
     let tree = tree(&[
         ("README.md", markdown),
@@ -216,7 +216,7 @@ fn texts_for_terminals_follow_one_another() {
     assert_eq!(text(&tree), "# A\nb\n\n# c\n\nd\n");
 }
 
-/// The tags that a page may have; what is not one of these was let through by mistake.
+/// The tags that a page may have; any other tag is an error.
 const TAGS: [&str; 36] = [
     "a",
     "blockquote",
@@ -280,7 +280,7 @@ proptest! {
                 prop_assert!(!lower.starts_with("javascript"), "{page}");
                 prop_assert!(!lower.starts_with("data:text"), "{page}");
             }
-            // An attribute that an author made up would stand outside of quotes.
+            // An attribute of an author would be outside of quotes.
             let outside: String = inside.split('"').step_by(2).collect();
             prop_assert!(!outside.contains("onclick") && !outside.contains("onerror"), "{page}");
         }

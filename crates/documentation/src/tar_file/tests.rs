@@ -1,4 +1,4 @@
-//! Hostile tarballs, written by hand, and honest ones.
+//! Hostile tarballs, built by hand, and valid ones.
 
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::{MAX_ENTRIES, MAX_UNPACKED_BYTES, MAX_UPLOAD_BYTES};
 
 const BLOCK: usize = 512;
 
-/// A header as somebody with bad intentions would write it, and its content.
+/// A header, possibly malicious, and its content.
 fn entry(name: &[u8], kind: u8, content: &[u8]) -> Vec<u8> {
     entry_of_size(name, kind, content, content.len() as u64)
 }
@@ -41,7 +41,7 @@ fn end() -> Vec<u8> {
     vec![0; 2 * BLOCK]
 }
 
-/// With metadata and an end.
+/// The entries with metadata and an end.
 fn archive(entries: &[Vec<u8>]) -> Vec<u8> {
     [&[metadata()], entries, &[end()]].concat().concat()
 }
@@ -52,7 +52,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-/// One attribute, with its length in front of it.
+/// An attribute with its length in front of it.
 fn attribute(key: &str, value: &str) -> Vec<u8> {
     let rest = format!(" {key}={value}\n");
     let mut length = rest.len();
@@ -130,7 +130,7 @@ fn what_tar_programs_write_is_taken() {
     ]);
     assert_eq!(paths(&bsd), [long.as_str(), "metadata.json"]);
     assert_eq!(paths(&gzip(&bsd)), paths(&bsd));
-    // As programs that pack with many threads write it.
+    // The form of programs that pack with several threads.
     let (one, other) = tarball.split_at(700);
     assert_eq!(paths(&[gzip(one), gzip(other)].concat()), paths(&tarball));
 }
@@ -190,49 +190,43 @@ fn only_files_and_folders_are_taken() {
     let sparse = archive(&[pax("GNU.sparse.major", "1"), file("docs/x", "a")]);
     refused(&sparse, "\"docs/x\" is a file with holes");
     let folder = archive(&[entry(b"docs", b'5', b"content")]);
-    refused(
-        &folder,
-        "\"docs\" that it has 0 bytes, and also that it has 7",
-    );
+    refused(&folder, "two sizes for \"docs\", 0 and 7 bytes");
 }
 
 #[test]
 fn what_says_one_thing_in_two_ways_is_refused() {
     for (announced, part) in [
-        (
-            vec![pax("size", "4")],
-            "\"a\" that it has 4 bytes, and also that it has 1",
-        ),
-        (vec![pax("size", "99999999999")], "99999999999 bytes"),
-        (vec![pax("size", "x")], "has x bytes"),
-        (vec![pax("size", "1"), pax("size", "2")], "in two ways"),
+        (vec![pax("size", "4")], "two sizes for \"a\", 4 and 1 bytes"),
+        (vec![pax("size", "99999999999")], "99999999999 and 1 bytes"),
+        (vec![pax("size", "x")], "x and 1 bytes"),
+        (vec![pax("size", "1"), pax("size", "2")], "several names"),
         (
             vec![pax("path", "b"), pax("path", "c")],
-            "\"c\" in two ways",
+            "several names for \"c\"",
         ),
         (
             vec![entry(b"L", b'L', b"b\0"), pax("path", "b")],
-            "\"b\" in two ways",
+            "several names for \"b\"",
         ),
         (
             vec![entry(b"L", b'L', b"b\0"), entry(b"L", b'L', b"b\0")],
-            "in two ways",
+            "several names",
         ),
         (
             vec![entry(b"g", b'g', &attribute("path", "b"))],
-            "\"g\" in two ways, or in none",
+            "several names for \"g\", or none",
         ),
         (
             vec![entry(b"g", b'g', &attribute("size", "1"))],
-            "or in none",
+            "or none for",
         ),
         (
             vec![entry(b"x", b'x', b"nonsense")],
-            "no tarball (malformed pax extension)",
+            "not a tarball (malformed pax extension)",
         ),
         (
             vec![entry(b"x", b'x', b"99 path=b\n")],
-            "no tarball (malformed pax extension)",
+            "not a tarball (malformed pax extension)",
         ),
         (
             vec![entry(b"x", b'x', &[b'1'; 70_000])],
@@ -244,13 +238,13 @@ fn what_says_one_thing_in_two_ways_is_refused() {
     }
     refused(
         &archive(&[file("a.md", "1"), file("A.md", "2")]),
-        "are one name",
+        "are the same name",
     );
     refused(
         &archive(&[file("a.md", "1"), file("./a.md", "2")]),
-        "are one name",
+        "are the same name",
     );
-    refused(&archive(&[metadata()]), "are one name");
+    refused(&archive(&[metadata()]), "are the same name");
 }
 
 #[test]
@@ -263,7 +257,7 @@ fn what_is_cut_off_is_refused_wherever_it_was_cut() {
     let n_content = whole.len() - 2 * BLOCK;
     for n_left in (0..=n_content).step_by(64) {
         let text = Tree::accept(&whole[..n_left]).unwrap_err().to_string();
-        assert!(text.contains("breaks off"), "{n_left}: {text}");
+        assert!(text.contains("is truncated"), "{n_left}: {text}");
     }
     let packed = gzip(&whole);
     for n_left in 0..packed.len() {
@@ -274,8 +268,8 @@ fn what_is_cut_off_is_refused_wherever_it_was_cut() {
     flipped[n_packed - 6] ^= 1;
     let text = Tree::accept(&flipped).unwrap_err().to_string();
     assert!(text.contains("corrupt gzip stream"), "{text}");
-    // Announced, but nothing came.
-    refused(&archive(&[pax("path", "b")]), "breaks off");
+    // Announced, but no entry followed.
+    refused(&archive(&[pax("path", "b")]), "is truncated");
 }
 
 #[test]
@@ -285,14 +279,14 @@ fn what_is_no_tarball_is_told_so() {
         (b"BZh9", "(it is packed with bzip2)"),
         (b"\xfd7zXZ\0", "(it is packed with xz)"),
         (b"\x28\xb5\x2f\xfd", "(it is packed with zstd)"),
-        (b"", "breaks off"),
+        (b"", "is truncated"),
     ] {
         let text = Tree::accept(bytes).unwrap_err().to_string();
         assert!(text.contains(part), "{text}");
     }
-    refused(&[b'x'; 4 * BLOCK], "This is no tarball (");
-    refused(&[0xff; 4 * BLOCK], "This is no tarball (");
-    refused(&end(), "There is no metadata.json at the top");
+    refused(&[b'x'; 4 * BLOCK], "This is not a tarball (");
+    refused(&[0xff; 4 * BLOCK], "This is not a tarball (");
+    refused(&end(), "metadata.json is missing at the top");
     refused(
         &[file("docs-1.0/metadata.json", METADATA_TEXT), end()].concat(),
         "pack the content of the folder",
@@ -318,7 +312,7 @@ fn a_size_beyond_all_bounds_is_not_believed() {
             .unwrap_err()
             .to_string();
         assert!(
-            text.contains("more than 16 MiB") || text.contains("no tarball"),
+            text.contains("more than 16 MiB") || text.contains("not a tarball"),
             "{text}"
         );
     }
@@ -345,7 +339,7 @@ fn an_upload_has_a_largest_size() {
     assert_eq!(Tree::accept(&upload), Err(Refusal::TooLarge));
 }
 
-/// The most memory that this process ever had; `None` where the system does not say.
+/// The peak memory of this process; `None` if the system does not report it.
 fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -363,7 +357,8 @@ fn a_gigabyte_in_a_megabyte_costs_no_more_than_the_limit() {
     let bomb = [metadata(), entry_of_size(b"bomb", b'0', b"", 1 << 30)].concat();
     let honest = [gzip(&bomb), zeros.clone(), gzip(&end())].concat();
     assert!(honest.len() < 2 << 20);
-    // With a size that has room, so that it is read; and behind the end of the archive, where nobody looks.
+    // With a size within the limit, so that it is read; and after the end of the archive, where
+    // nothing is read.
     let modest = [metadata(), entry_of_size(b"bomb", b'0', b"", 15 << 20)].concat();
     let modest = [gzip(&modest), zeros.clone(), gzip(&end())].concat();
     let behind = [gzip(&archive(&[])), zeros].concat();
@@ -398,7 +393,7 @@ proptest! {
             let at = at.index(tarball.len());
             tarball[at] = byte;
             if repairs {
-                // Whoever means harm writes sums that are right.
+                // An attacker writes correct checksums.
                 let start = at / BLOCK * BLOCK;
                 let mut header = Header::new_old();
                 header.as_mut_bytes().copy_from_slice(&tarball[start..start + BLOCK]);
@@ -415,7 +410,7 @@ proptest! {
 }
 
 proptest! {
-    // Packing is slow where it is not optimised.
+    // Packing is slow without optimisation.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
@@ -425,7 +420,7 @@ proptest! {
         let mut building = Building::default();
         building.file(b"metadata.json", METADATA_TEXT.into()).unwrap();
         for (path, content) in &files {
-            // Some are in each other's way.
+            // Some have conflicting names.
             let _ = building.file(path.as_bytes(), content.clone().into_bytes());
         }
         let tree = building.finish().unwrap();

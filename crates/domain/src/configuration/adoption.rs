@@ -1,6 +1,7 @@
-//! What becomes of a pool that is stored already when a worker configuration takes it over.
+//! Adoption: how a stored pool changes when a worker configuration takes it over.
 //!
-//! Both sides are compared as they are stored: what the pool has, and what its providers made of the rules.
+//! Both sides are compared in their stored form: the pool's launch configs with those that its
+//! providers made from the rules.
 
 use std::collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
@@ -8,34 +9,36 @@ use std::hash::{Hash, Hasher};
 use rules::Attributes;
 use serde_json::{Map, Value, json};
 
-use super::difference::{PoolChange, PoolDifference, Replaced, Way, value_changes};
-use super::lineup::LinedUp;
+use super::difference::{
+    PlacedLaunchConfig, PoolChange, PoolDifference, Replacement, value_changes,
+};
+use super::lineup::CompletedLaunchConfig;
 use super::problem::below;
 use super::{CompiledPool, WorkerType};
 use crate::id::LaunchConfigId;
 use crate::launch_config::{LaunchConfig, without_id};
 use crate::pool::{Pool, PoolDefinition};
 
-/// Above this many pairs of old and new launch configs, they are paired in their order.
+/// With more pairs of old and new launch configs than this, they are paired in their order.
 const MAX_PAIRS: usize = 250_000;
 
-/// A pool as it is stored.
+/// A stored pool.
 #[derive(Debug)]
 pub struct StoredPool {
     pub pool: Pool,
-    /// Archived ones may be among them.
+    /// Archived launch configs may be among them.
     pub launch_configs: Vec<LaunchConfig>,
 }
 
-/// A pool as a worker configuration wants it to be stored.
+/// The pool that a worker configuration makes.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedPool<'a> {
     pub compiled: &'a CompiledPool,
     pub definition: &'a PoolDefinition,
-    pub launch_configs: &'a [LinedUp],
+    pub launch_configs: &'a [CompletedLaunchConfig],
 }
 
-/// What differs. A pool of which nothing differs is adopted as well.
+/// The differences. A pool without differences is adopted as well.
 pub fn adoption(stored: &StoredPool, wanted: WantedPool<'_>) -> PoolDifference {
     let active = stored.launch_configs.iter();
     let mut old: BTreeMap<&LaunchConfigId, &LaunchConfig> = active
@@ -86,7 +89,7 @@ pub fn adoption(stored: &StoredPool, wanted: WantedPool<'_>) -> PoolDifference {
     difference
 }
 
-/// What a pool says apart from its launch configs. Only rules say something about payloads.
+/// The settings of a pool without its launch configs. Only rules have settings about payloads.
 fn settings(definition: &PoolDefinition, compiled: Option<&CompiledPool>) -> Value {
     let further = definition.further_provider_ids.iter();
     let providers = std::iter::once(&definition.provider_id).chain(further);
@@ -107,10 +110,14 @@ fn settings(definition: &PoolDefinition, compiled: Option<&CompiledPool>) -> Val
     settings
 }
 
-fn replacement(stored: &StoredPool, before: &LaunchConfig, after: &LinedUp) -> Replaced {
+fn replacement(
+    stored: &StoredPool,
+    before: &LaunchConfig,
+    after: &CompletedLaunchConfig,
+) -> Replacement {
     let content = |config: &Map<String, Value>| Value::Object(without_id(config));
-    Replaced {
-        before: Way {
+    Replacement {
+        before: PlacedLaunchConfig {
             provider_id: before.provider_id(&stored.pool).clone(),
             id: before.id.clone(),
             attributes: after.attributes.clone(),
@@ -124,8 +131,8 @@ fn replacement(stored: &StoredPool, before: &LaunchConfig, after: &LinedUp) -> R
     }
 }
 
-fn wanted_way(config: &LinedUp) -> Way {
-    Way {
+fn wanted_way(config: &CompletedLaunchConfig) -> PlacedLaunchConfig {
+    PlacedLaunchConfig {
         provider_id: config.provider_id.clone(),
         id: config.id.clone(),
         attributes: config.attributes.clone(),
@@ -133,14 +140,18 @@ fn wanted_way(config: &LinedUp) -> Way {
     }
 }
 
-/// A launch config that was made by hand is for no place that rules know.
-fn known_way(stored: &StoredPool, config: &LaunchConfig, worker_type: &WorkerType) -> Way {
+/// A launch config that was created by hand belongs to no place of the rules.
+fn known_way(
+    stored: &StoredPool,
+    config: &LaunchConfig,
+    worker_type: &WorkerType,
+) -> PlacedLaunchConfig {
     let provider_id = config.provider_id(&stored.pool).clone();
     let conditions = [
         ("workerType", worker_type.name()),
         ("provider", provider_id.as_str()),
     ];
-    Way {
+    PlacedLaunchConfig {
         id: config.id.clone(),
         attributes: conditions.into_iter().collect::<Attributes>(),
         configuration: config.configuration.clone(),
@@ -148,8 +159,12 @@ fn known_way(stored: &StoredPool, config: &LaunchConfig, worker_type: &WorkerTyp
     }
 }
 
-/// Old and new launch configs that have most of their values in common, those with the most first.
-fn pairs(gone: &[&LaunchConfig], fresh: &[&LinedUp], max_pairs: usize) -> Vec<(usize, usize)> {
+/// Old and new launch configs with most of their values in common, the best pairs first.
+fn pairs(
+    gone: &[&LaunchConfig],
+    fresh: &[&CompletedLaunchConfig],
+    max_pairs: usize,
+) -> Vec<(usize, usize)> {
     let shorter = gone.len().min(fresh.len());
     if gone.len().saturating_mul(fresh.len()) > max_pairs {
         return (0..shorter).map(|at| (at, at)).collect();
@@ -186,7 +201,7 @@ fn pairs(gone: &[&LaunchConfig], fresh: &[&LinedUp], max_pairs: usize) -> Vec<(u
     pairs
 }
 
-/// A number for each value together with its place.
+/// A number for each value together with its pointer.
 fn values(configuration: &Map<String, Value>) -> BTreeSet<u64> {
     fn add(pointer: &str, value: &Value, found: &mut BTreeSet<u64>) {
         match value {
@@ -232,7 +247,7 @@ mod tests {
         value.as_object().unwrap().clone()
     }
 
-    /// As somebody made it by hand.
+    /// As somebody created it by hand.
     fn stored(launch_configs: Vec<Value>) -> StoredPool {
         let definition = PoolDefinition {
             provider_id: "ec2".parse().unwrap(),
@@ -255,7 +270,7 @@ mod tests {
         json!({"zone": format!("z{zone}"), "ami": ami, "disk": {"size": 8}, "kind": "m", "workerManager": steering})
     }
 
-    /// What rules want in its place, in this many zones.
+    /// Rules for its replacement, in this many zones.
     fn compared(
         stored: &StoredPool,
         n_zones: usize,
@@ -388,7 +403,7 @@ mod tests {
                     .collect(),
             );
             let old: Vec<_> = old.launch_configs.iter().collect();
-            let new = (0..n_new).rev().map(|zone| LinedUp {
+            let new = (0..n_new).rev().map(|zone| CompletedLaunchConfig {
                 id: format!("lc-{zone}").parse().unwrap(),
                 provider_id: "ec2".parse().unwrap(),
                 attributes: Attributes::default(),
@@ -403,7 +418,7 @@ mod tests {
                 zone(&old[*at].configuration) == zone(&new[*with].configuration)
             };
             let is_by_values = n_old * n_new <= max_pairs;
-            // In another order of the old ones, they have their positions.
+            // In another order of the old launch configs, their positions decide.
             if n_old <= n_new || !is_by_values {
                 assert_eq!(pairs.iter().all(is_same), is_by_values, "{n_old} {n_new}");
             }

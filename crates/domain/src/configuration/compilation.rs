@@ -1,4 +1,5 @@
-//! From a worker configuration to pools and launch configs, again and again, doing only what an edit touches.
+//! Compiles a worker configuration to pools and launch configs, and recompiles only what an edit
+//! changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +13,14 @@ use super::provider_catalog::{CompletedIds, ProviderCatalog};
 use super::{Configuration, WorkerType};
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
 
-/// A configuration and all that follows from it.
+/// A configuration with all pools that it makes.
 #[derive(Clone, Debug)]
 pub struct Compilation {
     pub configuration: Configuration,
     pub catalog: Arc<ProviderCatalog>,
     evaluator: Evaluator,
-    /// One for each worker type, in their order. Those that an edit did not touch are the same as before.
+    /// One pool for each worker type, in their order. Pools that an edit did not change are shared
+    /// with the previous compilation.
     pub pools: Vec<Arc<CompiledPool>>,
 }
 
@@ -42,7 +44,7 @@ impl Compilation {
         })
     }
 
-    /// Compiles the next version; pools to which the edit makes no difference are taken over.
+    /// Compiles the next version; pools that the edit does not change are taken over.
     pub fn succeed(
         &self,
         next: Configuration,
@@ -55,7 +57,7 @@ impl Compilation {
             .map(|pool| (&pool.worker_type, pool))
             .collect();
         let named = next.named_providers();
-        // What is a section and what a misspelt setting depends on all providers that rules name.
+        // All providers that rules name decide which keys are sections and which are misspelt.
         let is_comparable = named == self.configuration.named_providers()
             && next.launch_config_ids == self.configuration.launch_config_ids
             && self.catalog.is_same_for(&catalog, &named);
@@ -91,14 +93,14 @@ impl Compilation {
         })
     }
 
-    /// Providers have been asked: this is what they made of launch configs.
+    /// Stores the ids of launch configs that providers completed.
     pub fn complete(&mut self, completed: CompletedIds) {
         if self.catalog.completed != completed {
             Arc::make_mut(&mut self.catalog).completed = completed;
         }
     }
 
-    /// About how much room its launch configs take.
+    /// The approximate size of its launch configs.
     pub fn n_bytes(&self) -> usize {
         self.pools.iter().map(|pool| pool.n_bytes).sum()
     }
@@ -113,7 +115,7 @@ impl Compilation {
             .find(|pool| pool.worker_type.pool_id() == id)
     }
 
-    /// Under which id a launch config of a pool is known.
+    /// The id of a launch config of a pool after its provider completed it.
     pub fn known_id(
         &self,
         pool: &CompiledPool,
@@ -127,8 +129,8 @@ impl Compilation {
         known.unwrap_or_else(|| config.id.clone())
     }
 
-    /// Everything that this configuration evaluates.
-    pub fn presentations(&self) -> Vec<Attributes> {
+    /// The attributes of all evaluations of this configuration.
+    pub fn evaluated_attributes(&self) -> Vec<Attributes> {
         let mut all = Vec::new();
         for pool in &self.pools {
             all.push(pool.worker_type.attributes());

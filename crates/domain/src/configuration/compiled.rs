@@ -1,4 +1,4 @@
-//! What follows from a worker configuration: pools, their providers and launch configs.
+//! The result of a worker configuration: pools, their providers and launch configs.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct CompiledPool {
     pub providers: Vec<CompiledProvider>,
     pub payload_schema: Option<Arc<Value>>,
     pub check_payload: bool,
-    /// How much room its launch configs take, about.
+    /// The approximate size of its launch configs.
     pub(super) n_bytes: usize,
 }
 
@@ -29,24 +29,24 @@ pub struct CompiledProvider {
     pub id: ProviderId,
     pub takes: WorkerSource,
     pub section: String,
-    /// What the pool's config holds for a provider whose workers are declared by people.
+    /// The part of the pool's config for a provider whose workers are declared by people.
     pub declared: Map<String, Value>,
     pub launch_configs: Vec<CompiledLaunchConfig>,
-    /// Evaluations in which a rule says `disabled: true`.
+    /// Evaluations in which a rule sets `disabled: true`.
     pub disabled: Vec<Attributes>,
-    /// Evaluations that gave a launch config which another had given already.
+    /// Evaluations with the same launch config as another evaluation.
     pub repeated: Vec<Attributes>,
 }
 
 #[derive(Debug, PartialEq)]
 pub struct CompiledLaunchConfig {
-    /// By what the rules say: its provider may complete it, and then it is known by another.
+    /// The id from the rules alone: the provider may complete the launch config and change its id.
     pub id: LaunchConfigId,
     /// The first evaluation that gave it.
     pub attributes: Attributes,
-    /// As its provider wants it.
+    /// The launch config in its provider's format.
     pub configuration: Map<String, Value>,
-    /// Where it is another one than the pool's.
+    /// Present if it differs from the pool's.
     pub payload_schema: Option<Arc<Value>>,
 }
 
@@ -61,7 +61,7 @@ impl CompiledPool {
         providers.any(|provider| provider.takes == WorkerSource::Launches)
     }
 
-    /// With the provider of each.
+    /// Each with its provider.
     pub fn launch_configs(&self) -> impl Iterator<Item = (&ProviderId, &CompiledLaunchConfig)> {
         self.providers.iter().flat_map(|provider| {
             provider
@@ -71,7 +71,7 @@ impl CompiledPool {
         })
     }
 
-    /// In how many places it was evaluated.
+    /// The number of places in which it was evaluated.
     pub(super) fn n_places(&self) -> usize {
         let places = self.providers.iter().map(CompiledProvider::n_places);
         places.sum()

@@ -1,4 +1,4 @@
-//! One compilation: the rules are evaluated for each worker type and each of its places; what is wrong is kept.
+//! One compilation: evaluates the rules for each worker type and place, and collects errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use rules::{Attributes, Evaluator, Pattern};
 use serde_json::{Map, Value};
 
 use super::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
-use super::given_ids::{GivenIds, Issue};
-use super::places::{listed, places};
+use super::given_ids::{GivenIds, IdAssignment};
+use super::places::{list_values, places};
 use super::problem::{Problem, Problems, below, rules_behind};
 use super::provider_catalog::{Place, ProviderCatalog, ProviderEntry, WorkerSource};
 use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
 use super::{WorkerType, named_providers};
 use crate::id::{LaunchConfigId, ProviderId};
-use crate::launch_config::{give_id, has_own_id, id_of};
+use crate::launch_config::{has_own_id, id_of, set_id};
 use crate::pool::MAX_LAUNCH_CONFIGS;
 
-/// Of a whole configuration, in all places of all its worker types.
+/// Maximum number of evaluations of a configuration, in all places of all its worker types.
 const MAX_EVALUATIONS: usize = 50_000;
-/// All its launch configs together.
+/// Maximum size of all launch configs together.
 const MAX_BYTES: usize = 128 << 20;
 
 pub(super) struct Compiler<'a> {
     evaluator: &'a Evaluator,
     catalog: &'a ProviderCatalog,
     named: BTreeSet<String>,
-    given_ids: Issue<'a>,
+    given_ids: IdAssignment<'a>,
     problems: Problems,
     n_evaluations: usize,
     n_bytes: usize,
     max_evaluations: usize,
-    /// There is too much of it, and that has been noted: nothing more is compiled.
-    is_over: bool,
+    /// A limit was exceeded and reported: nothing more is compiled.
+    is_too_large: bool,
 }
 
 impl<'a> Compiler<'a> {
@@ -44,13 +44,13 @@ impl<'a> Compiler<'a> {
         Self {
             evaluator,
             catalog,
-            given_ids: Issue::of(given_ids),
+            given_ids: IdAssignment::of(given_ids),
             named: named_providers(evaluator.set().rules()),
             problems: Problems::default(),
             n_evaluations: 0,
             n_bytes: 0,
             max_evaluations: MAX_EVALUATIONS,
-            is_over: false,
+            is_too_large: false,
         }
     }
 
@@ -58,7 +58,7 @@ impl<'a> Compiler<'a> {
         self.problems.into_result()
     }
 
-    /// A pool to which nothing happens has its part in the whole, too.
+    /// A pool that is taken over counts towards the limits, too.
     pub(super) fn take_over(&mut self, pool: &CompiledPool) {
         self.count(pool.n_places(), pool.n_bytes);
     }
@@ -79,15 +79,15 @@ impl<'a> Compiler<'a> {
         } else {
             return;
         };
-        if !self.is_over {
-            self.is_over = true;
+        if !self.is_too_large {
+            self.is_too_large = true;
             self.problems.add(Problem::at("", text));
         }
     }
 
-    /// `None`: something is wrong, and has been noted.
+    /// `None`: an error was found and reported.
     pub(super) fn pool(&mut self, worker_type: &WorkerType) -> Option<Arc<CompiledPool>> {
-        if self.is_over {
+        if self.is_too_large {
             return None;
         }
         let attributes = worker_type.attributes();
@@ -104,7 +104,7 @@ impl<'a> Compiler<'a> {
         let mut regions = Regions::new(settings.regions.as_deref());
         let mut providers = Vec::with_capacity(settings.providers.len());
         for (id, options, entry) in &settings.providers {
-            let opted = Opted {
+            let opt_in = OptIn {
                 worker_type,
                 attributes: &attributes,
                 values: &values,
@@ -113,7 +113,7 @@ impl<'a> Compiler<'a> {
                 options,
                 entry,
             };
-            providers.push(self.provider(&opted, &mut regions));
+            providers.push(self.provider(&opt_in, &mut regions));
         }
         for problem in regions.unused() {
             self.wrong(&attributes, "/regions", problem);
@@ -144,48 +144,48 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn provider(&mut self, opted: &Opted<'_>, regions: &mut Regions<'_>) -> CompiledProvider {
+    fn provider(&mut self, opt_in: &OptIn<'_>, regions: &mut Regions<'_>) -> CompiledProvider {
         let mut compiled = CompiledProvider {
-            id: opted.id.clone(),
-            takes: opted.entry.takes,
-            section: opted.options.section.clone(),
+            id: opt_in.id.clone(),
+            takes: opt_in.entry.takes,
+            section: opt_in.options.section.clone(),
             declared: Map::new(),
             launch_configs: Vec::new(),
             disabled: Vec::new(),
             repeated: Vec::new(),
         };
-        match opted.entry.takes {
+        match opt_in.entry.takes {
             WorkerSource::Nothing => {}
             WorkerSource::Declarations => {
-                let section = opted.values.get(&opted.options.section);
+                let section = opt_in.values.get(&opt_in.options.section);
                 if let Some(Value::Object(section)) = section {
                     compiled.declared = section.clone();
                 } else if section.is_some() {
                     self.wrong(
-                        opted.attributes,
+                        opt_in.attributes,
                         &below("", &compiled.section),
                         "must be an object",
                     );
                 }
             }
-            WorkerSource::Launches => self.launch_configs(opted, regions, &mut compiled),
+            WorkerSource::Launches => self.launch_configs(opt_in, regions, &mut compiled),
         }
         compiled
     }
 
     fn launch_configs(
         &mut self,
-        opted: &Opted<'_>,
+        opt_in: &OptIn<'_>,
         regions: &mut Regions<'_>,
         compiled: &mut CompiledProvider,
     ) {
-        let Some(found) = self.places(opted, regions) else {
+        let Some(found) = self.places(opt_in, regions) else {
             return;
         };
         let mut known: BTreeMap<LaunchConfigId, usize> = BTreeMap::new();
         for place in &found {
-            let attributes = opted.presented_at(place);
-            match self.launch_config(opted, place, &attributes) {
+            let attributes = opt_in.attributes_at(place);
+            match self.launch_config(opt_in, place, &attributes) {
                 Some(Outcome::Disabled) => {
                     self.count(1, 0);
                     compiled.disabled.push(attributes);
@@ -198,48 +198,48 @@ impl<'a> Compiler<'a> {
                             known.insert(config.id.clone(), compiled.launch_configs.len());
                             compiled.launch_configs.push(config);
                         }
-                        // Where nothing depends on the place, one launch config stands for all of them.
+                        // If nothing depends on the place, one launch config stands for all places.
                         Some(first) if first.configuration == config.configuration => {
                             self.count(1, 0);
                             compiled.repeated.push(attributes);
                         }
-                        Some(first) => self.one_id_twice(opted, first, &config),
+                        Some(first) => self.refuse_duplicate_id(opt_in, first, &config),
                     }
                 }
                 None => self.count(1, 0),
             }
-            if self.is_over {
+            if self.is_too_large {
                 return;
             }
         }
     }
 
-    fn places(&mut self, opted: &Opted<'_>, regions: &mut Regions<'_>) -> Option<Vec<Place>> {
-        let found = places(opted.entry, opted.options.places.as_ref());
+    fn places(&mut self, opt_in: &OptIn<'_>, regions: &mut Regions<'_>) -> Option<Vec<Place>> {
+        let found = places(opt_in.entry, opt_in.options.places.as_ref());
         match found {
             Ok(found) => match regions.narrow(&found) {
                 Ok(left) => Some(left),
                 Err(text) => {
-                    let text = format!("leaves nothing of the provider {}: {text}", opted.id);
-                    self.wrong(opted.attributes, "/regions", text);
+                    let text = format!("leaves nothing of the provider {}: {text}", opt_in.id);
+                    self.wrong(opt_in.attributes, "/regions", text);
                     None
                 }
             },
             Err((pointer, text)) => {
-                let pointer = format!("{}/places{pointer}", opted.pointer());
-                self.wrong(opted.attributes, &pointer, text);
+                let pointer = format!("{}/places{pointer}", opt_in.pointer());
+                self.wrong(opt_in.attributes, &pointer, text);
                 None
             }
         }
     }
 
-    fn one_id_twice(
+    fn refuse_duplicate_id(
         &mut self,
-        opted: &Opted<'_>,
+        opt_in: &OptIn<'_>,
         first: &CompiledLaunchConfig,
         second: &CompiledLaunchConfig,
     ) {
-        let pointer = format!("{}/workerManager", below("", &opted.options.section));
+        let pointer = format!("{}/workerManager", below("", &opt_in.options.section));
         let text = format!(
             "gives the launch config the id {}, which is also that of another one with {}. An id stands for one content, \
              of which `workerManager` is no part: `launchConfigIds` can give each an id of its own",
@@ -250,7 +250,7 @@ impl<'a> Compiler<'a> {
 
     fn launch_config(
         &mut self,
-        opted: &Opted<'_>,
+        opt_in: &OptIn<'_>,
         place: &Place,
         attributes: &Attributes,
     ) -> Option<Outcome> {
@@ -262,29 +262,31 @@ impl<'a> Compiler<'a> {
             named: &self.named,
             problems: &mut self.problems,
         };
-        reader.refuse_unknown(&opted.settings.providers, self.catalog);
+        reader.refuse_unknown(&opt_in.settings.providers, self.catalog);
         if reader.flag("disabled") {
             return Some(Outcome::Disabled);
         }
-        if let Some(key) = differing_key(opted.values, &result) {
-            let text = "belongs to the pool as a whole, so that it can only depend on `workerType`";
+        if let Some(key) = differing_key(opt_in.values, &result) {
+            let text =
+                "belongs to the pool and not to a place, so it can only depend on `workerType`";
             reader.wrong(&below("", key), text);
             return None;
         }
-        let payload_schema = match result.get("payloadSchema") == opted.values.get("payloadSchema")
+        let payload_schema = match result.get("payloadSchema") == opt_in.values.get("payloadSchema")
         {
             true => None,
             false => reader.payload_schema(),
         };
-        let section = below("", &opted.options.section);
-        let mut configuration = match result.get(&opted.options.section) {
+        let section = below("", &opt_in.options.section);
+        let mut configuration = match result.get(&opt_in.options.section) {
             Some(Value::Object(configuration)) => configuration.clone(),
             Some(_) => {
                 reader.wrong(&section, "must be an object: a launch config");
                 return None;
             }
             None => {
-                let text = "there is no launch config for this place: give it values, or say `disabled: true`";
+                let text =
+                    "this place has no launch config: set values for it, or set `disabled: true`";
                 reader.wrong(&section, text);
                 return None;
             }
@@ -294,12 +296,12 @@ impl<'a> Compiler<'a> {
             .and_then(|steering| steering.get("providerId"))
             .is_some()
         {
-            let text = "is said by `providers`";
+            let text = "is set by `providers`";
             reader.wrong(&format!("{section}/workerManager/providerId"), text);
             return None;
         }
-        fill(&mut configuration, opted.entry, place);
-        match self.id(opted, &mut configuration) {
+        fill(&mut configuration, opt_in.entry, place);
+        match self.id(opt_in, &mut configuration) {
             Ok(id) => Some(Outcome::Made(CompiledLaunchConfig {
                 id,
                 attributes: attributes.clone(),
@@ -314,14 +316,14 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The id that was given for this content, or else the computed one.
+    /// The given id for this content, or else the computed id.
     fn id(
         &mut self,
-        opted: &Opted<'_>,
+        opt_in: &OptIn<'_>,
         configuration: &mut Map<String, Value>,
     ) -> Result<LaunchConfigId, String> {
         let own = has_own_id(configuration).then(|| configuration["workerManager"].take());
-        let pool_id = opted.worker_type.pool_id();
+        let pool_id = opt_in.worker_type.pool_id();
         let computed = id_of(pool_id, configuration).map_err(|bad| bad.to_string())?;
         if let Some(own) = own {
             let own = &own["launchConfigId"];
@@ -330,20 +332,23 @@ impl<'a> Compiler<'a> {
                  {{{computed}: {own}}}` beside `rules`, or leave it out"
             ));
         }
-        let Some(given) = self.given_ids.next(opted.id, &computed) else {
+        let Some(given) = self.given_ids.next(opt_in.id, &computed) else {
             return Ok(computed);
         };
-        give_id(configuration, given);
+        set_id(configuration, given);
         id_of(pool_id, configuration).map_err(|bad| bad.to_string())
     }
 
     fn wrong(&mut self, attributes: &Attributes, pointer: &str, message: impl Into<String>) {
-        if self.problems.are_enough() {
+        if self.problems.is_full() {
             return self.problems.add_unseen();
         }
         let rules = rules_behind(self.evaluator, attributes, pointer);
-        self.problems
-            .add(Problem::at(pointer, message).when(attributes).by(rules));
+        self.problems.add(
+            Problem::at(pointer, message)
+                .with_attributes(attributes)
+                .with_rules(rules),
+        );
     }
 }
 
@@ -352,12 +357,12 @@ enum Outcome {
     Disabled,
 }
 
-/// A worker type and one of the providers that it opted in to.
-struct Opted<'a> {
+/// A worker type with a provider that it opt_in in to.
+struct OptIn<'a> {
     worker_type: &'a WorkerType,
-    /// For the pool as a whole.
+    /// Those of the pool, without a place.
     attributes: &'a Attributes,
-    /// Those of the pool.
+    /// The values of the pool.
     values: &'a Map<String, Value>,
     settings: &'a PoolSettings,
     id: &'a ProviderId,
@@ -365,12 +370,12 @@ struct Opted<'a> {
     entry: &'a ProviderEntry,
 }
 
-impl Opted<'_> {
+impl OptIn<'_> {
     fn pointer(&self) -> String {
         below("/providers", self.id.as_str())
     }
 
-    fn presented_at(&self, place: &Place) -> Attributes {
+    fn attributes_at(&self, place: &Place) -> Attributes {
         let own = [
             ("workerType", self.worker_type.name()),
             ("provider", self.id.as_str()),
@@ -382,18 +387,19 @@ impl Opted<'_> {
     }
 }
 
-/// Puts what the place implies where the provider wants it, unless something is there.
+/// Puts the conditions of a place where the provider wants them, unless the launch config has a
+/// value there.
 fn fill(configuration: &mut Map<String, Value>, entry: &ProviderEntry, place: &Place) {
     for (name, pointer) in &entry.fills {
-        // A condition of the configuration's own means what its rules make of it.
-        let is_presented = entry.places.iter().any(|place| place.contains_key(name));
-        if let Some(value) = place.get(name).filter(|_| is_presented) {
-            put_unless_there(configuration, pointer, value);
+        // For a condition that the configuration defined itself, its rules decide.
+        let is_offered = entry.places.iter().any(|place| place.contains_key(name));
+        if let Some(value) = place.get(name).filter(|_| is_offered) {
+            insert_if_absent(configuration, pointer, value);
         }
     }
 }
 
-fn put_unless_there(configuration: &mut Map<String, Value>, pointer: &str, value: &str) {
+fn insert_if_absent(configuration: &mut Map<String, Value>, pointer: &str, value: &str) {
     let mut keys = pointer.split('/').skip(1).peekable();
     let mut object = configuration;
     while let Some(key) = keys.next() {
@@ -413,7 +419,7 @@ fn put_unless_there(configuration: &mut Map<String, Value>, pointer: &str, value
     }
 }
 
-/// About as many bytes as it has when it is written.
+/// The approximate number of bytes of its JSON.
 fn weight(configuration: &Map<String, Value>) -> usize {
     let members = configuration.iter();
     members
@@ -430,7 +436,7 @@ fn weight_of(value: &Value) -> usize {
     }
 }
 
-/// The regions that a worker type wants, and which of them there are.
+/// The regions that a worker type wants, and which of them exist.
 struct Regions<'a> {
     wanted: Option<&'a [Pattern]>,
     is_used: Vec<bool>,
@@ -446,7 +452,7 @@ impl<'a> Regions<'a> {
         }
     }
 
-    /// The places in wanted regions, and those in no region at all; or what there is, if nothing is left.
+    /// The places in wanted regions or in no region; or the existing regions, if no place is left.
     fn narrow(&mut self, found: &[Place]) -> Result<Vec<Place>, String> {
         let Some(wanted) = self.wanted else {
             return Ok(found.to_vec());
@@ -469,12 +475,12 @@ impl<'a> Regions<'a> {
             }
         }
         match left.is_empty() && !found.is_empty() {
-            true => Err(format!("it has {}", listed(found, "region"))),
+            true => Err(format!("its regions are {}", list_values(found, "region"))),
             false => Ok(left),
         }
     }
 
-    /// Mistakes, most likely.
+    /// The patterns that match nothing: typing errors, most likely.
     fn unused(&self) -> Vec<String> {
         let Some(wanted) = self.wanted.filter(|_| !self.seen.is_empty()) else {
             return Vec::new();
@@ -502,7 +508,7 @@ mod tests {
 
     const TOO_MANY: &str = "have more than 20 places together";
 
-    /// Within a limit of 20.
+    /// With a limit of 20.
     fn compiled(worker_types: &[String], places: &[String]) -> Result<Vec<usize>, String> {
         let options = json!({"other": {"places": [{"zone": places}]}});
         let values = json!({"owner": "o@example.com", "description": "d", "maxCapacity": 1,
@@ -520,11 +526,11 @@ mod tests {
         let types = configuration.worker_types.iter();
         let pools: Vec<_> = types.filter_map(|name| compiler.pool(name)).collect();
         compiler.finish().map_err(|problems| problems.to_string())?;
-        // What is taken over from the version before counts as much.
+        // A pool that is taken over counts as much.
         pools.iter().for_each(|pool| heir.take_over(pool));
-        assert!(!heir.is_over);
+        assert!(!heir.is_too_large);
         heir.count(20 - heir.n_evaluations, 0);
-        assert!(!heir.is_over);
+        assert!(!heir.is_too_large);
         heir.count(1, 0);
         assert!(heir.finish().unwrap_err().to_string().contains(TOO_MANY));
         Ok(pools.iter().map(|pool| pool.n_places()).collect())
@@ -558,8 +564,8 @@ mod tests {
         let (catalog, ids) = (ProviderCatalog::assumed(), GivenIds::default());
         let mut compiler = Compiler::new(&evaluator, &catalog, &ids);
         compiler.count(MAX_EVALUATIONS, 0);
-        assert!(!compiler.is_over);
+        assert!(!compiler.is_too_large);
         compiler.count(1, 0);
-        assert!(compiler.is_over);
+        assert!(compiler.is_too_large);
     }
 }

@@ -1,4 +1,5 @@
-//! What an edit of a worker configuration changes: pools, launch configs and rules, value by value.
+//! The changes of an edit of a worker configuration: pools, launch configs and rules, value by
+//! value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use super::problem::below;
 use super::{Compilation, CompiledLaunchConfig, CompiledPool, Configuration, WorkerType};
 use crate::id::{LaunchConfigId, ProviderId};
 
-/// One value that differs; `None`: there is none.
+/// A value that differs; `None` if it is absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueChange {
     pub pointer: String,
@@ -23,28 +24,28 @@ pub enum PoolChange {
     Created,
     Changed,
     Removed,
-    /// It was stored before any configuration had it.
+    /// It existed before any configuration had it.
     Adopted,
 }
 
-/// What happens to one pool.
+/// The changes of one pool.
 #[derive(Clone, Debug)]
 pub struct PoolDifference {
     pub worker_type: WorkerType,
     pub change: PoolChange,
     pub settings: Vec<ValueChange>,
-    pub created: Vec<Way>,
-    pub archived: Vec<Way>,
-    /// Another launch config for the same place.
-    pub replaced: Vec<Replaced>,
-    /// Launch configs that keep their ids, and of which `workerManager` differs.
-    pub updated: Vec<Replaced>,
-    /// Those that keep their ids.
+    pub created: Vec<PlacedLaunchConfig>,
+    pub archived: Vec<PlacedLaunchConfig>,
+    /// Launch configs of the same place with another id.
+    pub replaced: Vec<Replacement>,
+    /// Launch configs with the same id and a changed `workerManager` part.
+    pub updated: Vec<Replacement>,
+    /// The number of unchanged launch configs.
     pub n_kept: usize,
 }
 
 impl PoolDifference {
-    /// Nothing differs but who the pool belongs to.
+    /// Whether nothing but the owner of the pool differs.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
             && self.created.is_empty()
@@ -54,9 +55,9 @@ impl PoolDifference {
     }
 }
 
-/// A launch config, and when it is the one.
+/// A launch config with the attributes for which it was made.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct PlacedLaunchConfig {
     pub provider_id: ProviderId,
     pub id: LaunchConfigId,
     pub attributes: Attributes,
@@ -64,15 +65,15 @@ pub struct Way {
 }
 
 #[derive(Clone, Debug)]
-pub struct Replaced {
-    pub before: Way,
-    pub after: Way,
+pub struct Replacement {
+    pub before: PlacedLaunchConfig,
+    pub after: PlacedLaunchConfig,
     /// Pointers are into the launch config.
     pub values: Vec<ValueChange>,
 }
 
-/// What happens to the pools, in the order of the new worker types, then those that go. Pools that stay as they are
-/// are left out.
+/// The changes of the pools: first in the order of the new worker types, then the removed pools.
+/// Unchanged pools are omitted.
 pub fn difference(
     before: Option<&Compilation>,
     after: Option<&Compilation>,
@@ -92,7 +93,7 @@ pub fn difference(
     changed.chain(gone).flatten().collect()
 }
 
-/// A pool, as one of two compilations has it.
+/// A pool in one of two compilations.
 #[derive(Clone, Copy)]
 struct Side<'a> {
     compilation: &'a Compilation,
@@ -109,7 +110,7 @@ fn by_worker_type(compilation: Option<&Compilation>) -> BTreeMap<&WorkerType, Si
     pools.map(|side| (&side.pool.worker_type, side)).collect()
 }
 
-/// `None`, if both are the same, or neither is there.
+/// `None` if both are equal or absent.
 fn pool_difference(before: Option<Side<'_>>, after: Option<Side<'_>>) -> Option<PoolDifference> {
     let (change, one) = match (before, after) {
         (None, Some(after)) => (PoolChange::Created, after.pool),
@@ -137,7 +138,8 @@ fn pool_difference(before: Option<Side<'_>>, after: Option<Side<'_>>) -> Option<
             difference.updated.push(replacement(before, after));
         }
     }
-    // What stays is not what another place had before, and so stands for no replacement.
+    // An unchanged launch config is not the previous launch config of another place, so it is no
+    // replacement.
     let (mut gone, fresh) = (only_in(&old, &new), only_in(&new, &old));
     for (place, after) in fresh {
         match gone.remove(place) {
@@ -149,8 +151,8 @@ fn pool_difference(before: Option<Side<'_>>, after: Option<Side<'_>>) -> Option<
     Some(difference)
 }
 
-fn replacement(before: &Way, after: &Way) -> Replaced {
-    Replaced {
+fn replacement(before: &PlacedLaunchConfig, after: &PlacedLaunchConfig) -> Replacement {
+    Replacement {
         values: value_changes(
             &Value::Object(before.configuration.clone()),
             &Value::Object(after.configuration.clone()),
@@ -160,10 +162,10 @@ fn replacement(before: &Way, after: &Way) -> Replaced {
     }
 }
 
-type Ways = BTreeMap<LaunchConfigId, Way>;
+type Ways = BTreeMap<LaunchConfigId, PlacedLaunchConfig>;
 
-/// Those that the other side does not have, by the place of each.
-fn only_in<'a>(these: &'a Ways, others: &Ways) -> BTreeMap<&'a Attributes, &'a Way> {
+/// The launch configs that the other side does not have, by place.
+fn only_in<'a>(these: &'a Ways, others: &Ways) -> BTreeMap<&'a Attributes, &'a PlacedLaunchConfig> {
     let only = these.iter().filter(|(id, _)| !others.contains_key(*id));
     only.map(|(_, way)| (&way.attributes, way)).collect()
 }
@@ -174,7 +176,7 @@ fn ways(side: Option<Side<'_>>) -> Ways {
     };
     let way = |(provider_id, config): (&ProviderId, &CompiledLaunchConfig)| {
         let id = compilation.known_id(pool, provider_id, config);
-        let way = Way {
+        let way = PlacedLaunchConfig {
             provider_id: provider_id.clone(),
             id: id.clone(),
             attributes: config.attributes.clone(),
@@ -185,7 +187,7 @@ fn ways(side: Option<Side<'_>>) -> Ways {
     pool.launch_configs().map(way).collect()
 }
 
-/// What a pool says apart from its launch configs.
+/// The settings of a pool without its launch configs.
 fn settings(pool: Option<&CompiledPool>) -> Value {
     let Some(pool) = pool else {
         return Value::Null;
@@ -214,7 +216,7 @@ fn settings(pool: Option<&CompiledPool>) -> Value {
     settings
 }
 
-/// Objects are compared member by member; anything else is the same or another.
+/// Compares objects member by member, and any other values as units.
 pub fn value_changes(before: &Value, after: &Value) -> Vec<ValueChange> {
     let mut changes = Vec::new();
     compare("", Some(before), Some(after), &mut changes);
@@ -253,18 +255,18 @@ fn compare(
     }
 }
 
-/// What happens to one rule.
+/// The change of one rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleChange {
     Added,
     Removed,
     /// Pointers are into the rule.
     Changed(Vec<ValueChange>),
-    /// It stands elsewhere among the rules that both versions have.
+    /// Its position among the rules of both versions changed.
     Moved,
 }
 
-/// Rule by rule, in the order of the new ones, then those that are gone.
+/// The changes of the rules: first in the order of the new rules, then the removed rules.
 pub fn rule_changes(before: &Configuration, after: &Configuration) -> Vec<(String, RuleChange)> {
     let mut changes = Vec::new();
     let known: BTreeMap<&str, usize> = before
@@ -303,10 +305,11 @@ pub fn rule_changes(before: &Configuration, after: &Configuration) -> Vec<(Strin
     changes
 }
 
-/// A longest selection of numbers that rise: those in it have not moved.
+/// A longest rising subsequence: the rules in it have not moved.
 fn longest_rising(numbers: impl Iterator<Item = usize>) -> BTreeSet<usize> {
     let numbers: Vec<usize> = numbers.collect();
-    // For each length, where the selection of that length with the smallest last number ends; and what came before each.
+    // For each length, the subsequence with the smallest last number; and the predecessor of each
+    // number.
     let (mut ends, mut previous): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), Vec::new());
     for (at, number) in numbers.iter().enumerate() {
         let length = ends.partition_point(|end| numbers[*end] < *number);

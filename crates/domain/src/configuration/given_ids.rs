@@ -1,4 +1,4 @@
-//! Ids that launch configs have in place of computed ones. Each holds for one content, and for no other.
+//! Ids that authors give to launch configs in place of computed ids. Each is for one content.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use crate::id::{BadId, LaunchConfigId, ProviderId};
 
 /// As many as a configuration has places.
 pub const MAX_GIVEN_IDS: usize = 50_000;
-/// Launch configs of one pool that differ in `workerManager` only.
+/// Maximum number of launch configs of a pool that differ only in `workerManager`.
 const MAX_SAME: usize = 100;
 
 /// By the id that would be computed, which is a hash of worker pool and content.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GivenIds(BTreeMap<LaunchConfigId, Vec<LaunchConfigId>>);
 
-/// Which launch configs have got their ids already, in the order of their places.
+/// The launch configs that have their ids already, in the order of their places.
 #[derive(Debug)]
-pub(super) struct Issue<'a> {
+pub(super) struct IdAssignment<'a> {
     ids: &'a GivenIds,
     issued: BTreeMap<&'a LaunchConfigId, (ProviderId, usize)>,
 }
 
 impl GivenIds {
-    /// What is wrong is noted.
+    /// Parses given ids; errors are reported in `problems`.
     pub(super) fn read(value: Option<&Value>, problems: &mut Problems) -> Self {
         let listed = match value {
             None => return Self::default(),
@@ -57,7 +57,7 @@ impl GivenIds {
         Self(read)
     }
 
-    /// As it is written in documents; `None`, if there are none.
+    /// The value for a document; `None` without given ids.
     pub(super) fn to_value(&self) -> Option<Value> {
         if self.0.is_empty() {
             return None;
@@ -73,7 +73,7 @@ impl GivenIds {
     }
 }
 
-impl<'a> Issue<'a> {
+impl<'a> IdAssignment<'a> {
     pub(super) fn of(ids: &'a GivenIds) -> Self {
         Self {
             ids,
@@ -81,8 +81,9 @@ impl<'a> Issue<'a> {
         }
     }
 
-    /// The id of the next launch config with this computed one: the last id counts for all further ones. A second
-    /// provider of the pool that launches the same has ids of its own.
+    /// The id of the next launch config with this computed id. The last given id counts for all
+    /// further ones. Another provider of the pool that launches the same content has ids of its
+    /// own.
     pub(super) fn next(
         &mut self,
         provider_id: &ProviderId,
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn launch_configs_of_one_content_take_ids_in_turn_and_other_providers_none() {
         let ids = read(&json!({"lc-1": ["a", "b"]})).unwrap();
-        let mut issue = Issue::of(&ids);
+        let mut issue = IdAssignment::of(&ids);
         let computed = "lc-1".parse().unwrap();
         let (one, two) = ("one".parse().unwrap(), "two".parse().unwrap());
         let mut next = |provider| issue.next(provider, &computed).map(LaunchConfigId::as_str);

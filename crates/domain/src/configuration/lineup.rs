@@ -1,4 +1,5 @@
-//! The launch configs of a compiled pool as their providers completed them, each under an id of its own.
+//! The launch configs of a compiled pool after their providers completed them, each with its own
+//! id.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +8,17 @@ use serde_json::{Map, Value};
 
 use super::compiled::{CompiledLaunchConfig, CompiledProvider};
 use crate::id::{BadId, LaunchConfigId, PoolId, ProviderId};
-use crate::launch_config::{give_id, has_own_id, id_of, id_of_twin, steer_to};
+use crate::launch_config::{has_own_id, id_for_second_provider, id_of, set_id, set_provider};
 
 pub struct Lineup {
     pool_id: PoolId,
-    configs: Vec<LinedUp>,
+    configs: Vec<CompletedLaunchConfig>,
     places: BTreeMap<LaunchConfigId, usize>,
 }
 
-/// A launch config as it will be stored.
+/// A launch config in the form in which it is stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LinedUp {
+pub struct CompletedLaunchConfig {
     pub id: LaunchConfigId,
     pub provider_id: ProviderId,
     pub attributes: Attributes,
@@ -25,12 +26,12 @@ pub struct LinedUp {
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotLinedUp {
+pub enum LineupError {
     #[error(transparent)]
     Id(#[from] BadId),
     #[error(
-        "With {attributes}: the launch config of the provider {provider_id} would have the id {id}, which is that of another \
-         one in {pool_id} (with {other}): an id can stand for one launch config only"
+        "With {attributes}: the launch config of the provider {provider_id} would have the id {id} of another \
+         launch config in {pool_id} (with {other}): an id can stand for one launch config only"
     )]
     Taken {
         id: LaunchConfigId,
@@ -50,26 +51,27 @@ impl Lineup {
         }
     }
 
-    /// Returns under which id it is known. The provider of the first one is the pool's; others say their own.
+    /// Adds a launch config and returns its id. The pool's provider is that of the first launch
+    /// config; the others name theirs.
     pub fn add(
         &mut self,
         provider: &CompiledProvider,
         config: &CompiledLaunchConfig,
         is_of_first: bool,
         mut completed: Map<String, Value>,
-    ) -> Result<LaunchConfigId, NotLinedUp> {
+    ) -> Result<LaunchConfigId, LineupError> {
         if !is_of_first {
-            steer_to(&mut completed, &provider.id);
+            set_provider(&mut completed, &provider.id);
         }
         let mut id = id_of(&self.pool_id, &completed)?;
-        let is_twin = |other: &LinedUp| other.provider_id != provider.id;
+        let is_twin = |other: &CompletedLaunchConfig| other.provider_id != provider.id;
         if self.known(&id).is_some_and(is_twin) && !has_own_id(&completed) {
-            // The same content, launched by somebody else.
-            id = id_of_twin(&self.pool_id, &provider.id, &completed)?;
-            give_id(&mut completed, &id);
+            // The same content, launched by another provider.
+            id = id_for_second_provider(&self.pool_id, &provider.id, &completed)?;
+            set_id(&mut completed, &id);
         }
         if let Some(other) = self.known(&id) {
-            // Its provider may have made the same of two.
+            // Its provider may have made the same content from two launch configs.
             let same = !is_twin(other) && other.configuration == completed;
             return match same {
                 true => Ok(id),
@@ -77,7 +79,7 @@ impl Lineup {
             };
         }
         self.places.insert(id.clone(), self.configs.len());
-        self.configs.push(LinedUp {
+        self.configs.push(CompletedLaunchConfig {
             id: id.clone(),
             provider_id: provider.id.clone(),
             attributes: config.attributes.clone(),
@@ -86,23 +88,23 @@ impl Lineup {
         Ok(id)
     }
 
-    /// In their order.
-    pub fn into_configs(self) -> Vec<LinedUp> {
+    /// The launch configs in their order.
+    pub fn into_configs(self) -> Vec<CompletedLaunchConfig> {
         self.configs
     }
 
-    fn known(&self, id: &LaunchConfigId) -> Option<&LinedUp> {
+    fn known(&self, id: &LaunchConfigId) -> Option<&CompletedLaunchConfig> {
         self.configs.get(*self.places.get(id)?)
     }
 
     fn taken(
         &self,
         id: LaunchConfigId,
-        other: &LinedUp,
+        other: &CompletedLaunchConfig,
         provider: &CompiledProvider,
         config: &CompiledLaunchConfig,
-    ) -> NotLinedUp {
-        NotLinedUp::Taken {
+    ) -> LineupError {
+        LineupError::Taken {
             id,
             pool_id: self.pool_id.clone(),
             provider_id: provider.id.clone(),

@@ -1,4 +1,5 @@
-//! The places where a provider can start workers of a pool: what it presents, narrowed and refined by its options.
+//! The places where a provider can start workers of a pool: offered places, narrowed and refined by
+//! options.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +9,13 @@ use serde_json::Value;
 use super::provider_catalog::{Place, ProviderEntry};
 use crate::pool::MAX_LAUNCH_CONFIGS;
 
-/// Of one provider, for one worker type: each may give a launch config of its pool.
+/// Maximum number of places of a provider for a worker type: each may give a launch config.
 const MAX_PLACES: usize = MAX_LAUNCH_CONFIGS;
-/// These are offered by us.
+/// Conditions that are always set.
 const RESERVED: [&str; 2] = ["workerType", "provider"];
 
-/// The places of a provider in their order, each once; or what is wrong, and where below `places`.
+/// The places of a provider in their order, without duplicates; or an error with its pointer below
+/// `places`.
 pub(super) fn places(
     entry: &ProviderEntry,
     wanted: Option<&Value>,
@@ -23,12 +25,12 @@ pub(super) fn places(
         true => &nowhere_in_particular,
         false => &entry.places,
     };
-    let mut found = Found::default();
+    let mut found = PlaceSet::default();
     match wanted {
         None => offered
             .iter()
             .try_for_each(|place| found.add(place.clone())),
-        // Each gives a place of its own, or is needless.
+        // Each entry gives places of its own, or is redundant.
         Some(Value::Array(entries)) if entries.len() > MAX_PLACES => Err((
             String::new(),
             format!(
@@ -49,7 +51,7 @@ pub(super) fn places(
     Ok(found.places)
 }
 
-/// Reads a glob or a list of globs.
+/// Parses a glob or a list of globs.
 pub(super) fn patterns(value: &Value) -> Result<Vec<Pattern>, String> {
     texts(value)?
         .into_iter()
@@ -58,12 +60,12 @@ pub(super) fn patterns(value: &Value) -> Result<Vec<Pattern>, String> {
 }
 
 #[derive(Default)]
-struct Found {
+struct PlaceSet {
     places: Vec<Place>,
     known: BTreeSet<Place>,
 }
 
-impl Found {
+impl PlaceSet {
     fn add(&mut self, place: Place) -> Result<(), (String, String)> {
         if self.known.insert(place.clone()) {
             self.places.push(place);
@@ -78,8 +80,9 @@ impl Found {
     }
 }
 
-/// One entry: every offered place that it admits, in every combination of the conditions that it adds.
-fn refine(offered: &[Place], entry: &Value, found: &mut Found) -> Result<(), (String, String)> {
+/// One entry: every offered place that it matches, with every combination of the conditions that it
+/// adds.
+fn refine(offered: &[Place], entry: &Value, found: &mut PlaceSet) -> Result<(), (String, String)> {
     let Value::Object(entry) = entry else {
         let text = "must be a mapping from condition names to a value or a list of values";
         return Err((String::new(), text.to_owned()));
@@ -88,14 +91,12 @@ fn refine(offered: &[Place], entry: &Value, found: &mut Found) -> Result<(), (St
     for (name, value) in entry {
         let at = |text: String| (format!("/{name}"), text);
         if RESERVED.contains(&name.as_str()) {
-            return Err(at(format!(
-                "`{name}` is offered anyway; it cannot be a place"
-            )));
+            return Err(at(format!("`{name}` is always set; it cannot be a place")));
         }
         if offered.iter().any(|place| place.contains_key(name)) {
             filters.push((name, patterns(value).map_err(at)?));
         } else {
-            own.push((name, each_once(texts(value).map_err(at)?)));
+            own.push((name, deduplicate(texts(value).map_err(at)?)));
         }
     }
     let mut matched = vec![false; filters.len()];
@@ -122,22 +123,22 @@ fn refine(offered: &[Place], entry: &Value, found: &mut Found) -> Result<(), (St
         Some(((name, _), _)) => (
             format!("/{name}"),
             format!(
-                "nothing that the provider presents matches; it presents {}",
-                listed(offered, name)
+                "matches no place of the provider, which offers {}",
+                list_values(offered, name)
             ),
         ),
         None => {
-            let text = "each condition matches somewhere, but all of them together nowhere";
+            let text = "each condition matches a place, but no place matches all of them";
             (String::new(), text.to_owned())
         }
     })
 }
 
-/// The product, the first name slowest.
+/// The product of the values; the first name changes slowest.
 fn combine(
     place: &Place,
     own: &[(&String, Vec<&str>)],
-    found: &mut Found,
+    found: &mut PlaceSet,
 ) -> Result<(), (String, String)> {
     let Some(((name, values), rest)) = own.split_first() else {
         return found.add(place.clone());
@@ -164,15 +165,15 @@ fn texts(value: &Value) -> Result<Vec<&str>, String> {
     }
 }
 
-/// Without repeated values: all combinations of the values of several conditions are tried.
-fn each_once(mut texts: Vec<&str>) -> Vec<&str> {
+/// Removes repeated values, as all combinations of values are tried.
+fn deduplicate(mut texts: Vec<&str>) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     texts.retain(|text| seen.insert(*text));
     texts
 }
 
-/// The values that places have for a condition, as far as one reads on.
-pub(super) fn listed(offered: &[Place], name: &str) -> String {
+/// The values of a condition in these places, as many as people read.
+pub(super) fn list_values(offered: &[Place], name: &str) -> String {
     const MAX_NAMED: usize = 20;
     let values: BTreeSet<&str> = offered
         .iter()
@@ -203,7 +204,7 @@ mod tests {
         ProviderEntry::launching(names(count).into_iter().map(place).collect())
     }
 
-    /// Checks that `count` places are found, or, above the limit, the expected problem.
+    /// Checks that `count` places are found, or the expected error above the limit.
     #[track_caller]
     fn gives(count: usize, found: Result<Vec<Place>, (String, String)>, expected: &str) {
         match found {
@@ -219,7 +220,7 @@ mod tests {
     fn a_provider_has_so_many_places_for_a_worker_type_and_no_more() {
         let too_many = "there are more than 2000 places";
         for count in sizes_around("domain::configuration::places::MAX_PLACES", MAX_PLACES) {
-            // About a provider that presents nothing there is one place.
+            // A provider that offers no places has one place.
             gives(count.max(1), places(&entry(count), None), too_many);
             if count == 0 {
                 continue;
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_is_said_twice_gives_no_further_places_and_costs_nothing() {
-        // All combinations of what stands here would never end.
+        // All combinations of these values would never end.
         let same = vec!["x"; 1_000];
         let conditions: serde_json::Map<_, _> = names(6)
             .into_iter()

@@ -1,26 +1,26 @@
-//! What is wrong with a worker configuration, where, and which rules have to do with it.
+//! Errors in a worker configuration, each with its pointer and the rules involved.
 
 use std::fmt;
 
 use rules::{Attributes, Evaluator};
 
-/// So many are told at once.
+/// Maximum number of errors that are listed.
 const MAX_PROBLEMS: usize = 50;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
-    /// The evaluation in which it shows; `None`: in the document itself.
+    /// The evaluation with the error; `None`: the error is in the document itself.
     pub attributes: Option<Attributes>,
     /// A JSON pointer into the document, or into the result of the evaluation.
     pub pointer: String,
     pub message: String,
     /// The ids of the rules involved.
     pub rules: Vec<String>,
-    /// In how many further evaluations the very same is wrong.
-    pub n_like_it: usize,
+    /// The number of further evaluations with the same error.
+    pub n_similar: usize,
 }
 
-/// At least one, if it is an error; bounded.
+/// A list of errors: at least one when returned as an error, and limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
     listed: Vec<Problem>,
@@ -37,7 +37,7 @@ impl Problem {
         }
     }
 
-    /// Is the same wrong, by the same rules, in another evaluation?
+    /// Whether the other is the same error, by the same rules, in another evaluation.
     fn is_like(&self, other: &Self) -> bool {
         self.attributes.is_some()
             && other.attributes.is_some()
@@ -45,12 +45,12 @@ impl Problem {
                 == (&other.pointer, &other.message, &other.rules)
     }
 
-    pub(super) fn when(mut self, attributes: &Attributes) -> Self {
+    pub(super) fn with_attributes(mut self, attributes: &Attributes) -> Self {
         self.attributes = Some(attributes.clone());
         self
     }
 
-    pub(super) fn by(mut self, rules: Vec<String>) -> Self {
+    pub(super) fn with_rules(mut self, rules: Vec<String>) -> Self {
         self.rules = rules;
         self
     }
@@ -59,7 +59,7 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(attributes) = &self.attributes {
-            match self.n_like_it {
+            match self.n_similar {
                 0 => write!(f, "with {attributes}: ")?,
                 more => write!(f, "with {attributes} and {more} more: ")?,
             }
@@ -80,7 +80,7 @@ impl fmt::Display for Problem {
 impl Problems {
     pub fn add(&mut self, problem: Problem) {
         if let Some(known) = self.listed.iter_mut().find(|known| known.is_like(&problem)) {
-            known.n_like_it += 1;
+            known.n_similar += 1;
             return;
         }
         match self.listed.len() < MAX_PROBLEMS {
@@ -89,8 +89,8 @@ impl Problems {
         }
     }
 
-    /// Whether further ones will only be counted.
-    pub(super) fn are_enough(&self) -> bool {
+    /// Whether further errors will only be counted.
+    pub(super) fn is_full(&self) -> bool {
         self.listed.len() >= MAX_PROBLEMS
     }
 
@@ -105,18 +105,18 @@ impl Problems {
                 pointer: format!("/rules{}", problem.path),
                 message: problem.message.clone(),
                 rules: problem.rule_id.iter().cloned().collect(),
-                n_like_it: 0,
+                n_similar: 0,
             });
         }
     }
 
-    /// A provider could not say what there is; that may be otherwise in a moment.
+    /// Adds an error of a provider that did not work. A later attempt may succeed.
     pub(super) fn add_outage(&mut self, problem: Problem) {
         self.is_outage = true;
         self.add(problem);
     }
 
-    /// Is it worth trying again as it is?
+    /// Whether the same configuration may succeed later.
     pub fn is_outage(&self) -> bool {
         self.is_outage
     }
@@ -129,7 +129,7 @@ impl Problems {
         self.listed.iter()
     }
 
-    /// Nothing, if nothing is wrong.
+    /// `Ok` if there are no errors.
     pub(super) fn into_result(self) -> Result<(), Self> {
         match self.is_empty() {
             true => Ok(()),
@@ -160,15 +160,15 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// The pointer to a member of what this pointer points to.
+/// The pointer to a member of the value at this pointer.
 pub(super) fn below(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// So many rules are named for one problem, the last ones to have had to do with it.
+/// Maximum number of rules that are named for an error: the last ones involved.
 const MAX_RULES: usize = 5;
 
-/// The rules that had to do with a value, or, if there is no such value, with the nearest one around it.
+/// The rules involved in a value or, if the value is absent, in the nearest enclosing value.
 pub fn rules_behind(evaluator: &Evaluator, attributes: &Attributes, pointer: &str) -> Vec<String> {
     let mut pointer = pointer;
     while !pointer.is_empty() {

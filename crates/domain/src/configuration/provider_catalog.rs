@@ -1,4 +1,4 @@
-//! What the providers present to rule sets: whether they launch workers, and where.
+//! The catalog of providers for rule sets: whether they launch workers, and where.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,53 +7,54 @@ use serde_json::{Value, json};
 
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
 
-/// Conditions that a provider presents together: `region` and `availabilityZone`, say.
+/// Conditions of a provider's place, such as `region` and `availabilityZone`.
 pub type Place = BTreeMap<String, String>;
 
-/// What a provider does with the pools that opt in to it.
+/// Where the workers of a provider come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerSource {
-    /// It launches workers from launch configs.
+    /// Launches from launch configs.
     Launches,
-    /// Its workers are declared by people.
+    /// Declarations by people.
     Declarations,
-    /// Neither.
+    /// The provider has no workers.
     Nothing,
 }
 
-/// What one provider presents.
+/// The catalog entry of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProviderEntry {
     pub takes: WorkerSource,
-    /// In the provider's order. None at all means: one, about which there is nothing to say.
+    /// In the provider's order. An empty list is one place without conditions.
     pub places: Vec<Place>,
-    /// Where in a launch config a condition's value belongs, as a JSON pointer, by the condition's name: it is put
-    /// there unless a rule put something there.
+    /// The JSON pointer in a launch config where the value of a condition belongs, by the
+    /// condition's name. It is set there unless a rule sets a value.
     #[serde(default)]
     pub fills: BTreeMap<String, String>,
 }
 
-/// All providers that rule sets can opt in to, and what they said when a configuration was compiled.
+/// All providers that rule sets can opt in to, as they were when a configuration was compiled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProviderCatalog {
     #[serde(with = "by_id")]
     pub providers: BTreeMap<ProviderId, ProviderEntry>,
-    /// Known, and not able to say anything now, and why.
+    /// Known providers that do not work now, with the reason.
     #[serde(with = "by_id", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub out_of_service: BTreeMap<ProviderId, String>,
-    /// Without a server nobody knows its providers: each that is named is taken to launch workers and to present nothing.
+    /// Without a server the providers are not known: each named provider is assumed to launch
+    /// workers and to offer no places.
     #[serde(default)]
     pub is_assumed: bool,
-    /// What they made of launch configs, once they have been asked.
+    /// The ids of completed launch configs, once the providers were asked.
     #[serde(default, skip_serializing_if = "CompletedIds::is_empty")]
     pub completed: CompletedIds,
 }
 
-/// The ids of launch configs that providers complete with values of their own, by pool, provider, and the id by what
-/// the rules alone say.
+/// The ids of launch configs that providers complete with their own values: by pool, provider, and
+/// the id from the rules alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CompletedIds(BTreeMap<String, OfPool>);
@@ -77,14 +78,14 @@ impl CompletedIds {
         of_provider.insert(by_rules.to_string(), known.to_string());
     }
 
-    /// What is known of a pool stays as it was.
+    /// Copies the ids of a pool from a previous compilation.
     pub fn take_over(&mut self, pool_id: &PoolId, before: &Self) {
         if let Some(of_pool) = before.0.get(pool_id.as_str()) {
             self.0.insert(pool_id.to_string(), of_pool.clone());
         }
     }
 
-    /// `None`: it is the one by the rules.
+    /// `None` if the id is the one from the rules.
     pub(super) fn id(
         &self,
         pool_id: &PoolId,
@@ -107,7 +108,7 @@ impl ProviderEntry {
 }
 
 impl ProviderCatalog {
-    /// Where nobody is known and everybody is welcome.
+    /// A catalog that accepts every provider.
     pub fn assumed() -> Self {
         Self {
             is_assumed: true,
@@ -123,7 +124,7 @@ impl ProviderCatalog {
         })
     }
 
-    /// Whether a configuration that opts in to these providers would come out the same.
+    /// Whether a configuration that opts in to these providers would compile to the same pools.
     pub fn is_same_for(&self, other: &Self, named: &BTreeSet<String>) -> bool {
         let known = |catalog: &Self| -> BTreeSet<ProviderId> {
             let ids = catalog
@@ -145,13 +146,13 @@ impl ProviderCatalog {
             && asked(self) == asked(other)
     }
 
-    /// Whether there is such a provider, be it able to say something or not.
+    /// Whether this provider exists, working or not.
     pub fn knows(&self, name: &str) -> bool {
         let mut ids = self.providers.keys().chain(self.out_of_service.keys());
         ids.any(|id| id.as_str() == name)
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_else(|_| json!({}))
     }

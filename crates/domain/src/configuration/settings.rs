@@ -1,4 +1,4 @@
-//! What a rule set says about a pool: read from its evaluation with the worker type alone.
+//! The settings of a pool, read from the evaluation of the rules with the worker type alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::provider_catalog::{ProviderCatalog, ProviderEntry, WorkerSource};
 use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
 
-/// What goes into the pool's config as it is.
+/// Keys that are copied to the pool's config unchanged.
 pub const CONFIG_KEYS: [&str; 7] = [
     "minCapacity",
     "maxCapacity",
@@ -22,7 +22,7 @@ pub const CONFIG_KEYS: [&str; 7] = [
     "maxPrice",
     "lifecycle",
 ];
-/// What is taken apart here. With those above, all that may only depend on the worker type.
+/// Keys that are parsed here. These and those above may only depend on the worker type.
 const OWN_KEYS: [&str; 6] = [
     "owner",
     "description",
@@ -31,16 +31,16 @@ const OWN_KEYS: [&str; 6] = [
     "regions",
     "checkPayload",
 ];
-/// Of a launch config or of a pool.
+/// Keys of a launch config or of a pool.
 const SHARED_KEYS: [&str; 2] = ["payloadSchema", "disabled"];
 
 /// How a worker type uses a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderOptions {
-    /// Under which name its values stand.
+    /// The key of the provider's values.
     pub section: String,
     pub places: Option<Value>,
-    /// There are no other places than those, whatever the provider presents.
+    /// Use no places but these, whatever the provider offers.
     pub exact: bool,
 }
 
@@ -55,12 +55,12 @@ pub(super) struct PoolSettings {
     pub(super) check_payload: bool,
 }
 
-/// Reads values one after the other, and keeps what is wrong with them.
+/// Reads values one by one, and collects errors.
 pub(super) struct Reader<'a> {
     pub(super) evaluator: &'a Evaluator,
     pub(super) attributes: &'a Attributes,
     pub(super) values: &'a Map<String, Value>,
-    /// Providers that some rule opts in to, for whichever worker type.
+    /// Providers that a rule opts in to, for any worker type.
     pub(super) named: &'a BTreeSet<String>,
     pub(super) problems: &'a mut Problems,
 }
@@ -85,7 +85,7 @@ impl PoolSettings {
     }
 }
 
-/// Would the same value stand for the pool as for each of its places?
+/// A key whose value differs between the pool and a place.
 pub(super) fn differing_key<'k>(
     pool: &Map<String, Value>,
     place: &Map<String, Value>,
@@ -99,7 +99,7 @@ pub(super) fn out_of_service<'m>(catalog: &'m ProviderCatalog, name: &str) -> Op
     catalog.out_of_service.get(&id).map(String::as_str)
 }
 
-/// Whether rule sets give it a meaning, so that no section can be called so.
+/// Whether the key is a setting of rule sets, so that no section can have this name.
 pub fn is_setting(key: &str) -> bool {
     let all = CONFIG_KEYS.iter().chain(&OWN_KEYS).chain(&SHARED_KEYS);
     all.into_iter().any(|known| *known == key)
@@ -107,13 +107,13 @@ pub fn is_setting(key: &str) -> bool {
 
 impl Reader<'_> {
     pub(super) fn wrong(&mut self, pointer: &str, message: impl Into<String>) {
-        if self.problems.are_enough() {
+        if self.problems.is_full() {
             return self.problems.add_unseen();
         }
         let rules = rules_behind(self.evaluator, self.attributes, pointer);
         let problem = Problem::at(pointer, message)
-            .when(self.attributes)
-            .by(rules);
+            .with_attributes(self.attributes)
+            .with_rules(rules);
         self.problems.add(problem);
     }
 
@@ -122,7 +122,7 @@ impl Reader<'_> {
             Some(Value::String(text)) => return text.clone(),
             Some(_) => self.wrong(&below("", key), "must be a text"),
             None => {
-                let text = "is mandatory, and no rule that applies sets it";
+                let text = "is required, and no rule that applies sets it";
                 self.wrong(&below("", key), text);
             }
         }
@@ -151,7 +151,8 @@ impl Reader<'_> {
             return config;
         }
         if !config.contains_key("maxCapacity") {
-            let text = "is mandatory for what is launched, and no rule that applies sets it";
+            let text =
+                "is required for providers that launch workers, and no rule that applies sets it";
             self.wrong("/maxCapacity", text);
             return config;
         }
@@ -193,15 +194,15 @@ impl Reader<'_> {
                 }
                 Some((id, entry)) => providers.push((id, options, entry)),
                 None if let Some(why) = out_of_service(catalog, name) => {
-                    let text = format!("what the provider presents is not known now: {why}");
-                    let problem = Problem::at(&pointer, text).when(self.attributes);
+                    let text = format!("the places of the provider are not known now: {why}");
+                    let problem = Problem::at(&pointer, text).with_attributes(self.attributes);
                     self.problems.add_outage(problem);
                 }
                 None => {
                     let known: Vec<&str> =
                         catalog.providers.keys().map(ProviderId::as_str).collect();
                     let text = format!(
-                        "there is no provider {name:?}; there are: {}",
+                        "{name:?} is not a provider; the providers are: {}",
                         known.join(", ")
                     );
                     self.wrong(&pointer, text);
@@ -218,10 +219,7 @@ impl Reader<'_> {
             exact: false,
         };
         let Value::Object(options) = options else {
-            self.wrong(
-                pointer,
-                "must be an object of options; {} if there is nothing to say",
-            );
+            self.wrong(pointer, "must be an object of options; {} for none");
             return read;
         };
         for (key, value) in options {
@@ -230,15 +228,14 @@ impl Reader<'_> {
                     read.section.clone_from(section);
                 }
                 ("section", _) => {
-                    let text = "must be the name of a section, and of no other setting";
+                    let text = "must be a section name, and not the name of a setting";
                     self.wrong(&below(pointer, key), text);
                 }
                 ("places", places) => read.places = Some(places.clone()),
                 ("exact", Value::Bool(exact)) => read.exact = *exact,
                 ("exact", _) => self.wrong(&below(pointer, key), "must be true or false"),
                 (_, _) => {
-                    let text =
-                        "is not an option of providers; there are `places`, `exact` and `section`";
+                    let text = "is not an option of providers; the options are `places`, `exact` and `section`";
                     self.wrong(&below(pointer, key), text);
                 }
             }
@@ -246,13 +243,13 @@ impl Reader<'_> {
         if read.exact && read.places.is_none() {
             self.wrong(
                 &below(pointer, "exact"),
-                "needs `places`, which are then all there are",
+                "requires `places`, which are then the only places",
             );
         }
         read
     }
 
-    /// A misspelt setting must not be taken for a section that nobody asks for.
+    /// A misspelt setting must not count as a section.
     pub(super) fn refuse_unknown(
         &mut self,
         providers: &[(ProviderId, ProviderOptions, ProviderEntry)],
@@ -263,7 +260,7 @@ impl Reader<'_> {
                 .iter()
                 .any(|(_, options, _)| options.section == *key);
             let is_provider = self.named.contains(key) || catalog.knows(key);
-            // Without a server, and with nobody opted in to, any name might be a provider's.
+            // Without a server and without an opt-in, any name may be a provider's.
             let might_be = catalog.is_assumed && providers.is_empty();
             if !(is_setting(key) || is_section || is_provider || might_be) {
                 let text = "is neither a setting nor the section of a provider that this worker type opts in to \

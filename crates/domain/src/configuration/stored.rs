@@ -1,4 +1,5 @@
-//! Worker configurations as rows: the present version, all versions, and which worker type is whose.
+//! Worker configurations as rows: the current version, all versions, and the owner of each worker
+//! type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,14 +14,14 @@ use crate::time::Timestamp;
 pub struct StoredConfiguration {
     pub id: ConfigurationId,
     pub document: Value,
-    /// What the providers presented when it was compiled.
+    /// The provider catalog with which it was compiled.
     pub market: Value,
     pub created: Timestamp,
     pub last_modified: Timestamp,
     pub version: Version,
 }
 
-/// One version in the history of a configuration.
+/// A version in the history of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VersionRecord {
     pub id: ConfigurationId,
@@ -29,7 +30,7 @@ pub struct VersionRecord {
     pub document: Value,
     pub market: Value,
     pub client_id: String,
-    /// Which rule, or what its author says.
+    /// The rule that changed, or the author's text.
     pub reason: String,
     pub created: Timestamp,
 }
@@ -47,16 +48,16 @@ pub enum Action {
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is nothing that is done to worker configurations")]
+#[error("{0:?} is not an action on worker configurations")]
 pub struct BadAction(pub String);
 
-/// A worker type, and whose it is.
+/// A worker type with the configuration that it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerTypeRecord {
     pub pool_id: PoolId,
     pub configuration_id: ConfigurationId,
     pub payload_schema: Option<Value>,
-    /// Tasks whose payload does not fit are refused.
+    /// Refuse tasks whose payload does not match the schema.
     pub check_payload: bool,
 }
 

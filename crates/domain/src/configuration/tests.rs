@@ -1,4 +1,4 @@
-//! What follows from a worker configuration, by example.
+//! Compilations of worker configurations, by example.
 
 use std::sync::Arc;
 
@@ -205,10 +205,10 @@ fn a_given_id_holds_for_the_content_that_it_was_given_for_and_for_no_other() {
     let (_, config) = known.pools[0].launch_configs().next().unwrap();
     let steering = &config.configuration["workerManager"];
     assert_eq!(steering["launchConfigId"], "mine");
-    // The content differs, and so the id does.
+    // The content differs, and so does the id.
     let changed = with_given_ids(&given, 2).unwrap();
     assert_eq!(ids(&changed), ids(&with_given_ids(&json!({}), 2).unwrap()));
-    // And as soon as the content is back, the id is.
+    // When the content is back, the id is back.
     assert_eq!(ids(&with_given_ids(&given, 1).unwrap()), ids(&known));
 }
 
@@ -283,8 +283,8 @@ fn where_nothing_depends_on_the_place_one_launch_config_stands_for_all() {
     ];
     let compilation = compile(&["build"], &rules).unwrap();
     assert_eq!(launch_configs(&compilation).len(), 1);
-    assert_eq!(compilation.presentations().len(), 4);
-    // And an edit that makes a difference for one of the others is not overlooked.
+    assert_eq!(compilation.evaluated_attributes().len(), 4);
+    // And an edit that makes a difference for one of the others is noticed.
     let mut next = rules.to_vec();
     next.push(rule("third", json!({"n": "3"}), json!({"other": {"a": 3}})));
     let document = json!({"workerTypes": ["build"], "rules": next});
@@ -329,7 +329,7 @@ fn workers_that_people_declare_get_their_section_with_the_pool() {
     );
 }
 
-/// What is wrong when a rule says this as well.
+/// The errors when a rule sets these values, too.
 fn wrong_with(extra: &Value) -> String {
     wrong(&[
         basics(json!({"providers": {"ec2": {}}})),
@@ -343,11 +343,11 @@ fn each_mistake_is_told_with_its_place_and_rule() {
     for (values, text) in [
         (
             json!({"owner": null}),
-            "with workerType=build: /owner: is mandatory, and no rule that applies sets it (rules \"basics\", \"extra\")",
+            "with workerType=build: /owner: is required, and no rule that applies sets it (rules \"basics\", \"extra\")",
         ),
         (
             json!({"maxCapacity": null}),
-            "/maxCapacity: is mandatory for what is launched, and no rule that applies sets it",
+            "/maxCapacity: is required for providers that launch workers, and no rule that applies sets it",
         ),
         (
             json!({"minCapacty": 1}),
@@ -359,11 +359,11 @@ fn each_mistake_is_told_with_its_place_and_rule() {
         ),
         (
             json!({"providers": {"ec3": {}}}),
-            "/providers/ec3: there is no provider \"ec3\"; there are: datacentre, ec2, other (rule \"extra\")",
+            "/providers/ec3: \"ec3\" is not a provider; the providers are: datacentre, ec2, other (rule \"extra\")",
         ),
         (
             json!({"providers": {"broken": {}}}),
-            "/providers/broken: what the provider presents is not known now: its set-up failed",
+            "/providers/broken: the places of the provider are not known now: its set-up failed",
         ),
         (
             json!({"providers": {"ec2": 1}}),
@@ -375,7 +375,7 @@ fn each_mistake_is_told_with_its_place_and_rule() {
         ),
         (
             json!({"providers": {"ec2": {"section": "owner"}}}),
-            "/providers/ec2/section: must be the name of a section",
+            "/providers/ec2/section: must be a section name",
         ),
     ] {
         let told = wrong_with(&values);
@@ -392,15 +392,15 @@ fn each_mistake_about_places_and_launch_configs_is_told_with_its_place() {
         ),
         (
             json!({"providers": {"ec2": {"places": [{"region": "eu-*"}]}}}),
-            "/providers/ec2/places/0/region: nothing that the provider presents matches; it presents us-east-1, us-west-2",
+            "/providers/ec2/places/0/region: matches no place of the provider, which offers us-east-1, us-west-2",
         ),
         (
             json!({"providers": {"ec2": {"places": [{"region": "us-west-2", "availabilityZone": "us-east-1a"}]}}}),
-            "/providers/ec2/places/0: each condition matches somewhere, but all of them together nowhere",
+            "/providers/ec2/places/0: each condition matches a place, but no place matches all of them",
         ),
         (
             json!({"providers": {"ec2": {"places": [{"provider": "ec2"}]}}}),
-            "/providers/ec2/places/0/provider: `provider` is offered anyway",
+            "/providers/ec2/places/0/provider: `provider` is always set",
         ),
         (
             json!({"providers": {"ec2": {"places": [{"size": 1}]}}}),
@@ -418,11 +418,11 @@ fn each_mistake_about_places_and_launch_configs_is_told_with_its_place() {
         ),
         (
             json!({"ec2": null}),
-            "/ec2: there is no launch config for this place: give it values, or say `disabled: true` (rules \"all\", \"extra\")",
+            "/ec2: this place has no launch config: set values for it, or set `disabled: true` (rules \"all\", \"extra\")",
         ),
         (
             json!({"ec2": {"workerManager": {"providerId": "other"}}}),
-            "/ec2/workerManager/providerId: is said by `providers`",
+            "/ec2/workerManager/providerId: is set by `providers`",
         ),
         (
             json!({"ec2": {"workerManager": {"launchConfigId": "a b"}}}),
@@ -434,7 +434,7 @@ fn each_mistake_about_places_and_launch_configs_is_told_with_its_place() {
         ),
         (
             json!({"strategy": "luck"}),
-            "/strategy: there is no strategy \"luck\"; use \"weighted\" or \"aws-provisioner\" (rule \"extra\")",
+            "/strategy: \"luck\" is not a strategy; use \"weighted\" or \"aws-provisioner\" (rule \"extra\")",
         ),
         (
             json!({"maxCapacity": -1}),
@@ -476,7 +476,7 @@ fn what_belongs_to_the_pool_cannot_depend_on_the_place() {
     ];
     let told = wrong(&rules);
     assert!(
-        told.contains("/maxCapacity: belongs to the pool as a whole"),
+        told.contains("/maxCapacity: belongs to the pool and not to a place"),
         "{told}"
     );
     assert!(told.contains("\"fewer\""), "{told}");

@@ -1,11 +1,11 @@
-//! The table of exchanges: from it come topics, routing keys and the published references.
+//! The table of exchanges, from which topics, routing keys and the published references are made.
 
 /// One exchange of the contract.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// `worker-manager`, `queue` or `auth`.
     pub service: &'static str,
-    /// The method by which clients bind to it.
+    /// The name of the method with which clients bind to it.
     pub name: &'static str,
     /// The last part of the exchange's name.
     pub exchange: &'static str,
@@ -19,13 +19,15 @@ pub struct Exchange {
 /// The layouts of routing keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutingKey {
-    /// Kind, provider, pool, worker, launch config; `worker` says whether all but the last are sure.
+    /// Kind, provider, pool, worker, launch config. With `always`, all but the last are always
+    /// present.
     Worker { always: bool },
-    /// Kind, task, run, worker, queue, group; says whether the run and the worker are sure.
+    /// Kind, task, run, worker, queue, group. The flags say whether the run and the worker are
+    /// always present.
     Task { run: bool, worker: bool },
     /// Kind, group, scheduler.
     TaskGroup,
-    /// Nothing but the reserved word.
+    /// Only the reserved word.
     Reserved,
 }
 
@@ -55,7 +57,7 @@ impl RoutingKey {
                 PRIMARY,
                 word("taskId", "The task.", true).of_size(22),
                 word("runId", "The run, if the message is about one.", run).of_size(3),
-                word("workerGroup", "Where the worker is.", worker),
+                word("workerGroup", "The group of the worker.", worker),
                 word("workerId", "The worker that claimed the run.", worker),
                 word(
                     "provisionerId",
@@ -63,14 +65,14 @@ impl RoutingKey {
                     true,
                 ),
                 word("workerType", "The second half of the task queue id.", true),
-                word("schedulerId", "Who answers for the task group.", true),
+                word("schedulerId", "The scheduler of the task group.", true),
                 word("taskGroupId", "The group of the task.", true).of_size(22),
                 RESERVED,
             ],
             Self::TaskGroup => vec![
                 PRIMARY,
                 word("taskGroupId", "The group.", true).of_size(22),
-                word("schedulerId", "Who answers for the task group.", true),
+                word("schedulerId", "The scheduler of the task group.", true),
                 RESERVED,
             ],
             Self::Worker { always } => vec![
@@ -86,7 +88,7 @@ impl RoutingKey {
                     "The second half of the worker pool id.",
                     always,
                 ),
-                word("workerGroup", "Where the worker is.", always),
+                word("workerGroup", "The group of the worker.", always),
                 word("workerId", "The worker.", always),
                 word(
                     "launchConfigId",
@@ -109,7 +111,7 @@ const RESERVED: KeyWord = KeyWord {
     max_size: 1,
     ..word(
         "reserved",
-        "Room for words that may come; match it with `#`.",
+        "Reserved for future words; match it with `#`.",
         false,
     )
 };
@@ -224,8 +226,8 @@ pub static EXCHANGES: [Exchange; 29] = [
         "worker-pool-created",
         POOL,
         false,
-        "A pool was made",
-        "Sent once, when a worker pool first exists.",
+        "A pool was created",
+        "Sent once, when a worker pool is created.",
     ),
     worker_manager(
         "workerPoolUpdated",
@@ -248,15 +250,15 @@ pub static EXCHANGES: [Exchange; 29] = [
         "worker-requested",
         WORKER,
         true,
-        "A worker was asked for",
-        "Sent when a provider has been asked for a new worker.",
+        "A worker was requested",
+        "Sent when a new worker was requested from a provider.",
     ),
     worker_manager(
         "workerRunning",
         "worker-running",
         WORKER,
         true,
-        "A worker proved itself",
+        "A worker registered",
         "Sent when a worker has registered and may claim work.",
     ),
     worker_manager(
@@ -264,15 +266,15 @@ pub static EXCHANGES: [Exchange; 29] = [
         "worker-stopped",
         WORKER,
         true,
-        "A worker is gone",
-        "Sent when a worker is known to be gone.",
+        "A worker stopped",
+        "Sent when a worker is known to have stopped.",
     ),
     worker_manager(
         "workerRemoved",
         "worker-removed",
         REMOVED,
         true,
-        "A worker was told to go",
+        "The removal of a worker began",
         "Sent when a worker's removal begins, with the reason.",
     ),
     worker_manager(
@@ -280,8 +282,8 @@ pub static EXCHANGES: [Exchange; 29] = [
         "launch-config-created",
         LAUNCH_CONFIG,
         false,
-        "A launch config was made",
-        "Sent when a pool gets a launch config that it never had.",
+        "A launch config was created",
+        "Sent when a pool gets a new launch config.",
     ),
     worker_manager(
         "launchConfigUpdated",
@@ -289,7 +291,7 @@ pub static EXCHANGES: [Exchange; 29] = [
         LAUNCH_CONFIG,
         false,
         "A launch config was kept",
-        "Sent for each launch config that an edit of its pool keeps or takes back from the archive.",
+        "Sent for each launch config that an edit of its pool keeps or restores from the archive.",
     ),
     worker_manager(
         "launchConfigArchived",
@@ -313,15 +315,15 @@ pub static EXCHANGES: [Exchange; 29] = [
         PAUSE,
         false,
         "Launch configs were resumed",
-        "Sent when such a pause was taken back, or has ended by itself.",
+        "Sent when such a pause was removed or has expired.",
     ),
     task(
         "taskDefined",
         "task-defined",
         "task-defined-message.json",
         (false, false),
-        "A task was defined",
-        "Sent once, when a task first exists.",
+        "A task was created",
+        "Sent once, when a task is created.",
     ),
     task(
         "taskPending",
@@ -344,8 +346,8 @@ pub static EXCHANGES: [Exchange; 29] = [
         "artifact-created",
         "artifact-created-message.json",
         (true, true),
-        "An artifact was made",
-        "Sent when a run has made an artifact.",
+        "An artifact was created",
+        "Sent when a run has created an artifact.",
     ),
     task(
         "taskCompleted",
@@ -353,7 +355,7 @@ pub static EXCHANGES: [Exchange; 29] = [
         "task-completed-message.json",
         (true, true),
         "A task was completed",
-        "Sent when a run ended well.",
+        "Sent when a run ended successfully.",
     ),
     task(
         "taskFailed",
@@ -361,29 +363,29 @@ pub static EXCHANGES: [Exchange; 29] = [
         "task-failed-message.json",
         (false, false),
         "A task failed",
-        "Sent when a run did its work and did not succeed.",
+        "Sent when the work of a run ended without success.",
     ),
     task(
         "taskException",
         "task-exception",
         "task-exception-message.json",
         (false, false),
-        "A task met an exception",
-        "Sent when a run ended for another reason than that its work ended.",
+        "A task ended as exception",
+        "Sent when a run ended before its work did.",
     ),
     task_group(
         "taskGroupResolved",
         "task-group-resolved",
         "task-group-changed-message.json",
         "A task group is resolved",
-        "Sent when the last unresolved task of a group is resolved: again, if tasks are added or run again.",
+        "Sent when the last unresolved task of a group is resolved. Sent again if tasks are added or run again later.",
     ),
     task_group(
         "taskGroupSealed",
         "task-group-sealed",
         "task-group-changed-message.json",
         "A task group was sealed",
-        "Sent when a group was sealed, so that it takes no further tasks.",
+        "Sent when a group was sealed; it accepts no further tasks.",
     ),
     task(
         "taskPriorityChanged",
@@ -404,7 +406,7 @@ pub static EXCHANGES: [Exchange; 29] = [
         "clientCreated",
         "client-created",
         CLIENT,
-        "A client was made",
+        "A client was created",
         "Sent when a client was created.",
     ),
     auth(
@@ -425,7 +427,7 @@ pub static EXCHANGES: [Exchange; 29] = [
         "roleCreated",
         "role-created",
         ROLE,
-        "A role was made",
+        "A role was created",
         "Sent when a role was created.",
     ),
     auth(

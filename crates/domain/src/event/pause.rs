@@ -1,11 +1,11 @@
-//! What is told of a pause: what it is about, why, and until when.
+//! The event of a pause: its target, its reason and its end.
 
 use serde_json::{Value, json};
 
 use crate::id::ProviderId;
 use crate::overrides::{Override, Target};
 
-/// The words that are known; the others are `_`.
+/// Words without a value are `_`.
 pub(super) fn routing_key(target: &Target, provider_id: Option<&ProviderId>) -> String {
     let provider = match target {
         Target::Provider(id) => Some(id),

@@ -1,11 +1,11 @@
-//! The events that RFC 191 names, beside the names that Taskcluster gave them in the end.
+//! The names of RFC 191 for events that Taskcluster publishes under other names too.
 
-/// A name of RFC 191 for what happens to launch configs and workers.
+/// An event name of RFC 191 about launch configs or workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rfc191 {
     /// The last part of the exchange's name.
     pub exchange: &'static str,
-    /// The same event as we call it otherwise.
+    /// The name of the same event on our own exchange.
     pub also: &'static str,
 }
 
@@ -19,7 +19,7 @@ impl Rfc191 {
         named("worker-stopping", "worker-removed"),
     ];
 
-    /// Its name for what is published to this exchange, given by its full name.
+    /// The second name of the events of an exchange, which is given by its full name.
     pub fn of(topic: &str) -> Option<Self> {
         let name = topic.strip_prefix("exchange/taskcluster-worker-manager/v1/")?;
         Self::ALL.into_iter().find(|event| event.also == name)

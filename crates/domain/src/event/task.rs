@@ -1,13 +1,13 @@
-//! What is told of tasks, their artifacts and their groups.
+//! The events of tasks, their artifacts and their groups.
 
 use serde_json::{Value, json};
 
-use crate::task::{Claim, Priority, Run, Task, TaskGroup, TaskNews};
+use crate::task::{Claim, Priority, Run, Task, TaskEvent, TaskGroup};
 use crate::time::Timestamp;
 
-/// An artifact that a run has made.
+/// An artifact that a run has created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArtifactNews {
+pub struct ArtifactEvent {
     pub storage_type: String,
     pub name: String,
     pub expires: Timestamp,
@@ -16,7 +16,7 @@ pub struct ArtifactNews {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskGroupChange {
-    /// None of its tasks is left to do.
+    /// All its tasks are resolved.
     Resolved,
     Sealed,
     PriorityChanged {
@@ -59,7 +59,7 @@ impl TaskGroupChange {
     }
 }
 
-impl ArtifactNews {
+impl ArtifactEvent {
     pub(super) fn payload(&self, task: &Task, run_id: u32) -> Value {
         let mut payload = about_run(task, Some(run_id));
         payload["artifact"] = json!({
@@ -72,19 +72,19 @@ impl ArtifactNews {
     }
 }
 
-pub(super) fn exchange(news: TaskNews) -> &'static str {
+pub(super) fn exchange(news: TaskEvent) -> &'static str {
     match news {
-        TaskNews::Defined => "task-defined",
-        TaskNews::Pending(_) => "task-pending",
-        TaskNews::Running(_) => "task-running",
-        TaskNews::Completed(_) => "task-completed",
-        TaskNews::Failed(_) => "task-failed",
-        TaskNews::Exception(_) => "task-exception",
-        TaskNews::PriorityChanged { .. } => "task-priority-changed",
+        TaskEvent::Defined => "task-defined",
+        TaskEvent::Pending(_) => "task-pending",
+        TaskEvent::Running(_) => "task-running",
+        TaskEvent::Completed(_) => "task-completed",
+        TaskEvent::Failed(_) => "task-failed",
+        TaskEvent::Exception(_) => "task-exception",
+        TaskEvent::PriorityChanged { .. } => "task-priority-changed",
     }
 }
 
-/// An absent word is `_`.
+/// A word without a value is `_`.
 pub(super) fn routing_key(task: &Task, run_id: Option<u32>) -> String {
     let definition = &task.definition;
     let (left, right) = definition.task_queue_id.parts();
@@ -99,24 +99,24 @@ pub(super) fn routing_key(task: &Task, run_id: Option<u32>) -> String {
     )
 }
 
-pub(super) fn payload(news: TaskNews, task: &Task) -> Value {
+pub(super) fn payload(news: TaskEvent, task: &Task) -> Value {
     let mut payload = about_run(task, news.run_id());
     match news {
-        TaskNews::PriorityChanged { old } => {
+        TaskEvent::PriorityChanged { old } => {
             payload["oldPriority"] = json!(old.as_str());
             payload["newPriority"] = json!(task.priority.as_str());
             return payload;
         }
-        TaskNews::Running(run_id) => {
+        TaskEvent::Running(run_id) => {
             if let Some(claim) = claim(task, Some(run_id)) {
                 payload["takenUntil"] = json!(claim.taken_until.to_string());
             }
         }
-        TaskNews::Defined
-        | TaskNews::Pending(_)
-        | TaskNews::Completed(_)
-        | TaskNews::Failed(_)
-        | TaskNews::Exception(_) => {}
+        TaskEvent::Defined
+        | TaskEvent::Pending(_)
+        | TaskEvent::Completed(_)
+        | TaskEvent::Failed(_)
+        | TaskEvent::Exception(_) => {}
     }
     payload["task"] = json!({ "tags": task.definition.tags });
     payload
@@ -165,7 +165,7 @@ mod tests {
         Task::new(id, definition)
     }
 
-    /// A task of which everything can be told, and all of that.
+    /// Events of a task with every field set.
     fn everything() -> Vec<EventBody> {
         let task = task().schedule(at(1)).unwrap().task;
         let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
@@ -175,13 +175,13 @@ mod tests {
         let task = task.change_priority(Priority::High).unwrap().task;
         let old = Priority::Low;
         let mut told: Vec<EventBody> = [
-            TaskNews::Defined,
-            TaskNews::Pending(1),
-            TaskNews::Running(0),
-            TaskNews::Completed(0),
-            TaskNews::Failed(0),
-            TaskNews::Exception(0),
-            TaskNews::PriorityChanged { old },
+            TaskEvent::Defined,
+            TaskEvent::Pending(1),
+            TaskEvent::Running(0),
+            TaskEvent::Completed(0),
+            TaskEvent::Failed(0),
+            TaskEvent::Exception(0),
+            TaskEvent::PriorityChanged { old },
         ]
         .into_iter()
         .map(|news| EventBody::Task {
@@ -205,7 +205,7 @@ mod tests {
             told.push(EventBody::TaskGroup { change, group });
         }
         told.push(EventBody::Artifact {
-            artifact: Box::new(ArtifactNews {
+            artifact: Box::new(ArtifactEvent {
                 storage_type: "link".to_owned(),
                 name: "public/a".to_owned(),
                 expires: at(6),

@@ -1,4 +1,4 @@
-//! Running workers one by one: those whose advice may change.
+//! Running workers whose advice may change.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,12 +10,12 @@ use crate::supply::{Presence, Signs};
 use crate::time::{MINUTE_MS, Timestamp};
 use crate::worker::Advice;
 
-/// A plan looks at this many running workers at most. Of a larger pool, others have the next turn.
+/// A plan reads at most this many running workers. Later plans read the others of a larger pool.
 pub const MAX_CANDIDATES: u32 = 20_000;
-/// How long a turn lasts.
+/// How long plans read the same part of a large pool.
 const TURN_MS: i64 = MINUTE_MS;
 
-/// What planning needs of one running worker.
+/// The data of a running worker that planning needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunningWorker {
     pub key: WorkerKey,
@@ -25,30 +25,29 @@ pub struct RunningWorker {
     pub created: Timestamp,
     pub registered: Option<Timestamp>,
     pub idle_hold_ms: Option<i64>,
-    /// The last advice it was given.
+    /// The advice that it was last given.
     pub advice: Option<Advice>,
     pub last_asked: Option<Timestamp>,
     pub last_task_ended: Option<Timestamp>,
-    /// Since when, if it is quarantined now.
+    /// Start of the current quarantine.
     pub quarantined_since: Option<Timestamp>,
     /// How many tasks it has claimed.
     pub claimed: u64,
 }
 
-/// Where the number of tasks of a worker is known.
+/// The source of the number of tasks of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClaimSource {
-    /// In our own queue, and so in [`RunningWorker::claimed`].
+    /// Our own queue, so [`RunningWorker::claimed`] has it.
     Store,
-    /// In an outside queue, which listed the workers that have tasks.
+    /// An external queue, which listed the workers that have tasks.
     Listed(BTreeMap<(WorkerGroup, WorkerId), u64>),
-    /// An outside queue could not be asked: any worker may have tasks.
+    /// An external queue that could not be asked: any worker may have tasks.
     Unknown,
 }
 
-/// How many workers a plan skips, in the order of their keys, to begin with those that have their
-/// turn. It depends on the time alone, so that a plan and the one that is written look at the same
-/// workers in any process.
+/// How many workers a plan skips, in the order of their keys. It depends on the time alone, so that
+/// a plan and the plan that is written read the same workers in any process.
 pub fn first_candidate(now: Timestamp, n_running: u64, limit: u32) -> u64 {
     let limit = u64::from(limit.max(1));
     let n_turns = n_running.div_ceil(limit).max(1);
@@ -57,8 +56,8 @@ pub fn first_candidate(now: Timestamp, n_running: u64, limit: u32) -> u64 {
 }
 
 impl Facts {
-    /// The workers whose advice may change: those of the providers that make machines. Workers of
-    /// other providers were declared by people, who also end them.
+    /// The workers whose advice may change: those of providers that launch machines. Workers of
+    /// other providers were declared by people, who also stop them.
     pub fn candidates(
         &self,
         running: Vec<RunningWorker>,
@@ -116,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// How many workers are skipped in each of these turns.
+    /// How many workers are skipped in each of these periods.
     fn turns(n_running: u64, limit: u32, count: i64) -> Vec<u64> {
         let at = |turn| Timestamp::from_millis(turn * TURN_MS + turn);
         (0..count)
@@ -137,7 +136,7 @@ mod tests {
             let count = i64::try_from(n_turns).unwrap();
             let expected: Vec<u64> = (0..n_turns).map(|turn| turn * limit).collect();
             assert_eq!(turns(n_running, MAX_CANDIDATES, count), expected);
-            // Then it begins again.
+            // Then it starts again.
             assert_eq!(
                 turns(n_running, MAX_CANDIDATES, count + 1)[expected.len()],
                 0

@@ -1,17 +1,17 @@
-//! Where: which launch configs give what is needed.
+//! The choice of launch configs for the capacity that is needed.
 
 use rand::Rng;
 
 use super::need::exact;
 use super::notes::{Notes, units};
 use super::spot_bids::Budget;
-use super::strategy::market::Market;
+use super::strategy::usable_offers::UsableOffers;
 use super::{Award, MAX_MACHINES, Offer, Snapshot};
 use crate::time::Timestamp;
 
-/// What is launched, and when more may be.
+/// The launches of a plan, and when a further plan is useful.
 #[derive(Default)]
-pub(super) struct Chosen {
+pub(super) struct LaunchDecision {
     pub(super) awards: Vec<Award>,
     pub(super) again_at: Option<Timestamp>,
 }
@@ -21,7 +21,7 @@ pub(super) fn choose(
     change: f64,
     notes: &mut Notes,
     rng: &mut dyn Rng,
-) -> Chosen {
+) -> LaunchDecision {
     let budget = Budget::of(snapshot, change);
     if change > 0.0 && snapshot.demand.pending > 0 && !snapshot.offers.iter().any(is_usable) {
         notes.unserved(if snapshot.offers.is_empty() {
@@ -38,51 +38,51 @@ pub(super) fn choose(
         ));
     }
     if !budget.is_open() || budget.units == 0 {
-        note_trouble(snapshot, notes);
+        note_failures(snapshot, notes);
         if change > 0.0 && budget.machines == 0 {
             let who = if snapshot.has_several_providers() {
-                "the providers take"
+                "the providers accept"
             } else {
-                "the provider takes"
+                "the provider accepts"
             };
             notes.add(format!("{who} no more machines now"));
         }
-        return Chosen::default();
+        return LaunchDecision::default();
     }
-    let mut market = Market::open(snapshot, budget, notes);
-    market.try_again();
+    let mut offers = UsableOffers::open(snapshot, budget, notes);
+    offers.retry_paused();
     snapshot
         .settings
         .strategy
         .strategy()
-        .choose(&mut market, rng);
-    let is_short = market.budget.wanted > 0.0;
+        .choose(&mut offers, rng);
+    let is_short = offers.budget.wanted > 0.0;
     if is_short {
-        let missing = units(market.budget.wanted);
-        let why = shortage(snapshot, &market.budget);
-        market.notes.add(format!("short by {missing}: {why}"));
+        let missing = units(offers.budget.wanted);
+        let why = shortage(snapshot, &offers.budget);
+        offers.notes.add(format!("short by {missing}: {why}"));
     }
-    Chosen {
-        again_at: market.resting_until.filter(|_| is_short),
-        awards: market.awards(),
+    LaunchDecision {
+        again_at: offers.resting_until.filter(|_| is_short),
+        awards: offers.awards(),
     }
 }
 
-/// May it ever be used by itself?
+/// Whether it may ever be launched automatically.
 fn is_usable(offer: &Offer) -> bool {
     offer.initial_weight > 0.0
 }
 
-/// Why there is not as much as is wanted.
+/// Why the plan does not give all capacity that is wanted.
 fn shortage(snapshot: &Snapshot, budget: &Budget) -> String {
     let full = snapshot.sources.iter().zip(&budget.rooms);
     let full = full.filter_map(|(source, left)| {
         let room = source.room.filter(|room| *room > 0 && *left == 0)?;
         Some(match snapshot.has_several_providers() {
-            false => format!("the provider takes {room} more machines now"),
+            false => format!("the provider accepts {room} more machines now"),
             true => {
                 let id = &source.provider_id;
-                format!("the provider {id} takes {room} more machines now")
+                format!("the provider {id} accepts {room} more machines now")
             }
         })
     });
@@ -91,16 +91,16 @@ fn shortage(snapshot: &Snapshot, budget: &Budget) -> String {
         return full.join(", ");
     }
     match budget.machines {
-        0 => format!("one plan starts at most {MAX_MACHINES} machines, the next goes on"),
+        0 => format!("one plan starts at most {MAX_MACHINES} machines, the next plan starts more"),
         _ => "no launch config can give more now".to_owned(),
     }
 }
 
-/// Nothing is launched, and yet people want to know how the launch configs are.
-fn note_trouble(snapshot: &Snapshot, notes: &mut Notes) {
+/// Nothing is launched; people still want to know the state of the launch configs.
+fn note_failures(snapshot: &Snapshot, notes: &mut Notes) {
     for offer in &snapshot.offers {
-        if let Some(trouble) = offer.trouble() {
-            notes.add(format!("{}: {trouble}", snapshot.name_of(offer)));
+        if let Some(failures_text) = offer.failures_text() {
+            notes.add(format!("{}: {failures_text}", snapshot.name_of(offer)));
         }
     }
 }

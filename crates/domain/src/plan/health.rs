@@ -1,29 +1,29 @@
-//! How a launch config has been doing, and what follows from it (RFC 191).
+//! The health of a launch config, from its recent launches (RFC 191).
 //!
-//! Only its own launches count, never those of others. After a refusal it is left alone for a while
-//! and then tried with one machine. So is one that is ill, because nothing of it works, until one
-//! of its machines registers.
+//! Only its own launches count, never those of others. After a refusal it is paused and then tried
+//! with one machine. A launch config of which nothing works is ill, and is treated the same until
+//! one of its machines registers.
 
 use super::need::exact;
 use super::pause::AFTER_MACHINES;
 use super::{Health, Offer, Tries};
 use crate::time::{MINUTE_MS, Timestamp};
 
-/// A machine that has not registered for so long is not expected to any more.
+/// A machine that has not registered for this long is no longer expected to register.
 pub const START_UP_MS: i64 = 30 * MINUTE_MS;
-/// A worker that has registered and has not asked for work for so long is not expected to any more.
+/// A registered worker that has not asked for work for this long is no longer expected to ask.
 pub const FIRST_CLAIM_MS: i64 = 15 * MINUTE_MS;
 
-/// What to do with a launch config now.
+/// Whether and how a launch config can be used now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Condition {
-    /// To be used, with its weight times this share (above 0, at most 1).
+    /// Use it, with its weight times this share (above 0, at most 1).
     Usable(f64),
-    /// To be tried with one machine.
+    /// Try it with one machine.
     Due,
-    /// Refused or ill, and not to be tried before then.
+    /// Refused or ill, and paused until this time.
     Resting { until: Timestamp },
-    /// Ill; whether the machine with which it was tried registers is not known yet.
+    /// Ill, and tried with a machine that has not registered or failed yet.
     Awaited,
 }
 
@@ -32,13 +32,13 @@ impl Health {
         self.failed.saturating_add(self.useless())
     }
 
-    /// Machines that were made for nothing.
+    /// Machines that were made but did no work.
     fn useless(&self) -> u64 {
         let late = self.never_registered.saturating_add(self.overdue);
         late.saturating_add(self.silent)
     }
 
-    /// Did machines fail that had been made? Such a failure takes its time to show.
+    /// Whether machines failed after they were made. Such a failure takes time to appear.
     pub(super) fn fails_late(&self) -> bool {
         self.useless() > 0 || self.created > self.registered
     }
@@ -66,8 +66,8 @@ impl Health {
         }
     }
 
-    /// For a strategy that remembers no failures: only a provider that refuses is left alone for a
-    /// while.
+    /// For a strategy without memory of failures: only a launch config whose provider refuses is
+    /// paused.
     pub(super) fn condition_without_memory(&self, tries: &Tries, now: Timestamp) -> Condition {
         let refusals = tries
             .refusals
@@ -79,7 +79,7 @@ impl Health {
     }
 
     /// RFC 191: the share of attempts that did not fail. While none of its machines has registered,
-    /// nothing is known in its favour: then it has no share as soon as anything failed.
+    /// it has no share as soon as anything failed.
     fn share(&self) -> f64 {
         let failures = self.failures();
         if self.registered == 0 && failures > 0 {
@@ -90,8 +90,8 @@ impl Health {
         exact(attempts - lost) / exact(attempts)
     }
 
-    /// Is there a machine, or a launch without an answer, of which nobody knows yet what becomes of
-    /// it? The time of the newest launch says more about a launch without an answer.
+    /// Whether there is a machine, or a launch without an answer, whose result is not known yet.
+    /// For a launch without an answer, the time of the newest launch is the better measure.
     fn is_unsettled(&self, tries: &Tries) -> bool {
         let answered = self
             .failed
@@ -102,8 +102,8 @@ impl Health {
             || self.attempted > answered && tries.last.is_none()
     }
 
-    /// For people: what went wrong, if anything.
-    fn trouble(&self) -> Option<String> {
+    /// The failures, if there are any, for people.
+    fn failures_text(&self) -> Option<String> {
         let failures = self.failures();
         if failures > 0 {
             let attempts = self.attempted.max(failures);
@@ -126,8 +126,8 @@ impl Health {
 }
 
 impl Offer {
-    /// For people: what went wrong, if anything.
-    pub(super) fn trouble(&self) -> Option<String> {
+    /// The failures, if there are any, for people.
+    pub(super) fn failures_text(&self) -> Option<String> {
         let refused = self.tries.refusals.map(|refusals| {
             let (times, cause) = (refusals.in_a_row.max(1), refusals.cause);
             let times = if times == 1 {
@@ -137,7 +137,12 @@ impl Offer {
             };
             format!("{times} ({cause})")
         });
-        let parts: Vec<String> = self.health.trouble().into_iter().chain(refused).collect();
+        let parts: Vec<String> = self
+            .health
+            .failures_text()
+            .into_iter()
+            .chain(refused)
+            .collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
@@ -155,7 +160,7 @@ mod tests {
         Timestamp::from_millis(NOW - seconds_ago * SECOND_MS)
     }
 
-    /// The others registered.
+    /// All others registered.
     fn failed(failed: u64, attempted: u64) -> Health {
         Health {
             attempted,
@@ -274,7 +279,7 @@ mod tests {
         assert_eq!(condition(created(2, 0, 0), young), Condition::Awaited);
         assert_eq!(condition(created(2, 1, 0), young), Condition::Usable(0.6));
         assert_eq!(condition(created(0, 0, 3), old), Condition::Due);
-        // Half of them came: the others count from the moment at which they should have.
+        // Half of them registered: the others count from the time at which they should have.
         let half = Health {
             overdue: 2,
             ..failed(0, 4)
@@ -312,7 +317,7 @@ mod tests {
         let resting = Condition::Resting { until: at(-30) };
         assert_eq!(condition(failed(3, 3), tries(30)), resting);
         assert_eq!(condition(failed(3, 3), tries(60)), Condition::Due);
-        // A try whose outcome is not known yet is a try.
+        // An attempt whose result is not known yet is an attempt.
         let asked_again = Tries {
             last: Some(at(10)),
             ..tries(60)

@@ -1,4 +1,4 @@
-//! The input of a plan, kept with it: the same input makes the same plan, byte by byte.
+//! The input of a plan, stored with it: the same input makes the same plan, byte for byte.
 
 use std::io::{self, Read, Write};
 
@@ -11,28 +11,28 @@ use serde::de::IgnoredAny;
 
 use super::{Plan, Snapshot, plan};
 
-/// An input that takes more bytes than this when packed is not kept.
+/// An input that is larger than this when packed is not stored.
 pub const MAX_PACKED_BYTES: usize = 512 * 1024;
-/// A packed input that takes more bytes than this when unpacked was not written by us.
+/// A packed input that is larger than this when unpacked was not written by us.
 const MAX_UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
-/// The version of packed inputs. A version that is unknown is refused.
+/// The version of packed inputs. Any other version is refused.
 const VERSION: u64 = 1;
 
-/// All that a plan depends on.
+/// The snapshot and the seed of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     pub seed: u64,
     pub snapshot: Snapshot,
 }
 
-/// Why a packed input cannot be read.
+/// The packed input cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BadInput {
     #[error("it has version {0}, and this program reads version {VERSION}")]
     Version(u64),
     #[error("it cannot be unpacked")]
     Packing(#[from] io::Error),
-    #[error("it is no input of a plan")]
+    #[error("it is not the input of a plan")]
     Content(#[from] serde_json::Error),
 }
 
@@ -42,12 +42,12 @@ impl Input {
         plan(snapshot, &mut StdRng::seed_from_u64(seed))
     }
 
-    /// Makes the plan, again.
+    /// Makes the plan again.
     pub fn replay(&self) -> Plan {
         Self::plan(&self.snapshot, self.seed)
     }
 
-    /// Compressed; `None` if it takes more than [`MAX_PACKED_BYTES`].
+    /// Compresses the input; `None` if that takes more than [`MAX_PACKED_BYTES`].
     pub fn pack(&self) -> Option<Vec<u8>> {
         let bounded = Bounded(Vec::new());
         let mut encoder = DeflateEncoder::new(bounded, Compression::fast());
@@ -69,7 +69,7 @@ impl Input {
     }
 }
 
-/// Refuses what exceeds [`MAX_PACKED_BYTES`].
+/// A writer that refuses more than [`MAX_PACKED_BYTES`].
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {

@@ -1,38 +1,39 @@
-//! How much: the change of capacity that a strategy wants.
+//! The change of capacity that a strategy wants.
 //!
-//! What is coming up is subtracted once. Workers that are quarantined, silent or told to go are no supply, so neither
-//! their capacity nor their tasks are in a [`Load`]; they still take room, which is for `choose` to respect.
+//! Coming capacity is subtracted once. Workers that are quarantined, silent or asked to stop are no
+//! supply, so a [`Load`] contains neither their capacity nor their tasks. They still count against
+//! the maximum, which `choose` observes.
 
 use super::notes::{Notes, units};
 use super::{Settings, Snapshot};
 
-/// What there is to do, and with what, in capacity units (a task takes one).
+/// The tasks and the capacity of a pool, in capacity units (a task takes one).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// Nobody has claimed them yet.
+    /// Not claimed yet.
     pub pending: f64,
-    /// Claimed by those that run.
+    /// Claimed by running workers.
     pub claimed: f64,
     pub running: f64,
-    /// Of those that run: registered a moment ago, and about to take their first task.
+    /// Of the running units: registered recently, and about to claim their first task.
     pub fresh: f64,
-    /// Asked for or made, not registered yet.
+    /// Requested or made, not registered yet.
     pub coming: f64,
 }
 
 impl Load {
-    /// How many units more a pool with these settings should have; negative: it has too many.
+    /// How many further units a pool with these settings should have; negative if it has too many.
     pub fn change(&self, settings: &Settings) -> f64 {
         rounded(settings.strategy.strategy().need(settings, self))
     }
 
-    /// The running capacity without a task.
+    /// The running capacity without tasks.
     pub(super) fn idle(&self) -> f64 {
         (self.running - self.claimed).max(0.0)
     }
 }
 
-/// Says what was counted and what came of it.
+/// Adds the counts and their result to the reasons.
 pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut Notes) {
     let settings = &snapshot.settings;
     let (min, max) = (settings.min_capacity, settings.max_capacity);
@@ -52,7 +53,7 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
         load.pending
     );
     let capacity = &snapshot.capacity;
-    // Whoever is told to go or to stay by this plan counts as told.
+    // The advice of this plan already counts.
     let healthy = exact(capacity.running.saturating_add(capacity.draining));
     let draining = (healthy - load.running).max(0.0);
     let counted = [
@@ -80,12 +81,12 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
     notes.add(line);
 }
 
-/// Capacity as a number to calculate with: exact up to 2^53, and nobody has that much.
+/// Capacity as a float: exact up to 2^53, which no pool reaches.
 pub(super) fn exact(units: u64) -> f64 {
     units as f64
 }
 
-/// Without errors of rounding, which are not worth a machine, and would not survive being stored.
+/// Rounds, as rounding errors are not worth a machine and would change when stored.
 pub(super) fn rounded(units: f64) -> f64 {
     (units * 1e6).round() / 1e6
 }

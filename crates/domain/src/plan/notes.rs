@@ -1,6 +1,6 @@
-//! The reasons of a plan as they are gathered, with a bound.
+//! The reasons of a plan while they are collected, with a limit.
 
-/// Reasons beyond these are only counted.
+/// Further reasons are only counted.
 const MAX_REASONS: usize = 100;
 
 #[derive(Default)]
@@ -20,14 +20,14 @@ impl Notes {
         }
     }
 
-    /// What a person should look at.
+    /// A situation that a person should look at.
     pub(super) fn alarm(&mut self, line: String) {
         if self.alarms.len() < MAX_REASONS {
             self.alarms.push(line);
         }
     }
 
-    /// Tasks wait that nothing can ever be launched for.
+    /// Tasks wait for which no launch config can ever be used.
     pub(super) fn unserved(&mut self, why: &'static str) {
         self.alarm(why.to_owned());
         self.is_unserved = true;
@@ -46,7 +46,7 @@ impl Notes {
     }
 }
 
-/// An amount of capacity: whole units as such, parts with at most two digits.
+/// An amount of capacity: integers without, other numbers with at most two decimals.
 pub(super) fn units(amount: f64) -> String {
     let text = format!("{amount:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! What a launch config offers, and whether it can be used now.
+//! Offers: the limits and the usable machines of a launch config.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use crate::id::ProviderId;
 use crate::launch_config::LaunchConfig;
 
 impl Offer {
-    /// Reads the numbers that steer a launch config. Those that make no sense count as not said: the config was
-    /// checked when it was written.
+    /// Reads the numbers in the `workerManager` part of a launch config. Invalid numbers count as
+    /// not set, since the config was checked when it was written.
     pub fn of(
         config: &LaunchConfig,
         provider_id: &ProviderId,
@@ -37,12 +37,12 @@ impl Offer {
         }
     }
 
-    /// The same, with what is known of when it was tried.
+    /// The same offer, with the times of its launches.
     pub fn tried(self, tries: Tries) -> Self {
         Self { tries, ..self }
     }
 
-    /// For people: where and what it is.
+    /// Its location and type, for people.
     pub(super) fn name(&self) -> String {
         match &self.bid {
             Ok(bid) if !bid.place.is_empty() => {
@@ -52,7 +52,7 @@ impl Offer {
         }
     }
 
-    /// How many machines it could give, as far as its own limits go; or why none.
+    /// How many machines it can give within its own limits; or why none.
     pub(super) fn machines(&self, pool_max: u64) -> Result<u64, String> {
         if !(self.initial_weight > 0.0 && self.initial_weight.is_finite()) {
             return Err("its initialWeight is 0".to_owned());
@@ -62,14 +62,14 @@ impl Offer {
             Err(why) => return Err(why.clone()),
         };
         if available == 0 {
-            return Err("none is to be had now".to_owned());
+            return Err("no machine is available now".to_owned());
         }
         let max = self.max_capacity.unwrap_or(pool_max);
         let left = max.saturating_sub(self.live) / u64::from(self.capacity_each.max(1));
         if left == 0 {
             let (each, live) = (self.capacity_each, self.live);
             return Err(format!(
-                "full: {live} of {max} units are there, a machine has {each}"
+                "full: {live} of {max} units exist, a machine has {each}"
             ));
         }
         Ok(left.min(available))
@@ -142,11 +142,11 @@ mod tests {
         let refused = |text: &str| Err(text.to_owned());
         assert_eq!(
             with(|o| o.max_capacity = Some(0)),
-            refused("full: 3 of 0 units are")
+            refused("full: 3 of 0 units exi")
         );
         assert_eq!(
             with(|o| o.capacity_each = 8),
-            refused("full: 3 of 10 units ar")
+            refused("full: 3 of 10 units ex")
         );
         assert_eq!(
             with(|o| o.initial_weight = 0.0),
@@ -163,6 +163,6 @@ mod tests {
         let sold_out: fn(&mut Offer) = |o| {
             o.bid.as_mut().unwrap().available = Some(0);
         };
-        assert_eq!(with(sold_out), refused("none is to be had now"));
+        assert_eq!(with(sold_out), refused("no machine is availabl"));
     }
 }

@@ -1,4 +1,4 @@
-//! How long a launch config is left alone after failures: by cause, and longer each time.
+//! Pauses of a launch config after failures: their length depends on the cause, and grows.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,40 +6,40 @@ use super::stored;
 use crate::launch::Cause;
 use crate::time::{SECOND_MS, Timestamp};
 
-/// No pause is longer: while work waits, every launch config is tried again within this time.
+/// Maximum pause: while tasks wait, every launch config is tried again within this time.
 pub const LONGEST_PAUSE_MS: i64 = 480 * SECOND_MS;
 
-/// The provider answers at once, and what was in the way may pass at any moment.
+/// The provider answers at once, and the cause may disappear at any time.
 const PASSING: Pauses = Pauses {
     first_ms: 10 * SECOND_MS,
     longest_ms: 320 * SECOND_MS,
 };
-/// The failure took minutes to show, or a person has to act.
+/// The failure took minutes to appear, or a person must act.
 const LASTING: Pauses = Pauses {
     first_ms: 60 * SECOND_MS,
     longest_ms: LONGEST_PAUSE_MS,
 };
-/// After machines that were made and did not register, or register and do not work.
+/// After machines that did not register, or registered and did not work.
 pub(super) const AFTER_MACHINES: Pauses = LASTING;
 
-/// Pauses that double with each failure in a row.
+/// Pauses that double with each consecutive failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pauses {
     first_ms: i64,
     longest_ms: i64,
 }
 
-/// The refusals of a launch config since its last launch that was accepted in full.
+/// The refusals of a launch config since its last fully accepted launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Refusals {
-    /// Plans of which launches were refused, in full or in part: a burst counts once.
+    /// Plans with refused launches, in full or in part; all refusals of one plan count once.
     pub in_a_row: u64,
-    /// Why the last one was refused; a part that was not made was out of stock.
-    #[serde(with = "stored::plain")]
+    /// The cause of the last refusal; machines that were not made are out of stock.
+    #[serde(with = "stored::display")]
     pub cause: Cause,
-    /// When the last one was refused.
-    #[serde(with = "stored::plain")]
+    /// When the last refusal was.
+    #[serde(with = "stored::display")]
     pub last: Timestamp,
 }
 
@@ -55,7 +55,7 @@ impl Pauses {
         }
     }
 
-    /// The pause after this many failures in a row.
+    /// The pause after this many consecutive failures.
     pub(super) fn length_ms(self, in_a_row: u64) -> i64 {
         let doublings = u32::try_from(in_a_row.saturating_sub(1)).unwrap_or(u32::MAX);
         let factor = 1_i64.checked_shl(doublings.min(32)).unwrap_or(i64::MAX);
@@ -64,8 +64,7 @@ impl Pauses {
 }
 
 impl Refusals {
-    /// Until then nothing is asked of the launch config. A launch without an answer counts as
-    /// refused until there is one.
+    /// The end of the pause. A launch without an answer counts as refused until it has one.
     pub(super) fn pause_ends(&self, last_launch: Option<Timestamp>) -> Timestamp {
         let since = last_launch.map_or(self.last, |launch| launch.max(self.last));
         since.plus_millis(Pauses::after(self.cause).length_ms(self.in_a_row))

@@ -1,17 +1,17 @@
-//! What a pool's config says to the planner.
+//! The settings of a pool's config that planning uses.
 
 use serde_json::{Map, Value};
 
 use super::{Settings, StrategyName};
 
-/// No price is too high.
+/// A maximum price that no price reaches.
 pub const NO_MAX_PRICE: f64 = 1e9;
-/// A ratio beyond this is a slip of the finger.
+/// A larger ratio is a typing error.
 pub(super) const MAX_RATIO: f64 = 100.0;
-/// Likewise for capacity; also keeps sums far from their limits.
+/// Larger capacities are typing errors; also keeps sums far from overflow.
 const MAX_CAPACITY: u64 = 1_000_000_000;
 
-/// A pool's config cannot be planned by.
+/// The pool's config has invalid settings.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSettings {
     #[error("{key} must be {wanted}, not {found}")]
@@ -20,13 +20,13 @@ pub enum BadSettings {
         wanted: String,
         found: String,
     },
-    #[error("there is no strategy {0}; use \"weighted\" or \"aws-provisioner\"")]
+    #[error("{0} is not a strategy; use \"weighted\" or \"aws-provisioner\"")]
     Strategy(String),
 }
 
 impl Settings {
-    /// Reads the config of a pool. Without limits nothing is launched; without a ratio every waiting task gets its
-    /// unit, which each strategy calls by another number.
+    /// Parses the config of a pool. Without limits nothing is launched. The default ratio of each
+    /// strategy starts a unit for every waiting task.
     pub fn parse(config: &Map<String, Value>) -> Result<Self, BadSettings> {
         let strategy = match config.get("strategy") {
             None => Some(StrategyName::Weighted),
@@ -55,8 +55,8 @@ impl Settings {
         })
     }
 
-    /// More waiting tasks than this change no plan: with so many, as much is wanted as may be had.
-    /// Whoever counts tasks may stop there.
+    /// More waiting tasks than this change no plan, as the maximum is wanted already. Counting can
+    /// stop there.
     pub fn most_pending(&self) -> u64 {
         let most = self.strategy.strategy().most_pending(self);
         #[expect(
@@ -68,7 +68,7 @@ impl Settings {
         most.saturating_add(1)
     }
 
-    /// The minimum that counts: never above the maximum.
+    /// The effective minimum: never above the maximum.
     pub(super) fn least(&self) -> u64 {
         self.min_capacity.min(self.max_capacity)
     }
@@ -79,7 +79,7 @@ fn capacity(config: &Map<String, Value>, key: &'static str) -> Result<u64, BadSe
         return Ok(0);
     };
     let whole = found.as_u64().or_else(|| {
-        // JavaScript prints 5.0 as 5, others do not.
+        // JavaScript prints 5.0 as 5, other languages do not.
         let text = found.as_f64().filter(|number| *number >= 0.0)?.to_string();
         text.parse().ok()
     });
@@ -194,7 +194,7 @@ mod tests {
             ),
             (
                 json!({"strategy": "cheapest"}),
-                "there is no strategy \"cheapest\"; use \"weighted\" or \"aws-provisioner\"",
+                "\"cheapest\" is not a strategy; use \"weighted\" or \"aws-provisioner\"",
             ),
         ];
         for (config, expected) in cases {

@@ -1,9 +1,10 @@
-//! Bids on spot markets, as the strategy `aws-provisioner` makes them: at random, not cheapest first.
+//! Bids on spot markets by the strategy `aws-provisioner`: chosen at random, not cheapest first.
 //!
-//! Random choice finds the markets that have capacity without any word from them. A bid is twice the going
-//! price, so that it outlasts a rise. The original had three flaws, which [`Pricing::literal`] brings back: one
-//! dear draw ended the round although cheap choices were left, one alarming draw threw away the bids made
-//! before it, and a minimum price could lower a bid below the market, which is a sure refusal.
+//! Random choice finds the markets that have capacity, which markets do not tell. A bid is twice
+//! the current price, so that it outlasts a rise. The original had three defects, which
+//! [`Pricing::literal`] restores: one expensive choice ended the round although cheap choices were
+//! left, one alarming choice discarded the bids made before it, and a minimum price could lower a
+//! bid below the market, where it is always refused.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +12,9 @@ use rand::Rng;
 
 use super::spot_prices::PriceTable;
 
-/// Nobody means to pay more than this many dollars an hour for a machine.
+/// A bid above this many dollars per hour and machine is a mistake.
 pub const ALARM_PRICE: f64 = 10.0;
-/// A bid is so many times the going price.
+/// A bid is this many times the current price.
 const HEADROOM: f64 = 2.0;
 
 /// Families of instance types that some zones do not have, although their prices are published.
@@ -28,52 +29,52 @@ const DENIED: [(&str, &str); 8] = [
     ("g2", "eu-central-1c"),
 ];
 
-/// One way to get a machine.
+/// A machine type in a market, at a price.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     pub capacity: u32,
-    /// How useful a machine is next to others.
+    /// The usefulness of a machine compared with others.
     pub utility: f64,
-    /// Dollars per hour and machine now; `None`: not known.
+    /// Dollars per hour and machine now; `None` if not known.
     pub price: Option<f64>,
-    /// At most so many machines.
+    /// Maximum number of machines.
     pub limit: u64,
-    /// Who gives them; those of one source share its room.
+    /// The provider; choices of one source share its room.
     pub source: usize,
 }
 
-/// What may be paid, in dollars per hour and unit of utility.
+/// The prices to pay, in dollars per hour and unit of utility.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pricing {
     pub min_price: f64,
-    /// `None`: whatever it costs.
+    /// `None`: no maximum.
     pub max_price: Option<f64>,
     pub literal: bool,
 }
 
-/// What a round may take.
+/// The limits of a round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
-    /// Units that are wanted; the last machine may bring more.
+    /// Units that are wanted; the last machine may exceed them.
     pub wanted: f64,
-    /// Units that may be had.
+    /// Maximum number of units.
     pub units: u64,
     pub machines: u64,
-    /// Machines that may be had of each source; of one that is not here as many as it likes.
+    /// Further machines of each source; a source that is not listed has no limit.
     pub rooms: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpotBid {
-    /// Which choice, by its place in the list.
+    /// Index of the choice in the list.
     pub choice: usize,
-    /// Dollars per hour and machine; `None` takes the market's price.
+    /// Dollars per hour and machine; `None` pays the market's price.
     pub price: Option<f64>,
-    /// The going price for a unit of utility.
+    /// The current price for a unit of utility.
     pub true_price: Option<f64>,
 }
 
-/// Why a choice is not bid for.
+/// Why there is no bid for a choice.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum NoBid {
     #[error("its price of ${true_price} an hour for a unit of utility is above the maximum")]
@@ -87,43 +88,50 @@ pub enum NoBid {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
     pub bids: Vec<SpotBid>,
-    /// A draw that was alarming and ended the round, in a literal one.
+    /// An alarming choice that ended a literal round.
     pub alarm: Option<NoBid>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is nothing to bid for: no region, instance type and zone goes with the config")]
+#[error("no bid is possible: no region, instance type and zone matches the config")]
 pub struct NoChoice;
 
-/// Where a machine would be.
+/// A spot market: a machine type in a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SpotMarket {
     pub region: String,
     pub instance_type: String,
     pub zone: String,
 }
 
-/// What a pool would take from the spot markets.
+/// The spot markets that a pool would use.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct SpotRequest {
     pub regions: Vec<String>,
     /// Name, capacity, utility.
     pub instance_types: Vec<(String, u32, f64)>,
-    /// Region and zone; a region that is not named here may use all its zones.
+    /// Region and zone; a region without a zone in this list may use all its zones.
     pub zones: Vec<(String, String)>,
 }
 
-/// All choices that the markets offer for a wish, in its order.
-pub fn choices(wish: &Wish, markets: &BTreeMap<String, PriceTable>) -> Vec<(Place, Choice)> {
+/// All choices in the requested markets, in the order of the request.
+pub fn choices(
+    request: &SpotRequest,
+    markets: &BTreeMap<String, PriceTable>,
+) -> Vec<(SpotMarket, Choice)> {
     let mut found = Vec::new();
-    for region in &wish.regions {
+    for region in &request.regions {
         let table = markets.get(region).into_iter();
         let table = table.flat_map(|table| table.iter());
         let prices: BTreeMap<_, _> = table.collect();
-        let mut own_zones = wish.zones.iter().filter(|(of, _)| of == region).peekable();
+        let mut own_zones = request
+            .zones
+            .iter()
+            .filter(|(of, _)| of == region)
+            .peekable();
         let is_restricted = own_zones.peek().is_some();
         let own_zones: Vec<&String> = own_zones.map(|(_, zone)| zone).collect();
-        for (instance_type, capacity, utility) in &wish.instance_types {
+        for (instance_type, capacity, utility) in &request.instance_types {
             let zones = prices
                 .get(instance_type)
                 .into_iter()
@@ -132,7 +140,7 @@ pub fn choices(wish: &Wish, markets: &BTreeMap<String, PriceTable>) -> Vec<(Plac
                 if is_denied(instance_type, zone) || is_restricted && !own_zones.contains(&zone) {
                     continue;
                 }
-                let place = Place {
+                let place = SpotMarket {
                     region: region.clone(),
                     instance_type: instance_type.clone(),
                     zone: zone.clone(),
@@ -151,13 +159,13 @@ pub fn choices(wish: &Wish, markets: &BTreeMap<String, PriceTable>) -> Vec<(Plac
     found
 }
 
-/// Is it known that this zone does not have this type?
+/// Whether this zone is known not to have this type.
 pub fn is_denied(instance_type: &str, zone: &str) -> bool {
     let family = instance_type.split('.').next().unwrap_or_default();
     DENIED.contains(&(family, zone))
 }
 
-/// Bids until enough is wanted no more. Which choice is next is drawn among those that can be had.
+/// Bids until enough is bought. Each choice is drawn from those that are still possible.
 pub fn round(
     pricing: &Pricing,
     choices: &[Choice],
@@ -203,7 +211,7 @@ pub fn round(
 }
 
 impl Pricing {
-    /// What to bid, and the going price for a unit of utility.
+    /// The bid, and the current price for a unit of utility.
     pub fn quote(&self, choice: &Choice) -> Result<(Option<f64>, Option<f64>), NoBid> {
         let Some(price) = choice.price else {
             return match self.max_price {
@@ -268,7 +276,7 @@ fn micro_ceil(price: f64) -> f64 {
     (price * 1e6).ceil() / 1e6
 }
 
-/// A number from 0 to just below `n`, each as likely; `n` is at least 1.
+/// A number from 0 to just below `n`, all equally likely; `n` is at least 1.
 fn below(rng: &mut dyn Rng, n: usize) -> usize {
     let wide = u128::from(rng.next_u64()) * u128::try_from(n).unwrap_or(1);
     usize::try_from(wide >> 64).unwrap_or(0)

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::time::{MINUTE_MS, Timestamp};
 
-/// How far back a price still counts.
+/// For how long a price counts.
 pub const WINDOW_MS: i64 = 30 * MINUTE_MS;
 
 /// By instance type and zone, in dollars per hour and machine.
 pub type PriceTable = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// From then on it cost so much, until the next one.
+/// A price that is valid until the next point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PricePoint {
     pub instance_type: String,
@@ -20,8 +20,9 @@ pub struct PricePoint {
     pub at: Timestamp,
 }
 
-/// The highest price of each type in each zone that works: of the points in the window, and of the last one
-/// before it, which was still true when the window began. What is no price is left out.
+/// The highest price of each type in each zone, except zones that do not have the type. Considers
+/// the points in the window and the last point before it, which was valid when the window began.
+/// Skips invalid prices.
 pub fn highest<'a>(
     history: impl IntoIterator<Item = &'a PricePoint>,
     zones: &BTreeSet<String>,

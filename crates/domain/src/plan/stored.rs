@@ -1,4 +1,4 @@
-//! Snapshots and plans as JSON documents: versioned and strict, so that what is read means what was written.
+//! Snapshots and plans as JSON documents, with a version and strict parsing.
 //!
 //! A snapshot that an operator copies into a file is a test case.
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Plan, Snapshot};
 use crate::demand::Demand;
 
-/// Written; of the versions before it, the first is still read.
+/// The version that is written. The first version can be read, too.
 const VERSION: u64 = 2;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ impl Snapshot {
     }
 
     pub fn from_json(document: &Value) -> Result<Self, BadDocument> {
-        read("snapshot", document, alone)
+        read("snapshot", document, add_only_source)
     }
 }
 
@@ -68,8 +68,8 @@ fn read<T: DeserializeOwned>(
     serde_json::from_value(content).map_err(|problem| BadDocument::Content { kind, problem })
 }
 
-/// In the first version a pool had one provider, and all its offers came from there.
-fn alone(snapshot: &mut Value) {
+/// The first version had one provider per pool, and all offers came from it.
+fn add_only_source(snapshot: &mut Value) {
     let Some(fields) = snapshot.as_object_mut() else {
         return;
     };
@@ -85,8 +85,8 @@ fn alone(snapshot: &mut Value) {
     fields.insert("sources".to_owned(), json!([source]));
 }
 
-/// Whatever prints and parses alike.
-pub(super) mod plain {
+/// Types that are written with `Display` and parsed with `FromStr`.
+pub(super) mod display {
     use std::fmt::Display;
     use std::str::FromStr;
 
@@ -110,8 +110,8 @@ pub(super) mod plain {
     }
 }
 
-/// The same, where there may be none.
-pub(super) mod plain_option {
+/// The same, for optional values.
+pub(super) mod display_option {
     use std::fmt::Display;
     use std::str::FromStr;
 
@@ -136,7 +136,7 @@ pub(super) mod plain_option {
     }
 }
 
-/// How many tasks a worker has. Older documents only say whether it has any.
+/// The number of tasks of a worker. Older documents only say whether it has any.
 pub(super) fn number_of_tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let value = Value::deserialize(deserializer)?;
     match value.as_bool() {
@@ -163,7 +163,7 @@ pub(super) mod worker_key {
         deserializer: D,
     ) -> Result<WorkerKey, D::Error> {
         let text = String::deserialize(deserializer)?;
-        parse(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is not a worker")))
+        parse(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is not the key of a worker")))
     }
 
     fn parse(text: &str) -> Option<WorkerKey> {
@@ -179,7 +179,7 @@ pub(super) mod worker_key {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Told {
+struct AdviceEntry {
     #[serde(with = "worker_key")]
     worker: crate::id::WorkerKey,
     advice: crate::worker::Advice,
@@ -188,7 +188,7 @@ struct Told {
 pub(super) mod advice_list {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::Told;
+    use super::AdviceEntry;
     use crate::id::WorkerKey;
     use crate::worker::Advice;
 
@@ -196,7 +196,7 @@ pub(super) mod advice_list {
         list: &[(WorkerKey, Advice)],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(list.iter().map(|(worker, advice)| Told {
+        serializer.collect_seq(list.iter().map(|(worker, advice)| AdviceEntry {
             worker: worker.clone(),
             advice: advice.clone(),
         }))
@@ -205,7 +205,7 @@ pub(super) mod advice_list {
     pub(in crate::plan) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<(WorkerKey, Advice)>, D::Error> {
-        let list: Vec<Told> = Vec::deserialize(deserializer)?;
+        let list: Vec<AdviceEntry> = Vec::deserialize(deserializer)?;
         Ok(list
             .into_iter()
             .map(|told| (told.worker, told.advice))
@@ -213,7 +213,7 @@ pub(super) mod advice_list {
     }
 }
 
-/// The demand, whose own home knows nothing of documents.
+/// The serialized form of [`Demand`], which has no serializer of its own.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Demand", rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct DemandShape {

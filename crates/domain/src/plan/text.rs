@@ -6,7 +6,7 @@ use super::Plan;
 use super::notes::units;
 
 impl Plan {
-    /// The text that `explain pool` prints: first what was decided, then why.
+    /// The text that `explain pool` prints: the decisions first, then the reasons.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let (change, target) = (units(self.change), units(self.target));
@@ -28,12 +28,9 @@ impl Plan {
             );
         }
         for (worker, advice) in &self.advice {
-            let what = if advice.terminate { "go" } else { "stay" };
+            let what = if advice.terminate { "stop" } else { "stay" };
             let reason = &advice.reason;
-            line(
-                &mut text,
-                format_args!("advise {worker} to {what}: {reason}"),
-            );
+            line(&mut text, format_args!("ask {worker} to {what}: {reason}"));
         }
         for reason in &self.reasons {
             line(&mut text, format_args!("because {reason}"));

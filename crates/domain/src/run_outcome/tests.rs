@@ -1,10 +1,10 @@
-//! Outcomes are read out of what the queue says, and only once each.
+//! The outcomes that messages of the queue contain, each of them once.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::event::EventBody;
-use crate::task::{ExceptionReason, Task, TaskDocument, TaskNews};
+use crate::task::{ExceptionReason, Task, TaskDocument, TaskEvent};
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
@@ -12,7 +12,7 @@ fn at(millis: i64) -> Timestamp {
 
 const TASK: &str = "AAAAAAAAQACAAAAAAAAAAA";
 
-/// A message as another deployment's queue writes it.
+/// A message in the form of another deployment's queue.
 fn message(run_id: Option<usize>, runs: Value) -> Vec<u8> {
     let mut message = json!({
         "version": 1, "workerGroup": "g", "workerId": "w", "task": {"tags": {"createdForUser": "x"}},
@@ -41,7 +41,7 @@ fn waiting(created: &str) -> Value {
         "scheduled": "2026-09-21T14:13:20Z"})
 }
 
-/// Which run of a message has ended, and how.
+/// The run that a message ends, and its reason.
 fn ended(run_id: Option<usize>, runs: Value) -> Option<(u32, EndReason)> {
     let outcome = RunOutcome::of_message(&message(run_id, runs)).unwrap();
     outcome.map(|outcome| (outcome.run_id, outcome.reason))
@@ -132,8 +132,8 @@ fn what_makes_no_sense_is_refused() {
     }
 }
 
-/// What our own queue tells of a task, message by message.
-fn own_messages(news: impl IntoIterator<Item = TaskNews>, task: &Task) -> Vec<Vec<u8>> {
+/// The messages of our own queue about a task.
+fn own_messages(news: impl IntoIterator<Item = TaskEvent>, task: &Task) -> Vec<Vec<u8>> {
     let bodies = news.into_iter().map(|news| {
         let task = Box::new(task.clone());
         EventBody::Task { news, task }
@@ -157,7 +157,7 @@ fn what_our_own_queue_tells_is_understood() {
     let task = Task::new(id.clone(), document.define(&id).unwrap());
     let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
     let mut told = Vec::new();
-    let mut note = |moved: crate::task::Moved| {
+    let mut note = |moved: crate::task::Transition| {
         told.extend(own_messages(moved.news, &moved.task));
         moved.task
     };
@@ -190,7 +190,7 @@ fn what_our_own_queue_tells_is_understood() {
 
 #[test]
 fn a_tally_keeps_exceptions_apart_by_their_reason() {
-    let mut tally = Tally::default();
+    let mut tally = OutcomeCounts::default();
     assert_eq!(tally.success_rate(), None);
     tally.add(EndReason::Completed, 6);
     tally.add(EndReason::Failed, 1);

@@ -1,4 +1,4 @@
-//! What a task is: read from JSON, kept as JSON, shown as JSON, and typed in between.
+//! The definition of a task: typed here, JSON in requests, in the store and in replies.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use super::Priority;
 use crate::id::{BadId, PoolId, ProjectId, SchedulerId, TaskGroupId, TaskId};
 use crate::time::{BadTimestamp, DAY_MS, Timestamp};
 
-/// A task that does not say when it expires does so so long after its deadline.
+/// A task without an expiry expires this long after its deadline.
 const EXPIRES_AFTER_DEADLINE_MS: i64 = 365 * DAY_MS;
 
-/// What of its dependencies a task waits for.
+/// Which dependencies must be resolved how before the task is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Requires {
-    /// Each must have succeeded.
+    /// Each must be completed.
     AllCompleted,
-    /// Each must have come to an end.
+    /// Each must be resolved.
     AllResolved,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskDefinition {
-    /// Also the pool that serves it (RFC 145).
+    /// Also the id of the pool that runs it (RFC 145).
     pub task_queue_id: PoolId,
     pub scheduler_id: SchedulerId,
     pub project_id: ProjectId,
     pub task_group_id: TaskGroupId,
-    /// None is named twice.
+    /// Without duplicates.
     pub dependencies: Vec<TaskId>,
     pub requires: Requires,
     pub routes: Vec<String>,
@@ -39,14 +39,14 @@ pub struct TaskDefinition {
     pub deadline: Timestamp,
     pub expires: Timestamp,
     pub scopes: Vec<String>,
-    /// Between the task's author and its worker.
+    /// A matter between the task's author and its worker.
     pub payload: Value,
     pub metadata: Value,
     pub tags: BTreeMap<String, String>,
     pub extra: Value,
 }
 
-/// A definition as it is written in JSON. What `createTask` may leave out is optional.
+/// A task definition in JSON. Fields that `createTask` may omit are optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskDocument {
@@ -77,7 +77,7 @@ pub struct TaskDocument {
     pub extra: Value,
 }
 
-/// Why a document defines no task.
+/// The document is not a valid task definition.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDefinition {
     #[error("name the task queue: either `taskQueueId`, or both `provisionerId` and `workerType`")]
@@ -96,12 +96,12 @@ pub enum BadDefinition {
 }
 
 impl TaskDocument {
-    /// The queue, by whichever of its names are given.
+    /// The task queue, from either of its names.
     pub fn queue(&self) -> Result<PoolId, BadDefinition> {
         let joined = match (&self.provisioner_id, &self.worker_type) {
             (Some(left), Some(right)) => Some(format!("{left}/{right}")),
             (None, None) => None,
-            // One half says something only beside the whole, with which it must agree.
+            // One part is useful only beside the complete id, with which it must agree.
             (left, right) => {
                 let whole = self.task_queue_id.as_ref().ok_or(BadDefinition::NoQueue)?;
                 let (known_left, known_right) = whole.split_once('/').unwrap_or((whole, ""));
@@ -123,7 +123,7 @@ impl TaskDocument {
         }
     }
 
-    /// The task that it defines; what it leaves out is filled in.
+    /// Makes the definition; omitted fields get their defaults.
     pub fn define(self, task_id: &TaskId) -> Result<TaskDefinition, BadDefinition> {
         let time = |field, text: &str| {
             text.parse::<Timestamp>()

@@ -1,10 +1,10 @@
-//! A group of tasks: one scheduler answers for all of them.
+//! Task groups: each has one scheduler.
 
 use crate::Version;
 use crate::id::{SchedulerId, TaskGroupId};
 use crate::time::{DAY_MS, Timestamp};
 
-/// A group outlives its tasks by up to this much, so that not every task moves its end.
+/// A group outlives its tasks by up to this long, so that its expiry need not move with every task.
 const EXPIRES_AFTER_TASKS_MS: i64 = DAY_MS;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct TaskGroup {
     pub id: TaskGroupId,
     pub scheduler_id: SchedulerId,
     pub expires: Timestamp,
-    /// Since when it takes no further tasks.
+    /// When the group was sealed; it accepts no further tasks since.
     pub sealed: Option<Timestamp>,
     pub version: Version,
 }
@@ -28,7 +28,7 @@ impl TaskGroup {
         }
     }
 
-    /// Makes sure that it lasts as long as a task that joins it; says whether that changed anything.
+    /// Extends the group's life to that of a task that joins it. Returns whether anything changed.
     pub fn outlive(&mut self, task_expires: Timestamp) -> bool {
         let too_short = self.expires < task_expires;
         if too_short {

@@ -1,4 +1,4 @@
-//! Which tasks may be made: their dates, their scopes, how large they are, on how many they depend.
+//! The limits of task definitions: dates, scopes, sizes, number of dependencies.
 
 use super::{BadDefinition, Task, TaskDefinition, TaskDocument};
 use crate::id::TaskId;
@@ -7,18 +7,18 @@ use crate::time::{DAY_MS, MINUTE_MS, Timestamp};
 /// Clocks of clients may differ from ours by this much.
 const CLOCK_SKEW_MS: i64 = 15 * MINUTE_MS;
 
-/// What the tasks of a deployment may ask for.
+/// Limits for the tasks of a deployment.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskLimits {
-    /// How far ahead a deadline may be.
+    /// Maximum days until a deadline.
     pub deadline_days: u32,
     pub dependencies: usize,
-    /// The size of a definition.
+    /// Maximum size of a definition.
     pub task_bytes: usize,
     pub tags_bytes: usize,
 }
 
-/// Why a document makes no task.
+/// A document that is not accepted as a task.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidTask {
     #[error(transparent)]
@@ -66,8 +66,8 @@ impl TaskLimits {
         }
     }
 
-    /// The task that a document makes at this moment, as it will be read back from where it is
-    /// stored, so that it can be compared with one that exists.
+    /// The task of a document at this time, exactly as it will be read back from the store, so that
+    /// it can be compared with an existing task.
     pub fn task(
         &self,
         id: TaskId,
@@ -108,7 +108,8 @@ impl TaskLimits {
         Ok(())
     }
 
-    /// Tasks are read many at a time, and their tags are part of every event about them.
+    /// Limits the size: many tasks are read together, and their tags are part of every event about
+    /// them.
     fn check_size(&self, definition: &TaskDefinition, size: usize) -> Result<(), InvalidTask> {
         let limit = self.task_bytes;
         if size > limit {

@@ -1,27 +1,28 @@
-//! The moves of a task. Each takes the task and gives it back moved, with what there is to tell, or refuses.
+//! The transitions of a task. Each takes the task and returns it changed, with its events, or an
+//! error.
 //!
-//! A move that has been made already is made again without effect, because answers get lost and whoever
-//! did not hear one asks again.
+//! A transition that was already made is repeated without effect, because replies get lost and
+//! clients then ask again.
 
 use super::run::{Claim, End, EndReason, Run, StartReason, TaskState};
 use super::{Priority, Task};
 use crate::id::{TaskId, WorkerGroup, WorkerId};
 use crate::time::Timestamp;
 
-/// No task has more runs.
+/// Maximum number of runs of a task.
 pub const MAX_RUNS: usize = 50;
 
-/// What a move came to.
+/// The result of a transition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moved {
+pub struct Transition {
     pub task: Task,
-    /// In the order in which it happened; nobody is told that a claim lasts longer.
-    pub news: Vec<TaskNews>,
+    /// In their order. A reclaim has no event.
+    pub news: Vec<TaskEvent>,
 }
 
-/// Something that happened to a task. The numbers are those of runs.
+/// An event of a task. The numbers are run ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskNews {
+pub enum TaskEvent {
     Defined,
     Pending(u32),
     Running(u32),
@@ -31,7 +32,7 @@ pub enum TaskNews {
     PriorityChanged { old: Priority },
 }
 
-/// Why a worker could not carry a run out.
+/// Why a worker could not execute a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceptionReason {
     WorkerShutdown,
@@ -42,7 +43,7 @@ pub enum ExceptionReason {
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TransitionError {
     #[error("Task {task_id} was to be resolved by {deadline}, which has passed")]
     PastDeadline {
         task_id: TaskId,
@@ -64,8 +65,8 @@ pub enum Refused {
     Resolved { task_id: TaskId },
 }
 
-impl TaskNews {
-    /// The run that it is about.
+impl TaskEvent {
+    /// The run that the event is about.
     pub fn run_id(self) -> Option<u32> {
         match self {
             Self::Defined | Self::PriorityChanged { .. } => None,
@@ -89,7 +90,7 @@ impl ExceptionReason {
         }
     }
 
-    /// Whether the task is worth another try, and why.
+    /// The reason of the next run, if the task is retried.
     fn retry(self) -> Option<StartReason> {
         match self {
             Self::WorkerShutdown => Some(StartReason::Retry),
@@ -100,8 +101,8 @@ impl ExceptionReason {
 }
 
 impl Task {
-    /// Makes the first run; a task that has been scheduled stays as it is.
-    pub fn schedule(mut self, now: Timestamp) -> Result<Moved, Refused> {
+    /// Makes the first run. A scheduled task is unchanged.
+    pub fn schedule(mut self, now: Timestamp) -> Result<Transition, TransitionError> {
         self.check_deadline(now)?;
         if self.state() != TaskState::Unscheduled {
             return Ok(self.unmoved());
@@ -110,33 +111,33 @@ impl Task {
         Ok(self.moved([news]))
     }
 
-    /// Makes another run, with all retries; whatever an unscheduled task waits for. One that is pending or running
-    /// stays as it is.
-    pub fn rerun(mut self, now: Timestamp) -> Result<Moved, Refused> {
+    /// Makes another run, with all retries and without waiting for dependencies. A pending or
+    /// running task is unchanged.
+    pub fn rerun(mut self, now: Timestamp) -> Result<Transition, TransitionError> {
         self.check_deadline(now)?;
         if matches!(self.state(), TaskState::Pending | TaskState::Running) {
             return Ok(self.unmoved());
         }
         if self.runs.len() >= MAX_RUNS {
-            return Err(Refused::TooManyRuns { task_id: self.0.id });
+            return Err(TransitionError::TooManyRuns { task_id: self.0.id });
         }
         self.0.retries_left = self.definition.retries;
         let news = self.add_run(StartReason::Rerun, now);
         Ok(self.moved([news]))
     }
 
-    /// Ends the task; a resolved one stays as it is.
-    pub fn cancel(self, now: Timestamp) -> Result<Moved, Refused> {
+    /// Cancels the task. A resolved task is unchanged.
+    pub fn cancel(self, now: Timestamp) -> Result<Transition, TransitionError> {
         self.check_deadline(now)?;
         Ok(self.give_up(EndReason::Canceled, now))
     }
 
     /// Ends a task that was not resolved in time.
-    pub fn miss_deadline(self, now: Timestamp) -> Moved {
+    pub fn miss_deadline(self, now: Timestamp) -> Transition {
         self.give_up(EndReason::DeadlineExceeded, now)
     }
 
-    /// Gives the waiting run to a worker.
+    /// Assigns the pending run to a worker.
     pub fn claim(
         mut self,
         run_id: u32,
@@ -144,7 +145,7 @@ impl Task {
         worker_id: &WorkerId,
         now: Timestamp,
         taken_until: Timestamp,
-    ) -> Result<Moved, Refused> {
+    ) -> Result<Transition, TransitionError> {
         self.check_deadline(now)?;
         let state = self.state_of(run_id)?;
         let run = self.run_mut(run_id)?;
@@ -153,7 +154,7 @@ impl Task {
                 return Ok(self.unmoved());
             }
             let task_id = self.0.id;
-            return Err(Refused::ClaimedByAnother { task_id, run_id });
+            return Err(TransitionError::ClaimedByAnother { task_id, run_id });
         }
         if state != TaskState::Pending {
             return Err(self.wrong_state(run_id, state));
@@ -164,16 +165,16 @@ impl Task {
             started: now,
             taken_until,
         });
-        Ok(self.moved([TaskNews::Running(run_id)]))
+        Ok(self.moved([TaskEvent::Running(run_id)]))
     }
 
-    /// Leaves the run to its worker for longer.
+    /// Extends the worker's claim of a run.
     pub fn reclaim(
         mut self,
         run_id: u32,
         now: Timestamp,
         taken_until: Timestamp,
-    ) -> Result<Moved, Refused> {
+    ) -> Result<Transition, TransitionError> {
         self.check_deadline(now)?;
         let state = self.state_of(run_id)?;
         match &mut self.run_mut(run_id)?.claim {
@@ -185,11 +186,16 @@ impl Task {
         Ok(self.unmoved())
     }
 
-    /// The worker did what the task asked for, with this result.
-    pub fn report(mut self, run_id: u32, success: bool, now: Timestamp) -> Result<Moved, Refused> {
+    /// Ends a run with a result: the worker executed the task.
+    pub fn report(
+        mut self,
+        run_id: u32,
+        success: bool,
+        now: Timestamp,
+    ) -> Result<Transition, TransitionError> {
         let (reason, news) = match success {
-            true => (EndReason::Completed, TaskNews::Completed(run_id)),
-            false => (EndReason::Failed, TaskNews::Failed(run_id)),
+            true => (EndReason::Completed, TaskEvent::Completed(run_id)),
+            false => (EndReason::Failed, TaskEvent::Failed(run_id)),
         };
         if !self.may_end(run_id, reason)? {
             return Ok(self.unmoved());
@@ -198,13 +204,13 @@ impl Task {
         Ok(self.moved([news]))
     }
 
-    /// The worker could not do what the task asked for.
+    /// Ends a run as exception: the worker could not execute the task.
     pub fn report_exception(
         mut self,
         run_id: u32,
         reason: ExceptionReason,
         now: Timestamp,
-    ) -> Result<Moved, Refused> {
+    ) -> Result<Transition, TransitionError> {
         if !self.may_end(run_id, reason.end())? {
             return Ok(self.unmoved());
         }
@@ -212,14 +218,14 @@ impl Task {
         Ok(self.moved(news))
     }
 
-    /// Takes the run from a worker that did not claim it again in time, or is gone; whatever is not
-    /// running stays as it is.
+    /// Takes the run from a worker that did not reclaim it in time or has stopped. A run that is
+    /// not running is unchanged.
     pub fn take_away(
         mut self,
         run_id: u32,
         reason: ExceptionReason,
         now: Timestamp,
-    ) -> Result<Moved, Refused> {
+    ) -> Result<Transition, TransitionError> {
         if self.state_of(run_id)? != TaskState::Running {
             return Ok(self.unmoved());
         }
@@ -227,14 +233,14 @@ impl Task {
         Ok(self.moved(news))
     }
 
-    /// Takes a run back from a worker that never heard that it had it; no retry is used up by that. If
-    /// anything has happened to the claim meanwhile, the task stays as it is.
+    /// Takes a run back from a worker that never received it; this uses up no retry. If the claim
+    /// has changed since, the task is unchanged.
     pub fn give_back(
         mut self,
         run_id: u32,
         claim: &Claim,
         now: Timestamp,
-    ) -> Result<Moved, Refused> {
+    ) -> Result<Transition, TransitionError> {
         if self.run_mut(run_id)?.running() != Some(claim) {
             return Ok(self.unmoved());
         }
@@ -250,8 +256,12 @@ impl Task {
         Ok(self.moved(news))
     }
 
-    /// As `take_away`, if the claim has run out at this moment.
-    pub fn expire_claim(mut self, run_id: u32, now: Timestamp) -> Result<Moved, Refused> {
+    /// Like `take_away`, if the claim has expired.
+    pub fn expire_claim(
+        mut self,
+        run_id: u32,
+        now: Timestamp,
+    ) -> Result<Transition, TransitionError> {
         let run = self.run_mut(run_id)?;
         if run.running().is_none_or(|claim| claim.taken_until > now) {
             return Ok(self.unmoved());
@@ -265,21 +275,21 @@ impl Task {
         Ok(self.moved(news))
     }
 
-    /// Puts an unresolved task before or behind others.
-    pub fn change_priority(mut self, priority: Priority) -> Result<Moved, Refused> {
+    /// Changes the priority of an unresolved task.
+    pub fn change_priority(mut self, priority: Priority) -> Result<Transition, TransitionError> {
         if self.state().is_resolved() {
-            return Err(Refused::Resolved { task_id: self.0.id });
+            return Err(TransitionError::Resolved { task_id: self.0.id });
         }
         let old = std::mem::replace(&mut self.0.priority, priority);
         if old == priority {
             return Ok(self.unmoved());
         }
-        Ok(self.moved([TaskNews::PriorityChanged { old }]))
+        Ok(self.moved([TaskEvent::PriorityChanged { old }]))
     }
 
-    fn check_deadline(&self, now: Timestamp) -> Result<(), Refused> {
+    fn check_deadline(&self, now: Timestamp) -> Result<(), TransitionError> {
         if self.is_past_deadline(now) {
-            return Err(Refused::PastDeadline {
+            return Err(TransitionError::PastDeadline {
                 task_id: self.id.clone(),
                 deadline: self.definition.deadline,
             });
@@ -287,38 +297,38 @@ impl Task {
         Ok(())
     }
 
-    fn run_mut(&mut self, run_id: u32) -> Result<&mut Run, Refused> {
+    fn run_mut(&mut self, run_id: u32) -> Result<&mut Run, TransitionError> {
         let stored = &mut self.0;
         let task_id = &stored.id;
         stored
             .runs
             .get_mut(run_id as usize)
-            .ok_or_else(|| Refused::NoSuchRun {
+            .ok_or_else(|| TransitionError::NoSuchRun {
                 task_id: task_id.clone(),
                 run_id,
             })
     }
 
-    fn state_of(&self, run_id: u32) -> Result<TaskState, Refused> {
+    fn state_of(&self, run_id: u32) -> Result<TaskState, TransitionError> {
         let task_id = &self.id;
         self.run(run_id)
             .map(Run::state)
-            .ok_or_else(|| Refused::NoSuchRun {
+            .ok_or_else(|| TransitionError::NoSuchRun {
                 task_id: task_id.clone(),
                 run_id,
             })
     }
 
-    fn wrong_state(self, run_id: u32, state: TaskState) -> Refused {
-        Refused::WrongState {
+    fn wrong_state(self, run_id: u32, state: TaskState) -> TransitionError {
+        TransitionError::WrongState {
             task_id: self.0.id,
             run_id,
             state,
         }
     }
 
-    /// False: it has ended in just this way already.
-    fn may_end(&self, run_id: u32, reason: EndReason) -> Result<bool, Refused> {
+    /// `false` if it has already ended for this reason.
+    fn may_end(&self, run_id: u32, reason: EndReason) -> Result<bool, TransitionError> {
         let state = self.state_of(run_id)?;
         let ended = self.run(run_id).and_then(|run| run.end);
         if ended.is_some_and(|end| end.reason == reason) {
@@ -330,16 +340,16 @@ impl Task {
         Ok(true)
     }
 
-    /// Ends a run as an exception, and makes another if that is worth it.
+    /// Ends a run as exception and makes another run if the reason allows it.
     fn lose(
         &mut self,
         run_id: u32,
         reason: EndReason,
         retry: Option<StartReason>,
         now: Timestamp,
-    ) -> Result<Vec<TaskNews>, Refused> {
+    ) -> Result<Vec<TaskEvent>, TransitionError> {
         self.run_mut(run_id)?.end = Some(End { reason, at: now });
-        let mut news = vec![TaskNews::Exception(run_id)];
+        let mut news = vec![TaskEvent::Exception(run_id)];
         let again =
             self.retries_left > 0 && self.runs.len() < MAX_RUNS && !self.is_past_deadline(now);
         if let Some(reason) = retry.filter(|_| again) {
@@ -349,8 +359,8 @@ impl Task {
         Ok(news)
     }
 
-    /// Ends whatever is not resolved.
-    fn give_up(mut self, reason: EndReason, now: Timestamp) -> Moved {
+    /// Ends the task if it is not resolved.
+    fn give_up(mut self, reason: EndReason, now: Timestamp) -> Transition {
         if self.state().is_resolved() {
             return self.unmoved();
         }
@@ -361,23 +371,23 @@ impl Task {
         if let Some(run) = self.0.runs.last_mut() {
             run.end = Some(End { reason, at: now });
         }
-        self.moved([TaskNews::Exception(run_id)])
+        self.moved([TaskEvent::Exception(run_id)])
     }
 
-    fn add_run(&mut self, reason: StartReason, now: Timestamp) -> TaskNews {
+    fn add_run(&mut self, reason: StartReason, now: Timestamp) -> TaskEvent {
         self.0.runs.push(Run::pending(reason, now));
-        TaskNews::Pending(self.last_run().map_or(0, |(run_id, _)| run_id))
+        TaskEvent::Pending(self.last_run().map_or(0, |(run_id, _)| run_id))
     }
 
-    fn moved(self, news: impl Into<Vec<TaskNews>>) -> Moved {
-        Moved {
+    fn moved(self, news: impl Into<Vec<TaskEvent>>) -> Transition {
+        Transition {
             task: self,
             news: news.into(),
         }
     }
 
-    /// Without news.
-    fn unmoved(self) -> Moved {
+    /// Without events.
+    fn unmoved(self) -> Transition {
         self.moved([])
     }
 }

@@ -1,9 +1,9 @@
-//! Which of the waiting tasks goes first.
+//! Priorities of tasks.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// From the highest to the lowest, which is also the order in which tasks are handed out.
+/// From the highest to the lowest, which is the order in which tasks are claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     Highest,
@@ -53,7 +53,8 @@ impl Priority {
             .find(|priority| priority.rank() == rank)
     }
 
-    /// Who may use a priority may use every lower one: these are the priorities of which one suffices.
+    /// A client that may use a priority may use every lower priority: any of these priorities is
+    /// enough.
     pub fn and_higher(self) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |other| *other <= self)
     }

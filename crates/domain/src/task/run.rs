@@ -1,4 +1,4 @@
-//! One try of a task: it waits, a worker claims it, it ends.
+//! Runs: each is one attempt at a task. It is pending, then claimed, then resolved.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::id::{WorkerGroup, WorkerId};
 use crate::time::Timestamp;
 
-/// Where a task or a run stands; a run is never unscheduled.
+/// The state of a task or a run; a run is never unscheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskState {
     Unscheduled,
@@ -19,18 +19,18 @@ pub enum TaskState {
     Exception,
 }
 
-/// Why there is a run.
+/// Why a run was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StartReason {
     Scheduled,
-    /// The run before was lost to its worker.
+    /// The previous run was lost with its worker.
     Retry,
-    /// The task itself asked to be tried again.
+    /// The worker reported the task as intermittent.
     TaskRetry,
-    /// Somebody asked for it.
+    /// A client asked for it.
     Rerun,
-    /// The task ended before it was ever scheduled; this run says how.
+    /// The task ended before it was scheduled; this run has the reason.
     Exception,
 }
 
@@ -55,7 +55,7 @@ pub enum EndReason {
 pub struct Run {
     pub reason: StartReason,
     pub scheduled: Timestamp,
-    /// Who works on it, or last did.
+    /// The worker that has the run, or last had it.
     pub claim: Option<Claim>,
     pub end: Option<End>,
 }
@@ -65,7 +65,7 @@ pub struct Claim {
     pub group: WorkerGroup,
     pub worker_id: WorkerId,
     pub started: Timestamp,
-    /// The worker must claim it again before this.
+    /// The worker must reclaim the run before this time.
     pub taken_until: Timestamp,
 }
 
@@ -75,8 +75,7 @@ pub struct End {
     pub at: Timestamp,
 }
 
-/// A run as it is written in JSON: among the columns of a task, and in its status (with a number and a
-/// state in front).
+/// A run in JSON: in a column of a task, and in its status (there with its id and state).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunDocument {
@@ -124,7 +123,7 @@ impl TaskState {
         }
     }
 
-    /// Nothing more will happen by itself.
+    /// Whether the state is final.
     pub fn is_resolved(self) -> bool {
         match self {
             Self::Unscheduled | Self::Pending | Self::Running => false,
@@ -145,7 +144,7 @@ impl StartReason {
     }
 }
 
-/// What is no reason for a run to end.
+/// The text is not a reason for a run to end.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no reason for a run to end")]
 pub struct BadEndReason(pub String);
@@ -190,7 +189,7 @@ impl EndReason {
         }
     }
 
-    /// The state that it leaves the run in.
+    /// The state of a run that ended for this reason.
     pub fn state(self) -> TaskState {
         match self {
             Self::Completed => TaskState::Completed,
@@ -209,7 +208,7 @@ impl EndReason {
 }
 
 impl Run {
-    /// A run that waits for a worker from now on.
+    /// A run that waits for a worker.
     pub fn pending(reason: StartReason, now: Timestamp) -> Self {
         Self {
             reason,
@@ -227,12 +226,12 @@ impl Run {
         }
     }
 
-    /// The claim, as long as the worker is at it.
+    /// The claim, while the run is running.
     pub fn running(&self) -> Option<&Claim> {
         self.claim.as_ref().filter(|_| self.end.is_none())
     }
 
-    /// As clients see it.
+    /// The run as clients see it.
     pub(super) fn status(&self, run_id: usize) -> Value {
         let document = RunDocument {
             run_id: Some(run_id),

@@ -1,9 +1,10 @@
-//! Where, by `aws-provisioner`: the published bids to the letter, and what is done better unless asked for them.
+//! Bids by `aws-provisioner`: the published bids exactly, and our corrections.
 
 use std::collections::BTreeMap;
 
 use domain::plan::spot_bids::{
-    Budget, Choice, NoBid, NoChoice, Place, Pricing, Round, Wish, choices, is_denied, round,
+    Budget, Choice, NoBid, NoChoice, Pricing, Round, SpotMarket, SpotRequest, choices, is_denied,
+    round,
 };
 use domain::plan::spot_prices::PriceTable;
 use domain::plan::{Snapshot, StrategyName, plan};
@@ -52,8 +53,8 @@ fn markets() -> BTreeMap<String, PriceTable> {
     .into()
 }
 
-fn wish(regions: &[&str]) -> Wish {
-    Wish {
+fn request(regions: &[&str]) -> SpotRequest {
+    SpotRequest {
         regions: regions.iter().map(|region| (*region).to_owned()).collect(),
         instance_types: vec![("type1".to_owned(), 1, 1.0), ("type2".to_owned(), 2, 2.0)],
         zones: Vec::new(),
@@ -69,8 +70,8 @@ fn budget(wanted: f64) -> Budget {
     }
 }
 
-/// The bids as `price truePrice place`.
-fn lines(found: &[(Place, Choice)], round: &Round) -> Vec<String> {
+/// The bids as `price truePrice market`.
+fn lines(found: &[(SpotMarket, Choice)], round: &Round) -> Vec<String> {
     let lines = round.bids.iter().map(|bid| {
         let place = &found[bid.choice].0;
         let (price, true_price) = (bid.price.unwrap(), bid.true_price.unwrap());
@@ -82,9 +83,15 @@ fn lines(found: &[(Place, Choice)], round: &Round) -> Vec<String> {
     lines.collect()
 }
 
-/// Bids for a wish, with these draws out of so many choices each.
-fn bids(wish: &Wish, pricing: Pricing, wanted: f64, of: usize, picks: &[usize]) -> Vec<String> {
-    let found = choices(wish, &markets());
+/// Bids for a request, with these draws out of this many choices each.
+fn bids(
+    request: &SpotRequest,
+    pricing: Pricing,
+    wanted: f64,
+    of: usize,
+    picks: &[usize],
+) -> Vec<String> {
+    let found = choices(request, &markets());
     let list: Vec<Choice> = found.iter().map(|(_, choice)| choice.clone()).collect();
     let picks: Vec<_> = picks.iter().map(|pick| (*pick, of)).collect();
     let mut rng = Script::picks(&picks);
@@ -114,9 +121,9 @@ fn prices(round: &Round) -> Vec<(f64, f64)> {
 
 #[test]
 fn both_regions_are_bid_in_at_twice_the_price() {
-    let both = wish(&["region1", "region2"]);
+    let both = request(&["region1", "region2"]);
     for pricing in [LITERAL, OURS] {
-        // B1 and B2. Of the four choices one is alarming, and ours never draws it.
+        // B1 and B2. One of the four choices is alarming, and ours never draws it.
         let (of, zone3, zone2) = if pricing.literal {
             (4, 3, 2)
         } else {
@@ -131,8 +138,8 @@ fn both_regions_are_bid_in_at_twice_the_price() {
             ["4 1 region2/type2/zone3", "6 1.5 region1/type2/zone2"]
         );
     }
-    // B3: ten dollars are not more than ten dollars.
-    let first = wish(&["region1"]);
+    // B3: ten dollars are not above ten dollars.
+    let first = request(&["region1"]);
     assert_eq!(
         bids(&first, LITERAL, 1.0, 3, &[0]),
         ["10 5 region1/type1/zone1"]
@@ -141,11 +148,11 @@ fn both_regions_are_bid_in_at_twice_the_price() {
 
 #[test]
 fn an_alarming_draw_empties_the_round_only_if_it_is_literal() {
-    let (both, first) = (wish(&["region1", "region2"]), wish(&["region1"]));
+    let (both, first) = (request(&["region1", "region2"]), request(&["region1"]));
     // B4 and B5.
     assert!(bids(&first, LITERAL, 1.0, 3, &[1]).is_empty());
     assert!(bids(&both, LITERAL, 4.0, 4, &[3, 1]).is_empty());
-    // Ours draws among the three others, whatever is drawn.
+    // Ours draws among the other three, whatever is drawn.
     assert_eq!(
         bids(&both, OURS, 4.0, 3, &[2, 0, 1]),
         [
@@ -158,7 +165,7 @@ fn an_alarming_draw_empties_the_round_only_if_it_is_literal() {
 
 #[test]
 fn a_dear_draw_ends_the_round_only_if_it_is_literal() {
-    let both = wish(&["region1", "region2"]);
+    let both = request(&["region1", "region2"]);
     let up_to = |max_price, literal| Pricing {
         max_price: Some(max_price),
         literal,
@@ -169,13 +176,13 @@ fn a_dear_draw_ends_the_round_only_if_it_is_literal() {
         bids(&both, up_to(1.2, true), 4.0, 4, &[3, 2]),
         ["4 1 region2/type2/zone3"]
     );
-    assert!(bids(&wish(&["region1"]), up_to(0.1, true), 1.0, 3, &[2]).is_empty());
-    // Ours takes the cheap one again, and nothing where all are dear.
+    assert!(bids(&request(&["region1"]), up_to(0.1, true), 1.0, 3, &[2]).is_empty());
+    // Ours takes the cheap one again, and nothing where all are too expensive.
     assert_eq!(
         bids(&both, up_to(1.2, false), 4.0, 1, &[0, 0]),
         ["4 1 region2/type2/zone3", "4 1 region2/type2/zone3"]
     );
-    assert!(bids(&wish(&["region1"]), up_to(0.1, false), 1.0, 1, &[]).is_empty());
+    assert!(bids(&request(&["region1"]), up_to(0.1, false), 1.0, 1, &[]).is_empty());
 }
 
 #[test]
@@ -185,7 +192,7 @@ fn a_minimum_price_lowers_a_bid_only_if_it_is_literal() {
         max_price: Some(max_price),
         literal,
     };
-    // B8: below the market, so a sure refusal; ours bids as if there was no minimum.
+    // B8: below the market, where it is always refused; ours bids as if there was no minimum.
     let literal = single(0.06, 3.0, 1, at_least(0.1, 6.0, true), 1.0);
     let ours = single(0.06, 3.0, 1, at_least(0.1, 6.0, false), 1.0);
     assert_eq!(
@@ -205,21 +212,21 @@ fn a_minimum_price_lowers_a_bid_only_if_it_is_literal() {
 #[test]
 fn nothing_to_bid_for_is_a_problem_and_nothing_wanted_is_none() {
     // B10: a region without prices.
-    let nowhere = choices(&wish(&["region3"]), &markets());
+    let nowhere = choices(&request(&["region3"]), &markets());
     assert!(nowhere.is_empty());
     let refused = round(&LITERAL, &[], budget(1.0), &mut Script::picks(&[]));
     assert_eq!(refused, Err(NoChoice));
-    // B16: the original must not be called for nothing.
+    // B16: the original must not be called without a choice.
     assert_eq!(single(1.0, 1.0, 1, LITERAL, 0.0), Round::default());
 }
 
 #[test]
 fn zones_that_are_not_wanted_or_known_to_be_empty_are_no_choice() {
     // B11.
-    let mut restricted = wish(&["region1", "region2"]);
+    let mut restricted = request(&["region1", "region2"]);
     restricted.zones = vec![("region1".to_owned(), "zone2".to_owned())];
-    let places = |wish: &Wish| -> Vec<String> {
-        let found = choices(wish, &markets()).into_iter();
+    let places = |request: &SpotRequest| -> Vec<String> {
+        let found = choices(request, &markets()).into_iter();
         found
             .map(|(place, _)| format!("{} {}", place.instance_type, place.zone))
             .collect()
@@ -231,7 +238,7 @@ fn zones_that_are_not_wanted_or_known_to_be_empty_are_no_choice() {
     restricted.regions.pop();
     assert!(bids(&restricted, LITERAL, 1.0, 2, &[0]).is_empty());
     // B12.
-    let mut old = wish(&["us-east-1"]);
+    let mut old = request(&["us-east-1"]);
     let types = ["m3.large", "c5.large"];
     old.instance_types = types.map(|name| (name.to_owned(), 1, 1.0)).to_vec();
     assert_eq!(places(&old), ["m3.large us-east-1a", "c5.large us-east-1a"]);
@@ -342,7 +349,7 @@ fn a_literal_plan_has_the_flaws_of_the_original() {
     );
     assert_eq!(
         plan.alarm.as_deref(),
-        Some("no bid is made: of a choice that was drawn, its bid of $14 an hour is above $10")
+        Some("no bid is made: for a choice that was drawn, its bid of $14 an hour is above $10")
     );
 }
 

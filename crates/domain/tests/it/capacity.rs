@@ -1,4 +1,4 @@
-//! How much: the published vectors of both strategies, and where we differ from what Taskcluster computes.
+//! Need: the published vectors of both strategies, and where ours differ from Taskcluster's.
 
 use domain::plan::{Load, Settings, Snapshot, StrategyName};
 use serde_json::Value;
@@ -32,7 +32,7 @@ const AWS_PROVISIONER: [(f64, f64, f64, u64, u64, f64, f64); 23] = [
     (2.5, 0.0, 5.0, 0, 20, 1.0, 2.0),
 ];
 
-/// Of the strategy `aws-provisioner`; busy or not, unless it is literal all that runs has work.
+/// For the strategy `aws-provisioner`; unless it is literal, all running units have work.
 fn change(min: u64, max: u64, ratio: f64, load: Load) -> f64 {
     let settings = |literal| Settings {
         min_capacity: min,
@@ -106,7 +106,8 @@ fn spare_capacity_that_is_there_is_not_asked_for_again_unless_literally() {
     assert_eq!((of(true, 12), of(true, 10), of(true, 0)), (2, 2, 2));
 }
 
-/// What Taskcluster's estimator says; `existing` contains what is requested, which it subtracts once more.
+/// The result of Taskcluster's estimator; `existing` contains `requested`, which it subtracts
+/// twice.
 fn taskcluster(e: &Estimate) -> f64 {
     let idle = (e.existing - e.claimed).max(0.0);
     let adjusted = (e.pending - idle).max(0.0);
@@ -144,8 +145,8 @@ impl Estimate {
     }
 }
 
-/// Pending, claimed, existing, requested, stopping, minimum, maximum, ratio; what Taskcluster starts, what we do,
-/// and whether there is an alarm.
+/// Pending, claimed, existing, requested, stopping, minimum, maximum, ratio; how many Taskcluster
+/// starts, how many we start, and whether there is an alarm.
 type Row = ([f64; 8], f64, u64, bool);
 
 const ESTIMATES: [Row; 25] = [
@@ -166,14 +167,14 @@ const ESTIMATES: [Row; 25] = [
     ([10., 0., 0., 0., 100., 0., 50., 1.], 0., 0, false),
     ([10., 0., 0., 0., 45., 0., 50., 1.], 5., 5, false),
     ([100., 0., 100., 100., 0., 0., 1000., 1.], 0., 0, false),
-    // From here on, what comes up is subtracted twice by Taskcluster, and once by us.
+    // From here on, Taskcluster subtracts coming capacity twice, and we once.
     ([150., 0., 100., 100., 0., 0., 1000., 1.], 0., 50, false),
     ([250., 0., 100., 100., 0., 0., 1000., 1.], 50., 150, false),
     ([100., 0., 10., 10., 0., 0., 1000., 1.], 80., 90, false),
     // A part of a machine is a machine.
     ([3., 0., 0., 0., 0., 0., 50., 0.5], 1.5, 2, false),
     ([1., 0., 0., 0., 0., 0., 50., 0.1], 0.1, 1, false),
-    // A minimum above the maximum: the maximum counts, there as here.
+    // A minimum above the maximum: the maximum counts in both.
     ([10., 0., 0., 0., 0., 20., 5., 1.], 20., 5, false),
     ([10., 0., 5., 2., 0., 0., 100., 1.], 3., 5, false),
     ([10., 3., 5., 2., 0., 0., 100., 1.], 6., 8, false),
@@ -273,7 +274,7 @@ fn weighted_agrees_with_the_original_code_where_nothing_is_coming() {
 
 #[test]
 fn ten_tasks_three_busy_workers_and_two_booting_are_read_in_two_ways() {
-    // The conversation in RFC 124 comes to 5: with its ratio of 1, as many tasks as there are workers may wait.
+    // The example in RFC 124 gives 5: with its ratio of 1, as many tasks as workers may wait.
     let load = Load {
         pending: 10.0,
         claimed: 3.0,
@@ -283,10 +284,10 @@ fn ten_tasks_three_busy_workers_and_two_booting_are_read_in_two_ways() {
     };
     assert_eq!(change(0, 100, 1.0, load), 5.0);
     assert_eq!(change(0, 100, 0.0, load), 8.0);
-    // For `weighted`, 1 means that none is to wait: two are coming for two of the ten.
+    // For `weighted`, 1 means that no task should wait: two units are coming for two of the ten.
     let settings = pool(0, 100).settings;
     assert_eq!(load.change(&settings), 8.0);
-    // Taskcluster counts the two twice.
+    // Taskcluster counts the two units twice.
     let [
         pending,
         claimed,

@@ -1,4 +1,4 @@
-//! Snapshots to start from, and chance that is told what to say.
+//! Snapshots to start from, and random numbers that a test chooses.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -74,7 +74,7 @@ pub(crate) fn offer(id: &str) -> Offer {
     }
 }
 
-/// Like the strategy `aws-provisioner`, where the offer costs so much.
+/// For the strategy `aws-provisioner`, with a price for the offer.
 pub(crate) fn priced(id: &str, price: f64) -> Offer {
     let bid = Bid {
         price: Some(price),
@@ -154,16 +154,16 @@ pub(crate) fn machines(plan: &Plan) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// What each worker is told, as `w1 go over capacity`.
+/// The advice of each worker, as `w1 stop over capacity`.
 pub(crate) fn advised(plan: &Plan) -> Vec<String> {
     let lines = plan.advice.iter().map(|(key, advice)| {
-        let what = if advice.terminate { "go" } else { "stay" };
+        let what = if advice.terminate { "stop" } else { "stay" };
         format!("{} {what} {}", key.id, advice.reason)
     });
     lines.collect()
 }
 
-/// What happens to the snapshot when its plan is carried out at once.
+/// The snapshot after its plan was executed at once.
 pub(crate) fn carried_out(mut snapshot: Snapshot, plan: &Plan) -> Snapshot {
     for award in &plan.awards {
         let units = u64::from(award.machines) * u64::from(award.capacity_each);
@@ -204,11 +204,11 @@ pub(crate) fn carried_out(mut snapshot: Snapshot, plan: &Plan) -> Snapshot {
     snapshot
 }
 
-/// Says the numbers that it was given, and then panics.
+/// Returns the numbers that it was given, and then panics.
 pub(crate) struct Script(VecDeque<u64>);
 
 impl Script {
-    /// Each pick is which one out of how many.
+    /// Each pick is an index and the number of choices.
     pub(crate) fn picks(picks: &[(usize, usize)]) -> Self {
         let number = |(which, of): &(usize, usize)| {
             let number = ((*which as u128) << 64).div_ceil(*of as u128);
@@ -252,7 +252,7 @@ impl TryRng for Script {
     }
 }
 
-/// A file that lies beside the project in some check-outs.
+/// A file that lies next to the project in some checkouts.
 #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
 pub(crate) fn beside(path: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");

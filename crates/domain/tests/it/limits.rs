@@ -1,4 +1,4 @@
-//! What no plan exceeds, whatever a strategy wants.
+//! Limits that no plan exceeds, whatever the strategy wants.
 
 use domain::plan::{MAX_ADVICE, MAX_MACHINES, Offer, StrategyName};
 use testing::sizes_around;
@@ -51,7 +51,7 @@ fn a_machine_too_large_for_the_room_is_not_launched() {
     assert_eq!(launched(&plan), 0);
     assert_eq!(
         plan.reasons[1],
-        "a: skipped, full: 0 of 3 units are there, a machine has 4"
+        "a: skipped, full: 0 of 3 units exist, a machine has 4"
     );
     snapshot.offers.push(offer("small"));
     assert_eq!(machines(&decide(&snapshot)), "small:3");
@@ -70,12 +70,12 @@ fn a_provider_gets_no_more_than_it_takes() {
         "{:?}",
         plan.reasons
     );
-    let without = "short by 7: the provider takes 3 more machines now".to_owned();
+    let without = "short by 7: the provider accepts 3 more machines now".to_owned();
     assert!(plan.reasons.contains(&without));
     snapshot.sources[0].room = Some(0);
     let plan = decide(&snapshot);
     assert_eq!(launched(&plan), 0);
-    assert_eq!(plan.reasons[1], "the provider takes no more machines now");
+    assert_eq!(plan.reasons[1], "the provider accepts no more machines now");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_room_of_one_provider_is_not_that_of_another() {
         snapshot.offers.remove(0);
         let plan = decide(&snapshot);
         assert_eq!(launched(&plan), 2);
-        let short = "short by 38: the provider two takes 2 more machines now".to_owned();
+        let short = "short by 38: the provider two accepts 2 more machines now".to_owned();
         assert!(plan.reasons.contains(&short), "{}", plan.text());
     }
 }
@@ -117,13 +117,13 @@ fn an_offer_of_a_provider_without_room_is_skipped() {
     change 2, target 2
     launch 2 x b from two (1 unit each)
     because needed 2: 2 pending, maximum 100, ratio 1
-    because cloud a: skipped, the provider cloud takes no more machines now
+    because cloud a: skipped, the provider cloud accepts no more machines now
     because three c: skipped, the pool has no provider three
     because two b: 2 machines
     ");
     snapshot.sources[1].room = Some(0);
     let plan = decide(&snapshot);
-    assert_eq!(plan.reasons[1], "the providers take no more machines now");
+    assert_eq!(plan.reasons[1], "the providers accept no more machines now");
 }
 
 #[test]
@@ -134,14 +134,15 @@ fn a_plan_starts_a_bounded_number_of_machines() {
             let mut snapshot = pool(0, 1_000_000);
             snapshot.settings.strategy = strategy;
             snapshot.demand.pending = count as u64;
-            // Machines count, not what they can do.
+            // Machines count, not their capacity.
             snapshot.demand.pending *= 3;
             snapshot.offers[0].capacity_each = 3;
             let plan = decide(&snapshot);
             assert_eq!(launched(&plan), 3 * count.min(limit) as u64);
             let rest = 3 * count.saturating_sub(limit);
-            let rest =
-                format!("short by {rest}: one plan starts at most 1000 machines, the next goes on");
+            let rest = format!(
+                "short by {rest}: one plan starts at most 1000 machines, the next plan starts more"
+            );
             let is_told = plan.reasons.contains(&rest);
             assert_eq!(is_told, count > limit, "{:?}", plan.reasons);
         }
@@ -150,7 +151,7 @@ fn a_plan_starts_a_bounded_number_of_machines() {
 
 #[test]
 fn a_plan_asks_a_bounded_number_of_workers_to_stop_and_the_next_ones_go_on() {
-    for count in sizes_around("domain::plan::letting_go::MAX_ADVICE", MAX_ADVICE) {
+    for count in sizes_around("domain::plan::advice::MAX_ADVICE", MAX_ADVICE) {
         let mut snapshot = pool(0, 100_000);
         snapshot.workers = (0..count)
             .map(|index| idle(&format!("w{index}"), 100))
@@ -178,7 +179,7 @@ fn a_minimum_is_reached_from_zero_and_without_demand() {
         assert_eq!(launched(&decide(&snapshot)), 3);
         snapshot.capacity.intended = 1;
         snapshot.capacity.running = 1;
-        // Whoever is on the way out is not there any more.
+        // A stopping worker no longer counts.
         snapshot.capacity.stopping = 2;
         assert_eq!(launched(&decide(&snapshot)), 1);
     }

@@ -1,14 +1,14 @@
-//! What the planner promises, checked from outside.
+//! Tests of the planner through its public functions.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on should say where"
 )]
 
+mod advice;
 mod bids;
 mod capacity;
 mod common;
 mod input;
-mod letting_go;
 mod limits;
 mod properties;
 mod recovery;

@@ -1,4 +1,4 @@
-//! What holds for every snapshot.
+//! Properties that hold for every snapshot.
 
 use domain::launch::Cause;
 use domain::plan::{
@@ -90,7 +90,7 @@ fn a_worker(index: usize) -> impl Strategy<Value = Candidate> {
     })
 }
 
-/// The capacity counted as it should be, and what may be had with any luck.
+/// A snapshot with correctly counted capacity, and the maximum that it could launch.
 fn a_snapshot() -> impl Strategy<Value = Snapshot> {
     let offers = (0..6_usize).prop_flat_map(|n| (0..n).map(an_offer).collect::<Vec<_>>());
     let workers = (0..9_usize).prop_flat_map(|n| (0..n).map(a_worker).collect::<Vec<_>>());
@@ -161,7 +161,7 @@ fn awarded(plan: &Plan, offer: &Offer) -> u64 {
         .sum()
 }
 
-/// Could it give a machine, if it was asked? (For `weighted`, whose offers need no price.)
+/// Whether it could give a machine on request. (For `weighted`, whose offers need no price.)
 fn is_well(snapshot: &Snapshot, offer: &Offer) -> bool {
     let index = snapshot
         .offers
@@ -319,7 +319,7 @@ proptest! {
     #[test]
     fn what_was_carried_out_is_not_decided_again(snapshot in a_snapshot(), seed in any::<u64>()) {
         let plan = decide_with(&snapshot, seed);
-        // What could not be had may be had by other draws, so only what was said is looked at then.
+        // Other draws may find machines that these did not, so only advice is compared then.
         let complete = f64::from(u32::try_from(launched(&plan)).unwrap()) >= plan.change;
         let after = decide_with(&carried_out(snapshot, &plan), seed);
         prop_assert!(after.advice.is_empty(), "{}then\n{}", plan.text(), after.text());

@@ -1,4 +1,4 @@
-//! A launch config that is ill is left alone, tried again, and comes back.
+//! An ill launch config is paused, tried again, and used again.
 
 use domain::launch::Cause;
 use domain::plan::{
@@ -9,7 +9,7 @@ use testing::sizes_around;
 
 use crate::common::{decide, decide_with, launched, machines, offer, pool, seconds_ago};
 
-/// All its launches failed, for want of a good configuration, the last one so many seconds ago.
+/// All its launches failed for a wrong configuration, the last one this many seconds ago.
 fn ill(id: &str, in_a_row: u64, seconds: i64) -> Offer {
     let health = Health {
         attempted: 4,
@@ -76,7 +76,8 @@ fn a_pause_doubles_with_each_failed_launch_and_ends_at_eight_minutes() {
 
 #[test]
 fn what_is_ill_is_tried_one_machine_at_a_time() {
-    // With nothing healthy around, each that is due; otherwise one of them, the one that waited longest.
+    // If nothing healthy exists, each offer whose pause is over; otherwise the one that waited
+    // longest.
     let all = || vec![ill("a", 1, 70), ill("b", 1, 90), ill("c", 1, 5)];
     assert_eq!(machines(&decide(&waiting(50, all()))), "a:1 b:1");
     let mut some = all();
@@ -89,11 +90,11 @@ fn what_is_ill_is_tried_one_machine_at_a_time() {
 fn a_try_is_not_repeated_before_its_outcome_is_known() {
     let mut snapshot = waiting(5, vec![ill("a", 1, 100)]);
     assert_eq!(launched(&decide(&snapshot)), 1);
-    // Asked for, no answer yet: not again for a pause.
+    // Requested, no answer yet: not again during a pause.
     snapshot.offers[0].tries.last = Some(seconds_ago(59));
     snapshot.offers[0].health.attempted = 5;
     assert_eq!(launched(&decide(&snapshot)), 0);
-    // Made: not again before it registered or failed, or had half an hour for it.
+    // Made: not again before it registered or failed, or had half an hour for that.
     let tried = &mut snapshot.offers[0];
     tried.health.created = 1;
     tried.tries.last = Some(seconds_ago(1_799));
@@ -103,7 +104,7 @@ fn a_try_is_not_repeated_before_its_outcome_is_known() {
     assert!(has(
         &plan,
         "a: skipped, 4 of 5 launches failed in the last hour, tried again when it is known whether its last \
-         machine comes up"
+         machine starts"
     ));
     snapshot.offers[0].tries.last = Some(seconds_ago(1_800));
     assert_eq!(launched(&decide(&snapshot)), 1);
@@ -129,7 +130,7 @@ fn the_only_machine_that_is_wanted_does_not_try_what_fails_slowly() {
     slow.health.never_registered = 1;
     slow.health.created = 1;
     let fast = ill("fast", 1, 100);
-    // A refusal shows at once, so nobody waits long for it.
+    // A refusal appears at once, so nothing waits long for it.
     assert_eq!(
         machines(&decide(&waiting(1, vec![fast, offer("b")]))),
         "fast:1"
@@ -178,7 +179,7 @@ fn a_refusal_pauses_a_launch_config_however_well_it_did_before() {
             let plan = decide(&snapshot);
             assert_eq!(launched(&plan), 0);
             assert_eq!(plan.again_at, Some(seconds_ago(-1)));
-            // One machine shows whether there is any again.
+            // One machine shows whether the cloud has any again.
             snapshot.offers[0].tries = refused(Cause::Capacity, in_a_row, seconds);
             assert_eq!(machines(&decide(&snapshot)), "a:1");
         }

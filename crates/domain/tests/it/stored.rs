@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::common::{busy, decide, idle, offer, pool, seconds_ago, told};
 
-/// Something of everything.
+/// A snapshot with every field set.
 fn snapshot() -> Snapshot {
     let mut snapshot = pool(1, 20);
     snapshot.settings.strategy = StrategyName::AwsProvisioner;
@@ -148,7 +148,8 @@ fn what_is_not_such_a_document_is_refused() {
     assert!(problem(&json!({"version": 2})).starts_with("snapshot: invalid type: null"));
     assert!(broken("/snapshot/now", json!("noon")).contains("\"noon\" is not a date and time"));
     assert!(
-        broken("/snapshot/workers/0/key", json!("a/b/c")).contains("\"a/b/c\" is not a worker")
+        broken("/snapshot/workers/0/key", json!("a/b/c"))
+            .contains("\"a/b/c\" is not the key of a worker")
     );
     assert!(broken("/snapshot/poolId", json!("a b")).contains("is not a worker pool id"));
     let mut extra = good.clone();
@@ -164,14 +165,14 @@ fn a_plan_reads_well() {
     insta::assert_snapshot!(decide(&snapshot).text(), @r"
     change 3, target 6
     launch 2 x good (2 units each, at most $0.066667 an hour each)
-    advise proj/linux/g/old to go: launch config archived
-    advise proj/linux/g/leaving to stay: needed
+    ask proj/linux/g/old to stop: launch config archived
+    ask proj/linux/g/leaving to stay: needed
     because needed 3: 4 pending, 1 claimed, 2 running, 1 draining, minimum 1, maximum 20, ratio -0.2
     because us-west-2a m5.large spot (ill): skipped, 4 of 4 launches failed in the last hour, last 2 launches were refused (lost), tried again at 14:15:00
     because mute: skipped, no prices yet
     because us-west-2a m5.large spot (good): 2 machines, at most $0.066667 an hour each
-    because advised 1 to go: launch config archived
-    because advised 1 to stay: needed after all
+    because asked 1 to stop: launch config archived
+    because asked 1 to stay: needed after all
     ");
 }
 
@@ -193,8 +194,8 @@ fn a_weighted_plan_reads_well() {
     empty.capacity.running = 1;
     insta::assert_snapshot!(decide(&empty).text(), @r"
     change 0, target 0
-    advise proj/linux/g/w to go: over capacity
+    ask proj/linux/g/w to stop: over capacity
     because needed 0: 0 pending, 1 draining, maximum 5, ratio 1
-    because advised 1 to go: over capacity, longest idle first; 0 stay running, 0 wanted
+    because asked 1 to stop: over capacity, longest idle first; 0 stay running, 0 wanted
     ");
 }

@@ -1,4 +1,4 @@
-//! What counts as supply in a plan: workers that ask for work, and their own tasks only.
+//! Supply in a plan: workers that ask for work, and only their tasks.
 
 use domain::demand::Demand;
 use domain::plan::{Candidate, Snapshot, StrategyName};
@@ -26,7 +26,7 @@ fn silent_workers_take_room_and_no_tasks() {
     );
     snapshot.settings.max_capacity = 4;
     assert_eq!(launched(&decide(&snapshot)), 1);
-    // A minimum is a minimum of workers that are good for something.
+    // A minimum is a minimum of workers that do work.
     snapshot.demand.pending = 0;
     snapshot.settings.min_capacity = 1;
     assert_eq!(launched(&decide(&snapshot)), 1);
@@ -49,7 +49,7 @@ fn nothing_is_decided_about_silent_workers_but_that_they_must_go() {
     for pending in [0, 5] {
         snapshot.demand.pending = pending;
         let plan = decide(&snapshot);
-        assert_eq!(advised(&plan), ["archived go launch config archived"]);
+        assert_eq!(advised(&plan), ["archived stop launch config archived"]);
         assert_eq!(launched(&plan), pending);
     }
 }
@@ -65,7 +65,7 @@ fn workers_that_leave_take_away_all_of_their_tasks() {
     let mut snapshot = pool(0, 1_000);
     snapshot.workers = leaving.collect();
     snapshot.capacity.draining = 80;
-    // Ten idle workers of eight units each take the tasks that wait.
+    // Ten idle workers of eight units each take the waiting tasks.
     snapshot.capacity.running = 80;
     snapshot.demand = Demand {
         pending: 80,
@@ -76,7 +76,7 @@ fn workers_that_leave_take_away_all_of_their_tasks() {
     assert_eq!(launched(&decide(&snapshot)), 1);
 }
 
-/// A pool of the strategy `aws-provisioner` in which so many units run, some of them fresh.
+/// A pool of the strategy `aws-provisioner` with this many running units, some of them fresh.
 fn bidding(literal: bool, running: u64, fresh: u64) -> Snapshot {
     let mut snapshot = pool(0, 1_000);
     snapshot.settings.strategy = StrategyName::AwsProvisioner;
@@ -100,12 +100,12 @@ fn workers_that_are_about_to_claim_are_counted_unless_literally() {
     };
     assert_eq!((of(false, 5, 0), of(true, 5, 0)), (0, 5));
     assert_eq!((of(false, 0, 5), of(true, 0, 5)), (5, 5));
-    // Whoever has claimed meanwhile is not about to.
+    // A worker that has claimed in the meantime is not about to claim.
     assert_eq!((of(false, 5, 3), of(false, 2, 0)), (3, 3));
 }
 
-/// Machines that are launched for 100 tasks, if each boots a tick after the other and claims five ticks later, and
-/// each registration is followed by a plan.
+/// How many machines are launched for 100 tasks, if each boots a tick after the previous one,
+/// claims five ticks later, and each registration is followed by a plan.
 fn machines_for_a_hundred_tasks(literal: bool) -> u64 {
     const N_TASKS: u64 = 100;
     const TO_CLAIM: u64 = 5;

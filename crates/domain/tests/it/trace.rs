@@ -1,7 +1,8 @@
-//! The planner alone through 91 hours of recorded load: nothing but a queue and workers that boot for 20 seconds.
+//! The planner with 91 hours of recorded load, a queue, and workers that boot for 20 seconds.
 //!
-//! The figures are those that Taskcluster's own simulator gives for the same load: days 2 to 6, idle time 900 s, one
-//! look a second. There a worker leaves at the very millisecond at which its idle time ends, here at the next look.
+//! The expected numbers are those of Taskcluster's own simulator for the same load: days 2 to 6,
+//! idle time 900 s, one plan per second. There a worker stops at the millisecond at which its idle
+//! time ends, here at the next plan.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -16,7 +17,7 @@ use crate::common::{beside, idle, pool};
 
 const BOOT_MS: i64 = 20 * SECOND_MS;
 const IDLE_MS: i64 = 900 * SECOND_MS;
-/// Longer than the load goes on.
+/// Longer than the load lasts.
 const END_MS: i64 = 6 * DAY_MS;
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -34,13 +35,13 @@ struct Machine {
     n_tasks: u64,
 }
 
-/// A queue and its workers; nobody but the planner decides anything.
+/// A queue and its workers; only the planner decides anything.
 struct Fleet {
     now_ms: i64,
     events: BinaryHeap<Reverse<(i64, Event)>>,
     pending: VecDeque<(i64, i64)>,
     machines: BTreeMap<u64, Machine>,
-    /// Those that run and are idle, longest idle first.
+    /// The running idle workers, longest idle first.
     ready: VecDeque<u64>,
     template: Snapshot,
     rng: StdRng,
@@ -85,7 +86,7 @@ impl Fleet {
         while !(self.events.is_empty() && self.machines.is_empty()) {
             self.now_ms += SECOND_MS;
             if self.machines.is_empty() && self.pending.is_empty() {
-                // Nothing is there and nothing waits until the next arrival.
+                // Nothing exists and nothing waits until the next arrival.
                 let Reverse((at, _)) = self.events.peek().unwrap();
                 self.now_ms = self
                     .now_ms

@@ -1,13 +1,13 @@
-//! Where, by `weighted`: what RFC 191 asks for, next to what Taskcluster computes.
+//! Weights by `weighted`: RFC 191's, next to those of Taskcluster.
 
 use domain::plan::{Health, Offer, Snapshot, chances, plan};
 
 use crate::common::{Script, decide_with, machines, offer, pool, seconds_ago};
 
-/// What Taskcluster's selector knows of a launch config: initial weight, its own maximum, capacity, errors.
+/// The input of Taskcluster's selector: initial weight, own maximum, capacity, errors.
 type Known = (f64, Option<f64>, f64, f64);
 
-/// Its weights: the balance hangs on the maximum, and each shares the errors of all.
+/// Taskcluster's weights: the balance depends on the maximum, and all share the errors of all.
 fn taskcluster(pool_max: f64, total_errors: f64, configs: &[Known]) -> Vec<f64> {
     let lines = configs.iter().map(|(initial, own_max, capacity, errors)| {
         let max = own_max.unwrap_or(pool_max);
@@ -52,7 +52,7 @@ fn live(id: &str, live: u64) -> Offer {
     Offer { live, ..offer(id) }
 }
 
-/// So many of its attempts failed, the others worked.
+/// This many of its attempts failed, the others worked.
 fn failing(id: &str, failed: u64, attempted: u64) -> Offer {
     let health = Health {
         attempted,
@@ -95,7 +95,7 @@ fn initial_weights_are_shares_where_nothing_runs() {
 #[test]
 fn ten_and_five_make_a_third_and_two_thirds_whatever_the_maximum() {
     let known = [(1.0, None, 10.0, 0.0), (1.0, None, 5.0, 0.0)];
-    // W4 to W6: in Taskcluster only if the maximum happens to be what runs.
+    // W4 to W6: in Taskcluster only if the maximum equals the running capacity.
     assert_eq!(taskcluster(15.0, 0.0, &known), [0.3333, 0.6667]);
     assert_eq!(taskcluster(100.0, 0.0, &known), [0.9, 0.95]);
     assert_eq!(taskcluster(1000.0, 0.0, &known), [0.99, 0.995]);
@@ -138,7 +138,7 @@ fn one_error_among_many_launches_is_no_black_out() {
 
 #[test]
 fn errors_of_one_never_change_another() {
-    // W9 to W11 and W18: in Taskcluster everybody's weight hangs on everybody's errors.
+    // W9 to W11 and W18: in Taskcluster each weight depends on the errors of all.
     let two = |a: f64, b: f64| [(1.0, None, 0.0, a), (1.0, None, 0.0, b)];
     assert_eq!(taskcluster(100.0, 10.0, &two(6.0, 4.0)), [0.4, 0.6]);
     assert_eq!(
@@ -147,7 +147,7 @@ fn errors_of_one_never_change_another() {
     );
     assert_eq!(taskcluster(100.0, 6.0, &two(3.0, 3.0)), [0.5, 0.5]);
     assert_eq!(taskcluster(100.0, 10.0, &two(1.0, 0.0)), [0.9, 1.0]);
-    // Ours: a's rate is a's, however often b fails.
+    // Ours: a's rate depends on a alone, however often b fails.
     let ratio = |b_failed| {
         let snapshot = of(
             100,
@@ -194,7 +194,7 @@ fn machines_that_are_still_starting_change_nothing_until_something_fails() {
 
 #[test]
 fn when_everything_fails_all_are_tried_alike() {
-    // RFC 191: where nothing was made anywhere, all are equal whatever the errors.
+    // RFC 191: where no launch succeeded, all are equal whatever the errors.
     let ago = |offer: Offer| Offer {
         health: Health {
             last_failure: Some(seconds_ago(500)),
@@ -226,11 +226,11 @@ fn half_used_and_half_failing_launch_configs_stay_in_use() {
         ours(&of(100, vec![half("a"), half("b"), live("c", 50)])),
         [0.25, 0.25, 0.5]
     );
-    // W13: it gives all to the first, for its name.
+    // W13: Taskcluster gives all to the first by name.
     let known = (1.0, None, 60.0, 5.0);
     assert_eq!(taskcluster(100.0, 10.0, &[known, known]), [0.01, 0.0]);
     assert_eq!(ours(&of(200, vec![half("a"), half("b")])), [0.5, 0.5]);
-    // W14: one alone is used in both.
+    // W14: a single launch config is used in both.
     assert_eq!(
         taskcluster(100.0, 100.0, &[(1.0, None, 60.0, 50.0)]),
         [0.01]
@@ -250,7 +250,7 @@ fn one_that_is_full_is_not_used_and_a_maximum_of_zero_is_always_full() {
     assert_eq!(ours(&snapshot), [0.0, 1.0, 0.0]);
     snapshot.demand.pending = 100;
     assert_eq!(machines(&decide_with(&snapshot, 1)), "b:5");
-    // W16: Taskcluster overlooks a zero as long as nothing runs.
+    // W16: Taskcluster ignores a zero while nothing runs.
     let known = [(1.0, Some(0.0), 0.0, 0.0), (1.0, Some(10.0), 0.0, 0.0)];
     assert_eq!(taskcluster(1000.0, 0.0, &known), [1.0, 1.0]);
     let closed = Offer {
@@ -331,7 +331,7 @@ fn many_draws_follow_the_weights_and_keep_the_balance() {
         let counts: Vec<u32> = plan.awards.iter().map(|award| award.machines).collect();
         assert!(counts[0] > counts[1] && counts[1] > counts[2], "{counts:?}");
     }
-    // A large need does not all go where nothing runs yet.
+    // A large need is not all launched where nothing runs yet.
     let mut snapshot = of(1000, vec![live("a", 1), live("b", 0)]);
     snapshot.demand.pending = 100;
     let plan = decide_with(&snapshot, 7);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use domain::artifact::{Artifact, ArtifactName, Content, TakesNothing, author};
-use domain::event::{ArtifactNews, EventBody};
+use domain::artifact::{Artifact, ArtifactName, ArtifactRefusal, Content, author};
+use domain::event::{ArtifactEvent, EventBody};
 use domain::task::Task;
 use domain::time::Timestamp;
 
@@ -34,7 +34,7 @@ fn check_run(task: &Task, asked: &Artifact, now: Timestamp) -> Result<(), Artifa
     let run = task.run(asked.run_id);
     let run = run.ok_or_else(|| refused("Run not found"))?;
     let author = author(run, now);
-    if author == Err(TakesNothing::NeverClaimed) {
+    if author == Err(ArtifactRefusal::NeverClaimed) {
         let text = "Run was not claimed by a worker and so no artifacts can exist";
         return Err(refused(text));
     }
@@ -58,7 +58,7 @@ fn write(
     let known = store::artifact_get(change.tx, &asked.task_id, asked.run_id, &asked.name)?;
     let artifact = match known.clone() {
         None => asked.clone(),
-        Some(known) => known.asked_again(asked.clone()).map_err(|other| {
+        Some(known) => known.merge_request(asked.clone()).map_err(|other| {
             let text = "Artifact already exists with different properties, and none of the allowed \
                         exceptions apply";
             ArtifactError::Conflict(format!("{text}: {other}"))
@@ -74,7 +74,7 @@ fn write(
     }
     // An upload has no file yet, and clients know no message about uploads.
     if is_news && !matches!(artifact.content, Content::File { .. }) {
-        let news = ArtifactNews {
+        let news = ArtifactEvent {
             storage_type: artifact.content.storage_type().to_owned(),
             name: artifact.name.to_string(),
             expires: artifact.expires,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use domain::artifact::TakesNothing;
+use domain::artifact::ArtifactRefusal;
 use store::StoreError;
 
 use super::log_file::AppendError;
@@ -21,7 +21,7 @@ pub enum ArtifactError {
     #[error("{0}")]
     Conflict(String),
     #[error(transparent)]
-    TakesNothing(#[from] TakesNothing),
+    ArtifactRefusal(#[from] ArtifactRefusal),
     #[error(
         "This server keeps no files of tasks: its configuration names no folder for them (`data`, \
          or `artifacts.folder`)"

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use domain::configuration::{NotLinedUp, Problems};
+use domain::configuration::{LineupError, Problems};
 use domain::launch_config::BadLaunchConfigs;
 use store::StoreError;
 
@@ -39,8 +39,8 @@ impl From<BadLaunchConfigs> for ConfigurationError {
     }
 }
 
-impl From<NotLinedUp> for ConfigurationError {
-    fn from(problem: NotLinedUp) -> Self {
+impl From<LineupError> for ConfigurationError {
+    fn from(problem: LineupError) -> Self {
         Self::Refused(problem.to_string())
     }
 }

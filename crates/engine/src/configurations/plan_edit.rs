@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cloud::BidRequest;
 use domain::Version;
 use domain::configuration::{
-    Compilation, Configuration, PoolChange, PoolDifference, ProviderCatalog, RuleChange,
-    VersionRecord, Way, difference, rule_changes,
+    Compilation, Configuration, PlacedLaunchConfig, PoolChange, PoolDifference, ProviderCatalog,
+    RuleChange, VersionRecord, difference, rule_changes,
 };
 use domain::id::{ConfigurationId, LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
@@ -158,7 +158,13 @@ impl EditImpact {
     }
 
     /// Uses only prices that the provider has cached.
-    fn read_price(&mut self, engine: &Engine, pool: &PoolDifference, way: &Way, now: Timestamp) {
+    fn read_price(
+        &mut self,
+        engine: &Engine,
+        pool: &PoolDifference,
+        way: &PlacedLaunchConfig,
+        now: Timestamp,
+    ) {
         let Ok(provider) = engine.providers.get(&way.provider_id) else {
             return;
         };

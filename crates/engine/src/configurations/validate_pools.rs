@@ -6,11 +6,11 @@ use std::sync::Arc;
 use cloud::ValidateError;
 use contract::{Invalid, PayloadSchema};
 use domain::configuration::{
-    Compilation, CompiledPool, CompiledProvider, CompletedIds, Configuration, LinedUp, Lineup,
-    WorkerSource, WorkerType, rules_behind,
+    Compilation, CompiledPool, CompiledProvider, CompletedIds, CompletedLaunchConfig,
+    Configuration, Lineup, WorkerSource, WorkerType, rules_behind,
 };
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
-use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciled, reconcile, split_off};
+use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciliation, reconcile, split_off};
 use domain::pool::PoolDefinition;
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -38,7 +38,7 @@ pub(super) struct DesiredPools {
 pub(super) struct DesiredPool {
     pub(super) compiled: Arc<CompiledPool>,
     pub(super) definition: PoolDefinition,
-    pub(super) launch_configs: Vec<LinedUp>,
+    pub(super) launch_configs: Vec<CompletedLaunchConfig>,
 }
 
 impl DesiredPools {
@@ -60,7 +60,7 @@ impl DesiredPool {
         &self,
         known: Vec<LaunchConfig>,
         now: Timestamp,
-    ) -> Result<Reconciled, ConfigurationError> {
+    ) -> Result<Reconciliation, ConfigurationError> {
         let configs = self.launch_configs.iter();
         let wanted = configs.map(|config| config.configuration.clone()).collect();
         reconcile(self.compiled.pool_id(), known, wanted, now).map_err(|bad| match &bad {

@@ -3,7 +3,7 @@
 use domain::configuration::{CompiledPool, WorkerTypeRecord};
 use domain::event::EventBody;
 use domain::id::{ConfigurationId, PoolId, ProviderId};
-use domain::launch_config::{LaunchConfig, Reconciled, reconcile};
+use domain::launch_config::{LaunchConfig, Reconciliation, reconcile};
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::Timestamp;
 use store::Tx;
@@ -88,7 +88,7 @@ impl Target<'_> {
         id: &PoolId,
         known: Vec<LaunchConfig>,
         now: Timestamp,
-    ) -> Result<Reconciled, ConfigurationError> {
+    ) -> Result<Reconciliation, ConfigurationError> {
         match self.judged {
             Some(judged) => judged.reconcile(known, now),
             None => Ok(reconcile(id, known, Vec::new(), now)?),

@@ -12,7 +12,7 @@ use cloud::{
     CloudError, LaunchedMachine, MAX_OWNED_PAGES, Machines, OwnedMachine, Region, Sighting,
 };
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
-use domain::judge::{Attention, Judgement, QueueFacts, Seen, judge};
+use domain::judge::{Attention, Judgement, MachineState, QueueFacts, judge};
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use domain::worker::Worker;
@@ -110,7 +110,7 @@ struct RegionList {
 struct WorkerEvidence {
     worker: Worker,
     /// `None`: the machine could not be queried.
-    seen: Option<Seen>,
+    seen: Option<MachineState>,
     /// `None`: the queue could not be queried; `Some(None)`: it does not know the worker.
     queue: Option<Option<QueueWorker>>,
     attention: Attention,
@@ -350,7 +350,9 @@ impl RegionScan {
             (found.judge() != CHANGES_NOTHING).then_some(found)
         });
         let affected: Vec<WorkerEvidence> = affected.collect();
-        let alive = seen.values().filter(|seen| matches!(seen, Seen::Alive));
+        let alive = seen
+            .values()
+            .filter(|seen| matches!(seen, MachineState::Alive));
         self.scanned.seen += alive.count() as u64;
         let stale = page
             .iter()
@@ -386,7 +388,7 @@ impl RegionScan {
         machines: &dyn Machines,
         page: &[Worker],
         listed: &BTreeMap<MachineName, Sighting>,
-    ) -> BTreeMap<WorkerKey, Seen> {
+    ) -> BTreeMap<WorkerKey, MachineState> {
         let mut seen = BTreeMap::new();
         let mut unlisted = Vec::new();
         for worker in page {
@@ -477,12 +479,12 @@ fn timeout_error() -> CloudError {
     CloudError::Unavailable(format!("no answer within {} s", MAX_CALL.as_secs()))
 }
 
-fn to_seen(sighting: Sighting) -> Seen {
+fn to_seen(sighting: Sighting) -> MachineState {
     match sighting {
-        Sighting::Alive => Seen::Alive,
-        Sighting::Ending => Seen::Going,
-        Sighting::Ended(why) => Seen::Gone(why),
-        Sighting::NotFound => Seen::NotFound,
+        Sighting::Alive => MachineState::Alive,
+        Sighting::Ending => MachineState::Ending,
+        Sighting::Ended(why) => MachineState::Ended(why),
+        Sighting::NotFound => MachineState::NotFound,
     }
 }
 

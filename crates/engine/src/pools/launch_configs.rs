@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 
 use domain::event::{EventBody, LaunchConfigChange};
-use domain::launch_config::{LaunchConfig, Reconciled};
+use domain::launch_config::{LaunchConfig, Reconciliation};
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
 /// Whether no launch config would change.
-pub(crate) fn changes_nothing(known: &[LaunchConfig], done: &Reconciled) -> bool {
+pub(crate) fn changes_nothing(known: &[LaunchConfig], done: &Reconciliation) -> bool {
     done.inserts.is_empty()
         && done.retirements.is_empty()
         && done.rewrites.iter().all(|rewrite| {
             known
                 .iter()
-                .any(|row| row.id == rewrite.id && row.looks_like(rewrite))
+                .any(|row| row.id == rewrite.id && row.is_same_for_clients(rewrite))
         })
 }
 
 pub(crate) fn write_launch_configs(
     tx: &mut Tx<'_>,
-    done: &Reconciled,
+    done: &Reconciliation,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     for config in &done.inserts {
@@ -40,7 +40,7 @@ pub(crate) fn write_launch_configs(
 
 /// Each event names the provider of its launch config. If the pool has left that provider, the
 /// event names the first one, as in Taskcluster.
-pub(crate) fn launch_config_events(pool: &Pool, done: &Reconciled) -> Vec<EventBody> {
+pub(crate) fn launch_config_events(pool: &Pool, done: &Reconciliation) -> Vec<EventBody> {
     let configs = done.inserts.iter().chain(&done.rewrites);
     let configs = configs.chain(&done.retirements);
     let providers: BTreeMap<_, _> = configs

@@ -1,7 +1,7 @@
 //! Plans the creation or update of a pool without writing.
 
 use domain::id::PoolId;
-use domain::launch_config::{Reconciled, reconcile};
+use domain::launch_config::{Reconciliation, reconcile};
 use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
@@ -11,7 +11,7 @@ pub struct PoolPlan {
     /// A pool of this name exists.
     pub exists: bool,
     pub changes: bool,
-    pub launch_configs: Reconciled,
+    pub launch_configs: Reconciliation,
     /// Reasons why the request would be refused.
     pub conflicts: Vec<String>,
 }
@@ -34,7 +34,7 @@ pub fn plan(
         conflicts.push(format!(
             "{problem}: give the new one another launchConfigId, or none"
         ));
-        Reconciled::default()
+        Reconciliation::default()
     });
     let same_definition = pool
         .as_ref()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::id::TaskId;
-use domain::task::{Moved, Refused, Task};
+use domain::task::{Task, Transition, TransitionError};
 use domain::time::Timestamp;
 use store::StoreError;
 
@@ -20,7 +20,7 @@ pub async fn change_task(
     name: &'static str,
     now: Timestamp,
     id: TaskId,
-    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Send + 'static,
+    step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError> + Send + 'static,
 ) -> Result<Task, TaskError> {
     let written = engine.change(name, now, move |change| {
         let before = store::task_get(change.tx, &id)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::id::TaskId;
-use domain::task::{Moved, Task, TaskDefinition, TaskGroup, TaskNews};
+use domain::task::{Task, TaskDefinition, TaskEvent, TaskGroup, Transition};
 use domain::time::Timestamp;
 use store::Tx;
 
@@ -73,14 +73,14 @@ fn try_create(
             Err(refused) => return Err(refused.into()),
         };
         if store::task_insert(change.tx, &scheduled)? {
-            let news = [TaskNews::Defined, TaskNews::Pending(0)];
+            let news = [TaskEvent::Defined, TaskEvent::Pending(0)];
             announce_news(change, &scheduled, &news)?;
             return Ok(Some(scheduled));
         }
     } else if store::task_insert(change.tx, task)? {
         // After the insert, because a task may depend on itself.
         check_dependencies(change.tx, task)?;
-        announce_news(change, task, &[TaskNews::Defined])?;
+        announce_news(change, task, &[TaskEvent::Defined])?;
     }
     let known = store::task_get(change.tx, &task.id)?.ok_or_else(|| change.tx.lost_race())?;
     if known.definition != task.definition {
@@ -106,7 +106,7 @@ fn require_dependencies(change: &mut Change<'_, '_>, task: Task) -> Result<Task,
         }
         return Ok(task);
     }
-    let moved: Moved = task.clone().schedule(change.now)?;
+    let moved: Transition = task.clone().schedule(change.now)?;
     Ok(apply_transition(change, &task, moved)?)
 }
 

@@ -1,7 +1,7 @@
 //! Why a task or a task group cannot be created, changed or claimed.
 
 use domain::id::{TaskGroupId, TaskId, WorkerKey};
-use domain::task::Refused;
+use domain::task::TransitionError;
 use domain::worker::WorkerState;
 use store::StoreError;
 
@@ -32,7 +32,7 @@ pub enum TaskError {
     #[error("Worker {0} is quarantined, so it gets no work")]
     Quarantined(WorkerKey),
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] TransitionError),
     #[error(transparent)]
     Payload(#[from] PayloadError),
     #[error(transparent)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::event::{EventBody, TaskGroupChange};
 use domain::id::{TaskGroupId, TaskId};
-use domain::task::{Moved, Priority, Refused, Task, TaskGroup};
+use domain::task::{Priority, Task, TaskGroup, Transition, TransitionError};
 use domain::time::Timestamp;
 use store::StoreError;
 
@@ -93,7 +93,7 @@ async fn change_each_task(
     engine: &Arc<Engine>,
     now: Timestamp,
     id: &TaskGroupId,
-    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Copy + Send + 'static,
+    step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError> + Copy + Send + 'static,
 ) -> Result<Vec<TaskId>, StoreError> {
     let change_some = |start: Option<TaskId>| {
         let id = id.clone();
@@ -139,7 +139,7 @@ where
 fn change_one(
     change: &mut Change<'_, '_>,
     id: &TaskId,
-    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused>,
+    step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError>,
 ) -> Result<bool, StoreError> {
     let Some(before) = store::task_get(change.tx, id)? else {
         return Ok(false);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::event::{EventBody, TaskGroupChange};
 use domain::id::{TaskId, WorkerKey};
-use domain::task::{Moved, Task, TaskNews, TaskState};
+use domain::task::{Task, TaskEvent, TaskState, Transition};
 use store::StoreError;
 
 use crate::Engine;
@@ -22,9 +22,9 @@ const COUNT_LIMIT: u32 = 256;
 pub fn apply_transition(
     change: &mut Change<'_, '_>,
     before: &Task,
-    moved: Moved,
+    moved: Transition,
 ) -> Result<Task, StoreError> {
-    let Moved { task, news } = moved;
+    let Transition { task, news } = moved;
     let is_unchanged = task.runs == before.runs
         && task.priority == before.priority
         && task.retries_left == before.retries_left;
@@ -45,17 +45,17 @@ pub fn apply_transition(
 pub fn announce_news(
     change: &mut Change<'_, '_>,
     task: &Task,
-    news: &[TaskNews],
+    news: &[TaskEvent],
 ) -> Result<(), StoreError> {
     for news in news {
         match news {
-            TaskNews::Pending(_) => {
+            TaskEvent::Pending(_) => {
                 change.wake_queue(&task.definition.task_queue_id);
             }
-            TaskNews::Completed(run_id)
-            | TaskNews::Failed(run_id)
-            | TaskNews::Exception(run_id) => note_worker_idle(change, task, *run_id)?,
-            TaskNews::Defined | TaskNews::Running(_) | TaskNews::PriorityChanged { .. } => {}
+            TaskEvent::Completed(run_id)
+            | TaskEvent::Failed(run_id)
+            | TaskEvent::Exception(run_id) => note_worker_idle(change, task, *run_id)?,
+            TaskEvent::Defined | TaskEvent::Running(_) | TaskEvent::PriorityChanged { .. } => {}
         }
         let body = EventBody::Task {
             news: *news,
@@ -130,9 +130,9 @@ pub async fn release_dependents(
 fn apply_first_transition(
     change: &mut Change<'_, '_>,
     before: &Task,
-    moved: Moved,
+    moved: Transition,
 ) -> Result<(), StoreError> {
-    let Moved { task, news } = moved;
+    let Transition { task, news } = moved;
     if news.is_empty() {
         return Ok(());
     }

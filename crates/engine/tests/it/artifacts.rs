@@ -1,7 +1,7 @@
 //! Artifacts, their files, and logs, as runs come and end.
 
 use bytes::Bytes;
-use domain::artifact::{Artifact, Content, TakesNothing};
+use domain::artifact::{Artifact, ArtifactRefusal, Content};
 use domain::id::{TaskId, WorkerKey};
 use domain::task::{Task, TaskLimits};
 use domain::time::{DAY_MS, MINUTE_MS};
@@ -175,7 +175,7 @@ async fn a_log_is_known_as_soon_as_it_begins_and_ends_with_its_run() {
         .await
         .unwrap_err();
     assert!(
-        matches!(late, ArtifactError::TakesNothing(TakesNothing::Ended)),
+        matches!(late, ArtifactError::ArtifactRefusal(ArtifactRefusal::Ended)),
         "{late}"
     );
 }

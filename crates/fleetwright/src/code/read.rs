@@ -93,7 +93,7 @@ impl Reader {
         match files::find(path) {
             Ok(found) => {
                 self.advice.extend(found.advice());
-                self.problems.extend(found.strange);
+                self.problems.extend(found.unreadable);
                 found.files
             }
             Err(failure) => {

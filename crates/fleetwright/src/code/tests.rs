@@ -155,7 +155,7 @@ fn each_error_has_its_file_and_path() {
     g.yaml: /workerPoolId: "Nonsense" is not a worker pool id: it must match ^[a-zA-Z0-9-_]{1,38}\/[a-z]([-a-z0-9]{0,36}[a-z0-9])?$
     h.yaml: /workerTypes/1: worker configuration w: `a` is listed twice
     h.yaml: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
-    i.yaml:1:4: not understood as YAML: unclosed bracket '['
+    i.yaml:1:4: not valid YAML: unclosed bracket '['
     j.json: must be a mapping: any of the lists roles, clients, workerConfigurations, workerPools, overrides, or one item with its roleId or clientId or workerConfigurationId or workerPoolId or overrideId
     k.yaml: /overrides/0: override o: needs one target: a workerPoolId (optionally with a launchConfigId), a providerId or a region
     k.yaml: /overrides/1: override p: needs one effect: pause: true, or minCapacity, maxCapacity or both

@@ -116,7 +116,7 @@ mod tests {
             "unknown field \"scope\"; the fields are description, scopes"
         );
         let twice = json(r#"{"scopes": [], "scopes": ["a"]}"#);
-        assert!(twice.unwrap_err().contains("stands here twice"));
+        assert!(twice.unwrap_err().contains("occurs twice"));
         let error = ROLE.fields(json!([])).unwrap_err();
         assert_eq!(error, "not a mapping of description, scopes");
     }

@@ -105,8 +105,8 @@ fn invalid_documentation_is_refused_before_the_upload() {
         assert_eq!(done.code, 1);
         assert!(done.err.contains(part), "{}", done.err);
     };
-    refused(&folder, "There is no metadata.json at the top");
-    refused(&path, "breaks off before its end");
+    refused(&folder, "metadata.json is missing at the top");
+    refused(&path, "The tarball is truncated");
     let missing = home.run(&["documentation", "check", "/nowhere/at/all"]);
     assert_eq!(missing.code, 2, "{}", missing.err);
     home.write("bad/metadata.json", METADATA);

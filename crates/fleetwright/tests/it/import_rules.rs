@@ -89,7 +89,7 @@ fn a_pool_that_cannot_be_converted_is_reported_and_the_others_are_written() {
     assert_eq!(done.code, 1);
     assert!(
         done.err
-            .contains("demo/odd: in its launch config number 1 /workerConfig/key is null"),
+            .contains("demo/odd: launch config number 1: /workerConfig/key is null"),
         "{}",
         done.err
     );

@@ -180,7 +180,7 @@ fn invalid_arguments_are_usage_errors_with_a_reason() {
         ),
         (
             &["documentation", "check", "/no/such/file.tar"],
-            &["there is no file or folder /no/such/file.tar"],
+            &["/no/such/file.tar does not exist"],
         ),
         (
             &[
@@ -190,7 +190,7 @@ fn invalid_arguments_are_usage_errors_with_a_reason() {
                 "--root-url",
                 "http://127.0.0.1:0",
             ],
-            &["there is no file or folder /no/such/folder"],
+            &["/no/such/folder does not exist"],
         ),
         (
             &["worker", "run"],
@@ -257,10 +257,10 @@ fn a_broken_link_hides_no_other_error() {
     let done = home.run(&[&["plan", "-f", folder.to_str().unwrap()][..], &address].concat());
     assert_eq!(done.code, 2, "{}", done.err);
     for part in [
-        "link.yaml: is a link that leads to no file",
+        "link.yaml: is a link to a file that does not exist",
         "wrong.json: /roles: must be a list",
-        "there is no file or folder /no/such/file",
-        "hint: a name that begins with a dot is left out",
+        "/no/such/file does not exist",
+        "hint: files whose names begin with a dot are skipped",
     ] {
         assert!(done.err.contains(part), "{part}: {}", done.err);
     }
@@ -279,7 +279,7 @@ fn hints_for_one_file_are_printed_with_errors_of_others() {
     for part in [
         "large.yaml has more than 16 MiB",
         "hint: divide it into several files",
-        "wrong.json:2:8: not understood as JSON: the key \"roles\" stands here twice",
+        "wrong.json:2:8: not valid JSON: the key \"roles\" occurs twice",
     ] {
         assert!(done.err.contains(part), "{part}: {}", done.err);
     }

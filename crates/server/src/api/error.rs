@@ -308,7 +308,7 @@ impl From<ArtifactError> for ApiError {
             ArtifactError::Expired => Self::new(Code::ResourceExpired, text),
             ArtifactError::Refused(_) | ArtifactError::NoFolder => Self::input(text),
             ArtifactError::Conflict(_)
-            | ArtifactError::TakesNothing(_)
+            | ArtifactError::ArtifactRefusal(_)
             | ArtifactError::Append(_) => Self::conflict(text),
             ArtifactError::Io(problem) => problem.into(),
             ArtifactError::Store(problem) => problem.into(),
@@ -376,17 +376,17 @@ impl From<PayloadError> for ApiError {
     }
 }
 
-impl From<domain::task::Refused> for ApiError {
-    fn from(refused: domain::task::Refused) -> Self {
-        use domain::task::Refused;
+impl From<domain::task::TransitionError> for ApiError {
+    fn from(refused: domain::task::TransitionError) -> Self {
+        use domain::task::TransitionError;
         let text = refused.to_string();
         match refused {
-            Refused::NoSuchRun { .. } => Self::not_found(text),
-            Refused::PastDeadline { .. }
-            | Refused::WrongState { .. }
-            | Refused::ClaimedByAnother { .. }
-            | Refused::TooManyRuns { .. }
-            | Refused::Resolved { .. } => Self::conflict(text),
+            TransitionError::NoSuchRun { .. } => Self::not_found(text),
+            TransitionError::PastDeadline { .. }
+            | TransitionError::WrongState { .. }
+            | TransitionError::ClaimedByAnother { .. }
+            | TransitionError::TooManyRuns { .. }
+            | TransitionError::Resolved { .. } => Self::conflict(text),
         }
     }
 }

@@ -101,7 +101,7 @@ impl World {
             let counts = match after.workers.get(&machine.key) {
                 Some(worker) if worker.state == WorkerState::Stopped => {
                     let reason = worker.terms.end_reason.as_deref().unwrap_or_default();
-                    let was_believed_gone = reason.starts_with("its machine is gone")
+                    let was_believed_gone = reason.starts_with("its machine ended")
                         || reason.starts_with("the cloud has no such machine");
                     if was_believed_gone && !machine.is_going {
                         self.problem(format!("I4: {} is there, and {reason:?}", machine.key));
@@ -295,8 +295,7 @@ impl World {
             now.millis_since(last) > limit
         } else if reason.starts_with("its machine is shutting down") {
             machine.is_none_or(|machine| machine.is_going)
-        } else if reason.starts_with("its machine is gone")
-            || reason.starts_with("the cloud has no")
+        } else if reason.starts_with("its machine ended") || reason.starts_with("the cloud has no")
         {
             machine.is_none()
         } else {
@@ -335,7 +334,7 @@ impl World {
                 self.problem(format!("I16: {} of {pool} was forgotten", old.id));
                 continue;
             };
-            if new.configuration != old.configuration && !old.looks_like(new) {
+            if new.configuration != old.configuration && !old.is_same_for_clients(new) {
                 self.problem(format!("I16: {} of {pool} is another one now", old.id));
             }
         }

@@ -113,12 +113,12 @@ on_both!(
             (rule("image", Value::Null, json!({})), "image"),
             (
                 rule("x", Value::Null, json!({"owner": null})),
-                "/owner: is mandatory, and no rule that applies sets it (rules \"basics\", \"x\")",
+                "/owner: is required, and no rule that applies sets it (rules \"basics\", \"x\")",
             ),
             (rule("x", Value::Null, json!({"owner": "nobody"})), "/owner"),
             (
                 rule("x", Value::Null, json!({"providers": {"nosuch": {}}})),
-                "there is no provider \"nosuch\"; there are: aws, azure, google, pausing, static",
+                "\"nosuch\" is not a provider; the providers are: aws, azure, google, pausing, static",
             ),
             (
                 rule("x", Value::Null, json!({"payloadSchema": {"type": "x"}})),
@@ -142,7 +142,7 @@ on_both!(a_failed_provider_is_distinguished_from_a_mistake, |world| {
         json!({"owner": "ops@example.com", "description": "d", "maxCapacity": 1, "providers": {"shaky": {}}, "shaky": {}}))]});
     let text = refused(world.put(BUILD, wanted), 503).await;
     assert!(
-        text.contains("/providers/shaky: what the provider presents is not known now"),
+        text.contains("/providers/shaky: the places of the provider are not known now"),
         "{text}"
     );
     world.get(BUILD).await.expect(404);

@@ -333,11 +333,11 @@ on_both!(a_refused_upload_changes_nothing, |world| {
     upload(world, BUILD, kept.pack()).await.expect(200);
     let metadata = ("metadata.json", r#"{"version": 1}"#);
     for (tarball, code, part) in [
-        (Vec::new(), (400, "InputError"), "breaks off before its end"),
+        (Vec::new(), (400, "InputError"), "The tarball is truncated"),
         (
             b"nonsense".repeat(200),
             (400, "InputError"),
-            "This is no tarball",
+            "This is not a tarball",
         ),
         (
             tar_of(&[("docs/a.md", "a")]),
@@ -352,7 +352,7 @@ on_both!(a_refused_upload_changes_nothing, |world| {
         (
             [tar_of(&[("docs/a.md", "a")]), vec![0; 1024]].concat(),
             (400, "InputError"),
-            "There is no metadata.json at the top",
+            "metadata.json is missing at the top",
         ),
         (
             vec![0x1f; MAX_UPLOAD_BYTES + 1],

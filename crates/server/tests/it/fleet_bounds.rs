@@ -383,7 +383,7 @@ async fn earlier_plans(fleet: &Fleet, pool: &str, count: usize) {
 }
 
 fleet_test!(a_plan_advises_a_bounded_number_of_workers, |fleet| {
-    let sizes = sizes_around("domain::plan::letting_go::MAX_ADVICE", MAX_ADVICE);
+    let sizes = sizes_around("domain::plan::advice::MAX_ADVICE", MAX_ADVICE);
     fleet.make_pool(POOL, plain_pool(20_000)).await;
     let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
     fleet.pass_ms(IDLE_MS + SECOND_MS);

@@ -144,7 +144,7 @@ fleet_test!(
         assert_snapshot!(fleet.reasons().await.join("\n"), @r"
     needed 1: 1 pending, maximum 4, ratio 1
     fake (off): skipped, its initialWeight is 0
-    fake (sold-out): skipped, none is to be had now
+    fake (sold-out): skipped, no machine is available now
     fake (refused): skipped, 1 of 1 launches failed in the last hour, last launch was refused (capacity), tried again at 14:13:30
     short by 1: no launch config can give more now
     ");
@@ -247,7 +247,7 @@ fleet_test!(a_preview_shows_the_advice_and_sends_none, |fleet| {
     let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
     fleet.pass_ms(IDLE_MS);
     let foreseen = fleet.present().await;
-    let line = format!("advise {} to go: over capacity", worker.key);
+    let line = format!("ask {} to stop: over capacity", worker.key);
     assert!(foreseen.contains(&line), "{foreseen}");
     assert_eq!(fleet.advice(&worker).await, "stay: none");
     fleet.round().await;

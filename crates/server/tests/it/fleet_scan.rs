@@ -139,7 +139,7 @@ fleet_test!(
         fleet.kill(&worker.key);
         assert_eq!(fleet.scan().await, json!({"stopped": 1}));
         let reason = fleet.end_reason(&worker.key).await;
-        assert_eq!(reason, "its machine is gone: it died by itself");
+        assert_eq!(reason, "its machine ended: it died by itself");
         assert_eq!(fleet.runs(1).await, ["exception", "pending"]);
         fleet.provision().await;
         assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopped");

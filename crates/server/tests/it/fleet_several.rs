@@ -176,7 +176,7 @@ fleet_test!(launches_above_one_providers_limit_go_to_others, |fleet| {
     assert_eq!(fleet.by_cloud().await, [2, 3, 0]);
     let text = fleet.present_text().await;
     assert!(
-        text.contains("two fake (b): skipped, the provider two takes no more machines now"),
+        text.contains("two fake (b): skipped, the provider two accepts no more machines now"),
         "{text}"
     );
 });

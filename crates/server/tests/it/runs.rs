@@ -1,7 +1,7 @@
 //! Tasks whose runs are as far as a test needs them.
 
 use domain::id::{TaskId, WorkerGroup, WorkerId};
-use domain::task::{ExceptionReason, Moved, Task, TaskDocument};
+use domain::task::{ExceptionReason, Task, TaskDocument, Transition};
 use domain::time::Timestamp;
 use serde_json::json;
 
@@ -81,7 +81,7 @@ impl World {
             .await;
     }
 
-    async fn move_task(&self, step: impl Fn(Task, Timestamp) -> Moved + Send + 'static) {
+    async fn move_task(&self, step: impl Fn(Task, Timestamp) -> Transition + Send + 'static) {
         let now = self.now();
         self.write(move |tx| {
             let before = store::task_get(tx, &task_id())?.unwrap();

@@ -22,7 +22,6 @@ const NOT_YET: &[&str] = &[
     "files",
     "rule_import",
     "store",
-    "worker",
 ];
 
 /// Openings of a sentence that make it a riddle.

@@ -1,6 +1,6 @@
 //! How many workers there are and how much they can do, by state; answered from an index alone.
 
-use domain::counts::{Counts, Tally};
+use domain::counts::{Counts, StateCount};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::worker::WorkerState;
 
@@ -98,7 +98,7 @@ pub fn worker_count_by_state(tx: &mut Tx<'_>) -> Result<Counts, StoreError> {
 struct Group<K> {
     key: K,
     state: WorkerState,
-    tally: Tally,
+    tally: StateCount,
 }
 
 fn group<K>(
@@ -108,7 +108,7 @@ fn group<K>(
     Ok(Group {
         key: parse(row.text(0)?)?,
         state: row.text(1)?.parse()?,
-        tally: Tally {
+        tally: StateCount {
             count: row.number(2)?,
             capacity: row.number(3)?,
         },

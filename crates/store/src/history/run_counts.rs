@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::id::{ConfigurationId, PoolId};
-use domain::run_outcome::{RunOutcome, Tally, Window};
+use domain::run_outcome::{OutcomeCounts, RunOutcome, Window};
 use domain::task::EndReason;
 use domain::time::{HOUR_MS, Timestamp};
 
@@ -40,7 +40,7 @@ statements! { TABLE;
 }
 
 /// How many runs ended how, in each of the windows.
-pub type Tallies = [Tally; Window::ALL.len()];
+pub type Tallies = [OutcomeCounts; Window::ALL.len()];
 
 pub(crate) fn run_count_add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreError> {
     let mut counts: BTreeMap<(&PoolId, Timestamp, &str), u32> = BTreeMap::new();

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use domain::event::{Event, EventBody};
-use domain::task::{Task, TaskNews};
+use domain::task::{Task, TaskEvent};
 use domain::time::Timestamp;
 use store::{
     EventReader, Store, event_delete_before, event_head, event_is_waiting, event_list_after,
@@ -71,7 +71,7 @@ fn large_event(id: &str) -> Event {
     let mut document = document("a/b");
     document.tags.insert("t".to_owned(), "é".repeat(500_000));
     let task = Task::new(task_id(1), document.define(&task_id(1)).unwrap());
-    let news = TaskNews::Defined;
+    let news = TaskEvent::Defined;
     let body = EventBody::Task {
         news,
         task: Box::new(task),

@@ -1,7 +1,7 @@
 //! Outcomes of runs: each counted once, listed newest first, and never too many.
 
 use domain::id::PoolId;
-use domain::run_outcome::{RunOutcome, Tally};
+use domain::run_outcome::{OutcomeCounts, RunOutcome};
 use domain::task::EndReason;
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
 use store::{
@@ -79,7 +79,7 @@ async fn counts(store: &Store, pool: &str, now: i64) -> [(u64, u64, u64); 3] {
 }
 
 fn sums(tallies: &Tallies) -> [(u64, u64, u64); 3] {
-    let sum = |tally: &Tally| (tally.completed, tally.failed, tally.exception());
+    let sum = |tally: &OutcomeCounts| (tally.completed, tally.failed, tally.exception());
     [sum(&tallies[0]), sum(&tallies[1]), sum(&tallies[2])]
 }
 

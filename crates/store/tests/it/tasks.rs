@@ -3,7 +3,7 @@
 use domain::Version;
 use domain::demand::Demand;
 use domain::id::{PoolId, TaskId};
-use domain::task::{Moved, Priority, Task, TaskDocument, TaskGroup};
+use domain::task::{Priority, Task, TaskDocument, TaskGroup, Transition};
 use serde_json::json;
 use store::{
     PendingPlace, Store, StoreError, Tx, task_any_waiting, task_delete_expired, task_demand_all,
@@ -446,7 +446,7 @@ async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
                     return Ok(None);
                 };
                 let (group, worker) = ("g".parse().unwrap(), name.parse().unwrap());
-                let Moved { task, .. } = before
+                let Transition { task, .. } = before
                     .clone()
                     .claim(0, &group, &worker, at(10), at(50))
                     .unwrap();

@@ -158,6 +158,11 @@ async fn a_folder_or_address_that_cannot_be_used_is_named_before_anything_is_sen
         ..world.identity()
     };
     let problem = world.start_as(bad_url, Duration::ZERO).ended().await;
-    assert!(problem.unwrap_err().to_string().contains("is no root URL"));
+    assert!(
+        problem
+            .unwrap_err()
+            .to_string()
+            .contains("is not a root URL")
+    );
     world.fleet.look(|state| assert_eq!(state.calls.len(), 0));
 }

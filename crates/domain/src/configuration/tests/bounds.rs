@@ -1,4 +1,4 @@
-//! How many worker types a configuration has, and how many launch configs a pool.
+//! The limits on worker types of a configuration and launch configs of a pool.
 
 use testing::sizes_around;
 
@@ -28,7 +28,7 @@ fn a_configuration_lists_so_many_worker_types_and_no_more() {
     }
 }
 
-/// As many regions as that, in each of which the pool gets a launch config, from as many providers as it takes.
+/// A pool with a launch config in each of this many regions, from as many providers as that takes.
 fn pool_of(n_launch_configs: usize) -> Result<Compilation, Problems> {
     let each = 1_500;
     let (mut catalog, mut options) = (ProviderCatalog::default(), json!({}));
@@ -53,7 +53,7 @@ fn pool_of(n_launch_configs: usize) -> Result<Compilation, Problems> {
 #[test]
 fn a_pool_has_so_many_launch_configs_of_all_its_providers_and_no_more() {
     let mut sizes = sizes_around("domain::pool::MAX_LAUNCH_CONFIGS", MAX_LAUNCH_CONFIGS);
-    // They are counted when all of them have been made: ten times as many would only take longer.
+    // They are counted after all were made: ten times as many would only take longer.
     sizes.retain(|count| *count <= MAX_LAUNCH_CONFIGS + 1);
     for count in sizes {
         match pool_of(count) {

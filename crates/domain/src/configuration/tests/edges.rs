@@ -1,4 +1,4 @@
-//! Where things could go wrong unseen: ids, regions, limits, and edits against fresh compilations.
+//! Edge cases: ids, regions, limits, and edits compared with fresh compilations.
 
 use super::*;
 use crate::launch_config::without_id;
@@ -7,7 +7,7 @@ fn parsed(worker_types: &[&str], rules: &[Value]) -> Configuration {
     Configuration::parse(&json!({"workerTypes": worker_types, "rules": rules})).unwrap()
 }
 
-/// Basics with this provider, and options.
+/// Basics with this provider and these options.
 fn opting(provider: &str, options: Value) -> Value {
     basics(json!({"providers": {provider: options}}))
 }
@@ -32,7 +32,7 @@ fn an_edit_is_refused_whenever_the_result_would_be_refused_from_scratch() {
 fn a_section_of_a_provider_that_is_out_of_service_is_no_mistake() {
     let rules = [basics(json!({"broken": {"x": 1}}))];
     let first = compile(&["build"], &rules).unwrap();
-    // Nor is it once it has been stored.
+    // Nor is it after it has been stored.
     let stored = ProviderCatalog::from_json(&first.catalog.to_json()).unwrap();
     assert_eq!(stored, *first.catalog);
     assert!(Compilation::new(parsed(&["build"], &rules), Arc::new(stored)).is_ok());
@@ -58,7 +58,7 @@ fn one_id_cannot_stand_for_two_contents() {
         launch_configs(&compile(&["build"], &same).unwrap()).len(),
         1
     );
-    // Computed ids do not depend on what is meant for us, so that would be lost.
+    // Computed ids do not depend on the `workerManager` part, so that would be lost.
     let steered = rules(
         json!({"places": places}),
         json!({"workerManager": {"initialWeight": 0.5}}),
@@ -92,8 +92,9 @@ fn regions_that_match_nothing_are_mistakes() {
     let told = |regions: Value| with(regions, json!({"ec2": {}})).unwrap_err().to_string();
     let all_wrong = told(json!(["r9"]));
     assert!(
-        all_wrong
-            .contains("/regions: leaves nothing of the provider ec2: it has us-east-1, us-west-2"),
+        all_wrong.contains(
+            "/regions: leaves nothing of the provider ec2: its regions are us-east-1, us-west-2"
+        ),
         "{all_wrong}"
     );
     let one_wrong = told(json!(["us-east-1", "r9"]));
@@ -101,7 +102,7 @@ fn regions_that_match_nothing_are_mistakes() {
         one_wrong.contains("/regions: \"r9\" matches none"),
         "{one_wrong}"
     );
-    // Who has no regions is not asked.
+    // Workers without regions are not checked.
     assert!(with(json!(["us-*"]), json!({"ec2": {}, "other": {}})).is_ok());
     assert!(with(json!(["r9"]), json!({"other": {}})).is_ok());
 }
@@ -130,7 +131,7 @@ fn exact_places_are_all_there_are() {
     assert!(configs[1].0.contains("region=eu-1"), "{configs:?}");
     let told = wrong(&[opting("ec2", json!({"exact": true}))]);
     assert!(
-        told.contains("/providers/ec2/exact: needs `places`"),
+        told.contains("/providers/ec2/exact: requires `places`"),
         "{told}"
     );
     let told = wrong(&[opting("ec2", json!({"exact": 1, "places": places}))]);
@@ -223,7 +224,7 @@ fn a_provider_that_nobody_opts_in_to_makes_no_difference_to_what_is_presented() 
     entry.places = vec![place(&[("x", "y")])];
     assert!(catalog.is_same_for(&other, &named));
     assert!(!catalog.is_same_for(&other, &["other".to_owned()].into()));
-    // It has no answer today and one tomorrow.
+    // The provider fails today and works tomorrow.
     let broken = "broken".parse().unwrap();
     other.out_of_service.remove(&broken);
     other
@@ -281,11 +282,11 @@ fn the_same_content_by_two_providers_is_two_launch_configs_and_one_given_id_is_n
             let config = &provider.launch_configs[0];
             let completed = section.as_object().unwrap().clone();
             ids.push(lineup.add(provider, config, at == 0, completed.clone())?);
-            // What a provider makes of two is one.
+            // A provider may make one content from two.
             let again = lineup.add(provider, config, at == 0, completed)?;
             assert_eq!(again, ids[at]);
         }
-        Ok::<_, NotLinedUp>((ids, lineup.into_configs()))
+        Ok::<_, LineupError>((ids, lineup.into_configs()))
     };
     let (ids, configs) = line_up(json!({"x": 1})).unwrap();
     assert_ne!(ids[0], ids[1]);

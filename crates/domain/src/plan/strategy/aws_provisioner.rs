@@ -8,7 +8,7 @@ use super::super::settings::MAX_RATIO;
 use super::super::spot_bids::{self, Choice, NoBid, Pricing};
 use super::super::{NO_MAX_PRICE, Offer, Settings};
 use super::Strategy;
-use super::market::Market;
+use super::usable_offers::UsableOffers;
 use crate::demand::Demand;
 use crate::time::Timestamp;
 
@@ -33,10 +33,10 @@ impl Strategy for AwsProvisioner {
         exact(demand.pending) + exact(demand.claimed)
     }
 
-    /// RFC 124's formula to the letter. It knows nothing of claimed tasks. So it would launch once
-    /// more for each worker that has registered and not claimed yet, and a pool that keeps spare
-    /// capacity would take its own idle workers for busy ones, and grow until its maximum. Unless it
-    /// is to be literal, such workers are counted.
+    /// RFC 124's formula exactly. It ignores claimed tasks. So it would launch once more for each
+    /// worker that has registered and not claimed yet. A pool that keeps spare capacity would count
+    /// its own idle workers as busy, and grow up to its maximum. Unless the strategy is literal,
+    /// such workers are counted.
     fn need(&self, settings: &Settings, load: &Load) -> f64 {
         let (ratio, max) = (settings.scaling_ratio, exact(settings.max_capacity));
         let wanted_pending = (ratio * load.running + 0.5).floor();
@@ -56,7 +56,8 @@ impl Strategy for AwsProvisioner {
         }
     }
 
-    /// The formula cannot tell idle workers from busy ones while tasks wait, so then all stay.
+    /// The formula cannot distinguish idle workers from busy workers while tasks wait, so then all
+    /// stay.
     fn keep(&self, settings: &Settings, load: &Load, _target: f64) -> f64 {
         if load.pending > 0.0 {
             return f64::INFINITY;
@@ -77,37 +78,37 @@ impl Strategy for AwsProvisioner {
         if settings.literal {
             return Ok(None);
         }
-        // A quote depends on neither the limit nor the source.
+        // A quote depends neither on the limit nor on the source.
         let (max_price, _) = pricing(settings).quote(&choice(offer, 0, 0))?;
         Ok(max_price)
     }
 
-    /// Bids at random among all that can be used.
-    fn choose(&self, market: &mut Market<'_>, rng: &mut dyn Rng) {
-        market.lots.sort_by_key(|lot| lot.index);
-        let lots = market.lots.iter().enumerate();
-        let usable: Vec<usize> = lots
-            .filter(|(_, lot)| lot.weight.is_some())
+    /// Bids at random among all usable offers.
+    fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng) {
+        offers.usable.sort_by_key(|offer| offer.index);
+        let usable = offers.usable.iter().enumerate();
+        let usable: Vec<usize> = usable
+            .filter(|(_, offer)| offer.weight.is_some())
             .map(|(at, _)| at)
             .collect();
         let choices: Vec<Choice> = usable
             .iter()
-            .map(|at| &market.lots[*at])
-            .map(|lot| choice(lot.offer, lot.left, lot.source))
+            .map(|at| &offers.usable[*at])
+            .map(|offer| choice(offer.offer, offer.left, offer.source))
             .collect();
-        let pricing = pricing(&market.snapshot.settings);
-        let Ok(round) = spot_bids::round(&pricing, &choices, market.budget.clone(), rng) else {
+        let pricing = pricing(&offers.snapshot.settings);
+        let Ok(round) = spot_bids::round(&pricing, &choices, offers.budget.clone(), rng) else {
             return;
         };
         if let Some(alarm) = round.alarm {
-            market.notes.alarm(format!(
-                "no bid is made: of a choice that was drawn, {alarm}"
+            offers.notes.alarm(format!(
+                "no bid is made: for a choice that was drawn, {alarm}"
             ));
         }
         for bid in round.bids {
             let at = usable[bid.choice];
-            market.lots[at].max_price = bid.price;
-            market.take(at);
+            offers.usable[at].max_price = bid.price;
+            offers.take(at);
         }
     }
 }

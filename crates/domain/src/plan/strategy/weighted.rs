@@ -7,7 +7,7 @@ use super::super::notes::Notes;
 use super::super::spot_bids::Budget;
 use super::super::{Settings, Snapshot};
 use super::Strategy;
-use super::market::{Lot, Market};
+use super::usable_offers::{UsableOffer, UsableOffers};
 use crate::demand::Demand;
 
 pub(super) struct Weighted;
@@ -21,7 +21,7 @@ impl Strategy for Weighted {
         0.0
     }
 
-    /// A share of the tasks is served, after those that idle workers take.
+    /// Workers serve a share of the tasks, after those that idle workers take.
     fn most_pending(&self, settings: &Settings) -> f64 {
         let max = exact(settings.max_capacity);
         if settings.scaling_ratio > 0.0 {
@@ -35,8 +35,8 @@ impl Strategy for Weighted {
         (exact(demand.pending) + exact(demand.claimed)) * settings.scaling_ratio
     }
 
-    /// Idle workers will take waiting tasks, and machines on their way will take others. The ratio
-    /// applies before machines on their way are subtracted: otherwise every look at the same backlog
+    /// Idle workers will take waiting tasks, and coming machines will take others. The ratio
+    /// applies before coming machines are subtracted: otherwise each plan for the same backlog
     /// would start some more.
     fn need(&self, settings: &Settings, load: &Load) -> f64 {
         let backlog = (load.pending - load.idle()).max(0.0);
@@ -47,17 +47,17 @@ impl Strategy for Weighted {
             .min(exact(settings.max_capacity) - existing)
     }
 
-    /// An idle worker that a waiting task will take is not one too many, whatever the ratio says.
+    /// An idle worker that a waiting task will use is not surplus, whatever the ratio.
     fn keep(&self, settings: &Settings, load: &Load, target: f64) -> f64 {
         let max = exact(settings.max_capacity);
         target.max((load.pending + load.claimed).min(max))
     }
 
     /// Draws in proportion to weight, with replacement, one machine at a time.
-    fn choose(&self, market: &mut Market<'_>, rng: &mut dyn Rng) {
-        let mut weights = Vec::with_capacity(market.lots.len());
-        while market.budget.is_open() {
-            weigh(&market.lots, &market.budget, &mut weights);
+    fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng) {
+        let mut weights = Vec::with_capacity(offers.usable.len());
+        while offers.budget.is_open() {
+            weigh(&offers.usable, &offers.budget, &mut weights);
             let total: f64 = weights.iter().sum();
             let mut point = fraction(rng) * total;
             let mut drawn = None;
@@ -71,27 +71,28 @@ impl Strategy for Weighted {
                 }
             }
             match drawn {
-                Some(at) => market.take(at),
+                Some(at) => offers.take(at),
                 None => break,
             }
         }
     }
 }
 
-/// The weights for the next draw: initial weight times health times RFC 191's balance of shares, by
+/// The weights for the next draw: initial weight times health times RFC 191's balance of shares, in
 /// which 10 and 5 running units make 0.33 and 0.67. The balance follows each draw. In the long run
 /// launch configs share in proportion to the square roots of their weights.
-fn weigh(lots: &[Lot<'_>], budget: &Budget, weights: &mut Vec<f64>) {
+fn weigh(usable: &[UsableOffer<'_>], budget: &Budget, weights: &mut Vec<f64>) {
     let open = || {
-        lots.iter()
-            .filter(|lot| lot.weight.is_some() && lot.can_give(budget))
+        usable
+            .iter()
+            .filter(|offer| offer.weight.is_some() && offer.can_give(budget))
     };
-    let total: f64 = open().map(|lot| lot.live).sum();
+    let total: f64 = open().map(|offer| offer.live).sum();
     let balanced = open().nth(1).is_some() && total > 0.0;
     weights.clear();
-    weights.extend(lots.iter().map(|lot| match lot.weight {
-        Some(weight) if lot.can_give(budget) => {
-            let share = if balanced { lot.live / total } else { 0.0 };
+    weights.extend(usable.iter().map(|offer| match offer.weight {
+        Some(weight) if offer.can_give(budget) => {
+            let share = if balanced { offer.live / total } else { 0.0 };
             weight * (1.0 - share)
         }
         Some(_) | None => 0.0,
@@ -107,14 +108,14 @@ pub fn chances(snapshot: &Snapshot) -> Vec<f64> {
         machines: 1,
         rooms: snapshot.rooms(),
     };
-    let market = Market::open(snapshot, budget, &mut notes);
+    let offers = UsableOffers::open(snapshot, budget, &mut notes);
     let mut weights = Vec::new();
-    weigh(&market.lots, &market.budget, &mut weights);
+    weigh(&offers.usable, &offers.budget, &mut weights);
     let total: f64 = weights.iter().sum();
     let mut chances = vec![0.0; snapshot.offers.len()];
-    for (lot, weight) in market.lots.iter().zip(weights) {
+    for (offer, weight) in offers.usable.iter().zip(weights) {
         if total > 0.0 {
-            chances[lot.index] = weight / total;
+            chances[offer.index] = weight / total;
         }
     }
     chances

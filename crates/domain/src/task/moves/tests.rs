@@ -1,4 +1,4 @@
-//! The life of a task, move by move.
+//! The transitions of a task, one by one.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn pending() -> Task {
     task().schedule(at(1)).unwrap().task
 }
 
-fn claim(task: Task, run_id: u32, worker: &str, now: i64) -> Result<Moved, Refused> {
+fn claim(task: Task, run_id: u32, worker: &str, now: i64) -> Result<Transition, TransitionError> {
     let (group, worker) = ("g".parse().unwrap(), worker.parse().unwrap());
     task.claim(run_id, &group, &worker, at(now), at(now + 1_000))
 }
@@ -51,19 +51,19 @@ fn running() -> Task {
     claim(pending(), 0, "w", 2).unwrap().task
 }
 
-fn refusal(moved: Result<Moved, Refused>) -> String {
+fn refusal(moved: Result<Transition, TransitionError>) -> String {
     moved.unwrap_err().to_string()
 }
 
 #[test]
 fn a_task_waits_is_claimed_and_completes() {
     let moved = task().schedule(at(1)).unwrap();
-    assert_eq!(moved.news, [TaskNews::Pending(0)]);
+    assert_eq!(moved.news, [TaskEvent::Pending(0)]);
     assert_eq!(moved.task.state(), TaskState::Pending);
     let moved = claim(moved.task, 0, "w", 2).unwrap();
-    assert_eq!(moved.news, [TaskNews::Running(0)]);
+    assert_eq!(moved.news, [TaskEvent::Running(0)]);
     let moved = moved.task.report(0, true, at(3)).unwrap();
-    assert_eq!(moved.news, [TaskNews::Completed(0)]);
+    assert_eq!(moved.news, [TaskEvent::Completed(0)]);
     assert_eq!(moved.task.state(), TaskState::Completed);
 }
 
@@ -122,14 +122,14 @@ fn what_is_lost_to_a_worker_is_tried_again_while_there_are_retries() {
     let moved = running()
         .report_exception(0, ExceptionReason::WorkerShutdown, at(3))
         .unwrap();
-    assert_eq!(moved.news, [TaskNews::Exception(0), TaskNews::Pending(1)]);
+    assert_eq!(moved.news, [TaskEvent::Exception(0), TaskEvent::Pending(1)]);
     assert_eq!(moved.task.runs[1].reason, StartReason::Retry);
     assert_eq!(moved.task.retries_left, 0);
     let again = claim(moved.task, 1, "w", 4).unwrap().task;
     let moved = again
         .report_exception(1, ExceptionReason::WorkerShutdown, at(5))
         .unwrap();
-    assert_eq!(moved.news, [TaskNews::Exception(1)]);
+    assert_eq!(moved.news, [TaskEvent::Exception(1)]);
     assert_eq!(moved.task.state(), TaskState::Exception);
 }
 
@@ -155,7 +155,7 @@ fn each_reason_for_an_exception_retries_or_not() {
 fn a_claim_expires_when_its_time_has_come_and_not_before() {
     assert_eq!(running().expire_claim(0, at(1_001)).unwrap().news, []);
     let moved = running().expire_claim(0, at(1_002)).unwrap();
-    assert_eq!(moved.news, [TaskNews::Exception(0), TaskNews::Pending(1)]);
+    assert_eq!(moved.news, [TaskEvent::Exception(0), TaskEvent::Pending(1)]);
     assert_eq!(
         moved.task.runs[0].end.unwrap().reason,
         EndReason::ClaimExpired
@@ -167,14 +167,14 @@ fn a_claim_expires_when_its_time_has_come_and_not_before() {
 #[test]
 fn nothing_is_tried_again_after_the_deadline() {
     let moved = running().expire_claim(0, at(DEADLINE + 1)).unwrap();
-    assert_eq!(moved.news, [TaskNews::Exception(0)]);
+    assert_eq!(moved.news, [TaskEvent::Exception(0)]);
 }
 
 #[test]
 fn what_a_worker_ran_is_taken_away_once_it_is_gone() {
     let gone = ExceptionReason::WorkerShutdown;
     let moved = running().take_away(0, gone, at(3)).unwrap();
-    assert_eq!(moved.news, [TaskNews::Exception(0), TaskNews::Pending(1)]);
+    assert_eq!(moved.news, [TaskEvent::Exception(0), TaskEvent::Pending(1)]);
     assert_eq!(moved.task.take_away(0, gone, at(4)).unwrap().news, []);
 }
 
@@ -185,13 +185,13 @@ fn what_a_worker_never_heard_of_is_tried_again_without_using_up_a_retry() {
     task.0.retries_left = 0;
     let unheard = claim_of(&task);
     let moved = task.clone().give_back(0, &unheard, at(3)).unwrap();
-    assert_eq!(moved.news, [TaskNews::Exception(0), TaskNews::Pending(1)]);
+    assert_eq!(moved.news, [TaskEvent::Exception(0), TaskEvent::Pending(1)]);
     assert_eq!(
         moved.task.runs[0].end.unwrap().reason,
         EndReason::WorkerShutdown
     );
     assert_eq!(moved.task.retries_left, 0);
-    // Neither twice, nor once the worker has shown that it knows.
+    // Neither twice, nor once the worker has shown that it received the run.
     assert_eq!(moved.task.give_back(0, &unheard, at(4)).unwrap().news, []);
     let kept = task.reclaim(0, at(3), at(3_000)).unwrap().task;
     assert_eq!(kept.give_back(0, &unheard, at(4)).unwrap().news, []);
@@ -203,7 +203,7 @@ fn a_task_that_never_ran_ends_with_a_run_that_says_why() {
         (task().cancel(at(3)).unwrap(), EndReason::Canceled),
         (task().miss_deadline(at(3)), EndReason::DeadlineExceeded),
     ] {
-        assert_eq!(moved.news, [TaskNews::Exception(0)]);
+        assert_eq!(moved.news, [TaskEvent::Exception(0)]);
         let run = &moved.task.runs[0];
         assert_eq!(run.reason, StartReason::Exception);
         assert_eq!(run.end.unwrap().reason, reason);
@@ -221,14 +221,14 @@ fn a_resolved_task_can_be_run_again_with_all_its_retries() {
     let over = lost.task.cancel(at(4)).unwrap().task;
     assert_eq!(over.retries_left, 0);
     let moved = over.rerun(at(5)).unwrap();
-    assert_eq!(moved.news, [TaskNews::Pending(2)]);
+    assert_eq!(moved.news, [TaskEvent::Pending(2)]);
     assert_eq!(moved.task.retries_left, 1);
     assert_eq!(moved.task.rerun(at(6)).unwrap().news, []);
     let claimed = claim(pending(), 0, "w", 2).unwrap().task;
     assert_eq!(claimed.rerun(at(6)).unwrap().news, []);
-    // Whatever it waits for.
+    // Without waiting for dependencies.
     let moved = task().rerun(at(6)).unwrap();
-    assert_eq!(moved.news, [TaskNews::Pending(0)]);
+    assert_eq!(moved.news, [TaskEvent::Pending(0)]);
     assert_eq!(moved.task.runs[0].reason, StartReason::Rerun);
 }
 
@@ -254,12 +254,12 @@ fn a_task_has_at_most_so_many_runs() {
             continue;
         };
         assert_eq!(run.reason, StartReason::Rerun);
-        // A retry is one run more, too.
+        // A retry is a further run, too.
         let task = claim(task, run_id, "w", 4).unwrap().task;
         let lost = task.report_exception(run_id, ExceptionReason::WorkerShutdown, at(5));
         let lost = lost.unwrap();
-        let again = (count < MAX_RUNS).then_some(TaskNews::Pending(run_id + 1));
-        let news = [Some(TaskNews::Exception(run_id)), again];
+        let again = (count < MAX_RUNS).then_some(TaskEvent::Pending(run_id + 1));
+        let news = [Some(TaskEvent::Exception(run_id)), again];
         assert_eq!(lost.news, news.into_iter().flatten().collect::<Vec<_>>());
     }
 }
@@ -280,7 +280,7 @@ fn after_the_deadline_people_and_workers_can_begin_nothing() {
     ] {
         assert!(refusal(moved).contains("which has passed"));
     }
-    // What was done in time may still be reported.
+    // Work that was done in time may still be reported.
     assert!(running().report(0, true, at(late)).is_ok());
 }
 
@@ -289,7 +289,7 @@ fn the_priority_of_what_is_not_resolved_can_change() {
     let moved = pending().change_priority(Priority::High).unwrap();
     assert_eq!(
         moved.news,
-        [TaskNews::PriorityChanged { old: Priority::Low }]
+        [TaskEvent::PriorityChanged { old: Priority::Low }]
     );
     assert_eq!(moved.task.document().priority, "high");
     assert_eq!(moved.task.change_priority(Priority::High).unwrap().news, []);
@@ -297,12 +297,16 @@ fn the_priority_of_what_is_not_resolved_can_change() {
     assert!(refusal(done.change_priority(Priority::High)).contains("is resolved"));
 }
 
-/// One thing that may be tried at any time.
+/// A transition that may be tried at any time.
 fn attempt() -> impl Strategy<Value = (u8, u32, i64)> {
     (0..11_u8, 0..4_u32, 0..2_000_i64)
 }
 
-fn apply(task: Task, (what, run_id, wait): (u8, u32, i64), now: i64) -> Result<Moved, Refused> {
+fn apply(
+    task: Task,
+    (what, run_id, wait): (u8, u32, i64),
+    now: i64,
+) -> Result<Transition, TransitionError> {
     let now = at(now + wait);
     match what {
         0 => task.schedule(now),
@@ -344,7 +348,7 @@ proptest! {
                     prop_assert_eq!(was, run);
                 }
             }
-            // At most one run was added, and retries are used up by retries alone.
+            // At most one run was added, and only retries use up retries.
             prop_assert!(task.runs.len() <= before.len() + 1);
             prop_assert!(task.retries_left <= task.definition.retries);
         }

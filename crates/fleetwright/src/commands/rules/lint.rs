@@ -179,7 +179,7 @@ impl Report {
         let is_known = self.unknown.is_empty();
         match Compilation::new(configuration, Arc::clone(market)) {
             Ok(compilation) if is_known => {
-                self.findings = lint(&set, &compilation.presentations());
+                self.findings = lint(&set, &compilation.evaluated_attributes());
             }
             Ok(_) => self.findings = lint(&set, &[]),
             Err(problems) => {

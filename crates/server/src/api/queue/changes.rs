@@ -2,7 +2,7 @@
 
 use access::scope::Params;
 use domain::id::TaskId;
-use domain::task::{BadDefinition, Moved, Priority, Refused, Task};
+use domain::task::{BadDefinition, Priority, Task, Transition, TransitionError};
 use domain::time::Timestamp;
 use engine::queue;
 use serde::Deserialize;
@@ -48,7 +48,7 @@ pub(super) fn new_priority(call: &Call) -> Result<Priority, ApiError> {
 /// Changes the task if its caller may do so, which depends on the task.
 async fn authorized(
     mut call: Call,
-    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Send + 'static,
+    step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError> + Send + 'static,
 ) -> Result<Reply, ApiError> {
     let task = load(&call).await?;
     call.authorize(params(&task)).await?;
@@ -69,7 +69,7 @@ fn params(task: &Task) -> Params {
 pub(super) async fn moved(
     call: &Call,
     id: TaskId,
-    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Send + 'static,
+    step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError> + Send + 'static,
 ) -> Result<Task, ApiError> {
     let (engine, name) = (&call.app.engine, call.name);
     Ok(queue::change_task(engine, name, call.now, id, step).await?)

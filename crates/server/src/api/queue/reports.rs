@@ -1,7 +1,7 @@
 //! Workers report the results of runs.
 
 use domain::id::TaskId;
-use domain::task::{EndReason, ExceptionReason, Moved, Refused, Task};
+use domain::task::{EndReason, ExceptionReason, Task, Transition, TransitionError};
 use domain::time::Timestamp;
 use serde::Deserialize;
 
@@ -41,7 +41,7 @@ pub(super) async fn exception(call: Call) -> Result<Reply, ApiError> {
 
 async fn report(
     call: Call,
-    step: impl Fn(Task, u32, Timestamp) -> Result<Moved, Refused> + Send + 'static,
+    step: impl Fn(Task, u32, Timestamp) -> Result<Transition, TransitionError> + Send + 'static,
 ) -> Result<Reply, ApiError> {
     let (id, run_id) = (call.parameter("taskId").parse::<TaskId>()?, run_id(&call)?);
     let step = move |task: Task, now| step(task, run_id, now);

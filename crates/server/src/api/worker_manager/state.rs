@@ -3,7 +3,7 @@
 mod table;
 
 use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
-use domain::run_outcome::{RunOutcome, Tally, Window};
+use domain::run_outcome::{OutcomeCounts, RunOutcome, Window};
 use domain::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -165,7 +165,7 @@ fn cursor((resolved, task_id, run_id): &Cursor) -> Result<RunCursor, ApiError> {
 fn tallies_of(kept: &[RunOutcome], now: Timestamp) -> Tallies {
     Window::ALL.map(|window| {
         let since = window.since(now);
-        let mut tally = Tally::default();
+        let mut tally = OutcomeCounts::default();
         for run in kept.iter().filter(|run| run.resolved >= since) {
             tally.add(run.reason, 1);
         }

@@ -1,7 +1,8 @@
 //! Plans of edits, as the API shows them.
 
 use domain::configuration::{
-    PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, VersionRecord, Way,
+    PlacedLaunchConfig, PoolChange, PoolDifference, Replacement, RuleChange, ValueChange,
+    VersionRecord,
 };
 use engine::configurations::{EditImpact, EditPlan, compare_versions};
 use serde_json::{Map, Value, json};
@@ -124,7 +125,7 @@ fn pool_json(impact: &EditImpact, pool: &PoolDifference, totals: &mut Totals) ->
     })
 }
 
-fn updates_json(impact: &EditImpact, updated: &[Replaced], pool: &PoolDifference) -> Vec<Value> {
+fn updates_json(impact: &EditImpact, updated: &[Replacement], pool: &PoolDifference) -> Vec<Value> {
     let shown = updated.iter().take(MAX_SHOWN).map(|update| {
         json!({
             "providerId": update.after.provider_id.as_str(),
@@ -137,7 +138,11 @@ fn updates_json(impact: &EditImpact, updated: &[Replaced], pool: &PoolDifference
     shown.collect()
 }
 
-fn ways_json(impact: &EditImpact, pool: &PoolDifference, ways: &[Way]) -> Vec<Value> {
+fn ways_json(
+    impact: &EditImpact,
+    pool: &PoolDifference,
+    ways: &[PlacedLaunchConfig],
+) -> Vec<Value> {
     let shown = ways.iter().take(MAX_SHOWN).map(|way| {
         json!({
             "providerId": way.provider_id.as_str(),
@@ -191,7 +196,7 @@ fn change_word(change: PoolChange) -> &'static str {
     }
 }
 
-fn conditions(way: &Way) -> Map<String, Value> {
+fn conditions(way: &PlacedLaunchConfig) -> Map<String, Value> {
     let presented = way.attributes.iter();
     presented
         .map(|(name, value)| (name.to_owned(), json!(value)))

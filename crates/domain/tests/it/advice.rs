@@ -1,11 +1,11 @@
-//! Who is told to go, who is told to stay, and that it ends there.
+//! Advice: which workers are asked to stop or to stay, and that the advice then remains.
 
 use domain::plan::{Candidate, Snapshot, StrategyName};
 use domain::time::{HOUR_MS, SECOND_MS};
 
 use crate::common::{advised, busy, carried_out, decide, idle, launched, pool, seconds_ago, told};
 
-/// A pool in which these run; their tasks are claimed, so many more wait.
+/// A pool with these running workers; their tasks are claimed, and this many more wait.
 fn with(pending: u64, workers: Vec<Candidate>) -> Snapshot {
     let mut snapshot = pool(0, 100);
     snapshot.demand.pending = pending;
@@ -38,19 +38,19 @@ fn idle_workers_go_when_there_is_nothing_to_do_and_the_minimum_stays() {
     assert_eq!(
         advised(&decide(&snapshot)),
         [
-            "new go over capacity",
-            "old go over capacity",
-            "mid go over capacity"
+            "new stop over capacity",
+            "old stop over capacity",
+            "mid stop over capacity"
         ]
     );
     snapshot.settings.min_capacity = 1;
     let plan = decide(&snapshot);
     assert_eq!(
         advised(&plan),
-        ["old go over capacity", "mid go over capacity"]
+        ["old stop over capacity", "mid stop over capacity"]
     );
     assert!(plan.reasons.contains(
-        &"advised 2 to go: over capacity, longest idle first; 1 stay running, 1 wanted".to_owned()
+        &"asked 2 to stop: over capacity, longest idle first; 1 stay running, 1 wanted".to_owned()
     ));
     snapshot.settings.min_capacity = 3;
     assert!(decide(&snapshot).is_idle());
@@ -58,12 +58,12 @@ fn idle_workers_go_when_there_is_nothing_to_do_and_the_minimum_stays() {
 
 #[test]
 fn the_longest_idle_goes_where_taskcluster_sends_the_oldest_that_works() {
-    // [old 1, mid 1, new 1] with target 2: there the oldest goes, though it is the one with a task.
+    // [old 1, mid 1, new 1] with target 2: there the oldest stops, though it has a task.
     let workers = vec![busy("old"), idle("mid", 60), idle("new", 20)];
     let snapshot = with(1, workers);
     let plan = decide(&snapshot);
     assert_eq!(plan.target, 2.0);
-    assert_eq!(advised(&plan), ["mid go over capacity"]);
+    assert_eq!(advised(&plan), ["mid stop over capacity"]);
     // [old 1, mid 4, new 4] with target 5.
     let workers = vec![
         idle("old", 90),
@@ -72,7 +72,7 @@ fn the_longest_idle_goes_where_taskcluster_sends_the_oldest_that_works() {
     ];
     assert_eq!(
         advised(&decide(&with(5, workers))),
-        ["old go over capacity"]
+        ["old stop over capacity"]
     );
 }
 
@@ -83,21 +83,21 @@ fn a_worker_is_held_until_it_was_idle_for_as_long_as_it_was_told_to_be() {
         ..idle("held", 59)
     };
     let mut snapshot = with(0, vec![held, idle("free", 5)]);
-    assert_eq!(advised(&decide(&snapshot)), ["free go over capacity"]);
+    assert_eq!(advised(&decide(&snapshot)), ["free stop over capacity"]);
     snapshot.workers[0].idle_since = seconds_ago(60);
     assert_eq!(
         advised(&decide(&snapshot)),
-        ["held go over capacity", "free go over capacity"]
+        ["held stop over capacity", "free stop over capacity"]
     );
 }
 
 #[test]
 fn those_that_waiting_tasks_will_take_are_not_too_many() {
     let mut snapshot = with(2, vec![idle("a", 90), idle("b", 60), idle("c", 30)]);
-    assert_eq!(advised(&decide(&snapshot)), ["a go over capacity"]);
-    // Nor is the only one, where the ratio wants nothing started.
+    assert_eq!(advised(&decide(&snapshot)), ["a stop over capacity"]);
+    // Nor does the only worker, where the ratio wants nothing started.
     snapshot.settings.scaling_ratio = 0.0;
-    assert_eq!(advised(&decide(&snapshot)), ["a go over capacity"]);
+    assert_eq!(advised(&decide(&snapshot)), ["a stop over capacity"]);
     let alone = with(1, vec![idle("a", 90)]);
     assert!(decide(&alone).is_idle());
 }
@@ -152,9 +152,9 @@ fn archived_workers_and_those_of_a_provider_that_was_left_go_even_if_they_work()
     assert_eq!(
         advised(&plan),
         [
-            "archived go launch config archived",
-            "left go provider left by the pool",
-            "both go launch config archived"
+            "archived stop launch config archived",
+            "left stop provider left by the pool",
+            "both stop launch config archived"
         ]
     );
     assert_eq!(launched(&plan), 5, "they are no supply for what waits");
@@ -169,13 +169,13 @@ fn the_reason_is_told_anew_when_it_changes() {
     };
     assert_eq!(
         advised(&decide(&with(0, vec![archived]))),
-        ["w go launch config archived"]
+        ["w stop launch config archived"]
     );
-    // The launch config came back, and nobody needs the worker.
+    // The launch config is active again, and nothing needs the worker.
     let back = told(worker, "launch config archived");
     assert_eq!(
         advised(&decide(&with(0, vec![back.clone()]))),
-        ["w go over capacity"]
+        ["w stop over capacity"]
     );
     assert_eq!(advised(&decide(&with(1, vec![back]))), ["w stay needed"]);
 }
@@ -190,7 +190,7 @@ fn a_quarantined_worker_is_kept_for_a_day_and_only_when_idle_told_to_go() {
     assert!(plan_of(since(24, idle("w", 90))).is_idle());
     assert_eq!(
         advised(&plan_of(since(25, idle("w", 90)))),
-        ["w go quarantined for too long"]
+        ["w stop quarantined for too long"]
     );
     assert!(plan_of(since(25, busy("w"))).is_idle());
     let over = told(since(1, idle("w", 90)), "over capacity");
@@ -230,11 +230,11 @@ fn the_task_of_a_worker_that_is_no_supply_occupies_nobody_else() {
 fn a_lowered_maximum_lets_idle_workers_go_and_nobody_else() {
     let mut snapshot = with(9, vec![idle("a", 90), idle("b", 60), busy("c"), busy("d")]);
     snapshot.settings.max_capacity = 3;
-    assert_eq!(advised(&decide(&snapshot)), ["a go over capacity"]);
+    assert_eq!(advised(&decide(&snapshot)), ["a stop over capacity"]);
     snapshot.settings.max_capacity = 0;
     assert_eq!(
         advised(&decide(&snapshot)),
-        ["a go over capacity", "b go over capacity"]
+        ["a stop over capacity", "b stop over capacity"]
     );
 }
 
@@ -248,13 +248,13 @@ fn aws_provisioner_lets_nobody_go_while_tasks_wait() {
     snapshot.demand.pending = 0;
     assert_eq!(
         advised(&decide(&snapshot)),
-        ["b go over capacity", "c go over capacity"]
+        ["b stop over capacity", "c stop over capacity"]
     );
 }
 
 #[test]
 fn aws_provisioner_does_not_let_go_after_launching_what_idle_workers_would_have_done() {
-    // Its formula does not see that three are idle, so it starts two for the two tasks.
+    // Its formula ignores that three are idle, so it starts two for the two tasks.
     let workers = vec![idle("a", 90), idle("b", 60), idle("c", 30)];
     let mut snapshot = with(2, workers);
     snapshot.settings.strategy = StrategyName::AwsProvisioner;
@@ -276,7 +276,7 @@ fn aws_provisioner_keeps_its_spare_capacity() {
     assert!(decide(&snapshot).is_idle());
     snapshot.workers.push(idle("spare", 100));
     snapshot.capacity.running += 1;
-    assert_eq!(advised(&decide(&snapshot)), ["spare go over capacity"]);
+    assert_eq!(advised(&decide(&snapshot)), ["spare stop over capacity"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The launch configs that a plan can launch now, and what it may take from them.
+//! The offers that a plan can use now, and the budget for them.
 //!
-//! Offers that are paused, full, ill or out of stock are left out, each with its reason. An offer
+//! Offers that are paused, full, ill or out of stock are skipped, each with its reason. An offer
 //! that was ill may be tried with one machine. The strategy chooses among the others.
 
 use super::super::health::Condition;
@@ -11,32 +11,32 @@ use super::super::{Award, MAX_MACHINES, Offer, Snapshot};
 use super::Strategy;
 use crate::time::Timestamp;
 
-/// One plan tries at most this many launch configs whose pause is over, those first that have
-/// waited longest.
+/// One plan tries at most this many launch configs whose pause is over: those that have waited
+/// longest.
 pub const MAX_TRIED: usize = 20;
 
-/// The lots of one plan, and its budget.
-pub(in crate::plan) struct Market<'a> {
+/// The usable offers of one plan, and its budget.
+pub(in crate::plan) struct UsableOffers<'a> {
     pub(in crate::plan) snapshot: &'a Snapshot,
-    /// The lots with the least weight first.
-    pub(in crate::plan) lots: Vec<Lot<'a>>,
+    /// The offers with the lowest weight first.
+    pub(in crate::plan) usable: Vec<UsableOffer<'a>>,
     pub(in crate::plan) budget: Budget,
     pub(in crate::plan) notes: &'a mut Notes,
-    /// When the next offer can be used that is left alone now.
+    /// When the next paused offer can be used.
     pub(in crate::plan) resting_until: Option<Timestamp>,
 }
 
 /// An offer that can be used now.
-pub(in crate::plan) struct Lot<'a> {
-    /// Its place among the offers.
+pub(in crate::plan) struct UsableOffer<'a> {
+    /// Its index among the offers.
     pub(in crate::plan) index: usize,
-    /// Its provider's place among the sources.
+    /// The index of its provider among the sources.
     pub(in crate::plan) source: usize,
     pub(in crate::plan) offer: &'a Offer,
     each: u32,
     /// How many further machines it gives.
     pub(in crate::plan) left: u64,
-    /// `None`: it is only to be tried.
+    /// `None`: it may only be tried.
     pub(in crate::plan) weight: Option<f64>,
     /// Its units that exist, with those of this plan.
     pub(in crate::plan) live: f64,
@@ -45,112 +45,113 @@ pub(in crate::plan) struct Lot<'a> {
 }
 
 /// Why an offer is not used now.
-struct Skipped {
+struct Skip {
     why: String,
-    /// It is left alone until then.
+    /// The end of its pause.
     until: Option<Timestamp>,
 }
 
-impl From<String> for Skipped {
+impl From<String> for Skip {
     fn from(why: String) -> Self {
         Self { why, until: None }
     }
 }
 
-impl<'a> Market<'a> {
+impl<'a> UsableOffers<'a> {
     pub(in crate::plan) fn open(
         snapshot: &'a Snapshot,
         budget: Budget,
         notes: &'a mut Notes,
     ) -> Self {
         let strategy = snapshot.settings.strategy.strategy();
-        let mut lots = Vec::with_capacity(snapshot.offers.len());
+        let mut usable = Vec::with_capacity(snapshot.offers.len());
         let mut resting_until: Option<Timestamp> = None;
         for (index, offer) in snapshot.offers.iter().enumerate() {
-            match Lot::of(snapshot, strategy, index, &budget, notes) {
-                Ok(lot) => lots.push(lot),
-                Err(Skipped { why, until }) => {
+            match UsableOffer::of(snapshot, strategy, index, &budget, notes) {
+                Ok(offer) => usable.push(offer),
+                Err(Skip { why, until }) => {
                     notes.add(format!("{}: skipped, {why}", snapshot.name_of(offer)));
                     resting_until = resting_until.into_iter().chain(until).min();
                 }
             }
         }
-        lots.sort_by(|a: &Lot<'_>, b| {
-            let weight = |lot: &Lot<'_>| lot.weight.unwrap_or(0.0);
+        usable.sort_by(|a: &UsableOffer<'_>, b| {
+            let weight = |offer: &UsableOffer<'_>| offer.weight.unwrap_or(0.0);
             weight(a).total_cmp(&weight(b))
         });
         Self {
             snapshot,
-            lots,
+            usable,
             budget,
             notes,
             resting_until,
         }
     }
 
-    /// Tries the lots whose pause is over with one machine each, at most [`MAX_TRIED`]. Next to others
-    /// that work, only one is tried, and not with the only machine that is wanted if its failure would
-    /// take long to show.
-    pub(in crate::plan) fn try_again(&mut self) {
-        let some_work = self.lots.iter().any(|lot| lot.weight.is_some());
-        let mut due: Vec<usize> = (0..self.lots.len())
-            .filter(|at| self.lots[*at].weight.is_none())
+    /// Tries the offers whose pause is over with one machine each, at most [`MAX_TRIED`]. While
+    /// other offers work, only one is tried, and not with the only machine that is wanted if a
+    /// failure would take long to appear.
+    pub(in crate::plan) fn retry_paused(&mut self) {
+        let some_work = self.usable.iter().any(|offer| offer.weight.is_some());
+        let mut due: Vec<usize> = (0..self.usable.len())
+            .filter(|at| self.usable[*at].weight.is_none())
             .collect();
         due.sort_by_key(|at| {
-            let offer = self.lots[*at].offer;
+            let offer = self.usable[*at].offer;
             (
                 offer.health.last_failure.max(offer.tries.last),
-                self.lots[*at].index,
+                self.usable[*at].index,
             )
         });
         if some_work {
             let wanted = self.budget.wanted;
             due.retain(|at| {
-                let lot = &self.lots[*at];
-                wanted > f64::from(lot.each) || !lot.offer.health.fails_late()
+                let offer = &self.usable[*at];
+                wanted > f64::from(offer.each) || !offer.offer.health.fails_late()
             });
             due.truncate(1);
         }
         for at in due.into_iter().take(MAX_TRIED) {
-            if self.budget.is_open() && self.lots[at].can_give(&self.budget) {
+            if self.budget.is_open() && self.usable[at].can_give(&self.budget) {
                 self.take(at);
-                let offer = self.lots[at].offer;
-                let trouble = offer.trouble().unwrap_or_default();
+                let offer = self.usable[at].offer;
+                let failures_text = offer.failures_text().unwrap_or_default();
                 let name = self.snapshot.name_of(offer);
-                self.notes.add(format!("{name}: tried again, {trouble}"));
+                self.notes
+                    .add(format!("{name}: tried again, {failures_text}"));
             }
         }
     }
 
-    /// Takes one machine of a lot.
+    /// Takes one machine of an offer.
     pub(in crate::plan) fn take(&mut self, at: usize) {
-        let lot = &mut self.lots[at];
-        lot.won += 1;
-        lot.left -= 1;
-        lot.live += f64::from(lot.each);
-        self.budget.spend(lot.each, lot.source);
+        let offer = &mut self.usable[at];
+        offer.won += 1;
+        offer.left -= 1;
+        offer.live += f64::from(offer.each);
+        self.budget.spend(offer.each, offer.source);
     }
 
-    /// What was taken, in the order of the offers.
+    /// The machines that were taken, in the order of the offers.
     pub(in crate::plan) fn awards(self) -> Vec<Award> {
-        let mut lots = self.lots;
-        lots.retain(|lot| lot.won > 0);
-        lots.sort_by_key(|lot| lot.index);
-        let awards = lots.into_iter();
+        let mut usable = self.usable;
+        usable.retain(|offer| offer.won > 0);
+        usable.sort_by_key(|offer| offer.index);
+        let awards = usable.into_iter();
         awards
-            .map(|lot| lot.award(self.snapshot, self.notes))
+            .map(|offer| offer.award(self.snapshot, self.notes))
             .collect()
     }
 }
 
-impl<'a> Lot<'a> {
+impl<'a> UsableOffer<'a> {
     fn of(
         snapshot: &'a Snapshot,
         strategy: &dyn Strategy,
         index: usize,
         budget: &Budget,
         notes: &mut Notes,
-    ) -> Result<Self, Skipped> {
+    ) -> Result<Self, Skip> {
         let (settings, offer) = (&snapshot.settings, &snapshot.offers[index]);
         let each = offer.capacity_each.max(1);
         let left = offer.machines(settings.max_capacity)?;
@@ -159,7 +160,7 @@ impl<'a> Lot<'a> {
         let source = sources.position(|source| source.provider_id == *id);
         let source = source.ok_or_else(|| format!("the pool has no provider {id}"))?;
         if !budget.has_room(source) {
-            let why = format!("the provider {id} takes no more machines now");
+            let why = format!("the provider {id} accepts no more machines now");
             return Err(why.into());
         }
         if !budget.has_units(each) {
@@ -175,9 +176,9 @@ impl<'a> Lot<'a> {
             }
             no_bid.to_string()
         })?;
-        if let (Some(weight), Some(trouble)) = (weight, offer.trouble()) {
+        if let (Some(weight), Some(failures_text)) = (weight, offer.failures_text()) {
             notes.add(format!(
-                "{}: weight {}, {trouble}",
+                "{}: weight {}, {failures_text}",
                 snapshot.name_of(offer),
                 units(weight)
             ));
@@ -221,7 +222,7 @@ impl<'a> Lot<'a> {
 }
 
 impl Budget {
-    /// All that a strategy may take, whatever it wants.
+    /// The maximum that a strategy may take.
     pub(in crate::plan) fn of(snapshot: &Snapshot, change: f64) -> Self {
         let taken = snapshot.capacity.all();
         let rooms = snapshot.rooms();
@@ -245,7 +246,7 @@ impl Snapshot {
         rooms.map(|room| room.unwrap_or(u64::MAX)).collect()
     }
 
-    /// For people: its provider if there are several, its place and its id.
+    /// The offer for people: its provider if there are several, its place and its id.
     pub(in crate::plan) fn name_of(&self, offer: &Offer) -> String {
         match self.has_several_providers() {
             false => offer.name(),
@@ -254,19 +255,19 @@ impl Snapshot {
     }
 }
 
-/// How much an offer counts when machines are chosen; `None`: it is only to be tried.
-fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skipped> {
-    let trouble = || offer.trouble().unwrap_or_default();
+/// The weight of an offer in the choice of machines; `None`: it may only be tried.
+fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skip> {
+    let failures_text = || offer.failures_text().unwrap_or_default();
     match condition {
         Condition::Usable(share) => Ok(Some(offer.initial_weight * share)),
         Condition::Due => Ok(None),
-        Condition::Resting { until } => Err(Skipped {
-            why: format!("{}, tried again at {}", trouble(), time_of_day(until)),
+        Condition::Resting { until } => Err(Skip {
+            why: format!("{}, tried again at {}", failures_text(), time_of_day(until)),
             until: Some(until),
         }),
         Condition::Awaited => {
-            let when = "tried again when it is known whether its last machine comes up";
-            Err(format!("{}, {when}", trouble()).into())
+            let when = "tried again when it is known whether its last machine starts";
+            Err(format!("{}, {when}", failures_text()).into())
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Which workers stay and which go: advice that workers ask for between two tasks.
+//! Advice: which workers stay and which stop. Workers ask for it between two tasks.
 //!
-//! No worker is advised to go for convenience while it works, while capacity is missing, or if capacity would
-//! be missing without it. So no plan launches machines and lets healthy ones go, and none takes back
-//! what the plan before it decided on the same facts.
+//! No worker is asked to stop as surplus while it works, while capacity is missing, or if capacity
+//! would be missing without it. So no plan launches machines and stops healthy workers, and no plan
+//! reverses the previous plan for the same facts.
 
 use super::need::{Load, exact, rounded};
 use super::notes::{Notes, units};
@@ -17,30 +17,30 @@ pub const REASON_ARCHIVED: &str = "launch config archived";
 pub const REASON_LEFT: &str = "provider left by the pool";
 pub const REASON_QUARANTINED: &str = "quarantined for too long";
 
-/// A quarantined worker is kept so long for somebody to look at.
+/// A quarantined worker is kept this long for somebody to examine.
 pub const MAX_QUARANTINE_MS: i64 = DAY_MS;
 
-/// One plan changes the advice of at most this many workers; the next plan goes on.
+/// One plan changes the advice of at most this many workers; the next plan changes more.
 pub const MAX_ADVICE: usize = 1_000;
 
-/// What a strategy decides from: the snapshot, the load on what counts as supply, and what becomes
-/// of each worker.
+/// The input of a strategy: the snapshot, the load on the supply, and the decision about each
+/// worker.
 pub(super) struct View<'a> {
     pub(super) snapshot: &'a Snapshot,
-    /// Without workers that must go whatever the strategy is.
+    /// Without workers that must stop with any strategy.
     pub(super) load: Load,
-    /// The capacity that all tasks together deserve, within the pool's limits.
+    /// The capacity that all tasks together need, within the pool's limits.
     pub(super) target: f64,
-    fates: Vec<Fate<'a>>,
+    decisions: Vec<WorkerDecision<'a>>,
 }
 
-struct Fate<'a> {
+struct WorkerDecision<'a> {
     candidate: &'a Candidate,
-    /// Why it goes, if it does.
-    goes: Option<&'static str>,
-    /// It may go for being too many: it is healthy, idle, and has been for long enough.
-    leavable: bool,
-    /// It does not ask whether to go, so nothing is decided about it, and its advice stays.
+    /// Why it stops, if it does.
+    stop_reason: Option<&'static str>,
+    /// It may stop as surplus: it is healthy, and has been idle for long enough.
+    can_stop: bool,
+    /// It does not ask whether to stop, so nothing is decided about it, and its advice stays.
     undecided: bool,
 }
 
@@ -49,11 +49,11 @@ impl<'a> View<'a> {
         let capacity = &snapshot.capacity;
         let mut supply = capacity.running;
         let mut claimed = snapshot.demand.claimed;
-        let mut fates = Vec::with_capacity(snapshot.workers.len());
+        let mut decisions = Vec::with_capacity(snapshot.workers.len());
         for candidate in &snapshot.workers {
-            let fate = Fate::of(candidate, snapshot.now);
+            let decision = WorkerDecision::of(candidate, snapshot.now);
             let was_supply = candidate.is_supply();
-            let is_supply = fate.goes.is_none() && candidate.is_healthy();
+            let is_supply = decision.stop_reason.is_none() && candidate.is_healthy();
             let units = u64::from(candidate.capacity);
             match (was_supply, is_supply) {
                 (true, false) => supply = supply.saturating_sub(units),
@@ -63,7 +63,7 @@ impl<'a> View<'a> {
             if !is_supply {
                 claimed = claimed.saturating_sub(candidate.claimed);
             }
-            fates.push(fate);
+            decisions.push(decision);
         }
         Self {
             load: Load {
@@ -75,7 +75,7 @@ impl<'a> View<'a> {
             },
             target: target(snapshot),
             snapshot,
-            fates,
+            decisions,
         }
     }
 }
@@ -93,33 +93,33 @@ fn target(snapshot: &Snapshot) -> f64 {
 }
 
 impl Snapshot {
-    /// Whether nothing is missing and no person should hear of anything. Looks at no offers.
+    /// Whether nothing is missing and no situation needs a person. Reads no offers.
     pub fn wants_nothing(&self) -> bool {
         let view = View::of(self);
         view.load.change(&self.settings) <= 0.0
             && !self.capacity.is_alarming(self.settings.max_capacity)
     }
 
-    /// Whether some worker could be advised to go, or no longer to go. Looks at no workers.
+    /// Whether the advice of some worker could change. Reads no workers.
     pub fn may_change_advice(&self) -> bool {
         let capacity = &self.capacity;
         capacity.draining > 0 || capacity.quarantined > 0 || exact(capacity.running) > target(self)
     }
 }
 
-impl<'a> Fate<'a> {
+impl<'a> WorkerDecision<'a> {
     fn of(candidate: &'a Candidate, now: Timestamp) -> Self {
-        let goes = candidate.cause(now);
-        let leavable = goes.is_none()
+        let stop_reason = candidate.cause(now);
+        let can_stop = stop_reason.is_none()
             && candidate.is_healthy()
             && !candidate.is_busy()
             && now.millis_since(candidate.idle_since) >= candidate.idle_hold_ms;
-        let undecided = goes.is_none() && candidate.is_mute();
-        let told = candidate.is_told_to_go() && (leavable || undecided);
+        let undecided = stop_reason.is_none() && candidate.is_only_silent();
+        let told = candidate.is_asked_to_stop() && (can_stop || undecided);
         Self {
             candidate,
-            goes: goes.or(told.then_some(REASON_OVER_CAPACITY)),
-            leavable,
+            stop_reason: stop_reason.or(told.then_some(REASON_OVER_CAPACITY)),
+            can_stop,
             undecided,
         }
     }
@@ -128,13 +128,13 @@ impl<'a> Fate<'a> {
         f64::from(self.candidate.capacity)
     }
 
-    /// Its new advice, if that differs from the last: whether to go, and why.
+    /// Its new advice, if that differs from the last advice: whether to stop, and why.
     fn change(&self) -> Option<(&'a Candidate, bool, &'static str)> {
         if self.undecided {
             return None;
         }
-        let terminate = self.goes.is_some();
-        let reason = self.goes.unwrap_or(REASON_NEEDED);
+        let terminate = self.stop_reason.is_some();
+        let reason = self.stop_reason.unwrap_or(REASON_NEEDED);
         let is_same = match &self.candidate.advice {
             Some(advice) => advice.terminate == terminate && advice.reason == reason,
             None => !terminate,
@@ -144,7 +144,7 @@ impl<'a> Fate<'a> {
 }
 
 impl Candidate {
-    fn is_told_to_go(&self) -> bool {
+    fn is_asked_to_stop(&self) -> bool {
         self.advice.as_ref().is_some_and(|advice| advice.terminate)
     }
 
@@ -152,22 +152,22 @@ impl Candidate {
         self.claimed > 0
     }
 
-    /// It would take a task, if there were one.
+    /// Whether it would claim a task, if one waited.
     fn is_healthy(&self) -> bool {
         self.quarantined_since.is_none() && !self.silent
     }
 
-    /// Silent, and nothing else is wrong with it.
-    fn is_mute(&self) -> bool {
+    /// Whether it is silent, and nothing else is wrong with it.
+    fn is_only_silent(&self) -> bool {
         self.silent && self.quarantined_since.is_none()
     }
 
-    /// Is it among the pool's running capacity as the snapshot counts it?
+    /// Whether the snapshot counts it as running capacity of the pool.
     fn is_supply(&self) -> bool {
-        !self.is_told_to_go() && self.is_healthy()
+        !self.is_asked_to_stop() && self.is_healthy()
     }
 
-    /// Why it must go even if its capacity is needed.
+    /// Why it must stop even if its capacity is needed.
     fn cause(&self, now: Timestamp) -> Option<&'static str> {
         if self.archived {
             return Some(REASON_ARCHIVED);
@@ -181,34 +181,34 @@ impl Candidate {
 }
 
 impl View<'_> {
-    /// Takes back advice to go from workers that are needed after all, or lets those go that have
-    /// been idle longest, as long as nothing is missing without them and `keep` is left.
+    /// Asks workers that are needed after all to stay, or asks those to stop that have been idle
+    /// longest, as long as nothing is missing without them and `keep` is left.
     pub(super) fn balance(&mut self, keep: f64, need: impl Fn(&Load) -> f64) {
-        let mut order: Vec<usize> = (0..self.fates.len())
-            .filter(|index| self.fates[*index].leavable)
+        let mut order: Vec<usize> = (0..self.decisions.len())
+            .filter(|index| self.decisions[*index].can_stop)
             .collect();
         order.sort_unstable_by_key(|index| {
-            let candidate = self.fates[*index].candidate;
+            let candidate = self.decisions[*index].candidate;
             (candidate.idle_since, candidate.created, &candidate.key)
         });
-        // Those that were advised last have most likely not left yet.
+        // Workers that were asked last have most likely not stopped yet.
         for index in order.iter().rev() {
             let missing = need(&self.load) > 0.0 || (keep.is_finite() && self.load.running < keep);
             if !missing {
                 break;
             }
-            let fate = &mut self.fates[*index];
-            if fate.goes.take().is_some() {
-                self.load.running += fate.units();
+            let decision = &mut self.decisions[*index];
+            if decision.stop_reason.take().is_some() {
+                self.load.running += decision.units();
             }
         }
         if need(&self.load) > 0.0 {
             return;
         }
         for index in order {
-            let fate = &mut self.fates[index];
-            let left = self.load.running - fate.units();
-            if fate.goes.is_some() || left < keep.max(0.0) {
+            let decision = &mut self.decisions[index];
+            let left = self.load.running - decision.units();
+            if decision.stop_reason.is_some() || left < keep.max(0.0) {
                 continue;
             }
             let without = Load {
@@ -218,15 +218,15 @@ impl View<'_> {
             if need(&without) > 0.0 {
                 break;
             }
-            fate.goes = Some(REASON_OVER_CAPACITY);
+            decision.stop_reason = Some(REASON_OVER_CAPACITY);
             self.load = without;
         }
     }
 
-    /// The advice that changes, for at most [`MAX_ADVICE`] workers. A worker without advice is needed
-    /// without being advised so.
+    /// The changes of advice, for at most [`MAX_ADVICE`] workers. A worker without advice stays,
+    /// and gets no advice to stay.
     pub(super) fn advice(&self, notes: &mut Notes) -> Vec<(WorkerKey, Advice)> {
-        let changes = self.fates.iter().filter_map(Fate::change);
+        let changes = self.decisions.iter().filter_map(WorkerDecision::change);
         let mut changes: Vec<_> = changes.collect();
         let n_later = changes.len().saturating_sub(MAX_ADVICE);
         changes.truncate(MAX_ADVICE);
@@ -255,7 +255,7 @@ impl View<'_> {
             if n_advised == 0 {
                 continue;
             }
-            let mut line = format!("advised {n_advised} to go: {reason}");
+            let mut line = format!("asked {n_advised} to stop: {reason}");
             if reason == REASON_OVER_CAPACITY {
                 let (running, target) = (self.load.running, units(self.target));
                 line.push_str(&format!(
@@ -266,10 +266,12 @@ impl View<'_> {
         }
         let n_needed = count(REASON_NEEDED);
         if n_needed > 0 {
-            notes.add(format!("advised {n_needed} to stay: needed after all"));
+            notes.add(format!("asked {n_needed} to stay: needed after all"));
         }
         if n_later > 0 {
-            notes.add(format!("the next plan advises {n_later} more"));
+            notes.add(format!(
+                "the next plan changes the advice of {n_later} more"
+            ));
         }
     }
 }
