@@ -314,26 +314,17 @@ mod tests {
         }
     }
 
-    fn judge(
-        worker: &StoredWorker,
-        seen: Option<MachineState>,
-        queue: QueueFacts<'_>,
-        attention: &Attention,
-    ) -> Judgement {
-        super::judge(&Worker::from_stored(worker.clone()), seen, queue, attention)
+    fn verdict(worker: &StoredWorker, seen: Option<MachineState>, queue: QueueFacts<'_>) -> String {
+        let worker = Worker::from_stored(worker.clone());
+        short(&judge(&worker, seen, queue, &at(ago(0))))
     }
 
     fn of(worker: &StoredWorker, seen: Option<MachineState>) -> String {
-        short(&judge(worker, seen, QueueFacts::Unknown, &at(ago(0))))
+        verdict(worker, seen, QueueFacts::Unknown)
     }
 
     fn with_queue(worker: &StoredWorker, queue: QueueFacts<'_>) -> String {
-        short(&judge(
-            worker,
-            Some(MachineState::Alive),
-            queue,
-            &at(ago(0)),
-        ))
+        verdict(worker, Some(MachineState::Alive), queue)
     }
 
     #[test]
@@ -393,8 +384,7 @@ mod tests {
     #[test]
     fn whoever_was_heard_of_a_moment_ago_is_there_whatever_the_cloud_shows() {
         let found = |worker: &StoredWorker, queue: QueueFacts<'_>| {
-            let seen = Some(MachineState::NotFound);
-            short(&judge(worker, seen, queue, &at(ago(0))))
+            verdict(worker, Some(MachineState::NotFound), queue)
         };
         let mut fresh = worker(WorkerState::Running);
         fresh.terms.registered_at = Some(NOW - NEWBORN_MS + 1);
@@ -410,7 +400,7 @@ mod tests {
 
     #[test]
     fn after_a_step_of_the_clock_every_worker_may_be_new() {
-        let old = worker(WorkerState::Running);
+        let old = Worker::from_stored(worker(WorkerState::Running));
         let found = |gap| {
             let mut attention = at(ago(0));
             attention.gap = gap;
@@ -542,6 +532,7 @@ mod tests {
         ] {
             running.terms.queue_inactivity_timeout = Some(limit_ms);
             for queue in [QueueFacts::NeverSeen, QueueFacts::Seen(&seen)] {
+                let running = Worker::from_stored(running.clone());
                 let judged = |listening_ms| {
                     let alive = Some(MachineState::Alive);
                     let mut attention = at(ago(0));
@@ -567,10 +558,8 @@ mod tests {
         running.expires = ago(-EXPIRY_MARGIN_MS + 1);
         assert_eq!(of(&running, None), "keep longer");
         for state in [WorkerState::Stopping, WorkerState::Stopped] {
-            let old = StoredWorker {
-                expires: ago(0),
-                ..worker(state)
-            };
+            let mut old = worker(state);
+            old.expires = ago(0);
             assert_eq!(of(&old, Some(MachineState::Alive)), "keep");
         }
     }
