@@ -180,22 +180,22 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
 }
 
 async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result<Plan, Failure> {
-    let mut wanted = read::read(files, session.now)?;
-    for (id, place) in wanted.without_ended(session.now) {
+    let mut definitions = read::read(files, session.now)?;
+    for (id, place) in definitions.without_ended(session.now) {
         output::note(&format!(
             "{place}: override {id} has ended and is ignored: it can be removed"
         ));
     }
-    let here = server::read(&session.client, &wanted).await?;
-    let mut plan = Plan::new(&wanted, &here, !choices.no_delete);
+    let server_state = server::read(&session.client, &definitions).await?;
+    let mut plan = Plan::new(&definitions, &server_state, !choices.no_delete);
     plan.check_with(&session.client).await?;
     if plan.errors.is_empty() {
         plan.preview_pools(&session.client).await?;
     }
     preview::add_previews(
         &mut plan,
-        &wanted,
-        &here,
+        &definitions,
+        &server_state,
         choices.adopt_pools,
         &session.client,
     )

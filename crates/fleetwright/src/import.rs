@@ -76,15 +76,15 @@ pub(crate) async fn taskcluster(
     session: &Session,
     verbose: bool,
 ) -> Result<(), Failure> {
-    let mut wanted = source::read(&arguments.from, arguments.only, verbose).await?;
-    wanted.remove_deleted_pools();
-    report_skipped(&mut wanted);
-    let here = source::of_server(&session.client, arguments.only).await?;
-    let plan = Plan::new(&wanted, &here);
-    let missing = missing_providers(&wanted, session).await?;
+    let mut source = source::read(&arguments.from, arguments.only, verbose).await?;
+    source.remove_deleted_pools();
+    report_skipped(&mut source);
+    let target = source::of_server(&session.client, arguments.only).await?;
+    let plan = Plan::new(&source, &target);
+    let missing = missing_providers(&source, session).await?;
 
     if arguments.dry_run {
-        return show(&plan, &wanted, missing.as_deref(), arguments.full, session);
+        return show(&plan, &source, missing.as_deref(), arguments.full, session);
     }
     if let Some(lines) = missing {
         return Err(Failure::failed(format!(
@@ -98,7 +98,7 @@ pub(crate) async fn taskcluster(
     }
     let failures = apply::apply(&plan, &session.client).await;
     if session.json {
-        output::json(&summary::document(&plan, &wanted, &failures, false, None));
+        output::json(&summary::document(&plan, &source, &failures, false, None));
     } else {
         output::out(&summary::sentence(&plan, &failures, Tense::Past));
     }
@@ -110,13 +110,13 @@ pub(crate) async fn taskcluster(
 }
 
 /// Reports items of the source that are not imported.
-fn report_skipped(wanted: &mut Fleet) {
-    if wanted.remove_first_pool() {
+fn report_skipped(source: &mut Fleet) {
+    if source.remove_first_pool() {
         output::note(&format!(
             "skipped {FIRST_POOL}: the source created this pool on its first start"
         ));
     }
-    let ignored = wanted.ignored.iter();
+    let ignored = source.ignored.iter();
     let ignored: Vec<_> = ignored
         .map(|(kind, count)| format!("{kind}: {count}"))
         .collect();
@@ -130,13 +130,13 @@ fn report_skipped(wanted: &mut Fleet) {
 
 fn show(
     plan: &Plan,
-    wanted: &Fleet,
+    source: &Fleet,
     missing: Option<&str>,
     full: bool,
     session: &Session,
 ) -> Result<(), Failure> {
     if session.json {
-        output::json(&summary::document(plan, wanted, &[], true, missing));
+        output::json(&summary::document(plan, source, &[], true, missing));
         return Ok(());
     }
     for change in &plan.changes {
@@ -163,8 +163,8 @@ fn show(
 }
 
 /// The lines to add to the target's configuration, if it lacks providers.
-async fn missing_providers(wanted: &Fleet, session: &Session) -> Result<Option<String>, Failure> {
-    if wanted.pools.is_empty() {
+async fn missing_providers(source: &Fleet, session: &Session) -> Result<Option<String>, Failure> {
+    if source.pools.is_empty() {
         return Ok(None);
     }
     let call = crate::commands::provider::list();
@@ -175,5 +175,5 @@ async fn missing_providers(wanted: &Fleet, session: &Session) -> Result<Option<S
         .flatten()
         .filter_map(|provider| provider["providerId"].as_str())
         .collect();
-    Ok(provider_guess::lines_for_missing(wanted, &known))
+    Ok(provider_guess::lines_for_missing(source, &known))
 }

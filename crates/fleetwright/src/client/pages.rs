@@ -41,8 +41,8 @@ impl Client {
         limit: Option<usize>,
     ) -> Result<Value, Failure> {
         let mut progress = Progress::start();
-        let ask = async |wanted: PageRequest| {
-            let PageRequest { page, n_so_far } = wanted;
+        let ask = async |request: PageRequest| {
+            let PageRequest { page, n_so_far } = request;
             if n_so_far > 0 {
                 progress.report(|| format!("{}: {n_so_far} so far", call.purpose));
             }
@@ -156,15 +156,15 @@ mod tests {
     ) -> (Result<usize, String>, Vec<usize>) {
         let call = Call::get(AUTH, &["clients"]).to("list clients");
         let mut asked = Vec::new();
-        let ask = async |wanted: PageRequest| {
+        let ask = async |request: PageRequest| {
             let of = |name: &str| -> Option<usize> {
-                let (_, query) = wanted.page.api.resource.split_once('?')?;
+                let (_, query) = request.page.api.resource.split_once('?')?;
                 let mut parameters = query.split('&').filter_map(|part| part.split_once('='));
                 let (_, value) = parameters.find(|(known, _)| *known == name)?;
                 Some(value.parse().unwrap())
             };
             let first = of("continuationToken").unwrap_or(0);
-            assert_eq!(wanted.n_so_far, first);
+            assert_eq!(request.n_so_far, first);
             asked.push(of("limit").unwrap());
             let end = there.min(first + of("limit").unwrap());
             let mut page = json!({"items": (first..end).collect::<Vec<_>>()});

@@ -154,9 +154,13 @@ pub(super) fn is_going(pool: &Value) -> bool {
 
 impl Plan {
     /// `removes`: whether to remove owned items that are not defined.
-    pub(super) fn new(wanted: &Definitions, server_state: &ServerState, removes: bool) -> Self {
+    pub(super) fn new(
+        definitions: &Definitions,
+        server_state: &ServerState,
+        removes: bool,
+    ) -> Self {
         let mut plan = Self::default();
-        for (key, item) in &wanted.items {
+        for (key, item) in &definitions.items {
             let stored = server_state.items.get(key);
             let change = Change::from(key, stored, Some(item));
             if change.is_done(stored) {
@@ -166,9 +170,9 @@ impl Plan {
             }
         }
         if removes {
-            plan.remove(wanted, server_state);
+            plan.remove(definitions, server_state);
         }
-        plan.take_over(wanted, server_state);
+        plan.take_over(definitions, server_state);
         plan.check_pools(server_state);
         plan.order();
         plan.check_cycles();
@@ -183,10 +187,10 @@ impl Plan {
 
     /// Plans pools that a configuration gives up, even if they look right now: they will be
     /// deleted.
-    fn take_over(&mut self, wanted: &Definitions, server_state: &ServerState) {
+    fn take_over(&mut self, definitions: &Definitions, server_state: &ServerState) {
         for pool in self.freed() {
             let key = (Kind::WorkerPool, pool);
-            let (stored, item) = (server_state.items.get(&key), wanted.items.get(&key));
+            let (stored, item) = (server_state.items.get(&key), definitions.items.get(&key));
             let Some(item) = item else { continue };
             let change = Change::from(&key, stored, Some(item));
             if change.is_done(stored) {
@@ -198,11 +202,13 @@ impl Plan {
         }
     }
 
-    fn remove(&mut self, wanted: &Definitions, server_state: &ServerState) {
-        let Some(owns) = &wanted.owns else { return };
-        let compiled = wanted.compiled();
+    fn remove(&mut self, definitions: &Definitions, server_state: &ServerState) {
+        let Some(owns) = &definitions.owns else {
+            return;
+        };
+        let compiled = definitions.compiled();
         for ((kind, id), stored) in &server_state.items {
-            let is_wanted = wanted.items.contains_key(&(*kind, id.clone()));
+            let is_defined = definitions.items.contains_key(&(*kind, id.clone()));
             let stays = match kind {
                 // Pools of a configuration are created and deleted with it.
                 Kind::WorkerPool => {
@@ -213,7 +219,7 @@ impl Plan {
                 Kind::Client => id.starts_with(STATIC_CLIENT),
                 Kind::Role | Kind::WorkerConfiguration | Kind::Override => false,
             };
-            if is_wanted || stays || !owns.has(*kind, id) {
+            if is_defined || stays || !owns.has(*kind, id) {
                 continue;
             }
             let key = (*kind, id.clone());

@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn order_and_defaults_are_no_difference() {
-        for (kind, here, there) in [
+        for (kind, server_state, stored) in [
             (
                 Kind::Role,
                 json!({"description": "", "scopes": ["b", "a", "a:*", "a:b"]}),
@@ -279,7 +279,10 @@ mod tests {
                     {"ruleId": "r", "description": "", "conditions": null, "values": {}}]}),
             ),
         ] {
-            assert_eq!(kind.normal("a/b", &here), kind.normal("a/b", &there));
+            assert_eq!(
+                kind.normal("a/b", &server_state),
+                kind.normal("a/b", &stored)
+            );
         }
     }
 

@@ -10,11 +10,11 @@ impl Plan {
     /// configuration that gives up a worker type comes before the configuration that gets it, and
     /// before a pool that replaces it.
     pub(super) fn order(&mut self) {
-        let wanted = self
+        let defined = self
             .changes
             .iter()
             .filter(|change| change.kind == Kind::WorkerPool && change.action != Action::Remove);
-        let mut gained: BTreeSet<_> = wanted.map(|change| change.id.clone()).collect();
+        let mut gained: BTreeSet<_> = defined.map(|change| change.id.clone()).collect();
         gained.extend(self.changes.iter().flat_map(Change::gains));
         let rank = |change: &Change| {
             let gives = !change.loses().is_disjoint(&gained);

@@ -16,14 +16,14 @@ use crate::output::Progress;
 /// providers may have changed since the server compiled them.
 pub(super) async fn add_previews(
     plan: &mut Plan,
-    wanted: &Definitions,
+    definitions: &Definitions,
     server_state: &ServerState,
     adopts: bool,
     client: &Client,
 ) -> Result<(), Failure> {
     let freed = plan.freed();
     let mut progress = Progress::start();
-    for (key, item) in &wanted.items {
+    for (key, item) in &definitions.items {
         let (kind, id) = (key.0, &key.1);
         if kind != Kind::WorkerConfiguration {
             continue;

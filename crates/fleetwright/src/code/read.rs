@@ -69,7 +69,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Fai
 
 struct Reader {
     now: Timestamp,
-    wanted: Definitions,
+    definitions: Definitions,
     /// The file with the key `owns`.
     owner: Option<String>,
     problems: Vec<String>,
@@ -81,7 +81,7 @@ impl Reader {
     fn at(now: Timestamp) -> Self {
         Self {
             now,
-            wanted: Definitions::default(),
+            definitions: Definitions::default(),
             owner: None,
             problems: Vec::new(),
             advice: BTreeSet::new(),
@@ -145,12 +145,12 @@ impl Reader {
             let text = format!(
                 "{file}: /{OWNS}: already in {other}; only one file of a folder may have it"
             );
-            self.wanted.owns = None;
+            self.definitions.owns = None;
             return self.problems.push(text);
         }
         self.owner = Some(file.to_owned());
         match Ownership::parse(owns) {
-            Ok(owns) => self.wanted.owns = Some(owns),
+            Ok(owns) => self.definitions.owns = Some(owns),
             Err(problems) => self.problems.extend(
                 problems
                     .into_iter()
@@ -224,12 +224,12 @@ impl Reader {
             self.problems.push(format!("{file}: {at}{title}: {error}"));
         }
         let key = (kind, id);
-        match self.wanted.items.get(&key) {
+        match self.definitions.items.get(&key) {
             Some(known) => self.problems.push(format!(
                 "{place}: {title} is already defined in {}",
                 known.place
             )),
-            None => drop(self.wanted.items.insert(key, Item { place, content })),
+            None => drop(self.definitions.items.insert(key, Item { place, content })),
         }
     }
 
@@ -237,7 +237,7 @@ impl Reader {
         self.check_owners();
         self.check_pools();
         if self.problems.is_empty() {
-            return Ok(self.wanted);
+            return Ok(self.definitions);
         }
         let more = self.problems.len().saturating_sub(MAX_LISTED);
         self.problems.truncate(MAX_LISTED);
@@ -253,10 +253,10 @@ impl Reader {
     }
 
     fn check_owners(&mut self) {
-        let Some(owns) = &self.wanted.owns else {
+        let Some(owns) = &self.definitions.owns else {
             return;
         };
-        for ((kind, id), item) in &self.wanted.items {
+        for ((kind, id), item) in &self.definitions.items {
             if !owns.has(*kind, id) {
                 self.problems.push(format!(
                     "{}: {} {id} is not owned: {OWNS} lists {} for {}",
@@ -272,7 +272,7 @@ impl Reader {
     /// Reports pools that are defined twice: by hand, or by a worker configuration.
     fn check_pools(&mut self) {
         let mut owners: BTreeMap<String, (Kind, &str, &str)> = BTreeMap::new();
-        for ((kind, id), item) in &self.wanted.items {
+        for ((kind, id), item) in &self.definitions.items {
             let pools = match kind {
                 Kind::Role | Kind::Client | Kind::Override => continue,
                 Kind::WorkerPool => BTreeSet::from([id.clone()]),

@@ -36,12 +36,16 @@ impl ServerItem {
 }
 
 /// Reads all items of the kinds that the files define or own.
-pub(super) async fn read(client: &Client, wanted: &Definitions) -> Result<ServerState, Failure> {
+pub(super) async fn read(
+    client: &Client,
+    definitions: &Definitions,
+) -> Result<ServerState, Failure> {
     let mut server_state = ServerState::default();
     for kind in Kind::ALL {
         // Configurations tell which pools are compiled.
-        let concerns_pools = kind == Kind::WorkerConfiguration && wanted.concerns(Kind::WorkerPool);
-        if !wanted.concerns(kind) && !concerns_pools {
+        let concerns_pools =
+            kind == Kind::WorkerConfiguration && definitions.concerns(Kind::WorkerPool);
+        if !definitions.concerns(kind) && !concerns_pools {
             continue;
         }
         let document = client
@@ -60,19 +64,19 @@ pub(super) async fn read(client: &Client, wanted: &Definitions) -> Result<Server
                 .insert((kind, id), ServerItem::of(kind, reply));
         }
     }
-    read_rules(client, wanted, &mut server_state).await?;
+    read_rules(client, definitions, &mut server_state).await?;
     Ok(server_state)
 }
 
 /// Reads complete worker configurations: the list has no rules.
 async fn read_rules(
     client: &Client,
-    wanted: &Definitions,
+    definitions: &Definitions,
     server_state: &mut ServerState,
 ) -> Result<(), Failure> {
     let mut progress = Progress::start();
     for (key, stored) in &mut server_state.items {
-        if key.0 != Kind::WorkerConfiguration || !wanted.items.contains_key(key) {
+        if key.0 != Kind::WorkerConfiguration || !definitions.items.contains_key(key) {
             continue;
         }
         progress.report(|| format!("reading {} {}", key.0.noun(), key.1));

@@ -32,7 +32,7 @@ fn now() -> Timestamp {
     "2029-12-01T00:00:00Z".parse().unwrap()
 }
 
-fn wanted(files: &[(&str, &str)]) -> Definitions {
+fn definitions(files: &[(&str, &str)]) -> Definitions {
     let folder = folder(files);
     read::read(&[folder.path().to_owned()], now()).unwrap()
 }
@@ -45,22 +45,23 @@ fn refused(files: &[(&str, &str)]) -> String {
     message.replace(&format!("{}/", folder.path().display()), "")
 }
 
-fn here(items: &[(Kind, &str, Value)]) -> ServerState {
-    let mut here = ServerState::default();
+fn server_state(items: &[(Kind, &str, Value)]) -> ServerState {
+    let mut server_state = ServerState::default();
     for (kind, id, content) in items {
         let version = (*kind == Kind::WorkerConfiguration).then_some(1);
         if version.is_some() {
             let pools = worker_types(content).into_iter();
-            here.compiled
+            server_state
+                .compiled
                 .extend(pools.map(|pool| (pool, (*id).to_owned())));
         }
-        let there = ServerItem {
+        let stored = ServerItem {
             content: content.clone(),
             version,
         };
-        here.items.insert((*kind, (*id).to_owned()), there);
+        server_state.items.insert((*kind, (*id).to_owned()), stored);
     }
-    here
+    server_state
 }
 
 fn role(scopes: &[&str]) -> Value {
@@ -92,7 +93,7 @@ fn steps(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn lists_and_single_things_in_all_formats_make_one_fleet() {
-    let wanted = wanted(&[
+    let definitions = definitions(&[
         (
             "a.yaml",
             "roles:\n  - { roleId: one, scopes: [a] }\nclients: []\n",
@@ -106,9 +107,13 @@ fn lists_and_single_things_in_all_formats_make_one_fleet() {
         (".hidden.yaml", "nonsense: 1\n"),
         ("README.md", "# not ours\n"),
     ]);
-    let names: Vec<_> = wanted.items.keys().map(|(_, id)| id.as_str()).collect();
+    let names: Vec<_> = definitions
+        .items
+        .keys()
+        .map(|(_, id)| id.as_str())
+        .collect();
     assert_eq!(names, ["one", "two", "a/b"]);
-    let pool = &wanted.items[&(Kind::WorkerPool, "a/b".to_owned())];
+    let pool = &definitions.items[&(Kind::WorkerPool, "a/b".to_owned())];
     assert!(pool.place.ends_with("c.toml"));
     assert_eq!(pool.content["config"], json!({}));
 }
@@ -166,14 +171,14 @@ fn each_error_has_its_file_and_path() {
 
 #[test]
 fn overrides_that_have_ended_are_left_out() {
-    let mut wanted = wanted(&[(
+    let mut definitions = definitions(&[(
         "a.yaml",
         "overrides:\n  - { overrideId: old, until: 2020-01-01T00:00:00Z, reason: r, region: x, pause: true }\n  - { overrideId: new, until: 2030-01-01T00:00:00Z, reason: r, workerPoolId: a/b, maxCapacity: 1 }\n",
     )]);
-    let ended = wanted.without_ended(now());
+    let ended = definitions.without_ended(now());
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].0, "old");
-    let plan = Plan::new(&wanted, &ServerState::default(), true);
+    let plan = Plan::new(&definitions, &ServerState::default(), true);
     assert_eq!(steps(&plan), ["create override new"]);
 }
 
@@ -181,8 +186,12 @@ fn overrides_that_have_ended_are_left_out() {
 fn an_override_by_itself_is_not_taken_for_the_pool_that_it_names() {
     let text =
         "overrideId: o\nworkerPoolId: a/b\npause: true\nreason: r\nuntil: 2030-01-01T00:00:00Z\n";
-    let wanted = wanted(&[("a.yaml", text)]);
-    assert!(wanted.items.contains_key(&(Kind::Override, "o".to_owned())));
+    let definitions = definitions(&[("a.yaml", text)]);
+    assert!(
+        definitions
+            .items
+            .contains_key(&(Kind::Override, "o".to_owned()))
+    );
 }
 
 #[test]
@@ -229,16 +238,16 @@ fn a_folder_cannot_define_items_that_it_does_not_own() {
 
 #[test]
 fn only_what_differs_is_done() {
-    let wanted = wanted(&[(
+    let definitions = definitions(&[(
         "a.yaml",
         "roles: [{ roleId: same, scopes: [b, a] }, { roleId: other, scopes: [x] }, { roleId: new }]\n",
     )]);
-    let here = here(&[
+    let server_state = server_state(&[
         (Kind::Role, "same", role(&["a", "b"])),
         (Kind::Role, "other", role(&["y"])),
         (Kind::Role, "theirs", role(&[])),
     ]);
-    let plan = Plan::new(&wanted, &here, true);
+    let plan = Plan::new(&definitions, &server_state, true);
     assert_eq!(steps(&plan), ["create role new", "update role other"]);
     assert_eq!(plan.same, BTreeMap::from([(Kind::Role, 1)]));
     insta::assert_snapshot!(show::lines(&plan, STYLE).join("\n"), @r#"
@@ -251,7 +260,7 @@ fn only_what_differs_is_done() {
 
 #[test]
 fn only_owned_items_without_a_definition_are_removed() {
-    let wanted = wanted(&[
+    let definitions = definitions(&[
         (
             "owns.yaml",
             "owns: { roles: [\"team:*\"], workerPools: [\"x/*\"], clients: [\"*\"] }\n",
@@ -259,7 +268,7 @@ fn only_owned_items_without_a_definition_are_removed() {
         ("a.yaml", "roles: [{ roleId: \"team:a\" }]\n"),
     ]);
     let client = json!({"description": "", "scopes": [], "expires": "2030-01-01T00:00:00.000Z"});
-    let here = here(&[
+    let server_state = server_state(&[
         (Kind::Role, "team:a", role(&[])),
         (Kind::Role, "team:old", role(&[])),
         (Kind::Role, "other", role(&[])),
@@ -280,13 +289,20 @@ fn only_owned_items_without_a_definition_are_removed() {
         "remove client old",
         "remove role team:old",
     ];
-    assert_eq!(steps(&Plan::new(&wanted, &here, true)), removed);
-    assert!(Plan::new(&wanted, &here, false).changes.is_empty());
+    assert_eq!(
+        steps(&Plan::new(&definitions, &server_state, true)),
+        removed
+    );
+    assert!(
+        Plan::new(&definitions, &server_state, false)
+            .changes
+            .is_empty()
+    );
 }
 
 #[test]
 fn roles_and_clients_come_first_and_removals_last() {
-    let wanted = wanted(&[
+    let definitions = definitions(&[
         (
             "owns.yaml",
             "owns: { roles: [\"*\"], clients: [\"*\"], workerConfigurations: [\"*\"], workerPools: [\"*\"] }\n",
@@ -301,13 +317,13 @@ fn roles_and_clients_come_first_and_removals_last() {
         ),
         ("c.yaml", "roles: [{ roleId: r }]\n"),
     ]);
-    let here = here(&[
+    let server_state = server_state(&[
         (Kind::Role, "old", role(&[])),
         (Kind::WorkerPool, "a/old", pool("p")),
         (Kind::WorkerConfiguration, "old", configuration(&["y"])),
     ]);
     assert_eq!(
-        steps(&Plan::new(&wanted, &here, true)),
+        steps(&Plan::new(&definitions, &server_state, true)),
         [
             "create role r",
             "create client c",
@@ -322,21 +338,21 @@ fn roles_and_clients_come_first_and_removals_last() {
 
 #[test]
 fn a_configuration_gives_up_a_worker_type_before_another_gets_it() {
-    let wanted = wanted(&[
+    let definitions = definitions(&[
         ("owns.yaml", "owns: { workerConfigurations: [\"*\"] }\n"),
         (
             "a.yaml",
             "workerConfigurations:\n  - { workerConfigurationId: a, workerTypes: [x], rules: [] }\n  - { workerConfigurationId: b, workerTypes: [y], rules: [] }\n  - { workerConfigurationId: c, workerTypes: [], rules: [] }\n  - { workerConfigurationId: d, workerTypes: [z], rules: [] }\n",
         ),
     ]);
-    let here = here(&[
+    let server_state = server_state(&[
         (Kind::WorkerConfiguration, "a", configuration(&[])),
         (Kind::WorkerConfiguration, "b", configuration(&["x"])),
         (Kind::WorkerConfiguration, "c", configuration(&["y"])),
         (Kind::WorkerConfiguration, "gone", configuration(&["z"])),
     ]);
     assert_eq!(
-        steps(&Plan::new(&wanted, &here, true)),
+        steps(&Plan::new(&definitions, &server_state, true)),
         [
             "update worker configuration c",
             "update worker configuration b",
@@ -349,15 +365,15 @@ fn a_configuration_gives_up_a_worker_type_before_another_gets_it() {
 
 #[test]
 fn a_pool_that_a_configuration_makes_is_not_made_by_hand() {
-    let wanted = wanted(&[(
+    let definitions = definitions(&[(
         "a.yaml",
         "workerPoolId: a/b\nproviderId: p\nowner: o@example.com\n",
     )]);
-    let here = here(&[
+    let server_state = server_state(&[
         (Kind::WorkerPool, "a/b", pool("q")),
         (Kind::WorkerConfiguration, "w", configuration(&["a/b"])),
     ]);
-    let plan = Plan::new(&wanted, &here, true);
+    let plan = Plan::new(&definitions, &server_state, true);
     assert_eq!(plan.conflicts.len(), 1, "{:?}", plan.conflicts);
     assert!(
         plan.conflicts[0].contains("worker configuration w"),
@@ -368,7 +384,7 @@ fn a_pool_that_a_configuration_makes_is_not_made_by_hand() {
 
 #[test]
 fn a_pool_that_a_configuration_gives_up_is_made_by_hand_after_that() {
-    let wanted = wanted(&[
+    let definitions = definitions(&[
         (
             "owns.yaml",
             "owns: { workerConfigurations: [\"*\"], workerPools: [\"*\"] }\n",
@@ -380,11 +396,11 @@ fn a_pool_that_a_configuration_gives_up_is_made_by_hand_after_that() {
     ]);
     // Even if it looks right now: the server deletes it with the configuration.
     for provider in ["p", "q"] {
-        let here = here(&[
+        let server_state = server_state(&[
             (Kind::WorkerPool, "a/b", pool(provider)),
             (Kind::WorkerConfiguration, "w", configuration(&["a/b"])),
         ]);
-        let plan = Plan::new(&wanted, &here, true);
+        let plan = Plan::new(&definitions, &server_state, true);
         let expected = ["remove worker configuration w", "update pool a/b"];
         assert_eq!(steps(&plan), expected, "{provider}");
         assert_eq!((plan.conflicts.len(), plan.n_same()), (0, 0));
@@ -404,13 +420,13 @@ fn configurations_that_exchange_worker_types_are_a_conflict_with_a_way_out() {
         )
     };
     let text = configurations(["w", "y", "x", "u"]);
-    let wanted = wanted(&[("a.yaml", &text)]);
-    let here = here(&[
+    let definitions = definitions(&[("a.yaml", &text)]);
+    let server_state = server_state(&[
         (Kind::WorkerConfiguration, "m0", configuration(&["x", "w"])),
         (Kind::WorkerConfiguration, "m1", configuration(&["y"])),
         (Kind::WorkerConfiguration, "other", configuration(&["v"])),
     ]);
-    let plan = Plan::new(&wanted, &here, true);
+    let plan = Plan::new(&definitions, &server_state, true);
     assert_eq!(
         plan.conflicts,
         [

@@ -62,26 +62,26 @@ pub(crate) struct Tail {
 }
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
-    let Verb::Tail(wanted) = verb;
-    let since = wanted.begin(session.now)?;
-    for unknown in wanted.unknown_exchanges() {
+    let Verb::Tail(arguments) = verb;
+    let since = arguments.begin(session.now)?;
+    for unknown in arguments.unknown_exchanges() {
         output::note(&format!(
             "unknown exchange {unknown}; docs/events.md lists the exchanges"
         ));
     }
-    let exchanges = (!wanted.exchange.is_empty()).then(|| wanted.exchange.join(","));
+    let exchanges = (!arguments.exchange.is_empty()).then(|| arguments.exchange.join(","));
     let mut call = Call::get(FLEETWRIGHT, &["events"])
         .query("exchange", exchanges)
-        .query("workerPoolId", wanted.pool.as_ref())
-        .query("workerId", wanted.worker.as_ref())
-        .query("taskId", wanted.task.as_ref())
-        .query("taskGroupId", wanted.task_group.as_ref())
+        .query("workerPoolId", arguments.pool.as_ref())
+        .query("workerId", arguments.worker.as_ref())
+        .query("taskId", arguments.task.as_ref())
+        .query("taskGroupId", arguments.task_group.as_ref())
         .query("since", Some(since))
         .to("listen to events");
-    if !wanted.follow {
+    if !arguments.follow {
         call = call.query("follow", Some("false"));
     }
-    follow(session, &call, wanted.follow).await
+    follow(session, &call, arguments.follow).await
 }
 
 impl Tail {

@@ -127,9 +127,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             session.details(&reply, DETAILS);
             Ok(())
         }
-        Verb::Set(wanted) => {
-            let id = wanted.id.clone();
-            let body = wanted.body(session)?;
+        Verb::Set(arguments) => {
+            let id = arguments.id.clone();
+            let body = arguments.body(session)?;
             let call = Call::put(WORKER_MANAGER, &["override", &id], body)
                 .to(format!("set override {id}"))
                 .list_command("fleetwright pool list");

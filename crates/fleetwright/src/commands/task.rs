@@ -104,9 +104,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             limit,
             ..
         }) => list_of_pool(&pool, &limit, session).await,
-        Verb::List(wanted) => {
-            let group = wanted.task_group.unwrap_or_default();
-            list_of_group(&group, &wanted.limit, session).await
+        Verb::List(arguments) => {
+            let group = arguments.task_group.unwrap_or_default();
+            list_of_group(&group, &arguments.limit, session).await
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Change {
 pub(super) struct Plan {
     pub(super) changes: Vec<Change>,
     pub(super) same: Counts,
-    pub(super) only_here: Counts,
+    pub(super) only_on_target: Counts,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,10 +47,10 @@ pub(super) struct Counts {
 }
 
 impl Plan {
-    pub(super) fn new(wanted: &Fleet, here: &Fleet) -> Self {
+    pub(super) fn new(source: &Fleet, target: &Fleet) -> Self {
         let mut plan = Self::default();
-        for (id, role) in &wanted.roles {
-            let before = here.roles.get(id).map(normal_role);
+        for (id, role) in &source.roles {
+            let before = target.roles.get(id).map(normal_role);
             let call = |exists| {
                 let (segments, body) = (["roles", id], role.body());
                 if exists {
@@ -67,8 +67,8 @@ impl Plan {
                 call,
             );
         }
-        for (id, pool) in &wanted.pools {
-            let before = here.pools.get(id).map(|pool| normal_pool(id, pool));
+        for (id, pool) in &source.pools {
+            let before = target.pools.get(id).map(|pool| normal_pool(id, pool));
             let name = id.to_string();
             let call = |exists| {
                 let (segments, body) = (["worker-pool", &name], pool.body());
@@ -88,17 +88,17 @@ impl Plan {
                 call,
             );
         }
-        let pools_only_here = here
+        let pools_only_on_target = target
             .pools
             .keys()
-            .filter(|id| !wanted.pools.contains_key(*id));
-        let roles_only_here = here
+            .filter(|id| !source.pools.contains_key(*id));
+        let roles_only_on_target = target
             .roles
             .keys()
-            .filter(|id| !wanted.roles.contains_key(*id));
-        plan.only_here = Counts {
-            pools: pools_only_here.count(),
-            roles: roles_only_here.count(),
+            .filter(|id| !source.roles.contains_key(*id));
+        plan.only_on_target = Counts {
+            pools: pools_only_on_target.count(),
+            roles: roles_only_on_target.count(),
         };
         plan
     }
@@ -190,20 +190,23 @@ mod tests {
             "description": "d", "emailOnError": false, "config": config})
     }
 
-    fn plan(wanted: Value, here: Value) -> Plan {
-        Plan::new(&Fleet::parse(wanted).unwrap(), &Fleet::parse(here).unwrap())
+    fn plan(source: Value, target: Value) -> Plan {
+        Plan::new(
+            &Fleet::parse(source).unwrap(),
+            &Fleet::parse(target).unwrap(),
+        )
     }
 
-    fn pools(wanted: Value, here: Value) -> Plan {
+    fn pools(source: Value, target: Value) -> Plan {
         plan(
-            json!({"workerPools": [pool(wanted)]}),
-            json!({"workerPools": [pool(here)]}),
+            json!({"workerPools": [pool(source)]}),
+            json!({"workerPools": [pool(target)]}),
         )
     }
 
     #[test]
     fn defaults_added_by_servers_are_no_difference() {
-        let wanted = json!({
+        let source = json!({
             "maxCapacity": 5,
             "lifecycle": {},
             "launchConfigs": [{"zone": "x"}, {"zone": "y", "workerManager": {"capacityPerInstance": 1}}],
@@ -215,7 +218,7 @@ mod tests {
                 .unwrap()
                 .to_string()
         };
-        let here = json!({
+        let target = json!({
             "launchConfigs": [
                 {"zone": "y", "workerManager": {"capacityPerInstance": 1, "launchConfigId": id("y")}},
                 {"zone": "x", "workerManager": {"launchConfigId": id("x")}},
@@ -223,7 +226,7 @@ mod tests {
             "lifecycle": {"reregistrationTimeout": 345_600, "queueInactivityTimeout": 7_200},
             "maxCapacity": 5.0,
         });
-        let plan = pools(wanted, here);
+        let plan = pools(source, target);
         assert!(plan.changes.is_empty(), "{:?}", plan.changes);
         assert_eq!(plan.same, Counts { pools: 1, roles: 0 });
     }
@@ -241,7 +244,7 @@ mod tests {
     fn another_launch_config_weight_or_limit_is_a_difference() {
         let one =
             |steering: Value| json!({"launchConfigs": [{"zone": "x", "workerManager": steering}]});
-        for (wanted, here) in [
+        for (source, target) in [
             (json!({"maxCapacity": 1}), json!({"maxCapacity": 2})),
             (one(json!({"initialWeight": 0.5})), one(json!({}))),
             (
@@ -254,7 +257,7 @@ mod tests {
                 json!({"lifecycle": {}}),
             ),
         ] {
-            assert_eq!(pools(wanted, here).changes.len(), 1);
+            assert_eq!(pools(source, target).changes.len(), 1);
         }
     }
 
@@ -276,15 +279,15 @@ mod tests {
 
     #[test]
     fn roles_come_first_and_items_only_on_the_target_are_counted() {
-        let wanted = json!({
+        let source = json!({
             "roles": [{"roleId": "r", "scopes": []}], "workerPools": [pool(json!({}))],
         });
-        let here = json!({"roles": [{"roleId": "other", "scopes": []}]});
-        let plan = plan(wanted, here);
+        let target = json!({"roles": [{"roleId": "other", "scopes": []}]});
+        let plan = plan(source, target);
         let kinds: Vec<_> = plan.changes.iter().map(|change| change.kind).collect();
         assert_eq!(kinds, [Kind::Role, Kind::Pool]);
         assert!(plan.changes.iter().all(|change| change.before.is_none()));
-        assert_eq!(plan.only_here, Counts { pools: 0, roles: 1 });
+        assert_eq!(plan.only_on_target, Counts { pools: 0, roles: 1 });
     }
 
     #[test]
@@ -304,8 +307,8 @@ mod tests {
 
     #[test]
     fn launch_configs_that_make_no_sense_do_not_disappear() {
-        let strange = json!({"launchConfigs": [3, {"zone": "x"}, {"zone": "x"}]});
-        let plan = pools(strange, json!({}));
+        let invalid = json!({"launchConfigs": [3, {"zone": "x"}, {"zone": "x"}]});
+        let plan = pools(invalid, json!({}));
         let after: Value = serde_json::from_str(&plan.changes[0].after).unwrap();
         assert_eq!(
             after["config"]["launchConfigs"].as_object().unwrap().len(),

@@ -21,9 +21,9 @@ enum Shape {
 }
 
 /// TOML lines for each provider of the pools that the target lacks.
-pub(super) fn lines_for_missing(wanted: &Fleet, known: &[&str]) -> Option<String> {
+pub(super) fn lines_for_missing(source: &Fleet, known: &[&str]) -> Option<String> {
     let mut missing: BTreeMap<&str, Shape> = BTreeMap::new();
-    for pool in wanted.pools.values() {
+    for pool in source.pools.values() {
         if known.contains(&pool.provider_id.as_str()) {
             continue;
         }

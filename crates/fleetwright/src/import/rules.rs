@@ -91,8 +91,8 @@ fn paths(folder: &Path, files: &[ConfigurationFile], force: bool) -> Result<Vec<
         .iter()
         .map(|file| folder.join(format!("{}.yaml", file.id)))
         .collect();
-    let there = paths.iter().find(|path| path.exists());
-    match there {
+    let existing = paths.iter().find(|path| path.exists());
+    match existing {
         Some(path) if !force => Err(Failure::new(
             Exit::Conflict,
             format!("{} already exists", path.display()),
@@ -114,9 +114,9 @@ fn save(folder: &Path, paths: &[PathBuf], files: &[ConfigurationFile]) -> Result
 
 /// Other files in the folder that `plan` would read with these.
 fn others(folder: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
-    let there = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let there = there.map(|entry| entry.path());
-    let mut others: Vec<PathBuf> = there
+    let existing = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let existing = existing.map(|entry| entry.path());
+    let mut others: Vec<PathBuf> = existing
         .filter(|path| Format::of(path).is_some() && !paths.contains(path))
         .collect();
     others.sort();

@@ -35,8 +35,11 @@ pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> S
     if plan.same != Counts::default() {
         parts.push(format!("unchanged: {}", in_words(plan.same)));
     }
-    if plan.only_here != Counts::default() {
-        parts.push(format!("only on the target: {}", in_words(plan.only_here)));
+    if plan.only_on_target != Counts::default() {
+        parts.push(format!(
+            "only on the target: {}",
+            in_words(plan.only_on_target)
+        ));
     }
     parts.join(", ")
 }
@@ -44,7 +47,7 @@ pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> S
 /// The summary as JSON.
 pub(super) fn document(
     plan: &Plan,
-    wanted: &Fleet,
+    source: &Fleet,
     failures: &[ItemFailure],
     dry_run: bool,
     missing_providers: Option<&str>,
@@ -70,8 +73,8 @@ pub(super) fn document(
         "create": by_kind(false),
         "update": by_kind(true),
         "same": counts(plan.same),
-        "onlyHere": counts(plan.only_here),
-        "ignored": wanted.ignored,
+        "onlyHere": counts(plan.only_on_target),
+        "ignored": source.ignored,
         "failures": failures,
         "missingProviders": missing_providers,
     })
@@ -153,12 +156,15 @@ mod tests {
 
     fn plan() -> Plan {
         let role = |id: &str| json!({"roleId": id, "scopes": ["s"]});
-        let wanted = json!({
+        let source = json!({
             "roles": [role("a"), role("b"), role("c")],
             "workerPools": [{"workerPoolId": "a/b", "providerId": "p", "owner": "o", "config": {}}],
         });
-        let here = json!({"roles": [role("c"), {"roleId": "b", "scopes": []}, role("z")]});
-        Plan::new(&Fleet::parse(wanted).unwrap(), &Fleet::parse(here).unwrap())
+        let target = json!({"roles": [role("c"), {"roleId": "b", "scopes": []}, role("z")]});
+        Plan::new(
+            &Fleet::parse(source).unwrap(),
+            &Fleet::parse(target).unwrap(),
+        )
     }
 
     fn failed(position: usize, exit: Exit) -> ItemFailure {
@@ -180,9 +186,9 @@ mod tests {
     fn failed_items_are_not_counted_as_done() {
         let one = [failed(0, Exit::Failed)];
         assert!(sentence(&plan(), &one, Tense::Past).starts_with("created 1 pool, updated 1 role"));
-        let gone = [failed(0, Exit::Unreachable)];
-        assert!(sentence(&plan(), &gone, Tense::Past).starts_with("nothing to change"));
-        assert_eq!(failure(&plan(), &gone).exit, Exit::Unreachable);
+        let unreachable = [failed(0, Exit::Unreachable)];
+        assert!(sentence(&plan(), &unreachable, Tense::Past).starts_with("nothing to change"));
+        assert_eq!(failure(&plan(), &unreachable).exit, Exit::Unreachable);
         assert_eq!(failure(&plan(), &one).exit, Exit::Failed);
     }
 
