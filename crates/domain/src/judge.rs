@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_heard_of_a_moment_ago_is_there_whatever_the_cloud_shows() {
+    fn a_recently_active_worker_is_kept_whatever_the_cloud_reports() {
         let found = |worker: &Worker, queue: QueueFacts<'_>| {
             let seen = Some(MachineState::NotFound);
             short(&judge(worker, seen, queue, &at(ago(0))))
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lived_longer_than_allowed_must_go() {
+    fn a_worker_older_than_its_limit_must_stop() {
         let mut running = worker(WorkerState::Running);
         running.terms.terminate_after = Some(NOW);
         assert_eq!(of(&running, None), "keep");
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_never_registers_goes_no_later_than_whoever_never_claims() {
+    fn a_worker_that_never_registers_stops_no_later_than_one_without_claims() {
         let mut requested = worker(WorkerState::Requested);
         requested.created = ago(2 * HOUR_MS);
         assert_eq!(of(&requested, Some(MachineState::Alive)), "keep");
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_nobody_can_look_at_counts_as_gone_after_a_day() {
+    fn a_machine_that_cannot_be_checked_counts_as_stopped_after_a_day() {
         let mut stopping = worker(WorkerState::Stopping);
         stopping.terms.stopped_at = Some(NOW - UNSEEN_ENDING_MS);
         assert_eq!(of(&stopping, None), "keep");
