@@ -1,4 +1,4 @@
-//! What the tests of all crates share.
+//! Helpers that the tests of all crates share.
 #![doc = include_str!("../README.md")]
 
 /// The sizes around a limit at which errors show: zero, one, just below, at and above the limit,

@@ -345,7 +345,7 @@ on_both!(what_is_refused_leaves_what_was_there, |world| {
         (
             tar_of(&[("docs/a.md", "a")]),
             (400, "InputError"),
-            "breaks off",
+            "truncated",
         ),
         (
             [tar_of(&[metadata, ("../a.md", "a")]), vec![0; 1024]].concat(),
