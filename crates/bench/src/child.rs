@@ -195,7 +195,7 @@ impl Child {
         let process = command.spawn().context("cannot start the server")?;
         let mut child = Self {
             address,
-            credentials: nobody(),
+            credentials: no_credentials(),
             process,
         };
         while !answers(address).await {
@@ -236,7 +236,7 @@ impl Child {
             .context("the bare server did not start")?;
         Ok(Self {
             address,
-            credentials: nobody(),
+            credentials: no_credentials(),
             process,
         })
     }
@@ -272,7 +272,7 @@ impl Drop for Child {
     }
 }
 
-fn nobody() -> Credentials {
+fn no_credentials() -> Credentials {
     Credentials {
         client_id: String::new(),
         access_token: Secret::new(""),

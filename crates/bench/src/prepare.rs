@@ -73,7 +73,7 @@ impl World {
     pub(crate) fn scenarios(&self) -> Vec<Scenario<'_>> {
         let mut created = 0;
         vec![
-            Scenario::new("ping", || self.anybodys(&ping())),
+            Scenario::new("ping", || self.unsigned(&ping())),
             Scenario::new("workerPool", || self.reads()),
             Scenario::new("listWorkersForWorkerPool (1,000)", || {
                 self.signed(&Call::get(WORKER_MANAGER, &["workers", &self.pool("list")]))
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    fn anybodys(&self, call: &Call) -> Requests {
+    fn unsigned(&self, call: &Call) -> Requests {
         Requests {
             prepared: Arc::new([self.request(call, false)]),
             once: false,

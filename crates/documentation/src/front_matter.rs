@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_is_no_front_matter() {
+    fn front_matter_without_an_end_is_text() {
         for text in [
             "",
             "# A\n---\n",

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_files_are_in_the_way_of_anothers() {
+    fn files_of_both_trees_never_conflict() {
         let worker_type = tree(&[("docs/General/a.md", "mine"), ("docs/general-2", "")]);
         let configuration = tree(&[("a.md", "theirs"), ("docs/b.md", "# B [x]")]);
         let joined = join(Some(worker_type), Some(configuration)).unwrap();

@@ -201,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_all_that_must_be_there() {
+    fn only_metadata_is_required() {
         assert_eq!(tree(&[]).n_files(), 1);
         assert!(refused(&[("docs/a.md", b"a")]).starts_with("metadata.json is missing"));
     }
 
     #[test]
-    fn one_name_is_there_once_whatever_its_capitals_and_accents() {
+    fn names_are_unique_ignoring_case_and_accents() {
         for (one, other, expected) in [
             ("a.md", "a.md", r#""a.md" and "a.md" are the same name"#),
             ("a.md", "./a.md", r#""a.md" and "a.md" are the same name"#),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_must_be_texts_and_of_a_length_that_people_read() {
+    fn texts_must_be_utf_8_and_of_limited_length() {
         for name in ["a.md", "a.MD", "a.json"] {
             let text = refused(&[(name, b"\xff")]);
             assert!(text.contains("is not text in UTF-8"), "{text}");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_has_so_many_bytes_and_no_more() {
+    fn the_size_of_a_tree_is_limited() {
         let mut building = Building::default();
         let rest = MAX_UNPACKED_BYTES - METADATA_TEXT.len();
         building.file(b"big", vec![0; rest]).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_has_so_many_entries_and_no_more() {
+    fn the_number_of_entries_is_limited() {
         for count in sizes_around("documentation::MAX_ENTRIES", MAX_ENTRIES) {
             let mut building = Building::default();
             let mut entries = (0..count).map(|number| match number {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_lies_in_so_many_folders_and_no_deeper() {
+    fn the_depth_of_folders_is_limited() {
         for depth in sizes_around("documentation::MAX_DEPTH", MAX_DEPTH) {
             let path = "d/".repeat(depth) + "f";
             let mut building = Building::default();

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_silent_before_it_could_be_heard() {
+    fn no_worker_is_silent_before_its_signs_could_be_received() {
         let at = |since| Horizon::new(ago(0), since).presence(&mute(HOUR_MS));
         assert_eq!(at(Some(ago(ASKED_MS + 1))), Presence::Silent);
         assert_eq!(at(Some(ago(ASKED_MS))), Presence::Starting);

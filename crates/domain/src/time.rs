@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_date_is_refused() {
+    fn an_invalid_date_is_refused() {
         for text in ["", "yesterday", "2026-09-21", "2026-13-01T00:00:00Z"] {
             assert!(text.parse::<Timestamp>().is_err(), "{text}");
         }

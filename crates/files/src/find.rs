@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_holds_so_many_files_with_those_below_and_no_more() {
+    fn the_number_of_files_is_limited() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("below");
         std::fs::create_dir(&below).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_lies_in_so_many_folders_and_no_deeper() {
+    fn the_depth_of_folders_is_limited() {
         let limit = MAX_FOLDERS_DEEP;
         for depth in sizes_around("files::find::MAX_FOLDERS_DEEP", limit) {
             let folder = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_a_folder_come_in_order_and_without_strangers() {
+    fn the_files_of_a_folder_are_ordered_and_others_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         for name in [
             "b.yaml",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_file_of_ours_and_cannot_be_read_is_named_beside_the_others() {
+    fn unreadable_files_are_named_beside_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("fine.YAML"), "").unwrap();

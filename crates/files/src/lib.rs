@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_the_library_that_reads() {
+    fn errors_do_not_mention_the_library() {
         for text in [
             "a: 1\na: 2\n",
             "a: 1\n---\nb: 2\n",
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_forms_do_not_know_is_refused() {
+    fn values_of_one_format_only_are_refused() {
         for (text, format) in [
             ("a: .inf\n", Format::Yaml),
             ("a: 1e999\n", Format::Yaml),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_says_nothing_is_refused_with_what_would_do() {
+    fn a_name_without_an_extension_is_refused_with_the_known_ones() {
         let failure = read(Path::new("fleet.ini")).unwrap_err();
         assert!(failure.advice.unwrap().contains(".yaml or .yml"));
     }

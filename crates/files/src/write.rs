@@ -251,7 +251,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
         #[test]
-        fn what_is_written_is_read_again_as_it_was(value in any_value()) {
+        fn written_values_are_read_back_unchanged(value in any_value()) {
             let text = to_yaml(&value, &["a", "b"]);
             let read = parse("f", &text, Format::Yaml);
             prop_assert!(read.as_ref().is_ok_and(|read| *read == value), "{read:?}\n{text}");

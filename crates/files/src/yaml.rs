@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_has_so_many_keys_and_values_and_no_more() {
+    fn the_number_of_keys_and_values_is_limited() {
         let limit = 50;
         let limits = Limits {
             nodes: limit,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_stand_for_so_many_keys_and_values_and_no_more() {
+    fn the_nodes_that_aliases_add_are_limited() {
         let limit = 200;
         let limits = Limits {
             replayed: limit,

@@ -243,12 +243,12 @@ impl LaunchConfig {
     }
 
     /// The content with the id that its author gave it.
-    pub(super) fn whole(&self) -> Map<String, Value> {
-        let mut whole = self.content.clone();
+    pub(super) fn with_own_id(&self) -> Map<String, Value> {
+        let mut with_own_id = self.content.clone();
         if self.id != self.computed_id {
-            set_id(&mut whole, &self.id);
+            set_id(&mut with_own_id, &self.id);
         }
-        whole
+        with_own_id
     }
 
     /// Whether they are equal without the part for the server.

@@ -51,7 +51,7 @@ fn written(pools: Vec<Value>) -> ConfigurationFile {
 }
 
 #[test]
-fn what_pools_have_in_common_is_said_once() {
+fn common_values_of_pools_are_in_one_rule() {
     let zones = |machine: &str, more: Value| {
         let zones = ["us-east-a", "us-east-b"];
         launching(&zones.map(|zone| google(zone, machine, more.clone())))
@@ -167,7 +167,7 @@ fn of_the_same_launch_config_twice_one_is_left() {
 }
 
 #[test]
-fn what_rules_cannot_say_is_refused_and_the_rest_goes_on() {
+fn pools_that_rules_cannot_express_are_refused_and_the_others_continue() {
     let odd = |more: Value| launching(&[google("r-a", "m", more)]);
     let clash = |size: u32| {
         google(
@@ -378,7 +378,7 @@ fn fleet() -> impl Strategy<Value = Vec<Value>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn any_fleet_comes_out_of_its_rules_as_it_was(pools in fleet()) {
+    fn any_fleet_compiles_from_its_rules_unchanged(pools in fleet()) {
         let selection = select(pools.clone());
         prop_assert_eq!(&selection.refused, &[]);
         // The conversion verifies itself; any difference is an error.

@@ -100,7 +100,7 @@ fn difference(source: &Source, pool: &CompiledPool) -> Option<String> {
     }
     let mut pairs = (1..).zip(given.iter().zip(wanted));
     pairs.find_map(|(number, (given, wanted))| {
-        let pointer = differing_pointer(&given.configuration, &wanted.whole())?;
+        let pointer = differing_pointer(&given.configuration, &wanted.with_own_id())?;
         Some(format!("launch config number {number} at {pointer}"))
     })
 }

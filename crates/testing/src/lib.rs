@@ -1,4 +1,4 @@
-//! Test support for all crates.
+//! Helpers that the tests of all crates share.
 #![doc = include_str!("../README.md")]
 
 /// The sizes around a limit at which errors show: zero, one, just below, at and above the limit,

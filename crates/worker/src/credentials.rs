@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_reads_back_the_same() {
+    fn stored_credentials_are_read_back_unchanged() {
         let certificate = json!({"version": 1, "scopes": ["a"], "start": 1, "expiry": 2,
             "seed": "s", "signature": "x", "issuer": "i"});
         let body =

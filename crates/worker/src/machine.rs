@@ -156,7 +156,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_past_is_not_waited_for() {
+    fn a_past_moment_needs_no_wait() {
         let machine = machine_at(Timestamp::from_millis(5_000));
         assert_eq!(
             machine.until(Timestamp::from_millis(7_000)),

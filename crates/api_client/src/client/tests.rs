@@ -124,7 +124,7 @@ async fn a_call_is_repeated_as_long_as_the_policy_says() {
 }
 
 #[tokio::test]
-async fn a_reply_has_so_many_bytes_and_no_more() {
+async fn the_size_of_a_reply_is_limited() {
     for size in [
         0,
         1,
@@ -188,7 +188,7 @@ fn credentials_print_no_token() {
 }
 
 #[test]
-fn what_is_no_root_url_is_refused_with_its_reason() {
+fn an_invalid_root_url_is_refused_with_its_reason() {
     for text in ["", "fleet.example.com", "ftp://x", "http://", "x y"] {
         let problem = parse_root_url(text).unwrap_err().to_string();
         assert!(problem.ends_with("is not a root URL"), "{problem}");

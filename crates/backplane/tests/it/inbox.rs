@@ -90,7 +90,7 @@ fn numbers(taken: &[ReceivedBatch]) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn messages_wait_while_nobody_reads() {
+async fn messages_wait_without_a_reader() {
     let Some(place) = TestQueue::new().await else {
         return;
     };

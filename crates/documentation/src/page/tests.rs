@@ -260,7 +260,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn nothing_that_anybody_writes_becomes_a_tag_or_an_attribute_of_its_own(
+    fn no_text_of_an_author_becomes_a_tag_or_an_attribute(
         pieces in prop::collection::vec(prop::sample::select(vec![
             "<script>", "</script>", "<img src=x onerror=y>", "<", ">", "\"", "'", "[a](", "javascript:", "data:", "text/html,",
             "https://x", ")", "![", "](", "]", "[", "\n", "\n\n", "# ", "> ", "* ", "`", "```", "<!--", "-->", "a", "&lt;",

@@ -81,7 +81,7 @@ fn refused(tarball: &[u8], part: &str) {
 }
 
 #[test]
-fn what_is_written_is_read_again_and_written_the_same() {
+fn a_packed_tree_is_read_back_and_packed_the_same() {
     let long = format!("docs/{}/{}.md", "d".repeat(120), "n".repeat(120));
     let tree = tree(&[
         ("README.md", "# A"),
@@ -248,7 +248,7 @@ fn what_says_one_thing_in_two_ways_is_refused() {
 }
 
 #[test]
-fn what_is_cut_off_is_refused_wherever_it_was_cut() {
+fn a_truncated_tarball_is_refused_wherever_it_was_cut() {
     let whole = archive(&[
         file("docs/a.md", &"text ".repeat(300)),
         pax("path", "b"),
@@ -273,7 +273,7 @@ fn what_is_cut_off_is_refused_wherever_it_was_cut() {
 }
 
 #[test]
-fn what_is_no_tarball_is_told_so() {
+fn other_formats_are_refused_by_name() {
     for (bytes, part) in [
         (&b"PK\x03\x04"[..], "(it is a zip file)"),
         (b"BZh9", "(it is packed with bzip2)"),
@@ -300,7 +300,7 @@ fn what_is_no_tarball_is_told_so() {
 }
 
 #[test]
-fn a_size_beyond_all_bounds_is_not_believed() {
+fn a_size_beyond_the_limit_is_refused() {
     for size in [
         MAX_UNPACKED_BYTES as u64 + 1,
         8 << 30,

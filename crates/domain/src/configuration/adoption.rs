@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_rules_say_just_so_is_taken_over_as_it_is() {
+    fn a_pool_that_equals_its_rules_is_adopted_unchanged() {
         let stored = stored(vec![in_zone(0, "a", json!({})), in_zone(1, "a", json!({}))]);
         let difference = compared(&stored, 2, json!({}), common("a", json!({})));
         assert_eq!(difference.change, PoolChange::Adopted);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_steers_is_an_update_and_what_goes_is_archived() {
+    fn a_changed_own_part_is_an_update_and_a_removed_launch_config_is_archived() {
         let stored = stored(vec![in_zone(0, "a", json!({})), json!({"other": 1})]);
         let difference = compared(
             &stored,

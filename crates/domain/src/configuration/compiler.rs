@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_has_so_many_places_and_no_more() {
+    fn the_number_of_places_of_a_configuration_is_limited() {
         let limit = 20;
         let sizes = sizes_around("domain::configuration::compiler::MAX_EVALUATIONS", limit);
         let check = |count: usize, compiled: Result<Vec<usize>, String>| match compiled {

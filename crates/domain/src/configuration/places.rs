@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_has_so_many_places_for_a_worker_type_and_no_more() {
+    fn the_number_of_places_of_a_provider_is_limited() {
         let too_many = "there are more than 2000 places";
         for count in sizes_around("domain::configuration::places::MAX_PLACES", MAX_PLACES) {
             // A provider that offers no places has one place.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_twice_gives_no_further_places_and_costs_nothing() {
+    fn repeated_values_give_no_further_places_and_cost_nothing() {
         // All combinations of these values would never end.
         let same = vec!["x"; 1_000];
         let conditions: serde_json::Map<_, _> = names(6)

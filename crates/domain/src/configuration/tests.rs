@@ -78,7 +78,7 @@ fn launch_configs(compilation: &Compilation) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn the_example_of_rfc_124_compiles_to_two_pools_that_nobody_launches_workers_for() {
+fn the_example_of_rfc_124_compiles_to_two_pools_without_launches() {
     let document = json!({"workerTypes": ["build-opt", "build-dbg"], "rules": [
         {"ruleId": "basic-options", "conditions": null, "description": "Basic worker options", "values":
             {"scalingRatio": 1, "owner": "build-team@my-open-source-project.com", "description": "configuration for builds"}},
@@ -151,7 +151,7 @@ fn every_place_of_a_provider_gives_a_launch_config_with_what_the_place_implies()
 }
 
 #[test]
-fn places_choose_among_what_is_presented_and_add_conditions_of_their_own() {
+fn places_select_offered_places_and_add_conditions() {
     let places = json!([
         {"region": "us-east-*", "size": ["small", "large"]},
         {"availabilityZone": "us-west-2a"},
@@ -197,7 +197,7 @@ fn ids(compilation: &Compilation) -> Vec<String> {
 }
 
 #[test]
-fn a_given_id_holds_for_the_content_that_it_was_given_for_and_for_no_other() {
+fn a_given_id_is_for_its_content_only() {
     let computed = ids(&with_given_ids(&json!({}), 1).unwrap());
     let given = json!({(computed[0].as_str()): "mine"});
     let known = with_given_ids(&given, 1).unwrap();
@@ -238,7 +238,7 @@ fn an_id_in_a_rule_is_refused_with_what_to_write_instead() {
 }
 
 #[test]
-fn a_condition_that_no_provider_presents_fills_nothing() {
+fn a_condition_that_no_provider_offers_fills_nothing() {
     let rules = [
         basics(json!({"providers": {"ec2": {"section": "ec2"}}})),
         rule("all", Value::Null, json!({"ec2": {}})),
@@ -295,7 +295,7 @@ fn where_nothing_depends_on_the_place_one_launch_config_stands_for_all() {
 }
 
 #[test]
-fn what_is_disabled_is_left_out_and_remembered() {
+fn disabled_places_are_skipped_and_remembered() {
     let rules = [
         basics(json!({"providers": {"ec2": {}}})),
         rule("all", Value::Null, json!({"ec2": {}})),
@@ -339,7 +339,7 @@ fn wrong_with(extra: &Value) -> String {
 }
 
 #[test]
-fn each_mistake_is_told_with_its_place_and_rule() {
+fn each_error_names_its_pointer_and_rule() {
     for (values, text) in [
         (
             json!({"owner": null}),
@@ -384,7 +384,7 @@ fn each_mistake_is_told_with_its_place_and_rule() {
 }
 
 #[test]
-fn each_mistake_about_places_and_launch_configs_is_told_with_its_place() {
+fn each_error_about_places_and_launch_configs_names_its_pointer() {
     for (values, text) in [
         (
             json!({"providers": {"ec2": {"places": {}}}}),
@@ -493,7 +493,7 @@ fn a_provider_that_is_out_of_service_is_worth_another_try_and_a_misspelt_one_is_
 }
 
 #[test]
-fn a_document_is_told_all_that_is_wrong_with_it_at_once() {
+fn all_errors_of_a_document_are_reported_together() {
     let document = json!({"workerType": ["a"], "workerTypes": ["ok", "Not OK", "ok", 1], "rules": [{"ruleId": "x", "conditions": {"region": 1}, "values": {}}, {"ruleId": "x", "values": {}}]});
     let told = Configuration::parse(&document).unwrap_err().to_string();
     for text in [

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_run_names_its_worker_and_that_of_a_waiting_one_nobody() {
+    fn the_routing_key_names_the_worker_of_a_claimed_run_only() {
         let told = everything();
         assert_eq!(
             told[2].routing_key(),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn task_messages_are_told_by_their_routes_too_and_in_the_order_of_their_pool() {
+    fn task_messages_use_their_routes_too_and_are_ordered_by_pool() {
         let told = everything();
         assert_eq!(told[0].routes(), ["route.index.a.b"]);
         assert_eq!(told[0].pool_id().unwrap().as_str(), "proj-x/ci");

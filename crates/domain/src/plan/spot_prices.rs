@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_price_is_left_out() {
+    fn invalid_prices_are_skipped() {
         let none = ["", "free", "-1", "inf", "NaN"];
         let history = none.map(|price| point("t1", "a", price, 1));
         assert_eq!(table(&history), "{}");

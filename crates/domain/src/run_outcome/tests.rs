@@ -68,7 +68,7 @@ fn a_message_says_which_worker_ended_which_run_how_and_when() {
 }
 
 #[test]
-fn a_run_that_was_lost_is_told_by_the_one_that_takes_its_place() {
+fn a_lost_run_is_reported_by_the_message_of_the_next_run() {
     for (created, reason) in [
         ("retry", EndReason::WorkerShutdown),
         ("task-retry", EndReason::IntermittentTask),
@@ -92,7 +92,7 @@ fn old_runs_that_a_status_repeats_are_no_news() {
 }
 
 #[test]
-fn a_run_that_nobody_had_claimed_says_nothing_of_workers() {
+fn an_unclaimed_run_has_no_outcome() {
     let mut canceled = waiting("scheduled");
     canceled["reasonResolved"] = json!("canceled");
     canceled["resolved"] = json!("2026-09-21T14:13:21Z");

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_defines_the_same_task() {
+    fn the_document_of_a_task_defines_the_same_task() {
         let definition = document().define(&id()).unwrap();
         let shown = TaskDocument::from(&definition);
         assert_eq!(shown.define(&id()), Ok(definition));

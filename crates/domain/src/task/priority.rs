@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_use_a_higher_priority_may_use_this_one() {
+    fn a_higher_priority_includes_this_one() {
         let names: Vec<_> = Priority::High.and_higher().map(Priority::as_str).collect();
         assert_eq!(names, ["highest", "very-high", "high"]);
     }

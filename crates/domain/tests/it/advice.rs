@@ -3,7 +3,9 @@
 use domain::plan::{Candidate, Snapshot, StrategyName};
 use domain::time::{HOUR_MS, SECOND_MS};
 
-use crate::common::{advised, busy, carried_out, decide, idle, launched, pool, seconds_ago, told};
+use crate::common::{
+    advised, asked_to_stop, busy, carried_out, decide, idle, launched, pool, seconds_ago,
+};
 
 /// A pool with these running workers; their tasks are claimed, and this many more wait.
 fn with(pending: u64, workers: Vec<Candidate>) -> Snapshot {
@@ -57,7 +59,7 @@ fn idle_workers_go_when_there_is_nothing_to_do_and_the_minimum_stays() {
 }
 
 #[test]
-fn the_longest_idle_goes_where_taskcluster_sends_the_oldest_that_works() {
+fn the_longest_idle_worker_stops_where_taskcluster_stops_the_oldest() {
     // [old 1, mid 1, new 1] with target 2: there the oldest stops, though it has a task.
     let workers = vec![busy("old"), idle("mid", 60), idle("new", 20)];
     let snapshot = with(1, workers);
@@ -77,7 +79,7 @@ fn the_longest_idle_goes_where_taskcluster_sends_the_oldest_that_works() {
 }
 
 #[test]
-fn a_worker_is_held_until_it_was_idle_for_as_long_as_it_was_told_to_be() {
+fn a_worker_is_kept_until_it_was_idle_for_its_hold_time() {
     let held = Candidate {
         idle_hold_ms: 60 * SECOND_MS,
         ..idle("held", 59)
@@ -103,8 +105,8 @@ fn those_that_waiting_tasks_will_take_are_not_too_many() {
 }
 
 #[test]
-fn who_was_told_to_go_is_told_when_it_is_needed_again() {
-    let leaving = |id, for_seconds| told(idle(id, for_seconds), "over capacity");
+fn a_worker_that_was_asked_to_stop_is_asked_to_stay_when_needed() {
+    let leaving = |id, for_seconds| asked_to_stop(idle(id, for_seconds), "over capacity");
     let snapshot = with(
         1,
         vec![busy("w"), leaving("first", 90), leaving("last", 40)],
@@ -119,7 +121,7 @@ fn who_was_told_to_go_is_told_when_it_is_needed_again() {
 
 #[test]
 fn capacity_that_may_still_leave_blocks_no_launch_but_comes_back_at_the_maximum() {
-    let mut snapshot = with(2, vec![told(idle("a", 90), "over capacity")]);
+    let mut snapshot = with(2, vec![asked_to_stop(idle("a", 90), "over capacity")]);
     snapshot.settings.max_capacity = 1;
     let plan = decide(&snapshot);
     assert_eq!(advised(&plan), ["a stay needed"]);
@@ -128,7 +130,7 @@ fn capacity_that_may_still_leave_blocks_no_launch_but_comes_back_at_the_maximum(
 
 #[test]
 fn a_worker_that_got_a_task_is_not_too_many_any_more() {
-    let snapshot = with(0, vec![told(busy("w"), "over capacity")]);
+    let snapshot = with(0, vec![asked_to_stop(busy("w"), "over capacity")]);
     assert_eq!(advised(&decide(&snapshot)), ["w stay needed"]);
 }
 
@@ -161,8 +163,8 @@ fn archived_workers_and_those_of_a_provider_that_was_left_go_even_if_they_work()
 }
 
 #[test]
-fn the_reason_is_told_anew_when_it_changes() {
-    let worker = told(idle("w", 90), "over capacity");
+fn advice_is_repeated_when_its_reason_changes() {
+    let worker = asked_to_stop(idle("w", 90), "over capacity");
     let archived = Candidate {
         archived: true,
         ..worker.clone()
@@ -172,7 +174,7 @@ fn the_reason_is_told_anew_when_it_changes() {
         ["w stop launch config archived"]
     );
     // The launch config is active again, and nothing needs the worker.
-    let back = told(worker, "launch config archived");
+    let back = asked_to_stop(worker, "launch config archived");
     assert_eq!(
         advised(&decide(&with(0, vec![back.clone()]))),
         ["w stop over capacity"]
@@ -181,7 +183,7 @@ fn the_reason_is_told_anew_when_it_changes() {
 }
 
 #[test]
-fn a_quarantined_worker_is_kept_for_a_day_and_only_when_idle_told_to_go() {
+fn a_quarantined_worker_is_kept_for_a_day_and_stops_when_idle() {
     let since = |hours: i64, worker: Candidate| Candidate {
         quarantined_since: Some(seconds_ago(0).plus_millis(-hours * HOUR_MS)),
         ..worker
@@ -193,7 +195,7 @@ fn a_quarantined_worker_is_kept_for_a_day_and_only_when_idle_told_to_go() {
         ["w stop quarantined for too long"]
     );
     assert!(plan_of(since(25, busy("w"))).is_idle());
-    let over = told(since(1, idle("w", 90)), "over capacity");
+    let over = asked_to_stop(since(1, idle("w", 90)), "over capacity");
     assert_eq!(advised(&plan_of(over)), ["w stay needed"]);
 }
 
@@ -203,7 +205,7 @@ fn quarantined_and_draining_workers_are_no_supply_and_take_room() {
         quarantined_since: Some(seconds_ago(10)),
         ..idle("q", 90)
     };
-    let archived = told(
+    let archived = asked_to_stop(
         Candidate {
             archived: true,
             ..idle("d", 90)
@@ -217,7 +219,7 @@ fn quarantined_and_draining_workers_are_no_supply_and_take_room() {
 }
 
 #[test]
-fn the_task_of_a_worker_that_is_no_supply_occupies_nobody_else() {
+fn the_task_of_a_worker_that_is_no_supply_occupies_no_other_worker() {
     let quarantined = Candidate {
         quarantined_since: Some(seconds_ago(10)),
         ..busy("q")
@@ -227,7 +229,7 @@ fn the_task_of_a_worker_that_is_no_supply_occupies_nobody_else() {
 }
 
 #[test]
-fn a_lowered_maximum_lets_idle_workers_go_and_nobody_else() {
+fn a_lowered_maximum_stops_idle_workers_only() {
     let mut snapshot = with(9, vec![idle("a", 90), idle("b", 60), busy("c"), busy("d")]);
     snapshot.settings.max_capacity = 3;
     assert_eq!(advised(&decide(&snapshot)), ["a stop over capacity"]);
@@ -239,7 +241,7 @@ fn a_lowered_maximum_lets_idle_workers_go_and_nobody_else() {
 }
 
 #[test]
-fn aws_provisioner_lets_nobody_go_while_tasks_wait() {
+fn aws_provisioner_stops_no_worker_while_tasks_wait() {
     let mut snapshot = with(1, vec![busy("a"), idle("b", 60), idle("c", 30)]);
     snapshot.settings.strategy = StrategyName::AwsProvisioner;
     snapshot.settings.scaling_ratio = 0.2;
@@ -253,7 +255,7 @@ fn aws_provisioner_lets_nobody_go_while_tasks_wait() {
 }
 
 #[test]
-fn aws_provisioner_does_not_let_go_after_launching_what_idle_workers_would_have_done() {
+fn aws_provisioner_does_not_stop_workers_after_launching_too_many() {
     // Its formula ignores that three are idle, so it starts two for the two tasks.
     let workers = vec![idle("a", 90), idle("b", 60), idle("c", 30)];
     let mut snapshot = with(2, workers);

@@ -303,7 +303,7 @@ fn a_plan_bids_at_random_and_names_each_price() {
 }
 
 #[test]
-fn a_plan_skips_what_is_dear_or_alarming_and_says_so() {
+fn a_plan_skips_expensive_and_alarming_offers_with_a_reason() {
     let mut snapshot = spot(&[("cheap", 0.1), ("dear", 1.5), ("mad", 7.0), ("mute", 0.1)]);
     snapshot.demand.pending = 5;
     snapshot.offers[3].bid.as_mut().unwrap().price = None;

@@ -118,7 +118,7 @@ pub(crate) fn busy(id: &str) -> Candidate {
     }
 }
 
-pub(crate) fn told(candidate: Candidate, reason: &str) -> Candidate {
+pub(crate) fn asked_to_stop(candidate: Candidate, reason: &str) -> Candidate {
     let advice = Advice {
         terminate: reason != "needed",
         reason: reason.to_owned(),

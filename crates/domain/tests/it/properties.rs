@@ -9,8 +9,8 @@ use domain::time::SECOND_MS;
 use proptest::prelude::*;
 
 use crate::common::{
-    carried_out, decide, decide_with, idle, launched, offer, pool, priced, seconds_ago, source,
-    told,
+    asked_to_stop, carried_out, decide, decide_with, idle, launched, offer, pool, priced,
+    seconds_ago, source,
 };
 
 fn an_offer(index: usize) -> impl Strategy<Value = Offer> {
@@ -82,9 +82,9 @@ fn a_worker(index: usize) -> impl Strategy<Value = Candidate> {
         }
         worker.claimed |= u64::from(kind > 3 && kind != 7 && seconds % 3 == 0);
         match advice {
-            0 => told(worker, "needed"),
-            1 => told(worker, REASON_OVER_CAPACITY),
-            2 => told(worker, "launch config archived"),
+            0 => asked_to_stop(worker, "needed"),
+            1 => asked_to_stop(worker, REASON_OVER_CAPACITY),
+            2 => asked_to_stop(worker, "launch config archived"),
             3.. => worker,
         }
     })
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_dead_is_not_launched(snapshot in a_snapshot(), seed in any::<u64>()) {
+    fn an_unusable_offer_is_not_launched(snapshot in a_snapshot(), seed in any::<u64>()) {
         let plan = decide_with(&snapshot, seed);
         for offer in &snapshot.offers {
             let n_machines = awarded(&plan, offer);
@@ -286,7 +286,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_busy_or_quarantined_is_told_to_go_for_being_too_many(
+    fn no_busy_or_quarantined_worker_is_asked_to_stop_as_surplus(
         snapshot in a_snapshot(),
         seed in any::<u64>(),
     ) {
@@ -299,7 +299,7 @@ proptest! {
             let told = worker.advice.as_ref().is_some_and(|told| {
                 told.terminate && told.reason == REASON_OVER_CAPACITY
             });
-            prop_assert!(!convenient || !told, "it was told so already");
+            prop_assert!(!convenient || !told, "it was asked already");
             let hold = snapshot.now.millis_since(worker.idle_since) >= worker.idle_hold_ms;
             prop_assert!(!convenient || hold);
         }
@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn everybody_goes_in_the_end_when_nothing_is_wanted(snapshot in a_snapshot()) {
+    fn all_workers_stop_in_the_end_when_nothing_is_wanted(snapshot in a_snapshot()) {
         let mut snapshot = snapshot;
         snapshot.settings.min_capacity = 0;
         snapshot.settings.scaling_ratio = snapshot.settings.scaling_ratio.abs();

@@ -75,7 +75,7 @@ fn a_pause_doubles_with_each_failed_launch_and_ends_at_eight_minutes() {
 }
 
 #[test]
-fn what_is_ill_is_tried_one_machine_at_a_time() {
+fn an_ill_launch_config_is_tried_with_one_machine_at_a_time() {
     // If nothing healthy exists, each offer whose pause is over; otherwise the one that waited
     // longest.
     let all = || vec![ill("a", 1, 70), ill("b", 1, 90), ill("c", 1, 5)];
@@ -205,7 +205,10 @@ fn a_pool_is_looked_at_again_when_the_first_pause_ends_and_something_is_missing(
 
 #[test]
 fn one_plan_tries_a_bounded_number_of_launch_configs_and_the_next_ones_the_others() {
-    for count in sizes_around("domain::plan::strategy::market::MAX_TRIED", MAX_TRIED) {
+    for count in sizes_around(
+        "domain::plan::strategy::usable_offers::MAX_TRIED",
+        MAX_TRIED,
+    ) {
         let due = |number: usize| {
             let waited = 1_000 + i64::try_from(number).unwrap();
             offer(&format!("lc-{number:03}")).tried(refused(Cause::Capacity, 1, waited))
@@ -241,7 +244,7 @@ fn nothing_is_tried_when_nothing_waits() {
             &plan,
             "a: 4 of 4 launches failed in the last hour, last launch was refused (configuration)"
         ),
-        "but how it is doing is told"
+        "but its failures are listed"
     );
 }
 

@@ -6,7 +6,7 @@ use domain::plan::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{busy, decide, idle, offer, pool, seconds_ago, told};
+use crate::common::{asked_to_stop, busy, decide, idle, offer, pool, seconds_ago};
 
 /// A snapshot with every field set.
 fn snapshot() -> Snapshot {
@@ -62,7 +62,7 @@ fn snapshot() -> Snapshot {
         archived: true,
         ..busy("old")
     };
-    let leaving = told(idle("leaving", 90), "over capacity");
+    let leaving = asked_to_stop(idle("leaving", 90), "over capacity");
     snapshot.workers = vec![busy("w"), archived, leaving, quarantined];
     snapshot
 }
@@ -130,7 +130,7 @@ fn problem(document: &Value) -> String {
 }
 
 #[test]
-fn what_is_not_such_a_document_is_refused() {
+fn an_invalid_document_is_refused() {
     let good = snapshot().to_json();
     let broken = |pointer: &str, value: Value| {
         let mut document = good.clone();

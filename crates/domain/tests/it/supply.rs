@@ -3,7 +3,7 @@
 use domain::demand::Demand;
 use domain::plan::{Candidate, Snapshot, StrategyName};
 
-use crate::common::{advised, decide, idle, launched, pool, priced, told};
+use crate::common::{advised, asked_to_stop, decide, idle, launched, pool, priced};
 
 fn silent(id: &str) -> Candidate {
     Candidate {
@@ -43,7 +43,7 @@ fn nothing_is_decided_about_silent_workers_but_that_they_must_go() {
     snapshot.capacity.draining = 1;
     snapshot.workers = vec![
         silent("mute"),
-        told(silent("told"), "over capacity"),
+        asked_to_stop(silent("told"), "over capacity"),
         archived,
     ];
     for pending in [0, 5] {
@@ -60,7 +60,7 @@ fn workers_that_leave_take_away_all_of_their_tasks() {
         capacity: 8,
         claimed: 8,
         archived: true,
-        ..told(idle(&format!("old-{number}"), 50), "launch config archived")
+        ..asked_to_stop(idle(&format!("old-{number}"), 50), "launch config archived")
     });
     let mut snapshot = pool(0, 1_000);
     snapshot.workers = leaving.collect();

@@ -342,7 +342,7 @@ on_both!(a_refused_upload_changes_nothing, |world| {
         (
             tar_of(&[("docs/a.md", "a")]),
             (400, "InputError"),
-            "breaks off",
+            "truncated",
         ),
         (
             [tar_of(&[metadata, ("../a.md", "a")]), vec![0; 1024]].concat(),

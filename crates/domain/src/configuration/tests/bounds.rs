@@ -6,7 +6,7 @@ use super::*;
 use crate::pool::MAX_LAUNCH_CONFIGS;
 
 #[test]
-fn a_configuration_lists_so_many_worker_types_and_no_more() {
+fn the_number_of_worker_types_is_limited() {
     for count in sizes_around("domain::configuration::MAX_WORKER_TYPES", MAX_WORKER_TYPES) {
         let names: Vec<String> = (0..count).map(|number| format!("w{number}")).collect();
         match Configuration::parse(&json!({"workerTypes": names, "rules": []})) {
@@ -51,7 +51,7 @@ fn pool_of(n_launch_configs: usize) -> Result<Compilation, Problems> {
 }
 
 #[test]
-fn a_pool_has_so_many_launch_configs_of_all_its_providers_and_no_more() {
+fn the_number_of_launch_configs_of_a_pool_is_limited() {
     let mut sizes = sizes_around("domain::pool::MAX_LAUNCH_CONFIGS", MAX_LAUNCH_CONFIGS);
     // They are counted after all were made: ten times as many would only take longer.
     sizes.retain(|count| *count <= MAX_LAUNCH_CONFIGS + 1);

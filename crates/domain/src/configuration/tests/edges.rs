@@ -142,7 +142,7 @@ fn exact_places_are_all_there_are() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_before_it_is_made() {
+fn too_large_configurations_are_refused_before_they_are_compiled() {
     let numbers: Vec<String> = (0..1_900).map(|number| number.to_string()).collect();
     let names: Vec<String> = (0..100).map(|number| format!("w{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -189,7 +189,7 @@ fn a_pool_has_no_more_launch_configs_than_the_api_allows() {
 }
 
 #[test]
-fn a_launch_config_that_another_place_still_gives_stays() {
+fn a_launch_config_that_another_place_still_gives_is_kept() {
     let shared = [
         opting("other", json!({"places": [{"z": ["1", "2"]}]})),
         rule("all", Value::Null, json!({"other": {"x": 1}})),
@@ -216,7 +216,7 @@ fn a_launch_config_that_another_place_still_gives_stays() {
 }
 
 #[test]
-fn a_provider_that_nobody_opts_in_to_makes_no_difference_to_what_is_presented() {
+fn an_unused_provider_makes_no_difference() {
     let catalog = catalog();
     let named = ["ec2".to_owned()].into();
     let mut other = (*catalog).clone();
@@ -236,7 +236,7 @@ fn a_provider_that_nobody_opts_in_to_makes_no_difference_to_what_is_presented() 
 }
 
 #[test]
-fn ids_that_providers_made_of_their_own_are_kept_with_what_they_presented() {
+fn ids_from_providers_are_stored_with_the_catalog() {
     let mut compilation = compile(
         &["build"],
         &[

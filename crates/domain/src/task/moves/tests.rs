@@ -118,7 +118,7 @@ fn a_result_can_be_reported_once_and_only_for_what_runs() {
 }
 
 #[test]
-fn what_is_lost_to_a_worker_is_tried_again_while_there_are_retries() {
+fn a_lost_run_is_retried_while_retries_are_left() {
     let moved = running()
         .report_exception(0, ExceptionReason::WorkerShutdown, at(3))
         .unwrap();
@@ -171,7 +171,7 @@ fn nothing_is_tried_again_after_the_deadline() {
 }
 
 #[test]
-fn what_a_worker_ran_is_taken_away_once_it_is_gone() {
+fn a_stopped_worker_loses_its_run() {
     let gone = ExceptionReason::WorkerShutdown;
     let moved = running().take_away(0, gone, at(3)).unwrap();
     assert_eq!(moved.news, [TaskEvent::Exception(0), TaskEvent::Pending(1)]);
@@ -233,7 +233,7 @@ fn a_resolved_task_can_be_run_again_with_all_its_retries() {
 }
 
 #[test]
-fn a_task_has_at_most_so_many_runs() {
+fn the_number_of_runs_is_limited() {
     for count in sizes_around("domain::task::moves::MAX_RUNS", MAX_RUNS) {
         let mut task = task();
         for wanted in 1..=count {
@@ -285,7 +285,7 @@ fn after_the_deadline_people_and_workers_can_begin_nothing() {
 }
 
 #[test]
-fn the_priority_of_what_is_not_resolved_can_change() {
+fn the_priority_of_an_unresolved_task_can_change() {
     let moved = pending().change_priority(Priority::High).unwrap();
     assert_eq!(
         moved.news,
