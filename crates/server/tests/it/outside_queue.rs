@@ -312,7 +312,7 @@ async fn a_queue_that_does_not_answer_is_no_empty_list_of_workers() {
     two.stop_queue().await;
     for path in [LISTED.to_owned(), format!("{LISTED}/g/w1")] {
         let refused = two.fleet.get(&path).await;
-        refused.refused_with(503, "QueueUnavailable", "did not answer");
+        refused.refused_with(503, "QueueUnavailable", "did not respond");
     }
 }
 
@@ -355,7 +355,7 @@ async fn a_missing_queue_is_an_error_and_not_an_empty_one() {
     two.task("pp/a").await;
     two.stop_queue().await;
     let problem = two.demand(&["pp/a"]).await.unwrap_err();
-    assert!(problem.contains("did not answer"), "{problem}");
+    assert!(problem.contains("did not respond"), "{problem}");
     two.fleet
         .get("fleetwright:/explain/pool/pp%2Fa")
         .await
@@ -442,7 +442,7 @@ async fn an_unreachable_broker_is_reported_once_and_retried() {
         fleet.clock.advance_ms(40_000);
     }
     assert_eq!(
-        fleet.log.lines("the queue's broker cannot be heard").len(),
+        fleet.log.lines("cannot listen to the queue's broker").len(),
         1
     );
 }
