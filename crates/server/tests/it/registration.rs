@@ -242,14 +242,7 @@ on_both!(each_bad_proof_of_a_static_worker_has_its_text, |world| {
     refused(world, token, 400, text, "the proof is not a static secret").await;
     let text = "bad staticSecret in workerIdentityProof";
     let wrong = claim("static", json!({"staticSecret": "x".repeat(44)}));
-    refused(
-        world,
-        wrong,
-        400,
-        text,
-        "the secret differs from the declared one",
-    )
-    .await;
+    refused(world, wrong, 400, text, NOT_DECLARED).await;
     world.delete("/workers/pp%2Fee/g/w").await.expect(200);
     refused(
         world,
