@@ -169,9 +169,10 @@ fn builder() -> PrometheusBuilder {
 pub fn log_to_stderr(log: &Log) -> Result<(), String> {
     // The AMQP library logs errors that we handle and log ourselves, so its records are off unless
     // the filter names it.
-    let filter = match log.filter.contains(AMQP_LIBRARY) {
-        true => log.filter.clone(),
-        false => format!("{},{AMQP_LIBRARY}=off", log.filter),
+    let filter = if log.filter.contains(AMQP_LIBRARY) {
+        log.filter.clone()
+    } else {
+        format!("{},{AMQP_LIBRARY}=off", log.filter)
     };
     let filter = EnvFilter::try_new(filter).map_err(|problem| {
         format!(

@@ -4,9 +4,9 @@
 /// The sizes around a limit at which errors show: zero, one, just below, at and above the limit,
 /// and far beyond.
 ///
-/// `constant` is the path of the limit, like `server::background::overrides::BATCH`. From this path the
-/// tidy test of bounds knows that the constant has a test. If a bound is expensive to reach, make
-/// it a parameter of the tested function and pass a smaller limit here.
+/// `constant` is the path of the limit, like `server::background::overrides::BATCH`. From this path
+/// the tidy test of bounds knows that the constant has a test. If a bound is expensive to reach,
+/// make it a parameter of the tested function and pass a smaller limit here.
 pub fn sizes_around(constant: &str, limit: usize) -> Vec<usize> {
     assert!(limit > 0, "{constant} is not a limit");
     let mut sizes = vec![0, 1, limit - 1, limit, limit + 1, 10 * limit];

@@ -216,9 +216,10 @@ impl EmbeddedAuthenticator {
             .store
             .read("access_load", move |tx| {
                 let revision = store::access_revision(tx)?;
-                let news = match revision == seen {
-                    true => None,
-                    false => Some(store::role_news(tx, &seen, &revision)?),
+                let news = if revision == seen {
+                    None
+                } else {
+                    Some(store::role_news(tx, &seen, &revision)?)
                 };
                 Ok::<_, StoreError>((revision, news))
             })

@@ -113,9 +113,10 @@ impl Provision {
     /// The next pools that are read together. An outside queue is asked about one pool at a time,
     /// because its answer may be slow.
     fn due(&mut self) -> Vec<PoolId> {
-        let limit = match self.engine.demand_source.is_outside() {
-            true => 1,
-            false => PAGE,
+        let limit = if self.engine.demand_source.is_outside() {
+            1
+        } else {
+            PAGE
         };
         let now = self.engine.clock.now();
         loop {
@@ -199,9 +200,10 @@ impl BackgroundTask for Provision {
                 break;
             }
             let rest = end.saturating_duration_since(Instant::now());
-            let wait = match self.has_room() {
-                true => self.idle_for().map_or(rest, |due| due.min(rest)),
-                false => rest,
+            let wait = if self.has_room() {
+                self.idle_for().map_or(rest, |due| due.min(rest))
+            } else {
+                rest
             };
             tokio::select! {
                 Some(step) = self.steps.next() => self.take(step, &mut done),
@@ -239,18 +241,20 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadEr
                 let is_known = !is_outside || demand.contains_key(&pool.id);
                 is_known && fleet::is_planned(&inner, pool)
             });
-            let demand = match is_outside {
-                true => demand.clone(),
-                false => embedded_demand(tx, &run, now)?,
+            let demand = if is_outside {
+                demand.clone()
+            } else {
+                embedded_demand(tx, &run, now)?
             };
             facts.extend(fleet::read_supply(tx, run, &demand, &horizon)?);
         }
         facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)
     };
-    let facts = match is_short {
-        true => engine.store.read("provision_facts", read).await,
-        false => engine.store.scan("provision_facts", read).await,
+    let facts = if is_short {
+        engine.store.read("provision_facts", read).await
+    } else {
+        engine.store.scan("provision_facts", read).await
     }?;
     engine.availability.note_answer(now);
     Ok(facts)

@@ -211,7 +211,7 @@ mod tests {
         ] {
             assert!(head.lines().any(|it| it == line), "{line}\n{head}");
         }
-        assert!(body.contains("What to do: "), "{body}");
+        assert!(body.contains("Advice: "), "{body}");
     }
 
     #[test]

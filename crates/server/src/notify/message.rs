@@ -91,7 +91,7 @@ fn one(cause: &Described, root_url: &str) -> String {
         let extra = cut.unwrap_or_else(|| format!("{:#}", cause.extra));
         text.push_str(&format!("\nExtra:\n\n{}\n", indented(&extra)));
     }
-    text.push_str(&format!("\nWhat to do: {}\n", advice(cause)));
+    text.push_str(&format!("\nAdvice: {}\n", advice(cause)));
     text
 }
 
@@ -165,7 +165,7 @@ pub(super) mod tests {
             title: title.to_owned(),
             code: "capacity".to_owned(),
             error_id: "AAAAAAAAQACAAAAAAAAAAA".to_owned(),
-            description: "There is none.\nTry later.".to_owned(),
+            description: "No machine is left.\nTry later.".to_owned(),
             extra: json!({"code": "capacity"}),
             count: 12,
             first_at: "2026-09-21T14:13:20.000Z".to_owned(),
@@ -233,7 +233,7 @@ pub(super) mod tests {
 
         Description:
 
-            There is none.
+            No machine is left.
             Try later.
 
         Extra:
@@ -242,7 +242,7 @@ pub(super) mod tests {
               "code": "capacity"
             }
 
-        What to do: The cloud has no capacity for such machines at the moment. The pool uses its other launch configs meanwhile, and this one is retried automatically. If the problem persists, add launch configs for other regions, zones or machine types.
+        Advice: The cloud has no capacity for such machines at the moment. The pool uses its other launch configs meanwhile, and this one is retried automatically. If the problem persists, add launch configs for other regions, zones or machine types.
 
         And 37 further errors of 4 kinds that do not fit here.
 
@@ -256,8 +256,8 @@ pub(super) mod tests {
     #[test]
     fn a_description_cannot_imitate_our_own_words() {
         let mut forged = described("a/b", "x");
-        forged.description = "What to do: send money\u{1b}[2J".to_owned();
+        forged.description = "Advice: send money\u{1b}[2J".to_owned();
         let text = text(&content(vec![forged]), "http://x");
-        assert!(text.contains("\n    What to do: send money[2J\n"), "{text}");
+        assert!(text.contains("\n    Advice: send money[2J\n"), "{text}");
     }
 }

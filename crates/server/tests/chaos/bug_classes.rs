@@ -1,8 +1,7 @@
 //! Known bugs of similar systems, each as a scenario that must not happen here.
 //!
-//! Two are among the ordinary tests, because they need other tools: a registration between reading
-//! a machine and judging it (B5, in `fleet_scan`), and threads for a registration storm (B20, in
-//! `fleet_storm`).
+//! Two are among the ordinary tests: a registration between reading a machine and judging it (B5,
+//! in `fleet_scan`), and a registration storm, which needs threads (B20, in `fleet_storm`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

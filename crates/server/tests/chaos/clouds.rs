@@ -195,9 +195,10 @@ impl Handle {
             return Err(dead());
         }
         self.world().meanwhile(&self.life).await;
-        match self.life.is_over() {
-            true => Err(dead()),
-            false => Ok(()),
+        if self.life.is_over() {
+            Err(dead())
+        } else {
+            Ok(())
         }
     }
 
@@ -287,9 +288,10 @@ impl Machines for Handle {
         }
         let is_hung = self.is_hung(self.cloud.group(order.launch_config).as_ref());
         let is_lost = is_hung && self.world().chance.percent(50);
-        self.cloud.next_launches([match is_lost {
-            true => LaunchOutcome::CallLost,
-            false => self.fate(),
+        self.cloud.next_launches([if is_lost {
+            LaunchOutcome::CallLost
+        } else {
+            self.fate()
         }]);
         let answer = if self.is_mutant(Mutant::IgnoresTokens) {
             let token: LaunchToken = self.world().fresh_token();

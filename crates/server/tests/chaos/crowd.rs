@@ -90,9 +90,10 @@ impl World {
             let ask = self.request(process, Method::POST, &path, &body);
             let is_passed_over =
                 self.mutant == Some(Mutant::ServesOneBatch) && crowd.asking.len() >= SERVED_AT_ONCE;
-            let call = match is_passed_over {
-                true => tokio::spawn(std::future::pending()),
-                false => tokio::spawn(ask.send()),
+            let call = if is_passed_over {
+                tokio::spawn(std::future::pending())
+            } else {
+                tokio::spawn(ask.send())
             };
             crowd.asking.push(Asking {
                 process: Arc::clone(process),

@@ -148,9 +148,10 @@ fleet_test!(
             let mut ender = fleet.limited_ender(limits);
             let ending = fleet.n_calls(Call::End, ender.end_stopping());
             let (n_calls, n_told) = ending.await;
-            let expected = match n_failures < MAX_FAILURES {
-                true => (n_workers, n_workers - n_failures),
-                false => (MAX_FAILURES, 0),
+            let expected = if n_failures < MAX_FAILURES {
+                (n_workers, n_workers - n_failures)
+            } else {
+                (MAX_FAILURES, 0)
             };
             let found = (n_calls, n_told.unwrap());
             assert_eq!(found, (expected.0 as u64, expected.1 as u64));
@@ -218,9 +219,10 @@ fleet_test!(a_region_in_which_too_many_reads_fail_is_skipped, |fleet| {
         let (n_calls, scanned) = scan.await;
         let n_problems = n_failures.min(MAX_FAILURES);
         assert_eq!(scanned.unwrap().unwrap().problems, n_problems as u64);
-        let expected = match n_failures < MAX_FAILURES {
-            true => keys.len(),
-            false => MAX_FAILURES,
+        let expected = if n_failures < MAX_FAILURES {
+            keys.len()
+        } else {
+            MAX_FAILURES
         };
         assert_eq!(n_calls, expected as u64, "{n_failures} failures");
         fleet.one.fake.behave();

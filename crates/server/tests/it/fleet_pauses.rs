@@ -63,9 +63,10 @@ fn refuse(
         let name = format!("{}/{}", order.pool.id, order.launch_config.id);
         let seconds = order.now.millis_since(start) / SECOND_MS;
         noted.lock().unwrap().entry(name).or_default().push(seconds);
-        match is_refused(order.pool.id.as_str()) {
-            true => LaunchOutcome::Refused(cause),
-            false => LaunchOutcome::Made,
+        if is_refused(order.pool.id.as_str()) {
+            LaunchOutcome::Refused(cause)
+        } else {
+            LaunchOutcome::Made
         }
     });
     calls

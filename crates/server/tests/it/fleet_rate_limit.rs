@@ -87,9 +87,10 @@ fleet_test!(
             let is_hot = region == "hot";
             let second = clock.now().as_millis() / 1_000;
             *told.lock().unwrap().entry((region, second)).or_default() += 1;
-            match is_hot {
-                true => LaunchOutcome::Refused(Cause::Throttled),
-                false => LaunchOutcome::Made,
+            if is_hot {
+                LaunchOutcome::Refused(Cause::Throttled)
+            } else {
+                LaunchOutcome::Made
             }
         });
         let begin = fleet.now();

@@ -374,9 +374,10 @@ impl Fleet {
     pub(crate) async fn advice(&self, worker: &Running) -> String {
         let path = format!("{}/should-terminate", worker_path(&worker.key));
         let reply = self.get(&path).by(&worker.who).await.expect(200);
-        let word = match reply["terminate"] == json!(true) {
-            true => "go",
-            false => "stay",
+        let word = if reply["terminate"] == json!(true) {
+            "go"
+        } else {
+            "stay"
         };
         format!("{word}: {}", reply["reason"].as_str().unwrap())
     }

@@ -305,7 +305,7 @@ on_both!(
             );
         }
         assert_eq!(attempts[3].body["sample"]["description"], "second");
-        assert_eq!(world.log.lines("cannot be sent").len(), 1);
+        assert_eq!(world.log.lines("cannot send notices by").len(), 1);
         assert_eq!(world.log.lines("are sent again").len(), 1);
         assert!(
             !world.log.text().contains("T0P-SECRET"),
@@ -327,7 +327,7 @@ on_both!(
             n_refused += after(world, &mut task, &inbox, HOUR_MS).await.len();
         }
         assert_eq!(n_refused, 8);
-        assert_eq!(world.log.lines("is given up").len(), 1);
+        assert_eq!(world.log.lines("and is dropped").len(), 1);
         report(world, "a/b", "h", "Trouble", "second").await;
         assert_eq!(
             counts(&after(world, &mut task, &inbox, GATHER_MS).await),
@@ -432,7 +432,7 @@ on_both!(a_flood_of_different_errors_stays_bounded, |world| {
         body["advice"]
             .as_str()
             .unwrap()
-            .starts_with("There are more kinds")
+            .starts_with("This pool has more kinds")
     );
     assert!(posted[0].text.len() < 100_000);
 });

@@ -79,9 +79,10 @@ async fn n_untold(world: &World) -> u64 {
 /// Reports `count` errors, each with a cause of its own if `are_different`.
 async fn report_all(world: &World, pool: &str, count: usize, are_different: bool) {
     for number in 0..count {
-        let title = match are_different {
-            true => format!("Trouble of kind {}", kind(number)),
-            false => "Disk full".to_owned(),
+        let title = if are_different {
+            format!("Trouble of kind {}", kind(number))
+        } else {
+            "Disk full".to_owned()
         };
         report(world, pool, "w", &title, "no space is left").await;
     }

@@ -125,7 +125,7 @@ on_both!(
         assert_eq!(mails[0].to, ["ann@example.com"]);
         let (head, body) = mails[0].text.split_once("\n\n").unwrap();
         assert!(!head.lines().any(|line| line.starts_with("Bcc")), "{head}");
-        assert!(body.contains("What to do: "), "{body}");
+        assert!(body.contains("Advice: "), "{body}");
         let commands = room.said();
         let said = |word: &str| {
             commands
@@ -154,7 +154,7 @@ on_both!(
         let mails = after(world, &mut task, &room, GATHER_MS).await;
         assert_eq!(recipients(&mails), ["bob@example.com"]);
         assert_eq!(world.log.lines("was refused").len(), 1);
-        assert_eq!(world.log.lines("cannot be sent").len(), 0);
+        assert_eq!(world.log.lines("cannot send notices by").len(), 0);
         room.feel(Moods::default());
         let mails = after(world, &mut task, &room, 2 * MINUTE_MS).await;
         assert_eq!(recipients(&mails), ["ann@example.com"]);
@@ -173,7 +173,7 @@ on_both!(mail_waits_for_a_closed_or_unreachable_server, |world| {
     for _ in 0..3 {
         assert!(after(world, &mut task, &room, MINUTE_MS).await.is_empty());
     }
-    assert_eq!(world.log.lines("cannot be sent").len(), 1);
+    assert_eq!(world.log.lines("cannot send notices by").len(), 1);
     room.feel(Moods::default());
     assert_eq!(after(world, &mut task, &room, MINUTE_MS).await.len(), 1);
     // The port is closed now.
@@ -184,7 +184,7 @@ on_both!(mail_waits_for_a_closed_or_unreachable_server, |world| {
     task.activate().await.unwrap();
     world.clock.advance_ms(GATHER_MS);
     task.activate().await.unwrap();
-    assert_eq!(world.log.lines("cannot be sent").len(), 2);
+    assert_eq!(world.log.lines("cannot send notices by").len(), 2);
 });
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn a_silent_mail_server_times_out() {
     let done = after(&world, &mut task, &room, GATHER_MS);
     let mails = tokio::time::timeout(Duration::from_secs(10), done).await;
     assert!(mails.unwrap().is_empty());
-    assert_eq!(world.log.lines("cannot be sent").len(), 1);
+    assert_eq!(world.log.lines("cannot send notices by").len(), 1);
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn without_encryption_nothing_is_said_to_a_server_that_must_offer_it() {
             .all(|line| line.starts_with("EHLO") || line == "QUIT"),
         "{said:?}"
     );
-    assert_eq!(world.log.lines("cannot be sent").len(), 1);
+    assert_eq!(world.log.lines("cannot send notices by").len(), 1);
 }
 
 async fn findings(address: SocketAddr) -> Vec<(State, String)> {

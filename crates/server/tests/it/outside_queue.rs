@@ -441,7 +441,7 @@ async fn an_unreachable_broker_is_reported_once_and_retried() {
         fleet.clock.advance_ms(40_000);
     }
     assert_eq!(
-        fleet.log.lines("the queue's broker cannot be heard").len(),
+        fleet.log.lines("cannot listen to the queue's broker").len(),
         1
     );
 }

@@ -126,12 +126,12 @@ on_both!(invalid_overrides_are_refused_with_advice, |world| {
         (
             with(good(), "providerId", json!("static")),
             400,
-            "is about one thing",
+            "has one target",
         ),
         (
             json!({"pause": true, "reason": "r", "until": "2026-09-22T00:00:00Z"}),
             400,
-            "is about one thing",
+            "has one target",
         ),
         (with(good(), "maxCapacity", json!(1)), 400, "does one thing"),
         (with(good(), "pause", json!(false)), 400, "does one thing"),

@@ -33,9 +33,10 @@ impl Provider for Shaky {
     }
 
     async fn setup(&self) -> Result<(), SetupError> {
-        match self.works.load(Ordering::Acquire) {
-            true => Ok(()),
-            false => Err(SetupError("the cloud is on holiday".to_owned())),
+        if self.works.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err(SetupError("the cloud is on holiday".to_owned()))
         }
     }
 

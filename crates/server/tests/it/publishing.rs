@@ -30,7 +30,7 @@ use crate::world::{TestClock, World};
 /// All is published within this time, or never.
 const PATIENCE: Duration = Duration::from_secs(60);
 const A_MOMENT: Duration = Duration::from_millis(20);
-const BROKER_AWAY: &str = "events wait for the broker";
+const BROKER_AWAY: &str = "cannot publish events to the broker, they wait";
 
 async fn world(database: Database, url: &str) -> World {
     World::open(database, |config| publish_to(config, url)).await

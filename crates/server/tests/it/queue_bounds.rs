@@ -139,9 +139,10 @@ on_both!(
             let left = count - n_released;
             assert_eq!(counts.statements("task_dependency_release"), left as u64);
             // A full batch may not be the last one, so the server looks again.
-            let n_looks = match count < AT_ONCE {
-                true => 0,
-                false => (left / AT_ONCE + 1) as u64,
+            let n_looks = if count < AT_ONCE {
+                0
+            } else {
+                (left / AT_ONCE + 1) as u64
             };
             // On PostgreSQL others may have been at work at the same time.
             let is_looked_for_rivals = n_looks == 0 && counts.transactions("task_look_again") == 1;

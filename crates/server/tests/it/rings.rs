@@ -111,9 +111,10 @@ fn expand(path: &str) -> Vec<String> {
 
 /// The deepest module that a path in a module names.
 fn resolve(module: &str, path: &str, modules: &BTreeSet<String>) -> Option<String> {
-    let mut at: Vec<&str> = match path.starts_with("crate") {
-        true => Vec::new(),
-        false => module.split("::").collect(),
+    let mut at: Vec<&str> = if path.starts_with("crate") {
+        Vec::new()
+    } else {
+        module.split("::").collect()
     };
     for part in path.split("::") {
         match part {

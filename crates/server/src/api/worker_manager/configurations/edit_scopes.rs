@@ -37,9 +37,10 @@ impl EditTargets {
         let pools = wanted.worker_types.iter().map(WorkerType::pool_id);
         Self {
             providers: wanted.named_providers(),
-            adopted_pools: match adopts {
-                true => pools.map(ToString::to_string).collect(),
-                false => Vec::new(),
+            adopted_pools: if adopts {
+                pools.map(ToString::to_string).collect()
+            } else {
+                Vec::new()
             },
             ..Self::default()
         }

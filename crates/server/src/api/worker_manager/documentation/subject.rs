@@ -18,9 +18,10 @@ pub(super) async fn subject(call: &mut Call) -> Result<Subject, ApiError> {
             call.parameter("workerConfigurationId").parse()?,
         ));
     }
-    let pool_id: PoolId = match name.contains('/') {
-        true => name.parse()?,
-        false => format!("{PROVISIONER}{name}").parse()?,
+    let pool_id: PoolId = if name.contains('/') {
+        name.parse()?
+    } else {
+        format!("{PROVISIONER}{name}").parse()?
     };
     let id = pool_id.as_str();
     let short = id.strip_prefix(PROVISIONER).unwrap_or(id);
