@@ -70,14 +70,14 @@ pub(super) fn append(
 /// `None`: the log does not exist.
 pub(super) fn state(path: &Path, limit: u64) -> io::Result<Option<LogState>> {
     match fs::metadata(path) {
-        Ok(metadata) => Ok(Some(state_from(metadata, limit))),
+        Ok(metadata) => Ok(Some(state_from(&metadata, limit))),
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(problem) => Err(problem),
     }
 }
 
 fn state_of(file: &File, limit: u64) -> io::Result<LogState> {
-    Ok(state_from(file.metadata()?, limit))
+    Ok(state_from(&file.metadata()?, limit))
 }
 
 fn state_from(metadata: &fs::Metadata, limit: u64) -> LogState {

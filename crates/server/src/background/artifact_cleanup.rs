@@ -75,9 +75,7 @@ impl BackgroundTask for ArtifactCleanup {
     const NAME: &'static str = "artifacts";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        self.remove_orphans()
-            .await
-            .map_err(|problem| problem.to_string())
+        self.tidy().await.map_err(|problem| problem.to_string())
     }
 }
 

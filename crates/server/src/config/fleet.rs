@@ -59,7 +59,7 @@ impl Fleet {
         if self.kept_task_runs > MAX_KEPT_RUNS {
             return Some(("fleet.kept_task_runs", "must be at most 100000"));
         }
-        if !self.rate_limits.values().all(RateLimits::are_sound) {
+        if !self.rate_limits.values().all(RateLimits::are_valid) {
             let problem = "must have rates from 0.01 to 10000 a second";
             return Some(("fleet.rate_limits", problem));
         }

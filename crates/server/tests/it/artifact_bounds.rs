@@ -67,7 +67,7 @@ fn old_file(world: &World, file: &Path) {
 /// A file of a task that there is not; the task has this number on the shelf.
 fn lost_file(world: &World, shelf: u32, number: usize) {
     let task = format!("{shelf:02x}{number:010x}40008000000000000000");
-    let place = folder(world).shelf_number(shelf).join(task).join("0/x");
+    let place = folder(world).shard_number(shelf).join(task).join("0/x");
     old_file(world, &place);
 }
 

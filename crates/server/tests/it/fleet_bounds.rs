@@ -301,12 +301,8 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
         assert_eq!(fleet.one.launches.take_most(), count.min(AT_ONCE));
     }
     *fleet.one.launch_permits.lock().unwrap() = None;
-    let accepted = fleet.launches(POOL).await.into_iter();
-    assert!(
-        accepted
-            .map(|launch| launch.state)
-            .all(|state| state == LaunchState::Accepted)
-    );
+    let mut accepted = fleet.launches(POOL).await.into_iter();
+    assert!(accepted.all(|launch| launch.state == LaunchState::Accepted));
 });
 
 /// Launches like the given one that no cloud was asked for yet.

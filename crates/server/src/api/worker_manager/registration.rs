@@ -71,7 +71,7 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 /// Credentials, and the secret of the next registration.
-fn reply(registered: &Registered) -> Result<Reply, ApiError> {
+fn reply(registered: &RegistrationResult) -> Result<Reply, ApiError> {
     let credentials = &registered.credentials;
     let mut reply = json!({
         "expires": registered.expires.to_string(),
