@@ -123,8 +123,8 @@ async fn read_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
         Err(error) => {
             let id = facts.id();
             tracing::warn!(pool.id = %id, error = %error,
-                "the queue does not say which workers of {id} have tasks, so no worker is advised \
-                to go: {error}");
+                "the queue does not say which workers of {id} have tasks, so no advice changes: \
+                {error}");
             ClaimSource::Unknown
         }
     }
