@@ -58,7 +58,7 @@ impl<'a, 'tx> Change<'a, 'tx> {
                 created: self.now,
                 body,
             };
-            store::outbox_push(self.tx, &event)?;
+            store::outbox::push(self.tx, &event)?;
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl<'a, 'tx> Change<'a, 'tx> {
 
     /// Has the dependents of this task looked at again after the commit, by whatever process.
     pub fn release_later(&mut self, task: &TaskId) -> Result<(), StoreError> {
-        store::task_look_again(self.tx, task, self.now)?;
+        store::dependencies::look_again(self.tx, task, self.now)?;
         self.wakeups.releases.push(task.clone());
         Ok(())
     }

@@ -83,9 +83,9 @@ pub fn create(
     audit: &AuditEntry,
 ) -> Result<Pool, PoolError> {
     let (tx, now) = (&mut *change.tx, change.now);
-    let known = store::launch_config_all(tx, id)?;
+    let known = store::launch_configs::all(tx, id)?;
     let done = reconcile(id, known.clone(), judged.launch_configs, now)?;
-    if let Some(pool) = store::pool_get(tx, id)? {
+    if let Some(pool) = store::pools::get(tx, id)? {
         refuse_compiled(&pool)?;
         let same = pool.definition == judged.definition && changes_nothing(&known, &done);
         return if same {
@@ -95,7 +95,7 @@ pub fn create(
         };
     }
     let pool = Pool::new(id.clone(), judged.definition, now);
-    if !store::pool_insert(tx, &pool)? {
+    if !store::pools::insert(tx, &pool)? {
         return Err(tx.lost_race().into());
     }
     let created = EventBody::PoolCreated {
@@ -106,7 +106,7 @@ pub fn create(
     change.announce(events)?;
     change.wake_pool(id);
     write_launch_configs(change.tx, &done, now)?;
-    store::audit_insert(change.tx, audit)?;
+    store::audit::insert(change.tx, audit)?;
     Ok(pool)
 }
 
@@ -147,10 +147,10 @@ fn redefine(
 ) -> Result<Pool, PoolError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let previous_provider_id = pool.definition.provider_id.clone();
-    let known = store::launch_config_all(tx, &pool.id)?;
+    let known = store::launch_configs::all(tx, &pool.id)?;
     let done = reconcile(&pool.id, known, judged.launch_configs, now)?;
     pool.redefine(judged.definition, now);
-    pool.version = store::pool_update(tx, &pool)?;
+    pool.version = store::pools::update(tx, &pool)?;
     let updated = EventBody::PoolUpdated {
         pool_id: pool.id.clone(),
         provider_id: pool.definition.provider_id.clone(),
@@ -160,12 +160,12 @@ fn redefine(
     change.announce(events)?;
     change.wake_pool(&pool.id);
     write_launch_configs(change.tx, &done, now)?;
-    store::audit_insert(change.tx, audit)?;
+    store::audit::insert(change.tx, audit)?;
     Ok(pool)
 }
 
 fn load_made_by_hand(tx: &mut Tx<'_>, id: &PoolId) -> Result<Pool, PoolError> {
-    let pool = store::pool_get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
+    let pool = store::pools::get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
     refuse_compiled(&pool)?;
     Ok(pool)
 }

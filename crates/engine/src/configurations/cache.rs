@@ -114,7 +114,7 @@ pub async fn compiled_now(
 ) -> Result<Option<(Version, Arc<Compilation>)>, ConfigurationError> {
     let named = id.clone();
     let read = engine.store.read("configuration_version", move |tx| {
-        store::configuration_version_now(tx, &named)
+        store::configurations::current_version(tx, &named)
     });
     let Some(version) = read.await? else {
         return Ok(None);
@@ -124,7 +124,7 @@ pub async fn compiled_now(
     }
     let named = id.clone();
     let read = engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &named)
+        store::configurations::get(tx, &named)
     });
     match read.await? {
         Some(stored) => Ok(Some((stored.version, compiled(engine, &stored).await?))),

@@ -5,7 +5,7 @@
 
 use domain::id::{LaunchToken, WorkerId};
 use domain::launch;
-use store::OutboxRow;
+use store::outbox::OutboxRow;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::wakeups::{Listener, Wakeups};

@@ -7,7 +7,8 @@ use domain::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use domain::plan::Candidate;
 use domain::supply::{Presence, Signs};
 use domain::time::{MINUTE_MS, Timestamp};
-use store::{RunningWorker, StoreError, Tx};
+use store::running_workers::RunningWorker;
+use store::{StoreError, Tx};
 
 use super::facts::Facts;
 
@@ -45,7 +46,7 @@ fn read_some(
     limit: u32,
 ) -> Result<Vec<Candidate>, StoreError> {
     let skip = turn(facts.now, facts.n_running(), u64::from(limit));
-    let running = store::worker_list_running(tx, &facts.pool.id, facts.now, skip, limit)?;
+    let running = store::running_workers::list(tx, &facts.pool.id, facts.now, skip, limit)?;
     let configs = facts.launch_configs.iter();
     let active: BTreeSet<&LaunchConfigId> = configs.map(|config| &config.id).collect();
     let running = running.into_iter();

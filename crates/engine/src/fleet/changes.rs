@@ -22,7 +22,7 @@ pub fn told_to_go(
         .terms
         .end_reason
         .get_or_insert_with(|| reason.to_owned());
-    worker.version = store::worker_update(change.tx, worker)?;
+    worker.version = store::workers::update(change.tx, worker)?;
     let reason = reason.to_owned();
     change.announce([event(worker, WorkerChange::Removed { reason })])?;
     worker_gone(change, &worker.key)?;
@@ -49,7 +49,7 @@ pub fn gone(
         .terms
         .end_reason
         .get_or_insert_with(|| reason.to_owned());
-    worker.version = store::worker_update(change.tx, worker)?;
+    worker.version = store::workers::update(change.tx, worker)?;
     change.announce([event(worker, WorkerChange::Stopped)])?;
     worker_gone(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
@@ -67,11 +67,11 @@ fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreErr
     let advice = worker.terms.advice.as_ref();
     let is_draining = advice.is_some_and(|advice| advice.terminate);
     match worker.state {
-        WorkerState::Requested => store::launch_note_never_registered(tx, &token, now),
+        WorkerState::Requested => store::launches::note_never_registered(tx, &token, now),
         WorkerState::Running if is_draining => {
-            store::worker_note_first_claim(tx, &worker.key, now).map(drop)
+            store::workers::note_first_claim(tx, &worker.key, now).map(drop)
         }
-        WorkerState::Running => store::launch_note_silent(tx, &token, now),
+        WorkerState::Running => store::launches::note_silent(tx, &token, now),
         WorkerState::Stopping | WorkerState::Stopped => Ok(()),
     }
 }

@@ -18,7 +18,8 @@ use domain::supply::Horizon;
 use domain::time::HOUR_MS;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use store::{PlanRecord, StoreError, Tx};
+use store::plans::PlanRecord;
+use store::{StoreError, Tx};
 
 use super::bids;
 use super::candidates::{self, Busy};
@@ -124,7 +125,7 @@ async fn said_already(engine: &Engine, facts: &Facts, plan: &Plan) -> Result<boo
     let id = facts.pool.id.clone();
     let last = engine
         .store
-        .read("plan_last", move |tx| store::plan_list(tx, &id, 1));
+        .read("plan_last", move |tx| store::plans::list(tx, &id, 1));
     let Some(last) = last.await?.into_iter().next() else {
         return Ok(false);
     };
@@ -295,8 +296,8 @@ fn rooms(
     max_machines: &BTreeMap<ProviderId, u64>,
 ) -> Result<BTreeMap<ProviderId, u64>, StoreError> {
     let rooms = max_machines.iter().map(|(id, max)| {
-        let there = store::worker_live_machines(tx, id)?;
-        let to_come = store::launch_pending_machines(tx, id)?;
+        let there = store::workers::live_machines(tx, id)?;
+        let to_come = store::launches::pending_machines(tx, id)?;
         Ok((id.clone(), max.saturating_sub(there + to_come)))
     });
     rooms.collect()
@@ -309,17 +310,17 @@ fn commit(
     horizon: &Horizon,
 ) -> Result<Option<Decided>, StoreError> {
     let (tx, now) = (&mut *change.tx, change.now);
-    let number = store::turn_take(tx, &format!("pool:{pool_id}"))?;
-    let Some(pool) = store::pool_get(tx, pool_id)? else {
+    let number = store::turns::take(tx, &format!("pool:{pool_id}"))?;
+    let Some(pool) = store::pools::get(tx, pool_id)? else {
         return Ok(None);
     };
     // Always in the same order, so that those who decide for different pools do not wait for each other in a circle.
     for id in outside.max_machines.keys() {
-        store::turn_take(tx, &format!("provider:{id}"))?;
+        store::turns::take(tx, &format!("provider:{id}"))?;
     }
     let demand = match outside.demand {
         Some(demand) => demand,
-        None => store::task_demand_up_to(tx, pool_id, now, most_pending(&pool))?,
+        None => store::demand::up_to(tx, pool_id, now, most_pending(&pool))?,
     };
     let demand = BTreeMap::from([(pool_id.clone(), demand)]);
     let Some(facts) = page_of_facts(tx, vec![pool], &demand, horizon)?.pop() else {
@@ -346,16 +347,16 @@ fn commit(
             continue;
         };
         for launch in intents(change, &facts, config, award, number) {
-            store::launch_insert(change.tx, &launch)?;
+            store::launches::insert(change.tx, &launch)?;
             launches.push((launch, config.clone()));
         }
     }
     for (key, advice) in &plan.advice {
-        let Some(mut worker) = store::worker_get(change.tx, key)? else {
+        let Some(mut worker) = store::workers::get(change.tx, key)? else {
             continue;
         };
         worker.terms.advice = Some(advice.clone());
-        store::worker_update(change.tx, &worker)?;
+        store::workers::update(change.tx, &worker)?;
     }
     report_unserved(change, &facts.pool, &plan)?;
     let record = PlanRecord {
@@ -364,7 +365,7 @@ fn commit(
         created: now,
         plan: plan.to_json(),
     };
-    store::plan_insert(change.tx, &record, KEPT_PLANS)?;
+    store::plans::insert(change.tx, &record, KEPT_PLANS)?;
     Ok(Some(Decided {
         number,
         plan,
@@ -382,7 +383,9 @@ fn report_unserved(
     if !plan.unserved {
         return Ok(());
     }
-    let last = store::plan_list(change.tx, &pool.id, 1)?.into_iter().next();
+    let last = store::plans::list(change.tx, &pool.id, 1)?
+        .into_iter()
+        .next();
     let is_known = last.is_some_and(|last| {
         change.now.millis_since(last.created) < HOUR_MS
             && Plan::from_json(&last.plan).is_ok_and(|plan| plan.unserved)

@@ -112,12 +112,14 @@ async fn carry_out(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &L
     metrics::histogram!(LAUNCHES, &labels).record(watch.elapsed().as_secs_f64());
     let (token, now) = (launch.token.clone(), engine.clock.now());
     let look_again = next_look(&answer, now);
-    let written = engine.change("launch_settle", now, move |change| match store::launch_get(
-        change.tx, &token,
-    )? {
-        Some(launch) => settle(change, launch, &answer),
-        None => Ok(()),
-    });
+    let written = engine.change(
+        "launch_settle",
+        now,
+        move |change| match store::launches::get(change.tx, &token)? {
+            Some(launch) => settle(change, launch, &answer),
+            None => Ok(()),
+        },
+    );
     let written: Result<(), StoreError> = written.await;
     engine.launch_answers.wake(&launch.token);
     if let Some(at) = look_again {
@@ -223,7 +225,7 @@ enum Begun {
 async fn begin(engine: &Arc<Engine>, token: &LaunchToken) -> Result<Begun, StoreError> {
     let (clock, token) = (Arc::clone(&engine.clock), token.clone());
     let written = engine.store.write("launch_begin", move |tx| {
-        let Some(mut launch) = store::launch_get(tx, &token)? else {
+        let Some(mut launch) = store::launches::get(tx, &token)? else {
             return Ok(Begun::NotOurs);
         };
         if launch.state != LaunchState::Open || launch.asked.is_some() {
@@ -235,7 +237,7 @@ async fn begin(engine: &Arc<Engine>, token: &LaunchToken) -> Result<Begun, Store
         }
         launch.asked = Some(now);
         launch.last_modified = now;
-        store::launch_update(tx, &launch)?;
+        store::launches::update(tx, &launch)?;
         Ok(Begun::AskNow(now))
     });
     written.await
@@ -284,7 +286,7 @@ fn settle(
         Answer::Asked(Err(LaunchError::Refused { .. })) => launch.state = LaunchState::Accepted,
     }
     launch.last_modified = change.now;
-    store::launch_update(change.tx, &launch)?;
+    store::launches::update(change.tx, &launch)?;
     Ok(())
 }
 
@@ -297,10 +299,10 @@ pub(super) fn adopt(
     // No machine is older than its launch: then the clock has been set back, and once it is right again the machine
     // would seem to be late for hours.
     let (tx, made) = (&mut *change.tx, change.now.max(launch.created));
-    let pool = store::pool_get(tx, &launch.pool_id)?;
-    let config = store::launch_config_get(tx, &launch.pool_id, &launch.launch_config_id)?;
+    let pool = store::pools::get(tx, &launch.pool_id)?;
+    let config = store::launch_configs::get(tx, &launch.pool_id, &launch.launch_config_id)?;
     let mut worker = requested(pool.as_ref(), launch, config.as_ref(), machine, made);
-    if !store::worker_insert(tx, &worker)? {
+    if !store::workers::insert(tx, &worker)? {
         return Ok(());
     }
     change.announce([event(&worker, WorkerChange::Requested)])?;

@@ -45,12 +45,12 @@ pub(super) async fn pending(
         let id = provider_id.clone();
         let read = engine.store.read("launch_list_pending", move |tx| {
             let after = after.as_ref().map(|(since, token)| (*since, token));
-            let launches = store::launch_list_pending(tx, &id, after, PAGE)?;
+            let launches = store::launches::list_pending(tx, &id, after, PAGE)?;
             let mut configs = BTreeMap::new();
             for launch in &launches {
                 let (pool_id, id) = (&launch.pool_id, &launch.launch_config_id);
                 if let Entry::Vacant(place) = configs.entry((pool_id.clone(), id.clone())) {
-                    place.insert(store::launch_config_get(tx, pool_id, id)?);
+                    place.insert(store::launch_configs::get(tx, pool_id, id)?);
                 }
             }
             Ok::<_, StoreError>((launches, configs))
@@ -107,7 +107,7 @@ pub(super) async fn settle(
 pub async fn settle_old(engine: &Arc<Engine>) -> Result<u64, StoreError> {
     let now = engine.clock.now();
     let providers = engine.store.read("launch_unsettled_providers", |tx| {
-        store::launch_unsettled_providers(tx)
+        store::launches::unsettled_providers(tx)
     });
     let mut n_settled = 0;
     for provider_id in providers.await? {
@@ -163,7 +163,7 @@ async fn page_of_pending(
     let id = provider_id.clone();
     let read = engine.store.read("launch_list_pending", move |tx| {
         let after = after.as_ref().map(|(since, token)| (*since, token));
-        store::launch_list_pending(tx, &id, after, PAGE)
+        store::launches::list_pending(tx, &id, after, PAGE)
     });
     read.await
 }
@@ -288,7 +288,7 @@ fn take_in(
     token: &LaunchToken,
     machine: &Launched,
 ) -> Result<Taken, StoreError> {
-    let Some(mut launch) = store::launch_get(change.tx, token)? else {
+    let Some(mut launch) = store::launches::get(change.tx, token)? else {
         return Ok(Taken::Unknown);
     };
     if launch.provider_id != *provider_id {
@@ -299,7 +299,7 @@ fn take_in(
         group: machine.group.clone(),
         id: machine.id.clone(),
     };
-    if let Some(worker) = store::worker_get(change.tx, &key)? {
+    if let Some(worker) = store::workers::get(change.tx, &key)? {
         return Ok(match worker.state {
             WorkerState::Stopped => Taken::Left(Box::new(worker)),
             WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => Taken::HasRow,
@@ -309,7 +309,7 @@ fn take_in(
     if launch.state.is_pending() {
         // It no longer counts as still to come.
         launch.made = launch.machines.min(launch.made + 1);
-        store::launch_update(change.tx, &launch)?;
+        store::launches::update(change.tx, &launch)?;
     }
     change.wake_pool(&launch.pool_id);
     Ok(Taken::Adopted)
@@ -319,7 +319,7 @@ fn take_in(
 async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
     let written = engine.change("launch_withdraw", now, move |change| {
         change.wake_pool(&launch.pool_id);
-        let Some(mut current) = store::launch_get(change.tx, &launch.token)? else {
+        let Some(mut current) = store::launches::get(change.tx, &launch.token)? else {
             return Ok(());
         };
         if current.version != launch.version {
@@ -328,7 +328,7 @@ async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
         let problem = "the process that decided on it did not ask for it in time".to_owned();
         current.state = LaunchState::Withdrawn { problem };
         current.last_modified = change.now;
-        store::launch_update(change.tx, &current)?;
+        store::launches::update(change.tx, &current)?;
         Ok::<_, StoreError>(())
     });
     written.await
@@ -338,7 +338,7 @@ async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
 async fn conclude(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
     let written = engine.change("launch_conclude", now, move |change| {
         change.wake_pool(&launch.pool_id);
-        let Some(mut current) = store::launch_get(change.tx, &launch.token)? else {
+        let Some(mut current) = store::launches::get(change.tx, &launch.token)? else {
             return Ok(());
         };
         if current.version != launch.version && !current.state.is_pending() {
@@ -356,7 +356,7 @@ async fn conclude(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
             };
             report(change, &current.pool_id, &current.provider_id, &told)?;
         }
-        store::launch_update(change.tx, &current)?;
+        store::launches::update(change.tx, &current)?;
         Ok::<_, StoreError>(())
     });
     written.await

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use domain::id::{PoolId, WorkerKey};
 use futures_util::FutureExt;
-use store::{OutboxRow, StoreError};
+use store::StoreError;
+use store::outbox::OutboxRow;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -195,7 +196,7 @@ async fn sweep(engine: &Engine) {
     let queues: Vec<PoolId> = quiet.iter().map(|(queue, _)| queue.clone()).collect();
     let now = engine.clock.now();
     let found = engine.store.scan("claim_sweep", move |tx| {
-        store::task_queues_with_work(tx, &queues, now)
+        store::pending_tasks::queues_with_work(tx, &queues, now)
     });
     match found.await {
         Ok(found) => {

@@ -65,7 +65,7 @@ pub(super) struct Outcome {
 }
 
 /// What is known of the workers that are served.
-type Known = HashMap<WorkerKey, store::Claimant>;
+type Known = HashMap<WorkerKey, store::claimants::Claimant>;
 
 /// When a claim that is made now runs out.
 pub(super) fn claim_end(engine: &Engine, now: Timestamp) -> Timestamp {
@@ -115,7 +115,7 @@ pub(super) async fn serve_lines(
 fn known(tx: &mut Tx<'_>, lines: &[(PoolId, Vec<Claimant>)]) -> Result<Known, StoreError> {
     let claimants = lines.iter().flat_map(|(_, line)| line);
     let keys: Vec<WorkerKey> = claimants.map(|claimant| claimant.worker.clone()).collect();
-    store::claimant_list(tx, &keys)
+    store::claimants::list(tx, &keys)
 }
 
 /// Reading costs little: without tasks and news of workers, nothing is written. `None`: there is something to
@@ -126,7 +126,7 @@ fn look(
     now: Timestamp,
 ) -> Result<Option<Vec<Outcome>>, StoreError> {
     let queues: Vec<PoolId> = lines.iter().map(|(queue, _)| queue.clone()).collect();
-    let with_work = store::task_queues_with_work(tx, &queues, now)?;
+    let with_work = store::pending_tasks::queues_with_work(tx, &queues, now)?;
     let known = known(tx, lines)?;
     let mut outcomes = Vec::with_capacity(lines.len());
     for (queue, line) in lines {
@@ -182,7 +182,7 @@ fn serve_line(
     let Part {
         items: next,
         is_cut,
-    } = store::task_next(change.tx, queue, now, limit)?;
+    } = store::pending_tasks::next(change.tx, queue, now, limit)?;
     let n_next = u32::try_from(next.len()).unwrap_or(limit);
     let mut tasks = vec![Vec::new(); line.len()];
     for (task, place) in next.into_iter().zip(deal(&wanted)) {
@@ -194,7 +194,7 @@ fn serve_line(
     let some_got_nothing = wanted.iter().zip(&tasks).any(is_left_out);
     let some_got_tasks = tasks.iter().any(|tasks| !tasks.is_empty());
     let is_exhausted = match limit {
-        0 => !store::task_any_waiting(change.tx, queue, now)?,
+        0 => !store::pending_tasks::any(change.tx, queue, now)?,
         _ => n_next < limit && !is_cut,
     };
     let left = match (is_exhausted, some_got_nothing) {
@@ -216,7 +216,7 @@ fn serve_line(
             *share = Share::Tasks(tasks);
         }
     }
-    store::task_queue_seen(change.tx, queue, now, true)?;
+    store::task_queues::note_used(change.tx, queue, now, true)?;
     Ok((Outcome { shares, left }, n_next))
 }
 
@@ -269,10 +269,10 @@ pub(super) fn see(
         let task_id = task.id.to_string();
         Some(TaskRun { task_id, run_id })
     }));
-    store::queue_worker_upsert(tx, &worker)?;
+    store::queue_workers::upsert(tx, &worker)?;
     // Not for each claim of a busy worker: whether it is its first is asked once a minute.
     if !is_fresh {
-        store::worker_note_first_claim(tx, key, now)?;
+        store::workers::note_first_claim(tx, key, now)?;
     }
     Ok(())
 }

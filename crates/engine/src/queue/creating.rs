@@ -55,30 +55,30 @@ fn make(
         Standing::NotJudged => return Ok(None),
         Standing::Misfit(misfit) => {
             // One that is there already has been judged when it was made.
-            if store::task_get(change.tx, &task.id)?.is_none() {
+            if store::tasks::get(change.tx, &task.id)?.is_none() {
                 return Err(TaskError::Misfit(misfit));
             }
         }
     }
     join_group(change.tx, task)?;
-    store::task_queue_seen(change.tx, &definition.task_queue_id, now, false)?;
+    store::task_queues::note_used(change.tx, &definition.task_queue_id, now, false)?;
     if definition.dependencies.is_empty() {
         // Nothing to wait for: it is written once, as it will stand.
         let scheduled = match task.clone().schedule(now) {
             Ok(moved) => moved.task,
             Err(refused) => return Err(refused.into()),
         };
-        if store::task_insert(change.tx, &scheduled)? {
+        if store::tasks::insert(change.tx, &scheduled)? {
             let news = [TaskNews::Defined, TaskNews::Pending(0)];
             follow(change, &scheduled, &news)?;
             return Ok(Some(scheduled));
         }
-    } else if store::task_insert(change.tx, task)? {
+    } else if store::tasks::insert(change.tx, task)? {
         // One may be the task itself, which is there by now.
         check_dependencies(change.tx, task)?;
         follow(change, task, &[TaskNews::Defined])?;
     }
-    let known = store::task_get(change.tx, &task.id)?.ok_or_else(|| change.tx.lost_race())?;
+    let known = store::tasks::get(change.tx, &task.id)?.ok_or_else(|| change.tx.lost_race())?;
     if known.definition != task.definition {
         let text = format!(
             "Task {} exists with another definition. This is either a second use of one id, or \
@@ -95,8 +95,8 @@ fn depend(change: &mut Change<'_, '_>, task: Task) -> Result<Task, TaskError> {
     if !task.runs.is_empty() || task.definition.dependencies.is_empty() {
         return Ok(task);
     }
-    store::task_require(change.tx, &task)?;
-    if store::task_open_dependencies(change.tx, &task.id, 1)? > 0 {
+    store::dependencies::require(change.tx, &task)?;
+    if store::dependencies::count_open(change.tx, &task.id, 1)? > 0 {
         if change.tx.has_rivals() {
             change.release_later(&task.id)?;
         }
@@ -113,7 +113,7 @@ fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
         deadline,
         ..
     } = &*task.definition;
-    let known = store::task_required(tx, task)?;
+    let known = store::dependencies::required(tx, task)?;
     let unknown = dependencies.iter().filter(|id| !known.contains_key(*id));
     let unknown: Vec<&TaskId> = unknown.collect();
     if !unknown.is_empty() {
@@ -138,13 +138,13 @@ fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
 fn join_group(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
     let definition = &task.definition;
     let id = &definition.task_group_id;
-    let Some(mut group) = store::task_group_get(tx, id)? else {
+    let Some(mut group) = store::task_groups::get(tx, id)? else {
         let group = TaskGroup::new(
             id.clone(),
             definition.scheduler_id.clone(),
             definition.expires,
         );
-        if !store::task_group_insert(tx, &group)? {
+        if !store::task_groups::insert(tx, &group)? {
             return Err(tx.lost_race().into());
         }
         return Ok(());
@@ -162,7 +162,7 @@ fn join_group(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
         )));
     }
     if group.outlive(definition.expires) {
-        store::task_group_update(tx, &group)?;
+        store::task_groups::update(tx, &group)?;
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ pub fn carry_out(
     if stays {
         return Ok(task);
     }
-    task.version = store::task_update(change.tx, before, &task)?;
+    task.version = store::tasks::update(change.tx, before, &task)?;
     follow(change, &task, &news)?;
     if task.state().is_resolved() && !before.state().is_resolved() {
         release(change, &task)?;
@@ -67,8 +67,12 @@ pub fn follow(
 /// Releases tasks that waited for the end of this one; true if there are more.
 fn release_some(change: &mut Change<'_, '_>, required: &Task) -> Result<bool, StoreError> {
     let completed = required.state() == TaskState::Completed;
-    let waiting =
-        store::task_dependents_to_release(change.tx, &required.id, completed, RELEASED_AT_ONCE)?;
+    let waiting = store::dependencies::dependents_to_release(
+        change.tx,
+        &required.id,
+        completed,
+        RELEASED_AT_ONCE,
+    )?;
     for id in &waiting {
         release_edge(change, &required.id, id)?;
     }
@@ -80,13 +84,13 @@ fn release_edge(
     required: &TaskId,
     id: &TaskId,
 ) -> Result<(), StoreError> {
-    store::task_dependency_release(change.tx, required, id)?;
-    match store::task_open_dependencies(change.tx, id, MANY)? {
+    store::dependencies::release(change.tx, required, id)?;
+    match store::dependencies::count_open(change.tx, id, MANY)? {
         0 => {}
-        left if left < MANY as usize => return store::task_touch(change.tx, id),
+        left if left < MANY as usize => return store::tasks::touch(change.tx, id),
         _ => return Ok(()),
     }
-    let Some(task) = store::task_get(change.tx, id)? else {
+    let Some(task) = store::tasks::get(change.tx, id)? else {
         return Ok(());
     };
     // A task that is past its deadline is resolved as such soon.
@@ -107,13 +111,13 @@ pub struct SecondLook {
 pub async fn look_again(engine: &Arc<Engine>, tasks: &[TaskId]) -> Result<SecondLook, StoreError> {
     let tasks = tasks.to_vec();
     let written = engine.change("task_look_again", engine.clock.now(), move |change| {
-        let edges = store::task_edges_freed(change.tx, &tasks, RELEASED_AT_ONCE)?;
+        let edges = store::dependencies::edges_freed(change.tx, &tasks, RELEASED_AT_ONCE)?;
         for edge in &edges {
             release_edge(change, &edge.required, &edge.waiting)?;
         }
         let more = edges.len() >= RELEASED_AT_ONCE as usize;
         if !more {
-            store::task_looks_done(change.tx, &tasks)?;
+            store::dependencies::looks_done(change.tx, &tasks)?;
         }
         let n_released = edges.len();
         Ok::<_, StoreError>(SecondLook { n_released, more })
@@ -131,7 +135,7 @@ fn carry_out_first(
     if news.is_empty() {
         return Ok(());
     }
-    store::task_update(change.tx, before, &task)?;
+    store::tasks::update(change.tx, before, &task)?;
     follow(change, &task, &news)
 }
 
@@ -146,15 +150,15 @@ fn release(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreErro
 /// Tells the end of the group if this was the last of its tasks.
 fn end_group(change: &mut Change<'_, '_>, task: &Task) -> Result<(), StoreError> {
     let group_id = &task.definition.task_group_id;
-    let left = store::task_group_active(change.tx, group_id, None, MANY)?.len();
+    let left = store::task_groups::active(change.tx, group_id, None, MANY)?.len();
     if left >= MANY as usize {
         return Ok(());
     }
-    store::task_group_touch(change.tx, group_id)?;
+    store::task_groups::touch(change.tx, group_id)?;
     if left > 0 {
         return Ok(());
     }
-    let Some(group) = store::task_group_get(change.tx, group_id)? else {
+    let Some(group) = store::task_groups::get(change.tx, group_id)? else {
         return Ok(());
     };
     let body = EventBody::TaskGroup {
@@ -173,5 +177,5 @@ fn note_idle(change: &mut Change<'_, '_>, task: &Task, run_id: u32) -> Result<()
         group: claim.group.clone(),
         id: claim.worker_id.clone(),
     };
-    store::task_note_ended(change.tx, &worker, change.now)
+    store::claimed_tasks::note_ended(change.tx, &worker, change.now)
 }

@@ -61,15 +61,15 @@ pub async fn declare(
     let info = declaration.provider_info.as_ref();
     describe(engine, &pool, &mut worker, info)?;
     let written = engine.change("worker_create", now, move |change| {
-        if store::worker_insert(change.tx, &worker)? {
+        if store::workers::insert(change.tx, &worker)? {
             change.announce([EventBody::Worker {
                 change: WorkerChange::Running,
                 worker: Box::new(worker.clone()),
             }])?;
-            store::audit_insert(change.tx, &audit)?;
+            store::audit::insert(change.tx, &audit)?;
             return Ok(worker.clone());
         }
-        match store::worker_get(change.tx, &worker.key)? {
+        match store::workers::get(change.tx, &worker.key)? {
             Some(known) if is_repeat(&known, &worker) => Ok(known),
             _ => Err(WorkerError::Conflict("Worker already exists".to_owned())),
         }
@@ -100,7 +100,7 @@ pub async fn redeclare(
     let written = engine.change("worker_update", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let missing = || WorkerError::NotThere(format!("Worker {key} does not exist"));
-        let mut worker = store::worker_get(tx, &key)?.ok_or_else(missing)?;
+        let mut worker = store::workers::get(tx, &key)?.ok_or_else(missing)?;
         if !declares || !is_declared(&inner, &worker) {
             return Err(WorkerError::Refused(Refused::not_supported().to_string()));
         }
@@ -112,8 +112,8 @@ pub async fn redeclare(
         worker.expires = declaration.expires;
         worker.capacity = declaration.capacity.unwrap_or(worker.capacity);
         worker.last_modified = now;
-        worker.version = store::worker_update(tx, &worker)?;
-        store::audit_insert(tx, &audit)?;
+        worker.version = store::workers::update(tx, &worker)?;
+        store::audit::insert(tx, &audit)?;
         Ok(worker)
     });
     written.await
@@ -145,7 +145,7 @@ pub async fn remove(
     let own_name = worker_credentials::client_id(&worker.provider_id, &worker.key);
     let by_itself = audit.client_id == own_name;
     let written = engine.change("worker_remove", now, move |change| {
-        let found = store::worker_get(change.tx, &worker.key)?;
+        let found = store::workers::get(change.tx, &worker.key)?;
         let missing = || WorkerError::NotThere("Worker not found".to_owned());
         let mut worker = found.ok_or_else(missing)?;
         // Nothing ever moves back, and telling twice changes nothing.
@@ -159,7 +159,7 @@ pub async fn remove(
         if state == WorkerState::Stopped {
             fleet::gone(change, &mut worker, REMOVED_BY_API)?;
         }
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok::<_, WorkerError>(Some(worker))
     });
     if let Some(worker) = written.await? {
@@ -202,7 +202,7 @@ async fn pool_of(engine: &Engine, key: &WorkerKey) -> Result<Pool, WorkerError> 
     let id = key.pool_id.clone();
     let read = engine
         .store
-        .read("pool_get", move |tx| store::pool_get(tx, &id));
+        .read("pool_get", move |tx| store::pools::get(tx, &id));
     let missing = || format!("Worker pool {} does not exist", key.pool_id);
     read.await?.ok_or_else(|| WorkerError::NotThere(missing()))
 }

@@ -8,7 +8,8 @@ use domain::id::PoolId;
 use domain::time::{DAY_MS, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{CachePurge, StoreError};
+use store::StoreError;
+use store::cache_purges::CachePurge;
 
 use super::call::Call;
 use super::endpoint::Verb::{Get, Post};
@@ -122,11 +123,11 @@ async fn purge(mut call: Call) -> Result<Reply, ApiError> {
     let written = call.change("cache_purge", move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let (pool_id, name) = (&purge.pool_id, &purge.cache_name);
-        let others = store::cache_purge_count_others(tx, pool_id, name, now)?;
+        let others = store::cache_purges::count_others(tx, pool_id, name, now)?;
         if others >= u64::from(MAX_CACHES) {
             return Err(too_many(pool_id));
         }
-        store::cache_purge_put(tx, &purge, now.plus_millis(KEPT_MS))?;
+        store::cache_purges::put(tx, &purge, now.plus_millis(KEPT_MS))?;
         Ok(())
     });
     written.await?;
@@ -160,7 +161,7 @@ async fn list_all(call: Call) -> Result<Reply, ApiError> {
         let after = after
             .as_ref()
             .map(|(pool_id, name)| (pool_id, name.as_str()));
-        store::cache_purge_list(tx, after, now, limit)
+        store::cache_purges::list(tx, after, now, limit)
     });
     let mut purges: Vec<CachePurge> = read.await?;
     let token = page.cut(&mut purges, |purge| {
@@ -180,7 +181,7 @@ async fn list(call: Call) -> Result<Reply, ApiError> {
         .engine
         .store
         .read("cache_purge_list_of_pool", move |tx| {
-            store::cache_purge_list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
+            store::cache_purges::list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
         });
     let purges: Result<Vec<CachePurge>, StoreError> = read.await;
     Reply::json(&shown(&purges?))

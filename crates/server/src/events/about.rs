@@ -5,7 +5,7 @@
 
 use access::scope::{Expression, ScopeSet};
 use serde_json::Value;
-use store::OutboxRow;
+use store::outbox::OutboxRow;
 
 /// What an event says about things, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,9 @@ use async_trait::async_trait;
 use domain::access::{ClientRecord, RoleRecord};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
-use store::{AccessRevision, RoleNews, Store, StoreError};
+use store::revisions::AccessRevision;
+use store::roles::RoleNews;
+use store::{Store, StoreError};
 
 use super::{Asking, Caller, Gate, GateError};
 
@@ -213,10 +215,10 @@ impl Embedded {
         let news = self
             .store
             .read("access_load", move |tx| {
-                let revision = store::access_revision(tx)?;
+                let revision = store::revisions::current(tx)?;
                 let news = match revision == seen {
                     true => None,
-                    false => Some(store::role_news(tx, &seen, &revision)?),
+                    false => Some(store::roles::news(tx, &seen, &revision)?),
                 };
                 Ok::<_, StoreError>((revision, news))
             })
@@ -278,7 +280,7 @@ impl Embedded {
         };
         let record = self
             .store
-            .read("client_get", move |tx| store::client_get(tx, &client_id));
+            .read("client_get", move |tx| store::clients::get(tx, &client_id));
         let Some(record) = record.await? else {
             return Ok(None);
         };

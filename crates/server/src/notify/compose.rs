@@ -7,7 +7,9 @@ use domain::Version;
 use domain::id::PoolId;
 use domain::pool::Pool;
 use domain::time::{HOUR_MS, Timestamp};
-use store::{Notice, NoticeCause, StoreError, Tx};
+use store::notice_causes::NoticeCause;
+use store::notices::Notice;
+use store::{StoreError, Tx};
 
 use super::Channel;
 use super::collect::Pace;
@@ -30,7 +32,7 @@ pub fn compose(
     now: Timestamp,
     until: Timestamp,
 ) -> Result<Option<Notice>, StoreError> {
-    let due = store::notice_cause_list_due(tx, channel.id(), now, limit)?;
+    let due = store::notice_causes::list_due(tx, channel.id(), now, limit)?;
     let pools = pools_of(tx, &due)?;
     let mut by_recipient: BTreeMap<String, Vec<NoticeCause>> = BTreeMap::new();
     for cause in due {
@@ -40,7 +42,7 @@ pub fn compose(
         {
             Some(recipient) => by_recipient.entry(recipient).or_default().push(cause),
             // The pool is gone, or nobody wants to hear of it any more.
-            None => store::notice_cause_delete(tx, &cause)?,
+            None => store::notice_causes::delete(tx, &cause)?,
         }
     }
     for (recipient, causes) in by_recipient {
@@ -66,9 +68,9 @@ pub fn compose(
             version: Version::FIRST,
         };
         for cause in chosen {
-            store::notice_cause_update(tx, &told(cause, now))?;
+            store::notice_causes::update(tx, &told(cause, now))?;
         }
-        return if store::notice_insert(tx, &notice)? {
+        return if store::notices::insert(tx, &notice)? {
             Ok(Some(notice))
         } else {
             Err(tx.lost_race())
@@ -93,12 +95,12 @@ fn budget(
     pace: Pace,
     now: Timestamp,
 ) -> Result<Budget, StoreError> {
-    if let Some(due) = store::notice_waiting(tx, channel, recipient)? {
+    if let Some(due) = store::notices::waiting(tx, channel, recipient)? {
         return Ok(Budget::NoneBefore(due.max(now.plus_millis(1))));
     }
     let an_hour_ago = now.plus_millis(-HOUR_MS);
     let limit = pace.max_per_hour;
-    let recent = store::notice_recent(tx, channel, recipient, an_hour_ago, limit)?;
+    let recent = store::notices::recent(tx, channel, recipient, an_hour_ago, limit)?;
     let n_recent = u32::try_from(recent.len()).unwrap_or(limit);
     Ok(match recent.last() {
         Some(oldest) if n_recent >= limit => Budget::NoneBefore(oldest.plus_millis(HOUR_MS)),
@@ -113,7 +115,7 @@ fn postpone(
 ) -> Result<(), StoreError> {
     for cause in causes {
         let due = Some(moment);
-        store::notice_cause_update(tx, &NoticeCause { due, ..cause })?;
+        store::notice_causes::update(tx, &NoticeCause { due, ..cause })?;
     }
     Ok(())
 }
@@ -141,7 +143,7 @@ fn describe(
     for cause in causes {
         let sample = match pools.get(&cause.pool_id) {
             Some(pool) if described.len() < MAX_DESCRIBED => {
-                let report = store::error_get(tx, &cause.pool_id, &cause.error_id)?;
+                let report = store::worker_errors::get(tx, &cause.pool_id, &cause.error_id)?;
                 report.map(|report| Described::new(cause, pool, &report))
             }
             Some(_) | None => None,
@@ -157,7 +159,7 @@ fn describe(
     if described.is_empty() {
         // Errors are kept for days, and told within hours: these have waited for too long.
         for cause in causes {
-            store::notice_cause_delete(tx, cause)?;
+            store::notice_causes::delete(tx, cause)?;
         }
         return Ok(None);
     }
@@ -182,7 +184,7 @@ fn pools_of(tx: &mut Tx<'_>, causes: &[NoticeCause]) -> Result<BTreeMap<PoolId, 
     let ids: BTreeSet<&PoolId> = causes.iter().map(|cause| &cause.pool_id).collect();
     let mut pools = BTreeMap::new();
     for id in ids {
-        if let Some(pool) = store::pool_get(tx, id)? {
+        if let Some(pool) = store::pools::get(tx, id)? {
             pools.insert(id.clone(), pool);
         }
     }

@@ -4,7 +4,7 @@ use domain::error_report::ErrorReport;
 use domain::pool::Pool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use store::NoticeCause;
+use store::notice_causes::NoticeCause;
 
 use super::cause::MIXED;
 

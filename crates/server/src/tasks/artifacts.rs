@@ -111,7 +111,7 @@ impl Artifacts {
 
     async fn expire_some(&self, now: Timestamp, limit: u32) -> Result<u64, Problem> {
         let gone = self.engine.store.write("artifact_expire", move |tx| {
-            store::artifact_delete_expired(tx, now, limit)
+            store::artifacts::delete_expired(tx, now, limit)
         });
         let gone: Vec<Artifact> = gone.await?;
         let files = self.files_of(&gone);
@@ -188,7 +188,7 @@ impl Artifacts {
             let mut wanted = Wanted::default();
             let mut after = None;
             for _ in 0..pages {
-                let page = store::artifact_list(tx, &task_id, run_id, after.as_ref(), size)?;
+                let page = store::artifacts::list(tx, &task_id, run_id, after.as_ref(), size)?;
                 for artifact in &page {
                     match artifact.content {
                         Content::File { .. } => {

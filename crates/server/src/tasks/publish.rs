@@ -8,7 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::id::{PoolId, ProviderId};
 use serde_json::Value;
-use store::{OutboxRow, StoreError};
+use store::StoreError;
+use store::outbox::OutboxRow;
 
 use super::batches::Batches;
 use super::driver::Task;
@@ -55,8 +56,8 @@ impl Publish {
         let app = &self.0;
         let head = app.events.head();
         let read = app.engine.store.read("event_look", move |tx| {
-            let placed = store::event_list_after(tx, head, size)?;
-            Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
+            let placed = store::events::list_after(tx, head, size)?;
+            Ok::<_, StoreError>((placed, store::events::is_waiting(tx)?))
         });
         let (placed, is_waiting) = read.await?;
         self.tell(&placed.items);
@@ -66,7 +67,7 @@ impl Publish {
         let placing = app
             .engine
             .store
-            .write("event_place", move |tx| store::event_place(tx, size));
+            .write("event_place", move |tx| store::events::place(tx, size));
         let placed = match placing.await {
             // Another process is about it all the time: what it has placed is there to be read.
             Err(StoreError::Congested { .. }) => return Ok(false),

@@ -47,7 +47,7 @@ impl World {
                 let problem = "it was forgotten".to_owned();
                 launch.state = LaunchState::Withdrawn { problem };
                 let written = self.observer.write("forget_refusal", move |tx| {
-                    store::launch_update(tx, &launch).map(drop)
+                    store::launches::update(tx, &launch).map(drop)
                 });
                 let written: Result<(), StoreError> = written.await;
                 written.expect("the observer's database works");

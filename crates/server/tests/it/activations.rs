@@ -116,7 +116,7 @@ async fn resolved(world: &World, from: u32, count: usize) {
             for number in (from..).take(count) {
                 let mut task = template.clone();
                 task.id = task_id(number).parse().unwrap();
-                assert!(store::task_insert(tx, &task)?);
+                assert!(store::tasks::insert(tx, &task)?);
             }
             Ok(())
         })
@@ -207,7 +207,7 @@ async fn events(world: &World, count: usize) {
                         provider_id: "google".parse().unwrap(),
                     },
                 };
-                store::outbox_push(tx, &event)?;
+                store::outbox::push(tx, &event)?;
             }
             Ok(())
         })
@@ -226,7 +226,7 @@ on_both!(
                 task.in_batches(BATCHES).await.unwrap();
                 let placed = left.min(SIZE * MOST);
                 left -= placed;
-                assert_eq!(world.read(store::outbox_depth).await, left as u64);
+                assert_eq!(world.read(store::outbox::depth).await, left as u64);
                 // What has its place is told at once.
                 let n_told = world.app.events.head() - head;
                 assert_eq!(usize::try_from(n_told).unwrap(), placed);
@@ -345,7 +345,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
             .write(move |tx| {
                 (0..count).try_for_each(|index| {
                     let id: TaskId = task_id(number(index)).parse().unwrap();
-                    store::task_look_again(tx, &id, noted)
+                    store::dependencies::look_again(tx, &id, noted)
                 })
             })
             .await;
@@ -354,7 +354,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
         let now = world.now();
         let mut left = count;
         loop {
-            let due = world.read(move |tx| store::task_looks_due(tx, now, all));
+            let due = world.read(move |tx| store::dependencies::looks_due(tx, now, all));
             assert_eq!(due.await.len(), left);
             if left == 0 {
                 break;
@@ -378,8 +378,8 @@ async fn waiting_for(world: &World, required: u32, count: usize) {
             for number in (required + 1..).take(count) {
                 let mut task = template.clone();
                 task.id = task_id(number).parse().unwrap();
-                assert!(store::task_insert(tx, &task)?);
-                store::task_require(tx, &task)?;
+                assert!(store::tasks::insert(tx, &task)?);
+                store::dependencies::require(tx, &task)?;
             }
             Ok(())
         })

@@ -193,7 +193,7 @@ on_both!(so_many_links_are_followed_and_no_more, |world| {
     world
         .write(move |tx| {
             all.iter()
-                .try_for_each(|artifact| store::artifact_insert(tx, artifact).map(drop))
+                .try_for_each(|artifact| store::artifacts::insert(tx, artifact).map(drop))
         })
         .await;
     for count in sizes {

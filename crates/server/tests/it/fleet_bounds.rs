@@ -11,7 +11,7 @@ use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use engine::fleet::{Ender, EndingLimits, ScanLimits, Scanner, launch};
 use serde_json::{Value, json};
-use store::PlanRecord;
+use store::plans::PlanRecord;
 use testing::sizes_around;
 use tokio::sync::Semaphore;
 
@@ -248,7 +248,7 @@ fleet_test!(
             fleet
                 .write(move |tx| {
                     rows.iter()
-                        .try_for_each(|worker| store::worker_insert(tx, worker).map(drop))
+                        .try_for_each(|worker| store::workers::insert(tx, worker).map(drop))
                 })
                 .await;
             fleet.pass_ms(10 * MINUTE_MS);
@@ -280,7 +280,7 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
     let pool = fleet.stored_pool(POOL).await.unwrap();
     let config = {
         let (pool, id) = (pool.id.clone(), template.launch_config_id.clone());
-        fleet.read(move |tx| store::launch_config_get(tx, &pool, &id))
+        fleet.read(move |tx| store::launch_configs::get(tx, &pool, &id))
     };
     let config = config.await.unwrap();
     for count in sizes_around("engine::fleet::launching::MAX_AT_ONCE", AT_ONCE) {
@@ -332,7 +332,7 @@ async fn new_launches(fleet: &Fleet, template: &Launch, count: usize) -> Vec<Lau
     fleet
         .write(move |tx| {
             rows.iter()
-                .try_for_each(|launch| store::launch_insert(tx, launch))
+                .try_for_each(|launch| store::launches::insert(tx, launch))
         })
         .await;
     launches
@@ -364,11 +364,11 @@ async fn earlier_plans(fleet: &Fleet, pool: &str, count: usize) {
             for _ in 0..count {
                 let record = PlanRecord {
                     pool_id: pool.parse().unwrap(),
-                    number: store::turn_take(tx, &format!("pool:{pool}"))?,
+                    number: store::turns::take(tx, &format!("pool:{pool}"))?,
                     created,
                     plan: json!({}),
                 };
-                store::plan_insert(tx, &record, i64::MAX)?;
+                store::plans::insert(tx, &record, i64::MAX)?;
             }
             Ok(())
         })
@@ -411,9 +411,9 @@ async fn idle_copies(fleet: &Fleet, of: &WorkerKey, count: usize) -> Vec<WorkerK
     fleet
         .write(move |tx| {
             for key in &rows {
-                let mut worker = store::worker_get(tx, key)?.unwrap();
+                let mut worker = store::workers::get(tx, key)?.unwrap();
                 worker.terms.advice = None;
-                store::worker_update(tx, &worker)?;
+                store::workers::update(tx, &worker)?;
             }
             Ok(())
         })

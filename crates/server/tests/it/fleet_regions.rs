@@ -98,7 +98,7 @@ impl Fleet {
             for key in &rows {
                 let mut worker = template.clone();
                 (worker.key, worker.state) = (key.clone(), state);
-                store::worker_insert(tx, &worker)?;
+                store::workers::insert(tx, &worker)?;
             }
             Ok(())
         })
@@ -110,9 +110,9 @@ impl Fleet {
     pub(crate) async fn stop(&self, keys: Vec<WorkerKey>) {
         self.write(move |tx| {
             for key in &keys {
-                let mut worker = store::worker_get(tx, key)?.unwrap();
+                let mut worker = store::workers::get(tx, key)?.unwrap();
                 worker.state = WorkerState::Stopped;
-                store::worker_update(tx, &worker)?;
+                store::workers::update(tx, &worker)?;
             }
             Ok(())
         })
@@ -403,8 +403,8 @@ fleet_test!(
         let later = fleet.now().plus_millis(1);
         fleet
             .write(move |tx| {
-                store::launch_update(tx, &launch)?;
-                store::launch_delete_before(tx, later, 10).map(drop)
+                store::launches::update(tx, &launch)?;
+                store::launches::delete_before(tx, later, 10).map(drop)
             })
             .await;
         let mut scanner = fleet.scanner();
@@ -432,8 +432,8 @@ fleet_test!(
         let later = fleet.now().plus_millis(1);
         fleet
             .write(move |tx| {
-                store::launch_update(tx, &launch)?;
-                store::launch_delete_before(tx, later, 10).map(drop)
+                store::launches::update(tx, &launch)?;
+                store::launches::delete_before(tx, later, 10).map(drop)
             })
             .await;
         for _ in 0..3 {
@@ -471,7 +471,7 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
                         last_modified: created,
                         ..template.clone()
                     };
-                    store::launch_insert(tx, &launch)?;
+                    store::launches::insert(tx, &launch)?;
                 }
                 Ok(())
             })

@@ -444,7 +444,7 @@ on_both!(a_pool_that_is_gone_is_not_told_of, |world| {
     report(world, "a/b", "h", "Trouble", "x").await;
     task.activate().await.unwrap();
     world
-        .write(|tx| store::pool_delete(tx, &"a/b".parse().unwrap()))
+        .write(|tx| store::pools::delete(tx, &"a/b".parse().unwrap()))
         .await;
     assert!(after(world, &mut task, &inbox, GATHER_MS).await.is_empty());
 });

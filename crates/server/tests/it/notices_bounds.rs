@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use server::notify::{Channel, Content, Letter, SendError};
 use server::tasks::driver::Task;
 use server::tasks::{Batches, Notify, NotifyLimits};
-use store::NoticeCause;
+use store::notice_causes::NoticeCause;
 use testing::sizes_around;
 
 use crate::database::on_both;
@@ -67,7 +67,7 @@ fn errors(size: u32, most: usize) -> NotifyLimits {
 /// What is known of this channel's causes and not told yet.
 async fn untold(world: &World, channel: &'static str) -> Vec<NoticeCause> {
     let far = world.now().plus_millis(1_000 * DAY_MS);
-    let due = world.read(move |tx| store::notice_cause_list_due(tx, channel, far, 10_000));
+    let due = world.read(move |tx| store::notice_causes::list_due(tx, channel, far, 10_000));
     due.await
 }
 
@@ -230,7 +230,7 @@ async fn old_causes(world: &World, count: usize, moment: Timestamp) {
                     due: Some(moment),
                     version: Version::FIRST,
                 };
-                store::notice_cause_insert(tx, &cause)
+                store::notice_causes::insert(tx, &cause)
             })
         })
         .await;

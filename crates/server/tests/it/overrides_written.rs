@@ -259,7 +259,7 @@ on_both!(so_many_overrides_may_be_in_force_at_once, |world| {
                         ended: None,
                         version: Version::FIRST,
                     };
-                    store::override_insert(tx, &given).map(drop)
+                    store::overrides::insert(tx, &given).map(drop)
                 })
             })
             .await;

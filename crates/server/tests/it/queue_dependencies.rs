@@ -171,10 +171,10 @@ on_both!(
         // As it would be if neither transaction had seen the other, and the process had died then.
         world
             .write(move |tx| {
-                let before = store::task_get(tx, &id)?.unwrap();
+                let before = store::tasks::get(tx, &id)?.unwrap();
                 let after = before.clone().cancel(now).unwrap().task;
-                store::task_update(tx, &before, &after)?;
-                store::task_look_again(tx, &id, now)
+                store::tasks::update(tx, &before, &after)?;
+                store::dependencies::look_again(tx, &id, now)
             })
             .await;
         world.clock.advance_ms(60_000);
@@ -276,7 +276,7 @@ on_both!(
                 for number in 1..10_000 {
                     let mut task = resolved.clone();
                     task.id = task_id(number).parse().unwrap();
-                    assert!(store::task_insert(tx, &task)?);
+                    assert!(store::tasks::insert(tx, &task)?);
                 }
                 Ok(())
             })

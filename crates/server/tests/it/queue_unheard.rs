@@ -76,7 +76,7 @@ on_both!(parallel who_hangs_up_in_the_middle_of_the_answer_has_claimed_nothing, 
     let mut task = stored_task(world).schedule(world.now()).unwrap().task;
     task.id = task_id(1).parse().unwrap();
     Arc::get_mut(&mut task.definition).unwrap().payload = json!({"blob": "x".repeat(BYTES)});
-    assert!(world.write(move |tx| store::task_insert(tx, &task)).await);
+    assert!(world.write(move |tx| store::tasks::insert(tx, &task)).await);
     let open = Open::of(world).await;
     let mut stream = open.ask_for_work(world, 1).await;
     let mut beginning = [0; 12];

@@ -156,7 +156,7 @@ on_both!(what_another_process_adds_is_found_within_moments, |world| {
     world.until_waiting(1).await;
     // Behind our back: nobody rings.
     let task = stored_task(world).schedule(world.now()).unwrap().task;
-    assert!(world.write(move |tx| store::task_insert(tx, &task)).await);
+    assert!(world.write(move |tx| store::tasks::insert(tx, &task)).await);
     stopped.resume();
     let began = tokio::time::Instant::now();
     assert_eq!(ids(&worker.await.unwrap().expect(200)), [task_id(0)]);
@@ -174,7 +174,7 @@ on_both!(work_is_dealt_among_those_who_wait_in_rounds, |world| {
             for number in 1..=4 {
                 let mut task = task.clone();
                 task.id = task_id(number).parse().unwrap();
-                assert!(store::task_insert(tx, &task)?);
+                assert!(store::tasks::insert(tx, &task)?);
             }
             Ok(())
         })

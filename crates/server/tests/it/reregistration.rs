@@ -47,9 +47,9 @@ async fn reregister(world: &World, secret: &Value) -> Answer {
 
 async fn change(world: &World, edit: impl Fn(&mut Worker) + Send + 'static) {
     let write = move |tx: &mut store::Tx<'_>| {
-        let mut worker = store::worker_get(tx, &key("pp/ee", "g", "w"))?.unwrap();
+        let mut worker = store::workers::get(tx, &key("pp/ee", "g", "w"))?.unwrap();
         edit(&mut worker);
-        store::worker_update(tx, &worker)
+        store::workers::update(tx, &worker)
     };
     world.write(write).await;
 }

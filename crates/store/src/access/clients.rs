@@ -48,31 +48,31 @@ statements! { TABLE;
         "UPDATE clients SET last_date_used = $1 WHERE client_id = $2 AND last_date_used < $1";
 }
 
-pub fn client_get(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<ClientRecord>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<ClientRecord>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
 /// `false` if there is one of this id already; nothing changes then.
-pub fn client_insert(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<bool, StoreError> {
     let is_new = tx.insert(&INSERT, client)?;
     bump_if(tx, is_new)
 }
 
 /// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn client_update(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<Version, StoreError> {
     tx.update(&UPDATE, client)?;
     revisions::bump(tx)?;
     Ok(client.version.next())
 }
 
 /// `false` if there was none.
-pub fn client_delete(tx: &mut Tx<'_>, id: &ClientId) -> Result<bool, StoreError> {
+pub fn delete(tx: &mut Tx<'_>, id: &ClientId) -> Result<bool, StoreError> {
     let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
     bump_if(tx, n_deleted > 0)
 }
 
 /// Those whose id begins with the prefix, by id.
-pub fn client_list(
+pub fn list(
     tx: &mut Tx<'_>,
     prefix: &str,
     after: Option<&ClientId>,
@@ -88,7 +88,7 @@ pub fn client_list(
 }
 
 /// Returns which there were; as many as the limit means: ask again.
-pub fn client_delete_expired(
+pub fn delete_expired(
     tx: &mut Tx<'_>,
     now: Timestamp,
     limit: u32,
@@ -100,7 +100,7 @@ pub fn client_delete_expired(
 }
 
 /// Remembers that they signed something. No change of the client: version and revision stay.
-pub fn client_touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<(), StoreError> {
+pub fn touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<(), StoreError> {
     for id in ids {
         tx.execute(&TOUCH, &[date.into(), id.as_str().into()])?;
     }

@@ -31,7 +31,7 @@ statements! { TABLE;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRevision(BTreeMap<String, i64>);
 
-pub fn access_revision(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
+pub fn current(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
     let counters = tx.rows(&GET, &[], |row| {
         Ok((row.text(0)?.to_owned(), row.integer(1)?))
     })?;

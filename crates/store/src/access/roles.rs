@@ -46,12 +46,12 @@ statements! { TABLE;
         "SELECT {columns} FROM roles WHERE revision_name = $1 AND revision > $2";
 }
 
-pub fn role_get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
 /// `false` if there is one of this id already; nothing changes then.
-pub fn role_insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreError> {
     let counter = revisions::counter(tx);
     let values = [vec![counter.into()], role.inserted()].concat();
     let is_new = tx.execute(&INSERT, &values)? > 0;
@@ -62,7 +62,7 @@ pub fn role_insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreErro
 }
 
 /// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn role_update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreError> {
     let counter = revisions::counter(tx);
     let values = [vec![counter.into()], role.updated()].concat();
     tx.execute_guarded(&UPDATE, &values)?;
@@ -71,7 +71,7 @@ pub fn role_update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreE
 }
 
 /// `false` if there was none.
-pub fn role_delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
+pub fn delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
     let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
     if n_deleted > 0 {
         revisions::bump_deleted(tx)?;
@@ -80,7 +80,7 @@ pub fn role_delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
 }
 
 /// By id.
-pub fn role_list(
+pub fn list(
     tx: &mut Tx<'_>,
     after: Option<&RoleId>,
     limit: u32,
@@ -90,8 +90,8 @@ pub fn role_list(
 }
 
 /// All of them, as expanding scopes needs them.
-pub fn role_all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>, StoreError> {
-    role_list(tx, None, ALL_ROWS)
+pub fn all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>, StoreError> {
+    list(tx, None, ALL_ROWS)
 }
 
 /// Those whose last change counted this counter up above the value.
@@ -108,13 +108,13 @@ pub enum RoleNews {
 }
 
 /// What changed between the revision that a cache has seen and the current one.
-pub fn role_news(
+pub fn news(
     tx: &mut Tx<'_>,
     seen: &AccessRevision,
     current: &AccessRevision,
 ) -> Result<RoleNews, StoreError> {
     let Some(grown) = current.grown_since(seen) else {
-        return role_all(tx).map(RoleNews::All);
+        return all(tx).map(RoleNews::All);
     };
     let mut changed = Vec::new();
     for (counter, known) in grown {

@@ -48,14 +48,11 @@ pub struct ListedVersion {
     pub created: Timestamp,
 }
 
-pub fn configuration_version_insert(
-    tx: &mut Tx<'_>,
-    record: &VersionRecord,
-) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, record: &VersionRecord) -> Result<(), StoreError> {
     tx.execute(&INSERT, &record.inserted()).map(drop)
 }
 
-pub fn configuration_version_get(
+pub fn get(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     version: Version,
@@ -64,7 +61,7 @@ pub fn configuration_version_get(
 }
 
 /// Newest first, also of configurations that have been deleted.
-pub fn configuration_version_list(
+pub fn list(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     before: Option<Version>,

@@ -56,7 +56,7 @@ pub struct ListedConfiguration {
     pub version: Version,
 }
 
-pub fn configuration_get(
+pub fn get(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
 ) -> Result<Option<StoredConfiguration>, StoreError> {
@@ -64,7 +64,7 @@ pub fn configuration_get(
 }
 
 /// The number of its present version, without reading it.
-pub fn configuration_version_now(
+pub fn current_version(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
 ) -> Result<Option<Version>, StoreError> {
@@ -72,15 +72,12 @@ pub fn configuration_version_now(
 }
 
 /// `false` if there is one of this id already; nothing changes then.
-pub fn configuration_insert(
-    tx: &mut Tx<'_>,
-    stored: &StoredConfiguration,
-) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, stored: &StoredConfiguration) -> Result<bool, StoreError> {
     tx.insert(&INSERT, stored)
 }
 
 /// Writes it under its version, if nobody changed it since the version before was read.
-pub fn configuration_update(
+pub fn update(
     tx: &mut Tx<'_>,
     stored: &StoredConfiguration,
     seen: Version,
@@ -91,16 +88,12 @@ pub fn configuration_update(
 }
 
 /// Deletes it, if nobody changed it since it was read. Its versions stay.
-pub fn configuration_delete(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-    seen: Version,
-) -> Result<(), StoreError> {
+pub fn delete(tx: &mut Tx<'_>, id: &ConfigurationId, seen: Version) -> Result<(), StoreError> {
     tx.execute_guarded(&DELETE, &[id.as_str().into(), seen.into()])
 }
 
 /// By id.
-pub fn configuration_list(
+pub fn list(
     tx: &mut Tx<'_>,
     after: Option<&ConfigurationId>,
     limit: u32,

@@ -37,15 +37,12 @@ statements! { TABLE;
          ORDER BY worker_pool_id LIMIT $2";
 }
 
-pub fn worker_type_get(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-) -> Result<Option<WorkerTypeRecord>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Option<WorkerTypeRecord>, StoreError> {
     tx.row(&GET, &[pool_id.as_str().into()], entity)
 }
 
 /// The version of the configuration by whose schema payloads are judged, if they are judged.
-pub fn worker_type_judged_by(
+pub fn judged_by(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
 ) -> Result<Option<(ConfigurationId, Version)>, StoreError> {
@@ -56,16 +53,13 @@ pub fn worker_type_judged_by(
 
 /// Makes the worker type this configuration's, or says that it is another's: `false`. If it is the configuration's
 /// already, what is known of it is written anew.
-pub fn worker_type_claim(
-    tx: &mut Tx<'_>,
-    worker_type: &WorkerTypeRecord,
-) -> Result<bool, StoreError> {
+pub fn claim(tx: &mut Tx<'_>, worker_type: &WorkerTypeRecord) -> Result<bool, StoreError> {
     let is_new = tx.insert(&CLAIM, worker_type)?;
     Ok(is_new || tx.execute(&UPDATE, &worker_type.updated())? > 0)
 }
 
 /// The worker type is free again, if it was this configuration's.
-pub fn worker_type_release(
+pub fn release(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     configuration_id: &ConfigurationId,
@@ -75,7 +69,7 @@ pub fn worker_type_release(
 }
 
 /// Those of a configuration, by pool id.
-pub fn worker_type_list(
+pub fn list(
     tx: &mut Tx<'_>,
     configuration_id: &ConfigurationId,
 ) -> Result<Vec<WorkerTypeRecord>, StoreError> {

@@ -20,7 +20,7 @@ statements! { TABLE;
 }
 
 /// Writes a row of the process with this number, over and over the same one.
-pub fn write_probe(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<(), StoreError> {
+pub fn write(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<(), StoreError> {
     let name = slot(process);
     tx.execute(&PUT, &[(&name).into(), now.into()]).map(drop)
 }
@@ -30,7 +30,7 @@ fn slot(process: u32) -> String {
 }
 
 /// When this transaction began, by the clock of the database, to a second.
-pub fn database_clock(tx: &mut Tx<'_>) -> Result<Timestamp, StoreError> {
+pub fn clock(tx: &mut Tx<'_>) -> Result<Timestamp, StoreError> {
     tx.row(&CLOCK, &[], moment)?
         .ok_or_else(|| StoreError::corrupt("(clock)", "now", "it has no time"))
 }

@@ -123,10 +123,11 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{outbox_depth, turn_take};
+    use crate::engine::turns;
+    use crate::history::outbox;
 
     async fn turn(store: &Store) -> Result<i64, StoreError> {
-        store.write("turn", |tx| turn_take(tx, "a")).await
+        store.write("turn", |tx| turns::take(tx, "a")).await
     }
 
     #[tokio::test]
@@ -150,7 +151,7 @@ mod tests {
             assert_eq!(turn(&store).await.unwrap(), first + 1);
             assert!(store.is_stopped());
             assert!(matches!(turn(&store).await, Err(StoreError::Closed)));
-            let read = store.read("depth", outbox_depth).await;
+            let read = store.read("depth", outbox::depth).await;
             assert!(matches!(read, Err(StoreError::Closed)));
         }
         assert_eq!(turn(&store).await.unwrap(), 5);
@@ -202,7 +203,7 @@ mod tests {
         store.another_process().set_full(true);
         let refused = turn(&store).await.unwrap_err();
         assert!(format!("{refused:?}").contains("full"), "{refused:?}");
-        let depth: Result<u64, StoreError> = store.read("depth", outbox_depth).await;
+        let depth: Result<u64, StoreError> = store.read("depth", outbox::depth).await;
         assert_eq!(depth.unwrap(), 0);
         store.set_full(false);
         assert_eq!(turn(&store).await.unwrap(), 1);

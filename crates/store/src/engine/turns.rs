@@ -17,7 +17,7 @@ statements! { TABLE;
 ///
 /// Two transactions that take a turn of one name cannot both commit on the same snapshot: PostgreSQL lets the
 /// later one fail and run again, SQLite runs one after the other.
-pub fn turn_take(tx: &mut Tx<'_>, name: &str) -> Result<i64, StoreError> {
+pub fn take(tx: &mut Tx<'_>, name: &str) -> Result<i64, StoreError> {
     let number = tx.row(&TAKE, &[name.into()], |row| row.integer(0))?;
     number.ok_or_else(|| tx.lost_race())
 }

@@ -60,7 +60,7 @@ statements! { TABLE;
          ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1)";
 }
 
-pub fn launch_config_get(
+pub fn get(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     id: &LaunchConfigId,
@@ -69,7 +69,7 @@ pub fn launch_config_get(
 }
 
 /// By id.
-pub fn launch_config_list(
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     include_archived: bool,
@@ -90,7 +90,7 @@ pub fn launch_config_list(
 }
 
 /// By id, as many as weigh no more than this; one at least.
-pub fn launch_config_part(
+pub fn part(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     include_archived: bool,
@@ -108,16 +108,13 @@ pub fn launch_config_part(
 }
 
 /// Active and archived ones, as an edit of the pool must know them.
-pub fn launch_config_all(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-) -> Result<Vec<LaunchConfig>, StoreError> {
-    launch_config_list(tx, pool_id, true, None, ALL_ROWS)
+pub fn all(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<LaunchConfig>, StoreError> {
+    list(tx, pool_id, true, None, ALL_ROWS)
 }
 
 /// The active ones of all pools from the first to the last, by pool and in their authors'
 /// order: one query per page of pools.
-pub fn launch_config_active_between(
+pub fn active_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
@@ -127,7 +124,7 @@ pub fn launch_config_active_between(
 }
 
 /// How many launch configs, archived ones included, the pools from the first to the last have.
-pub fn launch_config_count_between(
+pub fn count_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
@@ -139,18 +136,18 @@ pub fn launch_config_count_between(
 }
 
 /// `false` if there is one of this id already; nothing changes then.
-pub fn launch_config_insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool, StoreError> {
     tx.insert(&INSERT, config)
 }
 
 /// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn launch_config_update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version, StoreError> {
     tx.update(&UPDATE, config)?;
     Ok(config.version.next())
 }
 
 /// Sets it aside, if nobody changed it since it was read. Returns the new version.
-pub fn launch_config_archive(
+pub fn archive(
     tx: &mut Tx<'_>,
     config: &LaunchConfig,
     now: Timestamp,
@@ -169,6 +166,6 @@ pub fn launch_config_archive(
 
 /// Deletes archived ones from which no worker of their pool was started.
 /// As many as the limit means: ask again.
-pub fn launch_config_delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRABLE, &[limit.into()])
 }

@@ -94,7 +94,7 @@ pub struct HealthWindow {
 
 /// How a launch config has been doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Record {
+pub struct LaunchRecord {
     pub health: Health,
     pub tries: Tries,
     /// Machines that asked for work at least once. Always 0 where the queue is another deployment's.
@@ -102,12 +102,12 @@ pub struct Record {
 }
 
 /// Of all pools from the first to the last; launch configs of which nothing was heard are absent.
-pub fn launch_health_between(
+pub fn between(
     tx: &mut Tx<'_>,
     window: &HealthWindow,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<(PoolId, LaunchConfigId, Record)>, StoreError> {
+) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>, StoreError> {
     let mut values = vec![
         window.launched_before.into(),
         window.registered_before.into(),
@@ -127,7 +127,7 @@ pub fn launch_health_between(
     })
 }
 
-fn record(row: &Row<'_>) -> Result<Record, BadRow> {
+fn record(row: &Row<'_>) -> Result<LaunchRecord, BadRow> {
     let health = Health {
         attempted: row.number(2)?,
         failed: row.number(3)?,
@@ -154,7 +154,7 @@ fn record(row: &Row<'_>) -> Result<Record, BadRow> {
         last: row.optional_time(15)?,
     };
     let claimed = row.number(16)?;
-    Ok(Record {
+    Ok(LaunchRecord {
         health,
         tries,
         claimed,

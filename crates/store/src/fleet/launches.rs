@@ -111,16 +111,16 @@ statements! { TABLE;
          WHERE created < $1 AND state IN ('accepted', 'refused', 'withdrawn') ORDER BY created LIMIT $2)";
 }
 
-pub fn launch_get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {
     tx.row(&GET, &[token.as_str().into()], entity)
 }
 
-pub fn launch_insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError> {
     tx.insert(&INSERT, launch).map(drop)
 }
 
 /// Writes state and count, if nobody changed them since they were read. Returns the new version.
-pub fn launch_update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreError> {
     let failure = (launch.not_made() > 0).then_some(launch.last_modified);
     let values = [vec![failure.into()], launch.updated()].concat();
     tx.execute_guarded(&UPDATE, &values)?;
@@ -128,7 +128,7 @@ pub fn launch_update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreE
 }
 
 /// Those of a provider whose outcome is not known, longest waiting first.
-pub fn launch_list_pending(
+pub fn list_pending(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     after: Option<(Timestamp, &LaunchToken)>,
@@ -147,17 +147,13 @@ pub fn launch_list_pending(
 }
 
 /// Newest first.
-pub fn launch_list(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    limit: u32,
-) -> Result<Vec<Launch>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<Launch>, StoreError> {
     let values = [pool_id.as_str().into(), limit.into()];
     tx.rows(&LIST_OF_POOL, &values, entity)
 }
 
 /// What may still come of launches without an answer, of all pools from the first to the last.
-pub fn launch_pending_between(
+pub fn pending_between(
     tx: &mut Tx<'_>,
     before: Timestamp,
     first: &PoolId,
@@ -181,20 +177,14 @@ pub fn launch_pending_between(
 }
 
 /// The machines that may still come of launches without an answer, of all pools.
-pub fn launch_pending_machines(
-    tx: &mut Tx<'_>,
-    provider_id: &ProviderId,
-) -> Result<u64, StoreError> {
+pub fn pending_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
     let values = [provider_id.as_str().into()];
     let found = tx.row(&PENDING_MACHINES, &values, |row| row.number(0))?;
     Ok(found.unwrap_or(0))
 }
 
 /// Which providers may still make machines for a pool.
-pub fn launch_pending_providers(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-) -> Result<Vec<ProviderId>, StoreError> {
+pub fn pending_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>, StoreError> {
     let values = [pool_id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&PENDING_PROVIDERS, &values, |row| {
         Ok(row.text(0)?.parse()?)
@@ -202,14 +192,14 @@ pub fn launch_pending_providers(
 }
 
 /// Which providers have launches without an answer, also those that are configured no longer.
-pub fn launch_unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>, StoreError> {
+pub fn unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>, StoreError> {
     tx.rows(&UNSETTLED_PROVIDERS, &[ALL_ROWS.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })
 }
 
 /// One of its machines has proved itself.
-pub fn launch_note_registered(
+pub fn note_registered(
     tx: &mut Tx<'_>,
     token: &LaunchToken,
     now: Timestamp,
@@ -224,17 +214,13 @@ pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), S
 }
 
 /// One of its machines has ended that had registered, and perhaps never asked for work.
-pub fn launch_note_silent(
-    tx: &mut Tx<'_>,
-    token: &LaunchToken,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub fn note_silent(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<(), StoreError> {
     let values = [now.into(), token.as_str().into()];
     tx.execute(&SILENT, &values).map(drop)
 }
 
 /// One of its machines has ended without ever having proved itself.
-pub fn launch_note_never_registered(
+pub fn note_never_registered(
     tx: &mut Tx<'_>,
     token: &LaunchToken,
     now: Timestamp,
@@ -244,10 +230,6 @@ pub fn launch_note_never_registered(
 }
 
 /// Only those that are settled. As many as the limit means: ask again.
-pub fn launch_delete_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[before.into(), limit.into()])
 }

@@ -104,29 +104,29 @@ statements! { TABLE;
          ORDER BY ended LIMIT $2)";
 }
 
-pub fn override_get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
 /// `false` if there is one of this id already; nothing changes then.
-pub fn override_insert(tx: &mut Tx<'_>, given: &Override) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, given: &Override) -> Result<bool, StoreError> {
     tx.insert(&INSERT, given)
 }
 
 /// Writes everything, if nobody changed it since it was read. Returns the new version.
-pub fn override_update(tx: &mut Tx<'_>, given: &Override) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, given: &Override) -> Result<Version, StoreError> {
     tx.update(&UPDATE, given)?;
     Ok(given.version.next())
 }
 
 /// If nobody changed it since it was read.
-pub fn override_delete(tx: &mut Tx<'_>, given: &Override) -> Result<(), StoreError> {
+pub fn delete(tx: &mut Tx<'_>, given: &Override) -> Result<(), StoreError> {
     let key = [given.id.as_str().into(), given.version.into()];
     tx.execute_guarded(&DELETE, &key)
 }
 
 /// By id; those that have ended only if they are asked for.
-pub fn override_list(
+pub fn list(
     tx: &mut Tx<'_>,
     now: Timestamp,
     with_ended: bool,
@@ -139,23 +139,16 @@ pub fn override_list(
 }
 
 /// All that act at this moment, by id.
-pub fn override_list_in_force(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-) -> Result<Vec<Override>, StoreError> {
+pub fn list_in_force(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<Override>, StoreError> {
     tx.rows(&IN_FORCE, &[now.into(), ALL_ROWS.into()], entity)
 }
 
 /// Those whose end nobody has seen yet, the oldest first.
-pub fn override_list_due(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<Override>, StoreError> {
+pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Override>, StoreError> {
     tx.rows(&DUE, &[now.into(), limit.into()], entity)
 }
 
-pub fn override_delete_ended_before(
+pub fn delete_ended_before(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,

@@ -44,7 +44,7 @@ pub struct PlanRecord {
 }
 
 /// Keeps this one and those before it, up to so many.
-pub fn plan_insert(tx: &mut Tx<'_>, record: &PlanRecord, keep: i64) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, record: &PlanRecord, keep: i64) -> Result<(), StoreError> {
     tx.execute(&INSERT, &record.inserted())?;
     let oldest = record.number.saturating_sub(keep);
     let values = [record.pool_id.as_str().into(), oldest.into()];
@@ -52,15 +52,11 @@ pub fn plan_insert(tx: &mut Tx<'_>, record: &PlanRecord, keep: i64) -> Result<()
 }
 
 /// Newest first.
-pub fn plan_list(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    limit: u32,
-) -> Result<Vec<PlanRecord>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<PlanRecord>, StoreError> {
     tx.rows(&LIST, &[pool_id.as_str().into(), limit.into()], entity)
 }
 
-pub fn plan_get(
+pub fn get(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     number: i64,
@@ -69,10 +65,6 @@ pub fn plan_get(
 }
 
 /// As many as the limit means: ask again.
-pub fn plan_delete_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[before.into(), limit.into()])
 }

@@ -63,38 +63,34 @@ statements! { TABLE;
          GROUP BY provider_id, further_provider_ids ORDER BY 1, 2 LIMIT $1";
 }
 
-pub fn pool_get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
 /// `false` if there is one of this id already; nothing changes then.
-pub fn pool_insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
     tx.insert(&INSERT, pool)
 }
 
 /// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn pool_update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version, StoreError> {
     tx.update(&UPDATE, pool)?;
     Ok(pool.version.next())
 }
 
 /// `false` if there was none. Its workers and errors stay until they expire.
-pub fn pool_delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool, StoreError> {
+pub fn delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool, StoreError> {
     Ok(tx.execute(&DELETE, &[id.as_str().into()])? > 0)
 }
 
 /// By id.
-pub fn pool_list(
-    tx: &mut Tx<'_>,
-    after: Option<&PoolId>,
-    limit: u32,
-) -> Result<Vec<Pool>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Result<Vec<Pool>, StoreError> {
     let after = after.map_or("", PoolId::as_str);
     tx.rows(&LIST, &[after.into(), limit.into()], entity)
 }
 
 /// By id, as many as weigh no more than this with their active launch configs; one at least.
-pub fn pool_part(
+pub fn part(
     tx: &mut Tx<'_>,
     after: Option<&PoolId>,
     limit: u32,
@@ -105,7 +101,7 @@ pub fn pool_part(
 }
 
 /// Those made by hand that have no provider any more, present or previous.
-pub fn pool_list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, StoreError> {
+pub fn list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, StoreError> {
     tx.rows(
         &LIST_EXPIRABLE,
         &[ProviderId::NULL.into(), limit.into()],
@@ -114,7 +110,7 @@ pub fn pool_list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, Sto
 }
 
 /// Those that have left a provider which may still have workers in them, by id.
-pub fn pool_list_leaving(
+pub fn list_leaving(
     tx: &mut Tx<'_>,
     after: Option<&PoolId>,
     limit: u32,
@@ -124,7 +120,7 @@ pub fn pool_list_leaving(
 }
 
 /// How many pools each provider has at present; a pool of several counts for each of them.
-pub fn pools_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>, StoreError> {
+pub fn count_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>, StoreError> {
     let groups = tx.rows(&BY_PROVIDER, &[ALL_ROWS.into()], |row| {
         let mut ids = Vec::<ProviderId>::read(row, 1)?;
         ids.push(row.text(0)?.parse()?);

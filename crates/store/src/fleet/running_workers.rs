@@ -116,7 +116,7 @@ pub struct SilentWorker {
 }
 
 /// The silent workers of all pools from the first to the last that are not quarantined.
-pub fn worker_supply_silent_between(
+pub fn silent_between(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
     first: &PoolId,
@@ -135,7 +135,7 @@ pub fn worker_supply_silent_between(
 }
 
 /// Those that registered a moment ago and had no task yet.
-pub fn worker_supply_fresh_between(
+pub fn fresh_between(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
     first: &PoolId,
@@ -153,7 +153,7 @@ pub fn worker_supply_fresh_between(
 }
 
 /// The silent workers of a pool one by one, by group and id.
-pub fn worker_list_silent(
+pub fn list_silent(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
     pool_id: &PoolId,
@@ -184,7 +184,7 @@ pub fn worker_list_silent(
 }
 
 /// The running workers of a pool by group and id. A number of them may be skipped: pass `skip`.
-pub fn worker_list_running(
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     now: Timestamp,

@@ -35,8 +35,8 @@ statements! { TABLE;
 pub type PoolAndProvider = (PoolId, ProviderId);
 
 /// The workers of one pool.
-pub fn worker_counts(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> {
-    let groups = worker_counts_between(tx, pool_id, pool_id)?;
+pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> {
+    let groups = between(tx, pool_id, pool_id)?;
     Ok(groups
         .into_iter()
         .next()
@@ -45,7 +45,7 @@ pub fn worker_counts(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreE
 }
 
 /// The workers of all pools from the first to the last, by pool; pools without workers are absent.
-pub fn worker_counts_between(
+pub fn between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
@@ -57,7 +57,7 @@ pub fn worker_counts_between(
 }
 
 /// The workers that are not stopped of all pools from the first to the last, by pool and provider.
-pub fn worker_counts_by_provider_between(
+pub fn by_provider_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
@@ -69,7 +69,7 @@ pub fn worker_counts_by_provider_between(
 }
 
 /// The workers of a pool by their launch config; those without one come first.
-pub fn worker_counts_by_launch_config(
+pub fn by_launch_config(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
 ) -> Result<Vec<(Option<LaunchConfigId>, Counts)>, StoreError> {
@@ -86,7 +86,7 @@ pub fn worker_counts_by_launch_config(
 }
 
 /// The workers of all pools together.
-pub fn worker_count_by_state(tx: &mut Tx<'_>) -> Result<Counts, StoreError> {
+pub fn by_state(tx: &mut Tx<'_>) -> Result<Counts, StoreError> {
     let groups = collect(tx.rows(&BY_STATE, &[ALL_ROWS.into()], |row| group(row, |_| Ok(())))?);
     Ok(groups
         .into_iter()

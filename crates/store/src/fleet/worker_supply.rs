@@ -53,17 +53,13 @@ statements! { TABLE;
 }
 
 /// Those of all pools from the first to the last that are not stopped, by pool and launch config.
-pub fn worker_supply_between(
-    tx: &mut Tx<'_>,
-    first: &PoolId,
-    last: &PoolId,
-) -> Result<Vec<Group>, StoreError> {
+pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<Group>, StoreError> {
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
     tx.rows(&BETWEEN, &values, group)
 }
 
 /// The running ones among them that are quarantined now.
-pub fn worker_supply_quarantined_between(
+pub fn quarantined_between(
     tx: &mut Tx<'_>,
     now: Timestamp,
     first: &PoolId,
@@ -80,7 +76,7 @@ pub fn worker_supply_quarantined_between(
 
 /// Those that have not registered yet and that nobody counts on: made before this moment, by a provider that their
 /// pool has left, or by an archived launch config.
-pub fn worker_supply_overdue_between(
+pub fn overdue_between(
     tx: &mut Tx<'_>,
     before: Timestamp,
     first: &PoolId,
@@ -97,7 +93,7 @@ pub fn worker_supply_overdue_between(
 
 /// Of the pools from the first to the last those with running workers of which the launch config is
 /// archived.
-pub fn worker_pools_with_archived_between(
+pub fn pools_with_archived_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,

@@ -134,7 +134,7 @@ impl From<&Worker> for WorkerCursor {
     }
 }
 
-pub fn worker_get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, StoreError> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -144,19 +144,19 @@ pub fn worker_get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, St
 }
 
 /// `false` if there is one of this key already, whatever its state; nothing changes then.
-pub fn worker_insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreError> {
     tx.insert(&INSERT, worker)
 }
 
 /// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn worker_update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
     tx.update(&UPDATE, worker)?;
     Ok(worker.version.next())
 }
 
 /// Notes that a worker asked the queue for work, on its row and on that of its launch. Both are written once in its
 /// life: `false`, if this was known, or if no such worker runs. No row's version changes.
-pub fn worker_note_first_claim(
+pub fn note_first_claim(
     tx: &mut Tx<'_>,
     key: &WorkerKey,
     now: Timestamp,
@@ -170,7 +170,7 @@ pub fn worker_note_first_claim(
     if tx.execute(&FIRST_CLAIM, &values)? == 0 {
         return Ok(false);
     }
-    let worker = worker_get(tx, key)?;
+    let worker = get(tx, key)?;
     let token = worker.and_then(|worker| worker.terms.launch_token?.parse().ok());
     if let Some(token) = token {
         launches::note_claimed(tx, &token)?;
@@ -179,16 +179,12 @@ pub fn worker_note_first_claim(
 }
 
 /// Deletes them whatever their state. As many as the limit means: ask again.
-pub fn worker_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }
 
 /// Newest first, whatever their state unless the filter says.
-pub fn worker_list(
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     filter: &WorkerFilter,
@@ -239,7 +235,7 @@ pub fn worker_list(
 }
 
 /// The workers of a provider in a group that are not stopped, in all pools, by pool and id.
-pub fn worker_list_live(
+pub fn list_live(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     group: &WorkerGroup,
@@ -262,7 +258,7 @@ pub fn worker_list_live(
 
 /// The groups in which a provider has workers that are not stopped, at most this many. One statement for each, from
 /// an index: there are many workers, and few groups.
-pub fn worker_live_groups(
+pub fn live_groups(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     limit: usize,
@@ -280,16 +276,13 @@ pub fn worker_live_groups(
 }
 
 /// Which providers still have workers in a pool.
-pub fn worker_live_providers(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-) -> Result<Vec<ProviderId>, StoreError> {
+pub fn live_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>, StoreError> {
     let values = [pool_id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&LIVE_PROVIDERS, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
 /// How many machines of a provider there are, in all pools.
-pub fn worker_live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
+pub fn live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
     let values = [provider_id.as_str().into()];
     Ok(tx
         .row(&MACHINES, &values, |row| row.number(0))?
@@ -297,7 +290,7 @@ pub fn worker_live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result
 }
 
 /// The workers of a provider that were told to go and are not known to be gone, by key.
-pub fn worker_list_stopping(
+pub fn list_stopping(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     after: Option<&WorkerKey>,
@@ -316,7 +309,7 @@ pub fn worker_list_stopping(
 
 /// Notes that a page of a provider's workers in one group was looked at. Rows noted since `unless_since` stay as they are;
 /// no row's version changes.
-pub fn worker_note_checked(
+pub fn note_checked(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     first: &WorkerKey,

@@ -34,12 +34,12 @@ statements! { TABLE;
          WHERE client_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3";
 }
 
-pub fn audit_insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
     tx.execute(&INSERT, &entry.inserted()).map(drop)
 }
 
 /// What happened to one thing, oldest first, each with its number by which to go on.
-pub fn audit_by_entity(
+pub fn by_entity(
     tx: &mut Tx<'_>,
     entity_type: EntityType,
     entity_id: &str,
@@ -56,7 +56,7 @@ pub fn audit_by_entity(
 }
 
 /// What one client did, oldest first, each with its number by which to go on.
-pub fn audit_by_client(
+pub fn by_client(
     tx: &mut Tx<'_>,
     client_id: &ClientId,
     after_sequence: Option<i64>,

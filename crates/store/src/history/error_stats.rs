@@ -34,7 +34,7 @@ statements! { TABLE;
 }
 
 /// Of one pool or of all. Launch configs are counted for one pool only: their ids mean nothing beyond it.
-pub fn error_stats(
+pub fn count(
     tx: &mut Tx<'_>,
     pool_id: Option<&PoolId>,
     now: Timestamp,

@@ -10,7 +10,7 @@ use crate::engine::row::{BadRow, Row};
 use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::Tx;
-use crate::history::events::event_head;
+use crate::history::events;
 
 static TABLE: Table = Table::unlisted("event_readers", 1);
 
@@ -41,24 +41,24 @@ pub struct EventReader {
 }
 
 /// Makes the reader if there is none: it begins with what happens from now on.
-pub fn event_reader_open(tx: &mut Tx<'_>, name: &str) -> Result<(), StoreError> {
-    let head = event_head(tx)?;
+pub fn open(tx: &mut Tx<'_>, name: &str) -> Result<(), StoreError> {
+    let head = events::head(tx)?;
     tx.execute(&OPEN, &[name.into(), head.into()]).map(drop)
 }
 
-pub fn event_reader_get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>, StoreError> {
     tx.row(&GET, &[name.into()], reader_row)
 }
 
 /// Takes the reader, or keeps it for longer; `None` if somebody else has it.
-pub fn event_reader_take(
+pub fn take(
     tx: &mut Tx<'_>,
     name: &str,
     holder: &str,
     now: Timestamp,
     until: Timestamp,
 ) -> Result<Option<EventReader>, StoreError> {
-    let Some(known) = event_reader_get(tx, name)? else {
+    let Some(known) = get(tx, name)? else {
         return Ok(None);
     };
     let is_mine = known.holder == holder;
@@ -90,23 +90,13 @@ pub fn event_reader_take(
 }
 
 /// Says that all events up to this place have been passed on; false if another has the reader by now.
-pub fn event_reader_move(
-    tx: &mut Tx<'_>,
-    name: &str,
-    fence: i64,
-    position: i64,
-) -> Result<bool, StoreError> {
+pub fn advance(tx: &mut Tx<'_>, name: &str, fence: i64, position: i64) -> Result<bool, StoreError> {
     let moved = tx.execute(&MOVE, &[position.into(), name.into(), fence.into()])?;
     Ok(moved == 1)
 }
 
 /// Lets others read at once, if it was this one's turn.
-pub fn event_reader_leave(
-    tx: &mut Tx<'_>,
-    name: &str,
-    holder: &str,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub fn leave(tx: &mut Tx<'_>, name: &str, holder: &str, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(&LEAVE, &[now.into(), name.into(), holder.into()])
         .map(drop)
 }

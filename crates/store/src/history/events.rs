@@ -33,7 +33,7 @@ statements! { TABLE;
 }
 
 /// The last place that was given away; 0 if none was.
-pub fn event_head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
+pub fn head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
     let head = tx.row(&HEAD, &[], |row| row.integer(0))?;
     head.ok_or_else(|| {
         StoreError::corrupt("event_stream", "events".to_owned(), "it is gone".to_owned())
@@ -41,14 +41,14 @@ pub fn event_head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
 }
 
 /// Whether some event has no place yet.
-pub fn event_is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
+pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
     let first = tx.row(&WAITING, &[1_u32.into()], |row| row.integer(0))?;
     Ok(first.is_some())
 }
 
 /// Gives the oldest events that have no place the next ones, and returns them in their order.
-pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
-    let head = event_head(tx)?;
+pub fn place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
+    let head = head(tx)?;
     let Part {
         items: waiting,
         is_cut,
@@ -77,34 +77,27 @@ pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, Store
 }
 
 /// Events after this place, in order.
-pub fn event_list_after(
-    tx: &mut Tx<'_>,
-    after: i64,
-    limit: u32,
-) -> Result<Part<OutboxRow>, StoreError> {
+pub fn list_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
     part::read(tx, &AFTER_SIZES, &AFTER, &[after.into()], limit, outbox_row)
 }
 
 /// The place and the time of the first event after this place.
-pub fn event_time_after(
-    tx: &mut Tx<'_>,
-    after: i64,
-) -> Result<Option<(i64, Timestamp)>, StoreError> {
+pub fn time_after(tx: &mut Tx<'_>, after: i64) -> Result<Option<(i64, Timestamp)>, StoreError> {
     Ok(times_after(tx, after, 1)?.pop())
 }
 
 /// The place before the first event that happened at this time or later. Events are nearly in the order of
 /// their times, so a few may lie on the wrong side.
-pub fn event_place_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
-    let mut high = event_head(tx)?;
-    let Some((first, _)) = event_time_after(tx, 0)? else {
+pub fn place_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
+    let mut high = head(tx)?;
+    let Some((first, _)) = time_after(tx, 0)? else {
         return Ok(high);
     };
     // All up to `low` are earlier; what comes after `high` is not.
     let mut low = first - 1;
     while low < high {
         let middle = low + (high - low) / 2;
-        match event_time_after(tx, middle)? {
+        match time_after(tx, middle)? {
             Some((place, then)) if then < time => low = place.min(high),
             Some(_) | None => high = middle,
         }
@@ -113,7 +106,7 @@ pub fn event_place_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, Store
 }
 
 /// Forgets events that are older than this, of the oldest so many, but none after the place `keep_after`.
-pub fn event_delete_before(
+pub fn delete_before(
     tx: &mut Tx<'_>,
     before: Timestamp,
     keep_after: i64,

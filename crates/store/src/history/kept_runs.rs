@@ -62,10 +62,7 @@ pub struct KeptRuns {
 }
 
 /// The pool with outcomes whose id comes next; the first, after none.
-pub fn run_outcome_next_pool(
-    tx: &mut Tx<'_>,
-    after: Option<&PoolId>,
-) -> Result<Option<PoolId>, StoreError> {
+pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolId>, StoreError> {
     let after = after.map_or("", PoolId::as_str);
     tx.row(&NEXT_POOL, &[after.into()], |row| {
         Ok(row.text(0)?.parse()?)
@@ -73,7 +70,7 @@ pub fn run_outcome_next_pool(
 }
 
 /// Forgets outcomes of a pool that are too old or too many. As many as the limit means: ask again.
-pub fn run_outcome_trim(
+pub fn trim(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     kept: KeptRuns,

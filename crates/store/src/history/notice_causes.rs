@@ -11,7 +11,7 @@ use crate::engine::error::StoreError;
 use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::Tx;
-use crate::history::worker_errors::error_get;
+use crate::history::worker_errors;
 
 columns! { cause: NoticeCause {
     channel: Key "channel",
@@ -80,7 +80,7 @@ pub struct NoticeCause {
     pub version: Version,
 }
 
-pub fn notice_cause_get(
+pub fn get(
     tx: &mut Tx<'_>,
     channel: &str,
     pool_id: &PoolId,
@@ -91,27 +91,23 @@ pub fn notice_cause_get(
 }
 
 /// How many causes are known of this pool.
-pub fn notice_cause_count(
-    tx: &mut Tx<'_>,
-    channel: &str,
-    pool_id: &PoolId,
-) -> Result<u64, StoreError> {
+pub fn count(tx: &mut Tx<'_>, channel: &str, pool_id: &PoolId) -> Result<u64, StoreError> {
     let values = [channel.into(), pool_id.as_str().into()];
     Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
 }
 
 /// Writes a cause that is new.
-pub fn notice_cause_insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     tx.execute_guarded(&INSERT, &cause.inserted())
 }
 
 /// Writes what has changed, if the cause is as it was read.
-pub fn notice_cause_update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+pub fn update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     tx.update(&UPDATE, cause)
 }
 
 /// Those of which it is time to tell, the longest due first.
-pub fn notice_cause_list_due(
+pub fn list_due(
     tx: &mut Tx<'_>,
     channel: &str,
     now: Timestamp,
@@ -122,7 +118,7 @@ pub fn notice_cause_list_due(
 }
 
 /// Nobody is to be told of it any more.
-pub fn notice_cause_delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     let values = [
         (&cause.channel).into(),
         cause.pool_id.as_str().into(),
@@ -133,7 +129,7 @@ pub fn notice_cause_delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), S
 
 /// Forgets causes of which all has been told before the first moment, and whatever last happened before the
 /// second. As many as the limit means: ask again.
-pub fn notice_cause_delete_settled(
+pub fn delete_settled(
     tx: &mut Tx<'_>,
     told_before: Timestamp,
     reported_before: Timestamp,
@@ -146,7 +142,7 @@ pub fn notice_cause_delete_settled(
 
 /// Errors whose events have these places in the stream (after the first, up to the second), in order.
 /// `None` stands for one that has been forgotten since.
-pub fn error_list_after(
+pub fn list_errors_after(
     tx: &mut Tx<'_>,
     after: i64,
     until: i64,
@@ -160,8 +156,8 @@ pub fn error_list_after(
         let error_id = error_id.unwrap_or_default().parse::<ErrorId>()?;
         Ok((row.integer(0)?, pool_id, error_id))
     })?;
-    let reports = found
-        .into_iter()
-        .map(|(position, pool_id, error_id)| Ok((position, error_get(tx, &pool_id, &error_id)?)));
+    let reports = found.into_iter().map(|(position, pool_id, error_id)| {
+        Ok((position, worker_errors::get(tx, &pool_id, &error_id)?))
+    });
     reports.collect()
 }

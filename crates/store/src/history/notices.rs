@@ -63,44 +63,36 @@ pub struct Notice {
 }
 
 /// `false` if another notice waits for this recipient already.
-pub fn notice_insert(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
     tx.insert(&INSERT, notice)
 }
 
 /// The one that has been due the longest.
-pub fn notice_next(
-    tx: &mut Tx<'_>,
-    channel: &str,
-    now: Timestamp,
-) -> Result<Option<Notice>, StoreError> {
+pub fn next(tx: &mut Tx<'_>, channel: &str, now: Timestamp) -> Result<Option<Notice>, StoreError> {
     tx.row(&NEXT, &[channel.into(), now.into()], entity)
 }
 
 /// Writes its time and its refusals, and returns it as it is now; `None` if it is not as it was read.
-pub fn notice_update(tx: &mut Tx<'_>, notice: Notice) -> Result<Option<Notice>, StoreError> {
+pub fn update(tx: &mut Tx<'_>, notice: Notice) -> Result<Option<Notice>, StoreError> {
     let n_updated = tx.execute(&UPDATE, &notice.updated())?;
     let version = notice.version.next();
     Ok((n_updated == 1).then_some(Notice { version, ..notice }))
 }
 
 /// `false` if somebody else has taken it over: then it may have been sent twice.
-pub fn notice_mark_sent(
-    tx: &mut Tx<'_>,
-    notice: &Notice,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
+pub fn mark_sent(tx: &mut Tx<'_>, notice: &Notice, now: Timestamp) -> Result<bool, StoreError> {
     let values = [now.into(), (&notice.id).into(), notice.version.into()];
     Ok(tx.execute(&SENT, &values)? == 1)
 }
 
 /// Gives it up; `false` if it is not as it was read.
-pub fn notice_delete(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
+pub fn delete(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
     let values = [(&notice.id).into(), notice.version.into()];
     Ok(tx.execute(&DELETE, &values)? == 1)
 }
 
 /// When the notice that waits for this recipient will be sent, if there is one.
-pub fn notice_waiting(
+pub fn waiting(
     tx: &mut Tx<'_>,
     channel: &str,
     recipient: &str,
@@ -111,7 +103,7 @@ pub fn notice_waiting(
 }
 
 /// When the last notices to this recipient were written, newest first, none of them earlier than `after`.
-pub fn notice_recent(
+pub fn recent(
     tx: &mut Tx<'_>,
     channel: &str,
     recipient: &str,
@@ -123,7 +115,7 @@ pub fn notice_recent(
 }
 
 /// Forgets notices, sent or not. As many as the limit means: ask again.
-pub fn notice_delete_older_than(
+pub fn delete_older_than(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,

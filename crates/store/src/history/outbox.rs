@@ -43,7 +43,7 @@ pub struct OutboxRow {
     pub created: Timestamp,
 }
 
-pub fn outbox_push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
+pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
     let topic = event.body.exchange().topic();
     let routing_key = event.body.routing_key();
     let payload = event.body.payload(event.created).to_string();
@@ -65,7 +65,7 @@ pub fn outbox_push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
 }
 
 /// How many have no place in the stream yet.
-pub fn outbox_depth(tx: &mut Tx<'_>) -> Result<u64, StoreError> {
+pub fn depth(tx: &mut Tx<'_>) -> Result<u64, StoreError> {
     Ok(tx.row(&DEPTH, &[], |row| row.number(0))?.unwrap_or(0))
 }
 

@@ -42,7 +42,7 @@ statements! { TABLE;
 /// How many runs ended how, in each of the windows.
 pub type Tallies = [Tally; Window::ALL.len()];
 
-pub(crate) fn run_count_add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreError> {
+pub(crate) fn add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreError> {
     let mut counts: BTreeMap<(&PoolId, Timestamp, &str), u32> = BTreeMap::new();
     for outcome in outcomes {
         let hour = outcome.resolved.start_of(HOUR_MS);
@@ -61,16 +61,12 @@ pub(crate) fn run_count_add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<
     Ok(())
 }
 
-pub fn run_count_of_pool(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    now: Timestamp,
-) -> Result<Tallies, StoreError> {
+pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Tallies, StoreError> {
     tallies(tx, &OF_POOL, pool_id.as_str(), now)
 }
 
 /// Of all pools that are made of a worker configuration.
-pub fn run_count_of_configuration(
+pub fn of_configuration(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     now: Timestamp,
@@ -79,11 +75,7 @@ pub fn run_count_of_configuration(
 }
 
 /// Forgets whole hours that began before this moment. As many as the limit means: ask again.
-pub fn run_count_delete_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
 }
 

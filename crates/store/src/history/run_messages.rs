@@ -23,7 +23,7 @@ statements! { TABLE;
 
 /// Those whose places come after the first and not after the second, in order. It looks at all events in
 /// between, so these should not be too far apart.
-pub fn run_message_list(
+pub fn list(
     tx: &mut Tx<'_>,
     after: i64,
     until: i64,

@@ -11,7 +11,7 @@ use crate::engine::error::StoreError;
 use crate::engine::statement::{AFTER_ALL, statements};
 use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::history::run_counts::run_count_add;
+use crate::history::run_counts;
 
 columns! { outcome: RunOutcome {
     task_id: Key "task_id",
@@ -66,10 +66,7 @@ impl From<&RunOutcome> for RunCursor {
 
 /// Takes note of outcomes and counts them, unless they are known or their pool is none of ours. Returns those
 /// that are new.
-pub fn run_outcome_note(
-    tx: &mut Tx<'_>,
-    outcomes: &[RunOutcome],
-) -> Result<Vec<RunOutcome>, StoreError> {
+pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>, StoreError> {
     let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();
     let mut ours = BTreeSet::new();
     for pool_id in named {
@@ -89,7 +86,7 @@ pub fn run_outcome_note(
             new.push(outcome.clone());
         }
     }
-    run_count_add(tx, &new)?;
+    run_counts::add(tx, &new)?;
     Ok(new)
 }
 
@@ -99,7 +96,7 @@ fn has_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<bool, StoreError> {
 }
 
 /// The last runs of a worker, newest first.
-pub fn run_outcome_list_of_worker(
+pub fn list_of_worker(
     tx: &mut Tx<'_>,
     worker: &WorkerKey,
     after: Option<&RunCursor>,
@@ -122,7 +119,7 @@ pub fn run_outcome_list_of_worker(
 ///
 /// Each pool's are in order already, so they are merged: once as many are known as are wanted, only what is
 /// newer than the last of these is read.
-pub fn run_outcome_list_of_pools(
+pub fn list_of_pools(
     tx: &mut Tx<'_>,
     pools: &[PoolId],
     after: Option<&RunCursor>,
@@ -159,7 +156,7 @@ pub fn run_outcome_list_of_pools(
 }
 
 /// The pools that are made of a worker configuration.
-pub fn configuration_pools(
+pub fn pools_of_configuration(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
 ) -> Result<Vec<PoolId>, StoreError> {

@@ -49,11 +49,11 @@ pub struct ErrorFilter {
 }
 
 /// `false` if this error is there already.
-pub fn error_insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, StoreError> {
     tx.insert(&INSERT, report)
 }
 
-pub fn error_get(
+pub fn get(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     error_id: &ErrorId,
@@ -63,7 +63,7 @@ pub fn error_get(
 }
 
 /// Newest first; `after` is the moment and id of the last one of the page before.
-pub fn error_list(
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     filter: &ErrorFilter,
@@ -89,7 +89,7 @@ pub fn error_list(
 }
 
 /// Oldest first. As many as the limit means: ask again.
-pub fn error_delete_older_than(
+pub fn delete_older_than(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,

@@ -43,7 +43,7 @@ statements! { TABLE;
          RETURNING {columns}";
 }
 
-pub fn artifact_get(
+pub fn get(
     tx: &mut Tx<'_>,
     task_id: &TaskId,
     run_id: u32,
@@ -54,7 +54,7 @@ pub fn artifact_get(
 }
 
 /// Those of one run, by name.
-pub fn artifact_list(
+pub fn list(
     tx: &mut Tx<'_>,
     task_id: &TaskId,
     run_id: u32,
@@ -72,17 +72,17 @@ pub fn artifact_list(
 }
 
 /// `false`: there is one of this name already.
-pub fn artifact_insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
     tx.insert(&INSERT, artifact)
 }
 
 /// `false`: it has expired meanwhile.
-pub fn artifact_update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+pub fn update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
     Ok(tx.execute(&UPDATE, &artifact.updated())? == 1)
 }
 
 /// Returns what has gone, so that its file can go, too. As many as the limit means: ask again.
-pub fn artifact_delete_expired(
+pub fn delete_expired(
     tx: &mut Tx<'_>,
     now: Timestamp,
     limit: u32,

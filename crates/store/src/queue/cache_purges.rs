@@ -43,11 +43,7 @@ pub struct CachePurge {
 }
 
 /// A request that is there already gets the later of the two moments.
-pub fn cache_purge_put(
-    tx: &mut Tx<'_>,
-    purge: &CachePurge,
-    expires: Timestamp,
-) -> Result<(), StoreError> {
+pub fn put(tx: &mut Tx<'_>, purge: &CachePurge, expires: Timestamp) -> Result<(), StoreError> {
     let values = [
         purge.pool_id.as_str().into(),
         (&purge.cache_name).into(),
@@ -58,7 +54,7 @@ pub fn cache_purge_put(
 }
 
 /// How many other caches of the pool have a request.
-pub fn cache_purge_count_others(
+pub fn count_others(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     cache_name: &str,
@@ -70,7 +66,7 @@ pub fn cache_purge_count_others(
 }
 
 /// Those of a pool that were made at this moment or later, by name.
-pub fn cache_purge_list_of_pool(
+pub fn list_of_pool(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     now: Timestamp,
@@ -87,7 +83,7 @@ pub fn cache_purge_list_of_pool(
 }
 
 /// Those of all pools, by pool and name.
-pub fn cache_purge_list(
+pub fn list(
     tx: &mut Tx<'_>,
     after: Option<(&PoolId, &str)>,
     now: Timestamp,
@@ -99,11 +95,7 @@ pub fn cache_purge_list(
 }
 
 /// As many as the limit means: ask again.
-pub fn cache_purge_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[now.into(), limit.into()])
 }
 

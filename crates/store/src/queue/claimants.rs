@@ -36,7 +36,7 @@ pub struct Claimant {
 }
 
 /// One for each of these workers, whether anything is known of it or not.
-pub fn claimant_list(
+pub fn list(
     tx: &mut Tx<'_>,
     workers: &[WorkerKey],
 ) -> Result<HashMap<WorkerKey, Claimant>, StoreError> {

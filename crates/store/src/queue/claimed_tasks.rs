@@ -49,7 +49,7 @@ pub struct ClaimedTask {
 }
 
 /// Longest claimed first.
-pub fn task_list_claimed(
+pub fn list(
     tx: &mut Tx<'_>,
     queue: &PoolId,
     after: Option<(Timestamp, &TaskId)>,
@@ -61,7 +61,7 @@ pub fn task_list_claimed(
 }
 
 /// Runs whose worker did not claim them again in time.
-pub fn task_list_claims_expired(
+pub fn list_expired(
     tx: &mut Tx<'_>,
     now: Timestamp,
     limit: u32,
@@ -70,7 +70,7 @@ pub fn task_list_claims_expired(
 }
 
 /// What a worker has claimed and not given back.
-pub fn task_list_claims_of_worker(
+pub fn list_of_worker(
     tx: &mut Tx<'_>,
     worker: &WorkerKey,
     limit: u32,
@@ -85,11 +85,7 @@ pub fn task_list_claims_of_worker(
 }
 
 /// Remembers when the worker last finished, or lost, a run. Nothing, if the queue does not know it.
-pub fn task_note_ended(
-    tx: &mut Tx<'_>,
-    worker: &WorkerKey,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub fn note_ended(tx: &mut Tx<'_>, worker: &WorkerKey, now: Timestamp) -> Result<(), StoreError> {
     let values = [
         now.into(),
         worker.pool_id.as_str().into(),

@@ -32,18 +32,14 @@ statements! { TABLE;
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
 }
 
-pub fn task_demand_of(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    now: Timestamp,
-) -> Result<Demand, StoreError> {
+pub fn of(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Demand, StoreError> {
     let values = [pool_id.as_str().into(), now.into()];
     let pending = tx.row(&PENDING, &values, |row| row.number(0))?;
     with_claimed(tx, pool_id, now, pending)
 }
 
 /// The same, where more waiting tasks than this make no difference: they are not counted.
-pub fn task_demand_up_to(
+pub fn up_to(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     now: Timestamp,
@@ -69,7 +65,7 @@ fn with_claimed(
 }
 
 /// The same for every pool that has any, by pool id; as many as the limit means: ask again.
-pub fn task_demand_all(
+pub fn all(
     tx: &mut Tx<'_>,
     after: Option<&PoolId>,
     limit: u32,

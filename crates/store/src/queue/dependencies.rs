@@ -3,7 +3,7 @@
 //! An edge is released when what its task waits for has happened: by the transaction that makes it, if it has
 //! happened by then, or by the one in which it happens. On PostgreSQL these two may run at once, and then neither
 //! sees what the other does. So that they need not wait for each other, both note their task, and after their
-//! commit look at it again (`task_look_again`): the one that looks last sees both. Of a task that waits for several,
+//! commit look at it again (`look_again`): the one that looks last sees both. Of a task that waits for several,
 //! whoever releases an edge touches the row while few are left, so that the later of two runs again.
 
 use std::collections::{BTreeSet, HashMap};
@@ -82,10 +82,7 @@ pub struct Edge {
 }
 
 /// When each of a task's dependencies expires; those that are no tasks are left out.
-pub fn task_required(
-    tx: &mut Tx<'_>,
-    task: &Task,
-) -> Result<HashMap<TaskId, Timestamp>, StoreError> {
+pub fn required(tx: &mut Tx<'_>, task: &Task) -> Result<HashMap<TaskId, Timestamp>, StoreError> {
     let names = list(&task.definition.dependencies);
     let found = tx.rows(&REQUIRED, &[(&names).into()], |row| {
         Ok((row.text(0)?.parse()?, row.time(1)?))
@@ -94,7 +91,7 @@ pub fn task_required(
 }
 
 /// Remembers what a task waits for; what has happened already is released at once.
-pub fn task_require(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+pub fn require(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
     let add = match task.definition.requires {
         Requires::AllCompleted => &ADD_COMPLETED,
         Requires::AllResolved => &ADD_RESOLVED,
@@ -105,17 +102,13 @@ pub fn task_require(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
 }
 
 /// How much a task still waits for; not counted any further than the limit.
-pub fn task_open_dependencies(
-    tx: &mut Tx<'_>,
-    id: &TaskId,
-    limit: u32,
-) -> Result<usize, StoreError> {
+pub fn count_open(tx: &mut Tx<'_>, id: &TaskId, limit: u32) -> Result<usize, StoreError> {
     let values = [id.as_str().into(), limit.into()];
     Ok(tx.rows(&OPEN, &values, |_| Ok(()))?.len())
 }
 
 /// Which tasks have waited for this end of the required task, and not been released.
-pub fn task_dependents_to_release(
+pub fn dependents_to_release(
     tx: &mut Tx<'_>,
     required: &TaskId,
     completed: bool,
@@ -126,17 +119,13 @@ pub fn task_dependents_to_release(
     tx.rows(&TO_RELEASE, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-pub fn task_dependency_release(
-    tx: &mut Tx<'_>,
-    required: &TaskId,
-    waiting: &TaskId,
-) -> Result<(), StoreError> {
+pub fn release(tx: &mut Tx<'_>, required: &TaskId, waiting: &TaskId) -> Result<(), StoreError> {
     let values = [required.as_str().into(), waiting.as_str().into()];
     tx.execute(&RELEASE, &values).map(drop)
 }
 
 /// All tasks that wait, or waited, for this one, by id.
-pub fn task_dependents(
+pub fn dependents(
     tx: &mut Tx<'_>,
     required: &TaskId,
     after: Option<&TaskId>,
@@ -148,7 +137,7 @@ pub fn task_dependents(
 }
 
 /// Those edges from or to these tasks that are free to be released, and are not released.
-pub fn task_edges_freed(
+pub fn edges_freed(
     tx: &mut Tx<'_>,
     tasks: &[TaskId],
     limit: u32,
@@ -168,13 +157,13 @@ pub fn task_edges_freed(
 }
 
 /// Notes that this task, and who waits for whom there, must be looked at again once this has been committed.
-pub fn task_look_again(tx: &mut Tx<'_>, task: &TaskId, now: Timestamp) -> Result<(), StoreError> {
+pub fn look_again(tx: &mut Tx<'_>, task: &TaskId, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(&LATER, &[task.as_str().into(), now.into()])
         .map(drop)
 }
 
 /// The tasks of which this was noted up to some moment, longest ago first.
-pub fn task_looks_due(
+pub fn looks_due(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,
@@ -185,12 +174,12 @@ pub fn task_looks_due(
 }
 
 /// Whether this was noted of the task.
-pub fn task_look_is_due(tx: &mut Tx<'_>, task: &TaskId) -> Result<bool, StoreError> {
+pub fn look_is_due(tx: &mut Tx<'_>, task: &TaskId) -> Result<bool, StoreError> {
     let found = tx.row(&LATER_GET, &[task.as_str().into()], |_| Ok(()))?;
     Ok(found.is_some())
 }
 
-pub fn task_looks_done(tx: &mut Tx<'_>, tasks: &[TaskId]) -> Result<(), StoreError> {
+pub fn looks_done(tx: &mut Tx<'_>, tasks: &[TaskId]) -> Result<(), StoreError> {
     let names = list(tasks);
     tx.execute(&LATER_DONE, &[(&names).into()]).map(drop)
 }

@@ -71,7 +71,7 @@ pub struct PendingPlace {
 }
 
 /// The tasks that are next to be claimed; those past their deadline are not.
-pub fn task_next(
+pub fn next(
     tx: &mut Tx<'_>,
     queue: &PoolId,
     now: Timestamp,
@@ -82,17 +82,13 @@ pub fn task_next(
 }
 
 /// Whether there is anything to claim.
-pub fn task_any_waiting(
-    tx: &mut Tx<'_>,
-    queue: &PoolId,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
+pub fn any(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<bool, StoreError> {
     let found = tx.row(&ANY, &[queue.as_str().into(), now.into()], |_| Ok(()))?;
     Ok(found.is_some())
 }
 
 /// Those of these queues in which there is anything to claim.
-pub fn task_queues_with_work(
+pub fn queues_with_work(
     tx: &mut Tx<'_>,
     queues: &[PoolId],
     now: Timestamp,
@@ -104,7 +100,7 @@ pub fn task_queues_with_work(
 }
 
 /// In the order in which they are claimed.
-pub fn task_list_pending(
+pub fn list(
     tx: &mut Tx<'_>,
     queue: &PoolId,
     after: Option<PendingPlace>,

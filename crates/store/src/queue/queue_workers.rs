@@ -60,10 +60,7 @@ statements! { TABLE;
          WHERE expires < $1 AND COALESCE(quarantine_until, 0) < $1 ORDER BY expires LIMIT $2)";
 }
 
-pub fn queue_worker_get(
-    tx: &mut Tx<'_>,
-    key: &WorkerKey,
-) -> Result<Option<QueueWorker>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<QueueWorker>, StoreError> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -74,7 +71,7 @@ pub fn queue_worker_get(
 
 /// What the queue knows of a page of a provider's live workers in one group, from the first to the last. Without their
 /// recent tasks and the history of their quarantines.
-pub fn queue_worker_of_live(
+pub fn list_of_live(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     first: &WorkerKey,
@@ -108,7 +105,7 @@ pub fn queue_worker_of_live(
 }
 
 /// By group and id; only quarantined ones, or only others, if that is asked for.
-pub fn queue_worker_list(
+pub fn list(
     tx: &mut Tx<'_>,
     task_queue_id: &PoolId,
     quarantined: Option<bool>,
@@ -136,15 +133,11 @@ pub fn queue_worker_list(
 }
 
 /// Makes the row or replaces it.
-pub fn queue_worker_upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
+pub fn upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
     tx.execute(&UPSERT, &worker.inserted()).map(drop)
 }
 
 /// Quarantined ones stay. As many as the limit means: ask again.
-pub fn queue_worker_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }

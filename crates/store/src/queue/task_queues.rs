@@ -80,7 +80,7 @@ pub struct Provisioner {
 ///
 /// If that was noted a moment ago, nothing is written: on PostgreSQL an `INSERT … ON CONFLICT DO UPDATE` locks the
 /// row until the commit, even if its `WHERE` keeps it from changing anything. Of several queues, touch them by name.
-pub fn task_queue_seen(
+pub fn note_used(
     tx: &mut Tx<'_>,
     id: &PoolId,
     now: Timestamp,
@@ -105,16 +105,12 @@ pub fn task_queue_seen(
 }
 
 /// `None` also if its time is over.
-pub fn task_queue_get(
-    tx: &mut Tx<'_>,
-    id: &PoolId,
-    now: Timestamp,
-) -> Result<Option<TaskQueue>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp) -> Result<Option<TaskQueue>, StoreError> {
     tx.row(&GET, &[id.as_str().into(), now.into()], entity)
 }
 
 /// By name; those of one provisioner, if one is given.
-pub fn task_queue_list(
+pub fn list(
     tx: &mut Tx<'_>,
     provisioner_id: Option<&str>,
     after: Option<&PoolId>,
@@ -128,7 +124,7 @@ pub fn task_queue_list(
 }
 
 /// By name.
-pub fn provisioner_list(
+pub fn list_provisioners(
     tx: &mut Tx<'_>,
     after: Option<&str>,
     now: Timestamp,
@@ -139,7 +135,7 @@ pub fn provisioner_list(
     tx.rows(&LIST_PROVISIONERS, &values, provisioner)
 }
 
-pub fn provisioner_get(
+pub fn get_provisioner(
     tx: &mut Tx<'_>,
     id: &str,
     now: Timestamp,
@@ -150,11 +146,7 @@ pub fn provisioner_get(
 }
 
 /// As many as the limit means: ask again.
-pub fn task_queue_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }
 

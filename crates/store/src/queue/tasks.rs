@@ -113,13 +113,13 @@ enum Place<'a> {
     Claimed { run_id: u32, claim: &'a Claim },
 }
 
-pub fn task_get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], task)
 }
 
 /// The tasks of these names, as far as there are such; or of the first of these names, if all would be too
 /// much at once.
-pub fn task_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>, StoreError> {
+pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>, StoreError> {
     let mut items = Vec::with_capacity(ids.len());
     let mut n_bytes = 0;
     for id in ids {
@@ -137,7 +137,7 @@ pub fn task_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>
 }
 
 /// False: there is a task of this name.
-pub fn task_insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
     let definition = &task.definition;
     let n_inserted = tx.execute(
         &INSERT,
@@ -164,7 +164,7 @@ pub fn task_insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
 }
 
 /// Writes where the task stands, unless somebody else moved it since `before` was read.
-pub fn task_update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, StoreError> {
     tx.execute_guarded(
         &UPDATE,
         &[
@@ -200,11 +200,11 @@ pub fn task_update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Versi
 }
 
 /// Makes whoever moves this task, or touches it, at the same time do so again, with what we wrote in sight.
-pub fn task_touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
+pub fn touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
     tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
 }
 
-pub fn task_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, StoreError> {
+pub fn get_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, StoreError> {
     tx.row(&RUNS, &[id.as_str().into()], |row| {
         Ok(TaskRuns {
             runs: Cell::read(row, 1)?,
@@ -214,7 +214,7 @@ pub fn task_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, Store
 }
 
 /// Unresolved tasks whose deadline was before this moment.
-pub fn task_list_overdue(
+pub fn list_overdue(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,
@@ -225,7 +225,7 @@ pub fn task_list_overdue(
 
 /// Forgets resolved tasks and what they waited for; the others are resolved by their deadline first, so that
 /// it is told. As many as the limit means: ask again.
-pub fn task_delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let expired: Vec<TaskId> = tx.rows(&EXPIRED, &[now.into(), limit.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })?;

@@ -56,10 +56,7 @@ pub struct MetadataFilter {
     pub quarantined_at: Option<Timestamp>,
 }
 
-pub fn worker_metadata_get(
-    tx: &mut Tx<'_>,
-    key: &WorkerKey,
-) -> Result<Option<WorkerMetadata>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<WorkerMetadata>, StoreError> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -69,7 +66,7 @@ pub fn worker_metadata_get(
 }
 
 /// By group and id.
-pub fn worker_metadata_list(
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     filter: &MetadataFilter,

@@ -1,10 +1,8 @@
 //! Requests to delete caches: the latest of each cache, until it expires, in pages.
 
 use domain::time::Timestamp;
-use store::{
-    CachePurge, Store, cache_purge_count_others, cache_purge_delete_expired, cache_purge_list,
-    cache_purge_list_of_pool, cache_purge_put,
-};
+use store::Store;
+use store::cache_purges::{self, CachePurge};
 
 use crate::samples::{at, pool_id};
 use crate::world::{on_both, read, write};
@@ -23,7 +21,7 @@ async fn put(store: &Store, purges: Vec<CachePurge>) {
     write(store, move |tx| {
         purges
             .iter()
-            .try_for_each(|purge| cache_purge_put(tx, purge, at(EXPIRES)))
+            .try_for_each(|purge| cache_purges::put(tx, purge, at(EXPIRES)))
     })
     .await;
 }
@@ -31,7 +29,7 @@ async fn put(store: &Store, purges: Vec<CachePurge>) {
 async fn of_pool(store: &Store, pool: &str, now: i64, since: i64, limit: u32) -> Vec<CachePurge> {
     let pool = pool_id(pool);
     read(store, move |tx| {
-        cache_purge_list_of_pool(tx, &pool, at(now), at(since), limit)
+        cache_purges::list_of_pool(tx, &pool, at(now), at(since), limit)
     })
     .await
 }
@@ -59,7 +57,7 @@ on_both!(
         assert_eq!(of_pool(&store, "a/b", EXPIRES, 0, 10).await, []);
         let others = |now| {
             read(&store, move |tx| {
-                cache_purge_count_others(tx, &pool_id("a/b"), "new", at(now))
+                cache_purges::count_others(tx, &pool_id("a/b"), "new", at(now))
             })
         };
         assert_eq!(others(10).await, 1);
@@ -86,7 +84,7 @@ on_both!(
         let mut left = n_stored;
         while left > 0 {
             let deleted = write(&store, move |tx| {
-                cache_purge_delete_expired(tx, at(EXPIRES), limit)
+                cache_purges::delete_expired(tx, at(EXPIRES), limit)
             });
             let deleted = deleted.await;
             assert_eq!(deleted, u64::from(left.min(limit)));
@@ -103,7 +101,7 @@ async fn all_pages(store: &Store, now: Timestamp, limit: u32) -> Vec<CachePurge>
             let after = after
                 .as_ref()
                 .map(|last| (&last.pool_id, last.cache_name.as_str()));
-            cache_purge_list(tx, after, now, limit)
+            cache_purges::list(tx, after, now, limit)
         });
         let page = page.await;
         let is_last = page.len() < limit as usize;

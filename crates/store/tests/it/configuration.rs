@@ -4,10 +4,7 @@ use domain::Version;
 use domain::configuration::{Action, StoredConfiguration, VersionRecord};
 use domain::id::ConfigurationId;
 use serde_json::json;
-use store::{
-    configuration_insert, configuration_list, configuration_update, configuration_version_insert,
-    configuration_version_list,
-};
+use store::{configuration_versions, configurations};
 
 use crate::samples::at;
 use crate::world::{on_both, read, write};
@@ -29,15 +26,15 @@ fn stored(description: &str, version: i64) -> StoredConfiguration {
 
 on_both!(a_list_of_configurations_reads_no_documents, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| configuration_insert(tx, &stored("one", 1))).await;
+    write(&store, |tx| configurations::insert(tx, &stored("one", 1))).await;
     write(&store, |tx| {
-        configuration_update(tx, &stored("two", 2), Version(1))
+        configurations::update(tx, &stored("two", 2), Version(1))
     })
     .await;
     let expected = json!({"description": "two", "workerTypes": ["b", "a"]});
     // It would stumble over these.
     database.raw("UPDATE worker_configurations SET document = 'no', market = 'no'");
-    let listed = read(&store, |tx| configuration_list(tx, None, 10)).await;
+    let listed = read(&store, |tx| configurations::list(tx, None, 10)).await;
     assert_eq!(listed[0].summary, expected);
     assert_eq!(
         (listed[0].last_modified, listed[0].version),
@@ -48,7 +45,7 @@ on_both!(a_list_of_configurations_reads_no_documents, |database| {
     database.raw(&format!(
         "UPDATE worker_configurations SET summary = NULL, document = '{document}'"
     ));
-    let listed = read(&store, |tx| configuration_list(tx, None, 10)).await;
+    let listed = read(&store, |tx| configurations::list(tx, None, 10)).await;
     assert_eq!(listed[0].summary, expected);
 });
 
@@ -65,10 +62,16 @@ on_both!(a_list_of_versions_reads_no_documents, |database| {
             reason: format!("because {version}"),
             created: at(version),
         };
-        write(&store, move |tx| configuration_version_insert(tx, &record)).await;
+        write(&store, move |tx| {
+            configuration_versions::insert(tx, &record)
+        })
+        .await;
     }
     database.raw("UPDATE worker_configuration_versions SET document = 'no', market = 'no'");
-    let listed = read(&store, |tx| configuration_version_list(tx, &id(), None, 10)).await;
+    let listed = read(&store, |tx| {
+        configuration_versions::list(tx, &id(), None, 10)
+    })
+    .await;
     let told: Vec<_> = listed
         .iter()
         .map(|listed| (listed.version.0, listed.reason.as_str()))

@@ -5,11 +5,8 @@ use std::sync::mpsc;
 use domain::event::{Event, EventBody};
 use domain::task::{Task, TaskNews};
 use domain::time::Timestamp;
-use store::{
-    EventReader, Store, event_delete_before, event_head, event_is_waiting, event_list_after,
-    event_place, event_place_before, event_reader_get, event_reader_leave, event_reader_move,
-    event_reader_open, event_reader_take, event_time_after, outbox_depth, outbox_push,
-};
+use store::event_readers::{self, EventReader};
+use store::{Store, events, outbox};
 
 use crate::samples::{at, event, pool_id};
 use crate::tasks::{document, task_id};
@@ -18,7 +15,7 @@ use crate::world::{Database, on_both, read, write};
 async fn push(store: &Store, ids: &'static [&'static str]) {
     write(store, move |tx| {
         for id in ids {
-            outbox_push(tx, &event(id, "a/b"))?;
+            outbox::push(tx, &event(id, "a/b"))?;
         }
         Ok(())
     })
@@ -32,7 +29,7 @@ async fn push_at(store: &Store, times: impl IntoIterator<Item = i64>) {
         for time in &times {
             let mut event = event("e", "a/b");
             event.created = at(*time);
-            outbox_push(tx, &event)?;
+            outbox::push(tx, &event)?;
         }
         Ok(())
     })
@@ -40,13 +37,13 @@ async fn push_at(store: &Store, times: impl IntoIterator<Item = i64>) {
 }
 
 async fn place(store: &Store, limit: u32) -> Vec<(i64, String)> {
-    let placed = write(store, move |tx| event_place(tx, limit)).await;
+    let placed = write(store, move |tx| events::place(tx, limit)).await;
     let placed = placed.items.into_iter();
     placed.map(|row| (row.position, row.event_id)).collect()
 }
 
 async fn all(store: &Store) -> Vec<(i64, String)> {
-    let rows = read(store, |tx| event_list_after(tx, 0, 1_000)).await;
+    let rows = read(store, |tx| events::list_after(tx, 0, 1_000)).await;
     rows.items
         .into_iter()
         .map(|row| (row.position, row.event_id))
@@ -55,7 +52,7 @@ async fn all(store: &Store) -> Vec<(i64, String)> {
 
 async fn take(store: &Store, holder: &'static str, now: i64) -> Option<EventReader> {
     write(store, move |tx| {
-        event_reader_take(tx, "r", holder, at(now), at(now + 10))
+        event_readers::take(tx, "r", holder, at(now), at(now + 10))
     })
     .await
 }
@@ -86,22 +83,22 @@ fn large_event(id: &str) -> Event {
 on_both!(large_events_come_a_few_at_a_time, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        (0..20).try_for_each(|number| outbox_push(tx, &large_event(&number.to_string())))
+        (0..20).try_for_each(|number| outbox::push(tx, &large_event(&number.to_string())))
     })
     .await;
     let mut placed = Vec::new();
     for expected in [8, 8, 4] {
-        let part = write(&store, |tx| event_place(tx, 100)).await;
+        let part = write(&store, |tx| events::place(tx, 100)).await;
         assert_eq!(part.items.len(), expected);
         assert_eq!(part.is_cut, expected == 8);
         placed.extend(part.items.into_iter().map(|row| row.event_id));
     }
     let expected: Vec<String> = (0..20).map(|number| number.to_string()).collect();
     assert_eq!(placed, expected, "each once, in order");
-    let part = read(&store, |tx| event_list_after(tx, 10, 100)).await;
+    let part = read(&store, |tx| events::list_after(tx, 10, 100)).await;
     assert_eq!((part.items.len(), part.is_cut), (8, true));
     assert_eq!(part.items[0].position, 11);
-    let part = read(&store, |tx| event_list_after(tx, 10, 8)).await;
+    let part = read(&store, |tx| events::list_after(tx, 10, 8)).await;
     assert_eq!((part.items.len(), part.is_cut), (8, false));
     assert!(part.may_go_on(8));
 });
@@ -109,16 +106,16 @@ on_both!(large_events_come_a_few_at_a_time, |database| {
 on_both!(events_wait_until_they_are_given_a_place, |database| {
     let store = database.migrated().await;
     push(&store, &["one", "two", "three"]).await;
-    assert_eq!(read(&store, outbox_depth).await, 3);
+    assert_eq!(read(&store, outbox::depth).await, 3);
     assert!(all(&store).await.is_empty());
     assert_eq!(place(&store, 2).await, named(&[(1, "one"), (2, "two")]));
-    assert!(read(&store, event_is_waiting).await);
+    assert!(read(&store, events::is_waiting).await);
     assert_eq!(place(&store, 2).await, named(&[(3, "three")]));
-    assert!(!read(&store, event_is_waiting).await);
+    assert!(!read(&store, events::is_waiting).await);
     assert!(place(&store, 2).await.is_empty());
-    assert_eq!(read(&store, event_head).await, 3);
+    assert_eq!(read(&store, events::head).await, 3);
 
-    let rest = read(&store, |tx| event_list_after(tx, 1, 9)).await.items;
+    let rest = read(&store, |tx| events::list_after(tx, 1, 9)).await.items;
     let body = event("two", "a/b").body;
     assert_eq!(rest.len(), 2);
     assert_eq!(rest[0].topic, body.exchange().topic());
@@ -132,7 +129,7 @@ on_both!(numbers_that_were_never_used_leave_no_holes, |database| {
     let store = database.migrated().await;
     push(&store, &["one"]).await;
     let failed = store.write("fails", |tx| {
-        outbox_push(tx, &event("never", "a/b"))?;
+        outbox::push(tx, &event("never", "a/b"))?;
         Err::<(), _>(store::StoreError::Closed)
     });
     assert!(failed.await.is_err());
@@ -147,7 +144,7 @@ async fn what_is_committed_late_is_placed_late_and_not_passed_over() {
         return;
     };
     let store = database.migrated().await;
-    let late = Held::start(&store, |tx| outbox_push(tx, &event("late", "a/b"))).await;
+    let late = Held::start(&store, |tx| outbox::push(tx, &event("late", "a/b"))).await;
     push(&store, &["early"]).await;
     assert_eq!(place(&store, 9).await, named(&[(1, "early")]));
     late.finish().await;
@@ -162,9 +159,9 @@ async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
         return;
     };
     let store = database.migrated().await;
-    let late = Held::start(&store, |tx| outbox_push(tx, &event("late", "a/b"))).await;
+    let late = Held::start(&store, |tx| outbox::push(tx, &event("late", "a/b"))).await;
     push(&store, &["early"]).await;
-    let first = Held::start(&store, |tx| event_place(tx, 9).map(drop)).await;
+    let first = Held::start(&store, |tx| events::place(tx, 9).map(drop)).await;
     late.finish().await;
     // The second has both events before it, and the first has not committed yet.
     let (has_looked, looked) = mpsc::channel();
@@ -172,9 +169,9 @@ async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
     let second = tokio::spawn(async move {
         second
             .write("second", move |tx| {
-                event_head(tx)?;
+                events::head(tx)?;
                 let _nobody_waits_any_more = has_looked.send(());
-                event_place(tx, 9)
+                events::place(tx, 9)
             })
             .await
     });
@@ -262,7 +259,7 @@ on_both!(old_events_go_unless_a_reader_needs_them, |database| {
     place(&store, 9).await;
     let forget = async |before: i64, keep_after: i64, limit: u32| {
         write(&store, move |tx| {
-            event_delete_before(tx, at(before), keep_after, limit)
+            events::delete_before(tx, at(before), keep_after, limit)
         })
         .await
     };
@@ -281,18 +278,22 @@ on_both!(old_events_go_unless_a_reader_needs_them, |database| {
 on_both!(an_event_that_waits_is_never_forgotten, |database| {
     let store = database.migrated().await;
     push_at(&store, [10]).await;
-    let forgotten = write(&store, |tx| event_delete_before(tx, at(99), i64::MAX, 9));
+    let forgotten = write(&store, |tx| events::delete_before(tx, at(99), i64::MAX, 9));
     assert_eq!(forgotten.await, 0);
     assert_eq!(place(&store, 9).await.len(), 1);
 });
 
 on_both!(a_time_has_its_place_in_the_stream, |database| {
     let store = database.migrated().await;
-    let before = async |time: Timestamp| read(&store, move |tx| event_place_before(tx, time)).await;
+    let before =
+        async |time: Timestamp| read(&store, move |tx| events::place_before(tx, time)).await;
     assert_eq!(before(at(5)).await, 0);
     push_at(&store, (1..=50).map(|n| n * 10)).await;
     place(&store, 100).await;
-    write(&store, |tx| event_delete_before(tx, at(101), i64::MAX, 100)).await;
+    write(&store, |tx| {
+        events::delete_before(tx, at(101), i64::MAX, 100)
+    })
+    .await;
     for (time, place) in [
         (0, 10),
         (110, 10),
@@ -303,9 +304,9 @@ on_both!(a_time_has_its_place_in_the_stream, |database| {
     ] {
         assert_eq!(before(at(time)).await, place, "{time}");
     }
-    let first = read(&store, |tx| event_time_after(tx, 0)).await;
+    let first = read(&store, |tx| events::time_after(tx, 0)).await;
     assert_eq!(first, Some((11, at(110))));
-    assert_eq!(read(&store, |tx| event_time_after(tx, 50)).await, None);
+    assert_eq!(read(&store, |tx| events::time_after(tx, 50)).await, None);
 });
 
 on_both!(a_reader_begins_with_what_happens_from_now_on, |database| {
@@ -314,17 +315,19 @@ on_both!(a_reader_begins_with_what_happens_from_now_on, |database| {
     push(&store, &["past"]).await;
     place(&store, 9).await;
     for _ in 0..2 {
-        write(&store, |tx| event_reader_open(tx, "r")).await;
+        write(&store, |tx| event_readers::open(tx, "r")).await;
         push(&store, &["next"]).await;
         place(&store, 9).await;
     }
-    let reader = read(&store, |tx| event_reader_get(tx, "r")).await.unwrap();
+    let reader = read(&store, |tx| event_readers::get(tx, "r"))
+        .await
+        .unwrap();
     assert_eq!(reader.position, 1);
 });
 
 on_both!(one_process_reads_at_a_time, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| event_reader_open(tx, "r")).await;
+    write(&store, |tx| event_readers::open(tx, "r")).await;
     let first = take(&store, "p1", 100).await.unwrap();
     assert_eq!(take(&store, "p2", 105).await, None);
     assert_eq!(take(&store, "p1", 105).await.unwrap().fence, first.fence);
@@ -335,7 +338,7 @@ on_both!(one_process_reads_at_a_time, |database| {
 
     let mover = async |fence: i64, position: i64| {
         write(&store, move |tx| {
-            event_reader_move(tx, "r", fence, position)
+            event_readers::advance(tx, "r", fence, position)
         })
         .await
     };
@@ -344,7 +347,7 @@ on_both!(one_process_reads_at_a_time, |database| {
     assert!(!mover(second.fence, 6).await, "it never goes back");
     for holder in ["p1", "p2"] {
         write(&store, move |tx| {
-            event_reader_leave(tx, "r", holder, at(116))
+            event_readers::leave(tx, "r", holder, at(116))
         })
         .await;
     }
@@ -354,7 +357,7 @@ on_both!(one_process_reads_at_a_time, |database| {
 
 on_both!(of_many_that_want_to_read_one_may, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| event_reader_open(tx, "r")).await;
+    write(&store, |tx| event_readers::open(tx, "r")).await;
     let tasks = ["a", "b", "c", "d", "e"].map(|holder| {
         let store = database.open();
         tokio::spawn(async move { take(&store, holder, 100).await })

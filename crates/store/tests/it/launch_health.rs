@@ -4,11 +4,8 @@ use domain::Version;
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::plan::{Health, Refusals, Tries};
 use domain::worker::WorkerState;
-use store::{
-    HealthWindow, LaunchRecord, Store, launch_health_between, launch_insert,
-    launch_note_never_registered, launch_note_registered, launch_note_silent, launch_update,
-    worker_get, worker_insert, worker_note_first_claim,
-};
+use store::launch_health::{self, HealthWindow, LaunchRecord};
+use store::{Store, launches, workers};
 
 use crate::launches::{launch, refused, token, unknown};
 use crate::samples::{at, pool_id, worker, worker_key};
@@ -36,10 +33,10 @@ fn heard_since(since: i64) -> HealthWindow {
 
 async fn health(store: &Store, window: HealthWindow) -> LaunchRecord {
     let of_pool = read(store, move |tx| {
-        launch_health_between(tx, &window, &pool_id("a/b"), &pool_id("a/b"))
+        launch_health::between(tx, &window, &pool_id("a/b"), &pool_id("a/b"))
     });
     let of_all = read(store, move |tx| {
-        launch_health_between(tx, &window, &pool_id("a/a"), &pool_id("a/z"))
+        launch_health::between(tx, &window, &pool_id("a/a"), &pool_id("a/z"))
     });
     let of_pool = of_pool.await;
     assert_eq!(of_pool, of_all.await, "both statements say the same");
@@ -54,19 +51,19 @@ on_both!(health_is_what_became_of_recent_launches, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for number in 1..=6 {
-            launch_insert(tx, &launch(number, "a/b", "lc", LaunchState::Open))?;
+            launches::insert(tx, &launch(number, "a/b", "lc", LaunchState::Open))?;
         }
         let withdrawn = LaunchState::Withdrawn {
             problem: "too many".to_owned(),
         };
-        launch_update(tx, &settled(1, refused(Cause::Capacity), 0, 2_000))?;
-        launch_update(tx, &settled(2, refused(Cause::Throttled), 0, 2_100))?;
-        launch_update(tx, &settled(3, LaunchState::Accepted, 3, 2_200))?;
-        launch_update(tx, &settled(4, LaunchState::Accepted, 1, 2_300))?;
-        launch_update(tx, &settled(6, withdrawn, 0, 2_400))?;
-        launch_note_registered(tx, &token(3), at(3_000))?;
-        launch_note_registered(tx, &token(3), at(4_000))?;
-        launch_note_never_registered(tx, &token(3), at(5_000))
+        launches::update(tx, &settled(1, refused(Cause::Capacity), 0, 2_000))?;
+        launches::update(tx, &settled(2, refused(Cause::Throttled), 0, 2_100))?;
+        launches::update(tx, &settled(3, LaunchState::Accepted, 3, 2_200))?;
+        launches::update(tx, &settled(4, LaunchState::Accepted, 1, 2_300))?;
+        launches::update(tx, &settled(6, withdrawn, 0, 2_400))?;
+        launches::note_registered(tx, &token(3), at(3_000))?;
+        launches::note_registered(tx, &token(3), at(4_000))?;
+        launches::note_never_registered(tx, &token(3), at(5_000))
     })
     .await;
     let all = health(&store, heard_since(1_000)).await;
@@ -127,8 +124,8 @@ on_both!(
                     plan,
                     ..launch(number, "a/b", "lc", LaunchState::Open)
                 };
-                launch_insert(tx, &open)?;
-                launch_update(tx, &settled(number, state.clone(), 3, moment))
+                launches::insert(tx, &open)?;
+                launches::update(tx, &settled(number, state.clone(), 3, moment))
             })
             .await;
             let refusals = health(&store, heard_since(0)).await.tries.refusals;
@@ -141,7 +138,7 @@ on_both!(
         }
         // A registration says nothing about what the cloud has in stock.
         write(&store, |tx| {
-            launch_note_registered(tx, &token(5), at(9_000))
+            launches::note_registered(tx, &token(5), at(9_000))
         })
         .await;
         assert!(
@@ -165,9 +162,9 @@ on_both!(
                     created: at(moment),
                     ..launch(number, "a/b", "lc", LaunchState::Open)
                 };
-                launch_insert(tx, &open)?;
+                launches::insert(tx, &open)?;
                 let state = refused(Cause::Capacity);
-                launch_update(tx, &settled(number, state, 0, moment))?;
+                launches::update(tx, &settled(number, state, 0, moment))?;
             }
             Ok(())
         })
@@ -190,9 +187,9 @@ on_both!(
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
-            launch_update(tx, &settled(1, LaunchState::Accepted, 3, 2_000))?;
-            launch_note_registered(tx, &token(1), at(3_000))
+            launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
+            launches::update(tx, &settled(1, LaunchState::Accepted, 3, 2_000))?;
+            launches::note_registered(tx, &token(1), at(3_000))
         })
         .await;
         let late = |launched_before, registered_before| {
@@ -219,8 +216,8 @@ on_both!(
         assert_eq!(late(1_002, 3_001).await, (2, 1, 1));
         // They came, or are known to have failed: of the launch nothing was heard since.
         write(&store, |tx| {
-            launch_note_registered(tx, &token(1), at(4_000))?;
-            launch_note_never_registered(tx, &token(1), at(5_000))
+            launches::note_registered(tx, &token(1), at(4_000))?;
+            launches::note_never_registered(tx, &token(1), at(5_000))
         })
         .await;
         let window = HealthWindow {
@@ -234,11 +231,11 @@ on_both!(
             (0, 2, 1)
         );
         let none = read(&store, |tx| {
-            launch_health_between(tx, &heard_since(5_001), &pool_id("a/b"), &pool_id("a/b"))
+            launch_health::between(tx, &heard_since(5_001), &pool_id("a/b"), &pool_id("a/b"))
         });
         assert_eq!(none.await, []);
         // The end of a worker that never asked for work is heard, too.
-        write(&store, |tx| launch_note_silent(tx, &token(1), at(6_000))).await;
+        write(&store, |tx| launches::note_silent(tx, &token(1), at(6_000))).await;
         let known = health(&store, heard_since(5_001)).await.health;
         assert_eq!((known.registered, known.last_failure), (2, Some(at(6_000))));
     }
@@ -249,7 +246,7 @@ on_both!(
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Accepted))?;
+            launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Accepted))?;
             for (id, state) in [
                 ("a", WorkerState::Running),
                 ("b", WorkerState::Running),
@@ -259,11 +256,11 @@ on_both!(
                 let mut worker = worker("a/b", "g", id);
                 worker.state = state;
                 worker.terms.launch_token = Some(token(1).to_string());
-                worker_insert(tx, &worker)?;
+                workers::insert(tx, &worker)?;
             }
             let mut declared = worker("a/b", "g", "declared");
             declared.terms.launch_token = None;
-            worker_insert(tx, &declared).map(drop)
+            workers::insert(tx, &declared).map(drop)
         })
         .await;
         let asks = [
@@ -272,18 +269,18 @@ on_both!(
         let noted = write(&store, move |tx| {
             let asks = asks.iter().enumerate().map(|(number, id)| {
                 let now = at(2_000 + i64::try_from(number).unwrap());
-                worker_note_first_claim(tx, &worker_key("a/b", "g", id), now)
+                workers::note_first_claim(tx, &worker_key("a/b", "g", id), now)
             });
             asks.collect::<Result<Vec<_>, _>>()
         })
         .await;
         assert_eq!(noted, [true, false, true, false, false, true, false, false]);
         let records = read(&store, |tx| {
-            launch_health_between(tx, &heard_since(0), &pool_id("a/b"), &pool_id("a/b"))
+            launch_health::between(tx, &heard_since(0), &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
         assert_eq!(records[0].2.claimed, 2);
-        let unchanged = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "a"))).await;
+        let unchanged = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "a"))).await;
         assert_eq!(unchanged.unwrap().version, Version::FIRST);
     }
 );

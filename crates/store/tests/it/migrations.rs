@@ -2,7 +2,7 @@
 
 use domain::id::ProviderId;
 use sha2::{Digest, Sha256};
-use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
+use store::{Engine, Store, StoreError, clients, pools, workers};
 
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
@@ -119,7 +119,7 @@ fn make_old(database: &Database, engine: Engine, n_applied: usize) {
 /// As an older program would have written them: it did not know the columns of today.
 async fn put_data(database: &Database, store: &Store, n_applied: usize) {
     if n_applied >= 1 {
-        write(store, |tx| store::client_insert(tx, &client("kept"))).await;
+        write(store, |tx| clients::insert(tx, &client("kept"))).await;
     }
     if n_applied >= 2 {
         database.raw(
@@ -152,17 +152,17 @@ on_both!(
             assert_eq!(store.migrate(7).await.unwrap(), missing);
             store.check_statements().await.unwrap();
             if n_applied >= 1 {
-                let kept = read(&store, |tx| client_get(tx, &"kept".parse().unwrap())).await;
+                let kept = read(&store, |tx| clients::get(tx, &"kept".parse().unwrap())).await;
                 assert_eq!(kept, Some(client("kept")));
             }
             if n_applied >= 2 {
-                let kept = read(&store, |tx| pool_get(tx, &pool_id("a/b")))
+                let kept = read(&store, |tx| pools::get(tx, &pool_id("a/b")))
                     .await
                     .unwrap();
                 assert_eq!(kept.worker_configuration_id, None);
                 let ids: Vec<_> = kept.provider_ids().map(ProviderId::as_str).collect();
                 assert_eq!(ids, ["one"]);
-                let kept = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
+                let kept = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "w"))).await;
                 assert_eq!(kept, Some(worker("a/b", "g", "w")));
             }
             store.close().await;
@@ -181,7 +181,7 @@ on_both!(migrating_twice_changes_nothing, |database| {
 on_both!(without_tables_the_reader_is_told_to_migrate, |database| {
     let store = database.open();
     let failed = store
-        .read("early", |tx| pool_get(tx, &pool_id("a/b")))
+        .read("early", |tx| pools::get(tx, &pool_id("a/b")))
         .await;
     let Err(error @ StoreError::NotMigrated { .. }) = failed else {
         panic!("{failed:?}");

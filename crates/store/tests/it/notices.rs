@@ -3,13 +3,9 @@
 use domain::Version;
 use domain::event::{Event, EventBody};
 use serde_json::json;
-use store::{
-    Notice, NoticeCause, StoreError, error_get, error_insert, error_list_after, event_head,
-    event_place, notice_cause_count, notice_cause_delete, notice_cause_delete_settled,
-    notice_cause_get, notice_cause_insert, notice_cause_list_due, notice_cause_update,
-    notice_delete, notice_delete_older_than, notice_insert, notice_mark_sent, notice_next,
-    notice_recent, notice_update, notice_waiting, outbox_push,
-};
+use store::notice_causes::{self, NoticeCause};
+use store::notices::{self, Notice};
+use store::{StoreError, events, outbox, worker_errors};
 
 use crate::samples::{at, error, pool_id};
 use crate::world::{on_both, read, write};
@@ -47,28 +43,31 @@ fn cause(pool: &str, name: &str, due: Option<i64>) -> NoticeCause {
 on_both!(one_notice_at_a_time_waits_for_each_recipient, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        assert!(notice_insert(tx, &notice("n1", "a@x", 10))?);
-        assert!(!notice_insert(tx, &notice("n2", "a@x", 20))?, "n1 waits");
-        assert!(notice_insert(tx, &notice("n3", "b@x", 5))?);
+        assert!(notices::insert(tx, &notice("n1", "a@x", 10))?);
+        assert!(!notices::insert(tx, &notice("n2", "a@x", 20))?, "n1 waits");
+        assert!(notices::insert(tx, &notice("n3", "b@x", 5))?);
         let elsewhere = Notice {
             channel: "hook".to_owned(),
             ..notice("n4", "a@x", 1)
         };
-        assert!(notice_insert(tx, &elsewhere)?);
-        assert_eq!(notice_waiting(tx, "email", "a@x")?, Some(at(10)));
-        let first = notice_next(tx, "email", at(9))?.unwrap();
+        assert!(notices::insert(tx, &elsewhere)?);
+        assert_eq!(notices::waiting(tx, "email", "a@x")?, Some(at(10)));
+        let first = notices::next(tx, "email", at(9))?.unwrap();
         assert_eq!(first, notice("n3", "b@x", 5));
-        assert!(notice_mark_sent(tx, &first, at(11))?);
-        assert!(!notice_mark_sent(tx, &first, at(12))?, "it is sent already");
-        assert_eq!(notice_waiting(tx, "email", "b@x")?, None);
-        assert!(notice_insert(tx, &notice("n5", "b@x", 20))?);
-        assert_eq!(notice_next(tx, "email", at(9))?, None);
+        assert!(notices::mark_sent(tx, &first, at(11))?);
+        assert!(
+            !notices::mark_sent(tx, &first, at(12))?,
+            "it is sent already"
+        );
+        assert_eq!(notices::waiting(tx, "email", "b@x")?, None);
+        assert!(notices::insert(tx, &notice("n5", "b@x", 20))?);
+        assert_eq!(notices::next(tx, "email", at(9))?, None);
         assert_eq!(
-            notice_recent(tx, "email", "b@x", at(4), 9)?,
+            notices::recent(tx, "email", "b@x", at(4), 9)?,
             [at(20), at(5)]
         );
-        assert_eq!(notice_recent(tx, "email", "b@x", at(5), 9)?, [at(20)]);
-        assert_eq!(notice_recent(tx, "email", "b@x", at(4), 1)?, [at(20)]);
+        assert_eq!(notices::recent(tx, "email", "b@x", at(5), 9)?, [at(20)]);
+        assert_eq!(notices::recent(tx, "email", "b@x", at(4), 1)?, [at(20)]);
         Ok(())
     })
     .await;
@@ -76,29 +75,29 @@ on_both!(one_notice_at_a_time_waits_for_each_recipient, |database| {
 
 on_both!(a_notice_is_moved_on_only_as_it_was_read, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| notice_insert(tx, &notice("n1", "a@x", 10))).await;
+    write(&store, |tx| notices::insert(tx, &notice("n1", "a@x", 10))).await;
     let moved = write(&store, |tx| {
-        let read = notice_next(tx, "email", at(10))?.unwrap();
+        let read = notices::next(tx, "email", at(10))?.unwrap();
         let later = Notice {
             due: at(99),
             refusals: 2,
             ..read
         };
-        Ok(notice_update(tx, later)?.unwrap())
+        Ok(notices::update(tx, later)?.unwrap())
     })
     .await;
     assert_eq!((moved.due, moved.refusals), (at(99), 2));
     write(&store, |tx| {
         let stale = notice("n1", "a@x", 10);
-        assert!(!notice_delete(tx, &stale)?);
-        assert_eq!(notice_update(tx, stale)?, None);
+        assert!(!notices::delete(tx, &stale)?);
+        assert_eq!(notices::update(tx, stale)?, None);
         Ok(())
     })
     .await;
-    let found = read(&store, |tx| notice_next(tx, "email", at(99))).await;
+    let found = read(&store, |tx| notices::next(tx, "email", at(99))).await;
     assert_eq!(found, Some(moved.clone()));
-    assert!(write(&store, move |tx| notice_delete(tx, &moved)).await);
-    let found = read(&store, |tx| notice_waiting(tx, "email", "a@x")).await;
+    assert!(write(&store, move |tx| notices::delete(tx, &moved)).await);
+    let found = read(&store, |tx| notices::waiting(tx, "email", "a@x")).await;
     assert_eq!(found, None);
 });
 
@@ -107,11 +106,11 @@ on_both!(old_notices_are_forgotten_in_batches, |database| {
     write(&store, |tx| {
         for (number, recipient) in ["a", "b", "c"].into_iter().enumerate() {
             let number = i64::try_from(number).unwrap();
-            notice_insert(tx, &notice(recipient, recipient, number))?;
+            notices::insert(tx, &notice(recipient, recipient, number))?;
         }
-        assert_eq!(notice_delete_older_than(tx, at(2), 1)?, 1);
-        assert_eq!(notice_delete_older_than(tx, at(2), 9)?, 1);
-        assert_eq!(notice_next(tx, "email", at(9))?.unwrap().id, "c");
+        assert_eq!(notices::delete_older_than(tx, at(2), 1)?, 1);
+        assert_eq!(notices::delete_older_than(tx, at(2), 9)?, 1);
+        assert_eq!(notices::next(tx, "email", at(9))?.unwrap().id, "c");
         Ok(())
     })
     .await;
@@ -128,9 +127,9 @@ on_both!(
                 cause("a/c", "early", Some(10)),
                 cause("a/b", "next", Some(20)),
             ] {
-                notice_cause_insert(tx, &one)?;
+                notice_causes::insert(tx, &one)?;
             }
-            let due = notice_cause_list_due(tx, "email", at(20), 9)?;
+            let due = notice_causes::list_due(tx, "email", at(20), 9)?;
             assert_eq!(
                 due,
                 [
@@ -138,12 +137,12 @@ on_both!(
                     cause("a/b", "next", Some(20))
                 ]
             );
-            assert_eq!(notice_cause_list_due(tx, "email", at(99), 1)?.len(), 1);
-            assert_eq!(notice_cause_list_due(tx, "hook", at(99), 9)?, []);
-            assert_eq!(notice_cause_count(tx, "email", &pool_id("a/b"))?, 3);
-            notice_cause_delete(tx, &due[0])?;
+            assert_eq!(notice_causes::list_due(tx, "email", at(99), 1)?.len(), 1);
+            assert_eq!(notice_causes::list_due(tx, "hook", at(99), 9)?, []);
+            assert_eq!(notice_causes::count(tx, "email", &pool_id("a/b"))?, 3);
+            notice_causes::delete(tx, &due[0])?;
             assert_eq!(
-                notice_cause_get(tx, "email", &pool_id("a/c"), "early")?,
+                notice_causes::get(tx, "email", &pool_id("a/c"), "early")?,
                 None
             );
             Ok(())
@@ -169,19 +168,19 @@ on_both!(a_cause_is_changed_only_as_it_was_read, |database| {
         ..changed.clone()
     };
     write(&store, |tx| {
-        notice_cause_insert(tx, &cause("a/b", "x", Some(10)))
+        notice_causes::insert(tx, &cause("a/b", "x", Some(10)))
     })
     .await;
     let change = changed.clone();
-    write(&store, move |tx| notice_cause_update(tx, &change)).await;
+    write(&store, move |tx| notice_causes::update(tx, &change)).await;
     let found = read(&store, |tx| {
-        notice_cause_get(tx, "email", &pool_id("a/b"), "x")
+        notice_causes::get(tx, "email", &pool_id("a/b"), "x")
     });
     assert_eq!(found.await, Some(expected));
-    let stale = store.write("stale", move |tx| notice_cause_update(tx, &changed));
+    let stale = store.write("stale", move |tx| notice_causes::update(tx, &changed));
     assert!(matches!(stale.await, Err(StoreError::Congested { .. })));
     let twice = store.write("twice", |tx| {
-        notice_cause_insert(tx, &cause("a/b", "x", None))
+        notice_causes::insert(tx, &cause("a/b", "x", None))
     });
     assert!(matches!(twice.await, Err(StoreError::Congested { .. })));
 });
@@ -204,16 +203,16 @@ on_both!(causes_are_forgotten_once_told_or_very_old, |database| {
             ..cause("a/b", "waiting", Some(10))
         };
         for one in [settled("told", 50), settled("recent", 150), old, waiting] {
-            notice_cause_insert(tx, &one)?;
+            notice_causes::insert(tx, &one)?;
         }
-        assert_eq!(notice_cause_delete_settled(tx, at(100), at(10), 9)?, 2);
+        assert_eq!(notice_causes::delete_settled(tx, at(100), at(10), 9)?, 2);
         for (name, is_there) in [
             ("told", false),
             ("old", false),
             ("recent", true),
             ("waiting", true),
         ] {
-            let found = notice_cause_get(tx, "email", &pool_id("a/b"), name)?;
+            let found = notice_causes::get(tx, "email", &pool_id("a/b"), name)?;
             assert_eq!(found.is_some(), is_there, "{name}");
         }
         Ok(())
@@ -228,7 +227,7 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
             let report = error(pool, number, 10);
             // The second has been forgotten.
             if number != 1 {
-                error_insert(tx, &report)?;
+                worker_errors::insert(tx, &report)?;
             }
             let body = EventBody::PoolError {
                 provider_id: "p".parse().unwrap(),
@@ -240,7 +239,7 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
                 provider_id: "p".parse().unwrap(),
             };
             for body in [other, body] {
-                outbox_push(
+                outbox::push(
                     tx,
                     &Event {
                         id: number.to_string(),
@@ -251,27 +250,33 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
             }
         }
         assert_eq!(
-            error_list_after(tx, 0, 99, 9)?,
+            notice_causes::list_errors_after(tx, 0, 99, 9)?,
             [],
             "they have no places yet"
         );
-        event_place(tx, 99)?;
-        let head = event_head(tx)?;
-        let all = error_list_after(tx, 0, head, 9)?;
+        events::place(tx, 99)?;
+        let head = events::head(tx)?;
+        let all = notice_causes::list_errors_after(tx, 0, head, 9)?;
         let found: Vec<_> = all.iter().map(|(_, report)| report.clone()).collect();
         assert_eq!(
             found,
             [Some(error("a/b", 3, 10)), None, Some(error("a/b", 2, 10))]
         );
-        assert_eq!(error_list_after(tx, all[1].0, head, 9)?, all[2..]);
-        assert_eq!(error_list_after(tx, 0, all[1].0, 9)?, all[..2]);
-        assert_eq!(error_list_after(tx, 0, head, 1)?, all[..1]);
+        assert_eq!(
+            notice_causes::list_errors_after(tx, all[1].0, head, 9)?,
+            all[2..]
+        );
+        assert_eq!(
+            notice_causes::list_errors_after(tx, 0, all[1].0, 9)?,
+            all[..2]
+        );
+        assert_eq!(notice_causes::list_errors_after(tx, 0, head, 1)?, all[..1]);
         let id = error("a/b", 2, 0).error_id;
         assert_eq!(
-            error_get(tx, &pool_id("a/b"), &id)?,
+            worker_errors::get(tx, &pool_id("a/b"), &id)?,
             Some(error("a/b", 2, 10))
         );
-        assert_eq!(error_get(tx, &pool_id("a/c"), &id)?, None);
+        assert_eq!(worker_errors::get(tx, &pool_id("a/c"), &id)?, None);
         Ok(())
     })
     .await;

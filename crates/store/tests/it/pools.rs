@@ -1,11 +1,7 @@
 //! Pools: made once, changed under guard, listed by id.
 
 use domain::id::ProviderId;
-use store::{
-    launch_config_insert, launch_config_part, pool_delete, pool_get, pool_insert, pool_list,
-    pool_list_expirable, pool_list_leaving, pool_part, pool_update, pools_by_provider,
-    worker_insert, worker_live_providers,
-};
+use store::{launch_configs, pools, workers};
 
 use crate::samples::{at, launch_config, object, pool, pool_id, worker};
 use crate::world::{on_both, read, write};
@@ -17,19 +13,22 @@ on_both!(a_pool_comes_back_as_it_was_stored, |database| {
     stored.definition.further_provider_ids = vec!["aws-2".parse().unwrap()];
     stored.worker_configuration_id = Some("build.v2".parse().unwrap());
     let expected = stored.clone();
-    assert!(write(&store, move |tx| pool_insert(tx, &stored)).await);
+    assert!(write(&store, move |tx| pools::insert(tx, &stored)).await);
     assert_eq!(
-        read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await,
+        read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
         Some(expected)
     );
-    assert_eq!(read(&store, |tx| pool_get(tx, &pool_id("a/c"))).await, None);
+    assert_eq!(
+        read(&store, |tx| pools::get(tx, &pool_id("a/c"))).await,
+        None
+    );
 });
 
 on_both!(a_second_pool_of_one_id_is_not_stored, |database| {
     let store = database.migrated().await;
-    assert!(write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await);
-    assert!(!write(&store, |tx| pool_insert(tx, &pool("a/b", "two"))).await);
-    let kept = read(&store, |tx| pool_get(tx, &pool_id("a/b")))
+    assert!(write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await);
+    assert!(!write(&store, |tx| pools::insert(tx, &pool("a/b", "two"))).await);
+    let kept = read(&store, |tx| pools::get(tx, &pool_id("a/b")))
         .await
         .unwrap();
     assert_eq!(kept.definition.provider_id.as_str(), "one");
@@ -38,8 +37,8 @@ on_both!(a_second_pool_of_one_id_is_not_stored, |database| {
 on_both!(an_update_writes_everything_but_the_birthday, |database| {
     let store = database.migrated().await;
     let changed = write(&store, |tx| {
-        pool_insert(tx, &pool("a/b", "one"))?;
-        let mut changed = pool_get(tx, &pool_id("a/b"))?.unwrap();
+        pools::insert(tx, &pool("a/b", "one"))?;
+        let mut changed = pools::get(tx, &pool_id("a/b"))?.unwrap();
         changed.definition.provider_id = "two".parse().unwrap();
         changed.definition.further_provider_ids = vec!["three".parse().unwrap()];
         changed.worker_configuration_id = Some("build".parse().unwrap());
@@ -49,13 +48,13 @@ on_both!(an_update_writes_everything_but_the_birthday, |database| {
         changed.definition.email_on_error = false;
         changed.previous_provider_ids = vec!["one".parse().unwrap()];
         changed.last_modified = at(2_000);
-        changed.version = pool_update(tx, &changed)?;
+        changed.version = pools::update(tx, &changed)?;
         Ok(changed)
     })
     .await;
     assert_eq!(changed.version, domain::Version(2));
     assert_eq!(
-        read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await,
+        read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
         Some(changed)
     );
 });
@@ -64,7 +63,7 @@ on_both!(pages_of_pools_follow_each_other, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for number in [3, 1, 4, 2, 5] {
-            pool_insert(tx, &pool(&format!("a/p{number}"), "one"))?;
+            pools::insert(tx, &pool(&format!("a/p{number}"), "one"))?;
         }
         Ok(())
     })
@@ -73,7 +72,7 @@ on_both!(pages_of_pools_follow_each_other, |database| {
     let mut after = None;
     loop {
         let last = after.clone();
-        let page = read(&store, move |tx| pool_list(tx, last.as_ref(), 2)).await;
+        let page = read(&store, move |tx| pools::list(tx, last.as_ref(), 2)).await;
         let Some(last) = page.last() else { break };
         after = Some(last.id.clone());
         seen.extend(page.into_iter().map(|pool| pool.id.to_string()));
@@ -90,11 +89,11 @@ on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
         for number in 0..40 {
             let id = format!("a/p{number:02}");
             let stored = pool(&id, "one");
-            pool_insert(tx, &stored)?;
+            pools::insert(tx, &stored)?;
             for position in 0..3 {
                 let mut config = launch_config(&id, &format!("lc-{position}"));
                 config.archived = position == 2;
-                launch_config_insert(tx, &config)?;
+                launch_configs::insert(tx, &config)?;
             }
         }
         let config = launch_config("a/p", "lc-0").configuration;
@@ -105,7 +104,7 @@ on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
     })
     .await;
     let n_fit = async |max_bytes: u64, limit: u32| {
-        let part = read(&store, move |tx| pool_part(tx, None, limit, max_bytes)).await;
+        let part = read(&store, move |tx| pools::part(tx, None, limit, max_bytes)).await;
         (part.items.len() as u64, part.is_cut)
     };
     // One is always read, and otherwise as many as fit.
@@ -128,7 +127,7 @@ on_both!(
         let store = database.migrated().await;
         write(&store, |tx| {
             for number in 0..20 {
-                launch_config_insert(tx, &launch_config("a/b", &format!("lc-{number:02}")))?;
+                launch_configs::insert(tx, &launch_config("a/b", &format!("lc-{number:02}")))?;
             }
             Ok(())
         })
@@ -144,7 +143,7 @@ on_both!(
             (40 * one, 20),
         ] {
             let part = read(&store, move |tx| {
-                launch_config_part(tx, &pool_id("a/b"), true, None, 99, max_bytes)
+                launch_configs::part(tx, &pool_id("a/b"), true, None, 99, max_bytes)
             });
             let part = part.await;
             assert_eq!((part.items.len(), part.is_cut), (expected, expected < 20));
@@ -159,21 +158,21 @@ on_both!(
         write(&store, |tx| {
             let mut leaving = pool("a/leaving", ProviderId::NULL);
             leaving.previous_provider_ids = vec!["one".parse().unwrap()];
-            pool_insert(tx, &leaving)?;
+            pools::insert(tx, &leaving)?;
             let mut unprovisioned = pool("a/declared", ProviderId::NULL);
             unprovisioned.worker_configuration_id = Some("build".parse().unwrap());
-            pool_insert(tx, &unprovisioned)?;
-            pool_insert(tx, &pool("a/gone", ProviderId::NULL))?;
-            pool_insert(tx, &pool("a/live", "one"))
+            pools::insert(tx, &unprovisioned)?;
+            pools::insert(tx, &pool("a/gone", ProviderId::NULL))?;
+            pools::insert(tx, &pool("a/live", "one"))
         })
         .await;
-        let expirable = read(&store, |tx| pool_list_expirable(tx, 10)).await;
+        let expirable = read(&store, |tx| pools::list_expirable(tx, 10)).await;
         let ids: Vec<_> = expirable.iter().map(|pool| pool.id.to_string()).collect();
         assert_eq!(ids, ["a/gone"]);
-        assert!(write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
-        assert!(!write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
+        assert!(write(&store, |tx| pools::delete(tx, &pool_id("a/gone"))).await);
+        assert!(!write(&store, |tx| pools::delete(tx, &pool_id("a/gone"))).await);
         assert!(
-            read(&store, |tx| pool_list_expirable(tx, 10))
+            read(&store, |tx| pools::list_expirable(tx, 10))
                 .await
                 .is_empty()
         );
@@ -188,32 +187,32 @@ on_both!(
             for id in ["a/l1", "a/l2"] {
                 let mut leaving = pool(id, "two");
                 leaving.previous_provider_ids = vec!["one".parse().unwrap()];
-                pool_insert(tx, &leaving)?;
+                pools::insert(tx, &leaving)?;
             }
-            pool_insert(tx, &pool("a/m", "one"))?;
+            pools::insert(tx, &pool("a/m", "one"))?;
             let mut gone = worker("a/l1", "g", "gone");
             gone.state = domain::worker::WorkerState::Stopped;
             gone.provider_id = "three".parse().unwrap();
-            worker_insert(tx, &gone)?;
+            workers::insert(tx, &gone)?;
             for (id, provider) in [("w1", "two"), ("w2", "one"), ("w3", "one")] {
                 let mut live = worker("a/l1", "g", id);
                 live.provider_id = provider.parse().unwrap();
-                worker_insert(tx, &live)?;
+                workers::insert(tx, &live)?;
             }
             Ok(())
         })
         .await;
-        let first = read(&store, |tx| pool_list_leaving(tx, None, 1)).await;
+        let first = read(&store, |tx| pools::list_leaving(tx, None, 1)).await;
         assert_eq!(first[0].id, pool_id("a/l1"));
         let rest = read(&store, |tx| {
-            pool_list_leaving(tx, Some(&pool_id("a/l1")), 9)
+            pools::list_leaving(tx, Some(&pool_id("a/l1")), 9)
         })
         .await;
         assert_eq!(
             rest.iter().map(|pool| &pool.id).collect::<Vec<_>>(),
             [&pool_id("a/l2")]
         );
-        let live = read(&store, |tx| worker_live_providers(tx, &pool_id("a/l1"))).await;
+        let live = read(&store, |tx| workers::live_providers(tx, &pool_id("a/l1"))).await;
         assert_eq!(
             live.iter().map(ProviderId::as_str).collect::<Vec<_>>(),
             ["one", "two"]
@@ -226,15 +225,15 @@ on_both!(
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            pool_insert(tx, &pool("a/p1", "two"))?;
-            pool_insert(tx, &pool("a/p2", "one"))?;
+            pools::insert(tx, &pool("a/p1", "two"))?;
+            pools::insert(tx, &pool("a/p2", "one"))?;
             let mut of_three = pool("a/p3", "two");
             of_three.definition.further_provider_ids =
                 ["one", "three"].map(|id| id.parse().unwrap()).into();
-            pool_insert(tx, &of_three)
+            pools::insert(tx, &of_three)
         })
         .await;
-        let counts = read(&store, pools_by_provider).await;
+        let counts = read(&store, pools::count_by_provider).await;
         let counts: Vec<_> = counts.iter().map(|(id, n)| (id.as_str(), *n)).collect();
         assert_eq!(counts, [("one", 2), ("three", 1), ("two", 2)]);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store::{Options, Store, StoreError, pool_get, pool_insert, pool_list};
+use store::{Options, Store, StoreError, pools};
 
 use crate::samples::{pool, pool_id};
 use crate::world::{Database, read, write};
@@ -40,15 +40,15 @@ async fn idle_connections_that_were_cut_are_replaced_unnoticed() {
     store.migrate(1).await.unwrap();
     for round in 0..5 {
         for _ in 0..3 {
-            assert!(read(&store, |tx| pool_list(tx, None, 1)).await.len() <= 1);
+            assert!(read(&store, |tx| pools::list(tx, None, 1)).await.len() <= 1);
         }
         cut_named(&database, &name);
         write(&store, move |tx| {
-            pool_insert(tx, &pool(&format!("a/p{round}"), "one"))
+            pools::insert(tx, &pool(&format!("a/p{round}"), "one"))
         })
         .await;
     }
-    assert_eq!(read(&store, |tx| pool_list(tx, None, 10)).await.len(), 5);
+    assert_eq!(read(&store, |tx| pools::list(tx, None, 10)).await.len(), 5);
 }
 
 #[tokio::test]
@@ -61,16 +61,16 @@ async fn a_write_that_is_cut_before_its_commit_runs_again() {
     let runs = Arc::new(AtomicU32::new(0));
     let (counting, cutting) = (runs.clone(), database.clone());
     write(&store, move |tx| {
-        pool_insert(tx, &pool("a/b", "one"))?;
+        pools::insert(tx, &pool("a/b", "one"))?;
         if counting.fetch_add(1, Ordering::Relaxed) == 0 {
             cut_connections(&cutting);
         }
-        pool_get(tx, &pool_id("a/b"))
+        pools::get(tx, &pool_id("a/b"))
     })
     .await;
     assert_eq!(runs.load(Ordering::Relaxed), 2);
     assert!(
-        read(&store, |tx| pool_get(tx, &pool_id("a/b")))
+        read(&store, |tx| pools::get(tx, &pool_id("a/b")))
             .await
             .is_some()
     );
@@ -86,16 +86,16 @@ async fn a_read_that_is_cut_fails_and_the_next_one_succeeds() {
     let cutting = database.clone();
     let failed = store
         .read("cut", move |tx| {
-            pool_list(tx, None, 1)?;
+            pools::list(tx, None, 1)?;
             cut_connections(&cutting);
-            pool_list(tx, None, 1)
+            pools::list(tx, None, 1)
         })
         .await;
     assert!(
         matches!(failed, Err(StoreError::Unavailable { .. })),
         "{failed:?}"
     );
-    assert!(read(&store, |tx| pool_list(tx, None, 1)).await.is_empty());
+    assert!(read(&store, |tx| pools::list(tx, None, 1)).await.is_empty());
 }
 
 #[tokio::test]

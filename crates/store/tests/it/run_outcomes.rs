@@ -4,12 +4,10 @@ use domain::id::PoolId;
 use domain::run_outcome::{RunOutcome, Tally};
 use domain::task::EndReason;
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
-use store::{
-    KeptRuns, RunCursor, Store, Tallies, configuration_pools, event_place, outbox_push,
-    pool_insert, run_count_delete_before, run_count_of_configuration, run_count_of_pool,
-    run_message_list, run_outcome_list_of_pools, run_outcome_list_of_worker, run_outcome_next_pool,
-    run_outcome_note, run_outcome_trim,
-};
+use store::kept_runs::{self, KeptRuns};
+use store::run_counts::{self, Tallies};
+use store::run_outcomes::{self, RunCursor};
+use store::{Store, events, outbox, pools, run_messages};
 
 use crate::samples::{at, event, pool, pool_id, worker_key};
 use crate::world::{Database, on_both, read, write};
@@ -32,7 +30,7 @@ async fn with_pools(database: &Database) -> Store {
     let store = database.migrated().await;
     write(&store, |tx| {
         for id in ["p/one", "p/two", "p/other"] {
-            pool_insert(tx, &pool(id, "aws-1"))?;
+            pools::insert(tx, &pool(id, "aws-1"))?;
         }
         Ok(())
     })
@@ -46,7 +44,7 @@ async fn with_pools(database: &Database) -> Store {
 
 /// Takes note; how many were new.
 async fn note(store: &Store, outcomes: Vec<RunOutcome>) -> usize {
-    write(store, move |tx| run_outcome_note(tx, &outcomes))
+    write(store, move |tx| run_outcomes::note(tx, &outcomes))
         .await
         .len()
 }
@@ -54,7 +52,7 @@ async fn note(store: &Store, outcomes: Vec<RunOutcome>) -> usize {
 async fn of_pools(store: &Store, pools: &[&str], after: Option<RunCursor>, n: u32) -> Vec<String> {
     let pools: Vec<PoolId> = pools.iter().map(|id| pool_id(id)).collect();
     let found = read(store, move |tx| {
-        run_outcome_list_of_pools(tx, &pools, after.as_ref(), n)
+        run_outcomes::list_of_pools(tx, &pools, after.as_ref(), n)
     });
     found.await.iter().map(name).collect()
 }
@@ -62,7 +60,7 @@ async fn of_pools(store: &Store, pools: &[&str], after: Option<RunCursor>, n: u3
 async fn of_worker(store: &Store, worker: &str, after: Option<RunCursor>, n: u32) -> Vec<String> {
     let key = worker_key("p/one", "g", worker);
     let found = read(store, move |tx| {
-        run_outcome_list_of_worker(tx, &key, after.as_ref(), n)
+        run_outcomes::list_of_worker(tx, &key, after.as_ref(), n)
     });
     found.await.iter().map(name).collect()
 }
@@ -75,7 +73,7 @@ fn name(outcome: &RunOutcome) -> String {
 
 async fn counts(store: &Store, pool: &str, now: i64) -> [(u64, u64, u64); 3] {
     let id = pool_id(pool);
-    sums(&read(store, move |tx| run_count_of_pool(tx, &id, at(now))).await)
+    sums(&read(store, move |tx| run_counts::of_pool(tx, &id, at(now))).await)
 }
 
 fn sums(tallies: &Tallies) -> [(u64, u64, u64); 3] {
@@ -101,7 +99,7 @@ on_both!(an_outcome_that_is_told_again_is_known, |database| {
     assert_eq!(counts(&store, "p/one", 9).await, [(1, 0, 1); 3]);
     let key = worker_key("p/one", "g", "w");
     let found = read(&store, move |tx| {
-        run_outcome_list_of_worker(tx, &key, None, 9)
+        run_outcomes::list_of_worker(tx, &key, None, 9)
     });
     assert_eq!(found.await, [second, first], "nothing is lost on the way");
 });
@@ -167,7 +165,7 @@ on_both!(the_runs_of_several_pools_are_one_list, |database| {
             let ids: Vec<_> = pools.iter().map(|id| pool_id(id)).collect();
             let page = read(&store, {
                 let after = after.clone();
-                move |tx| run_outcome_list_of_pools(tx, &ids, after.as_ref(), limit)
+                move |tx| run_outcomes::list_of_pools(tx, &ids, after.as_ref(), limit)
             })
             .await;
             after = page.last().map(RunCursor::from);
@@ -187,8 +185,8 @@ on_both!(a_configuration_is_the_sum_of_its_pools, |database| {
     note(&store, told).await;
     let (pools, tallies) = read(&store, |tx| {
         let id = "build".parse().unwrap();
-        let pools = configuration_pools(tx, &id)?;
-        Ok((pools, run_count_of_configuration(tx, &id, at(9))?))
+        let pools = run_outcomes::pools_of_configuration(tx, &id)?;
+        Ok((pools, run_counts::of_configuration(tx, &id, at(9))?))
     })
     .await;
     assert_eq!(pools, [pool_id("p/one"), pool_id("p/two")]);
@@ -226,9 +224,9 @@ on_both!(outcomes_are_counted_over_windows_by_hours, |database| {
         [(0, 0, 0), (2, 1, 0), (5, 1, 0)]
     );
     write(&store, move |tx| {
-        assert_eq!(run_count_delete_before(tx, at(now - DAY_MS), 2)?, 2);
-        assert_eq!(run_count_delete_before(tx, at(now - DAY_MS), 2)?, 1);
-        assert_eq!(run_count_delete_before(tx, at(now - DAY_MS), 2)?, 0);
+        assert_eq!(run_counts::delete_before(tx, at(now - DAY_MS), 2)?, 2);
+        assert_eq!(run_counts::delete_before(tx, at(now - DAY_MS), 2)?, 1);
+        assert_eq!(run_counts::delete_before(tx, at(now - DAY_MS), 2)?, 0);
         Ok(())
     })
     .await;
@@ -243,7 +241,7 @@ async fn trim(store: &Store, pool: &'static str, kept: KeptRuns, step: u32) -> u
     let mut total = 0;
     loop {
         let gone = write(store, move |tx| {
-            run_outcome_trim(tx, &pool_id(pool), kept, step)
+            kept_runs::trim(tx, &pool_id(pool), kept, step)
         });
         let gone = gone.await;
         assert!(gone <= u64::from(step));
@@ -343,7 +341,7 @@ on_both!(old_outcomes_are_forgotten_pool_by_pool, |database| {
     let mut after = None;
     loop {
         let last = after.clone();
-        let next = read(&store, move |tx| run_outcome_next_pool(tx, last.as_ref())).await;
+        let next = read(&store, move |tx| kept_runs::next_pool(tx, last.as_ref())).await;
         let Some(next) = next else { break };
         pools.push(next.to_string());
         after = Some(next);
@@ -393,22 +391,22 @@ on_both!(
         let store = database.migrated().await;
         write(&store, |tx| {
             for id in ["a", "b"] {
-                outbox_push(tx, &event(id, "p/one"))?;
+                outbox::push(tx, &event(id, "p/one"))?;
             }
-            event_place(tx, 9)
+            events::place(tx, 9)
         })
         .await;
         database.raw(
             "UPDATE outbox SET topic = 'exchange/taskcluster-queue/v1/task-failed', \
          payload = '{\"x\": 1}' WHERE event_id = 'b'",
         );
-        let told = read(&store, |tx| run_message_list(tx, 0, 9, 9)).await;
+        let told = read(&store, |tx| run_messages::list(tx, 0, 9, 9)).await;
         let [(position, payload)] = &told.items[..] else {
             panic!("{told:?}");
         };
         assert_eq!((*position, payload.as_str()), (2, "{\"x\": 1}"));
         for (after, until) in [(2, 9), (0, 1)] {
-            let told = read(&store, move |tx| run_message_list(tx, after, until, 9)).await;
+            let told = read(&store, move |tx| run_messages::list(tx, after, until, 9)).await;
             assert!(told.items.is_empty());
         }
     }

@@ -4,10 +4,8 @@ use domain::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use domain::supply::{ASKED_MS, FRESH_MS, Horizon, Presence, STARTING_MS, Signs};
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use domain::worker::{Advice, Worker, WorkerState};
-use store::{
-    RunningWorker, queue_worker_upsert, worker_get, worker_insert, worker_list_running,
-    worker_list_silent, worker_supply_fresh_between, worker_supply_silent_between, worker_update,
-};
+use store::running_workers::{self, RunningWorker};
+use store::{queue_workers, workers};
 
 use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
@@ -59,7 +57,7 @@ on_both!(
                 worker.created = ago(DAY_MS);
                 let declared = signs.registered == worker.created;
                 worker.terms.registered_at = (!declared).then_some(signs.registered.as_millis());
-                worker_insert(tx, &worker)?;
+                workers::insert(tx, &worker)?;
                 if signs.last_asked.is_none() && signs.last_task_ended.is_none() {
                     continue;
                 }
@@ -67,7 +65,7 @@ on_both!(
                 seen.quarantine_until = None;
                 seen.last_date_active = signs.last_asked;
                 seen.last_task_ended = signs.last_task_ended;
-                queue_worker_upsert(tx, &seen)?;
+                queue_workers::upsert(tx, &seen)?;
             }
             Ok(())
         })
@@ -82,10 +80,10 @@ on_both!(
             let horizon = Horizon::new(at(NOW), listening);
             let (silent, listed, fresh) = read(&store, move |tx| {
                 let (first, last) = (pool_id("a/a"), pool_id("a/z"));
-                let silent = worker_supply_silent_between(tx, &horizon, &first, &last)?;
+                let silent = running_workers::silent_between(tx, &horizon, &first, &last)?;
                 let limit = u32::try_from(n_workers).unwrap();
-                let listed = worker_list_silent(tx, &horizon, &pool_id("a/b"), limit)?;
-                let fresh = worker_supply_fresh_between(tx, &horizon, &first, &last)?;
+                let listed = running_workers::list_silent(tx, &horizon, &pool_id("a/b"), limit)?;
+                let fresh = running_workers::fresh_between(tx, &horizon, &first, &last)?;
                 Ok((silent, listed, fresh))
             })
             .await;
@@ -122,7 +120,7 @@ on_both!(
                     reason: "over capacity".to_owned(),
                     decided_at: 0,
                 });
-                worker_insert(tx, &worker)
+                workers::insert(tx, &worker)
             };
             add("a/b", "silent", WorkerState::Running, false)?;
             add("a/b", "too", WorkerState::Running, false)?;
@@ -135,14 +133,14 @@ on_both!(
             ill.quarantine_until = Some(at(NOW));
             ill.last_date_active = None;
             ill.last_task_ended = None;
-            queue_worker_upsert(tx, &ill)
+            queue_workers::upsert(tx, &ill)
         })
         .await;
         let silent_at = |now: i64| {
             let horizon = Horizon::new(at(now), Some(at(0)));
             read(&store, move |tx| {
                 let id = pool_id("a/b");
-                let groups = worker_supply_silent_between(tx, &horizon, &id, &id)?;
+                let groups = running_workers::silent_between(tx, &horizon, &id, &id)?;
                 let of =
                     |group: &domain::supply::Group| (group.draining, group.count, group.capacity);
                 Ok(groups.iter().map(of).collect::<Vec<_>>())
@@ -168,17 +166,17 @@ on_both!(
         let plain = worker("a/b", "g", "plain");
         let stored = told.clone();
         write(&store, move |tx| {
-            worker_insert(tx, &stored)?;
-            worker_insert(tx, &plain)?;
+            workers::insert(tx, &stored)?;
+            workers::insert(tx, &plain)?;
             let seen = queue_worker("a/b", "g", "told");
-            queue_worker_upsert(tx, &seen)
+            queue_workers::upsert(tx, &seen)
         })
         .await;
         database.raw("INSERT INTO claimed_tasks VALUES ('t', 0, 'a/b', 'g', 'told', 1, 500)");
         database.raw("INSERT INTO claimed_tasks VALUES ('u', 0, 'a/b', 'g', 'told', 1, 400)");
         let seen = queue_worker("a/b", "g", "told");
         let running = read(&store, |tx| {
-            worker_list_running(tx, &pool_id("a/b"), at(400), 0, 9)
+            running_workers::list(tx, &pool_id("a/b"), at(400), 0, 9)
         })
         .await;
         let of = |worker: &Worker| RunningWorker {
@@ -208,14 +206,14 @@ on_both!(
         assert_eq!(running, [of(&worker("a/b", "g", "plain")), told_row]);
         // What changes is read as it is now.
         write(&store, |tx| {
-            let mut worker = worker_get(tx, &worker_key("a/b", "g", "told"))?.unwrap();
+            let mut worker = workers::get(tx, &worker_key("a/b", "g", "told"))?.unwrap();
             worker.terms.advice = None;
             worker.terms.registered_at = Some(160);
-            worker_update(tx, &worker)
+            workers::update(tx, &worker)
         })
         .await;
         let running = read(&store, |tx| {
-            worker_list_running(tx, &pool_id("a/b"), at(400), 1, 9)
+            running_workers::list(tx, &pool_id("a/b"), at(400), 1, 9)
         })
         .await;
         assert_eq!(running.len(), 1);
@@ -233,16 +231,16 @@ on_both!(running_workers_are_read_in_parts_of_any_size, |database| {
         let store = another.migrated().await;
         write(&store, move |tx| {
             for number in 0..count {
-                worker_insert(tx, &worker("a/b", "g", &format!("w{number:03}")))?;
+                workers::insert(tx, &worker("a/b", "g", &format!("w{number:03}")))?;
             }
-            worker_insert(tx, &worker("a/c", "g", "elsewhere")).map(drop)
+            workers::insert(tx, &worker("a/c", "g", "elsewhere")).map(drop)
         })
         .await;
         let mut ids = Vec::new();
         for part in 0..=count / LIMIT {
             let skip = u64::from(part * LIMIT);
             let found = read(&store, move |tx| {
-                worker_list_running(tx, &pool_id("a/b"), at(NOW), skip, LIMIT)
+                running_workers::list(tx, &pool_id("a/b"), at(NOW), skip, LIMIT)
             })
             .await;
             let left = count - part * LIMIT;
@@ -253,7 +251,7 @@ on_both!(running_workers_are_read_in_parts_of_any_size, |database| {
         assert_eq!(ids, all);
         let silent = read(&store, move |tx| {
             let horizon = Horizon::new(at(NOW), Some(at(0)));
-            worker_list_silent(tx, &horizon, &pool_id("a/b"), LIMIT)
+            running_workers::list_silent(tx, &horizon, &pool_id("a/b"), LIMIT)
         });
         assert_eq!(silent.await.len(), count.min(LIMIT) as usize);
         store.close().await;

@@ -1,23 +1,20 @@
 //! Task queues that were used lately, and the provisioners that their names begin with.
 
 use domain::time::{DAY_MS, MINUTE_MS};
-use store::{
-    Store, Tx, provisioner_get, provisioner_list, task_queue_delete_expired, task_queue_get,
-    task_queue_list, task_queue_seen,
-};
+use store::{Store, Tx, task_queues};
 
 use crate::samples::{at, pool_id};
 use crate::world::{on_both, read, write};
 
 async fn seen(store: &Store, id: &'static str, now: i64, has_worker: bool) {
     write(store, move |tx| {
-        task_queue_seen(tx, &pool_id(id), at(now), has_worker)
+        task_queues::note_used(tx, &pool_id(id), at(now), has_worker)
     })
     .await;
 }
 
 async fn times(store: &Store, id: &'static str) -> Option<(i64, i64)> {
-    let found = read(store, move |tx| task_queue_get(tx, &pool_id(id), at(0))).await;
+    let found = read(store, move |tx| task_queues::get(tx, &pool_id(id), at(0))).await;
     found.map(|queue| {
         (
             queue.last_date_active.as_millis(),
@@ -41,7 +38,7 @@ on_both!(a_queue_is_known_for_longer_without_a_worker, |database| {
     let later = 2_000 + 6 * MINUTE_MS;
     seen(&store, "a/b", later, true).await;
     assert_eq!(times(&store, "a/b").await, Some((later, longer)));
-    let queue = read(&store, |tx| task_queue_get(tx, &pool_id("a/b"), at(0)));
+    let queue = read(&store, |tx| task_queues::get(tx, &pool_id("a/b"), at(0)));
     let queue = queue.await.unwrap();
     assert_eq!(
         (queue.description.as_str(), queue.stability.as_str()),
@@ -56,7 +53,7 @@ on_both!(queues_are_listed_by_name_and_provisioner, |database| {
     }
     let list = async |provisioner: Option<&'static str>, after: Option<&'static str>, now: i64| {
         let queues = read(&store, move |tx| {
-            task_queue_list(tx, provisioner, after.map(pool_id).as_ref(), at(now), 3)
+            task_queues::list(tx, provisioner, after.map(pool_id).as_ref(), at(now), 3)
         });
         let ids = queues.await.into_iter().map(|queue| queue.id.to_string());
         ids.collect::<Vec<_>>()
@@ -84,7 +81,7 @@ on_both!(
         }
         let list = async |after: Option<&'static str>, now: i64, limit: u32| {
             let found = read(&store, move |tx| {
-                provisioner_list(tx, after, at(now), limit)
+                task_queues::list_provisioners(tx, after, at(now), limit)
             });
             let lines = found.await.into_iter().map(|found| {
                 format!(
@@ -103,12 +100,14 @@ on_both!(
         assert_eq!(list(None, 0, 2).await, ["A 5 5", "a 2000 2000"]);
         assert_eq!(list(Some("a"), 0, 2).await, ["b-_9 3000 3000"]);
         assert_eq!(list(None, 2_500 + DAY_MS, 9).await, ["b-_9 3000 3000"]);
-        let one = read(&store, |tx| provisioner_get(tx, "a", at(0)))
+        let one = read(&store, |tx| task_queues::get_provisioner(tx, "a", at(0)))
             .await
             .unwrap();
         assert_eq!(one.last_date_active, at(2_000));
         for unknown in ["", "b", "a/x"] {
-            let found = read(&store, move |tx| provisioner_get(tx, unknown, at(0)));
+            let found = read(&store, move |tx| {
+                task_queues::get_provisioner(tx, unknown, at(0))
+            });
             assert_eq!(found.await, None, "{unknown}");
         }
     }
@@ -121,7 +120,7 @@ on_both!(queues_that_nobody_uses_are_forgotten, |database| {
     }
     let gone = async |now: i64, limit: u32| {
         let deleted = write(&store, move |tx| {
-            task_queue_delete_expired(tx, at(now), limit)
+            task_queues::delete_expired(tx, at(now), limit)
         });
         deleted.await
     };
@@ -137,7 +136,7 @@ async fn whoever_sees_a_queue_that_was_seen_lately_writes_nothing_and_waits_for_
         return;
     };
     let (store, other) = (database.migrated().await, database.open());
-    let see = |tx: &mut Tx<'_>| task_queue_seen(tx, &"a/b".parse().unwrap(), at(1), false);
+    let see = |tx: &mut Tx<'_>| task_queues::note_used(tx, &"a/b".parse().unwrap(), at(1), false);
     write(&store, see).await;
     store.take_counts();
     let runtime = tokio::runtime::Handle::current();

@@ -35,7 +35,7 @@ pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
             (0..BATCH).try_for_each(|_| {
                 let id = slugid::nice(&mut random).parse();
                 let task = task(id.expect("a slugid is a task id"), &pool, now);
-                store::task_insert(tx, &task).map(drop)
+                store::tasks::insert(tx, &task).map(drop)
             })
         });
         let written: Result<(), StoreError> = write.await;

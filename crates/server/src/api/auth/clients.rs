@@ -45,7 +45,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let prefix = call.query("prefix").unwrap_or("").to_owned();
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("client_list", move |tx| {
-        store::client_list(tx, &prefix, after.as_ref(), limit)
+        store::clients::list(tx, &prefix, after.as_ref(), limit)
     });
     let mut records = read.await?;
     let token = page.cut(&mut records, |record| (record.client_id.to_string(),));
@@ -91,12 +91,12 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let audit = call.audit(EntityType::Client, id.as_str(), "created");
     let inserted = record.clone();
     let written = call.change("client_create", move |change| {
-        if store::client_insert(change.tx, &inserted)? {
+        if store::clients::insert(change.tx, &inserted)? {
             announce(change, AccessChange::Created, &inserted.client_id)?;
-            store::audit_insert(change.tx, &audit)?;
+            store::audit::insert(change.tx, &audit)?;
             return Ok(inserted.clone());
         }
-        store::client_get(change.tx, &inserted.client_id)?
+        store::clients::get(change.tx, &inserted.client_id)?
             .filter(|known| is_repeat(known, &inserted))
             .ok_or_else(|| ApiError::conflict("Client already exists"))
     });
@@ -177,9 +177,9 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     refuse_static(&id)?;
     let audit = call.audit(EntityType::Client, id.as_str(), "deleted");
     let written = call.change("client_delete", move |change| {
-        if store::client_delete(change.tx, &id)? {
+        if store::clients::delete(change.tx, &id)? {
             announce(change, AccessChange::Deleted, &id)?;
-            store::audit_insert(change.tx, &audit)?;
+            store::audit::insert(change.tx, &audit)?;
         }
         Ok::<_, ApiError>(())
     });
@@ -208,16 +208,16 @@ async fn write_change(
     let id = client_id(call)?;
     let audit = call.audit(EntityType::Client, id.as_str(), action);
     let written = call.change("client_change", move |change| {
-        let mut record = store::client_get(change.tx, &id)?.ok_or_else(no_such_client)?;
+        let mut record = store::clients::get(change.tx, &id)?.ok_or_else(no_such_client)?;
         if seen.is_some_and(|seen| seen != record.version) {
             let text = "The client was changed by somebody else meanwhile; read it and try again";
             return Err(ApiError::conflict(text));
         }
         edit(&mut record);
         record.last_modified = change.now;
-        record.version = store::client_update(change.tx, &record)?;
+        record.version = store::clients::update(change.tx, &record)?;
         announce(change, AccessChange::Updated, &id)?;
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok(record)
     });
     let record = written.await?;
@@ -242,7 +242,7 @@ async fn load(call: &Call) -> Result<ClientRecord, ApiError> {
         .app
         .engine
         .store
-        .read("client_get", move |tx| store::client_get(tx, &id));
+        .read("client_get", move |tx| store::clients::get(tx, &id));
     read.await?.ok_or_else(no_such_client)
 }
 

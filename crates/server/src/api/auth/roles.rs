@@ -32,7 +32,7 @@ pub(super) async fn list_all(call: Call) -> Result<Reply, ApiError> {
         .app
         .engine
         .store
-        .scan("role_all", store::role_all)
+        .scan("role_all", store::roles::all)
         .await?;
     Reply::json(&shown_all(&call, &records).await?)
 }
@@ -73,7 +73,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     };
     let audit = call.audit(EntityType::Role, id.as_str(), "created");
     let written = call.change("role_create", move |change| {
-        if let Some(known) = store::role_get(change.tx, &id)? {
+        if let Some(known) = store::roles::get(change.tx, &id)? {
             let same = known.scopes == record.scopes && known.description == record.description;
             return if same {
                 Ok(known)
@@ -82,7 +82,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
             };
         }
         check(change.tx, &record)?;
-        if !store::role_insert(change.tx, &record)? {
+        if !store::roles::insert(change.tx, &record)? {
             return Err(change.tx.lost_race().into());
         }
         let event = EventBody::Role {
@@ -90,7 +90,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
             role_id: id.clone(),
         };
         change.announce([event])?;
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok(record.clone())
     });
     let record = written.await?;
@@ -110,7 +110,7 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     refuse_double_stars(&body.scopes)?;
     let audit = call.audit(EntityType::Role, id.as_str(), "updated");
     let written = call.change("role_update", move |change| {
-        let mut record = store::role_get(change.tx, &id)?.ok_or_else(no_such_role)?;
+        let mut record = store::roles::get(change.tx, &id)?.ok_or_else(no_such_role)?;
         // What was authorised was a change of the role as it was read: no other is made.
         if record.version != before.version {
             let text = "The role was changed by somebody else meanwhile; read it and try again";
@@ -120,13 +120,13 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
         record.scopes.clone_from(&body.scopes);
         record.last_modified = change.now;
         check(change.tx, &record)?;
-        record.version = store::role_update(change.tx, &record)?;
+        record.version = store::roles::update(change.tx, &record)?;
         let event = EventBody::Role {
             change: AccessChange::Updated,
             role_id: id.clone(),
         };
         change.announce([event])?;
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok(record)
     });
     let record = written.await?;
@@ -138,13 +138,13 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     let id = role_id(&call)?;
     let audit = call.audit(EntityType::Role, id.as_str(), "deleted");
     let written = call.change("role_delete", move |change| {
-        if store::role_delete(change.tx, &id)? {
+        if store::roles::delete(change.tx, &id)? {
             let event = EventBody::Role {
                 change: AccessChange::Deleted,
                 role_id: id.clone(),
             };
             change.announce([event])?;
-            store::audit_insert(change.tx, &audit)?;
+            store::audit::insert(change.tx, &audit)?;
         }
         Ok::<_, ApiError>(())
     });
@@ -167,8 +167,8 @@ async fn beyond(call: &Call, before: &[String], after: &[String]) -> Result<Vec<
 fn check(tx: &mut Tx<'_>, candidate: &RoleRecord) -> Result<(), ApiError> {
     let candidate = role(candidate.clone());
     let known = if candidate.has_parameter() {
-        store::turn_take(tx, TURN)?;
-        Roles::new(store::role_all(tx)?.into_iter().map(role))
+        store::turns::take(tx, TURN)?;
+        Roles::new(store::roles::all(tx)?.into_iter().map(role))
     } else {
         Roles::default()
     };
@@ -191,7 +191,7 @@ async fn page(call: &Call) -> Result<(Vec<RoleRecord>, Option<String>), ApiError
             .app
             .engine
             .store
-            .scan("role_all", store::role_all)
+            .scan("role_all", store::roles::all)
             .await?;
         return Ok((all, None));
     }
@@ -213,7 +213,7 @@ async fn read_page(
 ) -> Result<Vec<RoleRecord>, StoreError> {
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("role_list", move |tx| {
-        store::role_list(tx, after.as_ref(), limit)
+        store::roles::list(tx, after.as_ref(), limit)
     });
     read.await
 }
@@ -231,7 +231,7 @@ async fn load(call: &Call) -> Result<RoleRecord, ApiError> {
         .app
         .engine
         .store
-        .read("role_get", move |tx| store::role_get(tx, &id));
+        .read("role_get", move |tx| store::roles::get(tx, &id));
     read.await?.ok_or_else(no_such_role)
 }
 

@@ -65,7 +65,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
         content,
     };
     let written = call.change("artifact_create", move |change| {
-        let task = store::task_get(change.tx, &wanted.task_id)?;
+        let task = store::tasks::get(change.tx, &wanted.task_id)?;
         let task = task.ok_or_else(|| ApiError::input("Task not found"))?;
         check_run(&task, &wanted, change.now)?;
         write(change, task, &wanted)
@@ -135,7 +135,7 @@ async fn list_of(call: &Call, run_id: u32) -> Result<Reply, ApiError> {
         .map_err(|_| ApiError::input("Invalid continuation token"))?;
     let limit = page.limit_and_one();
     let read = call.app.engine.store.read("artifact_list", move |tx| {
-        store::artifact_list(tx, &task_id, run_id, after.as_ref(), limit)
+        store::artifacts::list(tx, &task_id, run_id, after.as_ref(), limit)
     });
     let mut artifacts = read.await?;
     let token = page.cut(&mut artifacts, |artifact| (artifact.name.to_string(),));
@@ -172,7 +172,7 @@ pub(super) async fn find(
     name: ArtifactName,
 ) -> Result<Option<Artifact>, ApiError> {
     let read = call.app.engine.store.read("artifact_get", move |tx| {
-        store::artifact_get(tx, &task_id, run_id, &name)
+        store::artifacts::get(tx, &task_id, run_id, &name)
     });
     Ok(read.await?)
 }
@@ -286,7 +286,7 @@ fn check_run(task: &Task, wanted: &Artifact, now: Timestamp) -> Result<(), ApiEr
 
 /// Stores it, and tells of it, unless that has been done before.
 fn write(change: &mut Change<'_, '_>, task: Task, wanted: &Artifact) -> Result<Artifact, ApiError> {
-    let known = store::artifact_get(change.tx, &wanted.task_id, wanted.run_id, &wanted.name)?;
+    let known = store::artifacts::get(change.tx, &wanted.task_id, wanted.run_id, &wanted.name)?;
     let artifact = match known.clone() {
         None => wanted.clone(),
         Some(known) => known.asked_again(wanted.clone()).map_err(|other| {
@@ -297,11 +297,11 @@ fn write(change: &mut Change<'_, '_>, task: Task, wanted: &Artifact) -> Result<A
     };
     let is_news = known.as_ref() != Some(&artifact);
     if known.is_none() {
-        if !store::artifact_insert(change.tx, &artifact)? {
+        if !store::artifacts::insert(change.tx, &artifact)? {
             return Err(change.tx.lost_race().into());
         }
     } else if is_news {
-        store::artifact_update(change.tx, &artifact)?;
+        store::artifacts::update(change.tx, &artifact)?;
     }
     // An upload is not there yet; clients know no message about one.
     if is_news && !matches!(artifact.content, Content::File { .. }) {

@@ -39,19 +39,19 @@ pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
         .engine
         .change("artifact_uploaded", now, move |change| {
             let tx = &mut *change.tx;
-            store::task_touch(tx, &artifact.task_id)?;
-            let runs = store::task_runs(tx, &artifact.task_id)?.ok_or_else(gone)?;
+            store::tasks::touch(tx, &artifact.task_id)?;
+            let runs = store::tasks::get_runs(tx, &artifact.task_id)?.ok_or_else(gone)?;
             let run = runs.run(artifact.run_id).ok_or_else(gone)?;
             author(run, now).map_err(takes_nothing)?;
             let known =
-                store::artifact_get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
+                store::artifacts::get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
             // Its end may have been moved meanwhile, or it may have become something else.
             let known = known.ok_or_else(expired)?;
             if !matches!(known.content, Content::File { .. }) {
                 return Err(gone());
             }
             artifact.expires = known.expires;
-            store::artifact_update(tx, &artifact)?;
+            store::artifacts::update(tx, &artifact)?;
             complete.put_in_place().map_err(ApiError::from)
         });
     written.await?;

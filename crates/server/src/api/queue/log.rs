@@ -142,7 +142,7 @@ async fn announce(
         .collect();
     let written = call.change("log_create", move |change| {
         for artifact in &artifacts {
-            store::artifact_insert(change.tx, artifact)?;
+            store::artifacts::insert(change.tx, artifact)?;
         }
         Ok::<_, StoreError>(())
     });

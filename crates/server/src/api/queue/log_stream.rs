@@ -114,7 +114,7 @@ pub(super) fn is_elsewhere(
     let Ok(name) = ArtifactName::LIVE_LOG.parse() else {
         return Ok(false);
     };
-    let artifact = store::artifact_get(tx, task_id, run_id, &name)?;
+    let artifact = store::artifacts::get(tx, task_id, run_id, &name)?;
     Ok(artifact.is_some_and(|artifact| {
         artifact.expires >= now && artifact.content != Content::Log && artifact.content.is_present()
     }))
@@ -174,9 +174,9 @@ impl Follower {
         );
         let read = self.app.engine.store.read("task_runs", move |tx| {
             let is_elsewhere = !has_log && is_elsewhere(tx, &id, run_id, now)?;
-            Ok((store::task_runs(tx, &id)?, is_elsewhere))
+            Ok((store::tasks::get_runs(tx, &id)?, is_elsewhere))
         });
-        let (runs, is_elsewhere): (Option<store::TaskRuns>, bool) = read
+        let (runs, is_elsewhere): (Option<store::tasks::TaskRuns>, bool) = read
             .await
             .map_err(|problem: StoreError| io::Error::other(problem))?;
         if is_elsewhere {

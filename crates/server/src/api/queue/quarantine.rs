@@ -35,13 +35,13 @@ pub(super) async fn quarantine(call: Call) -> Result<Reply, ApiError> {
     let mut audit = call.audit(EntityType::Worker, &key.to_string(), "quarantined");
     audit.detail = json!({"until": until.to_string(), "info": body.quarantine_info});
     let written = call.change("queue_worker_quarantine", move |change| {
-        let Some(mut worker) = store::queue_worker_get(change.tx, &key)? else {
+        let Some(mut worker) = store::queue_workers::get(change.tx, &key)? else {
             return Ok::<_, StoreError>(None);
         };
         let info = body.quarantine_info.clone();
         worker.quarantine(until, &audit.client_id, info, change.now);
-        store::queue_worker_upsert(change.tx, &worker)?;
-        store::audit_insert(change.tx, &audit)?;
+        store::queue_workers::upsert(change.tx, &worker)?;
+        store::audit::insert(change.tx, &audit)?;
         // What it could have done, others must do now; or it waits for work itself, and may have some now.
         change.wake_queue(&key.pool_id);
         Ok(Some(worker))
@@ -58,11 +58,11 @@ pub(super) async fn declare(mut call: Call) -> Result<Reply, ApiError> {
     let expires = moment("expires", &body.expires)?;
     let written = call.change("queue_worker_declare", move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
-        store::task_queue_seen(tx, &key.pool_id, now, true)?;
-        let known = store::queue_worker_get(tx, &key)?;
+        store::task_queues::note_used(tx, &key.pool_id, now, true)?;
+        let known = store::queue_workers::get(tx, &key)?;
         let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
         worker.expires = worker.expires.max(expires);
-        store::queue_worker_upsert(tx, &worker)?;
+        store::queue_workers::upsert(tx, &worker)?;
         Ok::<_, StoreError>(worker)
     });
     Reply::json(&details(&written.await?))

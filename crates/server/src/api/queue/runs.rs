@@ -4,7 +4,7 @@ use domain::artifact::{ArtifactName, TakesNothing, author};
 use domain::id::TaskId;
 use domain::task::Run;
 use engine::artifacts::Folder;
-use store::TaskRuns;
+use store::tasks::TaskRuns;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -35,7 +35,7 @@ pub(super) async fn runs_of(call: &Call, task_id: &TaskId) -> Result<TaskRuns, A
         .app
         .engine
         .store
-        .read("task_runs", move |tx| store::task_runs(tx, &id));
+        .read("task_runs", move |tx| store::tasks::get_runs(tx, &id));
     read.await?
         .ok_or_else(|| ApiError::not_found("Task not found"))
 }

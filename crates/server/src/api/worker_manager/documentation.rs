@@ -79,19 +79,19 @@ pub(super) async fn put(mut call: Call) -> Result<Reply, ApiError> {
     let tarball = Bytes::from(packed.tarball);
     let written = call.change("documentation_put", move |change| {
         let tx = &mut *change.tx;
-        if !store::documentation_subject_exists(tx, &record.subject)? {
+        if !store::documentation::subject_exists(tx, &record.subject)? {
             return Err(nothing_to_document(&record.subject));
         }
         let mut record = record.clone();
-        if let Some(known) = store::documentation_record(tx, &record.subject)? {
+        if let Some(known) = store::documentation::get_record(tx, &record.subject)? {
             // The same again is a repeat of a request whose answer was lost.
             if known.digest == record.digest {
                 return Ok(known);
             }
             record.created = known.created;
         }
-        store::documentation_put(tx, &record, &tarball)?;
-        store::audit_insert(tx, &audit)?;
+        store::documentation::put(tx, &record, &tarball)?;
+        store::audit::insert(tx, &audit)?;
         Ok(record)
     });
     Reply::json(&RecordReply::from(written.await?))
@@ -102,8 +102,8 @@ pub(super) async fn delete(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
     let audit = audit(&call, &subject, "documentation-deleted");
     let written = call.change("documentation_delete", move |change| {
-        if store::documentation_delete(change.tx, &subject)? {
-            store::audit_insert(change.tx, &audit)?;
+        if store::documentation::delete(change.tx, &subject)? {
+            store::audit::insert(change.tx, &audit)?;
         }
         Ok::<_, ApiError>(())
     });
@@ -118,7 +118,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         let after = after
             .as_ref()
             .map(|(kind, id)| (kind.as_str(), id.as_str()));
-        store::documentation_list(tx, after, limit)
+        store::documentation::list(tx, after, limit)
     });
     let mut records = read.await?;
     let last = |record: &Record| {

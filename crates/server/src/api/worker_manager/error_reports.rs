@@ -6,7 +6,7 @@ use domain::id::{ErrorId, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use store::ErrorFilter;
+use store::worker_errors::ErrorFilter;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -61,8 +61,8 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
     };
     let named = key.clone();
     let read = call.app.engine.store.read("error_report_load", move |tx| {
-        let pool = store::pool_get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
-        let worker = store::worker_get(tx, &named)?;
+        let pool = store::pools::get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
+        let worker = store::workers::get(tx, &named)?;
         let own = worker.map(|worker| worker.provider_id);
         // The worker itself need not be there.
         let own = own.filter(|id| pool.has_provider(id));
@@ -84,9 +84,9 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
         launch_config_id: None,
     };
     let written = call.change("error_report", move |change| {
-        let worker = store::worker_get(change.tx, &key)?;
+        let worker = store::workers::get(change.tx, &key)?;
         report.launch_config_id = worker.and_then(|worker| worker.launch_config_id);
-        store::error_insert(change.tx, &report)?;
+        store::worker_errors::insert(change.tx, &report)?;
         let event = EventBody::PoolError {
             provider_id: provider_id.clone(),
             report: Box::new(report.clone()),
@@ -120,7 +120,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("error_list", move |tx| {
         let after = after.as_ref().map(|(at, id)| (*at, id));
-        store::error_list(tx, &pool_id, &filter, after, limit)
+        store::worker_errors::list(tx, &pool_id, &filter, after, limit)
     });
     let mut reports = read.await?;
     let token = page.cut(&mut reports, |report| {
@@ -155,9 +155,9 @@ pub(super) async fn stats(mut call: Call) -> Result<Reply, ApiError> {
     let now = call.now;
     let read = call.app.engine.store.scan("error_stats", move |tx| {
         if let Some(id) = &pool_id {
-            store::pool_get(tx, id)?.ok_or_else(no_such_pool)?;
+            store::pools::get(tx, id)?.ok_or_else(no_such_pool)?;
         }
-        Ok::<_, ApiError>(store::error_stats(tx, pool_id.as_ref(), now)?)
+        Ok::<_, ApiError>(store::error_stats::count(tx, pool_id.as_ref(), now)?)
     });
     let stats: ErrorStats = read.await?;
     let totals = TotalsReply {

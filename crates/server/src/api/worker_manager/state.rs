@@ -7,7 +7,9 @@ use domain::run_outcome::{RunOutcome, Tally, Window};
 use domain::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::{RunCursor, Tallies, Tx};
+use store::Tx;
+use store::run_counts::Tallies;
+use store::run_outcomes::RunCursor;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -58,12 +60,12 @@ pub(super) async fn of_worker(call: Call) -> Result<Reply, ApiError> {
     ]);
     let now = call.now;
     read(&call, name, move |tx, after, limit| {
-        let kept = store::run_outcome_list_of_worker(tx, &key, None, MAX_PAGE)?;
+        let kept = store::run_outcomes::list_of_worker(tx, &key, None, MAX_PAGE)?;
         // The queue may have workers of a pool that are not ours, and remember those that are gone.
-        if kept.is_empty() && store::worker_get(tx, &key)?.is_none() {
+        if kept.is_empty() && store::workers::get(tx, &key)?.is_none() {
             return Err(worker_not_found());
         }
-        let runs = store::run_outcome_list_of_worker(tx, &key, after, limit)?;
+        let runs = store::run_outcomes::list_of_worker(tx, &key, after, limit)?;
         Ok((runs, tallies_of(&kept, now)))
     })
     .await
@@ -83,10 +85,10 @@ async fn of_pool_named(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
     let name = Map::from_iter([("workerPoolId".to_owned(), json!(pool_id.as_str()))]);
     let now = call.now;
     read(&call, name, move |tx, after, limit| {
-        store::pool_get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
-        let tallies = store::run_count_of_pool(tx, &pool_id, now)?;
+        store::pools::get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
+        let tallies = store::run_counts::of_pool(tx, &pool_id, now)?;
         let pools = [pool_id];
-        let runs = store::run_outcome_list_of_pools(tx, &pools, after, limit)?;
+        let runs = store::run_outcomes::list_of_pools(tx, &pools, after, limit)?;
         Ok((runs, tallies))
     })
     .await
@@ -97,14 +99,14 @@ pub(super) async fn of_configuration(call: Call) -> Result<Reply, ApiError> {
     let name = Map::from_iter([("workerConfigurationId".to_owned(), json!(id.as_str()))]);
     let now = call.now;
     read(&call, name, move |tx, after, limit| {
-        let pools = store::configuration_pools(tx, &id)?;
+        let pools = store::run_outcomes::pools_of_configuration(tx, &id)?;
         if pools.is_empty() {
             return Err(ApiError::not_found(format!(
                 "There is no worker configuration {id} with worker types"
             )));
         }
-        let tallies = store::run_count_of_configuration(tx, &id, now)?;
-        let runs = store::run_outcome_list_of_pools(tx, &pools, after, limit)?;
+        let tallies = store::run_counts::of_configuration(tx, &id, now)?;
+        let runs = store::run_outcomes::list_of_pools(tx, &pools, after, limit)?;
         Ok((runs, tallies))
     })
     .await

@@ -75,7 +75,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let rule_id = call.parameter("ruleId").to_owned();
     let read = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)?.ok_or_else(no_such_configuration)
+        store::configurations::get(tx, &id)?.ok_or_else(no_such_configuration)
     });
     let stored = read.await?;
     told(&stored, &rule_id)

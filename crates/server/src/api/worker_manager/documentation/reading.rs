@@ -90,12 +90,12 @@ async fn find(call: &Call, subject: &Subject, kind: &'static str) -> Result<Foun
         if let Subject::WorkerType(id) = &subject
             && !only_own
         {
-            let configuration = store::documentation_configuration_of(tx, id)?;
+            let configuration = store::documentation::configuration_of(tx, id)?;
             subjects.extend(configuration.map(Subject::Configuration));
         }
         let mut records = Vec::new();
         for subject in &subjects {
-            records.extend(store::documentation_record(tx, subject)?);
+            records.extend(store::documentation::get_record(tx, subject)?);
         }
         if records.is_empty() {
             let text = format!("There is no documentation of {subject}");
@@ -107,7 +107,7 @@ async fn find(call: &Call, subject: &Subject, kind: &'static str) -> Result<Foun
         }
         let mut sources = Sources::default();
         for record in &records {
-            let found = store::documentation_get(tx, &record.subject)?;
+            let found = store::documentation::get(tx, &record.subject)?;
             let found = found.map(|(_, tarball)| tarball);
             match &record.subject {
                 Subject::WorkerType(_) => sources.worker_type = found,
