@@ -1,6 +1,6 @@
-//! Writes the table of embedded schemas: one `File::new(name, text)` per file under `schemas/`.
+//! Generates the table of embedded schemas: one `File::new(name, text)` per file under `schemas/`.
 //!
-//! A table kept by hand would be one more place to forget a file in.
+//! In a table kept by hand, a file could be forgotten.
 
 use std::{env, error::Error, fmt::Write, fs, path::Path};
 
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", root.display());
     let mut names = Vec::new();
     collect(&root, "", &mut names)?;
-    // Sorted by name: the table is searched by halving.
+    // Sorted by name, for binary search.
     names.sort();
 
     let mut table = format!("pub(crate) static FILES: [File; {}] = [\n", names.len());

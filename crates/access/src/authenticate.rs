@@ -1,28 +1,30 @@
-//! The second half of authentication: a loaded client, the time, and a verdict.
+//! Verifies a request: checks the signature with the loaded client and the time, and returns the
+//! sender.
 //!
-//! Nothing about a client's scopes is said before the sender has shown that it holds the token.
-//! Of two things wrong with one request, another server may therefore name the other one.
+//! Scopes are checked only after the sender has proved that it holds the token. So if a request has
+//! two errors, other servers may report the other one.
 
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq as _;
 
 use crate::Secret;
+pub use crate::auth_error::AuthError;
 use crate::certificate::{self, derived_token};
-use crate::hawk::{self, CheckedCertificate, Extension, Presented, RequestLine, without_bewit};
+use crate::hawk::{self, CheckedCertificate, Extension, RequestAuth, RequestLine, without_bewit};
 use crate::role::ExpansionTooLarge;
 use crate::scope::{ANONYMOUS, ScopeSet};
 
-/// How far a sender's clock may be off: 15 minutes.
+/// Tolerance for a sender's clock: 15 minutes.
 pub const MAX_CLOCK_SKEW_MS: i64 = 15 * 60 * 1000;
 
-/// How far an issuer's clock may be off: 5 minutes.
+/// Tolerance for an issuer's clock: 5 minutes.
 pub const MAX_CERTIFICATE_SKEW_MS: i64 = 5 * 60 * 1000;
 
-/// How many scopes a refusal lists.
+/// Scopes that an error message lists at most.
 const MAX_SCOPES_SHOWN: usize = 100;
 
-/// The client id of a request that presented nothing.
+/// The client id of an anonymous request.
 pub const NO_AUTH: &str = "auth-failed:no-auth";
 
 /// A client as stored.
@@ -30,116 +32,86 @@ pub const NO_AUTH: &str = "auth-failed:no-auth";
 pub struct Client {
     /// Its id.
     pub client_id: String,
-    /// The key that it signs with.
+    /// The key of its signatures.
     pub access_token: Secret,
     /// Its own scopes, not expanded.
     pub scopes: Vec<String>,
-    /// Until when it is valid, in milliseconds since 1970.
+    /// The end of its validity, in milliseconds since 1970.
     pub expires_ms: i64,
-    /// Whether it was switched off.
+    /// Whether it is disabled.
     pub disabled: bool,
 }
 
-/// Why a request is not let in, in words for its sender.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct AuthFailed {
-    /// The words.
-    pub message: String,
-}
-
-/// Who sent a request, and what it may do.
+/// The sender of a request, and its scopes.
 #[derive(Clone, Debug)]
-pub struct Authenticated {
+pub struct AuthenticatedClient {
     /// The client, or the name of temporary credentials.
     pub client_id: String,
-    /// Expanded; includes what everybody may do.
+    /// Expanded; includes the scopes of anonymous requests.
     pub scopes: Arc<ScopeSet>,
-    /// Until when this holds, in milliseconds since 1970.
+    /// The end of the validity, in milliseconds since 1970.
     pub expires_ms: i64,
-    /// What the body must hash to, if the sender signed it.
+    /// The hash that the body must have, if the sender signed it.
     pub payload_hash: Option<String>,
 }
 
-/// What an operator may loosen.
+/// Checks that an operator may loosen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Policy {
-    /// Take a header whose MAC leaves out the query, as the Rust Taskcluster client makes them.
-    /// Whoever can change a request under way could then change its query.
+    /// Accept a header whose MAC omits the query, as made by the Rust Taskcluster client. With
+    /// this, an attacker who can change a request in transit can change its query.
     pub accept_mac_over_path_only: bool,
 }
 
-impl From<ExpansionTooLarge> for AuthFailed {
-    fn from(problem: ExpansionTooLarge) -> Self {
-        Self::new(problem.to_string())
-    }
-}
-
-impl AuthFailed {
-    /// With these words.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-        }
-    }
-
-    pub(crate) fn bad_request(what: &str) -> Self {
-        Self::new(format!("Bad Request: {what}"))
-    }
-
-    pub(crate) fn unauthorized(what: &str) -> Self {
-        Self::new(format!("Unauthorized: {what}"))
-    }
-}
-
-/// What scopes amount to, by the roles that they grant.
+/// Expands scopes by the roles that they grant.
 pub type Expand<'a> = dyn Fn(&[String]) -> Result<Arc<ScopeSet>, ExpansionTooLarge> + 'a;
 
-/// Says who sent a request.
+/// Verifies a request and returns its sender.
 ///
-/// `client` is what was found for [`Presented::client_to_load`]. `expand` gets the scopes of the
-/// client or the certificate (also with `assume:anonymous` at the end) and may answer from a cache.
+/// `client` is the client with the id from [`RequestAuth::client_to_load`]. `expand` gets the
+/// scopes of the client or the certificate (with `assume:anonymous` at the end where needed) and
+/// may use a cache.
 pub fn verify(
-    presented: &Presented,
+    auth: &RequestAuth,
     line: &RequestLine<'_>,
     client: Option<&Client>,
     expand: &Expand<'_>,
     now_ms: i64,
     policy: &Policy,
-) -> Result<Authenticated, AuthFailed> {
-    match presented {
-        Presented::Nothing => Ok(Authenticated {
+) -> Result<AuthenticatedClient, AuthError> {
+    match auth {
+        RequestAuth::Nothing => Ok(AuthenticatedClient {
             client_id: NO_AUTH.to_owned(),
             scopes: expand(&[ANONYMOUS.to_owned()])?,
             expires_ms: now_ms.saturating_add(MAX_CLOCK_SKEW_MS),
             payload_hash: None,
         }),
-        Presented::Header(header) => {
-            let sender = Sender::new(presented, &header.id, &header.extension, client, now_ms)?;
+        RequestAuth::Header(header) => {
+            let sender = Sender::new(auth, &header.id, &header.extension, client, now_ms)?;
             check_header_mac(header, line, &sender.key(), policy)?;
             if now_ms.abs_diff(header.ts_seconds * 1000) > MAX_CLOCK_SKEW_MS.unsigned_abs() {
-                return Err(AuthFailed::unauthorized("Stale timestamp"));
+                return Err(AuthError::unauthorized("Stale timestamp"));
             }
-            sender.authenticated(expand, header.hash.clone())
+            sender.authenticate(expand, header.hash.clone())
         }
-        Presented::Bewit(bewit) => {
+        RequestAuth::Bewit(bewit) => {
             if bewit.exp_seconds * 1000 <= now_ms {
-                return Err(AuthFailed::unauthorized("Access expired"));
+                return Err(AuthError::unauthorized("Access expired"));
             }
-            let sender = Sender::new(presented, &bewit.id, &bewit.extension, client, now_ms)?;
+            let sender = Sender::new(auth, &bewit.id, &bewit.extension, client, now_ms)?;
             check_bewit_mac(bewit, line, &sender.key())?;
-            sender.authenticated(expand, None)
+            sender.authenticate(expand, None)
         }
     }
 }
 
-/// Whether the body is the one that the sender signed: [`Authenticated::payload_hash`]. Without a hash
-/// any body is.
+/// Checks that the body has the hash that the sender signed:
+/// [`AuthenticatedClient::payload_hash`]. Without a hash, any body is accepted.
 pub fn check_payload(
     signed: Option<&str>,
     content_type: &str,
     body: &[u8],
-) -> Result<(), AuthFailed> {
+) -> Result<(), AuthError> {
     let Some(signed) = signed else {
         return Ok(());
     };
@@ -147,7 +119,7 @@ pub fn check_payload(
     if bool::from(computed.as_bytes().ct_eq(signed.as_bytes())) {
         Ok(())
     } else {
-        Err(AuthFailed::new(format!(
+        Err(AuthError::new(format!(
             "Invalid payload hash: the request says {signed}, its body has {computed}"
         )))
     }
@@ -158,9 +130,9 @@ fn check_header_mac(
     line: &RequestLine<'_>,
     key: &Secret,
     policy: &Policy,
-) -> Result<(), AuthFailed> {
+) -> Result<(), AuthError> {
     let is_mac_over = |resource| {
-        let signed = hawk::Signed {
+        let signed = hawk::HawkContent {
             kind: "header",
             ts: &header.ts,
             nonce: &header.nonce,
@@ -173,11 +145,11 @@ fn check_header_mac(
         };
         signed.tag(line, key).is_base64(&header.mac)
     };
-    let path_alone = || match line.resource.split_once('?') {
+    let is_mac_over_path = || match line.resource.split_once('?') {
         Some((path, _)) if policy.accept_mac_over_path_only => is_mac_over(path),
         Some(_) | None => false,
     };
-    if is_mac_over(line.resource) || path_alone() {
+    if is_mac_over(line.resource) || is_mac_over_path() {
         Ok(())
     } else {
         Err(bad_mac())
@@ -188,9 +160,9 @@ fn check_bewit_mac(
     bewit: &hawk::Bewit,
     line: &RequestLine<'_>,
     key: &Secret,
-) -> Result<(), AuthFailed> {
+) -> Result<(), AuthError> {
     let (_, resource) = without_bewit(line.resource).ok_or_else(bad_mac)?;
-    let signed = hawk::Signed {
+    let signed = hawk::HawkContent {
         kind: "bewit",
         ts: &bewit.exp,
         nonce: "",
@@ -208,11 +180,11 @@ fn check_bewit_mac(
     }
 }
 
-fn bad_mac() -> AuthFailed {
-    AuthFailed::unauthorized("Bad mac")
+fn bad_mac() -> AuthError {
+    AuthError::unauthorized("Bad mac")
 }
 
-/// A usable client, and a certificate that it did sign.
+/// A usable client, and a certificate that it signed.
 struct Sender<'a> {
     client_id: &'a str,
     client: &'a Client,
@@ -221,16 +193,16 @@ struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     fn new(
-        presented: &Presented,
+        auth: &RequestAuth,
         client_id: &'a str,
         extension: &'a Extension,
         client: Option<&'a Client>,
         now_ms: i64,
-    ) -> Result<Self, AuthFailed> {
-        let wanted = presented.client_to_load().unwrap_or(client_id);
-        let refuse = |why| AuthFailed::new(format!("Client with clientId '{wanted}' {why}"));
+    ) -> Result<Self, AuthError> {
+        let client_to_load = auth.client_to_load().unwrap_or(client_id);
+        let refuse = |why| AuthError::new(format!("Client with clientId '{client_to_load}' {why}"));
         let client = client
-            .filter(|client| client.client_id == wanted)
+            .filter(|client| client.client_id == client_to_load)
             .ok_or_else(|| refuse("not found"))?;
         if client.disabled {
             return Err(refuse("is disabled"));
@@ -248,7 +220,7 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// What the request must be signed with.
+    /// The key of the request's signature.
     fn key(&self) -> Secret {
         match &self.extension.certificate {
             Some(certificate) => derived_token(&self.client.access_token, &certificate.seed),
@@ -256,11 +228,11 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn authenticated(
+    fn authenticate(
         &self,
         expand: &Expand<'_>,
         payload_hash: Option<String>,
-    ) -> Result<Authenticated, AuthFailed> {
+    ) -> Result<AuthenticatedClient, AuthError> {
         let mut expires_ms = self.client.expires_ms;
         let mut scopes = match &self.extension.certificate {
             Some(certificate) => {
@@ -278,16 +250,16 @@ impl<'a> Sender<'a> {
         };
         if let Some(authorized) = &self.extension.authorized_scopes {
             if !scopes.satisfies_all(authorized.given().iter().map(String::as_str)) {
-                return Err(AuthFailed::new(format!(
+                return Err(AuthError::new(format!(
                     "Supplied credentials do not satisfy authorizedScopes; \
                      credentials have scopes: {}",
-                    some_of(&scopes)
+                    list_scopes(&scopes)
                 )));
             }
             scopes = expand(authorized.with_anonymous())?;
         }
         let client_id = self.client_id.to_owned();
-        Ok(Authenticated {
+        Ok(AuthenticatedClient {
             client_id,
             scopes,
             expires_ms,
@@ -295,21 +267,21 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// Whether the issuer was allowed to sign this.
+    /// Whether the issuer was allowed to sign this certificate.
     fn check_issuer(
         &self,
         certificate: &CheckedCertificate,
         held: &ScopeSet,
-    ) -> Result<(), AuthFailed> {
-        let named = certificate.issuer.is_some();
-        if named && !held.satisfies(&format!("auth:create-client:{}", self.client_id)) {
-            return Err(AuthFailed::new(format!(
+    ) -> Result<(), AuthError> {
+        let is_named = certificate.issuer.is_some();
+        if is_named && !held.satisfies(&format!("auth:create-client:{}", self.client_id)) {
+            return Err(AuthError::new(format!(
                 "ext.certificate.issuer must satisfy auth:create-client:{}",
                 self.client_id
             )));
         }
         if !held.satisfies_all(certificate.scopes.given().iter().map(String::as_str)) {
-            return Err(AuthFailed::new(format!(
+            return Err(AuthError::new(format!(
                 "ext.certificate issuer `{}` doesn't have sufficient scopes",
                 self.client.client_id
             )));
@@ -318,20 +290,20 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// The times and the signature.
+/// Checks the times and the signature.
 fn check_certificate(
     certificate: &CheckedCertificate,
     client_id: &str,
     client: &Client,
     now_ms: i64,
-) -> Result<(), AuthFailed> {
+) -> Result<(), AuthError> {
     if certificate.start > now_ms.saturating_add(MAX_CERTIFICATE_SKEW_MS) {
-        return Err(AuthFailed::new("ext.certificate.start > now"));
+        return Err(AuthError::new("ext.certificate.start > now"));
     }
     if certificate.expiry < now_ms.saturating_sub(MAX_CERTIFICATE_SKEW_MS) {
-        return Err(AuthFailed::new("ext.certificate.expiry < now"));
+        return Err(AuthError::new("ext.certificate.expiry < now"));
     }
-    let signed = certificate::Signed {
+    let signed = certificate::CertificateContent {
         name_and_issuer: certificate
             .issuer
             .as_deref()
@@ -347,11 +319,11 @@ fn check_certificate(
     {
         Ok(())
     } else {
-        Err(AuthFailed::new("ext.certificate.signature is not valid"))
+        Err(AuthError::new("ext.certificate.signature is not valid"))
     }
 }
 
-fn some_of(scopes: &ScopeSet) -> String {
+fn list_scopes(scopes: &ScopeSet) -> String {
     let mut shown: Vec<&str> = scopes.iter().take(MAX_SCOPES_SHOWN).collect();
     let more = format!("and {} more", scopes.len() - shown.len());
     if scopes.len() > shown.len() {

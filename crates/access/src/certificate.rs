@@ -1,6 +1,6 @@
 //! Temporary credentials: a certificate signed with the issuer's access token.
 //!
-//! Nothing about them is stored: whoever can load the issuer can check them and derive the token.
+//! They are not stored: a server that can load the issuer can verify them and derive the token.
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 use crate::hmac::{Hmac, Tag};
 use crate::{Secret, slugid};
 
-/// The longest that temporary credentials may last: 31 days.
+/// Maximum validity of temporary credentials: 31 days.
 pub const MAX_DURATION_MS: i64 = 31 * 24 * 60 * 60 * 1000;
 
-/// Says what the holder may do and until when. Travels with each request.
+/// The scopes and the validity of temporary credentials. Sent with each request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// Always 1.
     pub version: u32,
-    /// What the holder may do, at most what the issuer may.
+    /// The scopes of the holder, which the issuer must hold too.
     pub scopes: Vec<String>,
-    /// From when, in milliseconds since 1970.
+    /// The start of the validity, in milliseconds since 1970.
     pub start: i64,
-    /// Until when.
+    /// The end of the validity.
     pub expiry: i64,
-    /// 44 random characters; the access token derives from them.
+    /// 44 random characters, from which the access token is derived.
     pub seed: String,
-    /// Standard base64 of the HMAC over the rest.
+    /// Standard base64 of the HMAC over the other members.
     pub signature: String,
-    /// Who signed, if the credentials have a name of their own.
+    /// The issuer, if the credentials have their own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
 }
 
-/// Who signs.
+/// The client that signs.
 #[derive(Clone, Copy, Debug)]
 pub struct Issuer<'a> {
     /// Its client id.
@@ -40,26 +40,26 @@ pub struct Issuer<'a> {
     pub access_token: &'a Secret,
 }
 
-/// Temporary credentials as handed out.
+/// Issued temporary credentials.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// The name, or the issuer's client id.
     pub client_id: String,
     /// The derived token.
     pub access_token: Secret,
-    /// What proves them.
+    /// The signed certificate.
     pub certificate: Certificate,
 }
 
 impl Credentials {
-    /// The certificate as the JSON text that clients carry around.
+    /// The certificate as JSON text, the form in which clients keep it.
     pub fn certificate_text(&self) -> String {
         serde_json::to_string(&self.certificate).expect("texts and numbers always serialize")
     }
 }
 
-/// Makes temporary credentials. With a name, the issuer must hold `auth:create-client:<name>`;
-/// that and all other rules are checked when they are used.
+/// Issues temporary credentials. With a name, the issuer must hold `auth:create-client:<name>`.
+/// This and all other rules are checked when the credentials are used.
 pub fn issue(
     issuer: &Issuer<'_>,
     name: Option<&str>,
@@ -69,7 +69,7 @@ pub fn issue(
     rng: &mut dyn Rng,
 ) -> Credentials {
     let seed = slugid::secret(rng);
-    let signed = Signed {
+    let signed = CertificateContent {
         name_and_issuer: name.map(|name| (name, issuer.client_id)),
         seed: &seed,
         start: start_ms,
@@ -92,8 +92,8 @@ pub fn issue(
     }
 }
 
-/// What a signature covers.
-pub(crate) struct Signed<'a> {
+/// The content that a certificate's signature covers.
+pub(crate) struct CertificateContent<'a> {
     pub(crate) name_and_issuer: Option<(&'a str, &'a str)>,
     pub(crate) seed: &'a str,
     pub(crate) start: i64,
@@ -101,7 +101,7 @@ pub(crate) struct Signed<'a> {
     pub(crate) scopes: &'a [String],
 }
 
-impl Signed<'_> {
+impl CertificateContent<'_> {
     pub(crate) fn tag(&self, issuer_token: &Secret) -> Tag {
         let mut hmac = Hmac::new(issuer_token.expose().as_bytes()).add("version:1\n");
         if let Some((name, issuer)) = self.name_and_issuer {

@@ -1,6 +1,6 @@
-//! Hawk: how a request shows who sent it, read and written.
+//! Hawk: reads and makes the signatures of requests.
 //!
-//! [`read`] needs no key and no clock: it says which client to load. `authenticate::verify` does
+//! [`read`] needs no key and no clock, and returns the client to load. `authenticate::verify` does
 //! the rest.
 
 mod bewit;
@@ -13,18 +13,18 @@ use std::fmt;
 
 pub(crate) use bewit::without_bewit;
 pub(crate) use extension::{CheckedCertificate, Extension};
-pub(crate) use mac::Signed;
+pub(crate) use mac::HawkContent;
 pub use sign::{extension, payload_hash, sign_bewit, sign_header};
 
-use crate::authenticate::AuthFailed;
+use crate::auth_error::AuthError;
 
-/// The longest `Authorization` header that is read.
+/// Longest `Authorization` header that is read.
 pub const MAX_HEADER_LENGTH: usize = 4096;
 
-/// The longest bewit that is read: as a header, encoded once more, and its other parts.
+/// Longest bewit that is read: the parts of a header, encoded again.
 pub const MAX_BEWIT_LENGTH: usize = 8192;
 
-/// Where a request went, as its sender saw it.
+/// The target of a request, as its sender saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLine<'a> {
     /// The method, in any case.
@@ -37,10 +37,10 @@ pub struct RequestLine<'a> {
     pub port: u16,
 }
 
-/// What a request presents.
+/// The authentication of a request.
 #[derive(Debug)]
-pub enum Presented {
-    /// Nothing: an anonymous request.
+pub enum RequestAuth {
+    /// None: an anonymous request.
     Nothing,
     /// An `Authorization` header.
     Header(Header),
@@ -51,7 +51,7 @@ pub enum Presented {
 /// The attributes of an `Authorization: Hawk …` header.
 pub struct Header {
     pub(crate) id: String,
-    /// As sent, since it is signed as sent.
+    /// As sent, since the signature covers the text.
     pub(crate) ts: String,
     pub(crate) ts_seconds: i64,
     pub(crate) nonce: String,
@@ -66,7 +66,7 @@ pub struct Header {
 /// The parts of a bewit.
 pub struct Bewit {
     pub(crate) id: String,
-    /// As sent, since it is signed as sent.
+    /// As sent, since the signature covers the text.
     pub(crate) exp: String,
     pub(crate) exp_seconds: i64,
     pub(crate) mac: String,
@@ -74,23 +74,24 @@ pub struct Bewit {
     pub(crate) extension: Extension,
 }
 
-/// Reads what a request presents and checks all that needs neither a key nor the time.
-pub fn read(line: &RequestLine<'_>, authorization: Option<&str>) -> Result<Presented, AuthFailed> {
+/// Reads the authentication of a request, and makes all checks that need neither a key nor the
+/// time.
+pub fn read(line: &RequestLine<'_>, authorization: Option<&str>) -> Result<RequestAuth, AuthError> {
     let authorization = authorization.filter(|header| !header.is_empty());
     match (authorization, without_bewit(line.resource)) {
-        (None, None) => Ok(Presented::Nothing),
-        (Some(header), None) => header::read(header).map(Presented::Header),
-        (None, Some((token, _))) => bewit::read(line.method, token).map(Presented::Bewit),
-        (Some(_), Some(_)) => Err(AuthFailed::new(
+        (None, None) => Ok(RequestAuth::Nothing),
+        (Some(header), None) => header::read(header).map(RequestAuth::Header),
+        (None, Some((token, _))) => bewit::read(line.method, token).map(RequestAuth::Bewit),
+        (Some(_), Some(_)) => Err(AuthError::new(
             "Cannot use two authentication schemes at once: \
              this request has both a bewit and an Authorization header",
         )),
     }
 }
 
-impl Presented {
-    /// Whose access token is needed to check this: the issuer that a certificate names, else the
-    /// client itself.
+impl RequestAuth {
+    /// The client whose access token verifies this: the issuer of a certificate, else the client
+    /// itself.
     pub fn client_to_load(&self) -> Option<&str> {
         match self {
             Self::Nothing => None,
@@ -101,7 +102,7 @@ impl Presented {
 }
 
 impl fmt::Debug for Header {
-    /// Without what could be sent again.
+    /// Leaves out everything that could be replayed.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Header")
@@ -111,7 +112,7 @@ impl fmt::Debug for Header {
 }
 
 impl fmt::Debug for Bewit {
-    /// Without what could be sent again.
+    /// Leaves out everything that could be replayed.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Bewit")

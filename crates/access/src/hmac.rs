@@ -1,11 +1,11 @@
-//! HMAC-SHA256 fed piece by piece, and its base64 text compared in constant time.
+//! HMAC-SHA256 over several pieces, and comparison of its base64 text in constant time.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use subtle::ConstantTimeEq as _;
 
-/// One message on its way to a tag. Pieces are simply joined: the caller puts separators.
+/// A message whose pieces are concatenated: the caller adds separators.
 pub(crate) struct Hmac(hmac::Context);
 
 impl Hmac {
@@ -45,7 +45,7 @@ impl Tag {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// Whether `text` is this tag in standard base64, in constant time for texts of one length.
+    /// Whether `text` is this tag in standard base64. Takes constant time for texts of one length.
     pub(crate) fn is_base64(&self, text: &str) -> bool {
         let mut own = [0; 44];
         let length = STANDARD

@@ -1,6 +1,7 @@
-//! Who may do what: Hawk, temporary credentials, scopes, roles, sealed secrets.
+//! Authentication and authorisation: Hawk, temporary credentials, scopes, roles, sealed secrets.
 #![doc = include_str!("../README.md")]
 
+mod auth_error;
 pub mod authenticate;
 pub mod certificate;
 pub mod hawk;

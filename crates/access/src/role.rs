@@ -1,20 +1,20 @@
 //! Roles: `assume:<roleId>` grants the role's scopes, and those may grant more.
 //!
-//! A role id that ends in a star stands for every id that continues it. Scopes of such a role may
-//! contain `<..>`, which takes the text that the star stood for. See [`Roles::expand`].
+//! A role id that ends in a star matches every id with that prefix. Scopes of such a role may
+//! contain `<..>`, which is replaced by the text that the star matched. See [`Roles::expand`].
 
+mod check;
 mod expand;
-mod refuse;
 
 use std::ops::Range;
 
+pub use check::RoleError;
 pub use expand::ExpansionTooLarge;
-pub use refuse::RoleRefused;
 
-/// What a holder of a role has to hold: this before the role's id.
+/// The prefix of a scope that assumes a role.
 const ASSUME: &str = "assume:";
 
-/// Where the scope of a starred role takes the text that the star stood for.
+/// The parameter in a scope of a starred role, replaced by the text that the star matched.
 const PARAMETER: &str = "<..>";
 
 /// A role as stored.
@@ -22,12 +22,12 @@ const PARAMETER: &str = "<..>";
 pub struct Role {
     /// The id, possibly ending in a star.
     pub role_id: String,
-    /// What it grants.
+    /// The scopes that it grants.
     pub scopes: Vec<String>,
 }
 
 impl Role {
-    /// Whether it hands a part of what is assumed on to others; only such roles can feed each other without end.
+    /// Whether its scopes use the parameter. Only such roles can feed each other endlessly.
     pub fn has_parameter(&self) -> bool {
         self.role_id.ends_with('*') && self.scopes.iter().any(|scope| scope.contains(PARAMETER))
     }
@@ -37,45 +37,46 @@ impl Role {
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
     /// Roles without a star, by id.
-    exact: Vec<Exact>,
+    exact: Vec<ExactRole>,
     /// Roles with a star, by the text before it.
-    starred: Vec<Starred>,
-    /// The lengths that occur among the prefixes, ascending: few, also with many roles.
+    starred: Vec<StarredRole>,
+    /// The distinct lengths of the prefixes, ascending: few, also with many roles.
     prefix_lengths: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
-struct Exact {
+struct ExactRole {
     id: String,
     scopes: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Starred {
+struct StarredRole {
     prefix: String,
-    /// Granted whatever the star stood for.
+    /// Granted whatever the star matched.
     fixed: Vec<String>,
-    /// Granted with what the star stood for between the two texts.
+    /// Granted with the text that the star matched between the two texts.
     parameterised: Vec<(String, String)>,
 }
 
 impl Roles {
-    /// Compiles any set of roles, also an invalid one. Of two roles with one id the last counts.
+    /// Indexes any set of roles, also an invalid one. If two roles have the same id, the last one
+    /// counts.
     pub fn new(roles: impl IntoIterator<Item = Role>) -> Self {
         Self::default().with(roles)
     }
 
-    /// These roles are put in, or take the places of those that have their ids.
+    /// Adds these roles, or replaces the roles with their ids.
     #[must_use]
     pub fn with(mut self, roles: impl IntoIterator<Item = Role>) -> Self {
         for Role { role_id, scopes } in roles {
             match role_id.strip_suffix('*') {
                 Some(prefix) => {
-                    let role = Starred::new(prefix.to_owned(), scopes);
+                    let role = StarredRole::new(prefix.to_owned(), scopes);
                     put(&mut self.starred, |role| &role.prefix, role);
                 }
                 None => {
-                    let role = Exact {
+                    let role = ExactRole {
                         id: role_id,
                         scopes,
                     };
@@ -87,9 +88,9 @@ impl Roles {
         self
     }
 
-    /// Whether a role may be made or changed to this, given all the others.
-    pub fn check_new(&self, candidate: &Role) -> Result<(), RoleRefused> {
-        refuse::check(self, candidate)
+    /// Whether a role may be created or changed to this, given all others.
+    pub fn check_new(&self, candidate: &Role) -> Result<(), RoleError> {
+        check::check(self, candidate)
     }
 
     fn index_prefixes(&mut self) {
@@ -105,14 +106,14 @@ impl Roles {
     }
 
     fn exact_beginning_with(&self, text: &str) -> Range<usize> {
-        run(&self.exact, |role| &role.id, text)
+        prefix_range(&self.exact, |role| &role.id, text)
     }
 
     fn starred_beginning_with(&self, text: &str) -> Range<usize> {
-        run(&self.starred, |role| &role.prefix, text)
+        prefix_range(&self.starred, |role| &role.prefix, text)
     }
 
-    /// Starred roles whose prefix the text begins with.
+    /// Starred roles whose prefix begins the text.
     fn starred_within(&self, text: &str) -> impl Iterator<Item = usize> {
         let lengths = self
             .prefix_lengths
@@ -127,7 +128,7 @@ impl Roles {
     }
 }
 
-impl Starred {
+impl StarredRole {
     fn new(prefix: String, scopes: Vec<String>) -> Self {
         let mut role = Self {
             prefix,
@@ -147,7 +148,7 @@ impl Starred {
     }
 }
 
-/// Puts an item into a list that is sorted by this key, or in the place of the one with the same key.
+/// Inserts an item into a list sorted by this key, or replaces the item with the same key.
 fn put<T>(sorted: &mut Vec<T>, key: impl Fn(&T) -> &String, item: T) {
     match sorted.binary_search_by(|known| key(known).cmp(key(&item))) {
         Ok(place) => sorted[place] = item,
@@ -155,8 +156,8 @@ fn put<T>(sorted: &mut Vec<T>, key: impl Fn(&T) -> &String, item: T) {
     }
 }
 
-/// Where the items beginning with a text are in a list that is sorted by that key.
-fn run<T>(sorted: &[T], key: impl Fn(&T) -> &String, text: &str) -> Range<usize> {
+/// The range of the items whose key begins with a text, in a list sorted by that key.
+fn prefix_range<T>(sorted: &[T], key: impl Fn(&T) -> &String, text: &str) -> Range<usize> {
     let start = sorted.partition_point(|item| key(item).as_str() < text);
     let length = sorted[start..].partition_point(|item| key(item).starts_with(text));
     start..start + length

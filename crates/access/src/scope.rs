@@ -1,7 +1,7 @@
-//! Scopes: what one covers, sets of them, and the expressions that requests must satisfy.
+//! Scopes: coverage, sets, and the expressions that requests must satisfy.
 //!
-//! A scope is printable ASCII. Only a star at its end has a meaning: it covers whatever continues
-//! the text before it.
+//! A scope is printable ASCII. Only a star at its end has a meaning: it covers everything that
+//! begins with the text before it.
 
 mod expression;
 mod set;
@@ -11,18 +11,18 @@ pub use expression::Expression;
 pub use set::ScopeSet;
 pub use template::{MissingParameter, Param, Params, Template};
 
-/// Every caller, known or not, holds this scope.
+/// The scope that every request has, also an anonymous one.
 pub const ANONYMOUS: &str = "assume:anonymous";
 
-/// Whether the text can be a scope: printable ASCII, possibly empty.
+/// Whether the text is a valid scope: printable ASCII, possibly empty.
 pub fn is_scope(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
 }
 
-/// Whether someone who holds `pattern` holds `scope`.
+/// Whether holding `pattern` means holding `scope`.
 ///
-/// A star at the end of `scope` is kept out of the comparison, so that `a**` does not give `a*`,
-/// which is more than itself.
+/// A star at the end of `scope` is not compared, so that `a**` does not cover `a*`, which covers
+/// more.
 pub fn covers(pattern: &str, scope: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(stem) => split(scope).0.starts_with(stem),
@@ -30,7 +30,7 @@ pub fn covers(pattern: &str, scope: &str) -> bool {
     }
 }
 
-/// The text before a final star, and whether there was one.
+/// The text before a final star, and whether it has one.
 pub(crate) fn split(scope: &str) -> (&str, bool) {
     match scope.strip_suffix('*') {
         Some(stem) => (stem, true),

@@ -1,8 +1,9 @@
-//! Secrets at rest: sealed with a key from the configuration, or kept as a keyed digest.
+//! Stored secrets: sealed with a key from the configuration, or kept as a keyed digest.
 //!
-//! Each text names its key and is bound to a purpose such as `client:<id>`, so a sealed token
-//! moved to another row does not open there. The first key seals, all keys open: put a new key
-//! first, rewrite what [`Keyring::is_current`] denies, then drop the old key.
+//! Each text names its key and is bound to a purpose such as `client:<id>`, so a sealed token that
+//! is moved to another row does not open there. The first key seals, and all keys open. To change
+//! the key, add a new key in first position, rewrite the texts for which [`Keyring::is_current`] is
+//! false, then remove the old key.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use subtle::ConstantTimeEq as _;
 use crate::Secret;
 use crate::hmac::{Hmac, Tag};
 
-/// The most keys that a keyring takes.
+/// Keys of a keyring at most.
 pub const MAX_KEYS: usize = 16;
 
 const KEY_LENGTH: usize = 32;
@@ -23,57 +24,57 @@ const MAX_KEY_ID_LENGTH: usize = 38;
 const SEALED: &str = "s1";
 const DIGEST: &str = "d1";
 
-/// A key as configured.
+/// A configured key.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// A short name that sealed texts carry: letters, digits, `_` and `-`.
+    /// A short name that sealed texts contain: letters, digits, `_` and `-`.
     pub id: String,
-    /// 32 random bytes in base64, as [`generate_key`] makes them.
+    /// 32 random bytes in base64, as made by [`generate_key`].
     pub secret: Secret,
 }
 
-/// The keys that seal and open.
+/// The keys that seal and open texts.
 pub struct Keyring(
     /// Never empty; the first one seals.
-    Vec<Derived>,
+    Vec<DerivedKeys>,
 );
 
 /// Why keys are not usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadKeyring {
-    /// Something has to seal.
-    #[error("there is no key")]
+    /// At least one key is needed for sealing.
+    #[error("the keyring has no key")]
     Empty,
-    /// Old keys should be dropped some day.
-    #[error("there are more than {MAX_KEYS} keys")]
+    /// Remove old keys.
+    #[error("the keyring has more than {MAX_KEYS} keys")]
     TooMany,
     /// The id would not fit into a sealed text.
     #[error("key id `{0}` is not 1 to {MAX_KEY_ID_LENGTH} letters, digits, `_` or `-`")]
     BadId(String),
-    /// A sealed text could mean either.
+    /// A sealed text could mean either key.
     #[error("two keys have the id `{0}`")]
     DuplicateId(String),
-    /// The key itself is wrong.
+    /// The key itself is invalid.
     #[error("the secret of key `{0}` is not {KEY_LENGTH} bytes in base64")]
     BadSecret(String),
 }
 
-/// Why a sealed text does not open.
+/// Why a sealed text cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotOpen {
+pub enum OpenError {
     /// Not written by `seal`.
     #[error("this is not a sealed text")]
     NotSealed,
-    /// The key was dropped too early, or the text is from elsewhere.
-    #[error("it was sealed with key `{0}`, which is not configured")]
+    /// The key was removed too early, or the text is from another deployment.
+    #[error("the text was sealed with key `{0}`, which is not configured")]
     UnknownKey(String),
-    /// Changed, moved to another purpose, or the key's id was given to another key.
-    #[error("it was changed, moved, or sealed with another key of this id")]
+    /// The text was changed or moved to another purpose, or another key has the key's id.
+    #[error("the text was changed, moved, or sealed with another key of this id")]
     Refused,
 }
 
-/// One key for each use, so that no two uses can disturb each other.
-struct Derived {
+/// Keys derived from one key, one for each use, so that uses cannot affect each other.
+struct DerivedKeys {
     id: String,
     sealing: LessSafeKey,
     nonces: [u8; KEY_LENGTH],
@@ -89,7 +90,7 @@ pub fn generate_key(rng: &mut dyn Rng) -> Secret {
 }
 
 impl Keyring {
-    /// The first key seals, all open.
+    /// The first key seals, all keys open.
     pub fn new(keys: Vec<Key>) -> Result<Self, BadKeyring> {
         if keys.is_empty() {
             return Err(BadKeyring::Empty);
@@ -97,17 +98,17 @@ impl Keyring {
         if keys.len() > MAX_KEYS {
             return Err(BadKeyring::TooMany);
         }
-        let mut derived: Vec<Derived> = Vec::with_capacity(keys.len());
+        let mut derived: Vec<DerivedKeys> = Vec::with_capacity(keys.len());
         for key in keys {
             if derived.iter().any(|other| other.id == key.id) {
                 return Err(BadKeyring::DuplicateId(key.id));
             }
-            derived.push(Derived::new(key)?);
+            derived.push(DerivedKeys::new(key)?);
         }
         Ok(Self(derived))
     }
 
-    /// Seals a text. It opens again only with the same purpose.
+    /// Seals a text. It can be opened only with the same purpose.
     pub fn seal(&self, purpose: &str, plain: &Secret, rng: &mut dyn Rng) -> String {
         let key = &self.0[0];
         let nonce = key.nonce(purpose, plain, rng);
@@ -123,18 +124,18 @@ impl Keyring {
         format!("{SEALED}.{}.{}", key.id, URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Opens what was sealed with this purpose.
-    pub fn open(&self, purpose: &str, sealed: &str) -> Result<Secret, CannotOpen> {
-        let (key_id, body) = parts(sealed, SEALED).ok_or(CannotOpen::NotSealed)?;
+    /// Opens a text that was sealed with this purpose.
+    pub fn open(&self, purpose: &str, sealed: &str) -> Result<Secret, OpenError> {
+        let (key_id, body) = parts(sealed, SEALED).ok_or(OpenError::NotSealed)?;
         let key = self
             .key(key_id)
-            .ok_or_else(|| CannotOpen::UnknownKey(key_id.to_owned()))?;
+            .ok_or_else(|| OpenError::UnknownKey(key_id.to_owned()))?;
         let mut bytes = URL_SAFE_NO_PAD
             .decode(body)
-            .map_err(|_| CannotOpen::NotSealed)?;
+            .map_err(|_| OpenError::NotSealed)?;
         let (nonce, body) = bytes
             .split_first_chunk_mut::<NONCE_LEN>()
-            .ok_or(CannotOpen::NotSealed)?;
+            .ok_or(OpenError::NotSealed)?;
         let plain = key
             .sealing
             .open_in_place(
@@ -142,13 +143,13 @@ impl Keyring {
                 Aad::from(purpose),
                 body,
             )
-            .map_err(|_| CannotOpen::Refused)?;
-        let text = String::from_utf8(plain.to_vec()).map_err(|_| CannotOpen::Refused)?;
+            .map_err(|_| OpenError::Refused)?;
+        let text = String::from_utf8(plain.to_vec()).map_err(|_| OpenError::Refused)?;
         body.fill(0);
         Ok(Secret::new(text))
     }
 
-    /// A keyed digest, for a secret that is only ever compared.
+    /// A keyed digest, for a secret that is only compared.
     pub fn digest(&self, purpose: &str, secret: &Secret) -> String {
         let key = &self.0[0];
         format!(
@@ -158,8 +159,8 @@ impl Keyring {
         )
     }
 
-    /// Whether the digest was made of this secret with this purpose, by any of the keys. Takes
-    /// constant time as to the secret.
+    /// Whether any of the keys made the digest of this secret with this purpose. Takes constant
+    /// time with regard to the secret.
     pub fn digest_matches(&self, purpose: &str, digest: &str, candidate: &Secret) -> bool {
         let found = parts(digest, DIGEST).and_then(|(key_id, body)| {
             Some((self.key(key_id)?, URL_SAFE_NO_PAD.decode(body).ok()?))
@@ -167,13 +168,14 @@ impl Keyring {
         found.is_some_and(|(key, tag)| key.digest(purpose, candidate).0.ct_eq(&tag).into())
     }
 
-    /// A secret of 44 letters, digits, `_` and `-` that follows from a name, so that it need not be kept.
+    /// A secret of 44 letters, digits, `_` and `-` that is derived from a name, so that it need not
+    /// be stored.
     pub fn derive(&self, purpose: &str, name: &str) -> Secret {
         self.0[0].derive(purpose, name)
     }
 
-    /// Whether the candidate was derived from this name with this purpose, by any of the keys. Takes
-    /// constant time as to the candidate.
+    /// Whether any of the keys derives the candidate from this name with this purpose. Takes
+    /// constant time with regard to the candidate.
     pub fn derived_matches(&self, purpose: &str, name: &str, candidate: &Secret) -> bool {
         let keys = self.0.iter();
         keys.fold(false, |found, key| {
@@ -181,13 +183,13 @@ impl Keyring {
         })
     }
 
-    /// Whether the first key made this. If not, open it and seal it again.
+    /// Whether the first key made this text. If not, open it and seal it again.
     pub fn is_current(&self, sealed_or_digest: &str) -> bool {
         let parts = parts(sealed_or_digest, SEALED).or_else(|| parts(sealed_or_digest, DIGEST));
         parts.is_some_and(|(key_id, _)| key_id == self.0[0].id)
     }
 
-    fn key(&self, id: &str) -> Option<&Derived> {
+    fn key(&self, id: &str) -> Option<&DerivedKeys> {
         self.0.iter().find(|key| key.id == id)
     }
 }
@@ -202,7 +204,7 @@ impl fmt::Debug for Keyring {
     }
 }
 
-impl Derived {
+impl DerivedKeys {
     fn new(key: Key) -> Result<Self, BadKeyring> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         let fits = (1..=MAX_KEY_ID_LENGTH).contains(&key.id.len());
@@ -227,36 +229,37 @@ impl Derived {
         })
     }
 
-    /// Random, and mixed with what is sealed: should randomness ever repeat (a restored machine
-    /// image does that), two different texts still get different nonces.
+    /// Random, and mixed with the sealed text: if randomness repeats (after a machine image is
+    /// restored, for example), two different texts still get different nonces.
     fn nonce(&self, purpose: &str, plain: &Secret, rng: &mut dyn Rng) -> [u8; NONCE_LEN] {
         let mut random = [0; KEY_LENGTH];
         rng.fill_bytes(&mut random);
-        let tag = bound(Hmac::new(&self.nonces).add_bytes(&random), purpose, plain);
+        let tag = add_bound(Hmac::new(&self.nonces).add_bytes(&random), purpose, plain);
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&tag.0[..NONCE_LEN]);
         nonce
     }
 
-    /// 43 characters of base64, behind a letter: a text that begins with `-` is hard to hand on.
+    /// 43 characters of base64 after a letter: a text that begins with `-` is hard to pass on a
+    /// command line.
     fn derive(&self, purpose: &str, name: &str) -> Secret {
-        let tag = bound(Hmac::new(&self.names), purpose, &Secret::new(name));
+        let tag = add_bound(Hmac::new(&self.names), purpose, &Secret::new(name));
         Secret::new(format!("s{}", tag.to_base64_url()))
     }
 
     fn digest(&self, purpose: &str, secret: &Secret) -> Tag {
-        bound(Hmac::new(&self.digests), purpose, secret)
+        add_bound(Hmac::new(&self.digests), purpose, secret)
     }
 }
 
-/// Purpose and secret, with the length in front so that no two pairs give one message.
-fn bound(hmac: Hmac, purpose: &str, secret: &Secret) -> Tag {
+/// Adds purpose and secret, with a length first, so that no two pairs make the same message.
+fn add_bound(hmac: Hmac, purpose: &str, secret: &Secret) -> Tag {
     hmac.add(&format!("{}:{purpose}", purpose.len()))
         .add(secret.expose())
         .tag()
 }
 
-/// The key id and the body of a text of the given kind.
+/// The key id and the body of a text of this kind.
 fn parts<'a>(text: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
     text.strip_prefix(kind)?.strip_prefix('.')?.split_once('.')
 }

@@ -1,25 +1,25 @@
-//! A text that must not be seen: it never prints, and compares in constant time.
+//! A secret text: it never prints, and compares in constant time.
 //!
-//! Tokens, launch secrets and keys all have this type, so that a log line, an error or a plan
-//! cannot show one by accident. Only `expose` gives the text, which makes every use easy to find.
+//! Tokens, launch secrets and keys have this type, so that no log line, error or plan can show them
+//! by accident. Only `expose` returns the text, so every use is easy to find.
 
 use std::fmt;
 
 use serde::Deserialize;
 use subtle::ConstantTimeEq as _;
 
-/// A text that never prints. `expose` is the only way to read it.
+/// A text that never prints. Only `expose` returns it.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a text; from here on it does not print.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself. Do not log, store or send what this returns without a reason.
+    /// The text itself. Do not log, store or send it without a reason.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -47,8 +47,8 @@ impl PartialEq for Secret {
 impl Eq for Secret {}
 
 impl Drop for Secret {
-    /// Overwrites the text. `black_box` keeps the compiler from skipping a write nobody reads;
-    /// this is the best to be had without unsafe code, and a moved `String` may leave copies.
+    /// Overwrites the text. `black_box` keeps the compiler from removing the write. Without unsafe
+    /// code no more is possible, and a moved `String` may leave copies.
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.0).into_bytes();
         bytes.fill(0);

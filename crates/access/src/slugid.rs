@@ -7,7 +7,7 @@ use rand::Rng;
 /// Characters in a slugid.
 pub const LENGTH: usize = 22;
 
-/// A slugid. It may start with `-`, which some command lines take for an option.
+/// A slugid. It may start with `-`, which some command lines read as an option.
 pub fn v4(rng: &mut dyn Rng) -> String {
     URL_SAFE_NO_PAD.encode(uuid_bytes(rng))
 }
@@ -19,14 +19,15 @@ pub fn nice(rng: &mut dyn Rng) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// 44 random characters (two nice slugids, 242 random bits): access tokens, seeds, launch secrets.
+/// 44 random characters (two nice slugids, 242 random bits) for access tokens, seeds and launch
+/// secrets.
 pub fn secret(rng: &mut dyn Rng) -> String {
     let mut text = nice(rng);
     text.push_str(&nice(rng));
     text
 }
 
-/// Whether the text is a slugid: the version and variant bits are where a v4 UUID has them.
+/// Whether the text is a slugid: it has the version and variant bits of a v4 UUID.
 pub fn is_slugid(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() == LENGTH
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_is_a_slugid_and_a_nice_one_never_starts_with_a_dash() {
+    fn made_slugids_are_valid_and_nice_ones_never_start_with_a_dash() {
         let mut rng = StdRng::seed_from_u64(7);
         for _ in 0..2_000 {
             assert!(is_slugid(&v4(&mut rng)));

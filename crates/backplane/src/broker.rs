@@ -1,4 +1,4 @@
-//! Where the AMQP broker is, and how a connection to it is made.
+//! The address of the AMQP broker, and connections to it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties};
 use tokio::time::timeout;
 
-/// A connection and what it needs must be there within this time.
+/// Time limit for a connection and for each command.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Both sides notice within this time, in seconds, that the other one has gone without a word.
+/// Both sides notice within this time, in seconds, that the other one is lost.
 const HEARTBEAT_SECONDS: u16 = 20;
 
 /// A broker: RabbitMQ, or Taskcluster's Pulse.
@@ -24,21 +24,21 @@ pub struct Broker {
     pub root_certificates: Option<String>,
 }
 
-/// How much of a queue there is at a time.
+/// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
-    /// Messages that one reader gets before it confirms the first of them.
+    /// Messages that one reader gets before it acknowledges the first of them.
     pub prefetch: u16,
-    /// The oldest messages that are not under way go when there are more.
+    /// Above this number of waiting messages, the oldest are dropped.
     pub max_queued: i32,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
-    #[error("the broker's address is none; it looks like amqps://user:password@host:5671/%2f")]
+    #[error("the broker's address is invalid; write it like amqps://user:password@host:5671/%2f")]
     BadAddress,
     #[error("the broker at {address} did not answer within {} seconds", CONNECT_LIMIT.as_secs())]
-    Silent { address: String },
+    TimedOut { address: String },
     #[error("no connection to the broker at {address}")]
     Unreachable {
         address: String,
@@ -51,20 +51,20 @@ pub enum BrokerError {
         #[source]
         source: lapin::Error,
     },
-    #[error("the broker was asked to {what} and did not answer")]
+    #[error("the broker did not respond to the request to {what}")]
     NoAnswer { what: String },
-    #[error("AMQP has no room for names of more than 255 bytes, such as {0:?}")]
+    #[error("AMQP names have at most 255 bytes, and this one has more: {0:?}")]
     TooLong(String),
     #[error("the connection to the broker was lost")]
     Lost(#[source] lapin::Error),
-    #[error("the broker stopped to send messages; was the queue deleted?")]
+    #[error("the broker stopped sending messages; check whether the queue was deleted")]
     Ended,
     #[error(
-        "the broker did not confirm a message within {} seconds; it may be short of memory or disk",
+        "the broker did not confirm a message within {} seconds; check its memory and disk",
         crate::CONFIRM_LIMIT.as_secs()
     )]
     Unconfirmed,
-    /// It is refused again and again until somebody makes room.
+    /// The broker refuses the message until the full queue has room.
     #[error(
         "the broker refuses to store message {id} with routing key {routing_key}; most likely a queue that is \
          bound to {exchange} is full and rejects more (x-overflow: reject-publish): empty it, unbind it or raise \
@@ -78,26 +78,26 @@ pub enum BrokerError {
 }
 
 impl Broker {
-    /// Host and port, for people.
+    /// Host and port, for messages.
     pub fn address(&self) -> Result<String, BrokerError> {
         let authority = self.uri()?.authority;
         Ok(format!("{}:{}", authority.host, authority.port))
     }
 
-    /// Whom the broker takes us for; the names of queues begin with it.
+    /// The user name at the broker, with which the names of queues begin.
     pub fn user(&self) -> Result<String, BrokerError> {
         Ok(self.uri()?.authority.userinfo.username)
     }
 
-    /// Connects, and hangs up again.
+    /// Connects, and closes the connection.
     pub async fn check(&self) -> Result<(), BrokerError> {
         let connection = self.connect("doctor").await?;
-        // Whoever answers has passed the check, however it takes leave.
+        // The check has passed once the connection is open, so a failure to close does not matter.
         let _ = timeout(CONNECT_LIMIT, connection.close(200, "checked".into())).await;
         Ok(())
     }
 
-    /// `purpose` is for those who look at the broker's connections.
+    /// `purpose` is shown in the broker's list of connections.
     pub(crate) async fn connect(&self, purpose: &str) -> Result<Connection, BrokerError> {
         let uri = self.uri()?;
         let address = format!("{}:{}", uri.authority.host, uri.authority.port);
@@ -114,16 +114,16 @@ impl Broker {
             Ok(connected) => {
                 connected.map_err(|source| BrokerError::Unreachable { address, source })
             }
-            Err(_) => Err(BrokerError::Silent { address }),
+            Err(_) => Err(BrokerError::TimedOut { address }),
         }
     }
 
-    /// What the parser says about a bad one repeats it, password and all, so that is dropped.
+    /// The parser's error repeats the address with its password, so it is dropped.
     fn uri(&self) -> Result<AMQPUri, BrokerError> {
         let text = self.url.expose();
         let parsed: Result<AMQPUri, String> = text.parse();
         let mut uri = parsed.map_err(|_| BrokerError::BadAddress)?;
-        // The parser takes addresses in brackets for no host at all, and then for localhost.
+        // The parser does not see a host in brackets, and falls back to localhost.
         if text.contains('[') {
             return Err(BrokerError::BadAddress);
         }
@@ -132,19 +132,19 @@ impl Broker {
     }
 }
 
-/// Waits for the broker's answer to one order.
+/// Waits for the broker's response to one command.
 pub(crate) async fn answer<T>(
     what: impl Into<String>,
-    order: impl Future<Output = lapin::Result<T>>,
+    command: impl Future<Output = lapin::Result<T>>,
 ) -> Result<T, BrokerError> {
     let what = what.into();
-    match timeout(CONNECT_LIMIT, order).await {
+    match timeout(CONNECT_LIMIT, command).await {
         Ok(answered) => answered.map_err(|source| BrokerError::Refused { what, source }),
         Err(_) => Err(BrokerError::NoAnswer { what }),
     }
 }
 
-pub(crate) fn short(text: &str) -> Result<ShortString, BrokerError> {
+pub(crate) fn short_name(text: &str) -> Result<ShortString, BrokerError> {
     ShortString::try_new(text).map_err(|_| BrokerError::TooLong(text.to_owned()))
 }
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_repeating_it() {
+    fn an_invalid_address_is_refused_without_repeating_it() {
         for url in [
             "",
             "mq",
@@ -175,21 +175,21 @@ mod tests {
             "amqp:hunter2",
             "amqp://[::1]/",
         ] {
-            let problem = broker(url).address().unwrap_err();
-            assert!(matches!(problem, BrokerError::BadAddress), "{url}");
-            assert!(!problem.to_string().contains("hunter2"));
+            let error = broker(url).address().unwrap_err();
+            assert!(matches!(error, BrokerError::BadAddress), "{url}");
+            assert!(!error.to_string().contains("hunter2"));
         }
     }
 
     #[tokio::test]
-    async fn a_broker_that_is_not_there_is_named() {
+    async fn an_unreachable_broker_is_named() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let nobody = broker(&format!("amqp://me:hunter2@127.0.0.1:{port}"));
-        let problem = nobody.check().await.unwrap_err();
+        let error = nobody.check().await.unwrap_err();
         assert_eq!(
-            problem.to_string(),
+            error.to_string(),
             format!("no connection to the broker at 127.0.0.1:{port}")
         );
     }

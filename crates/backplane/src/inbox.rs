@@ -1,7 +1,8 @@
-//! A queue of a broker that outlives its readers: what comes while nobody reads waits there.
+//! A durable queue of a broker: messages that come while nobody reads wait there.
 //!
-//! Several processes may read it, each message goes to one of them. What a reader has not taken note of when its
-//! connection ends goes to another, or to itself when it is back; so messages come at least once.
+//! Several processes may read it, and each message goes to one of them. A message that its reader
+//! has not acknowledged when its connection ends goes to another reader, or to the same one when it
+//! is back. So messages come at least once.
 
 use std::time::Duration;
 
@@ -12,38 +13,39 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Acker, Connection, Consumer};
 
-use crate::broker::{Broker, BrokerError, QueueLimits, answer, short};
+use crate::broker::{Broker, BrokerError, QueueLimits, answer, short_name};
 use crate::listener::Binding;
 
-/// So many messages are under way to one reader.
+/// Unacknowledged messages of one reader at a time.
 const PREFETCH: u16 = 1_000;
-/// The oldest messages go when there are more.
+/// Messages in a queue at most. Above this the oldest are dropped.
 const MAX_QUEUED: i32 = 100_000;
-/// A queue that nobody reads any more does not stay for ever.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// The broker deletes a queue that nobody has read for this long.
+const UNUSED_QUEUE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A connection over which somebody reads; it hangs up when it is dropped.
+/// A connection that reads the queue. Dropping it closes the connection.
 pub struct Inbox {
     _connection: Connection,
     consumer: Consumer,
 }
 
-/// Messages that were taken out. The broker keeps them until it hears that they are done with.
-pub struct Taken {
+/// Received messages. The broker keeps them until they are acknowledged.
+pub struct ReceivedBatch {
     pub bodies: Vec<Vec<u8>>,
     last: Option<Acker>,
 }
 
 impl Inbox {
-    /// Those of queues that `open` makes.
+    /// The limits of queues that `open` makes.
     pub const LIMITS: QueueLimits = QueueLimits {
         prefetch: PREFETCH,
         max_queued: MAX_QUEUED,
     };
 
-    /// Reads the queue of this name (`queue/<user>/<name>`), which is made if there is none.
+    /// Reads the queue of this name (`queue/<user>/<name>`), and makes it if it does not exist.
     ///
-    /// The broker refuses a queue that is there with other limits: change those and the name together.
+    /// The broker refuses to open an existing queue with other limits, so change the limits and the
+    /// name together.
     pub async fn open(
         broker: &Broker,
         queue: &str,
@@ -52,7 +54,7 @@ impl Inbox {
         Self::open_within(Self::LIMITS, broker, queue, bindings).await
     }
 
-    /// The same with other limits.
+    /// Opens the queue with other limits.
     pub async fn open_within(
         limits: QueueLimits,
         broker: &Broker,
@@ -61,9 +63,9 @@ impl Inbox {
     ) -> Result<Self, BrokerError> {
         let connection = broker.connect("inbox").await?;
         let channel = answer("open a channel", connection.create_channel()).await?;
-        let name = short(queue)?;
+        let name = short_name(queue)?;
         let limit = channel.basic_qos(limits.prefetch, BasicQosOptions::default());
-        answer("limit what is under way", limit).await?;
+        answer("limit unacknowledged messages", limit).await?;
         let options = QueueDeclareOptions {
             durable: true,
             ..QueueDeclareOptions::default()
@@ -71,13 +73,13 @@ impl Inbox {
         let declared = channel.queue_declare(name.clone(), options, arguments(limits));
         answer(format!("declare {queue}"), declared).await?;
         for Binding { exchange, pattern } in bindings {
-            let (from, key) = (short(exchange)?, short(pattern)?);
+            let (from, key) = (short_name(exchange)?, short_name(pattern)?);
             let (options, none) = (QueueBindOptions::default(), FieldTable::default());
             let bound = channel.queue_bind(name.clone(), from, key, options, none);
             answer(format!("bind {queue} to {exchange}"), bound).await?;
         }
         let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-        // The broker makes up a name for the reader, since there may be several.
+        // The broker chooses a name for the reader, since several may exist.
         let consuming = channel.basic_consume(name, "".into(), options, none);
         Ok(Self {
             consumer: answer(format!("read {queue}"), consuming).await?,
@@ -85,9 +87,9 @@ impl Inbox {
         })
     }
 
-    /// What has come, at most so many messages; it does not wait for any.
-    pub fn take(&mut self, limit: usize) -> Result<Taken, BrokerError> {
-        let mut taken = Taken {
+    /// Returns the received messages, at most `limit`, without waiting.
+    pub fn take(&mut self, limit: usize) -> Result<ReceivedBatch, BrokerError> {
+        let mut taken = ReceivedBatch {
             bodies: Vec::new(),
             last: None,
         };
@@ -99,7 +101,7 @@ impl Inbox {
                     taken.last = Some(delivery.acker);
                 }
                 Some(Some(Err(problem))) => return Err(BrokerError::Lost(problem)),
-                // The broker has taken the queue away.
+                // The broker has deleted the queue.
                 Some(None) => return Err(BrokerError::Ended),
             }
         }
@@ -107,14 +109,16 @@ impl Inbox {
     }
 }
 
-impl Taken {
-    /// The broker may forget these, and whatever this reader took before.
-    pub async fn done(self) -> Result<(), BrokerError> {
+impl ReceivedBatch {
+    /// Acknowledges these messages, and all that this reader took before.
+    pub async fn acknowledge(self) -> Result<(), BrokerError> {
         let Some(last) = self.last else {
             return Ok(());
         };
         let options = BasicAckOptions { multiple: true };
-        answer("forget messages", last.ack(options)).await.map(drop)
+        answer("acknowledge messages", last.ack(options))
+            .await
+            .map(drop)
     }
 }
 
@@ -122,7 +126,7 @@ fn arguments(limits: QueueLimits) -> FieldTable {
     let mut arguments = FieldTable::default();
     let max_queued = AMQPValue::LongInt(limits.max_queued);
     arguments.insert("x-max-length".into(), max_queued);
-    let millis = i64::try_from(FORGOTTEN_AFTER.as_millis()).unwrap_or(i64::MAX);
+    let millis = i64::try_from(UNUSED_QUEUE_LIMIT.as_millis()).unwrap_or(i64::MAX);
     arguments.insert("x-expires".into(), AMQPValue::LongLongInt(millis));
     arguments
 }

@@ -1,4 +1,5 @@
-//! What many processes share: events over AMQP, and demand and outcomes from a queue elsewhere.
+//! Connections to other processes: events over AMQP, and demand and outcomes from a Taskcluster
+//! queue.
 #![doc = include_str!("../README.md")]
 
 mod broker;
@@ -8,9 +9,9 @@ mod publisher;
 mod taskcluster_queue;
 
 pub use broker::{Broker, BrokerError, QueueLimits};
-pub use inbox::{Inbox, Taken};
+pub use inbox::{Inbox, ReceivedBatch};
 pub use listener::{Binding, Listener};
-pub use publisher::{CONFIRM_LIMIT, Message, Published, Publisher};
+pub use publisher::{CONFIRM_LIMIT, Message, PublishResult, Publisher};
 pub use taskcluster_queue::{
-    Activity, Busy, DemandError, MAX_BATCH, QueueAccess, TaskclusterQueue, WorkerPage,
+    BusyWorkers, DemandError, MAX_BATCH, QueueAccess, TaskclusterQueue, WorkerActivity, WorkerPage,
 };

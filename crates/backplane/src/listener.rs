@@ -1,7 +1,7 @@
-//! Listens to a broker for as long as the connection lasts.
+//! Receives messages from a broker while its connection lasts.
 //!
-//! What is heard is a hint and nothing more: messages that come while nobody listens are lost, so the queue
-//! lives no longer than its listener.
+//! The messages are only wake-ups: those that come while nobody listens are lost, so the broker
+//! deletes the queue together with its listener.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,37 +14,38 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Connection, Consumer};
 use tokio::task::JoinHandle;
 
-use crate::broker::{Broker, BrokerError, QueueLimits, answer, short};
+use crate::broker::{Broker, BrokerError, QueueLimits, answer, short_name};
 
-/// So many messages are under way at a time.
+/// Unacknowledged messages at a time.
 const PREFETCH: u16 = 100;
-/// The oldest hints go when there are more; what they say is then said by the level, a moment later.
+/// Messages in a queue at most. Above this the oldest are dropped; a later poll finds what they
+/// announced.
 const MAX_QUEUED: i32 = 10_000;
 
-/// Which messages to hear.
+/// The messages to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The full name of the exchange.
     pub exchange: String,
-    /// `*` stands for one word, `#` for any number of them.
+    /// `*` stands for one word, `#` for any number of words.
     pub pattern: String,
 }
 
-/// A connection on which somebody listens; it hangs up when it is dropped.
+/// A connection that receives messages. Dropping it closes the connection.
 pub struct Listener {
     _connection: Connection,
     reading: JoinHandle<()>,
-    is_over: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Listener {
-    /// Those of the queues of all listeners.
+    /// The limits of the queues of all listeners.
     pub const LIMITS: QueueLimits = QueueLimits {
         prefetch: PREFETCH,
         max_queued: MAX_QUEUED,
     };
 
-    /// Listens with a queue of this name (`queue/<user>/<name>`), which is nobody else's.
+    /// Listens with an exclusive queue of this name (`queue/<user>/<name>`).
     pub async fn start(
         broker: &Broker,
         queue: &str,
@@ -54,7 +55,7 @@ impl Listener {
         Self::start_within(Self::LIMITS, broker, queue, bindings, hear).await
     }
 
-    /// The same with other limits.
+    /// Listens with other limits.
     pub async fn start_within(
         limits: QueueLimits,
         broker: &Broker,
@@ -64,9 +65,9 @@ impl Listener {
     ) -> Result<Self, BrokerError> {
         let connection = broker.connect("hints").await?;
         let channel = answer("open a channel", connection.create_channel()).await?;
-        let name = short(queue)?;
+        let name = short_name(queue)?;
         let limit = channel.basic_qos(limits.prefetch, BasicQosOptions::default());
-        answer("limit what is under way", limit).await?;
+        answer("limit unacknowledged messages", limit).await?;
         let options = QueueDeclareOptions {
             exclusive: true,
             auto_delete: true,
@@ -78,7 +79,7 @@ impl Listener {
         let declared = channel.queue_declare(name.clone(), options, arguments);
         answer(format!("declare {queue}"), declared).await?;
         for Binding { exchange, pattern } in bindings {
-            let (from, key) = (short(exchange)?, short(pattern)?);
+            let (from, key) = (short_name(exchange)?, short_name(pattern)?);
             let (options, none) = (QueueBindOptions::default(), FieldTable::default());
             let bound = channel.queue_bind(name.clone(), from, key, options, none);
             answer(format!("bind {queue} to {exchange}"), bound).await?;
@@ -86,18 +87,18 @@ impl Listener {
         let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
         let consuming = channel.basic_consume(name, "fleetwright".into(), options, none);
         let consumer = answer(format!("read {queue}"), consuming).await?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let reading = tokio::spawn(read(consumer, Arc::clone(&is_over), hear));
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let reading = tokio::spawn(read(consumer, Arc::clone(&has_ended), hear));
         Ok(Self {
             _connection: connection,
             reading,
-            is_over,
+            has_ended,
         })
     }
 
-    /// Whether the connection has ended: then it takes a new listener.
-    pub fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst)
+    /// Whether the connection has ended, so that a new listener is needed.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
     }
 }
 
@@ -109,7 +110,7 @@ impl Drop for Listener {
 
 async fn read(
     mut consumer: Consumer,
-    is_over: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
     hear: impl Fn(&[u8]) + Send + Sync + 'static,
 ) {
     while let Some(Ok(delivery)) = consumer.next().await {
@@ -118,5 +119,5 @@ async fn read(
             break;
         }
     }
-    is_over.store(true, Ordering::SeqCst);
+    has_ended.store(true, Ordering::SeqCst);
 }

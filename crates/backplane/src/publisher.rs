@@ -1,8 +1,8 @@
-//! Publishes messages in order, many at a time, and knows which of them the broker has confirmed.
+//! Publishes messages in order, many at a time, and reports which of them the broker has confirmed.
 //!
-//! All messages go through one channel, so the broker takes them in their order; a connection that breaks
-//! loses an end of what was sent and nothing before it. Only confirmed messages count, and only up to
-//! the first that is not: whoever publishes the rest again keeps the order, at the price of repeats.
+//! All messages go through one channel, so the broker takes them in their order. A connection that
+//! breaks loses only the last messages. Messages count as published up to the first unconfirmed
+//! one. Publishing the others again keeps the order, but may repeat messages.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ExchangeKind, PublisherConfirm};
 use tokio::time::timeout;
 
-use crate::broker::{Broker, BrokerError, CONNECT_LIMIT, answer, short};
+use crate::broker::{Broker, BrokerError, CONNECT_LIMIT, answer, short_name};
 
-/// The contract: a publish that cannot be confirmed within this time has failed.
+/// A publish that is not confirmed within this time has failed. Part of the contract.
 pub const CONFIRM_LIMIT: Duration = Duration::from_secs(30);
-/// A message that is kept on disk.
+/// Delivery mode of a message that is kept on disk.
 const PERSISTENT: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,19 +26,19 @@ pub struct Message {
     pub routing_key: String,
     /// Further routing keys.
     pub routes: Vec<String>,
-    /// By which a consumer can drop repeats.
+    /// With this id a consumer can drop repeated messages.
     pub id: String,
     pub created: Timestamp,
     pub body: Vec<u8>,
 }
 
-/// What became of some messages.
+/// The result of publishing some messages.
 #[derive(Debug)]
-pub struct Published {
-    /// How many of the first are with the broker for good.
+pub struct PublishResult {
+    /// How many of the first messages the broker has stored.
     pub n_confirmed: usize,
-    /// Why the others are not; then the publisher is of no use any more.
-    pub problem: Option<BrokerError>,
+    /// Why the others are not stored. After an error, the publisher is unusable.
+    pub error: Option<BrokerError>,
 }
 
 /// A connection on which messages are published.
@@ -58,7 +58,7 @@ impl Publisher {
         };
         for exchange in exchanges {
             let declared = channel.exchange_declare(
-                short(exchange)?,
+                short_name(exchange)?,
                 ExchangeKind::Topic,
                 durable,
                 FieldTable::default(),
@@ -73,20 +73,20 @@ impl Publisher {
         })
     }
 
-    /// Whether the connection was there when it was last used.
+    /// Whether the connection worked when it was last used.
     pub fn is_connected(&self) -> bool {
         self.channel.status().connected()
     }
 
-    /// Publishes all of them, in order, and waits for the broker to confirm each.
-    pub async fn publish(&self, messages: &[Message]) -> Published {
+    /// Publishes all messages in order, and waits for the broker to confirm each.
+    pub async fn publish(&self, messages: &[Message]) -> PublishResult {
         let mut waiting = Vec::with_capacity(messages.len());
-        let mut problem = None;
+        let mut error = None;
         for message in messages {
             match self.send(message).await {
                 Ok(confirm) => waiting.push(confirm),
                 Err(failed) => {
-                    problem = Some(failed);
+                    error = Some(failed);
                     break;
                 }
             }
@@ -102,14 +102,14 @@ impl Publisher {
         };
         let confirmed = timeout(CONFIRM_LIMIT, confirming).await;
         let unconfirmed = confirmed.unwrap_or(Err(BrokerError::Unconfirmed)).err();
-        Published {
+        PublishResult {
             n_confirmed,
-            problem: unconfirmed.or(problem),
+            error: unconfirmed.or(error),
         }
     }
 
     pub async fn close(self) {
-        // All that counts is confirmed; a broker that does not say goodbye changes nothing.
+        // All messages are confirmed already, so a failure to close does not matter.
         let _ = timeout(CONNECT_LIMIT, self.connection.close(200, "done".into())).await;
     }
 
@@ -119,14 +119,14 @@ impl Publisher {
             .with_content_type("application/json".into())
             .with_content_encoding("utf-8".into())
             .with_delivery_mode(PERSISTENT)
-            .with_message_id(short(&message.id)?)
+            .with_message_id(short_name(&message.id)?)
             .with_timestamp(u64::try_from(seconds).unwrap_or(0));
         if !message.routes.is_empty() {
             properties = properties.with_headers(carbon_copies(&message.routes));
         }
         let sent = self.channel.basic_publish(
-            short(&message.exchange)?,
-            short(&message.routing_key)?,
+            short_name(&message.exchange)?,
+            short_name(&message.routing_key)?,
             BasicPublishOptions::default(),
             &message.body,
             properties,
@@ -139,11 +139,11 @@ impl Publisher {
 }
 
 impl Message {
-    /// AMQP has room for names of this length only; what is longer can never be published.
+    /// Whether a name exceeds AMQP's limit, so that the message can never be published.
     pub fn is_too_long(&self) -> bool {
         [&self.exchange, &self.routing_key, &self.id]
             .into_iter()
-            .any(|text| short(text).is_err())
+            .any(|text| short_name(text).is_err())
     }
 }
 

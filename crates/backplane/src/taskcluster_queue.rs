@@ -1,13 +1,14 @@
-//! The queue of a Taskcluster deployment: what waits there, asked over HTTP.
+//! The queue service of a Taskcluster deployment: its demand, asked over HTTP.
 //!
-//! Questions about many queues go out in batches. A batch that fails is asked about again queue by queue
-//! where that can help, so that one queue which we may not see hides no other.
+//! Requests about many queues are sent in batches. If a batch fails and it may help, its queues are
+//! asked one by one, so that one inaccessible queue does not hide the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use api_client::BadRootUrl;
 use domain::demand::Demand;
 use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::{QuarantineEntry, TaskRun};
@@ -23,22 +24,23 @@ mod call;
 use call::Caller;
 pub use call::QueueAccess;
 
-/// A batch asks about so many queues at most: the limit of the other side.
+/// Queues of one batch at most: the limit of the queue service.
 pub const MAX_BATCH: usize = 1_000;
-/// All questions of one round are answered within this time, or not at all.
+/// Time limit of all requests of one round.
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
-/// Older deployments do not know the batch; after so many batches without it, it is tried again.
-const TRY_BATCH_AGAIN: u32 = 100;
-/// So many single questions are under way at a time.
-const SIDE_BY_SIDE: usize = 8;
-/// Lists are read in pages of this size, and up to so many pages of them.
+/// Older deployments do not have the batch request. After this many batches without it, it is tried
+/// again.
+const BATCHES_UNTIL_RETRY: u32 = 100;
+/// Requests about single queues that run at the same time at most.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
+/// The size of a page of a list, and pages of a list at most.
 const PAGE: usize = 1_000;
 const MAX_PAGES: usize = 100;
 
-/// Why something could not be learnt. Whoever asked keeps to what it knew.
+/// Why a request failed. The caller keeps its last known values.
 #[derive(Debug, thiserror::Error)]
 pub enum DemandError {
-    #[error("the queue at {url} did not answer")]
+    #[error("the queue at {url} did not respond")]
     Unreachable {
         url: String,
         #[source]
@@ -50,29 +52,31 @@ pub enum DemandError {
         status: u16,
         message: String,
     },
-    #[error("the queue at {url} sent what is no answer ({problem}); is its root URL right?")]
+    #[error("the queue at {url} sent an invalid response ({problem}); check its root URL")]
     NoAnswer { url: String, problem: String },
-    #[error("the queue was not asked, because asking took longer than {} seconds", ROUND_LIMIT.as_secs())]
+    #[error("the queue was not asked, because other requests took longer than {} seconds", ROUND_LIMIT.as_secs())]
     OutOfTime,
-    #[error("the queue did not mention {0}")]
+    #[error("the queue's response does not contain {0}")]
     NotMentioned(PoolId),
-    #[error("the list at {url} goes on after {MAX_PAGES} pages")]
+    #[error("the list at {url} has more than {MAX_PAGES} pages")]
     TooLong { url: String },
+    #[error("the queue cannot be asked")]
+    RootUrl(#[source] BadRootUrl),
     #[error("the queue cannot be asked")]
     Client(#[source] reqwest::Error),
 }
 
-/// What the queue knows of a worker.
+/// The queue's data of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Activity {
+pub struct WorkerActivity {
     pub group: WorkerGroup,
     pub id: WorkerId,
     pub first_claim: Timestamp,
     pub last_date_active: Option<Timestamp>,
     pub quarantine_until: Option<Timestamp>,
-    /// Only known of a worker that was asked about alone, as are the details of its quarantine.
+    /// Known only if the worker was requested alone, like the details of its quarantine.
     pub expires: Option<Timestamp>,
-    /// Newest last; of a list, only the newest is known.
+    /// Newest last. In a list, only the newest run is known.
     pub recent_tasks: Vec<TaskRun>,
     pub quarantine_details: Vec<QuarantineEntry>,
 }
@@ -80,17 +84,17 @@ pub struct Activity {
 /// A page of the workers that the queue remembers.
 #[derive(Debug)]
 pub struct WorkerPage {
-    pub workers: Vec<Activity>,
-    /// Present when there is more.
+    pub workers: Vec<WorkerActivity>,
+    /// Set if the list continues.
     pub token: Option<String>,
 }
 
-/// Those who work on something, and on how many tasks.
-pub type Busy = BTreeMap<(WorkerGroup, WorkerId), u64>;
+/// BusyWorkers workers, with the number of their claimed tasks.
+pub type BusyWorkers = BTreeMap<(WorkerGroup, WorkerId), u64>;
 
 pub struct TaskclusterQueue {
-    caller: Caller,
-    /// So many batches more are asked about queue by queue.
+    caller: Box<Caller>,
+    /// This many more batches are asked one by one.
     without_batch: AtomicU32,
 }
 
@@ -161,12 +165,12 @@ type Answer<T> = Result<T, Arc<DemandError>>;
 impl TaskclusterQueue {
     pub fn new(access: QueueAccess) -> Result<Self, DemandError> {
         Ok(Self {
-            caller: Caller::new(access)?,
+            caller: Box::new(Caller::new(access)?),
             without_batch: AtomicU32::new(0),
         })
     }
 
-    /// What waits and what runs in each queue, in the order of the question.
+    /// Demand of each queue, in the order of the request.
     pub async fn demand(&self, queues: &[PoolId]) -> Vec<Answer<Demand>> {
         let deadline = Instant::now() + ROUND_LIMIT;
         let mut answers = Vec::with_capacity(queues.len());
@@ -176,18 +180,18 @@ impl TaskclusterQueue {
         answers
     }
 
-    /// The workers that work on something at the moment, and on how many tasks.
-    pub async fn busy(&self, queue: &PoolId) -> Result<Busy, DemandError> {
+    /// The workers with claimed tasks, and the number of these tasks.
+    pub async fn busy(&self, queue: &PoolId) -> Result<BusyWorkers, DemandError> {
         let path = format!("/task-queues/{}/claimed", segment(queue.as_str()));
         let claimed: Vec<Claimed> = self.list(&path).await?;
-        // What is no id of a worker of ours is none of our workers.
+        // A name that is not a valid worker name is not one of our workers.
         let named = claimed.iter().filter_map(|claimed| {
             Some((
                 claimed.worker_group.parse().ok()?,
                 claimed.worker_id.parse().ok()?,
             ))
         });
-        let mut busy = Busy::new();
+        let mut busy = BusyWorkers::new();
         for name in named {
             *busy.entry(name).or_insert(0) += 1;
         }
@@ -195,12 +199,12 @@ impl TaskclusterQueue {
     }
 
     /// All workers that the queue remembers.
-    pub async fn workers(&self, queue: &PoolId) -> Result<Vec<Activity>, DemandError> {
+    pub async fn workers(&self, queue: &PoolId) -> Result<Vec<WorkerActivity>, DemandError> {
         let workers: Vec<Worker> = self.list(&workers_path(queue)).await?;
         Ok(workers.into_iter().filter_map(activity).collect())
     }
 
-    /// One page of them: those that are quarantined, or all.
+    /// One page of these workers: all, or only quarantined ones.
     pub async fn worker_page(
         &self,
         queue: &PoolId,
@@ -223,7 +227,7 @@ impl TaskclusterQueue {
     }
 
     /// One worker; `None` if the queue does not remember it.
-    pub async fn worker(&self, key: &WorkerKey) -> Result<Option<Activity>, DemandError> {
+    pub async fn worker(&self, key: &WorkerKey) -> Result<Option<WorkerActivity>, DemandError> {
         let (group, id) = (segment(key.group.as_str()), segment(key.id.as_str()));
         let path = format!("{}/{group}/{id}", workers_path(&key.pool_id));
         match self.caller.get::<Worker>(&path).await {
@@ -248,10 +252,11 @@ impl TaskclusterQueue {
             Ok(Err(DemandError::Refused {
                 status: 404 | 405, ..
             })) => {
-                self.without_batch.store(TRY_BATCH_AGAIN, Ordering::Relaxed);
+                self.without_batch
+                    .store(BATCHES_UNTIL_RETRY, Ordering::Relaxed);
                 return self.one_by_one(queues, deadline).await;
             }
-            // One queue that we may not see, or that the other side takes for none, spoils the batch.
+            // One queue that we may not see, or that the service does not accept, fails the batch.
             Ok(Err(DemandError::Refused {
                 status: 400 | 403, ..
             })) => {
@@ -280,7 +285,7 @@ impl TaskclusterQueue {
                 }
             });
         }
-        side_by_side(questions).await
+        run_concurrently(questions).await
     }
 
     async fn one(&self, queue: &PoolId) -> Result<Demand, DemandError> {
@@ -320,9 +325,9 @@ impl Counts {
     }
 }
 
-/// The answers to all questions, in their order.
-async fn side_by_side<F: Future>(questions: Vec<F>) -> Vec<F::Output> {
-    let questions = stream::iter(questions).buffered(SIDE_BY_SIDE);
+/// The responses to all requests, in their order.
+async fn run_concurrently<F: Future>(questions: Vec<F>) -> Vec<F::Output> {
+    let questions = stream::iter(questions).buffered(MAX_CONCURRENT_REQUESTS);
     questions.collect().await
 }
 
@@ -340,14 +345,14 @@ fn workers_path(queue: &PoolId) -> String {
     )
 }
 
-/// `None`: no worker of ours has such a name.
-fn activity(worker: Worker) -> Option<Activity> {
+/// `None`: the name is not valid for a worker of ours.
+fn activity(worker: Worker) -> Option<WorkerActivity> {
     let time = |text: Option<String>| text.and_then(|text| text.parse().ok());
     let mut runs = worker.recent_tasks;
     if runs.is_empty() {
         runs.extend(worker.latest_task);
     }
-    Some(Activity {
+    Some(WorkerActivity {
         group: worker.worker_group.parse().ok()?,
         id: worker.worker_id.parse().ok()?,
         first_claim: worker.first_claim.parse().ok()?,
@@ -383,7 +388,7 @@ impl Quarantine {
     }
 }
 
-/// A name within a path or a query.
+/// Escapes a name for a path or a query.
 fn segment(text: &str) -> String {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
@@ -398,8 +403,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn so_many_single_questions_are_under_way_at_a_time_and_all_are_answered_in_order() {
-        for count in sizes_around("backplane::taskcluster_queue::SIDE_BY_SIDE", SIDE_BY_SIDE) {
+    async fn single_requests_run_a_few_at_a_time_and_are_answered_in_order() {
+        for count in sizes_around(
+            "backplane::taskcluster_queue::MAX_CONCURRENT_REQUESTS",
+            MAX_CONCURRENT_REQUESTS,
+        ) {
             let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let question = async |number: usize| {
                 let n_now = now.fetch_add(1, Ordering::SeqCst) + 1;
@@ -411,9 +419,12 @@ mod tests {
                 now.fetch_sub(1, Ordering::SeqCst);
                 number
             };
-            let answers = side_by_side((0..count).map(question).collect()).await;
+            let answers = run_concurrently((0..count).map(question).collect()).await;
             assert_eq!(answers, (0..count).collect::<Vec<_>>());
-            assert_eq!(most.load(Ordering::SeqCst), count.min(SIDE_BY_SIDE));
+            assert_eq!(
+                most.load(Ordering::SeqCst),
+                count.min(MAX_CONCURRENT_REQUESTS)
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Amazon EC2, spoken to directly: its Query API, signed, in every region that the account may use.
+//! The `aws` provider: calls the EC2 Query API in every region that the account may use.
 //!
-//! Launch configs have the form that Taskcluster gave them, and workers find on their machines what they would find
-//! there. A launch carries its token to EC2, which does not act on one token twice, and onto the machines.
+//! Launch configs have Taskcluster's form, and workers find on their machines the user data that
+//! Taskcluster would put there. EC2 gets the launch token as client token, so it does not act on
+//! one token twice, and each machine carries the token as a tag.
 
-mod answers;
 mod client;
 mod config;
 mod credentials;
@@ -14,11 +14,12 @@ mod identity_keys;
 mod launch;
 mod list_prices;
 mod machines;
-mod marks;
 mod parameters;
 mod prices;
+mod responses;
 mod row;
 mod sign;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod zones;
@@ -34,21 +35,21 @@ use serde_json::Value;
 
 pub use config::{AwsConfig, BadAwsConfig};
 
-use self::answers::DescribeRegions;
 use self::client::Ec2;
 use self::credentials::Keys;
 use self::http::Http;
 use self::identity_keys::IdentityKeys;
 use self::parameters::Parameters;
 use self::prices::Prices;
+use self::responses::DescribeRegions;
 pub(crate) use self::zones::fills;
 use self::zones::{SETUP_LIMIT, Zones};
 use crate::{
-    Fills, IdentityClaim, Machines, NotVerified, Place, PlacesUnknown, Provider, ProviderContext,
-    SetupFailed, Verified,
+    Fills, IdentityClaim, Machines, Place, PlacesUnknown, Provider, ProviderContext, SetupError,
+    Verification, VerifyError,
 };
 
-/// The regions that an account may use are asked for again after this time.
+/// Ask again which regions the account may use after this time.
 const REGIONS_FRESH_MS: i64 = HOUR_MS;
 const SCHEMA: &str = "worker-manager/v1/config-aws.json";
 
@@ -58,9 +59,10 @@ pub struct AwsProvider {
     root_url: String,
     clock: Arc<dyn Clock>,
     home_region: String,
-    /// The only regions to use; empty: all that the account may.
+    /// The only regions to use. Empty: all regions that the account may use.
     wanted_regions: Vec<String>,
-    /// Known after the set-up, and asked for again now and then: an account opts in and out of regions.
+    /// `None` before the set-up. Refreshed now and then, since an account opts in to and out of
+    /// regions.
     regions: RwLock<Option<(Timestamp, Arc<BTreeSet<String>>)>>,
     ec2: Ec2,
     prices: Prices,
@@ -98,11 +100,11 @@ impl AwsProvider {
             .is_ok_and(|regions| regions.contains(region))
     }
 
-    /// The regions that we use.
+    /// The regions that this provider uses.
     fn known_regions(&self) -> Result<Arc<BTreeSet<String>>, String> {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         let regions = regions.as_ref().map(|(_, regions)| Arc::clone(regions));
-        regions.ok_or_else(|| "its regions are not known before the set-up".to_owned())
+        regions.ok_or_else(|| "the provider's regions are not known before its set-up".to_owned())
     }
 
     fn regions_learnt(&self) -> Option<Timestamp> {
@@ -110,22 +112,23 @@ impl AwsProvider {
         regions.as_ref().map(|(at, _)| *at)
     }
 
-    /// Asks which regions there are. What was known stays if this fails.
-    async fn learn_regions(&self) -> Result<(), SetupFailed> {
+    /// Asks EC2 which regions the account may use. If this fails, the regions from the last answer
+    /// stay.
+    async fn learn_regions(&self) -> Result<(), SetupError> {
         let answer: DescribeRegions = self
             .ec2
             .call(&self.home_region, "DescribeRegions", &Parameters::default())
             .await
-            .map_err(|problem| SetupFailed(problem.to_string()))?;
+            .map_err(|error| SetupError(error.to_string()))?;
         let items = answer.region_info.items.into_iter();
-        let there: BTreeSet<String> = items.map(|region| region.region_name).collect();
+        let allowed: BTreeSet<String> = items.map(|region| region.region_name).collect();
         let used = if self.wanted_regions.is_empty() {
-            there
+            allowed
         } else {
             let wanted: BTreeSet<String> = self.wanted_regions.iter().cloned().collect();
-            if let Some(missing) = wanted.difference(&there).next() {
-                return Err(SetupFailed(format!(
-                    "the account may not use region {missing}, which its section names: enable it at AWS, or take it out of regions"
+            if let Some(missing) = wanted.difference(&allowed).next() {
+                return Err(SetupError(format!(
+                    "regions names {missing}, which the account may not use: enable it at AWS, or remove it from regions"
                 )));
             }
             wanted
@@ -135,19 +138,19 @@ impl AwsProvider {
         Ok(())
     }
 
-    /// The account may have opted in or out of some since.
+    /// Asks for the regions again when the last answer is old.
     async fn learn_regions_again(&self) {
         let fresh_since = self.clock.now().plus_millis(-REGIONS_FRESH_MS);
         if self.regions_learnt().is_some_and(|at| at > fresh_since) {
             return;
         }
-        if let Err(problem) = self.learn_regions().await {
-            tracing::warn!(provider.id = %self.id, error = %problem,
-                "cannot learn which regions {} may use; those it knew are used: {problem}", self.id);
+        if let Err(error) = self.learn_regions().await {
+            tracing::warn!(provider.id = %self.id, error = %error,
+                "cannot ask which regions {} may use, goes on with the known ones: {error}", self.id);
         }
     }
 
-    /// A pool that names a region which is not there would never get a worker.
+    /// A pool that names a region outside the provider's regions would never get a worker.
     fn check_regions(&self, config: &Value) -> Result<(), Invalid> {
         let launch_configs = config["launchConfigs"].as_array();
         let mut problems = Vec::new();
@@ -185,16 +188,16 @@ impl Provider for AwsProvider {
         self.check_regions(config)
     }
 
-    /// Learns which regions there are, and so whether our credentials are good for anything; and their zones, as far as EC2
-    /// tells them at once: machines can be launched and ended without.
-    async fn setup(&self) -> Result<(), SetupFailed> {
+    /// Asks for the regions, which also shows whether our credentials work. Then asks for their
+    /// zones, with a short limit: machines can be launched and ended without knowing the zones.
+    async fn setup(&self) -> Result<(), SetupError> {
         self.learn_regions().await?;
-        // Those that answered in time are known.
+        // After a time-out, the zones of the regions that have answered are known.
         let _ = tokio::time::timeout(SETUP_LIMIT, self.learn_zones()).await;
         Ok(())
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         Ok(identity::verify(claim, &self.identity_keys)?)
     }
 

@@ -1,4 +1,4 @@
-//! What the configuration file says about a provider.
+//! The configuration section of a provider.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     StaticProvider,
 };
 
-/// Nothing needs to be said, and what is said all the same is a mistake.
+/// The section of a static provider has no keys.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StaticSettings {}
@@ -19,22 +19,22 @@ pub struct StaticSettings {}
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ProviderConfig {
-    /// Machines that are there anyway, declared by hand.
+    /// Hosts that people declare.
     Static(StaticSettings),
-    /// A cloud in memory, for trying things.
+    /// A cloud in memory, for tests and rehearsals.
     Fake(FakeSettings),
     /// Worker processes on this machine.
     Local(LocalSettings),
-    /// Whatever a service of somebody else's makes.
+    /// Machines behind an HTTP service that the operator writes.
     External(ExternalSettings),
-    /// Whatever a program of somebody else's makes.
+    /// Machines behind a program that the operator writes.
     Exec(ExecSettings),
     /// Amazon EC2.
     Aws(AwsConfig),
 }
 
 impl ProviderConfig {
-    /// Whether its machines are made by somebody else, who may be asked too often.
+    /// Whether its calls leave this machine, and so may exceed a rate limit of others.
     pub fn calls_a_cloud(&self) -> bool {
         match self {
             Self::External(_) | Self::Exec(_) | Self::Aws(_) => true,

@@ -1,7 +1,9 @@
-//! The provider protocol with a program: a question on its standard input, the answer on its standard output.
+//! The provider protocol with a program: it reads a request on standard input and writes a response
+//! to standard output.
 //!
-//! The operation is the program's last argument. Its process group is killed when it takes too long or says too much; a
-//! machine that it makes must therefore leave the group (`setsid`).
+//! The operation is the program's last argument. The program's process group is killed when it
+//! exceeds its time limit or its output limit, so a machine process that it starts must leave the
+//! group (`setsid`).
 
 #[cfg(test)]
 mod tests;
@@ -22,20 +24,20 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::ProviderContext;
-use crate::outside::{Answer, Carrier, MAX_ANSWER_BYTES, NoAnswer, Operation, OutsideProvider};
+use crate::protocol::{Answer, MAX_ANSWER_BYTES, NoAnswer, Operation, ProtocolProvider, Transport};
 
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 60;
-/// So many programs run at a time; the others wait, within their time limit.
+/// Programs that run at the same time at most. Others wait, within their time limit.
 const MAX_AT_ONCE: usize = 8;
-/// Anybody can make us verify a proof, so that must not keep launches waiting.
+/// Anybody can cause a verification, so verifications must not delay launches.
 const MAX_VERIFYING_AT_ONCE: usize = 2;
-/// More of what the program complains about is not kept.
-const MAX_COMPLAINT_BYTES: usize = 4 * 1024;
-/// A killed program has so long to be gone.
-const REAPING: Duration = Duration::from_secs(5);
-/// What the program gets of our own environment.
+/// Standard error of the program that is kept at most.
+const MAX_STDERR_BYTES: usize = 4 * 1024;
+/// Time that a killed program has to exit.
+const EXIT_LIMIT: Duration = Duration::from_secs(5);
+/// Variables of our own environment that the program gets.
 const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"];
-/// In its environment: a folder for what it must remember.
+/// The variable with the path of a folder in which the program may keep state.
 const STATE_VARIABLE: &str = "FLEETWRIGHT_STATE";
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -43,10 +45,10 @@ const STATE_VARIABLE: &str = "FLEETWRIGHT_STATE";
 pub struct ExecSettings {
     /// The program and its first arguments.
     pub command: Vec<String>,
-    /// No call takes longer.
+    /// Time limit of every call.
     #[serde(default = "default_time_limit")]
     pub time_limit_seconds: u64,
-    /// Environment variables for it, beside the few that it gets anyway.
+    /// Further environment variables for the program.
     #[serde(default)]
     pub env: BTreeMap<String, Secret>,
 }
@@ -56,9 +58,9 @@ fn default_time_limit() -> u64 {
 }
 
 /// A provider behind a program.
-pub type ExecProvider = OutsideProvider<Program>;
+pub type ExecProvider = ProtocolProvider<Program>;
 
-/// The program.
+/// Runs the program.
 pub struct Program {
     context: ProviderContext,
     settings: ExecSettings,
@@ -66,20 +68,20 @@ pub struct Program {
     verifications: Semaphore,
 }
 
-/// A process group that is killed unless its leader was waited for.
-struct Group(Option<Pid>);
+/// A process group. Dropping it kills the group, unless its leader was waited for.
+struct ProcessGroup(Option<Pid>);
 
-/// What a program did with a question.
-struct Run {
+/// The outcome of a program that ended by itself.
+struct ProgramRun {
     code: Option<i32>,
     output: Vec<u8>,
-    complaint: String,
+    stderr: String,
 }
 
 impl ExecProvider {
     pub fn new(context: ProviderContext, settings: ExecSettings) -> Self {
         let program = Program::new(context.clone(), settings);
-        Self::over(context, program)
+        Self::new_over(context, program)
     }
 }
 
@@ -125,58 +127,58 @@ impl Program {
         Some(command)
     }
 
-    /// Runs a program that was started to its end.
-    async fn converse(&self, child: &mut Child, question: &[u8]) -> Result<Run, String> {
+    /// Writes the request to a started program, reads its output and waits for its end.
+    async fn exchange(&self, child: &mut Child, question: &[u8]) -> Result<ProgramRun, String> {
         let (Some(mut input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err("its standard streams are missing".to_owned());
+            return Err("the program has no standard streams".to_owned());
         };
-        let tell = async move {
-            // A program that does not read all of it may still know what to do.
+        let write = async move {
+            // A program need not read all of its input.
             let _ = input.write_all(question).await;
         };
-        let (_, output, complaint) = tokio::join!(
-            tell,
+        let (_, output, stderr) = tokio::join!(
+            write,
             read_all(output, MAX_ANSWER_BYTES),
-            read_some(errors, MAX_COMPLAINT_BYTES)
+            read_beginning(errors, MAX_STDERR_BYTES)
         );
-        // Only now: as long as it was not waited for, its number is not given to another.
-        let status = child.wait().await.map_err(|problem| problem.to_string())?;
-        Ok(Run {
+        // Wait only now: until then, the process id is not given to another process.
+        let status = child.wait().await.map_err(|error| error.to_string())?;
+        Ok(ProgramRun {
             code: status.code(),
             output: output?,
-            complaint,
+            stderr,
         })
     }
 
-    async fn run(&self, operation: Operation, question: Vec<u8>) -> Result<Run, NoAnswer> {
+    async fn run(&self, operation: Operation, question: Vec<u8>) -> Result<ProgramRun, NoAnswer> {
         let name = operation.as_str();
         let mut command = self
             .command(operation)
-            .ok_or_else(|| NoAnswer::NotSent("its command is empty".to_owned()))?;
-        let mut child = command.spawn().map_err(|problem| {
-            NoAnswer::NotSent(format!("{name}: the program cannot be started: {problem}"))
+            .ok_or_else(|| NoAnswer::NotSent("the provider's command is empty".to_owned()))?;
+        let mut child = command.spawn().map_err(|error| {
+            NoAnswer::NotSent(format!("{name}: the program cannot be started: {error}"))
         })?;
-        let mut group = Group::of(&child);
-        let run = self.converse(&mut child, &question).await;
+        let mut group = ProcessGroup::of(&child);
+        let run = self.exchange(&mut child, &question).await;
         match run {
             Ok(run) => {
                 group.0 = None;
                 Ok(run)
             }
-            Err(problem) => {
+            Err(error) => {
                 group.kill();
-                let _ = tokio::time::timeout(REAPING, child.wait()).await;
+                let _ = tokio::time::timeout(EXIT_LIMIT, child.wait()).await;
                 group.0 = None;
-                Err(NoAnswer::Lost(format!("{name}: {problem}")))
+                Err(NoAnswer::Lost(format!("{name}: {error}")))
             }
         }
     }
 }
 
 #[async_trait]
-impl Carrier for Program {
+impl Transport for Program {
     fn kind(&self) -> &'static str {
         "exec"
     }
@@ -188,7 +190,7 @@ impl Carrier for Program {
     async fn prepare(&self) -> Result<(), String> {
         if self.settings.command.is_empty() {
             return Err(format!(
-                "providers.{}.command is empty: name a program",
+                "providers.{}.command is empty: set it to a program and its arguments",
                 self.context.id
             ));
         }
@@ -198,15 +200,15 @@ impl Carrier for Program {
                 .mode(0o700)
                 .create(&state)
                 .await;
-            made.map_err(|problem| format!("{} cannot be made: {problem}", state.display()))?;
+            made.map_err(|error| format!("cannot create folder {}: {error}", state.display()))?;
         }
         Ok(())
     }
 
-    async fn carry(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
         let limit = Duration::from_secs(self.settings.time_limit_seconds);
         let (name, seconds) = (operation.as_str(), self.settings.time_limit_seconds);
-        let places = match operation {
+        let permits = match operation {
             Operation::Verify => &self.verifications,
             Operation::Setup
             | Operation::Validate
@@ -217,21 +219,19 @@ impl Carrier for Program {
             | Operation::End => &self.calls,
         };
         let until = Instant::now() + limit;
-        let place = tokio::time::timeout_at(until, places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
-            let text = format!("{name}: too many programs run already, for {seconds} s now");
+        let permit = tokio::time::timeout_at(until, permits.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
+            let text = format!("{name}: waited {seconds} s because too many programs were running");
             return Err(NoAnswer::NotSent(text));
         };
-        // Dropping what runs too long kills its group.
+        // Dropping a run that exceeds its time limit kills its group.
         let run = tokio::time::timeout_at(until, self.run(operation, question)).await;
         let run = run.map_err(|_| {
-            NoAnswer::Lost(format!(
-                "{name}: the program took longer than {seconds} s and was killed"
-            ))
+            NoAnswer::Lost(format!("{name}: the program was killed after {seconds} s"))
         })??;
-        if !run.complaint.is_empty() {
+        if !run.stderr.is_empty() {
             let id = &self.context.id;
-            tracing::info!(provider.id = %id, "the program of {id} says about {name}: {}", run.complaint);
+            tracing::info!(provider.id = %id, "the program of {id} wrote to stderr during {name}: {}", run.stderr);
         }
         Ok(Answer {
             done: run.code == Some(0),
@@ -244,7 +244,7 @@ impl Carrier for Program {
     }
 }
 
-impl Group {
+impl ProcessGroup {
     fn of(leader: &Child) -> Self {
         let pid = leader.id().and_then(|id| i32::try_from(id).ok());
         Self(pid.map(Pid::from_raw))
@@ -258,7 +258,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }
@@ -267,17 +267,18 @@ impl Drop for Group {
 async fn read_all(from: impl AsyncRead + Unpin, limit: usize) -> Result<Vec<u8>, String> {
     let mut read = Vec::new();
     let taken = from.take(limit as u64 + 1).read_to_end(&mut read).await;
-    taken.map_err(|problem| problem.to_string())?;
+    taken.map_err(|error| error.to_string())?;
     if read.len() > limit {
         return Err(format!(
-            "the answer is longer than {limit} bytes, and the program was killed"
+            "the response is longer than {limit} bytes, and the program was killed"
         ));
     }
     Ok(read)
 }
 
-/// The beginning of it as one line of text; the rest is read and thrown away, so that nobody waits for us.
-async fn read_some(mut from: impl AsyncRead + Unpin, limit: usize) -> String {
+/// Reads the beginning as one line of text. Reads and drops the rest, so that the program does not
+/// block on a full pipe.
+async fn read_beginning(mut from: impl AsyncRead + Unpin, limit: usize) -> String {
     let mut kept = Vec::new();
     let mut piece = [0; 1024];
     while let Ok(length) = from.read(&mut piece).await {

@@ -1,7 +1,7 @@
-//! The provider protocol over HTTP: signed questions to a service.
+//! The provider protocol over HTTP: signed requests to a service.
 //!
-//! Each question is a POST to `<url>/v1/<operation>`, signed with Hawk over its body, so that the service can tell that
-//! we ask and that nobody changed it on its way. Answers are trusted as far as TLS is.
+//! Each request is a POST to `<url>/v1/<operation>`, with a Hawk signature that covers its body. So
+//! the service can check the sender and the content. Responses are trusted as far as TLS is.
 
 #[cfg(test)]
 mod server;
@@ -15,34 +15,34 @@ use std::time::Duration;
 
 use access::Secret;
 use access::hawk::{RequestLine, payload_hash, sign_header};
+use api_client::{BodyError, JSON, read_body};
 use async_trait::async_trait;
 use domain::launch::Cause;
 use domain::time::SECOND_MS;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;
 
 use crate::ProviderContext;
-use crate::outside::{Answer, Carrier, MAX_ANSWER_BYTES, NoAnswer, Operation, OutsideProvider};
+use crate::protocol::{Answer, MAX_ANSWER_BYTES, NoAnswer, Operation, ProtocolProvider, Transport};
 
-const JSON: &str = "application/json";
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 30;
-/// Who guesses a shorter secret signs for us.
+/// Shorter secrets can be guessed, and the holder of the secret can sign requests.
 const MIN_SECRET_LENGTH: usize = 22;
 const NONCE_LENGTH: usize = 22;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalSettings {
-    /// Where the service is; `/v1/<operation>` is added.
+    /// The URL of the service, to which `/v1/<operation>` is added.
     pub url: String,
-    /// What the service knows us by, as `secret` or in a file.
+    /// The secret shared with the service. Set either this or `secret_file`.
     #[serde(default)]
     pub secret: Option<Secret>,
     #[serde(default)]
     pub secret_file: Option<PathBuf>,
-    /// No call takes longer.
+    /// Time limit of every call.
     #[serde(default = "default_time_limit")]
     pub time_limit_seconds: u64,
 }
@@ -52,18 +52,18 @@ fn default_time_limit() -> u64 {
 }
 
 /// A provider behind an HTTP service.
-pub type ExternalProvider = OutsideProvider<Service>;
+pub type ExternalProvider = ProtocolProvider<Service>;
 
 pub struct Service {
     context: ProviderContext,
     settings: ExternalSettings,
-    /// Known once the provider is set up.
-    line: OnceLock<Line>,
-    n_questions: AtomicU64,
+    /// Set once the provider is set up.
+    connection: OnceLock<Connection>,
+    n_requests: AtomicU64,
 }
 
-/// What it takes to ask.
-struct Line {
+/// The client, the address and the secret for requests.
+struct Connection {
     http: Client,
     url: Url,
     secret: Secret,
@@ -71,13 +71,13 @@ struct Line {
 
 impl ExternalProvider {
     pub fn new(context: ProviderContext, settings: ExternalSettings) -> Self {
-        let carrier = Service {
+        let service = Service {
             context: context.clone(),
             settings,
-            line: OnceLock::new(),
-            n_questions: AtomicU64::new(0),
+            connection: OnceLock::new(),
+            n_requests: AtomicU64::new(0),
         };
-        Self::over(context, carrier)
+        Self::new_over(context, service)
     }
 }
 
@@ -92,33 +92,29 @@ impl Service {
             (None, Some(file)) => {
                 let text = std::fs::read_to_string(file);
                 let place = file.display();
-                let text = text.map_err(|problem| {
-                    format!("{} ({place}): {problem}", self.key("secret_file"))
-                })?;
+                let text = text
+                    .map_err(|error| format!("{} ({place}): {error}", self.key("secret_file")))?;
                 Secret::new(text.trim())
             }
             (None, None) | (Some(_), Some(_)) => {
-                return Err(format!(
-                    "{} or secret_file: give one of them",
-                    self.key("secret")
-                ));
+                return Err(format!("set either {} or secret_file", self.key("secret")));
             }
         };
         if secret.expose().len() < MIN_SECRET_LENGTH {
             let key = self.key("secret");
             return Err(format!(
-                "{key} is shorter than {MIN_SECRET_LENGTH} characters: make one with: head -c 33 /dev/urandom | base64"
+                "{key} is shorter than {MIN_SECRET_LENGTH} characters. Make one with: head -c 33 /dev/urandom | base64"
             ));
         }
         Ok(secret)
     }
 
-    fn connect(&self) -> Result<Line, String> {
+    fn connect(&self) -> Result<Connection, String> {
         let mut url: Url = self
             .settings
             .url
             .parse()
-            .map_err(|problem| format!("{}: {problem}", self.key("url")))?;
+            .map_err(|error| format!("{}: {error}", self.key("url")))?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return Err(format!(
                 "{} must begin with http:// or https://",
@@ -129,19 +125,19 @@ impl Service {
         url.set_fragment(None);
         let http = Client::builder()
             .timeout(Duration::from_secs(self.settings.time_limit_seconds))
-            // A signature is for one address.
+            // A signature is valid for one address only.
             .redirect(Policy::none())
             .build()
-            .map_err(|problem| format!("an HTTP client cannot be made: {problem}"))?;
+            .map_err(|error| format!("cannot create an HTTP client: {error}"))?;
         let secret = self.secret()?;
-        Ok(Line { http, url, secret })
+        Ok(Connection { http, url, secret })
     }
 
-    fn signature(&self, line: &Line, url: &Url, question: &[u8]) -> String {
+    fn sign(&self, connection: &Connection, url: &Url, question: &[u8]) -> String {
         let now = self.context.clock.now();
         let hash = payload_hash(JSON, question);
-        let number = self.n_questions.fetch_add(1, Ordering::Relaxed);
-        // Not to be guessed, and not the same for two questions, also of two processes of ours.
+        let number = self.n_requests.fetch_add(1, Ordering::Relaxed);
+        // Unpredictable, and different for any two requests, also of two of our processes.
         let unique = format!("{}:{number}:{}:{hash}", std::process::id(), now.as_millis());
         let digest = self
             .context
@@ -160,7 +156,7 @@ impl Service {
         sign_header(
             &request,
             id,
-            &line.secret,
+            &connection.secret,
             seconds,
             nonce,
             Some(&hash),
@@ -170,7 +166,7 @@ impl Service {
 }
 
 #[async_trait]
-impl Carrier for Service {
+impl Transport for Service {
     fn kind(&self) -> &'static str {
         "external"
     }
@@ -180,45 +176,51 @@ impl Carrier for Service {
     }
 
     async fn prepare(&self) -> Result<(), String> {
-        if self.line.get().is_none() {
-            let line = self.connect()?;
-            // Prepared side by side: either of the two is right.
-            let _ = self.line.set(line);
+        if self.connection.get().is_none() {
+            let connection = self.connect()?;
+            // Two set-ups may run at the same time; either result is valid.
+            let _ = self.connection.set(connection);
         }
         Ok(())
     }
 
-    async fn carry(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
-        let line = self
-            .line
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
+        let connection = self
+            .connection
             .get()
             .ok_or_else(|| NoAnswer::NotSent("the provider is not set up".to_owned()))?;
-        let mut url = line.url.clone();
+        let mut url = connection.url.clone();
         let path = format!(
             "{}/v1/{}",
             url.path().trim_end_matches('/'),
             operation.as_str()
         );
         url.set_path(&path);
-        let asked = line
+        let asked = connection
             .http
             .post(url.clone())
             .header(CONTENT_TYPE, JSON)
-            .header(AUTHORIZATION, self.signature(line, &url, &question))
+            .header(AUTHORIZATION, self.sign(connection, &url, &question))
             .body(question)
             .send()
             .await;
-        let response = asked.map_err(|problem| {
-            let text = format!("{}: {}", operation.as_str(), chain(&problem));
-            match problem.is_connect() || problem.is_builder() {
-                true => NoAnswer::NotSent(text),
-                false => NoAnswer::Lost(text),
+        let response = asked.map_err(|error| {
+            let text = format!("{}: {}", operation.as_str(), chain(&error));
+            if error.is_connect() || error.is_builder() {
+                NoAnswer::NotSent(text)
+            } else {
+                NoAnswer::Lost(text)
             }
         })?;
         let status = response.status();
-        let body = body_of(response).await;
-        let body =
-            body.map_err(|problem| NoAnswer::Lost(format!("{}: {problem}", operation.as_str())))?;
+        let body = read_body(response, MAX_ANSWER_BYTES).await;
+        let body = body.map_err(|error| {
+            let text = match &error {
+                BodyError::Broken(error) => chain(error),
+                BodyError::TooLong(most) => format!("the response is longer than {most} bytes"),
+            };
+            NoAnswer::Lost(format!("{}: {text}", operation.as_str()))
+        })?;
         Ok(Answer {
             done: status.is_success(),
             body,
@@ -228,20 +230,7 @@ impl Carrier for Service {
     }
 }
 
-async fn body_of(mut response: Response) -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|problem| chain(&problem))? {
-        if body.len() + piece.len() > MAX_ANSWER_BYTES {
-            return Err(format!(
-                "the answer is longer than {MAX_ANSWER_BYTES} bytes"
-            ));
-        }
-        body.extend_from_slice(&piece);
-    }
-    Ok(body)
-}
-
-/// What a status says by itself: that the door was closed.
+/// The cause that a status alone shows.
 fn cause_of(status: StatusCode) -> Option<Cause> {
     match status.as_u16() {
         401 | 403 => Some(Cause::Credentials),
@@ -250,11 +239,13 @@ fn cause_of(status: StatusCode) -> Option<Cause> {
     }
 }
 
-/// The error with what caused it; it hides that behind a general phrase. Without the address, which is known.
+/// The error with its causes, which reqwest hides behind a general phrase. The address is known and
+/// left out.
 fn chain(error: &reqwest::Error) -> String {
-    let mut text = match error.is_timeout() {
-        true => "no answer in time".to_owned(),
-        false => "no answer".to_owned(),
+    let mut text = if error.is_timeout() {
+        "no response within the time limit".to_owned()
+    } else {
+        "no response".to_owned()
     };
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

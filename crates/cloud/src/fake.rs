@@ -1,11 +1,12 @@
-//! A cloud in memory.
+//! A simulated cloud in memory.
 //!
-//! It takes pool configs of its own, or those of a real cloud so that a copy of a real fleet can be tried here, and
-//! proves its workers with tokens that it signs itself. Time is the given clock, so nothing here waits by itself. Tests
-//! script it: see [`Fate`] for what a launch can come to, and the methods of [`FakeCloud`] for the rest.
+//! It takes its own form of pool configs or that of a real cloud, so that a copy of a real fleet
+//! can be rehearsed. It proves its workers with tokens that it signs itself. Time comes from the
+//! given clock, so nothing here waits by itself. Tests script it with [`LaunchOutcome`], the
+//! outcome of one launch call, and with methods of [`FakeCloud`].
 
-mod fate;
 mod inventory;
+mod outcome;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -26,46 +27,47 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
-pub use self::fate::{Call, Decider, Fate};
 use self::inventory::Machine;
+pub use self::outcome::{Call, Decider, LaunchOutcome};
 pub use self::script::FakeMachine;
 use self::script::State;
 use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotVerified, Owned, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
+    OwnedMachine, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
+    VerifyError,
 };
 
-/// How many workers `look` takes at a time.
+/// Workers that one `look` takes.
 const LOOK_BATCH: usize = 1_000;
-/// Where machines are whose launch config does not say.
-const NOWHERE: &str = "fake";
+/// The group of machines whose launch config names no region.
+const DEFAULT_GROUP: &str = "fake";
 
-/// How the cloud is while nobody scripts it.
+/// How the cloud behaves without a script.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FakeSettings {
-    /// Whose pool configs it takes.
+    /// The form of its pool configs.
     pub accepts: AcceptedConfig,
-    /// How many machines there can be at a time, in all; nothing: as many as anybody likes.
+    /// Total number of machines that can exist at a time; `None`: no limit.
     pub stock: Option<u64>,
-    /// How long a machine takes to come up.
+    /// Time from the launch of a machine until its worker can register.
     pub boot_seconds: u32,
-    /// Dollars per hour and machine, where a launch config does not say.
+    /// Dollars per hour and machine, where a launch config sets no price.
     pub price: Option<f64>,
-    /// Where workers can be started, for rules to ask about.
+    /// Its places, for rules.
     #[serde(deserialize_with = "place::from_settings")]
     pub places: Vec<Place>,
 }
 
-/// A cloud whose pool configs the fake one takes.
+/// The form of pool configs that the fake cloud accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AcceptedConfig {
     Aws,
     Azure,
-    /// Its own.
+    /// Its own form.
     #[default]
     Fake,
     Google,
@@ -76,12 +78,12 @@ pub struct FakeCloud {
     settings: FakeSettings,
     tokens: Tokens,
     state: Mutex<State>,
-    /// The clock may have moved.
+    /// Wakes calls that wait for the clock.
     moved: Notify,
 }
 
-/// The keys that all kinds of launch configs may have here.
-struct Wishes {
+/// The keys that every kind of launch config may have for this cloud.
+struct FakeLaunchKeys {
     group: WorkerGroup,
     price: Option<f64>,
     stock: Option<u64>,
@@ -98,7 +100,7 @@ impl AcceptedConfig {
         }
     }
 
-    /// Where its launch configs have room for what places usually say.
+    /// Where its launch configs have the values of a place.
     fn fills(self) -> Fills {
         let of = |pairs: &[(&str, &str)]| {
             let owned = |(name, at): &(&str, &str)| ((*name).to_owned(), (*at).to_owned());
@@ -123,7 +125,7 @@ impl FakeCloud {
         }
     }
 
-    /// What the metadata service of this cloud would give the worker to prove itself with.
+    /// The token that a metadata service of this cloud would give to the worker.
     pub fn identity_token(&self, worker: &WorkerKey) -> Secret {
         self.tokens.token(worker)
     }
@@ -139,16 +141,16 @@ impl FakeCloud {
         state
     }
 
-    fn wishes(&self, config: &LaunchConfig) -> Wishes {
+    fn keys(&self, config: &LaunchConfig) -> FakeLaunchKeys {
         let configuration = &config.configuration;
         let text = |key: &str| configuration.get(key).and_then(Value::as_str);
         let group = text("region").or_else(|| text("location"));
         let number = |key: &str| configuration.get(key).and_then(Value::as_i64);
         let boot_seconds = number("bootSeconds").unwrap_or(self.settings.boot_seconds.into());
-        Wishes {
+        FakeLaunchKeys {
             group: group
                 .and_then(|group| group.parse().ok())
-                .unwrap_or_else(nowhere),
+                .unwrap_or_else(default_group),
             price: configuration
                 .get("price")
                 .and_then(Value::as_f64)
@@ -158,11 +160,11 @@ impl FakeCloud {
         }
     }
 
-    /// How many more machines there can be; `None`: as many as anybody likes.
-    fn room(&self, state: &State, config: &LaunchConfig, wishes: &Wishes) -> Option<u64> {
+    /// How many more machines there can be; `None`: no limit.
+    fn room(&self, state: &State, config: &LaunchConfig, keys: &FakeLaunchKeys) -> Option<u64> {
         let (inventory, id) = (&state.inventory, config.id.as_str());
-        let group = wishes.group.as_str();
-        let of_config = state.stock.get(id).copied().or(wishes.stock);
+        let group = keys.group.as_str();
+        let of_config = state.stock.get(id).copied().or(keys.stock);
         [
             (self.settings.stock, inventory.live()),
             (of_config, inventory.live_in(id)),
@@ -173,48 +175,58 @@ impl FakeCloud {
         .min()
     }
 
-    fn make(&self, state: &mut State, order: &LaunchOrder<'_>, number: u32) -> Option<Machine> {
-        let wishes = self.wishes(order.launch_config);
-        if self.room(state, order.launch_config, &wishes) == Some(0) {
+    fn make_machine(
+        &self,
+        state: &mut State,
+        order: &LaunchOrder<'_>,
+        number: u32,
+    ) -> Option<Machine> {
+        let keys = self.keys(order.launch_config);
+        if self.room(state, order.launch_config, &keys) == Some(0) {
             return None;
         }
         let key = WorkerKey {
             pool_id: order.pool.id.clone(),
-            group: wishes.group,
+            group: keys.group,
             id: launch::offered_id(order.token, number)?,
         };
         let now = self.now();
         let mut machine = Machine::new(key, now);
         machine.token = Some(order.token.clone());
         machine.launch_config_id = Some(order.launch_config.id.clone());
-        machine.up = Some(now.plus_millis(wishes.boot_ms));
+        machine.up = Some(now.plus_millis(keys.boot_ms));
         Some(machine)
     }
 
-    /// Makes what the fate of the call allows. `Err` is what the cloud says instead.
-    fn fulfil(
+    /// Makes the machines that this outcome allows, or fails like the cloud would.
+    fn make_machines(
         &self,
         state: &mut State,
         order: &LaunchOrder<'_>,
-        fate: &Fate,
+        outcome: &LaunchOutcome,
     ) -> Result<(), LaunchError> {
-        let limit = match fate {
-            Fate::Partial(limit) => *limit,
-            Fate::Refused(cause) => return Err(refused(*cause, "the script says so")),
-            Fate::CallLost => return Err(LaunchError::Unknown("the call was lost".to_owned())),
-            Fate::Made | Fate::AnswerLost | Fate::NeverUp | Fate::Dying(_) => u32::MAX,
+        let limit = match outcome {
+            LaunchOutcome::Partial(limit) => *limit,
+            LaunchOutcome::Refused(cause) => return Err(refused(*cause, "the script says so")),
+            LaunchOutcome::CallLost => {
+                return Err(LaunchError::Unknown("the request was lost".to_owned()));
+            }
+            LaunchOutcome::Made
+            | LaunchOutcome::AnswerLost
+            | LaunchOutcome::NeverUp
+            | LaunchOutcome::Dying(_) => u32::MAX,
         };
         let mut n_made = 0;
         for number in 0..order.machines.min(limit) {
-            let Some(mut machine) = self.make(state, order, number) else {
+            let Some(mut machine) = self.make_machine(state, order, number) else {
                 break;
             };
-            if *fate == Fate::NeverUp {
+            if *outcome == LaunchOutcome::NeverUp {
                 machine.up = None;
             }
-            if let Fate::Dying(after_ms) = fate {
+            if let LaunchOutcome::Dying(after_ms) = outcome {
                 let dies = machine.made.plus_millis(*after_ms);
-                machine.gone = Some((dies, "it died by itself"));
+                machine.ends = Some((dies, "it died by itself"));
             }
             state.inventory.add(machine);
             n_made += 1;
@@ -237,8 +249,8 @@ impl Provider for FakeCloud {
         schemas.validate(self.settings.accepts.schema(), config)
     }
 
-    /// As on a real cloud: a worker registers once, while it is still only requested.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    /// Like a real cloud: a worker registers once, while it is requested.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         Ok(self.tokens.verify(claim)?)
     }
 
@@ -265,32 +277,32 @@ impl Machines for FakeCloud {
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         let state = self.state();
         let bid = |config: &LaunchConfig| {
-            let wishes = self.wishes(config);
-            if let Some(silence) = state.silent.get(config.id.as_str()) {
-                return Err(silence.clone());
+            let keys = self.keys(config);
+            if let Some(refusal) = state.refused_bids.get(config.id.as_str()) {
+                return Err(refusal.clone());
             }
             let scripted = state.prices.get(config.id.as_str()).copied();
-            let mut bid = Bid::plain(wishes.group.to_string());
-            bid.available = self.room(&state, config, &wishes);
-            bid.price = scripted.or(wishes.price);
+            let mut bid = Bid::plain(keys.group.to_string());
+            bid.available = self.room(&state, config, &keys);
+            bid.price = scripted.or(keys.price);
             Ok(bid)
         };
-        ask.launch_configs.iter().map(bid).collect()
+        ask.configs().map(bid).collect()
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {
         self.state().begin(Call::Refresh)
     }
 
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
-        let group = self.wishes(order.launch_config).group;
-        self.until_it_answers(BTreeSet::from([group]), Call::Launch)
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
+        let group = self.keys(order.launch_config).group;
+        self.wait_while_hanging(BTreeSet::from([group]), Call::Launch)
             .await;
         let (answer, due) = {
             let mut state = self.state();
-            let fate = state.next_fate(order);
+            let outcome = state.next_outcome(order);
             (
-                self.answer(&mut state, order, &fate),
+                self.answer(&mut state, order, &outcome),
                 self.now().plus_millis(state.answer_delay_ms),
             )
         };
@@ -299,7 +311,8 @@ impl Machines for FakeCloud {
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        self.until_it_answers(groups_of(workers), Call::Look).await;
+        self.wait_while_hanging(groups_of(workers), Call::Look)
+            .await;
         let mut state = self.state();
         state.begin(Call::Look)?;
         let at = state.as_of(self.now());
@@ -311,24 +324,24 @@ impl Machines for FakeCloud {
             (worker.key.clone(), sighting)
         };
         let answer = workers.iter().take(LOOK_BATCH).map(seen).collect();
-        Ok(state.told(answer))
+        Ok(state.repeat_if_scripted(answer))
     }
 
     fn look_batch(&self) -> usize {
         self.state().look_batch.unwrap_or(LOOK_BATCH)
     }
 
-    /// Where there is something, and where somebody said so.
+    /// Regions with machines, and scripted ones.
     fn regions(&self) -> Vec<Region> {
         let state = self.state();
         let at = state.as_of(self.now());
-        let is_there = |machine: &&Machine| !machine.is_gone(at);
-        let machines = state.inventory.all().filter(is_there);
+        let exists = |machine: &&Machine| !machine.has_ended(at);
+        let machines = state.inventory.all().filter(exists);
         let mut groups: BTreeSet<_> = machines.map(|machine| machine.key.group.clone()).collect();
         groups.extend(state.unlisted.keys().cloned());
         groups.extend(state.regions.iter().cloned());
         if groups.is_empty() {
-            groups.insert(nowhere());
+            groups.insert(default_group());
         }
         groups.into_iter().map(Region::Group).collect()
     }
@@ -345,19 +358,19 @@ impl Machines for FakeCloud {
         let Region::Group(group) = region else {
             return Ok(OwnedPage::default());
         };
-        self.until_it_answers(BTreeSet::from([group.clone()]), Call::Owned)
+        self.wait_while_hanging(BTreeSet::from([group.clone()]), Call::Owned)
             .await;
         let mut state = self.state();
         state.begin(Call::Owned)?;
-        if let Some(problem) = state.unlisted.get(group) {
-            return Err(problem.clone());
+        if let Some(error) = state.unlisted.get(group) {
+            return Err(error.clone());
         }
         let at = state.as_of(self.now());
         let owned = |machine: &Machine| {
             let sighting = machine.seen(at);
-            let is_there = matches!(sighting, Sighting::Alive | Sighting::Going);
+            let exists = matches!(sighting, Sighting::Alive | Sighting::Ending);
             let is_asked_for = machine.key.group == *group && machine.token.is_some();
-            (is_there && is_asked_for).then(|| Owned {
+            (exists && is_asked_for).then(|| OwnedMachine {
                 token: machine.token.clone(),
                 pool_id: Some(machine.key.pool_id.clone()),
                 machine: launched(machine),
@@ -365,11 +378,11 @@ impl Machines for FakeCloud {
             })
         };
         let answer = state.inventory.all().filter_map(owned).collect();
-        let mut answer = state.told(answer);
+        let mut answer = state.repeat_if_scripted(answer);
         let Some(size) = state.page_size else {
             return Ok(OwnedPage::only(answer));
         };
-        answer.sort_by(|one: &Owned, other| one.machine.id.cmp(&other.machine.id));
+        answer.sort_by(|one: &OwnedMachine, other| one.machine.id.cmp(&other.machine.id));
         let begin = after.and_then(|after| after.parse().ok()).unwrap_or(0);
         let end = begin + size;
         Ok(OwnedPage {
@@ -379,7 +392,7 @@ impl Machines for FakeCloud {
     }
 
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
-        Some(self.wishes(launch_config).group)
+        Some(self.keys(launch_config).group)
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
@@ -388,10 +401,10 @@ impl Machines for FakeCloud {
     }
 
     async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
-        self.until_it_answers(groups_of(workers), Call::End).await;
+        self.wait_while_hanging(groups_of(workers), Call::End).await;
         let mut state = self.state();
-        if let Err(problem) = state.begin(Call::End) {
-            return vec![Err(problem); workers.len()];
+        if let Err(error) = state.begin(Call::End) {
+            return vec![Err(error); workers.len()];
         }
         let ends = workers
             .iter()
@@ -406,8 +419,8 @@ impl Machines for FakeCloud {
 
 impl FakeCloud {
     fn end_one(&self, state: &mut State, worker: &Worker) -> Result<(), CloudError> {
-        if let Some(problem) = state.unendable.get(&worker.key) {
-            return Err(problem.clone());
+        if let Some(error) = state.end_failures.get(&worker.key) {
+            return Err(error.clone());
         }
         let (now, stop_ms) = (self.now(), state.stop_ms);
         let id = &worker.key.id;
@@ -417,8 +430,8 @@ impl FakeCloud {
             .filter(|machine| machine.key == worker.key && machine.token.is_some());
         if let Some(machine) = ours {
             machine.end_asked.get_or_insert(now);
-            let gone = now.plus_millis(stop_ms);
-            state.inventory.goes(id, gone, "it was ended");
+            let ends = now.plus_millis(stop_ms);
+            state.inventory.end_at(id, ends, "it was ended");
             state.inventory.settle(now);
         }
         Ok(())
@@ -426,23 +439,23 @@ impl FakeCloud {
 }
 
 impl FakeCloud {
-    /// What the cloud does about the order, and what it says.
+    /// Applies the outcome of a launch call and returns the response.
     fn answer(
         &self,
         state: &mut State,
         order: &LaunchOrder<'_>,
-        fate: &Fate,
-    ) -> Result<Vec<Launched>, LaunchError> {
-        if let Fate::Refused(cause) = fate
-            && is_said_at_the_door(*cause)
+        outcome: &LaunchOutcome,
+    ) -> Result<Vec<LaunchedMachine>, LaunchError> {
+        if let LaunchOutcome::Refused(cause) = outcome
+            && is_reported_before_the_order(*cause)
         {
             return Err(refused(*cause, "the script says so"));
         }
         if state.inventory.made_by(order.token).is_none() {
-            self.fulfil(state, order, fate)?;
+            self.make_machines(state, order, outcome)?;
         }
-        if matches!(fate, Fate::AnswerLost | Fate::CallLost) {
-            return Err(LaunchError::Unknown("the answer was lost".to_owned()));
+        if matches!(outcome, LaunchOutcome::AnswerLost | LaunchOutcome::CallLost) {
+            return Err(LaunchError::Unknown("the response was lost".to_owned()));
         }
         let made = state.inventory.made_by(order.token).unwrap_or_default();
         Ok(made.into_iter().map(launched).collect())
@@ -454,27 +467,27 @@ fn groups_of(workers: &[Worker]) -> BTreeSet<WorkerGroup> {
     groups.collect()
 }
 
-fn nowhere() -> WorkerGroup {
-    NOWHERE.parse().expect("it is a group")
+fn default_group() -> WorkerGroup {
+    DEFAULT_GROUP.parse().expect("it is a group")
 }
 
-/// Says the cloud this before it looks at what it is asked for?
-fn is_said_at_the_door(cause: Cause) -> bool {
+/// Whether the cloud reports this cause before it looks at the order.
+fn is_reported_before_the_order(cause: Cause) -> bool {
     match cause {
         Cause::Throttled | Cause::Credentials | Cause::Unavailable => true,
         Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost => false,
     }
 }
 
-fn refused(cause: Cause, problem: &str) -> LaunchError {
+fn refused(cause: Cause, error: &str) -> LaunchError {
     LaunchError::Refused {
         cause,
-        problem: format!("{cause}: {problem}"),
+        error: format!("{cause}: {error}"),
     }
 }
 
-fn launched(machine: &Machine) -> Launched {
-    Launched {
+fn launched(machine: &Machine) -> LaunchedMachine {
+    LaunchedMachine {
         group: machine.key.group.clone(),
         id: machine.key.id.clone(),
         provider_data: Value::Object(Map::from_iter([(

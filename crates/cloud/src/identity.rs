@@ -1,7 +1,7 @@
-//! Tokens that we sign ourselves, for workers whose cloud vouches for nobody.
+//! Identity tokens that we sign, for workers whose cloud provides no proof of identity.
 //!
-//! A token is a keyed digest of the worker's full name, so it needs no storage and is worth nothing for another worker.
-//! Beside each there is a secret in the form that Taskcluster's start-worker proves itself with.
+//! A token is a keyed digest of the worker's full name, so it is not stored and is useless to
+//! another worker. Each worker also has a secret in the form that Taskcluster's start-worker sends.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use domain::id::{LaunchToken, ProviderId, WorkerKey};
 use domain::{launch, lifecycle};
 use serde_json::{Map, Value};
 
-use crate::{IdentityClaim, Proof, ProofRefused, ProviderContext, Verified};
+use crate::{IdentityClaim, Proof, ProofRefused, ProviderContext, Verification};
 
-/// What every refused worker is told, whatever was wrong.
+/// The message for every refused worker, whatever the reason.
 pub(crate) const REFUSED: &str = "Token validation error";
 
-/// What a worker of this provider proves itself with.
+/// The token with which a worker of this provider proves its identity.
 pub fn identity_token(keyring: &Keyring, provider: &ProviderId, worker: &WorkerKey) -> Secret {
     Secret::new(keyring.digest(&purpose(provider), &Secret::new(worker.to_string())))
 }
@@ -38,13 +38,13 @@ impl Tokens {
         identity_token(&self.keyring, &self.id, worker)
     }
 
-    /// What start-worker calls `staticSecret`.
+    /// The secret that start-worker calls `staticSecret`.
     pub(crate) fn static_secret(&self, worker: &WorkerKey) -> Secret {
         self.keyring
             .derive(&secret_purpose(&self.id), &worker.to_string())
     }
 
-    /// The launch that offered this identity, if the proof is the one that was offered with it.
+    /// The launch that offered this identity, if the proof is the offered one.
     pub(crate) fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
         let token = launch::offered_by(&worker.id)?;
         self.is_ours(worker, proof).then_some(token)
@@ -67,24 +67,24 @@ impl Tokens {
         }
     }
 
-    /// The whole of `verify`, for providers that know no other proof than our tokens.
-    pub(crate) fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+    /// Verifies a claim, for providers that accept only our tokens.
+    pub(crate) fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, ProofRefused> {
         if !self.is_ours(&claim.worker.key, claim.proof) {
-            return Err(refuse("the proof is none of ours for this worker"));
+            return Err(refuse("the proof is not this worker's token"));
         }
         register_once(claim)
     }
 }
 
-/// A worker that was requested becomes a running one, once: proving oneself twice is an attack or a bug.
-pub(crate) fn register_once(claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+/// Moves a requested worker to running. A second registration is an attack or a bug.
+pub(crate) fn register_once(claim: &IdentityClaim<'_>) -> Result<Verification, ProofRefused> {
     let state = claim
         .worker
         .state
         .register()
-        .map_err(|problem| refuse(&problem.to_string()))?;
+        .map_err(|error| refuse(&error.to_string()))?;
     let terms = &claim.worker.terms;
-    Ok(Verified {
+    Ok(Verification {
         state,
         lasts_ms: terms
             .reregistration_timeout
@@ -120,7 +120,11 @@ mod tests {
 
     use super::*;
 
-    fn verify(state: WorkerState, terms: Terms, proof: &Proof) -> Result<Verified, ProofRefused> {
+    fn verify(
+        state: WorkerState,
+        terms: Terms,
+        proof: &Proof,
+    ) -> Result<Verification, ProofRefused> {
         let mut worker = worker(state);
         worker.terms = terms;
         let pool = pool(&worker, &json!({}));
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_requested_worker_with_its_token_gets_what_it_was_promised() {
+    fn a_requested_worker_with_its_token_registers_by_the_terms_of_its_launch() {
         let terms = Terms {
             reregistration_timeout: Some(60_000),
             worker_config: Some(json!({"a": 1})),
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_not_requested_any_more_is_refused_whatever_it_shows() {
+    fn a_worker_that_is_no_longer_requested_is_refused_with_any_proof() {
         for state in [
             WorkerState::Running,
             WorkerState::Stopping,
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_other_workers_and_providers_and_other_proofs_are_refused_alike() {
+    fn other_tokens_and_other_proofs_are_refused_with_the_same_message() {
         let key = worker(WorkerState::Requested).key;
         let mut other = key.clone();
         other.id = "another".parse().unwrap();
@@ -196,7 +200,7 @@ mod tests {
         ] {
             let refused = verify(WorkerState::Requested, Terms::default(), &proof).unwrap_err();
             assert_eq!(refused.message, REFUSED);
-            assert_eq!(refused.detail, "the proof is none of ours for this worker");
+            assert_eq!(refused.detail, "the proof is not this worker's token");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where workers come from. The only crate that knows vendors.
+//! Providers: they start workers, prove their identity and end them.
 #![doc = include_str!("../README.md")]
 
 mod aws;
@@ -10,14 +10,14 @@ mod fake;
 mod identity;
 mod local;
 mod null;
-mod outside;
 mod place;
+mod protocol;
 mod provider;
 #[cfg(test)]
 mod provider_tests;
 mod providers;
 mod region;
-mod statik;
+mod static_provider;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -26,16 +26,19 @@ pub use config::ProviderConfig;
 pub use context::ProviderContext;
 pub use exec::{ExecProvider, ExecSettings};
 pub use external::{ExternalProvider, ExternalSettings};
-pub use fake::{AcceptedConfig, Call, Decider, FakeCloud, FakeMachine, FakeSettings, Fate};
+pub use fake::{
+    AcceptedConfig, Call, Decider, FakeCloud, FakeMachine, FakeSettings, LaunchOutcome,
+};
 pub use identity::identity_token;
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
 pub use provider::{
-    BidRequest, ByHand, CloudError, Descriptor, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Listing, MAX_OWNED_PAGES, Machines, NotValidated, NotVerified, Owned, OwnedPage, Proof,
-    ProofRefused, Provider, Refused, SetupFailed, Sighting, Verified,
+    BidRequest, CloudError, DeclarationError, Descriptor, IdentityClaim, LaunchError, LaunchOrder,
+    LaunchedMachine, MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof,
+    ProofRefused, Provider, SetupError, Sighting, ValidateError, Verification, VerifyError,
+    WorkerDeclarer,
 };
-pub use providers::{NotAvailable, Providers};
+pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;
-pub use statik::StaticProvider;
+pub use static_provider::StaticProvider;

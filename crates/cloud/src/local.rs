@@ -1,7 +1,7 @@
-//! Worker processes on this machine.
+//! The `local` provider: worker processes on this machine.
 //!
-//! A process outlives us: what is needed to know it again is in its folder (see `folder`), so a restart adopts all and
-//! ends none. It has a process group of its own, and its output goes straight into a file.
+//! Processes survive a restart of the server: each has a folder with what is needed to find it
+//! again (see `folder`). Each has its own process group and writes its output to a file.
 
 mod environment;
 mod folder;
@@ -22,21 +22,21 @@ use serde_json::Value;
 
 use self::host::{Host, Order, Step};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, SetupFailed, Sighting,
-    Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
+    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, Verification,
+    VerifyError,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
-/// How many workers `look` takes at a time.
+/// Workers that one `look` takes.
 const LOOK_BATCH: usize = 1_000;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LocalSettings {
-    /// How many workers there can be at a time; nothing: as many as there are processor cores.
+    /// Workers at a time; `None`: the number of processor cores.
     pub max_machines: Option<u32>,
-    /// The program and its arguments; `{identity}` stands for the path of the worker's identity file. Nothing: this
-    /// very program as a worker.
+    /// The program and its arguments; `{identity}` stands for the path of the worker's identity
+    /// file. Empty: this program as a worker.
     pub command: Vec<String>,
 }
 
@@ -47,19 +47,19 @@ impl LocalProvider {
         Self::with_steps(context, settings, |_| ())
     }
 
-    /// `at_step` is told how far a launch has come: tests stop there.
+    /// Calls `at_step` at each step of a launch, so that tests can stop there.
     fn with_steps(context: ProviderContext, settings: LocalSettings, at_step: fn(Step)) -> Self {
         Self(Arc::new(Host::new(context, settings, at_step)))
     }
 
-    /// Runs what touches files and processes where it may take its time.
+    /// Runs work that blocks on files and processes.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Arc<Host>) -> T + Send + 'static,
     ) -> Result<T, CloudError> {
         let host = Arc::clone(&self.0);
         let done = tokio::task::spawn_blocking(move || work(&host)).await;
-        done.map_err(|problem| CloudError::Unavailable(problem.to_string()))
+        done.map_err(|error| CloudError::Unavailable(error.to_string()))
     }
 }
 
@@ -81,13 +81,13 @@ impl Provider for LocalProvider {
         })
     }
 
-    async fn setup(&self) -> Result<(), SetupFailed> {
+    async fn setup(&self) -> Result<(), SetupError> {
         let done = self.run(|host| host.set_up()).await;
-        done.map_err(|problem| SetupFailed(problem.to_string()))?
+        done.map_err(|error| SetupError(error.to_string()))?
     }
 
-    /// A worker registers once, while it is still only requested.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    /// A worker registers once, while it is requested.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         Ok(self.0.tokens.verify(claim)?)
     }
 
@@ -108,13 +108,13 @@ impl Machines for LocalProvider {
 
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         let bid = |_| Ok(Bid::plain(self.0.group.to_string()));
-        ask.launch_configs.iter().map(bid).collect()
+        ask.configs().map(bid).collect()
     }
 
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
         let order = Order::new(order);
         let done = self.run(move |host| host.launch(&order)).await;
-        done.unwrap_or_else(|problem| Err(LaunchError::Unknown(problem.to_string())))
+        done.unwrap_or_else(|error| Err(LaunchError::Unknown(error.to_string())))
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {

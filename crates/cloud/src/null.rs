@@ -1,10 +1,11 @@
-//! The provider of pools that are on their way out: it does nothing and accepts any config.
+//! The `null` provider, for pools that must not get workers: it accepts any config and does
+//! nothing.
 
 use async_trait::async_trait;
 use contract::Invalid;
 use serde_json::Value;
 
-use crate::{IdentityClaim, NotVerified, ProofRefused, Provider, Verified};
+use crate::{IdentityClaim, ProofRefused, Provider, Verification, VerifyError};
 
 pub struct NullProvider;
 
@@ -18,7 +19,7 @@ impl Provider for NullProvider {
         Ok(())
     }
 
-    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         let detail = "the null provider has no workers".to_owned();
         Err(ProofRefused {
             message: "not supported for this provider",

@@ -1,6 +1,7 @@
-//! Where workers can be started, as conditions that hold together, for rules to ask about.
+//! Places where a provider can start workers, each a set of conditions that rules can test.
 //!
-//! What is presented becomes part of launch configs, so whoever presents it is held to limits, and told what is wrong.
+//! Values of places become part of launch configs, so what a provider offers is checked and
+//! limited.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,47 +9,47 @@ use serde::{Deserialize, Deserializer};
 
 /// One place: its conditions by name, like `region` and `us-east-1`.
 pub type Place = BTreeMap<String, String>;
-/// By the name of a condition, where in a launch config its value belongs: a JSON pointer.
+/// Maps the name of a condition to the JSON pointer in a launch config where its value belongs.
 pub type Fills = BTreeMap<String, String>;
 
-/// No provider presents more places.
+/// Places of one provider at most.
 pub const MAX_PLACES: usize = 2_000;
-/// No place has more conditions.
+/// Conditions of one place at most.
 pub const MAX_CONDITIONS: usize = 16;
 const MAX_NAME_CHARS: usize = 64;
 const MAX_VALUE_CHARS: usize = 256;
-/// What evaluations present of themselves.
+/// Conditions that an evaluation sets itself.
 const RESERVED: [&str; 2] = ["workerType", "provider"];
 
-/// A provider that is in service cannot say yet where workers can be started. That is not the same as nowhere.
+/// A provider that is in service does not know its places yet. This differs from having no places.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlacesUnknown(pub String);
 
-/// What is presented is nothing that rules could ask about. Texts are somebody else's, and not repeated beyond a name's length.
+/// Invalid places or fills. Texts come from the provider and are cut to the length of a name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPlaces {
-    #[error("places: {0} are more than {MAX_PLACES}")]
+    #[error("places: {0} exceed the limit of {MAX_PLACES}")]
     TooMany(usize),
-    #[error("places[{place}]: {conditions} conditions are more than {MAX_CONDITIONS}")]
+    #[error("places[{place}]: {conditions} conditions exceed the limit of {MAX_CONDITIONS}")]
     TooManyConditions { place: usize, conditions: usize },
     #[error(
-        "{within}: {name:?} cannot be the name of a condition: a letter first, then letters, digits, - and _, {MAX_NAME_CHARS} at most, and neither workerType nor provider"
+        "{within}: {name:?} is not a valid condition name: use a letter, then letters, digits, - and _, at most {MAX_NAME_CHARS} characters, but not workerType or provider"
     )]
     Name { within: String, name: String },
     #[error("places[{place}].{name}: must have from 1 to {MAX_VALUE_CHARS} characters")]
     Value { place: usize, name: String },
-    #[error("places[{again}]: says the same as places[{first}]")]
+    #[error("places[{again}]: is the same as places[{first}]")]
     Twice { first: usize, again: usize },
-    #[error("fills: {0} are more than {MAX_CONDITIONS}")]
+    #[error("fills: {0} exceed the limit of {MAX_CONDITIONS}")]
     TooManyFills(usize),
     #[error("fills.{0}: must be a JSON pointer into a launch config, like /region")]
     Pointer(String),
-    #[error("fills.{one} and fills.{other}: one value would take the place of the other")]
+    #[error("fills.{one} and fills.{other}: one value would overwrite the other")]
     Overlap { one: String, other: String },
 }
 
-/// What a provider presents as a whole.
+/// Checks the places and fills that a provider offers.
 pub(crate) fn check(places: &[Place], fills: &Fills) -> Result<(), BadPlaces> {
     check_places(places)?;
     check_fills(fills)
@@ -120,7 +121,7 @@ fn check_name(name: &str, within: impl Fn() -> String) -> Result<(), BadPlaces> 
     })
 }
 
-/// To something below the whole.
+/// A JSON pointer to something below the root.
 fn is_pointer(text: &str) -> bool {
     let escapes = || text.split('~').skip(1);
     text.starts_with('/')
@@ -128,7 +129,7 @@ fn is_pointer(text: &str) -> bool {
         && escapes().all(|rest| rest.starts_with(['0', '1']))
 }
 
-/// Places as settings name them.
+/// Reads and checks places in settings.
 pub(crate) fn from_settings<'de, D: Deserializer<'de>>(
     settings: D,
 ) -> Result<Vec<Place>, D::Error> {
@@ -162,41 +163,42 @@ mod tests {
         assert_eq!(check(&[], &Fills::new()), Ok(()));
     }
 
-    fn told(outcome: Result<(), BadPlaces>) -> String {
-        outcome.map_or_else(|problem| problem.to_string(), |()| "fine".to_owned())
+    fn message(outcome: Result<(), BadPlaces>) -> String {
+        outcome.map_or_else(|error| error.to_string(), |()| "fine".to_owned())
     }
 
     #[test]
-    fn so_many_places_are_the_most() {
+    fn the_number_of_places_has_a_limit() {
         for count in sizes_around("cloud::place::MAX_PLACES", MAX_PLACES) {
             let place = |number: usize| map(&[("rack", &number.to_string())]);
             let places: Vec<Place> = (0..count).map(place).collect();
-            let expected = match count <= MAX_PLACES {
-                true => "fine".to_owned(),
-                false => format!("places: {count} are more than 2000"),
+            let expected = if count <= MAX_PLACES {
+                "fine".to_owned()
+            } else {
+                format!("places: {count} exceed the limit of 2000")
             };
-            assert_eq!(told(check(&places, &Fills::new())), expected);
+            assert_eq!(message(check(&places, &Fills::new())), expected);
         }
     }
 
     #[test]
-    fn so_many_conditions_are_the_most() {
+    fn the_number_of_conditions_has_a_limit() {
         for count in sizes_around("cloud::place::MAX_CONDITIONS", MAX_CONDITIONS) {
             let pair = |number: usize| (format!("n{number}"), format!("/n{number}"));
             let wide: Place = (0..count).map(pair).collect();
             let (mut place, mut fills) = ("fine".to_owned(), "fine".to_owned());
             if count > MAX_CONDITIONS {
-                place = format!("places[1]: {count} conditions are more than 16");
-                fills = format!("fills: {count} are more than 16");
+                place = format!("places[1]: {count} conditions exceed the limit of 16");
+                fills = format!("fills: {count} exceed the limit of 16");
             }
             let other = map(&[("rack", "1")]);
-            assert_eq!(told(check(&[other, wide.clone()], &Fills::new())), place);
-            assert_eq!(told(check(&[], &wide)), fills);
+            assert_eq!(message(check(&[other, wide.clone()], &Fills::new())), place);
+            assert_eq!(message(check(&[], &wide)), fills);
         }
     }
 
     #[test]
-    fn what_no_rule_could_ask_about_is_named() {
+    fn invalid_places_are_named() {
         let long = "n".repeat(65);
         for name in [
             "",
@@ -210,19 +212,16 @@ mod tests {
             "provider",
         ] {
             let places = [map(&[("ok", "x")]), map(&[(name, "x")])];
-            let problem = check_places(&places).unwrap_err().to_string();
-            assert!(problem.starts_with("places[1]: "), "{problem}");
-            let problem = check_fills(&map(&[(name, "/x")])).unwrap_err().to_string();
-            assert!(problem.starts_with("fills: "), "{problem}");
+            let error = check_places(&places).unwrap_err().to_string();
+            assert!(error.starts_with("places[1]: "), "{error}");
+            let error = check_fills(&map(&[(name, "/x")])).unwrap_err().to_string();
+            assert!(error.starts_with("fills: "), "{error}");
         }
         for value in ["", &"x".repeat(257)] {
-            let problem = check_places(&[map(&[("zone", value)])])
+            let error = check_places(&[map(&[("zone", value)])])
                 .unwrap_err()
                 .to_string();
-            assert_eq!(
-                problem,
-                "places[0].zone: must have from 1 to 256 characters"
-            );
+            assert_eq!(error, "places[0].zone: must have from 1 to 256 characters");
         }
         let twice = [map(&[("zone", "a")]), map(&[]), map(&[("zone", "a")])];
         let (first, again) = (0, 2);
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_must_point_into_a_launch_config_and_not_into_each_other() {
+    fn fills_point_into_a_launch_config_and_not_into_each_other() {
         for pointer in [
             "",
             "region",
@@ -238,12 +237,12 @@ mod tests {
             "/a~2",
             &format!("/{}", "x".repeat(256)),
         ] {
-            let problem = check_fills(&map(&[("zone", pointer)])).unwrap_err();
-            assert_eq!(problem, BadPlaces::Pointer("zone".to_owned()), "{pointer}");
+            let error = check_fills(&map(&[("zone", pointer)])).unwrap_err();
+            assert_eq!(error, BadPlaces::Pointer("zone".to_owned()), "{pointer}");
         }
         for (one, other) in [("/a", "/a"), ("/a", "/a/b"), ("/a/b", "/a")] {
-            let problem = check_fills(&map(&[("one", one), ("other", other)])).unwrap_err();
-            assert!(matches!(problem, BadPlaces::Overlap { .. }), "{problem}");
+            let error = check_fills(&map(&[("one", one), ("other", other)])).unwrap_err();
+            assert!(matches!(error, BadPlaces::Overlap { .. }), "{error}");
         }
         let apart = map(&[("one", "/a"), ("other", "/ab"), ("third", "/b/a")]);
         assert_eq!(check_fills(&apart), Ok(()));

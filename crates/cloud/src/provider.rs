@@ -1,6 +1,7 @@
-//! The trait behind which every cloud and datacentre stands.
+//! The traits that every provider implements, and their types.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use access::Secret;
 use async_trait::async_trait;
@@ -18,15 +19,16 @@ use serde_json::Value;
 use crate::place::{Fills, Place, PlacesUnknown};
 use crate::region::Region;
 
-/// A list of machines that goes on after this many pages has no end.
+/// Pages of a list of machines at most: a longer list is treated as endless.
 pub const MAX_OWNED_PAGES: usize = 1_000;
-/// Machines that `end_many` ends at the same time, unless a provider has a call for many.
+/// Machines that `end_many` ends at the same time at most, unless a provider has its own call for
+/// many.
 const MAX_ENDS_AT_ONCE: usize = 8;
 
-/// Makes workers, knows them again, and ends them. Constructors do no I/O and cannot fail.
+/// Starts workers, verifies their identity and ends them. Constructors do no I/O and cannot fail.
 ///
-/// Every call that goes outside has a time limit of its own and returns; none is repeated inside: the next
-/// activation of the task that made it is the retry.
+/// Every outgoing call has its own time limit and is not repeated: the next activation of the
+/// caller is the retry.
 #[async_trait]
 pub trait Provider: Send + Sync {
     /// The `providerType` that clients see.
@@ -35,40 +37,40 @@ pub trait Provider: Send + Sync {
     /// Checks a pool's config, and writes defaults into it.
     fn validate(&self, config: &mut Value) -> Result<(), Invalid>;
 
-    /// Checks what only the other side can judge, and writes its defaults. Called by handlers, after `validate` has
-    /// found nothing.
-    async fn validate_outside(&self, _config: &mut Value) -> Result<(), NotValidated> {
+    /// Checks what only the provider's service can check, and writes its defaults. Handlers call
+    /// this after `validate` succeeded.
+    async fn validate_outside(&self, _config: &mut Value) -> Result<(), ValidateError> {
         Ok(())
     }
 
-    /// Gets ready. May be called again and again, side by side; failing takes only this provider
-    /// out of service, until the next try.
-    async fn setup(&self) -> Result<(), SetupFailed> {
+    /// Prepares the provider. May be called repeatedly and concurrently. A failure takes only this
+    /// provider out of service, until the next try.
+    async fn setup(&self) -> Result<(), SetupError> {
         Ok(())
     }
 
-    /// Is the caller the worker that it claims to be? An outage is not a no.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified>;
+    /// Verifies that the caller is the worker that it claims to be. An outage is not a refusal.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError>;
 
-    /// The launch that offered this identity to a machine, if the proof is the one that was offered with it: for a
-    /// worker that comes before the launch was answered, and has no row yet.
+    /// The launch that offered this identity to a machine, if the proof is the offered one. This is
+    /// for a worker that registers before its launch call returned, and so has no row yet.
     fn offered_by(&self, _worker: &WorkerKey, _proof: &Proof) -> Option<LaunchToken> {
         None
     }
 
-    /// Where workers can be started, as conditions that hold together, for rules to ask about: in an order that stays, from
-    /// memory, without a call outside. None: there is nothing to choose.
+    /// Where workers can be started, for rules. The order is stable, and the answer comes from
+    /// memory. Empty: the provider has only one place.
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
         Ok(Vec::new())
     }
 
-    /// Where in a launch config the value of a condition belongs, unless a rule puts something else there.
+    /// Where in a launch config the value of each condition belongs, unless a rule sets that value.
     fn fills(&self) -> Fills {
         Fills::new()
     }
 
     /// For providers whose workers are declared by people.
-    fn by_hand(&self) -> Option<&dyn ByHand> {
+    fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
         None
     }
 
@@ -78,65 +80,66 @@ pub trait Provider: Send + Sync {
     }
 }
 
-/// Makes and destroys machines. Knows nothing of demand, of limits on pools, or of the database.
+/// Makes and ends machines. Knows nothing of demand, of limits on pools, or of the database.
 #[async_trait]
 pub trait Machines: Send + Sync {
-    /// The most machines that there may be at a time, over all pools; `None`: no limit of ours.
+    /// Machines at a time over all pools; `None`: the provider sets no limit.
     fn max_machines(&self) -> Option<u64> {
         None
     }
 
-    /// What each launch config would give, in their order: from what is known already, without a call outside.
+    /// Bids for each launch config, in their order, from memory.
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         let plain = |_: &LaunchConfig| Ok(Bid::plain(String::new()));
-        ask.launch_configs.iter().map(plain).collect()
+        ask.configs().map(plain).collect()
     }
 
-    /// Whether bids asked about something that only `refresh` finds out, so that it should be called soon.
+    /// Whether bids need data that only `refresh` gets, so that it should be called soon.
     fn wants_refresh(&self) -> bool {
         false
     }
 
-    /// Brings up to date what `bids` and `places` speak from (prices, say). Called now and then. Places that cannot be
-    /// brought up to date stay as they were, and are told of here, once: the error is about bids.
+    /// Updates the data of `bids` and `places`, for example prices. Called now and then. Places
+    /// that cannot be updated stay and are logged once by the provider: the error is about bids.
     async fn refresh(&self) -> Result<(), CloudError> {
         Ok(())
     }
 
-    /// Makes up to so many machines. Calling twice with one token must not make more. Some may be made and others
-    /// not; none made is an error.
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError>;
+    /// Makes up to the ordered number of machines. A second call with the same token must not make
+    /// more. It is an error if none is made.
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError>;
 
-    /// How the machines of these workers are, at most `look_batch` of them. A worker that is not in the answer
-    /// has not been seen either way.
+    /// The state of these workers' machines, at most `look_batch` of them. Nothing is known about a
+    /// worker that the answer leaves out.
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError>;
 
-    /// How many workers `look` takes at a time.
+    /// Workers that one `look` takes.
     fn look_batch(&self) -> usize {
         100
     }
 
-    /// Where our machines can be, as far as that is known. Each region is listed, looked at and slowed down by itself.
+    /// The regions where our machines can be, as far as known. Each region is listed, looked at and
+    /// slowed down separately.
     fn regions(&self) -> Vec<Region> {
         vec![Region::Everything]
     }
 
-    /// Where the machines of this group are.
+    /// The region of the machines of this group.
     fn region_of(&self, _group: &WorkerGroup) -> Region {
         Region::Everything
     }
 
-    /// A page of the machines in a region that carry our mark (this deployment's and this provider's) and have not
-    /// ended: also those that we forgot. `after` is what the page before gave as `next`.
+    /// A page of the machines in a region that carry this deployment's and this provider's tags and
+    /// have not ended, including those without a row. `after` is `next` of the page before.
     async fn owned_page(
         &self,
         region: &Region,
         after: Option<&str>,
     ) -> Result<OwnedPage, CloudError>;
 
-    /// All pages of all regions, one after the other. An error only if none of it can be listed.
-    async fn owned(&self) -> Result<Listing, CloudError> {
-        let mut listing = Listing::default();
+    /// All pages of all regions, one after the other. Fails only if no region can be listed.
+    async fn owned(&self) -> Result<MachineListing, CloudError> {
+        let mut listing = MachineListing::default();
         let mut n_listed = 0;
         for region in self.regions() {
             match (self.owned_in(&region).await, region) {
@@ -144,20 +147,20 @@ pub trait Machines: Send + Sync {
                     n_listed += 1;
                     listing.machines.extend(machines);
                 }
-                (Err(problem), Region::Group(group)) => {
-                    listing.missing.insert(group, problem);
+                (Err(error), Region::Group(group)) => {
+                    listing.missing.insert(group, error);
                 }
-                (Err(problem), Region::Everything) => return Err(problem),
+                (Err(error), Region::Everything) => return Err(error),
             }
         }
         match listing.missing.first_key_value() {
-            Some((_, problem)) if n_listed == 0 => Err(problem.clone()),
+            Some((_, error)) if n_listed == 0 => Err(error.clone()),
             _ => Ok(listing),
         }
     }
 
     /// All pages of a region.
-    async fn owned_in(&self, region: &Region) -> Result<Vec<Owned>, CloudError> {
+    async fn owned_in(&self, region: &Region) -> Result<Vec<OwnedMachine>, CloudError> {
         let (mut owned, mut next) = (Vec::new(), None);
         for _ in 0..MAX_OWNED_PAGES {
             let page = self.owned_page(region, next.as_deref()).await?;
@@ -172,18 +175,20 @@ pub trait Machines: Send + Sync {
         )))
     }
 
-    /// In which group the machines of this launch config are; `None`: that is not known beforehand.
+    /// The group of this launch config's machines; `None`: not known before the launch.
     fn group(&self, _launch_config: &LaunchConfig) -> Option<WorkerGroup> {
         None
     }
 
-    /// Ends the machine. May be called again; gone already is success.
+    /// Ends the machine. May be called again, and succeeds if the machine has ended.
     async fn end(&self, worker: &Worker) -> Result<(), CloudError>;
 
-    /// Ends the machines of these workers, all of one region and at most `end_batch` of them. One result for each
-    /// worker, in their order: a machine that cannot be ended keeps no other from it.
+    /// Ends the machines of these workers, all of one region and at most `end_batch` of them.
+    /// Returns one result per worker, in their order: a failure for one machine does not keep the
+    /// others from ending.
     async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
-        // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
+        // Collected first: a future that holds a closure over borrows is not general enough for the
+        // background tasks.
         let mut ends = Vec::new();
         for worker in workers {
             ends.push(self.end(worker));
@@ -194,20 +199,27 @@ pub trait Machines: Send + Sync {
             .await
     }
 
-    /// How many workers `end_many` takes at a time. More than one is for clouds that end many by one call.
+    /// Workers that one `end_many` takes. More than one is for clouds that end many machines by one
+    /// call.
     fn end_batch(&self) -> usize {
         1
     }
 }
 
-/// What would you give for these?
+/// Asks what the provider would give for these launch configs.
 pub struct BidRequest<'a> {
     pub pool_id: &'a PoolId,
-    pub launch_configs: &'a [LaunchConfig],
+    pub launch_configs: &'a [Arc<LaunchConfig>],
     pub now: Timestamp,
 }
 
-/// Make machines.
+impl<'a> BidRequest<'a> {
+    pub fn configs(&self) -> impl Iterator<Item = &'a LaunchConfig> + use<'a> {
+        self.launch_configs.iter().map(AsRef::as_ref)
+    }
+}
+
+/// An order to make machines.
 pub struct LaunchOrder<'a> {
     pub token: &'a LaunchToken,
     pub pool: &'a Pool,
@@ -215,58 +227,58 @@ pub struct LaunchOrder<'a> {
     /// At least 1.
     pub machines: u32,
     pub capacity_each: u32,
-    /// The most to pay per hour and machine.
+    /// The highest price per hour and machine.
     pub max_price: Option<f64>,
-    /// Where the machines find us.
+    /// The URL where the machines reach the server.
     pub root_url: &'a str,
     pub now: Timestamp,
 }
 
-/// One machine that was made.
+/// One machine that a launch made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Launched {
+pub struct LaunchedMachine {
     pub group: WorkerGroup,
     pub id: WorkerId,
-    /// Belongs to the provider; nobody else reads it.
+    /// OwnedMachine by the provider; no other code reads it.
     pub provider_data: Value,
 }
 
-/// How a machine was found.
+/// The state in which a machine was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sighting {
-    /// It is there, or coming up.
+    /// It exists, or is starting.
     Alive,
-    /// It is on its way out.
-    Going,
-    /// It was there and is gone, with what is known of why.
-    Gone(Option<String>),
-    /// There is no such machine. Of one that was just made this says nothing yet.
+    /// It is ending.
+    Ending,
+    /// It has ended, with the reason if known.
+    Ended(Option<String>),
+    /// The provider knows no such machine. This says nothing about a machine that was just made.
     NotFound,
 }
 
-/// A machine that carries our mark.
+/// A machine with our tags.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Owned {
-    /// Which launch made it; `None`: the mark does not say (then we leave it alone).
+pub struct OwnedMachine {
+    /// The launch that made it; `None`: the tags do not name it, so the machine is left alone.
     pub token: Option<LaunchToken>,
-    /// For which pool it was made; `None`: the mark does not say.
+    /// The pool for which it was made; `None`: the tags do not name it.
     pub pool_id: Option<PoolId>,
-    pub machine: Launched,
-    /// How it is; `None`: the list does not say, and only a look tells.
+    pub machine: LaunchedMachine,
+    /// Its state; `None`: the list does not contain states, so only a look shows it.
     pub sighting: Option<Sighting>,
 }
 
 /// A page of a list of machines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnedPage {
-    pub machines: Vec<Owned>,
-    /// What to ask for the next page with; `None`: this was the last one.
+    pub machines: Vec<OwnedMachine>,
+    /// The argument for the next page; `None`: this was the last page.
     pub next: Option<String>,
 }
 
 impl OwnedPage {
-    /// The first page and the last.
-    pub fn only(machines: Vec<Owned>) -> Self {
+    /// A single page.
+    pub fn only(machines: Vec<OwnedMachine>) -> Self {
         Self {
             machines,
             next: None,
@@ -274,16 +286,17 @@ impl OwnedPage {
     }
 }
 
-/// What of ours there is, as far as it could be listed.
+/// Our machines, as far as they could be listed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Listing {
-    pub machines: Vec<Owned>,
-    /// Groups that could not be listed, and why. Nothing can be concluded about a machine that may be there.
+pub struct MachineListing {
+    pub machines: Vec<OwnedMachine>,
+    /// Groups that could not be listed, and why. A machine that may be there must not count as
+    /// ended.
     pub missing: BTreeMap<WorkerGroup, CloudError>,
 }
 
-impl Listing {
-    /// Whether machines of this group would be listed; `None`: of any group.
+impl MachineListing {
+    /// Whether the list would contain machines of this group; `None`: of all groups.
     pub fn covers(&self, group: Option<&WorkerGroup>) -> bool {
         match group {
             Some(group) => !self.missing.contains_key(group),
@@ -292,54 +305,55 @@ impl Listing {
     }
 }
 
-/// A call to a cloud did not do what it should, by what to do next.
+/// A failed call to a cloud. The variants say what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
-    /// We ask too often.
-    #[error("the cloud asks to slow down: {0}")]
+    /// Too many calls: call less often.
+    #[error("the cloud throttles our calls: {0}")]
     Throttled(String),
-    /// A person must look at our credentials.
+    /// The credentials are refused: an operator must look at them.
     #[error("the cloud does not accept our credentials: {0}")]
     Credentials(String),
-    /// It cannot be reached, does not answer in time, or is broken. Look again later.
-    #[error("the cloud does not work: {0}")]
+    /// The cloud cannot be reached, does not answer in time, or fails. Try again later.
+    #[error("the cloud is unavailable: {0}")]
     Unavailable(String),
-    /// It understood, and will never do it.
-    #[error("the cloud refuses: {0}")]
+    /// The cloud refuses this call for good. Do not repeat it.
+    #[error("the cloud refuses the call: {0}")]
     Refused(String),
 }
 
-/// A pool's config is not good, or nobody can tell now.
+/// A pool's config is invalid or cannot be checked now.
 #[derive(Debug, thiserror::Error)]
-pub enum NotValidated {
+pub enum ValidateError {
     #[error(transparent)]
     Invalid(#[from] Invalid),
     #[error("the config cannot be checked now")]
     Cloud(#[from] CloudError),
 }
 
-/// No machine was made, as far as is known.
+/// A launch made no machine, as far as is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// Nothing was made.
-    #[error("{problem}")]
-    Refused { cause: Cause, problem: String },
-    /// Something may have been made. Never launch it again; let the scan find out by its token.
+    #[error("{error}")]
+    Refused { cause: Cause, error: String },
+    /// Something may have been made. Never repeat the launch; the scan finds its machines by the
+    /// token.
     #[error("the outcome of the launch is unknown: {0}")]
     Unknown(String),
 }
 
-/// Workers that are declared by people instead of launched by us.
-pub trait ByHand: Send + Sync {
-    /// What to remember about a new or changed worker, from the `providerInfo` of the request.
+/// A provider whose workers people declare instead of launching them.
+pub trait WorkerDeclarer: Send + Sync {
+    /// Makes the data to keep for a new or changed worker, from the `providerInfo` of the request.
     fn describe(
         &self,
         worker: &Worker,
         provider_info: Option<&Value>,
-    ) -> Result<Descriptor, Refused>;
+    ) -> Result<Descriptor, DeclarationError>;
 }
 
-/// What a provider remembers about a worker that was declared by hand.
+/// The data that a provider keeps for a declared worker.
 #[derive(Debug)]
 pub struct Descriptor {
     pub provider_data: Value,
@@ -347,7 +361,7 @@ pub struct Descriptor {
     pub state: WorkerState,
 }
 
-/// Somebody says: I am this worker.
+/// A caller's claim to be this worker.
 pub struct IdentityClaim<'a> {
     pub pool: &'a Pool,
     pub worker: &'a Worker,
@@ -355,7 +369,7 @@ pub struct IdentityClaim<'a> {
     pub now: Timestamp,
 }
 
-/// The evidence for it.
+/// The evidence for a claim.
 #[derive(Debug)]
 pub enum Proof {
     /// A token signed by the cloud.
@@ -368,18 +382,18 @@ pub enum Proof {
     Document(Value),
 }
 
-/// The claim is true.
+/// An identity claim that was verified.
 #[derive(Debug, PartialEq)]
-pub struct Verified {
-    /// What the worker is from now on.
+pub struct Verification {
+    /// The worker's new state.
     pub state: WorkerState,
-    /// How long its credentials last.
+    /// How long its credentials are valid.
     pub lasts_ms: i64,
-    /// What the worker is told to be.
+    /// The configuration that the worker gets.
     pub worker_config: Value,
 }
 
-/// The claim is not proved. The message goes to the caller, the detail to our log only.
+/// The proof was refused. The message goes to the caller, the detail only to our log.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProofRefused {
@@ -387,27 +401,27 @@ pub struct ProofRefused {
     pub detail: String,
 }
 
-/// Whether the claim is true is not proved, or nobody can tell now.
+/// A claim was refused or cannot be checked now.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotVerified {
-    /// For good.
+pub enum VerifyError {
+    /// Refused for good.
     #[error(transparent)]
     Refused(#[from] ProofRefused),
-    /// The same proof may be shown again later.
+    /// The caller may try the same proof again later.
     #[error("the proof cannot be checked now")]
     Cloud(#[from] CloudError),
 }
 
-/// The provider does not do this.
+/// The provider does not support this.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(pub String);
+pub struct DeclarationError(pub String);
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SetupFailed(pub String);
+pub struct SetupError(pub String);
 
-impl Refused {
+impl DeclarationError {
     pub fn not_supported() -> Self {
         Self("not supported for this provider".to_owned())
     }
@@ -423,7 +437,7 @@ mod tests {
     use super::*;
     use crate::provider_tests::worker;
 
-    /// Lists one machine on each page, and counts what it is asked.
+    /// Lists one machine on each page, and counts calls.
     #[derive(Default)]
     struct Counting {
         n_pages: usize,
@@ -434,7 +448,10 @@ mod tests {
 
     #[async_trait]
     impl Machines for Counting {
-        async fn launch(&self, _order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        async fn launch(
+            &self,
+            _order: &LaunchOrder<'_>,
+        ) -> Result<Vec<LaunchedMachine>, LaunchError> {
             Ok(Vec::new())
         }
 
@@ -452,10 +469,10 @@ mod tests {
         ) -> Result<OwnedPage, CloudError> {
             self.n_lists.fetch_add(1, Ordering::SeqCst);
             let number = after.map_or(0, |page| page.parse::<usize>().unwrap());
-            let machine = |number: usize| Owned {
+            let machine = |number: usize| OwnedMachine {
                 token: None,
                 pool_id: None,
-                machine: Launched {
+                machine: LaunchedMachine {
                     group: "dc1".parse().unwrap(),
                     id: format!("m{number}").parse().unwrap(),
                     provider_data: json!({}),
@@ -469,7 +486,7 @@ mod tests {
             })
         }
 
-        /// Says of each machine that it cannot be ended, so that each result is known again.
+        /// Fails for each machine with its id, so that results can be matched.
         async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
             let n_now = self.ends_now.fetch_add(1, Ordering::SeqCst) + 1;
             self.most_ends.fetch_max(n_now, Ordering::SeqCst);
@@ -480,7 +497,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_is_read_to_its_end_unless_that_is_more_than_so_many_pages_away() {
+    async fn the_number_of_pages_of_a_list_has_a_limit() {
         for n_pages in sizes_around("cloud::provider::MAX_OWNED_PAGES", MAX_OWNED_PAGES) {
             let cloud = Counting {
                 n_pages,
@@ -493,11 +510,8 @@ mod tests {
                 let all: Vec<_> = (0..n_pages).map(|number| format!("m{number}")).collect();
                 assert_eq!(ids, all);
             } else {
-                let problem = listed.unwrap_err().to_string();
-                assert!(
-                    problem.ends_with("did not end within 1000 pages"),
-                    "{problem}"
-                );
+                let error = listed.unwrap_err().to_string();
+                assert!(error.ends_with("did not end within 1000 pages"), "{error}");
             }
             let n_lists = cloud.n_lists.load(Ordering::SeqCst);
             assert_eq!(
@@ -509,7 +523,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn machines_that_end_one_by_one_do_so_a_few_at_a_time_and_each_has_its_own_result() {
+    async fn machines_are_ended_a_few_at_a_time_and_each_has_its_own_result() {
         for count in sizes_around("cloud::provider::MAX_ENDS_AT_ONCE", MAX_ENDS_AT_ONCE) {
             let cloud = Counting::default();
             let named = |number: usize| {

@@ -1,4 +1,4 @@
-//! What the tests of all providers share.
+//! Values that the tests of all providers share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,9 @@ use domain::time::{Clock, Timestamp};
 use domain::worker::{Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
-use crate::{IdentityClaim, NotVerified, Proof, ProofRefused, Provider, ProviderContext, Verified};
+use crate::{
+    IdentityClaim, Proof, ProofRefused, Provider, ProviderContext, Verification, VerifyError,
+};
 
 pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
 
@@ -25,15 +27,18 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Where whether a proof is right is known here.
-    pub(crate) async fn verify(&self, provider: &dyn Provider) -> Result<Verified, ProofRefused> {
-        self.ask(provider).await.map_err(|problem| match problem {
-            NotVerified::Refused(refused) => refused,
-            NotVerified::Cloud(problem) => panic!("nobody can tell: {problem}"),
+    /// For providers that decide about a proof themselves.
+    pub(crate) async fn verify(
+        &self,
+        provider: &dyn Provider,
+    ) -> Result<Verification, ProofRefused> {
+        self.ask(provider).await.map_err(|error| match error {
+            VerifyError::Refused(refused) => refused,
+            VerifyError::Cloud(error) => panic!("the proof cannot be checked: {error}"),
         })
     }
 
-    pub(crate) async fn ask(&self, provider: &dyn Provider) -> Result<Verified, NotVerified> {
+    pub(crate) async fn ask(&self, provider: &dyn Provider) -> Result<Verification, VerifyError> {
         let pool = pool(&self.worker, &self.config);
         let claim = IdentityClaim {
             pool: &pool,
@@ -58,7 +63,7 @@ pub(crate) fn pool(worker: &Worker, config: &Value) -> Pool {
     Pool::new(worker.key.pool_id.clone(), definition, now())
 }
 
-/// Stands still unless it is moved.
+/// A clock that moves only when a test moves it.
 pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
@@ -77,7 +82,7 @@ impl Clock for TestClock {
     }
 }
 
-/// For a provider of this name, without a folder, and with a clock that stands.
+/// A context for a provider of this id, without a folder, and with a test clock.
 pub(crate) fn context(id: &str) -> ProviderContext {
     context_at(id, &TestClock::new())
 }

@@ -1,4 +1,4 @@
-//! All configured providers, in the order of the configuration, and which of them are in service.
+//! The configured providers in the order of the configuration, and whether each is in service.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,67 +7,67 @@ use std::time::Duration;
 use domain::id::ProviderId;
 use futures_util::future::join_all;
 
-use crate::{NullProvider, Provider, SetupFailed};
+use crate::{NullProvider, Provider, SetupError};
 
 struct Entry {
     id: ProviderId,
     provider: Arc<dyn Provider>,
     /// In service: its set-up has succeeded.
     ready: AtomicBool,
-    /// Why the last set-up failed.
-    problem: Mutex<Option<String>>,
+    /// The error of the last set-up.
+    error: Mutex<Option<String>>,
 }
 
 pub struct Providers {
-    /// The built-in null provider is the last one and is not listed.
+    /// The built-in null provider is the last entry and is not listed.
     entries: Vec<Entry>,
 }
 
-/// Why a provider cannot be had.
+/// Why a provider is unavailable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAvailable {
-    #[error("there is no provider of this name")]
+pub enum ProviderUnavailable {
+    #[error("no provider has this name")]
     Unknown,
-    #[error("its set-up has failed and will be tried again")]
+    #[error("the provider's set-up failed and will be tried again")]
     SetupFailed,
 }
 
 impl Entry {
-    fn in_service(&self) -> Result<&Arc<dyn Provider>, NotAvailable> {
+    fn in_service(&self) -> Result<&Arc<dyn Provider>, ProviderUnavailable> {
         if self.ready.load(Ordering::Acquire) {
             Ok(&self.provider)
         } else {
-            Err(NotAvailable::SetupFailed)
+            Err(ProviderUnavailable::SetupFailed)
         }
     }
 
-    /// In service as soon as it can be, whatever the others do.
-    async fn set_up(&self, limit: Duration) -> (&ProviderId, Result<(), SetupFailed>) {
+    /// Puts the provider in service as soon as its own set-up succeeds.
+    async fn set_up(&self, limit: Duration) -> (&ProviderId, Result<(), SetupError>) {
         let done = tokio::time::timeout(limit, self.provider.setup()).await;
         let outcome = done.unwrap_or_else(|_| {
             let seconds = limit.as_secs();
-            Err(SetupFailed(format!(
-                "its set-up took longer than {seconds} s and will be tried again"
+            Err(SetupError(format!(
+                "the set-up took longer than {seconds} s and will be tried again"
             )))
         });
-        let problem = outcome.as_ref().err().map(ToString::to_string);
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        let error = outcome.as_ref().err().map(ToString::to_string);
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
         if outcome.is_ok() {
             self.ready.store(true, Ordering::Release);
         }
         (&self.id, outcome)
     }
 
-    /// Why it is out of service.
-    fn problem(&self) -> Option<String> {
+    /// Why the provider is out of service.
+    fn setup_error(&self) -> Option<String> {
         if self.ready.load(Ordering::Acquire) {
             return None;
         }
-        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         Some(
-            problem
+            error
                 .clone()
-                .unwrap_or_else(|| "its set-up has not ended yet".to_owned()),
+                .unwrap_or_else(|| "the set-up has not finished yet".to_owned()),
         )
     }
 }
@@ -85,18 +85,18 @@ impl Providers {
                 id,
                 provider,
                 ready: AtomicBool::new(false),
-                problem: Mutex::new(None),
+                error: Mutex::new(None),
             })
             .collect();
         Self { entries }
     }
 
-    pub fn get(&self, id: &ProviderId) -> Result<&Arc<dyn Provider>, NotAvailable> {
+    pub fn get(&self, id: &ProviderId) -> Result<&Arc<dyn Provider>, ProviderUnavailable> {
         let entry = self
             .entries
             .iter()
             .find(|entry| entry.id == *id)
-            .ok_or(NotAvailable::Unknown)?;
+            .ok_or(ProviderUnavailable::Unknown)?;
         entry.in_service()
     }
 
@@ -108,29 +108,31 @@ impl Providers {
             .map(|entry| (&entry.id, entry.provider.kind()))
     }
 
-    /// Why a configured provider is out of service; `None`: it is in service, or unknown.
-    pub fn problem(&self, id: &ProviderId) -> Option<String> {
+    /// Why a configured provider is out of service; `None`: it is in service or unknown.
+    pub fn setup_error(&self, id: &ProviderId) -> Option<String> {
         let mut entries = self.entries.iter();
-        entries.find(|entry| entry.id == *id)?.problem()
+        entries.find(|entry| entry.id == *id)?.setup_error()
     }
 
-    /// Each configured provider, as far as it is in service, for those who must ask all of them.
+    /// Each configured provider, or the reason why it is out of service.
     pub fn all(
         &self,
-    ) -> impl Iterator<Item = (&ProviderId, Result<&Arc<dyn Provider>, NotAvailable>)> {
+    ) -> impl Iterator<Item = (&ProviderId, Result<&Arc<dyn Provider>, ProviderUnavailable>)> {
         self.entries
             .iter()
             .filter(|entry| !entry.id.is_null())
             .map(|entry| (&entry.id, entry.in_service()))
     }
 
-    /// Sets up those that are not in service, side by side, so that none waits for another's silent cloud.
-    /// Returns those that have become so, and those that still fail or took longer than the limit, with the reason.
+    /// Sets up the providers that are not in service, concurrently, so that none waits for another.
+    /// Returns those that are in service now, and those that failed or exceeded the limit, with the
+    /// reason.
     pub async fn set_up_missing(
         &self,
         limit: Duration,
-    ) -> (Vec<&ProviderId>, Vec<(&ProviderId, SetupFailed)>) {
-        // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
+    ) -> (Vec<&ProviderId>, Vec<(&ProviderId, SetupError)>) {
+        // Collected first: a future that holds a closure over borrows is not general enough for the
+        // background tasks.
         let mut set_ups = Vec::new();
         for entry in &self.entries {
             if !entry.ready.load(Ordering::Acquire) {
@@ -141,7 +143,7 @@ impl Providers {
         for (id, outcome) in join_all(set_ups).await {
             match outcome {
                 Ok(()) => ready.push(id),
-                Err(problem) => failed.push((id, problem)),
+                Err(error) => failed.push((id, error)),
             }
         }
         (ready, failed)
@@ -155,7 +157,7 @@ mod tests {
     use serde_json::Value;
     use tokio::sync::Barrier;
 
-    use crate::{CloudError, IdentityClaim, NotVerified, ProofRefused, Verified};
+    use crate::{CloudError, IdentityClaim, ProofRefused, Verification, VerifyError};
 
     use super::*;
 
@@ -172,13 +174,14 @@ mod tests {
         fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
             Ok(())
         }
-        async fn setup(&self) -> Result<(), SetupFailed> {
-            match self.0.swap(true, Ordering::AcqRel) {
-                true => Ok(()),
-                false => Err(SetupFailed("no network yet".to_owned())),
+        async fn setup(&self) -> Result<(), SetupError> {
+            if self.0.swap(true, Ordering::AcqRel) {
+                Ok(())
+            } else {
+                Err(SetupError("no network yet".to_owned()))
             }
         }
-        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
             Err(ProofRefused {
                 message: "no",
                 detail: String::new(),
@@ -192,30 +195,36 @@ mod tests {
         let id: ProviderId = "shaky".parse().unwrap();
         let shaky: Arc<dyn Provider> = Arc::new(Shaky(AtomicBool::new(false)));
         let providers = Providers::new(vec![(id.clone(), shaky)]);
-        assert_eq!(providers.get(&id).err(), Some(NotAvailable::SetupFailed));
+        assert_eq!(
+            providers.get(&id).err(),
+            Some(ProviderUnavailable::SetupFailed)
+        );
 
-        let problem = || providers.problem(&id);
-        assert_eq!(problem().unwrap(), "its set-up has not ended yet");
+        let error = || providers.setup_error(&id);
+        assert_eq!(error().unwrap(), "the set-up has not finished yet");
         let (_, failed) = providers.set_up_missing(LIMIT).await;
         assert_eq!(failed[0].1.to_string(), "no network yet");
-        assert_eq!(problem().unwrap(), "no network yet");
-        assert_eq!(providers.get(&id).err(), Some(NotAvailable::SetupFailed));
+        assert_eq!(error().unwrap(), "no network yet");
+        assert_eq!(
+            providers.get(&id).err(),
+            Some(ProviderUnavailable::SetupFailed)
+        );
         assert_eq!(
             providers.listed().map(|(_, kind)| kind).collect::<Vec<_>>(),
             ["shaky"]
         );
         let all: Vec<_> = providers.all().map(|(id, it)| (id, it.err())).collect();
-        assert_eq!(all, [(&id, Some(NotAvailable::SetupFailed))]);
+        assert_eq!(all, [(&id, Some(ProviderUnavailable::SetupFailed))]);
 
         let (ready, failed) = providers.set_up_missing(LIMIT).await;
         assert_eq!((ready, failed), (vec![&id], vec![]));
-        assert_eq!(problem(), None);
+        assert_eq!(error(), None);
         assert!(providers.get(&id).is_ok());
-        let presented = providers.all().map(|(_, it)| it.unwrap().places());
-        assert_eq!(presented.collect::<Vec<_>>(), [Ok(Vec::new())]);
+        let places = providers.all().map(|(_, it)| it.unwrap().places());
+        assert_eq!(places.collect::<Vec<_>>(), [Ok(Vec::new())]);
     }
 
-    /// Gets ready together with others, or never.
+    /// Completes its set-up together with others, or never.
     struct Waiting(Option<Arc<Barrier>>);
 
     #[async_trait]
@@ -226,7 +235,7 @@ mod tests {
         fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
             Ok(())
         }
-        async fn setup(&self) -> Result<(), SetupFailed> {
+        async fn setup(&self) -> Result<(), SetupError> {
             match &self.0 {
                 Some(together) => {
                     together.wait().await;
@@ -235,13 +244,13 @@ mod tests {
                 None => std::future::pending().await,
             }
         }
-        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
             Err(CloudError::Unavailable("never asked".to_owned()).into())
         }
     }
 
     #[tokio::test]
-    async fn a_provider_that_never_answers_holds_up_no_other_and_not_for_long() {
+    async fn a_provider_that_never_answers_delays_no_other() {
         let together = Arc::new(Barrier::new(2));
         let named = |id: &str, together: Option<&Arc<Barrier>>| {
             let provider = Waiting(together.map(Arc::clone));
@@ -258,22 +267,25 @@ mod tests {
         assert_eq!(ready, ["one", "two", "null-provider"]);
         assert_eq!(
             failed[0].1.to_string(),
-            "its set-up took longer than 1 s and will be tried again"
+            "the set-up took longer than 1 s and will be tried again"
         );
         let silent = "silent".parse().unwrap();
         assert_eq!(
             providers.get(&silent).err(),
-            Some(NotAvailable::SetupFailed)
+            Some(ProviderUnavailable::SetupFailed)
         );
     }
 
     #[tokio::test]
-    async fn the_null_provider_is_always_there_and_never_listed() {
+    async fn the_null_provider_is_always_in_service_and_never_listed() {
         let providers = Providers::new(vec![]);
         providers.set_up_missing(LIMIT).await;
         assert!(providers.get(&ProviderId::null()).is_ok());
         assert_eq!(providers.listed().count() + providers.all().count(), 0);
         let unknown = "nosuch".parse().unwrap();
-        assert_eq!(providers.get(&unknown).err(), Some(NotAvailable::Unknown));
+        assert_eq!(
+            providers.get(&unknown).err(),
+            Some(ProviderUnavailable::Unknown)
+        );
     }
 }

@@ -1,13 +1,13 @@
-//! The parts of a cloud that answer, slow down and fail each by itself.
+//! Regions: the parts of a cloud that respond, throttle and fail independently.
 
 use std::fmt;
 
 use domain::id::WorkerGroup;
 
-/// Where calls go. A call that fails in one region says nothing about another.
+/// Where calls go. A failure in one region says nothing about another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Region {
-    /// A provider without parts.
+    /// The only region of a provider without parts.
     Everything,
     /// The machines of one group: an AWS region, an Azure location.
     Group(WorkerGroup),

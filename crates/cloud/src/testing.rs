@@ -1,6 +1,8 @@
-//! What every provider that makes machines keeps to, as one suite that runs against any of them.
+//! The contract of all providers that make machines, as one test suite.
 //!
-//! A provider's tests implement [`Fixture`] and call [`contract`]. Nothing here knows what is behind the trait.
+//! A provider's tests implement [`Fixture`] and call [`contract`]. The suite uses only the traits.
+
+use std::sync::Arc;
 
 use std::collections::BTreeSet;
 
@@ -16,17 +18,17 @@ use domain::worker::{Terms, Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    BidRequest, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotValidated,
-    NotVerified, Proof, ProofRefused, Provider, Sighting, Verified, place,
+    BidRequest, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, Proof,
+    ProofRefused, Provider, Sighting, ValidateError, Verification, VerifyError, place,
 };
 
-/// A cloud needs so many looks at most to do what it was told.
+/// Looks until a cloud has done what it was asked, at most.
 const MAX_LOOKS: usize = 1_000;
 
-/// A provider and what its tests know about it.
+/// A provider, and the values that its tests need.
 #[async_trait]
 pub trait Fixture: Sync {
-    /// Set up, with no machines of its own.
+    /// The provider, set up and without machines.
     fn provider(&self) -> &dyn Provider;
 
     fn id(&self) -> ProviderId;
@@ -35,48 +37,49 @@ pub trait Fixture: Sync {
 
     fn now(&self) -> Timestamp;
 
-    /// A pool's config that the provider takes, with at least one launch config; the first one is launched.
+    /// A valid pool config with at least one launch config; the first one is launched.
     fn config(&self) -> Value;
 
-    /// A pointer into the config to a default that the provider writes; not there in `config`.
+    /// A pointer into the config to a default that the provider writes and that `config` lacks.
     fn default_pointer(&self) -> Option<&'static str>;
 
-    /// A config that the provider refuses, and the pointer that the refusal must name.
+    /// An invalid config, and the pointer that the refusal must name.
     fn wrong_config(&self) -> (Value, &'static str);
 
-    /// A launch config that validates and cannot be launched, and why.
+    /// A launch config that is valid but cannot be launched, and the cause.
     fn unlaunchable(&self) -> Option<(Value, Cause)>;
 
-    /// What this worker, and no other, would prove itself with.
+    /// The proof of this worker, and of no other.
     fn proof(&self, worker: &Worker) -> Proof;
 
-    /// A machine that is there and is not ours, as if it were ours; `None`: there can be none.
+    /// A machine that exists and is not ours, as a worker of ours; `None`: no such machine can
+    /// exist.
     async fn foreigner(&self) -> Option<Worker>;
 
-    /// Is that machine still there?
+    /// Whether that machine still exists.
     async fn foreigner_lives(&self, _worker: &Worker) -> bool {
         true
     }
 
-    /// The id of a worker that there never was.
+    /// The id of a worker that never existed.
     fn unknown_id(&self) -> &'static str {
         "nobody"
     }
 
-    /// Lets the cloud get on with what it was told. Called again and again until what is waited for is there.
+    /// Lets the cloud continue. Called repeatedly until the expected state is reached.
     async fn settle(&self);
 }
 
-/// Every statement, in an order in which each finds the cloud as the one before left it: empty.
+/// Runs all checks. Each leaves the cloud empty for the next one.
 pub async fn contract(fixture: &dyn Fixture) {
     set_up_twice_is_set_up(fixture).await;
     validation_writes_defaults_and_refuses_with_pointers(fixture).await;
     every_launch_config_gets_a_bid(fixture).await;
-    places_stay_and_can_be_asked_about_and_fit_a_launch_config(fixture).await;
-    what_was_launched_is_seen_and_owned_and_ends(fixture).await;
-    many_end_together_and_one_that_is_not_ours_spoils_none(fixture).await;
+    places_are_stable_and_valid_and_fit_a_launch_config(fixture).await;
+    launched_machines_are_seen_and_listed_and_end(fixture).await;
+    many_end_by_one_call_and_a_foreign_one_spoils_none(fixture).await;
     one_token_makes_machines_once(fixture).await;
-    what_is_not_known_is_not_found_and_ends_with_success(fixture).await;
+    an_unknown_machine_is_not_found_and_ends_with_success(fixture).await;
     machines_of_others_are_left_alone(fixture).await;
     a_refusal_has_its_cause(fixture).await;
     only_the_right_proof_registers_and_only_once(fixture).await;
@@ -92,7 +95,7 @@ struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// For the fixture's first launch config. `token` names the launch.
+    /// Orders for the fixture's first launch config. `token` identifies the launch.
     async fn new(fixture: &'a dyn Fixture, token: &str) -> Self {
         let mut config = valid(fixture, fixture.config()).await;
         let mut launch_configs = launch_configs(&mut config);
@@ -101,7 +104,7 @@ impl<'a> Order<'a> {
             fixture,
             launch_config: launch_config(&pool, 0, launch_configs.remove(0)),
             pool,
-            token: token.parse().expect("the tokens here are slugids"),
+            token: token.parse().expect("the token is a slugid"),
             root_url: fixture.root_url(),
         }
     }
@@ -125,7 +128,7 @@ impl<'a> Order<'a> {
         launched.into_iter().map(|it| self.row(it)).collect()
     }
 
-    fn row(&self, launched: Launched) -> Worker {
+    fn row(&self, launched: LaunchedMachine) -> Worker {
         row(self.fixture, &self.pool, &self.launch_config, launched)
     }
 
@@ -137,7 +140,7 @@ impl<'a> Order<'a> {
         self.wait_for(workers, &Sighting::Alive).await;
     }
 
-    /// Looks until all are seen so.
+    /// Looks until all have this sighting.
     async fn wait_for(&self, workers: &[Worker], wanted: &Sighting) {
         let mut last = Vec::new();
         for _ in 0..MAX_LOOKS {
@@ -145,7 +148,7 @@ impl<'a> Order<'a> {
                 .machines()
                 .look(workers)
                 .await
-                .expect("the cloud works");
+                .expect("the call succeeds");
             let seen = |worker: &Worker| {
                 last.iter()
                     .any(|(key, it)| *key == worker.key && it == wanted)
@@ -158,21 +161,22 @@ impl<'a> Order<'a> {
         panic!("not all were seen {wanted:?}: {last:?}");
     }
 
-    /// Ends them, again and again until they are gone: the task that ends workers cannot know what it did before.
+    /// Ends them repeatedly until they have ended: the background task that ends workers does not
+    /// remember its earlier calls.
     async fn end(&self, workers: &[Worker]) {
         for _ in 0..MAX_LOOKS {
             for worker in workers {
                 self.machines()
                     .end(worker)
                     .await
-                    .expect("ending is success, as often as it is asked for");
+                    .expect("ending succeeds, also repeatedly");
             }
             let seen = self
                 .machines()
                 .look(workers)
                 .await
-                .expect("the cloud works");
-            if seen.len() >= workers.len() && seen.iter().all(|(_, it)| is_gone(it)) {
+                .expect("the call succeeds");
+            if seen.len() >= workers.len() && seen.iter().all(|(_, it)| has_ended(it)) {
                 return;
             }
             self.fixture.settle().await;
@@ -191,7 +195,7 @@ impl<'a> Order<'a> {
                 .machines()
                 .owned()
                 .await
-                .expect("the cloud works")
+                .expect("the call succeeds")
                 .machines;
             let mine = owned
                 .into_iter()
@@ -202,7 +206,7 @@ impl<'a> Order<'a> {
             }
             self.fixture.settle().await;
         }
-        assert_eq!(last, wanted, "what carries the token {}", self.token);
+        assert_eq!(last, wanted, "the machines with the token {}", self.token);
     }
 }
 
@@ -225,14 +229,14 @@ async fn validation_writes_defaults_and_refuses_with_pointers(fixture: &dyn Fixt
     );
     let (mut wrong, pointer) = fixture.wrong_config();
     let invalid = match validate(fixture, &mut wrong).await {
-        Err(NotValidated::Invalid(invalid)) => invalid,
-        other => panic!("the wrong config is not refused for what it says: {other:?}"),
+        Err(ValidateError::Invalid(invalid)) => invalid,
+        other => panic!("the invalid config is not refused as invalid: {other:?}"),
     };
     let named = invalid
         .problems
         .iter()
-        .any(|problem| problem.pointer == pointer);
-    assert!(named, "no problem at {pointer}: {invalid}");
+        .any(|error| error.pointer == pointer);
+    assert!(named, "no error at {pointer}: {invalid}");
 }
 
 async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
@@ -242,7 +246,7 @@ async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
     let launch_configs: Vec<_> = contents
         .into_iter()
         .zip(0..)
-        .map(|(content, position)| launch_config(&pool, position, content))
+        .map(|(content, position)| Arc::new(launch_config(&pool, position, content)))
         .collect();
     let bids = machines(fixture).bids(&BidRequest {
         pool_id: &pool.id,
@@ -252,12 +256,15 @@ async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
     assert_eq!(bids.len(), launch_configs.len());
 }
 
-async fn places_stay_and_can_be_asked_about_and_fit_a_launch_config(fixture: &dyn Fixture) {
+async fn places_are_stable_and_valid_and_fit_a_launch_config(fixture: &dyn Fixture) {
     let provider = fixture.provider();
-    let (places, fills) = (provider.places().expect("they are known"), provider.fills());
+    let (places, fills) = (
+        provider.places().expect("the places are known"),
+        provider.fills(),
+    );
     assert_eq!(provider.places(), Ok(places.clone()));
-    place::check(&places, &fills).expect("rules can ask about them");
-    // The first and the last are enough: a cloud asks a service about each.
+    place::check(&places, &fills).expect("the places are valid");
+    // The first and the last place are enough: some clouds call a service for each.
     for place in places.first().into_iter().chain(places.last()) {
         let mut config = fixture.config();
         let launch_config = &mut config["launchConfigs"][0];
@@ -270,7 +277,7 @@ async fn places_stay_and_can_be_asked_about_and_fit_a_launch_config(fixture: &dy
     }
 }
 
-/// Makes the objects on the way.
+/// Sets the value, and makes the objects around it.
 pub(crate) fn put(mut within: &mut Value, pointer: &str, value: &str) {
     for key in pointer.split('/').skip(1) {
         within = &mut within[key.replace("~1", "/").replace("~0", "~")];
@@ -278,7 +285,7 @@ pub(crate) fn put(mut within: &mut Value, pointer: &str, value: &str) {
     *within = json!(value);
 }
 
-async fn what_was_launched_is_seen_and_owned_and_ends(fixture: &dyn Fixture) {
+async fn launched_machines_are_seen_and_listed_and_end(fixture: &dyn Fixture) {
     let order = Order::new(fixture, "AAAAAAAAQQCAAAAAAAAAAQ").await;
     let workers = order.launch(2).await;
     assert_eq!(workers.len(), 2);
@@ -291,7 +298,7 @@ async fn what_was_launched_is_seen_and_owned_and_ends(fixture: &dyn Fixture) {
     order.owns(&[]).await;
 }
 
-async fn many_end_together_and_one_that_is_not_ours_spoils_none(fixture: &dyn Fixture) {
+async fn many_end_by_one_call_and_a_foreign_one_spoils_none(fixture: &dyn Fixture) {
     let order = Order::new(fixture, "HHHHHHHHQQCHHHHHHHHHHQ").await;
     let workers = order.launch(3).await;
     order.wait_alive(&workers).await;
@@ -309,8 +316,11 @@ async fn many_end_together_and_one_that_is_not_ours_spoils_none(fixture: &dyn Fi
         assert_eq!(results.len(), some.len(), "one result for each worker");
         assert_eq!((&results[0], results.last()), (&Ok(()), Some(&Ok(()))));
         assert_eq!(results[1], Ok(()), "what is not there has ended");
-        let seen = machines.look(&workers[..2]).await.expect("the cloud works");
-        if seen.len() == 2 && seen.iter().all(|(_, it)| is_gone(it)) {
+        let seen = machines
+            .look(&workers[..2])
+            .await
+            .expect("the call succeeds");
+        if seen.len() == 2 && seen.iter().all(|(_, it)| has_ended(it)) {
             break;
         }
         fixture.settle().await;
@@ -330,14 +340,14 @@ async fn one_token_makes_machines_once(fixture: &dyn Fixture) {
     assert_eq!(
         keys(&first),
         keys(&again),
-        "the second launch tells of the first one's machines"
+        "the second launch returns the machines of the first one"
     );
     order.wait_alive(&first).await;
     order.owns(&first).await;
     order.end(&first).await;
 }
 
-async fn what_is_not_known_is_not_found_and_ends_with_success(fixture: &dyn Fixture) {
+async fn an_unknown_machine_is_not_found_and_ends_with_success(fixture: &dyn Fixture) {
     let order = Order::new(fixture, "CCCCCCCCQQCCCCCCCCCCCQ").await;
     let workers = order.launch(1).await;
     order.wait_alive(&workers).await;
@@ -360,12 +370,12 @@ async fn machines_of_others_are_left_alone(fixture: &dyn Fixture) {
     };
     let machines = machines(fixture);
     for _ in 0..2 {
-        let owned = machines.owned().await.expect("the cloud works").machines;
+        let owned = machines.owned().await.expect("the call succeeds").machines;
         let listed = owned
             .iter()
             .any(|it| it.machine.id == foreigner.key.id && it.token.is_some());
         assert!(!listed, "{} is listed as ours", foreigner.key);
-        // Whether it is refused or has no effect: the machine stays.
+        // The call may fail or have no effect; the machine must stay.
         let _ = machines.end(&foreigner).await;
         fixture.settle().await;
         assert!(
@@ -387,9 +397,9 @@ async fn a_refusal_has_its_cause(fixture: &dyn Fixture) {
         .expect("a launch config is an object");
     order.launch_config = launch_config(&order.pool, 1, content);
     match order.machines().launch(&order.order(1)).await {
-        Err(LaunchError::Refused { cause, problem }) => {
-            assert_eq!(cause, wanted, "{problem}");
-            assert!(!problem.is_empty());
+        Err(LaunchError::Refused { cause, error }) => {
+            assert_eq!(cause, wanted, "{error}");
+            assert!(!error.is_empty());
         }
         other => panic!("not refused: {other:?}"),
     }
@@ -416,13 +426,13 @@ async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
     ] {
         let refused = verify(fixture, &order.pool, &worker, &wrong)
             .await
-            .expect_err("it is wrong");
-        assert!(!refused.detail.is_empty(), "our log gets to know why");
+            .expect_err("the proof is wrong");
+        assert!(!refused.detail.is_empty(), "our log contains the reason");
         assert!(!refused.message.is_empty() && refused.message != refused.detail);
     }
     let verified = verify(fixture, &order.pool, &worker, &right)
         .await
-        .expect("it is right");
+        .expect("the proof is right");
     assert_eq!(verified.state, WorkerState::Running);
     assert_eq!(verified.lasts_ms, 60_000);
     assert_eq!(verified.worker_config, json!({"for": "this one"}));
@@ -438,24 +448,27 @@ async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
     order.end(&workers).await;
 }
 
-/// What only the provider's own names tell apart.
+/// The names that a provider chooses.
 fn keys(workers: &[Worker]) -> BTreeSet<(WorkerGroup, WorkerId)> {
     let key = |worker: &Worker| (worker.key.group.clone(), worker.key.id.clone());
     workers.iter().map(key).collect()
 }
 
-fn is_gone(sighting: &Sighting) -> bool {
+fn has_ended(sighting: &Sighting) -> bool {
     match sighting {
-        Sighting::Gone(_) | Sighting::NotFound => true,
-        Sighting::Alive | Sighting::Going => false,
+        Sighting::Ended(_) | Sighting::NotFound => true,
+        Sighting::Alive | Sighting::Ending => false,
     }
 }
 
 fn machines(fixture: &dyn Fixture) -> &dyn Machines {
-    fixture.provider().machines().expect("it makes machines")
+    fixture
+        .provider()
+        .machines()
+        .expect("the provider makes machines")
 }
 
-async fn validate(fixture: &dyn Fixture, config: &mut Value) -> Result<(), NotValidated> {
+async fn validate(fixture: &dyn Fixture, config: &mut Value) -> Result<(), ValidateError> {
     fixture.provider().validate(config)?;
     fixture.provider().validate_outside(config).await
 }
@@ -471,7 +484,7 @@ async fn verify(
     pool: &Pool,
     worker: &Worker,
     proof: &Proof,
-) -> Result<Verified, ProofRefused> {
+) -> Result<Verification, ProofRefused> {
     let claim = IdentityClaim {
         pool,
         worker,
@@ -480,8 +493,8 @@ async fn verify(
     };
     match fixture.provider().verify(&claim).await {
         Ok(verified) => Ok(verified),
-        Err(NotVerified::Refused(refused)) => Err(refused),
-        Err(NotVerified::Cloud(problem)) => panic!("an outage instead of an answer: {problem}"),
+        Err(VerifyError::Refused(refused)) => Err(refused),
+        Err(VerifyError::Cloud(error)) => panic!("the proof cannot be checked: {error}"),
     }
 }
 
@@ -507,7 +520,7 @@ pub fn pool(fixture: &dyn Fixture, config: Value) -> Pool {
     Pool::new(id, definition, fixture.now())
 }
 
-/// The launch config that has this content, as it stands in the store.
+/// The launch config with this content, like the store would return it.
 pub fn launch_config(
     pool: &Pool,
     position: u32,
@@ -515,7 +528,7 @@ pub fn launch_config(
 ) -> LaunchConfig {
     LaunchConfig {
         pool_id: pool.id.clone(),
-        id: id_of(&pool.id, &configuration).expect("its id is one, if it has any"),
+        id: id_of(&pool.id, &configuration).expect("the id is valid"),
         archived: false,
         position,
         configuration,
@@ -525,12 +538,12 @@ pub fn launch_config(
     }
 }
 
-/// The row that a machine gets when it was launched.
+/// The row of a machine after its launch.
 pub fn row(
     fixture: &dyn Fixture,
     pool: &Pool,
     config: &LaunchConfig,
-    launched: Launched,
+    launched: LaunchedMachine,
 ) -> Worker {
     let now = fixture.now();
     Worker {

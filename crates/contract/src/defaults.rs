@@ -1,16 +1,17 @@
-//! Puts in the values that a document left out.
+//! Inserts default values for members that a document omits.
 //!
-//! As the JavaScript validator does it, since clients see the result: a default is put in where the schema of an object
-//! names it among its `properties`. It is not where the document only *may* mean that schema (a branch of `anyOf` or
-//! `oneOf`, a `not`), nor where it is behind a `$ref` that stands for the property itself.
+//! Clients see the result, so this follows the JavaScript validator: a default is inserted if the
+//! schema of an object names it among its `properties`. It is not inserted for a schema that only
+//! *may* apply (a branch of `anyOf` or `oneOf`, a `not`), nor behind a `$ref` that replaces the
+//! property's schema.
 
 use crate::files::File;
 use serde_json::{Map, Value};
 
-/// A schema that refers to a schema that refers … so often without going into the document goes round in circles.
+/// References followed for one value at most: a longer chain is treated as endless.
 const MAX_HOPS: usize = 16;
 
-/// A place in a schema, with the file that its references start from.
+/// A place in a schema, and the file in which its references start.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     file: &'static File,
@@ -34,7 +35,7 @@ fn insert_at(place: Place<'_>, document: &mut Value) {
         return;
     };
     if let Some(reference) = keywords.get("$ref").and_then(Value::as_str) {
-        // Beside a reference nothing else counts in this draft.
+        // In this draft, keywords beside a reference are ignored.
         if let Some(target) = place.follow(reference) {
             insert_at(target, document);
         }
@@ -92,7 +93,7 @@ fn insert_members(
 }
 
 impl<'a> Place<'a> {
-    /// A schema for a part of the document.
+    /// The schema of a part of the document.
     fn inside(self, schema: &'a Value) -> Self {
         Self {
             schema,
@@ -101,7 +102,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A further schema for the same part of the document.
+    /// Another schema for the same part of the document.
     fn beside(self, schema: &'a Value) -> Self {
         Self {
             schema,
@@ -110,7 +111,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The schema that a reference names: `file.json#/pointer`, either half of which can be missing.
+    /// The schema that a reference names: `file.json#/pointer`, of which either half may be
+    /// missing.
     fn follow(self, reference: &str) -> Option<Place<'static>> {
         if self.hops >= MAX_HOPS {
             return None;
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
     use crate::files::FILES;
 
-    /// Fills an empty document from a schema whose default is reached through `n_references` references.
+    /// Fills an empty document by a schema whose default is behind `n_references` references.
     fn filled_behind(n_references: usize) -> Value {
         let last = json!({"properties": {"a": {"default": 1}}});
         let mut definitions = Map::new();
@@ -165,11 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn a_default_behind_so_many_references_is_put_in_and_circles_end() {
+    fn a_default_behind_references_is_inserted_up_to_the_limit_and_circles_end() {
         for count in sizes_around("contract::defaults::MAX_HOPS", MAX_HOPS) {
-            let expected = match count <= MAX_HOPS {
-                true => json!({"a": 1}),
-                false => json!({}),
+            let expected = if count <= MAX_HOPS {
+                json!({"a": 1})
+            } else {
+                json!({})
             };
             assert_eq!(filled_behind(count), expected, "{count}");
         }
@@ -177,7 +180,7 @@ mod tests {
         assert_eq!(filled(&json!({"allOf": [{"$ref": "#"}]})), json!({}));
     }
 
-    /// How often references lead on from here.
+    /// The length of the longest chain of references from here.
     fn longest(place: Place<'_>) -> usize {
         if let Some(Value::String(reference)) = place.schema.get("$ref") {
             return place.follow(reference).map_or(place.hops, longest);
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn no_schema_of_ours_has_a_default_that_lies_too_far_away() {
+    fn every_default_of_our_schemas_is_within_the_limit() {
         for file in &FILES {
             check(Place {
                 file,

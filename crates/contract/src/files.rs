@@ -1,7 +1,8 @@
-//! The embedded schema files; each is parsed and compiled at its first use.
+//! The embedded schema files; each is parsed and compiled on first use.
 //!
-//! Their `$id`s are relative to the root URL of a deployment, which the engine cannot work with. Inside, every file lives
-//! under [`BASE`], where references between files meet and no network is.
+//! Their `$id`s are relative to the root URL of a deployment, which the engine cannot handle. So
+//! for the engine every file has an address below [`BASE`], where references between files resolve
+//! without a network.
 
 use crate::formats;
 use jsonschema::{Draft, Retrieve, Uri, Validator};
@@ -10,11 +11,11 @@ use std::{error::Error, sync::OnceLock};
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// Where the files live for the engine: an address that nothing could fetch.
+/// The address of the files for the engine. It cannot be fetched.
 const BASE: &str = "json-schema://fleetwright/schemas/";
 const DRAFT_06: &str = "http://json-schema.org/draft-06/schema#";
 
-/// One schema file, and what was made of it so far.
+/// One schema file, with its parsed and compiled forms.
 pub(crate) struct File {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
@@ -32,7 +33,7 @@ impl File {
         }
     }
 
-    /// Looks a file up, by a name like `worker-manager/v1/worker-full.json`.
+    /// Finds a file by name, like `worker-manager/v1/worker-full.json`.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         let index = FILES.binary_search_by_key(&name, |file| file.name).ok()?;
         FILES.get(index)
@@ -40,12 +41,13 @@ impl File {
 
     /// The schema as written.
     pub(crate) fn document(&self) -> &Value {
-        // A file that is not JSON becomes `null`, which does not compile either; a test reads every file.
+        // A file that is not JSON becomes `null`, which does not compile either; a test reads every
+        // file.
         self.parsed
             .get_or_init(|| serde_json::from_str(self.text).unwrap_or_default())
     }
 
-    /// The schema ready for use, or why it cannot be used.
+    /// The compiled schema, or why it cannot be compiled.
     pub(crate) fn validator(&self) -> Result<&Validator, &str> {
         self.compiled
             .get_or_init(|| self.compile())
@@ -56,16 +58,16 @@ impl File {
     fn compile(&self) -> Result<Validator, String> {
         let options = jsonschema::options()
             .with_draft(Draft::Draft6)
-            .with_retriever(Embedded)
+            .with_retriever(EmbeddedFiles)
             .should_validate_formats(true);
         formats::add(options)
-            .build(&self.placed())
+            .build(&self.with_address())
             .map_err(|error| error.to_string())
     }
 
-    /// The schema with its place under [`BASE`] in it, and the draft in place of our own metaschemas (which only add to
-    /// the draft what a schema may say about itself).
-    fn placed(&self) -> Value {
+    /// The schema with its address below [`BASE`] as `$id`, and with the draft instead of our own
+    /// metaschema. Ours only add keywords that describe a schema.
+    fn with_address(&self) -> Value {
         let mut document = self.document().clone();
         if let Some(members) = document.as_object_mut() {
             members.insert("$id".to_owned(), format!("{BASE}{}", self.name).into());
@@ -75,17 +77,17 @@ impl File {
     }
 }
 
-/// Gives the engine the other files that a schema refers to, and nothing else.
-struct Embedded;
+/// Gives the engine the other files that a schema refers to, and no others.
+struct EmbeddedFiles;
 
-impl Retrieve for Embedded {
+impl Retrieve for EmbeddedFiles {
     fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn Error + Send + Sync>> {
         let name = uri
             .as_str()
             .strip_prefix(BASE)
             .map(|rest| rest.trim_end_matches('#'));
         match name.and_then(File::named) {
-            Some(file) => Ok(file.placed()),
+            Some(file) => Ok(file.with_address()),
             None => Err(format!("no embedded schema is at {uri}").into()),
         }
     }
@@ -99,19 +101,19 @@ mod tests {
     fn using_a_schema_compiles_no_other() {
         let used = File::named("worker-manager/v1/config-google.json").unwrap();
         assert!(used.validator().is_ok());
-        // This one is referred to by that one, and no test beside this compiles it.
+        // The used schema refers to this one, and no other test compiles it.
         let other = File::named("worker-manager/v1/worker-lifecycle.json").unwrap();
         assert!(other.compiled.get().is_none());
     }
 
     #[test]
-    fn what_is_not_embedded_is_not_fetched() {
+    fn a_schema_that_is_not_embedded_is_not_fetched() {
         for address in [
             "https://example.com/schema.json",
             "json-schema://fleetwright/schemas/no.json",
         ] {
             let address = jsonschema::uri::from_str(address).unwrap();
-            assert!(Embedded.retrieve(&address).is_err(), "{address}");
+            assert!(EmbeddedFiles.retrieve(&address).is_err(), "{address}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Formats that we check more strictly than the engine does.
+//! Formats that are checked more strictly than by the engine.
 //!
-//! An e-mail address of a pool's owner is written to by machines, so quoted local parts, address literals and hosts
-//! without a dot are mistakes here, although the mail standards allow them.
+//! Programs send e-mail to the owner of a pool. So quoted local parts, address literals and hosts
+//! without a dot are refused, although the mail standards allow them.
 
 use jsonschema::ValidationOptions;
 
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_mail_would_reach_is_no_address() {
+    fn an_undeliverable_address_is_refused() {
         let long = format!("{}@example.com", "a".repeat(MAX_EMAIL_LENGTH));
         for address in [
             "",

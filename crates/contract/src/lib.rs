@@ -1,10 +1,10 @@
-//! The wire contract as data: the JSON Schemas of the services, and judging documents by them.
+//! The wire contract as data: the JSON Schemas of the services, and validation by them.
 #![doc = include_str!("../README.md")]
 
 mod defaults;
 mod files;
 mod formats;
-mod measured;
+mod measured_value;
 pub mod numbers;
 pub mod patterns;
 mod payload_schema;

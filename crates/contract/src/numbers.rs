@@ -1,14 +1,16 @@
-//! Numbers as JavaScript would hold them.
+//! Converts numbers to the form that JavaScript prints.
 //!
-//! The services that clients know are written in JavaScript, where every number is a double: `1.0` comes back as `1`, and
-//! an integer beyond 2^53 comes back as its nearest neighbour. Hashes over documents depend on it.
+//! The services that clients know are written in JavaScript, where every number is a double: `1.0`
+//! becomes `1`, and an integer beyond 2^53 becomes its nearest double. Hashes of documents depend
+//! on this.
 
 use serde_json::{Number, Value};
 
-/// Doubles from here on up (and integers outside plus and minus this) are not all exact.
+/// From here on, not every integer is an exact double (nor below the negative value).
 const FIRST_INEXACT: u64 = 1 << 53;
 
-/// Rewrites every number of `value`. The recursion is as deep as the value, which the parser limits to 128.
+/// Rewrites every number of `value`. The recursion is as deep as the value, which the parser limits
+/// to 128.
 pub fn as_javascript(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -22,7 +24,7 @@ pub fn as_javascript(value: &mut Value) {
     }
 }
 
-/// The number that JavaScript would print in place of this one, if it is another.
+/// The number that JavaScript prints instead, if it differs.
 fn rewritten(number: &Number) -> Option<Number> {
     let exact = number
         .as_i64()
@@ -35,8 +37,8 @@ fn rewritten(number: &Number) -> Option<Number> {
     if double.fract() != 0.0 {
         return None;
     }
-    // The shortest digits that mean this double, filled up with zeros: what JavaScript prints too. What does not fit an
-    // integer is a double, with an exponent.
+    // The shortest digits of this double, filled up with zeros, like JavaScript prints them. A
+    // number beyond the integer types stays a double, with an exponent.
     let digits = double.to_string();
     let signed = digits.parse::<i64>().map(Number::from);
     let integer = signed.or_else(|_| digits.parse::<u64>().map(Number::from));
@@ -54,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_doubles_become_integers() {
+    fn doubles_without_a_fraction_become_integers() {
         assert_eq!(
             after(r#"{"a":[1.0,-2.0,0.5,-0.0,1e3]}"#),
             r#"{"a":[1,-2,0.5,0,1000]}"#
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_for_an_integer_stays_a_double() {
+    fn a_number_beyond_the_integers_stays_a_double() {
         assert_eq!(after("1e300"), "1e+300");
         assert_eq!(after("18446744073709551615"), "1.8446744073709552e+19");
     }

@@ -1,6 +1,6 @@
-//! The patterns of identifiers, as URLs and queries are checked with them.
+//! The patterns of identifiers in URLs and queries.
 //!
-//! They are kept as text, because a refusal shows the text and the published schemas contain it.
+//! They are texts, because error messages show the text and the published schemas contain it.
 
 use regex::Regex;
 use std::{
@@ -10,15 +10,15 @@ use std::{
 
 /// A worker pool or a task queue: `<provisioner>/<worker type>`.
 pub const WORKER_POOL_ID: &str = r"^[a-zA-Z0-9-_]{1,38}\/[a-z]([-a-z0-9]{0,36}[a-z0-9])?$";
-/// A task queue is named like the worker pool that serves it.
+/// A task queue, which has the name of its worker pool.
 pub const TASK_QUEUE_ID: &str = WORKER_POOL_ID;
-/// Worker groups, worker ids, provisioners, and worker types where a URL names them.
+/// Worker groups, worker ids, provisioners, and worker types in URLs.
 pub const GENERIC_ID: &str = r"^[a-zA-Z0-9-_]{1,38}$";
-/// A worker type, as schemas have it.
+/// A worker type in schemas.
 pub const WORKER_TYPE: &str = r"^[a-z]([-a-z0-9]{0,36}[a-z0-9])?$";
-/// A provider or a launch config, as schemas have it (the length is checked apart).
+/// A provider or a launch config in schemas (its length is checked separately).
 pub const PROVIDER_ID: &str = r"^([a-zA-Z0-9-_]*)$";
-/// A launch config in a query: unlike in a schema, without the underscore.
+/// A launch config in a query: without the underscore that schemas allow.
 pub const LAUNCH_CONFIG_ID_QUERY: &str = r"^[a-zA-Z0-9-]{1,38}$";
 /// A worker configuration: a set of rules.
 pub const CONFIGURATION_ID: &str = r"^[a-zA-Z0-9-_.]{1,64}$";
@@ -37,27 +37,27 @@ pub const RUN_ID: &str = r"^[1-9]*[0-9]+$";
 pub const CLIENT_ID: &str = r"^[A-Za-z0-9!@/:.+|_-]+$";
 /// A role: printable ASCII.
 pub const ROLE_ID: &str = r"^[\x20-\x7e]+$";
-/// A scope: printable ASCII, or nothing.
+/// A scope: printable ASCII, possibly empty.
 pub const SCOPE: &str = r"^[ -~]*$";
-/// The secret of a registration, and the one that a static worker is made with.
+/// The secret of a registration, and of a static worker.
 pub const SECRET: &str = r"^[a-zA-Z0-9_-]{44}$";
 /// The access token of a client.
 pub const ACCESS_TOKEN: &str = r"^[a-zA-Z0-9_-]{22,66}$";
-/// Limits and plain offsets in queries.
+/// Limits and offsets in queries.
 pub const DIGITS: &str = r"^[0-9]+$";
 
-/// Every pattern used so far, compiled, by where its text lies: comparing addresses is cheaper than
-/// comparing texts. It holds no more than the program has `'static` texts.
+/// The compiled patterns by the address of their text, since comparing addresses is cheaper than
+/// comparing texts. The number of entries is limited by the `'static` texts of the program.
 static COMPILED: RwLock<BTreeMap<usize, (&'static str, Option<Regex>)>> =
     RwLock::new(BTreeMap::new());
 
-/// Whether the whole value has this pattern. A pattern that is none matches nothing.
+/// Whether the entire value matches. An invalid pattern matches nothing.
 pub fn matches(pattern: &'static str, value: &str) -> bool {
     let is_match =
         |regex: &Option<Regex>| regex.as_ref().is_some_and(|regex| regex.is_match(value));
     let address = pattern.as_ptr().addr();
     let compiled = COMPILED.read().unwrap_or_else(PoisonError::into_inner);
-    // Two texts may begin at one address, the one longer than the other.
+    // Two texts of different lengths may begin at the same address.
     if let Some((known, regex)) = compiled.get(&address)
         && known.len() == pattern.len()
     {
@@ -98,7 +98,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_pattern_compiles_and_minds_the_end_of_the_text() {
+    fn every_pattern_compiles_and_matches_to_the_end_of_the_text() {
         for pattern in ALL {
             assert!(Regex::new(pattern).is_ok(), "{pattern}");
             assert!(!matches(pattern, "1\n"), "{pattern}");
@@ -143,15 +143,12 @@ mod tests {
     #[test]
     fn a_slugid_is_a_version_4_uuid() {
         assert!(matches(SLUGID, "fN1SbArXTPSVFNUvaOlinQ"));
-        assert!(
-            !matches(SLUGID, "fN1SbArXAPSVFNUvaOlinQ"),
-            "the version is wrong"
-        );
+        assert!(!matches(SLUGID, "fN1SbArXAPSVFNUvaOlinQ"), "not version 4");
         assert!(!matches(SLUGID, "fN1SbArXTPSVFNUvaOlinQA"));
     }
 
     #[test]
-    fn clients_roles_and_runs_are_told_from_what_they_are_not() {
+    fn clients_roles_and_runs_have_their_patterns() {
         assert!(matches(CLIENT_ID, "static/a:b.c+d|e@f!g_h-i") && !matches(CLIENT_ID, "a b"));
         assert!(
             matches(ROLE_ID, "hook-id:a b*") && !matches(ROLE_ID, "") && !matches(ROLE_ID, "ä")
@@ -160,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_none_matches_nothing() {
+    fn an_invalid_pattern_matches_nothing() {
         assert!(!matches("(", "(") && !matches("(", ""));
     }
 }

@@ -1,71 +1,70 @@
-//! Schemas that users bring along, for the payloads of their tasks.
+//! JSON Schemas that users provide for the payloads of their tasks.
 //!
-//! They are judged by nothing but themselves: a reference that leads out of the schema is refused and never followed,
-//! patterns run in time linear in the text, and a judgement ends after a number of steps.
+//! Validation with them is bounded: a reference out of the schema is refused and never followed,
+//! patterns match in time linear in the text, and validation ends after a number of steps.
 
 mod references;
 
 use jsonschema::{Draft, PatternOptions, Retrieve, Uri, Validator};
 use serde_json::Value;
 
-use crate::measured::{Counted, Exhausted, Measured, within};
-use crate::problems::{Invalid, Problem, listed};
+use crate::measured_value::{BudgetExceeded, MeasuredJson, MeasuredValue, within_budget};
+use crate::problems::{Invalid, Problem, list_problems};
 
-/// As JSON, in bytes.
+/// Bytes of the schema as JSON.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
-/// Of objects and lists within each other.
+/// Depth of nested objects and lists.
 const MAX_DEPTH: usize = 64;
-/// What a pattern may weigh when it is compiled.
+/// Bytes of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// Of a judgement: so often the schema may look at a value of the document.
+/// Steps of a validation: how often the schema may read a value of the document.
 const MAX_STEPS: u64 = 4_000_000;
-/// And so often to list what does not fit, which takes memory.
+/// Steps for listing the problems, which takes memory.
 const MAX_LISTING_STEPS: u64 = 100_000;
 
-/// How long judging may take.
+/// The step budgets of a validation.
 #[derive(Clone, Copy)]
 struct Steps {
-    judging: u64,
+    validating: u64,
     listing: u64,
 }
 
 impl Steps {
     const USUAL: Self = Self {
-        judging: MAX_STEPS,
+        validating: MAX_STEPS,
         listing: MAX_LISTING_STEPS,
     };
 }
 
-const TOO_LONG: &str =
-    "cannot be judged in the time that there is for it: make it smaller, or its schema simpler";
-const TOO_LONG_TO_LIST: &str = "must fit its schema (it would take too long to list what does not)";
+const TOO_LONG: &str = "takes too long to validate: make the payload smaller or its schema simpler";
+const TOO_LONG_TO_LIST: &str = "must fit its schema (listing the problems would take too long)";
 
 #[derive(Debug)]
-pub struct PayloadSchema(Validator<Counted>);
+pub struct PayloadSchema(Validator<MeasuredJson>);
 
 /// A schema that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the JSON Schema cannot be used: {0}")]
 pub struct BadSchema(pub String);
 
-struct Nowhere;
+struct NoRetriever;
 
-impl Retrieve for Nowhere {
+impl Retrieve for NoRetriever {
     fn retrieve(
         &self,
         uri: &Uri<String>,
     ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("it refers to {uri}; it may only refer to parts of itself").into())
+        Err(format!("it refers to {uri}, and may only refer to parts of itself").into())
     }
 }
 
 impl PayloadSchema {
-    /// Draft 7, unless `$schema` says something else.
+    /// Compiles a schema: as draft 7, unless it has a `$schema`.
     pub fn compile(schema: &Value) -> Result<Self, BadSchema> {
         let size = schema.to_string().len();
         if size > MAX_SCHEMA_BYTES {
-            let text = format!("it has {size} bytes; at most {MAX_SCHEMA_BYTES} are possible");
+            let text = format!("it has {size} bytes, and the limit is {MAX_SCHEMA_BYTES}");
             return Err(BadSchema(text));
         }
         if depth(schema) > MAX_DEPTH {
@@ -76,8 +75,8 @@ impl PayloadSchema {
         let patterns = PatternOptions::regex()
             .size_limit(MAX_PATTERN_BYTES)
             .dfa_size_limit(MAX_PATTERN_BYTES);
-        let mut options = jsonschema::options_for::<Counted>()
-            .with_retriever(Nowhere)
+        let mut options = jsonschema::options_for::<MeasuredJson>()
+            .with_retriever(NoRetriever)
             .with_pattern_options(patterns);
         if schema.get("$schema").is_none() {
             options = options.with_draft(Draft::Draft7);
@@ -88,28 +87,28 @@ impl PayloadSchema {
             .map_err(|problem| BadSchema(problem.to_string()))
     }
 
-    /// At least one problem, if the document does not fit.
-    pub fn judge(&self, document: &Value) -> Result<(), Vec<Problem>> {
-        self.judge_within(document, Steps::USUAL)
+    /// Validates a document. If it is invalid, returns at least one problem.
+    pub fn validate(&self, document: &Value) -> Result<(), Vec<Problem>> {
+        self.validate_within(document, Steps::USUAL)
     }
 
-    fn judge_within(&self, document: &Value, steps: Steps) -> Result<(), Vec<Problem>> {
-        let instance = Measured(document);
-        let whole = |text: &str| Err(Invalid::whole("payload", text.to_owned()).problems);
-        match within(steps.judging, || self.0.is_valid(instance)) {
+    fn validate_within(&self, document: &Value, steps: Steps) -> Result<(), Vec<Problem>> {
+        let instance = MeasuredValue(document);
+        let fail = |text: &str| Err(Invalid::document("payload", text.to_owned()).problems);
+        match within_budget(steps.validating, || self.0.is_valid(instance)) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
-            Err(Exhausted) => return whole(TOO_LONG),
+            Err(BudgetExceeded) => return fail(TOO_LONG),
         }
-        match within(steps.listing, || self.list(document)) {
+        match within_budget(steps.listing, || self.list_problems(document)) {
             Ok(invalid) => Err(invalid.problems),
-            Err(Exhausted) => whole(TOO_LONG_TO_LIST),
+            Err(BudgetExceeded) => fail(TOO_LONG_TO_LIST),
         }
     }
 
-    fn list(&self, document: &Value) -> Invalid {
-        listed("payload", document, || {
-            self.0.iter_errors(Measured(document))
+    fn list_problems(&self, document: &Value) -> Invalid {
+        list_problems("payload", document, || {
+            self.0.iter_errors(MeasuredValue(document))
         })
     }
 }
@@ -128,17 +127,17 @@ mod tests {
     use testing::sizes_around;
 
     use super::*;
-    use crate::measured::taken;
+    use crate::measured_value::taken;
 
     #[test]
-    fn a_payload_is_judged_in_the_words_that_clients_know() {
+    fn a_payload_has_problems_in_the_wording_that_clients_know() {
         let schema = json!({"type": "object", "required": ["command"], "properties": {"command": {"type": "array"}}});
         let schema = PayloadSchema::compile(&schema).unwrap();
-        assert_eq!(schema.judge(&json!({"command": []})), Ok(()));
-        let problems = schema.judge(&json!({"command": 1})).unwrap_err();
+        assert_eq!(schema.validate(&json!({"command": []})), Ok(()));
+        let problems = schema.validate(&json!({"command": 1})).unwrap_err();
         assert_eq!(problems[0].pointer, "/command");
         assert_eq!(problems[0].message, "must be array");
-        let missing = schema.judge(&json!({})).unwrap_err();
+        let missing = schema.validate(&json!({})).unwrap_err();
         assert_eq!(missing[0].message, "must have required property 'command'");
     }
 
@@ -148,7 +147,7 @@ mod tests {
         assert!(
             PayloadSchema::compile(&own)
                 .unwrap()
-                .judge(&json!(1))
+                .validate(&json!(1))
                 .is_err()
         );
         for elsewhere in [
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn an_invalid_schema_is_refused() {
         for bad in [
             json!({"type": "nothing"}),
             json!({"pattern": "("}),
@@ -182,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_would_take_for_ever_elsewhere_does_not() {
+    fn a_pattern_that_backtracks_for_ever_in_other_engines_ends() {
         let schema = PayloadSchema::compile(&json!({"pattern": "^(a+)+$"})).unwrap();
         let text = format!("{}b", "a".repeat(10_000));
-        assert!(schema.judge(&json!(text)).is_err());
+        assert!(schema.validate(&json!(text)).is_err());
     }
 
-    /// Two alternatives that differ at the end only.
+    /// Two alternatives that differ only at the end.
     fn twins() -> PayloadSchema {
         let list = json!({"type": "array", "items": {"$ref": "#"}});
         let mut other = list.clone();
@@ -201,15 +200,15 @@ mod tests {
     }
 
     #[test]
-    fn a_judgement_that_would_take_for_ever_ends() {
+    fn a_validation_that_would_take_for_ever_ends() {
         let twins = twins();
-        assert_eq!(twins.judge(&nested(100, json!([]))), Ok(()));
-        let problems = twins.judge(&nested(3, json!(1))).unwrap_err();
+        assert_eq!(twins.validate(&nested(100, json!([]))), Ok(()));
+        let problems = twins.validate(&nested(3, json!(1))).unwrap_err();
         assert_eq!(problems[0].pointer, "/0/0/0");
-        let problems = twins.judge(&nested(100, json!(1))).unwrap_err();
+        let problems = twins.validate(&nested(100, json!(1))).unwrap_err();
         assert_eq!(problems.len(), 1);
         assert!(problems[0].message.contains("too long"), "{problems:?}");
-        // Even whether it fits is found out in so many steps, or not at all.
+        // Also the question whether it fits takes a bounded number of steps.
         let choice = |n: usize| json!({"properties": {"a": {"$ref": format!("#/definitions/{}", n + 1)}}, "required": ["b"]});
         let definitions: serde_json::Map<_, _> = (0..60)
             .map(|n| {
@@ -223,12 +222,12 @@ mod tests {
         let schema = json!({"definitions": definitions, "$ref": "#/definitions/0"});
         let schema = PayloadSchema::compile(&schema).unwrap();
         let payload = (0..60).fold(json!(1), |inner, _| json!({"a": inner, "b": 1}));
-        let problems = schema.judge(&payload).unwrap_err();
+        let problems = schema.validate(&payload).unwrap_err();
         assert_eq!(problems[0].message, TOO_LONG);
     }
 
     #[test]
-    fn a_judgement_leaves_room_on_the_stack() {
+    fn validation_leaves_room_on_the_stack() {
         let mut definitions = serde_json::Map::new();
         for n in 0..90 {
             let next = format!("#/definitions/{}", n + 1);
@@ -240,13 +239,13 @@ mod tests {
         );
         let schema = json!({"definitions": definitions, "$ref": "#/definitions/0"});
         let schema = PayloadSchema::compile(&schema).unwrap();
-        assert_eq!(schema.judge(&nested(1, json!(1))), Ok(()));
-        let problems = schema.judge(&nested(120, json!(1))).unwrap_err();
+        assert_eq!(schema.validate(&nested(1, json!(1))), Ok(()));
+        let problems = schema.validate(&nested(120, json!(1))).unwrap_err();
         assert_eq!(problems[0].message, TOO_LONG);
     }
 
     #[test]
-    fn a_schema_is_nested_so_deep_and_no_deeper() {
+    fn the_depth_of_a_schema_is_limited() {
         for depth in sizes_around("contract::payload_schema::MAX_DEPTH", MAX_DEPTH) {
             let schema = match depth {
                 0 => json!(true),
@@ -262,65 +261,73 @@ mod tests {
         }
     }
 
-    /// A text at which each look counts that much.
+    /// A text that takes this many steps at each read.
     fn text(steps: u64) -> Value {
         let n_bytes = 64 * steps.saturating_sub(1);
         json!("a".repeat(usize::try_from(n_bytes).unwrap()))
     }
 
-    fn judged(schema: &PayloadSchema, document: &Value, steps: Steps) -> String {
-        let judged = schema.judge_within(document, steps);
-        judged.map_or_else(
+    fn outcome(schema: &PayloadSchema, document: &Value, steps: Steps) -> String {
+        let outcome = schema.validate_within(document, steps);
+        outcome.map_or_else(
             |problems| problems[0].message.clone(),
             |()| "fits".to_owned(),
         )
     }
 
     #[test]
-    fn a_judgement_takes_so_many_steps_and_no_more() {
+    fn the_steps_of_a_validation_are_limited() {
         let other = json!({"not": {"const": "b"}});
         let schema = PayloadSchema::compile(&other).unwrap();
         let limit = 50;
         let steps = Steps {
-            judging: limit as u64,
+            validating: limit as u64,
             listing: 0,
         };
-        // The least that it takes is one.
+        // The minimum is one step.
         let sizes = sizes_around("contract::payload_schema::MAX_STEPS", limit);
         for count in sizes.into_iter().skip(1) {
             let document = text(count as u64);
             assert_eq!(
-                taken(|| schema.0.is_valid(Measured(&document))),
+                taken(|| schema.0.is_valid(MeasuredValue(&document))),
                 count as u64
             );
             let expected = if count <= limit { "fits" } else { TOO_LONG };
-            assert_eq!(judged(&schema, &document, steps), expected, "{count}");
+            assert_eq!(outcome(&schema, &document, steps), expected, "{count}");
         }
         let schema = PayloadSchema::compile(&json!({"allOf": vec![other; 40]})).unwrap();
         let document = |steps: u64| text(steps / 40);
-        assert_eq!(schema.judge(&document(MAX_STEPS)), Ok(()));
-        let problems = schema.judge(&document(MAX_STEPS + 40)).unwrap_err();
+        assert_eq!(schema.validate(&document(MAX_STEPS)), Ok(()));
+        let problems = schema.validate(&document(MAX_STEPS + 40)).unwrap_err();
         assert_eq!(problems[0].message, TOO_LONG);
     }
 
     #[test]
-    fn problems_are_listed_in_so_many_steps_or_not_at_all() {
+    fn the_steps_for_listing_problems_are_limited() {
         let schema = PayloadSchema::compile(&json!({"type": "integer"})).unwrap();
         let limit = 50;
-        let n_looks = taken(|| schema.list(&json!("")));
+        let n_looks = taken(|| schema.list_problems(&json!("")));
         let message = |document: &Value, listing: u64| {
-            let judging = MAX_STEPS;
-            judged(&schema, document, Steps { judging, listing })
+            let validating = MAX_STEPS;
+            outcome(
+                &schema,
+                document,
+                Steps {
+                    validating,
+                    listing,
+                },
+            )
         };
         let sizes = sizes_around("contract::payload_schema::MAX_LISTING_STEPS", limit);
-        // The least that a look takes is one.
+        // A read takes at least one step.
         for count in sizes.into_iter().skip(1) {
             let document = text(count as u64);
             let n_steps = n_looks * count as u64;
-            assert_eq!(taken(|| schema.list(&document)), n_steps);
-            let expected = match count <= limit {
-                true => "must be integer",
-                false => TOO_LONG_TO_LIST,
+            assert_eq!(taken(|| schema.list_problems(&document)), n_steps);
+            let expected = if count <= limit {
+                "must be integer"
+            } else {
+                TOO_LONG_TO_LIST
             };
             let found = message(&document, n_looks * limit as u64);
             assert_eq!(found, expected, "{count}");
@@ -331,8 +338,8 @@ mod tests {
         let schema = PayloadSchema::compile(&json!({ "allOf": others })).unwrap();
         for n_each in [1, 5_000] {
             let document = text(n_each);
-            let fits = taken(|| schema.list(&document)) <= MAX_LISTING_STEPS;
-            let problems = schema.judge(&document).unwrap_err();
+            let fits = taken(|| schema.list_problems(&document)) <= MAX_LISTING_STEPS;
+            let problems = schema.validate(&document).unwrap_err();
             assert_eq!(problems[0].message != TOO_LONG_TO_LIST, fits);
             assert_eq!(n_each == 1, fits);
         }

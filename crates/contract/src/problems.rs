@@ -1,20 +1,21 @@
-//! What is wrong with a document, in the words that clients know.
+//! The problems of a document, in the wording that clients know.
 //!
-//! Clients and people search these texts for substrings, so the wording is that of the JavaScript validator ajv.
+//! Clients and people search these texts for substrings, so the wording is that of the JavaScript
+//! validator ajv.
 
-use crate::wording::words;
+use crate::wording::wording;
 use jsonschema::{ErrorIterator, ValidationError, Validator, error::ValidationErrorKind as Kind};
 use serde_json::Value;
 use std::fmt;
 
-/// No more problems than this are listed; who mends so many looks again anyway.
+/// Problems that are listed at most. After fixing this many, people validate again anyway.
 pub const MAX_PROBLEMS: usize = 100;
-/// A text that names keys or patterns of the document is cut here: they can be megabytes.
+/// A text with keys or patterns of the document is cut here, since they may have megabytes.
 const MAX_TEXT_CHARS: usize = 1_000;
-/// Documents heavier than this are judged, but their problems are not listed: the engine makes all problems, with copies
-/// of what they are about, before we see the first.
+/// The problems of documents heavier than this are not listed: the engine makes all problems, with
+/// copies of the values, before we see the first one.
 const MAX_WEIGHT: usize = 20_000;
-/// So many bytes of text weigh as much as one value.
+/// Bytes of text that weigh as much as one value.
 const BYTES_PER_WEIGHT: usize = 64;
 
 /// A document that does not fit its schema.
@@ -22,16 +23,16 @@ const BYTES_PER_WEIGHT: usize = 64;
 pub struct Invalid {
     /// The name of the schema, like `worker-manager/v1/worker-full.json`.
     pub schema: String,
-    /// At least one and at most [`MAX_PROBLEMS`] (and one that says that there are more).
+    /// At least one and at most [`MAX_PROBLEMS`], plus a note if there are more.
     pub problems: Vec<Problem>,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where in the document: a JSON pointer, empty for the whole.
+    /// The place in the document as a JSON pointer; empty for the root.
     pub pointer: String,
-    /// What is wrong there, like `must be >= 1200`.
+    /// The problem, like `must be >= 1200`.
     pub message: String,
 }
 
@@ -50,8 +51,8 @@ impl Invalid {
         text
     }
 
-    /// A judgement that is not about a place in the document.
-    pub(crate) fn whole(schema: &str, message: String) -> Self {
+    /// A problem of the document itself, without a place in it.
+    pub(crate) fn document(schema: &str, message: String) -> Self {
         Self {
             schema: schema.to_owned(),
             problems: vec![Problem {
@@ -80,28 +81,30 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Judges a document.
-pub(crate) fn judge(name: &str, validator: &Validator, document: &Value) -> Result<(), Invalid> {
+/// Validates a document.
+pub(crate) fn validate(name: &str, validator: &Validator, document: &Value) -> Result<(), Invalid> {
     if validator.is_valid(document) {
         return Ok(());
     }
-    Err(listed(name, document, || validator.iter_errors(document)))
+    Err(list_problems(name, document, || {
+        validator.iter_errors(document)
+    }))
 }
 
-/// What is wrong with a document that does not fit.
-pub(crate) fn listed<'i>(
+/// Lists the problems of a document that does not fit.
+pub(crate) fn list_problems<'i>(
     name: &str,
     document: &Value,
     errors: impl FnOnce() -> ErrorIterator<'i>,
 ) -> Invalid {
     let mut left = MAX_WEIGHT;
     if !weigh(document, &mut left) {
-        let message = "must fit its schema (it is too large to list what does not)";
-        return Invalid::whole(name, message.to_owned());
+        let message = "must fit its schema (it is too large to list the problems)";
+        return Invalid::document(name, message.to_owned());
     }
     let mut problems = Vec::new();
     for error in errors() {
-        list(&error, &mut problems);
+        add_problems(&error, &mut problems);
         if problems.len() > MAX_PROBLEMS {
             problems.truncate(MAX_PROBLEMS);
             let message = format!("has more problems than the {MAX_PROBLEMS} listed here");
@@ -118,7 +121,7 @@ pub(crate) fn listed<'i>(
     }
 }
 
-/// Takes the weight of a value off what is left; false as soon as there is not enough.
+/// Subtracts the weight of a value from `left`. Returns whether enough is left.
 fn weigh(value: &Value, left: &mut usize) -> bool {
     let own = match value {
         Value::String(text) => 1 + text.len() / BYTES_PER_WEIGHT,
@@ -139,11 +142,11 @@ fn weigh(value: &Value, left: &mut usize) -> bool {
         }
 }
 
-/// Lists the problems that one error of the engine stands for: those of the branches come before the choice that failed,
-/// and each property that is too many is a problem of its own.
-fn list(error: &ValidationError<'_>, problems: &mut Vec<Problem>) {
+/// Lists the problems of one error of the engine: those of the branches before the failed choice,
+/// and one for each additional property.
+fn add_problems(error: &ValidationError<'_>, problems: &mut Vec<Problem>) {
     if let Kind::AdditionalProperties { unexpected } = error.kind() {
-        // One more than the limit shows that there are more.
+        // One more than the limit shows that the list is cut.
         for key in unexpected.iter().take(MAX_PROBLEMS + 1) {
             let key = Value::from(key.as_str());
             let message = format!("must NOT have additional properties: {key}");
@@ -156,23 +159,23 @@ fn list(error: &ValidationError<'_>, problems: &mut Vec<Problem>) {
     | Kind::OneOfMultipleValid { context } = error.kind()
     {
         for inner in context.iter().flatten().take(MAX_PROBLEMS) {
-            list(inner, problems);
+            add_problems(inner, problems);
         }
     }
-    push(error, words(error.kind(), error.instance()), problems);
+    push(error, wording(error.kind(), error.instance()), problems);
 }
 
 fn push(error: &ValidationError<'_>, message: String, problems: &mut Vec<Problem>) {
     if problems.len() <= MAX_PROBLEMS {
-        let pointer = clipped(error.instance_path().as_str());
+        let pointer = shorten(error.instance_path().as_str());
         problems.push(Problem {
             pointer,
-            message: clipped(&message),
+            message: shorten(&message),
         });
     }
 }
 
-fn clipped(text: &str) -> String {
+fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

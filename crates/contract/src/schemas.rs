@@ -1,14 +1,14 @@
-//! The schemas by name: what they say, what we serve, and judging documents by them.
+//! The embedded schemas by name: validation, text and served form.
 
 use crate::{
     defaults,
     files::{FILES, File},
-    problems::{Invalid, judge},
+    problems::{Invalid, validate},
 };
 use serde_json::Value;
 
-/// All embedded schemas. Making one costs nothing: what a schema is compiled to is shared by the process, made at the first
-/// use of that schema.
+/// All embedded schemas. A value of this type costs nothing: compiled schemas are shared by the
+/// process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schemas {
     _private: (),
@@ -19,19 +19,19 @@ impl Schemas {
         Self::default()
     }
 
-    /// Puts the defaults that the schema names into the document, then judges it. The defaults are put in even if the
-    /// document does not fit.
+    /// Inserts the schema's defaults into the document, then validates it. Defaults are inserted
+    /// even if the document is invalid.
     ///
-    /// A name that no schema has is refused like a document that does not fit.
+    /// An unknown name is an error like an invalid document.
     pub fn validate(&self, name: &str, document: &mut Value) -> Result<(), Invalid> {
         let file = find(name)?;
         defaults::insert(file, document);
-        judge_by(file, document)
+        validate_by(file, document)
     }
 
-    /// Judges a document as it is.
+    /// Validates a document without inserting defaults.
     pub fn check(&self, name: &str, document: &Value) -> Result<(), Invalid> {
-        judge_by(find(name)?, document)
+        validate_by(find(name)?, document)
     }
 
     /// The names of all schemas, like `worker-manager/v1/worker-full.json`, in order.
@@ -39,12 +39,13 @@ impl Schemas {
         FILES.iter().map(|file| file.name)
     }
 
-    /// The file of a schema as it was written.
+    /// The text of a schema file.
     pub fn text(&self, name: &str) -> Option<&'static str> {
         File::named(name).map(|file| file.text)
     }
 
-    /// A schema as a deployment serves it: what it says about itself is absolute, its references stay relative.
+    /// A schema as a deployment serves it: its own addresses are absolute, its references stay
+    /// relative.
     pub fn served(&self, name: &str, root_url: &str) -> Option<Value> {
         let mut document = File::named(name)?.document().clone();
         for keyword in ["$id", "$schema"] {
@@ -59,15 +60,16 @@ impl Schemas {
 }
 
 fn find(name: &str) -> Result<&'static File, Invalid> {
-    File::named(name).ok_or_else(|| Invalid::whole(name, "has no schema of this name".to_owned()))
+    File::named(name)
+        .ok_or_else(|| Invalid::document(name, "has no schema of this name".to_owned()))
 }
 
-fn judge_by(file: &'static File, document: &Value) -> Result<(), Invalid> {
+fn validate_by(file: &'static File, document: &Value) -> Result<(), Invalid> {
     let unusable = |why: &str| {
-        Invalid::whole(
+        Invalid::document(
             file.name,
             format!("has a schema that cannot be used: {why}"),
         )
     };
-    judge(file.name, file.validator().map_err(unusable)?, document)
+    validate(file.name, file.validator().map_err(unusable)?, document)
 }

@@ -1,11 +1,11 @@
-//! The words for each kind of problem, those of the JavaScript validator ajv.
+//! The wording of each kind of problem, like that of the JavaScript validator ajv.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// What is wrong with `instance`, in one phrase.
-pub(crate) fn words(kind: &Kind, instance: &Value) -> String {
+/// The problem of `instance`, in one phrase.
+pub(crate) fn wording(kind: &Kind, instance: &Value) -> String {
     match kind {
         Kind::Type { kind } => format!("must be {}", types(kind)),
         Kind::Required {
@@ -28,7 +28,7 @@ pub(crate) fn words(kind: &Kind, instance: &Value) -> String {
         Kind::AdditionalItems { limit } => format!("must NOT have more than {limit} items"),
         Kind::MinProperties { limit } => format!("must NOT have fewer than {limit} properties"),
         Kind::MaxProperties { limit } => format!("must NOT have more than {limit} properties"),
-        Kind::UniqueItems => format!("must NOT have duplicate items{}", twins(instance)),
+        Kind::UniqueItems => format!("must NOT have duplicate items{}", duplicate_items(instance)),
         Kind::Enum { .. } => "must be equal to one of the allowed values".to_owned(),
         Kind::Constant { .. } => "must be equal to constant".to_owned(),
         Kind::Not { .. } => "must NOT be valid".to_owned(),
@@ -40,7 +40,7 @@ pub(crate) fn words(kind: &Kind, instance: &Value) -> String {
         Kind::PropertyNames { .. } => "property name must be valid".to_owned(),
         Kind::FalseSchema => "boolean schema is false".to_owned(),
         Kind::AdditionalProperties { .. } => "must NOT have additional properties".to_owned(),
-        // No schema of ours has these; the words are those for a keyword without words of its own.
+        // Our schemas do not use these; this is the wording for keywords without their own.
         Kind::BacktrackLimitExceeded { .. }
         | Kind::ContentEncoding { .. }
         | Kind::ContentMediaType { .. }
@@ -66,9 +66,9 @@ fn types(kind: &TypeKind) -> String {
     }
 }
 
-/// Which two items are the same. ajv looks for plain values from the end and for others pairwise, and so names the two in a
-/// different order.
-fn twins(instance: &Value) -> String {
+/// Names two equal items. ajv searches plain values from the end and others pairwise, and so names
+/// the two in different orders.
+fn duplicate_items(instance: &Value) -> String {
     let items = instance.as_array().map(Vec::as_slice).unwrap_or_default();
     let is_plain = !items.iter().any(|item| item.is_object() || item.is_array());
     let mut seen = HashMap::new();
@@ -89,7 +89,7 @@ fn twins(instance: &Value) -> String {
     }
     match found {
         Some((first, second)) => format!(" (items ## {first} and {second} are identical)"),
-        // Equal but not written alike, such as 1 and 1.0.
+        // Equal but written differently, such as 1 and 1.0.
         None => String::new(),
     }
 }

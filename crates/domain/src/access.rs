@@ -23,6 +23,11 @@ pub struct ClientRecord {
     pub version: Version,
 }
 
+/// Binds a sealed access token to its client.
+pub fn token_purpose(client_id: &ClientId) -> String {
+    format!("client:{client_id}")
+}
+
 /// Scopes under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRecord {

@@ -70,11 +70,14 @@ pub struct Uploaded {
 }
 
 /// Why a run can leave nothing behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakesNothing {
-    /// No worker has ever had it.
+    #[error("No worker has claimed the run, so it cannot have artifacts")]
     NeverClaimed,
-    /// What it left behind is complete: others may already build on it.
+    #[error(
+        "Artifacts cannot be created for a run after it has ended, unless it ended as exception, and \
+         then for 25 minutes: what depends on the task may rely on its artifacts being complete"
+    )]
     Ended,
 }
 

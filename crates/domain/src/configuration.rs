@@ -5,6 +5,7 @@
 
 mod adoption;
 mod compilation;
+mod compiled;
 mod compiler;
 mod difference;
 mod given_ids;
@@ -21,11 +22,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use rules::{Presented, Rule, RuleSet};
+use rules::{Attributes, Rule, RuleSet};
 use serde_json::{Map, Value, json};
 
 pub use self::adoption::{StoredPool, WantedPool, adoption};
-pub use self::compilation::{Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider};
+pub use self::compilation::Compilation;
+pub use self::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 pub use self::difference::{
     PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, Way, difference, rule_changes,
     value_changes,
@@ -78,7 +80,7 @@ impl WorkerType {
         id.strip_prefix(PROVISIONER).unwrap_or(id)
     }
 
-    pub fn presented(&self) -> Presented {
+    pub fn presented(&self) -> Attributes {
         [("workerType", self.name())].into_iter().collect()
     }
 }

@@ -1,83 +1,54 @@
-//! Documentation of worker configurations and worker types: a tree of files, kept as a tarball, shown as a page.
-//!
-//! The tree has the layout of taskcluster-lib-docs: `README.md`, `docs/`, `metadata.json`, `references/`, `schema/`.
-//! Whoever uploads a tarball is not trusted: it is read as a stream within limits, and what is not plain is refused with
-//! the name of the entry. What is stored is packed anew, so that equal trees are equal bytes.
+//! What is documented, and what is known of its documentation without a look into it.
 
-mod front_matter;
-mod join;
-mod links;
-mod metadata;
-mod page;
-mod path;
-mod record;
-mod refusal;
-mod relink;
-mod sheet;
-mod tar_file;
-#[cfg(test)]
-mod tests_common;
-mod tree;
+use crate::id::{ConfigurationId, PoolId};
+use crate::time::Timestamp;
 
-pub use self::join::{GENERAL_FOLDER, GENERAL_HEADER, join};
-pub use self::metadata::Metadata;
-pub use self::page::{STYLE, page, text};
-pub use self::record::{Record, Subject};
-pub use self::refusal::Refusal;
-pub use self::tree::{Building, Tree};
-
-const KIB: usize = 1024;
-const MIB: usize = 1024 * KIB;
-
-/// What is uploaded, packed or not.
-pub const MAX_UPLOAD_BYTES: usize = 4 * MIB;
-/// All files together.
-pub const MAX_UNPACKED_BYTES: usize = 16 * MIB;
-/// Files and folders.
-pub const MAX_ENTRIES: usize = 500;
-/// A file in eight folders is the deepest.
-pub const MAX_DEPTH: usize = 8;
-/// Bytes of a path.
-pub const MAX_NAME_BYTES: usize = 255;
-/// One text in Markdown.
-pub const MAX_TEXT_BYTES: usize = MIB;
-/// All texts in Markdown together: a page is made of them.
-pub const MAX_TEXTS_BYTES: usize = 4 * MIB;
-/// What a tree becomes as HTML.
-pub const MAX_PAGE_BYTES: usize = 8 * MIB;
-/// Images that are put into a page, together.
-pub const MAX_IMAGES_BYTES: usize = 2 * MIB;
-
-/// How much a tree may hold.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    bytes: usize,
-    texts_bytes: usize,
-    entries: usize,
-    depth: usize,
-    name_bytes: usize,
+/// What is documented.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Configuration(ConfigurationId),
+    /// By the id of its pool.
+    WorkerType(PoolId),
 }
 
-/// Of what people upload.
-const OWN: Limits = Limits {
-    bytes: MAX_UNPACKED_BYTES,
-    texts_bytes: MAX_TEXTS_BYTES,
-    entries: MAX_ENTRIES,
-    depth: MAX_DEPTH,
-    name_bytes: MAX_NAME_BYTES,
-};
-/// Of two trees that became one, in which one of them is a few folders deeper; its texts, with longer links.
-const JOINED: Limits = Limits {
-    bytes: 3 * MAX_UNPACKED_BYTES,
-    texts_bytes: 8 * MAX_TEXTS_BYTES,
-    entries: 2 * MAX_ENTRIES,
-    depth: MAX_DEPTH + 2,
-    name_bytes: MAX_NAME_BYTES + 32,
-};
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub subject: Subject,
+    pub title: String,
+    /// Of the tarball.
+    pub digest: String,
+    pub packed_bytes: u64,
+    pub unpacked_bytes: u64,
+    pub n_files: u32,
+    pub created: Timestamp,
+    pub last_modified: Timestamp,
+}
 
-impl Limits {
-    /// What is read of a tarball in the end: the files, and as much around them as so many entries can need.
-    fn stream_bytes(&self) -> u64 {
-        (self.bytes + self.entries * 4 * KIB) as u64
+impl Subject {
+    pub const CONFIGURATION: &'static str = "worker-configuration";
+    pub const WORKER_TYPE: &'static str = "worker-type";
+
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Configuration(_) => Self::CONFIGURATION,
+            Self::WorkerType(_) => Self::WORKER_TYPE,
+        }
+    }
+
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Configuration(id) => id.as_str(),
+            Self::WorkerType(id) => id.as_str(),
+        }
+    }
+}
+
+/// `worker type worker-manager/build-opt`, as sentences have it.
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Configuration(id) => write!(f, "worker configuration {id}"),
+            Self::WorkerType(id) => write!(f, "worker type {id}"),
+        }
     }
 }

@@ -1,7 +1,9 @@
-//! The names of things: each is parsed once, at the edge, and no two share a type.
+//! The names of things: each is parsed once, at the edge, and no two share a type. Clones share
+//! the text.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use contract::patterns;
 
@@ -18,7 +20,7 @@ macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $pattern:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             pub fn as_str(&self) -> &str {
@@ -31,7 +33,7 @@ macro_rules! id {
 
             fn from_str(text: &str) -> Result<Self, BadId> {
                 if patterns::matches($pattern, text) {
-                    Ok(Self(text.to_owned()))
+                    Ok(Self(text.into()))
                 } else {
                     Err(BadId { kind: $kind, text: text.to_owned(), pattern: $pattern })
                 }
@@ -121,11 +123,11 @@ impl ProviderId {
     pub const NULL: &'static str = "null-provider";
 
     pub fn null() -> Self {
-        Self(Self::NULL.to_owned())
+        Self(Self::NULL.into())
     }
 
     pub fn is_null(&self) -> bool {
-        self.0 == Self::NULL
+        *self.0 == *Self::NULL
     }
 }
 

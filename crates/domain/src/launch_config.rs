@@ -255,6 +255,18 @@ pub fn reconcile(
     Ok(result)
 }
 
+impl Pool {
+    /// The config as clients see it: with the active launch configs in place, if there are any.
+    pub fn assembled_config(&self, active: &[LaunchConfig]) -> Map<String, Value> {
+        let mut config = self.definition.config.clone();
+        if !active.is_empty() {
+            let list = active.iter().map(LaunchConfig::with_id).collect();
+            config.insert("launchConfigs".to_owned(), Value::Array(list));
+        }
+        config
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

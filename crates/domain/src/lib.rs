@@ -10,6 +10,7 @@ pub mod demand;
 pub mod documentation;
 pub mod error_report;
 pub mod event;
+pub mod facts;
 pub mod id;
 pub mod json_text;
 pub mod judge;

@@ -9,6 +9,7 @@
 
 mod choose;
 mod health;
+mod input;
 mod letting_go;
 mod need;
 mod notes;
@@ -18,21 +19,23 @@ mod settings;
 pub mod spot_bids;
 pub mod spot_prices;
 mod stored;
+mod strategy;
 mod text;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-pub use choose::{MAX_TRIED, chances};
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
+pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use letting_go::{
-    MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED, REASON_OVER_CAPACITY,
-    REASON_QUARANTINED,
+    MAX_ADVICE, MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED,
+    REASON_OVER_CAPACITY, REASON_QUARANTINED,
 };
 pub use need::Load;
 pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use settings::{BadSettings, NO_MAX_PRICE};
 pub use stored::BadDocument;
+pub use strategy::{MAX_TRIED, chances};
 
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
@@ -311,20 +314,22 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
     for line in &snapshot.overrides {
         notes.add(line.clone());
     }
-    let standing = letting_go::settle(snapshot);
-    need::note(snapshot, &standing.load, &mut notes);
-    let choice = choose::choose(snapshot, standing.change, &mut notes, rng);
-    let advice = standing.advice(snapshot.now, &mut notes);
+    let mut view = letting_go::View::of(snapshot);
+    snapshot.settings.strategy.strategy().let_go(&mut view);
+    let change = view.load.change(&snapshot.settings);
+    need::note(snapshot, &view.load, change, &mut notes);
+    let chosen = choose::choose(snapshot, change, &mut notes, rng);
+    let advice = view.advice(&mut notes);
     let unserved = notes.is_unserved();
     let (reasons, alarm) = notes.close();
     Plan {
-        change: standing.change,
-        target: standing.target,
-        awards: choice.awards,
+        change,
+        target: view.target,
+        awards: chosen.awards,
         advice,
         reasons,
         alarm,
-        again_at: choice.again_at,
+        again_at: chosen.again_at,
         unserved,
     }
 }
@@ -350,18 +355,28 @@ impl Capacity {
         self.requested.saturating_add(self.intended)
     }
 
-    /// Many more units than there may be: a mistake of ours, or somebody lowered the maximum.
-    fn watch(&self, max: u64, notes: &mut notes::Notes) {
-        let existing = [
+    /// What exists, as far as it is not on its way out or in somebody's care.
+    fn existing(&self) -> u64 {
+        let parts = [
             self.running,
             self.draining,
             self.silent,
             self.requested,
             self.overdue,
         ];
-        let existing = existing.into_iter().fold(0, u64::saturating_add);
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Many more units exist than may: a mistake of ours, or the maximum was lowered.
+    fn is_alarming(&self, max: u64) -> bool {
+        let existing = self.existing();
         // Above 1.25 times the maximum, in whole numbers.
-        if existing > ALARM_ABOVE && u128::from(existing) * 4 > u128::from(max) * 5 {
+        existing > ALARM_ABOVE && u128::from(existing) * 4 > u128::from(max) * 5
+    }
+
+    fn watch(&self, max: u64, notes: &mut notes::Notes) {
+        if self.is_alarming(max) {
+            let existing = self.existing();
             notes.alarm(format!(
                 "{existing} units of capacity exist, and {max} is the maximum: look for workers that do not end"
             ));
@@ -369,5 +384,5 @@ impl Capacity {
     }
 }
 
-/// Few workers too many are no reason to wake anybody.
+/// Up to this many units above the maximum are no reason for an alarm.
 const ALARM_ABOVE: u64 = 25;

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use crate::Version;
 use crate::id::{ConfigurationId, PoolId, ProviderId};
-use crate::launch_config::LaunchConfig;
 use crate::time::Timestamp;
 
 /// A pool has at most so many. They are written in one transaction, during which SQLite has no other.
@@ -86,16 +85,6 @@ impl Pool {
     /// May workers of this provider belong to the pool?
     pub fn knows_provider(&self, provider_id: &ProviderId) -> bool {
         self.has_provider(provider_id) || self.previous_provider_ids.contains(provider_id)
-    }
-
-    /// The config as clients see it: with the active launch configs in place, if there are any.
-    pub fn assembled_config(&self, active: &[LaunchConfig]) -> Map<String, Value> {
-        let mut config = self.definition.config.clone();
-        if !active.is_empty() {
-            let list = active.iter().map(LaunchConfig::with_id).collect();
-            config.insert("launchConfigs".to_owned(), Value::Array(list));
-        }
-        config
     }
 }
 

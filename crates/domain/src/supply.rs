@@ -2,6 +2,7 @@
 //!
 //! A silent worker takes room, because its machine exists. It takes no tasks, so others are needed for them.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
@@ -48,6 +49,9 @@ pub struct Horizon {
     pub fresh_since: Timestamp,
     /// Later signs are ignored.
     pub until: Timestamp,
+    /// Workers ask us for work. Otherwise they ask another deployment's queue, which does not say who
+    /// asked.
+    pub hears_workers: bool,
 }
 
 impl Horizon {
@@ -69,6 +73,7 @@ impl Horizon {
             registered_since,
             fresh_since: now.plus_millis(-FRESH_MS),
             until,
+            hears_workers: listening_since.is_some(),
         }
     }
 
@@ -188,13 +193,18 @@ impl Inventory {
         capacity
     }
 
-    /// The units of a launch config that exist or may still come.
-    pub fn live(&self, id: &LaunchConfigId) -> u64 {
-        let own = |group: &&Group| group.launch_config_id.as_ref() == Some(id);
-        let workers = self.workers.iter().filter(own).map(|group| group.capacity);
+    /// The units that exist or may still come, by launch config.
+    pub fn live(&self) -> HashMap<&LaunchConfigId, u64> {
+        let mut live = HashMap::new();
+        let workers = self.workers.iter();
+        let workers =
+            workers.filter_map(|group| Some((group.launch_config_id.as_ref()?, group.capacity)));
         let awaited = self.awaited.iter();
-        let awaited = awaited.filter(|launches| launches.launch_config_id == *id);
-        workers.sum::<u64>() + awaited.map(|launches| launches.capacity).sum::<u64>()
+        let awaited = awaited.map(|launches| (&launches.launch_config_id, launches.capacity));
+        for (id, units) in workers.chain(awaited) {
+            *live.entry(id).or_default() += units;
+        }
+        live
     }
 
     /// How many workers run.
@@ -370,6 +380,7 @@ mod tests {
         };
         assert_eq!(counted, expected);
         assert_eq!(counted.all(), 161);
-        assert_eq!(inventory.live(&"active".parse().unwrap()), 1_161);
+        let active: LaunchConfigId = "active".parse().unwrap();
+        assert_eq!(inventory.live()[&active], 1_161);
     }
 }

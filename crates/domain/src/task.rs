@@ -13,12 +13,14 @@ use crate::time::Timestamp;
 
 mod definition;
 mod group;
+mod limits;
 mod moves;
 mod priority;
 mod run;
 
 pub use definition::{BadDefinition, Requires, TaskDefinition, TaskDocument};
 pub use group::TaskGroup;
+pub use limits::{InvalidTask, TaskLimits};
 pub use moves::{ExceptionReason, MAX_RUNS, Moved, Refused, TaskNews};
 pub use priority::{BadPriority, Priority};
 pub use run::{BadEndReason, Claim, End, EndReason, Run, RunDocument, StartReason, TaskState};

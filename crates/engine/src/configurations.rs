@@ -2,6 +2,7 @@
 
 mod adoption;
 mod cache;
+mod documentation;
 mod edit;
 mod error;
 mod judge;
@@ -11,6 +12,9 @@ mod plan;
 mod write;
 
 pub use cache::{Compilations, compiled, compiled_now};
+pub use documentation::{
+    DocumentationError, Tarballs, delete_documentation, find_documentation, put_documentation,
+};
 pub use edit::{Edit, Next, carry_out};
 pub use error::ConfigurationError;
 pub use market::wares;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backplane::{Activity, Broker, Busy, DemandError, TaskclusterQueue};
+use api_client::with_causes;
+use backplane::{Broker, BusyWorkers, DemandError, TaskclusterQueue, WorkerActivity};
 use domain::demand::Demand;
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
@@ -66,18 +67,18 @@ impl Demands {
         };
         metrics::counter!(DEMAND_FAILURES).increment(problems.len() as u64);
         if known.is_empty() {
-            return Err(format!("the demand is not known: {}", chain(problem)));
+            return Err(format!("the demand is not known: {}", with_causes(problem)));
         }
         tracing::warn!(pool.id = %pool, error = %problem, pools.n_unknown = problems.len(),
             "the demand of {} pools is not known, that of {pool} for one: {}",
-            problems.len(), chain(problem));
+            problems.len(), with_causes(problem));
         Ok(known)
     }
 
     /// Who works on something in this outside queue; nobody that is known of, if the queue is ours.
-    pub async fn busy(&self, pool: &PoolId) -> Result<Busy, DemandError> {
+    pub async fn busy(&self, pool: &PoolId) -> Result<BusyWorkers, DemandError> {
         match self {
-            Self::Embedded => Ok(Busy::new()),
+            Self::Embedded => Ok(BusyWorkers::new()),
             Self::Outside { queue, .. } => queue.busy(pool).await,
         }
     }
@@ -104,7 +105,7 @@ impl Demands {
                     metrics::counter!(DEMAND_FAILURES).increment(1);
                     tracing::warn!(pool.id = %pool, error = %problem,
                         "what the queue knows of the workers of {pool} is not known: {}",
-                        chain(&problem));
+                        with_causes(&problem));
                     return None;
                 }
             }
@@ -114,7 +115,7 @@ impl Demands {
 }
 
 /// The other side keeps its own record; ours of it is good for the moment.
-pub fn as_worker(pool: &PoolId, activity: Activity, now: Timestamp) -> QueueWorker {
+pub fn as_worker(pool: &PoolId, activity: WorkerActivity, now: Timestamp) -> QueueWorker {
     let key = WorkerKey {
         pool_id: pool.clone(),
         group: activity.group,
@@ -127,13 +128,4 @@ pub fn as_worker(pool: &PoolId, activity: Activity, now: Timestamp) -> QueueWork
         quarantine_details: activity.quarantine_details,
         ..QueueWorker::new(key, activity.first_claim, activity.expires.unwrap_or(now))
     }
-}
-
-/// An error with what lies behind it, in one line.
-pub fn chain(problem: &DemandError) -> String {
-    let source = std::error::Error::source(problem);
-    source.map_or_else(
-        || problem.to_string(),
-        |source| format!("{problem}: {source}"),
-    )
 }

@@ -6,12 +6,12 @@
 
 mod answers;
 mod bids;
-mod candidates;
 mod changes;
 mod decide;
 mod ending;
 mod facts;
 mod launching;
+mod outlook;
 mod overriding;
 mod problems;
 mod regions;
@@ -22,9 +22,9 @@ mod unsettled;
 
 pub use answers::LaunchAnswers;
 pub use changes::{gone, told_to_go};
-pub use decide::{Decided, decide, is_content, is_planned, preview};
+pub use decide::{Decided, ReplayError, decide, is_planned, preview, replay};
 pub use ending::{Ender, EndingLimits};
-pub use facts::{Facts, most_pending, page_of_facts, page_of_supply};
+pub use facts::{add_launch_configs, page_of_facts, page_of_supply};
 pub use launching::{Launching, launch};
 pub use overriding::{end_override, tell_pause, wake_target};
 pub use problems::{Problem, report};

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+pub mod access;
 pub mod artifacts;
+pub mod cache_purges;
 pub mod change;
 pub mod clock;
 pub mod configurations;

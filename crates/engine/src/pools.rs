@@ -4,14 +4,15 @@ mod error;
 mod launch_configs;
 mod plan;
 
-use cloud::NotValidated;
+use cloud::ValidateError;
 use domain::audit::AuditEntry;
+use domain::counts::Counts;
 use domain::event::EventBody;
 use domain::id::{PoolId, ProviderId};
-use domain::launch_config::{reconcile, split_off};
+use domain::launch_config::{LaunchConfig, reconcile, split_off};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
 use serde_json::{Map, Value};
-use store::Tx;
+use store::{StoreError, Tx};
 
 use crate::Engine;
 use crate::change::Change;
@@ -38,6 +39,27 @@ pub struct JudgedPool {
     launch_configs: Vec<Map<String, Value>>,
 }
 
+/// A pool with what belongs to it.
+pub struct PoolDetails {
+    pub pool: Pool,
+    /// Those that are not archived.
+    pub launch_configs: Vec<LaunchConfig>,
+    /// Of its workers.
+    pub counts: Counts,
+}
+
+impl PoolDetails {
+    pub fn load(tx: &mut Tx<'_>, pool: Pool) -> Result<Self, StoreError> {
+        let launch_configs = store::launch_configs::active_between(tx, &pool.id, &pool.id)?;
+        let counts = store::worker_counts::of_pool(tx, &pool.id)?;
+        Ok(Self {
+            pool,
+            launch_configs,
+            counts,
+        })
+    }
+}
+
 /// What is asked for, as its provider completes it.
 pub async fn judge(engine: &Engine, asked: AskedPool) -> Result<JudgedPool, PoolError> {
     let provider = engine.providers.get(&asked.provider_id)?;
@@ -47,8 +69,8 @@ pub async fn judge(engine: &Engine, asked: AskedPool) -> Result<JudgedPool, Pool
         .map_err(|invalid| PoolError::Invalid(invalid.message(&engine.root_url)))?;
     let outside = provider.validate_outside(&mut config).await;
     outside.map_err(|problem| match problem {
-        NotValidated::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
-        NotValidated::Cloud(problem) => {
+        ValidateError::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
+        ValidateError::Cloud(problem) => {
             let id = &asked.provider_id;
             tracing::warn!(provider.id = %id, "provider {id} cannot check a config: {problem}");
             PoolError::ProviderSetupFailed
@@ -81,7 +103,7 @@ pub fn create(
     id: &PoolId,
     judged: JudgedPool,
     audit: &AuditEntry,
-) -> Result<Pool, PoolError> {
+) -> Result<PoolDetails, PoolError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let known = store::launch_configs::all(tx, id)?;
     let done = reconcile(id, known.clone(), judged.launch_configs, now)?;
@@ -89,7 +111,7 @@ pub fn create(
         refuse_compiled(&pool)?;
         let same = pool.definition == judged.definition && changes_nothing(&known, &done);
         return if same {
-            Ok(pool)
+            Ok(PoolDetails::load(tx, pool)?)
         } else {
             Err(PoolError::Exists)
         };
@@ -107,7 +129,7 @@ pub fn create(
     change.wake_pool(id);
     write_launch_configs(change.tx, &done, now)?;
     store::audit::insert(change.tx, audit)?;
-    Ok(pool)
+    Ok(PoolDetails::load(change.tx, pool)?)
 }
 
 /// Gives a pool a new definition, with all that follows from it.
@@ -116,7 +138,7 @@ pub fn update(
     id: &PoolId,
     judged: JudgedPool,
     audit: &AuditEntry,
-) -> Result<Pool, PoolError> {
+) -> Result<PoolDetails, PoolError> {
     let pool = load_made_by_hand(change.tx, id)?;
     redefine(change, pool, judged, audit)
 }
@@ -126,7 +148,7 @@ pub fn delete(
     change: &mut Change<'_, '_>,
     id: &PoolId,
     audit: &AuditEntry,
-) -> Result<Pool, PoolError> {
+) -> Result<PoolDetails, PoolError> {
     let pool = load_made_by_hand(change.tx, id)?;
     let emptied = JudgedPool {
         definition: PoolDefinition {
@@ -144,7 +166,7 @@ fn redefine(
     mut pool: Pool,
     judged: JudgedPool,
     audit: &AuditEntry,
-) -> Result<Pool, PoolError> {
+) -> Result<PoolDetails, PoolError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let previous_provider_id = pool.definition.provider_id.clone();
     let known = store::launch_configs::all(tx, &pool.id)?;
@@ -161,7 +183,7 @@ fn redefine(
     change.wake_pool(&pool.id);
     write_launch_configs(change.tx, &done, now)?;
     store::audit::insert(change.tx, audit)?;
-    Ok(pool)
+    Ok(PoolDetails::load(change.tx, pool)?)
 }
 
 fn load_made_by_hand(tx: &mut Tx<'_>, id: &PoolId) -> Result<Pool, PoolError> {

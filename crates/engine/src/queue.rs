@@ -13,6 +13,7 @@ mod moves;
 mod one_claim;
 mod releases;
 mod worker_gone;
+mod workers;
 
 use crate::issuer::WorkerIssuer;
 
@@ -27,6 +28,7 @@ pub use moves::{RELEASED_AT_ONCE, carry_out, follow, look_again};
 pub use one_claim::{claim_task, reclaim};
 pub use releases::Releases;
 pub use worker_gone::{worker_gone, worker_gone_with};
+pub use workers::{declare_worker, quarantine_worker};
 
 /// What the queue keeps in memory. It is all hints and waiting workers: nothing is lost with it.
 pub struct Queue {

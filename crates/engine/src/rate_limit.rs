@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cloud::{
-    BidRequest, ByHand, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Machines, NotValidated, NotVerified, OwnedPage, Place, PlacesUnknown, Proof, Provider, Region,
-    SetupFailed, Sighting, Verified,
+    BidRequest, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
+    Machines, OwnedPage, Place, PlacesUnknown, Proof, Provider, Region, SetupError, Sighting,
+    ValidateError, Verification, VerifyError, WorkerDeclarer,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
@@ -229,15 +229,15 @@ impl Provider for RateLimited {
         self.provider.validate(config)
     }
 
-    async fn validate_outside(&self, config: &mut Value) -> Result<(), NotValidated> {
+    async fn validate_outside(&self, config: &mut Value) -> Result<(), ValidateError> {
         self.provider.validate_outside(config).await
     }
 
-    async fn setup(&self) -> Result<(), SetupFailed> {
+    async fn setup(&self) -> Result<(), SetupError> {
         self.provider.setup().await
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         self.provider.verify(claim).await
     }
 
@@ -253,8 +253,8 @@ impl Provider for RateLimited {
         self.provider.fills()
     }
 
-    fn by_hand(&self) -> Option<&dyn ByHand> {
-        self.provider.by_hand()
+    fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
+        self.provider.declarer()
     }
 
     fn machines(&self) -> Option<&dyn Machines> {
@@ -295,8 +295,8 @@ impl Machines for RateLimited {
         self.inner()?.refresh().await
     }
 
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
-        let refused = |cause, problem| LaunchError::Refused { cause, problem };
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
+        let refused = |cause, error| LaunchError::Refused { cause, error };
         let machines = self.inner();
         let machines = machines.map_err(|problem| {
             let problem = problem.to_string();

@@ -15,12 +15,13 @@ use crate::api_help::with_texts_of_api;
 use crate::client::Flags;
 use crate::commands::run_worker::Asked;
 use crate::commands::{
-    Session, audit, client, completions, config, configuration, doctor, documentation, error,
-    event, explain, launch_config, migrate, overrides, pool, provider, queue, role, run_worker,
-    scope, serve, task, up, version,
+    audit, client, completions, config, configuration, doctor, documentation, error, event,
+    explain, launch_config, migrate, overrides, pool, provider, queue, role, run_worker, scope,
+    serve, task, up, version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
-use crate::{bench, code, import, output};
+use crate::session::Session;
+use crate::{code, import, output};
 
 /// Keeps fleets of CI workers the right size.
 #[derive(Parser, Debug)]
@@ -135,9 +136,6 @@ enum Command {
     /// Bring worker pools and roles over from elsewhere
     #[command(subcommand)]
     Import(import::Verb),
-    /// Measure how fast this is on this machine
-    #[command(subcommand)]
-    Bench(bench::Verb),
     /// Say which version this is
     Version,
     /// Write completions for a shell to standard output
@@ -226,7 +224,6 @@ impl Cli {
                 config::run(verb);
                 Ok(())
             }
-            Command::Bench(verb) => serving(bench::run(verb, common.json)),
             Command::Version => {
                 version::run(common.json);
                 Ok(())

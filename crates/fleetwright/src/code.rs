@@ -5,6 +5,7 @@
 
 mod carry_out;
 mod change;
+mod definitions;
 mod document;
 mod foresee;
 mod judge;
@@ -28,9 +29,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::commands::Session;
 use crate::failure::{Exit, Failure};
 use crate::output;
+use crate::session::Session;
 use carry_out::{Manner, Outcome};
 use change::{Action, Change, Plan};
 use document::Document;

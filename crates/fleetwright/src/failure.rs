@@ -74,3 +74,12 @@ impl From<anyhow::Error> for Failure {
         Self::failed(format!("{error:#}"))
     }
 }
+
+impl From<files::FileError> for Failure {
+    fn from(error: files::FileError) -> Self {
+        Self {
+            advice: error.advice,
+            ..Self::usage(error.message)
+        }
+    }
+}

@@ -13,12 +13,11 @@ mod summary;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::commands::Session;
 use crate::commands::first_pool::FIRST_POOL;
 use crate::failure::Failure;
 use crate::output;
+use crate::session::Session;
 use compare::Plan;
-pub(crate) use compare::normal_pool_body;
 use fleet::Fleet;
 use summary::Tense;
 

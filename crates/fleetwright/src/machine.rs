@@ -2,8 +2,7 @@
 //!
 //! Everything else takes these as parameters, or gets them here at the start of a command.
 
-use std::time::Duration;
-
+pub(crate) use api_client::pause;
 use domain::time::{Clock as _, Timestamp};
 use engine::clock::SystemClock;
 pub(crate) use engine::measures::Stopwatch;
@@ -21,11 +20,4 @@ pub(crate) fn now() -> Timestamp {
 )]
 pub(crate) fn chance() -> ThreadRng {
     rand::rng()
-}
-
-/// Waits, for retries and for measurements that have a beat.
-pub(crate) async fn pause(length: Duration) {
-    // Nothing ever comes, so this is a wait with a limit, which is the limit.
-    let nothing = tokio::time::timeout(length, std::future::pending::<()>()).await;
-    debug_assert!(nothing.is_err(), "a pending future is never ready");
 }

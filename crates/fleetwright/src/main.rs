@@ -2,7 +2,6 @@
 #![doc = include_str!("../README.md")]
 
 mod api_help;
-mod bench;
 mod cli;
 mod client;
 mod code;
@@ -11,11 +10,13 @@ mod data_folder;
 #[cfg(test)]
 mod documented;
 mod failure;
-mod files;
 mod import;
+mod input;
 mod machine;
+mod normal_pool;
 mod output;
 mod owner_file;
+mod session;
 
 use std::process::ExitCode;
 

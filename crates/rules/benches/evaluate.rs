@@ -1,19 +1,20 @@
-//! How fast a large fleet is evaluated: 200 rules, 400 worker types, 6 regions with 3 zones each.
+//! Benchmark: evaluates the rules of a large fleet: 200 rules, 400 worker types, 6 regions with 3
+//! zones.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "it measures and says so"
+    reason = "a benchmark prints its results"
 )]
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rules::{Evaluator, Presented, Rule, RuleSet, assign, lint};
+use rules::{Attributes, Evaluator, Rule, RuleSet, assign, lint};
 use serde_json::{Map, Value, json};
 
-/// As in the product: most of the time goes into building and giving back what was evaluated.
+/// The allocator of the product: most of the time goes into building and freeing results.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -34,7 +35,7 @@ fn main() {
     let source = rules();
     let (set, parsing) = timed(|| RuleSet::parse(&source).unwrap());
     assert_eq!(set.rules().len(), N_RULES);
-    let all = presentations();
+    let all = evaluations();
     println!("{N_RULES} rules, {} evaluations", all.len());
     println!("parse the set: {parsing:?}");
     let (_, making) = timed(|| Evaluator::new(&set));
@@ -65,8 +66,8 @@ fn main() {
 
     edit_of_one_worker_type(&evaluator, &all);
     let (origins, _) = best(|| {
-        for presented in &all[..1_000] {
-            black_box(evaluator.evaluate_with_origins(presented));
+        for attributes in &all[..1_000] {
+            black_box(evaluator.evaluate_with_origins(attributes));
         }
     });
     println!("one evaluation with origins: {:?}", origins / 1_000);
@@ -74,12 +75,12 @@ fn main() {
     println!("lint: {linting:?}, {} findings", findings.len());
 }
 
-/// Before anything else has used and returned memory.
-fn memory(set: &RuleSet, all: &[Presented]) {
+/// Called before anything else has used and returned memory.
+fn memory(set: &RuleSet, all: &[Attributes]) {
     let before = resident();
     let evaluator = Evaluator::new(set);
-    for presented in all {
-        black_box(evaluator.evaluate(presented));
+    for attributes in all {
+        black_box(evaluator.evaluate(attributes));
     }
     let kept = resident();
     let results = evaluate(&evaluator, all);
@@ -101,7 +102,7 @@ fn memory(set: &RuleSet, all: &[Presented]) {
     }
 }
 
-/// The machine may have other things to do: the best of several rounds says most.
+/// The machine may have other work, so the best of several rounds counts.
 fn best<T>(mut work: impl FnMut() -> T) -> (Duration, T) {
     let (value, mut best) = timed(&mut work);
     for _ in 1..ROUNDS {
@@ -110,7 +111,7 @@ fn best<T>(mut work: impl FnMut() -> T) -> (Duration, T) {
     (best, value)
 }
 
-fn edit_of_one_worker_type(evaluator: &Evaluator, all: &[Presented]) {
+fn edit_of_one_worker_type(evaluator: &Evaluator, all: &[Attributes]) {
     let mut times: Vec<(Duration, Duration, Duration)> = Vec::new();
     let mut current = evaluator.clone();
     let mut n_touched = 0;
@@ -123,13 +124,13 @@ fn edit_of_one_worker_type(evaluator: &Evaluator, all: &[Presented]) {
         let next = current.set().replace(Rule::parse(&rule).unwrap()).unwrap();
         let ((successor, change), succeeding) = timed(|| current.succeed(&next));
         let (touched, asking) = timed(|| {
-            let touched = all.iter().filter(|presented| change.touches(presented));
+            let touched = all.iter().filter(|attributes| change.affects(attributes));
             touched.collect::<Vec<_>>()
         });
         let (_, evaluating) = timed(|| {
             let results = touched
                 .iter()
-                .map(|presented| successor.evaluate(presented));
+                .map(|attributes| successor.evaluate(attributes));
             results.collect::<Vec<_>>()
         });
         n_touched = touched.len();
@@ -144,7 +145,7 @@ fn edit_of_one_worker_type(evaluator: &Evaluator, all: &[Presented]) {
     );
 }
 
-/// What this thread has had of a processor, where `/proc` tells.
+/// The processor time of this thread, from `/proc` if it exists.
 fn processor_time() -> Option<Duration> {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds = statistics.split(' ').next()?.parse().ok()?;
@@ -157,26 +158,26 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (value, start.elapsed())
 }
 
-fn evaluate(evaluator: &Evaluator, all: &[Presented]) -> Vec<Arc<Map<String, Value>>> {
+fn evaluate(evaluator: &Evaluator, all: &[Attributes]) -> Vec<Arc<Map<String, Value>>> {
     all.iter()
-        .map(|presented| evaluator.evaluate(presented))
+        .map(|attributes| evaluator.evaluate(attributes))
         .collect()
 }
 
-/// What it takes without the evaluator.
-fn naively(set: &RuleSet, presented: &Presented) -> Map<String, Value> {
+/// Evaluates without the evaluator.
+fn naively(set: &RuleSet, attributes: &Attributes) -> Map<String, Value> {
     let mut result = Map::new();
     let applying = set
         .rules()
         .iter()
-        .filter(|rule| rule.conditions().hold(presented));
+        .filter(|rule| rule.conditions().hold(attributes));
     for rule in applying {
         assign(&mut result, rule.values());
     }
     result
 }
 
-/// The resident memory of this process in KiB, where `/proc` tells.
+/// The resident memory of this process in KiB, from `/proc` if it exists.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -186,11 +187,11 @@ fn resident() -> Option<u64> {
 }
 
 /// Each worker type alone, and in each place.
-fn presentations() -> Vec<Presented> {
+fn evaluations() -> Vec<Attributes> {
     let mut all = Vec::new();
     for number in 0..400 {
         let worker_type = format!("team-{}-worker-{}", number % N_TEAMS, number / N_TEAMS);
-        let alone = Presented::nothing().with("workerType", worker_type);
+        let alone = Attributes::nothing().with("workerType", worker_type);
         for region in REGIONS {
             for zone in ZONES {
                 let place = alone.clone().with("provider", "ec2").with("region", region);
@@ -202,7 +203,7 @@ fn presentations() -> Vec<Presented> {
     all
 }
 
-/// What is common, what each image, region and zone needs, what each team wants, and exceptions.
+/// Common values, the needs of each image, region and zone, those of each team, and exceptions.
 fn rules() -> Value {
     let mut rules = vec![json!({
         "ruleId": "common",

@@ -1,9 +1,9 @@
-//! Deep assignment: how a rule's values go into what the rules before it have made.
+//! Deep assignment: adds the values of a rule to the result of the rules before it.
 
 use serde_json::{Map, Value};
 
-/// Assigns values to an object: objects merge, anything else takes the place of what was there, and
-/// `null` deletes it, at whichever depth.
+/// Assigns values to an object, recursively: objects merge, `null` deletes, and anything else
+/// replaces the old value.
 pub fn assign(target: &mut Map<String, Value>, values: &Map<String, Value>) {
     for (key, value) in values {
         match value {
@@ -12,9 +12,9 @@ pub fn assign(target: &mut Map<String, Value>, values: &Map<String, Value>) {
             }
             Value::Object(values) => match target.get_mut(key) {
                 Some(Value::Object(target)) => assign(target, values),
-                Some(other) => *other = Value::Object(fresh(values)),
+                Some(other) => *other = Value::Object(without_nulls(values)),
                 None => {
-                    target.insert(key.clone(), Value::Object(fresh(values)));
+                    target.insert(key.clone(), Value::Object(without_nulls(values)));
                 }
             },
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -24,8 +24,8 @@ pub fn assign(target: &mut Map<String, Value>, values: &Map<String, Value>) {
     }
 }
 
-/// What values are where nothing was: themselves, without what they would delete.
-fn fresh(values: &Map<String, Value>) -> Map<String, Value> {
+/// The values for a place that had none: without `null`s, which would delete nothing.
+fn without_nulls(values: &Map<String, Value>) -> Map<String, Value> {
     let mut target = Map::new();
     assign(&mut target, values);
     target

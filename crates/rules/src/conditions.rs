@@ -1,31 +1,31 @@
-//! When a rule applies: always, if one mapping holds, or if one of several does.
+//! The conditions of a rule: none, one mapping, or a list of mappings of which one must hold.
 
 use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::limits::{MAX_GLOBS_OF_SET, MAX_MAPPINGS, MAX_NAME, MAX_PATTERNS};
+use crate::attributes::Attributes;
+use crate::limits::{MAX_GLOBS_OF_SET, MAX_MAPPINGS, MAX_NAME_CHARS, MAX_PATTERNS};
 use crate::pattern::Pattern;
-use crate::presented::Presented;
 use crate::problem::{Place, kind};
 
 /// The conditions of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conditions {
-    /// `null`: there are none, so the rule always applies.
+    /// `null`: no conditions, so the rule always applies.
     Always,
-    /// A mapping, all of whose names must match.
+    /// A mapping: all its names must match.
     All(Mapping),
-    /// A list of mappings, of which one must hold.
+    /// A list of mappings: one of them must hold.
     AnyOf(Vec<Mapping>),
 }
 
-/// Condition names with what their values must match.
+/// Condition names, each with the patterns for its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping(BTreeMap<String, Patterns>);
 
-/// The patterns of one condition, of which one must match.
+/// The patterns of one condition: one of them must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Patterns {
     /// A text.
@@ -37,17 +37,18 @@ pub enum Patterns {
 impl Conditions {
     /// Whether a rule with these conditions applies.
     #[must_use]
-    pub fn hold(&self, presented: &Presented) -> bool {
+    pub fn hold(&self, attributes: &Attributes) -> bool {
         match self {
             Self::Always => true,
-            Self::All(mapping) => mapping.holds(presented),
-            Self::AnyOf(mappings) => mappings.iter().any(|mapping| mapping.holds(presented)),
+            Self::All(mapping) => mapping.holds(attributes),
+            Self::AnyOf(mappings) => mappings.iter().any(|mapping| mapping.holds(attributes)),
         }
     }
 
-    /// Whether a rule with these conditions might apply to something that is presented with this, whatever else is.
+    /// Whether a rule with these conditions may apply to an evaluation with these attributes,
+    /// whatever its other attributes are.
     #[must_use]
-    pub fn may_hold(&self, known: &Presented) -> bool {
+    pub fn may_hold(&self, known: &Attributes) -> bool {
         match self {
             Self::Always => true,
             Self::All(mapping) => mapping.may_hold(known),
@@ -55,7 +56,7 @@ impl Conditions {
         }
     }
 
-    /// The mappings of which one must hold; none if the rule always applies.
+    /// The mappings of which one must hold; empty if the rule always applies.
     #[must_use]
     pub fn mappings(&self) -> &[Mapping] {
         match self {
@@ -71,7 +72,7 @@ impl Conditions {
             Value::Object(mapping) => Mapping::parse(mapping, place).map(Self::All),
             Value::Array(list) if list.len() > MAX_MAPPINGS => {
                 place.problem(format!(
-                    "conditions are at most {MAX_MAPPINGS} mappings, here are {}",
+                    "conditions have at most {MAX_MAPPINGS} mappings, these have {}",
                     list.len()
                 ));
                 None
@@ -107,17 +108,17 @@ impl Conditions {
 }
 
 impl Mapping {
-    /// Whether each name is presented with a value that matches.
+    /// Whether every name has an attribute with a matching value.
     #[must_use]
-    pub fn holds(&self, presented: &Presented) -> bool {
+    pub fn holds(&self, attributes: &Attributes) -> bool {
         self.iter().all(|(name, patterns)| {
-            let value = presented.get(name);
+            let value = attributes.get(name);
             value.is_some_and(|value| patterns.match_value(value))
         })
     }
 
-    /// Whether no name is presented with a value that does not match.
-    fn may_hold(&self, known: &Presented) -> bool {
+    /// Whether no name has an attribute with a value that does not match.
+    fn may_hold(&self, known: &Attributes) -> bool {
         self.iter().all(|(name, patterns)| {
             let value = known.get(name);
             value.is_none_or(|value| patterns.match_value(value))
@@ -131,7 +132,7 @@ impl Mapping {
             .map(|(name, patterns)| (name.as_str(), patterns))
     }
 
-    /// What the value of a name must match.
+    /// The patterns for the value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Patterns> {
         self.0.get(name)
@@ -141,9 +142,9 @@ impl Mapping {
         let pairs = mapping.iter().map(|(name, value)| {
             place.within(name, |place| {
                 let length = name.chars().count();
-                if length == 0 || length > MAX_NAME {
+                if length == 0 || length > MAX_NAME_CHARS {
                     place.problem(format!(
-                        "the name of a condition has 1 to {MAX_NAME} characters, this one has {length}"
+                        "the name of a condition has 1 to {MAX_NAME_CHARS} characters, this one has {length}"
                     ));
                     return None;
                 }
@@ -161,7 +162,7 @@ impl Patterns {
         self.as_slice().iter().any(|pattern| pattern.matches(value))
     }
 
-    /// All of them.
+    /// All patterns.
     #[must_use]
     pub fn as_slice(&self) -> &[Pattern] {
         match self {
@@ -212,7 +213,7 @@ fn pattern(text: &str, place: &mut Place<'_>) -> Option<Pattern> {
             *place.globs_left -= usize::from(pattern.is_compiled());
             if *place.globs_left == 0 {
                 place.problem(format!(
-                    "a set has at most {MAX_GLOBS_OF_SET} patterns with ?, [], {{}} or several *, here are more"
+                    "a set has at most {MAX_GLOBS_OF_SET} patterns with ?, [], {{}} or several *, and this one has more"
                 ));
             }
             Some(pattern)
@@ -224,7 +225,8 @@ fn pattern(text: &str, place: &mut Place<'_>) -> Option<Pattern> {
     }
 }
 
-/// All of them, or nothing; but each is asked, so that each can tell its problems.
+/// All parsed items, or `None` if one failed. Every item is parsed, so that each can report its
+/// problems.
 fn all<T>(parsed: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
     let parsed: Vec<Option<T>> = parsed.collect();
     parsed.into_iter().collect()

@@ -1,15 +1,15 @@
-//! Edits of one rule: each gives a new set and leaves the others' rules alone.
+//! Edits of a rule set: add, replace, remove or move one rule.
 
 use crate::problem::{Problems, did_you_mean};
 use crate::rule::Rule;
 use crate::set::RuleSet;
 
-/// Where a rule goes.
+/// The position of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Before all others.
+    /// Before all other rules.
     First,
-    /// After all others, so that it wins.
+    /// After all other rules, so that it overrides them.
     Last,
     /// Before the rule with this id.
     Before(String),
@@ -17,19 +17,19 @@ pub enum Position {
     After(String),
 }
 
-/// Why an edit was not made.
+/// Why an edit failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EditError {
     /// The set has no rule with this id.
-    #[error("there is no rule {rule_id:?}{hint}")]
-    NotThere {
+    #[error("no rule has the ruleId {rule_id:?}{hint}")]
+    NotFound {
         /// The id.
         rule_id: String,
-        /// A rule that is nearly called so.
+        /// A rule with a similar id.
         hint: String,
     },
-    /// The set has a rule with this id already.
-    #[error("there is a rule {0:?} already: replace it, or give the new one another ruleId")]
+    /// The set already has a rule with this id.
+    #[error("a rule {0:?} exists already: replace it, or give the new rule another ruleId")]
     Duplicate(String),
     /// A rule cannot go before or after itself.
     #[error("rule {0:?} cannot be moved next to itself")]
@@ -40,11 +40,12 @@ pub enum EditError {
 }
 
 impl RuleSet {
-    /// With one more rule.
+    /// Returns the set with one more rule.
     ///
     /// # Errors
     ///
-    /// If there is a rule with its id, or none with that of the position, or the set would be too large.
+    /// If a rule with this id exists, or no rule has the id of the position, or the set would be
+    /// too large.
     pub fn add(&self, rule: Rule, at: Position) -> Result<Self, EditError> {
         if self.get(rule.id()).is_some() {
             return Err(EditError::Duplicate(rule.id().to_owned()));
@@ -55,11 +56,11 @@ impl RuleSet {
         Ok(Self::from_rules(rules)?)
     }
 
-    /// With this rule in the place of the one with its id.
+    /// Returns the set with this rule in place of the rule with its id.
     ///
     /// # Errors
     ///
-    /// If there is no such rule, or the set would be too large.
+    /// If no rule has this id, or the set would be too large.
     pub fn replace(&self, rule: Rule) -> Result<Self, EditError> {
         let index = self.find(rule.id(), self.rules())?;
         let mut rules = self.rules().to_vec();
@@ -67,11 +68,11 @@ impl RuleSet {
         Ok(Self::from_rules(rules)?)
     }
 
-    /// Without the rule with this id.
+    /// Returns the set without the rule with this id.
     ///
     /// # Errors
     ///
-    /// If there is no such rule.
+    /// If no rule has this id.
     pub fn remove(&self, id: &str) -> Result<Self, EditError> {
         let index = self.find(id, self.rules())?;
         let mut rules = self.rules().to_vec();
@@ -79,11 +80,11 @@ impl RuleSet {
         Ok(Self::from_rules(rules)?)
     }
 
-    /// With the rule with this id in another place.
+    /// Returns the set with this rule in another position.
     ///
     /// # Errors
     ///
-    /// If there is no such rule, or none with the id of the position.
+    /// If no rule has this id or the id of the position.
     pub fn move_to(&self, id: &str, at: Position) -> Result<Self, EditError> {
         let index = self.find(id, self.rules())?;
         if matches!(&at, Position::Before(other) | Position::After(other) if other == id) {
@@ -107,7 +108,7 @@ impl RuleSet {
 
     fn find(&self, id: &str, rules: &[Rule]) -> Result<usize, EditError> {
         let found = rules.iter().position(|rule| rule.id() == id);
-        found.ok_or_else(|| EditError::NotThere {
+        found.ok_or_else(|| EditError::NotFound {
             rule_id: id.to_owned(),
             hint: did_you_mean(id, self.rules().iter().map(Rule::id)),
         })

@@ -1,4 +1,4 @@
-//! A rule set made ready to be evaluated many times.
+//! The evaluator: a rule set compiled for many evaluations.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,44 +7,44 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::assign::assign;
-use crate::change::Change;
+use crate::attributes::Attributes;
 use crate::explain::Explanation;
 use crate::origins::{self, Evaluation};
-use crate::presented::Presented;
-use crate::results::Results;
+use crate::results::ResultCache;
 use crate::rule::Rule;
 use crate::set::RuleSet;
 use crate::table::Table;
 
-/// The compiled form of a rule set. Results are kept by which rules apply, within bounds, and shared.
+/// A compiled rule set. It caches results by the rules that apply, within bounds, and shares them.
 ///
-/// Cloning is cheap, and clones share what they know.
+/// Cloning is cheap, and clones share the cache.
 #[derive(Clone)]
 pub struct Evaluator {
     set: RuleSet,
     table: Arc<Table>,
-    /// What each rule assigns, as a number that successors share: equal numbers, equal assignments.
+    /// A number for what each rule assigns. Evaluators of later versions share these numbers: equal
+    /// numbers mean equal assignments.
     numbers: Arc<[u64]>,
-    results: Arc<Results>,
+    results: Arc<ResultCache>,
 }
 
 impl Evaluator {
-    /// Makes a rule set ready.
+    /// Compiles a rule set.
     #[must_use]
     pub fn new(set: &RuleSet) -> Self {
-        Self::knowing(set, Results::new().into(), |_| None)
+        Self::with_cache(set, ResultCache::new().into(), |_| None)
     }
 
-    fn knowing(
+    fn with_cache(
         set: &RuleSet,
-        results: Arc<Results>,
+        results: Arc<ResultCache>,
         number_of: impl Fn(&Rule) -> Option<u64>,
     ) -> Self {
-        let fresh = || results.number();
+        let new_number = || results.next_number();
         let numbers = set
             .rules()
             .iter()
-            .map(|rule| number_of(rule).unwrap_or_else(fresh))
+            .map(|rule| number_of(rule).unwrap_or_else(new_number))
             .collect();
         Self {
             set: set.clone(),
@@ -54,22 +54,17 @@ impl Evaluator {
         }
     }
 
-    /// The evaluator of another version of the set. It keeps the results that are still true, and the
-    /// [`Change`] says whose result could be another.
-    #[must_use]
-    pub fn succeed(&self, next: &RuleSet) -> (Self, Change) {
-        let rules = self.set.rules();
-        let places: HashMap<&str, usize> = rules.iter().map(Rule::id).zip(0..).collect();
-        let evaluator = Self::knowing(next, self.results.clone(), |rule| {
+    /// The evaluator of another version of the set. It keeps the results that are still valid;
+    /// `places` has the place of each of the present rules, by id.
+    pub(crate) fn next(&self, next: &RuleSet, places: &HashMap<&str, usize>) -> Self {
+        Self::with_cache(next, self.results.clone(), |rule| {
             let place = *places.get(rule.id())?;
-            let same = rules[place].assigns_as(rule);
+            let same = self.set.rules()[place].assigns_as(rule);
             same.then_some(self.numbers[place])
-        });
-        let change = Change::between(self.clone(), evaluator.clone(), &places);
-        (evaluator, change)
+        })
     }
 
-    /// The set.
+    /// The rule set.
     #[must_use]
     pub fn set(&self) -> &RuleSet {
         &self.set
@@ -77,22 +72,22 @@ impl Evaluator {
 
     /// The rules that apply, in their order.
     #[must_use]
-    pub fn applying(&self, presented: &Presented) -> Vec<&Rule> {
+    pub fn applying(&self, attributes: &Attributes) -> Vec<&Rule> {
         let rules = self.set.rules();
-        let applying = self.table.applying(presented).into_iter();
+        let applying = self.table.applying(attributes).into_iter();
         applying.map(|index| &rules[index]).collect()
     }
 
-    /// What the applying rules assign, as numbers: equal numbers, equal results and origins.
-    pub(crate) fn applying_numbers(&self, presented: &Presented) -> Vec<u64> {
-        let applying = self.table.applying(presented).into_iter();
+    /// The numbers of what the applying rules assign: equal numbers mean equal results and origins.
+    pub(crate) fn applying_numbers(&self, attributes: &Attributes) -> Vec<u64> {
+        let applying = self.table.applying(attributes).into_iter();
         applying.map(|index| self.numbers[index]).collect()
     }
 
-    /// The result: what the applying rules assign, one after the other, to an empty object.
+    /// Evaluates the set: assigns the values of the applying rules, in order, to an empty object.
     #[must_use]
-    pub fn evaluate(&self, presented: &Presented) -> Arc<Map<String, Value>> {
-        let applying = self.table.applying(presented);
+    pub fn evaluate(&self, attributes: &Attributes) -> Arc<Map<String, Value>> {
+        let applying = self.table.applying(attributes);
         let key = applying.iter().map(|index| self.numbers[*index]).collect();
         self.results.get(key, || {
             let mut result = Map::new();
@@ -104,17 +99,17 @@ impl Evaluator {
         })
     }
 
-    /// The result with the origin of every value in it.
+    /// Evaluates the set and returns the origin of every value too.
     #[must_use]
-    pub fn evaluate_with_origins(&self, presented: &Presented) -> Evaluation {
-        origins::evaluate(&self.applying(presented))
+    pub fn evaluate_with_origins(&self, attributes: &Attributes) -> Evaluation {
+        origins::evaluate(&self.applying(attributes))
     }
 
-    /// How the value at a JSON pointer came to be what it is, step by step. A pointer to an object
-    /// tells all that happened to it or within it.
+    /// Explains step by step where the value at a JSON pointer comes from. For an object, this
+    /// includes the steps inside it.
     #[must_use]
-    pub fn explain(&self, presented: &Presented, pointer: &str) -> Explanation {
-        Explanation::of(presented, pointer, &self.applying(presented))
+    pub fn explain(&self, attributes: &Attributes, pointer: &str) -> Explanation {
+        Explanation::of(attributes, pointer, &self.applying(attributes))
     }
 }
 

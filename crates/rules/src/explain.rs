@@ -1,4 +1,4 @@
-//! How one value came to be what it is, told step by step.
+//! Explains one value of a result: what each rule did to it.
 
 use std::fmt;
 
@@ -6,89 +6,90 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::assign::assign;
-use crate::presented::Presented;
+use crate::attributes::Attributes;
 use crate::rule::Rule;
 
-/// All that the applying rules did to one value, in their order.
+/// The actions of the applying rules on one value, in their order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// In which evaluation.
-    pub presented: Presented,
-    /// Which value, as a JSON pointer.
+    /// The attributes of the evaluation.
+    #[serde(rename = "presented")]
+    pub attributes: Attributes,
+    /// The value, as a JSON pointer.
     pub pointer: String,
-    /// Who did what to it.
+    /// The action of each rule on the value.
     pub steps: Vec<Step>,
-    /// The value in the end, if there is one.
+    /// The final value, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
 
-/// What one rule did to the value.
+/// The action of one rule on the value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// The rule.
     pub rule_id: String,
-    /// What it did.
+    /// Its action.
     #[serde(flatten)]
     pub action: Action,
 }
 
-/// What a rule can do to a value. `by` is the rule that had last to do with the old one.
+/// An action of a rule on a value. `by` is the rule that last acted on the old value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "action")]
 pub enum Action {
-    /// Set it where nothing was.
+    /// Set a value where none was.
     Set {
-        /// To this.
+        /// The value.
         value: Value,
     },
-    /// Put another value (or the same once more) in its place.
+    /// Replaced the value, possibly with an equal one.
     Override {
-        /// The new one.
+        /// The new value.
         value: Value,
-        /// The old one.
+        /// The old value.
         old: Value,
-        /// Who had set that.
+        /// The rule that set the old value.
         by: String,
     },
-    /// Assigned to some of what is in it; it is an object.
+    /// Assigned to members of an object.
     Merge {
-        /// What was assigned, with `null` for what was deleted.
+        /// The assigned members, with `null` for deleted ones.
         value: Value,
-        /// Who had set or last changed it.
+        /// The rule that last set or changed the object.
         by: String,
     },
-    /// Deleted it: by `null`, or because something else took the place of an object that it was in.
+    /// Deleted the value: by `null`, or by replacing an object around it.
     Delete {
-        /// What was there.
+        /// The old value.
         old: Value,
-        /// Who had set it.
+        /// The rule that set the old value.
         by: String,
     },
 }
 
 impl Explanation {
-    pub(crate) fn of(presented: &Presented, pointer: &str, rules: &[&Rule]) -> Self {
+    pub(crate) fn of(attributes: &Attributes, pointer: &str, rules: &[&Rule]) -> Self {
         let tokens = tokens(pointer);
         let mut values = Map::new();
         let mut steps: Vec<Step> = Vec::new();
         for rule in rules {
             let action = match (find(rule.values(), &tokens), find(&values, &tokens)) {
-                (Found::Missing, _) => {
+                (Lookup::Missing, _) => {
                     assign(&mut values, rule.values());
                     None
                 }
-                (Found::Object(value), Found::Object(_)) if !steps.is_empty() => {
+                (Lookup::Object(value), Lookup::Object(_)) if !steps.is_empty() => {
                     assign(&mut values, rule.values());
                     Some(Action::Merge {
                         value: Value::Object(value.clone()),
                         by: by(&steps),
                     })
                 }
-                (Found::Cut | Found::Object(_) | Found::Other(_), old) => {
-                    // The whole result is an object before anybody has set it.
+                (Lookup::Cut | Lookup::Object(_) | Lookup::Other(_), old) => {
+                    // The result is an object before any rule set it.
                     let old = old.value().filter(|_| !steps.is_empty());
                     assign(&mut values, rule.values());
                     replacement(old, find(&values, &tokens).value(), &steps)
@@ -100,7 +101,7 @@ impl Explanation {
             }));
         }
         Self {
-            presented: presented.clone(),
+            attributes: attributes.clone(),
             pointer: pointer.to_owned(),
             value: find(&values, &tokens).value(),
             steps,
@@ -127,19 +128,19 @@ fn replacement(old: Option<Value>, new: Option<Value>, steps: &[Step]) -> Option
     }
 }
 
-/// What there is at a pointer.
-enum Found<'a> {
-    /// An object on the way does not have the key: no word about this place.
+/// The content at a pointer.
+enum Lookup<'a> {
+    /// An object on the way lacks the key, so the rule does not affect this place.
     Missing,
-    /// Something that is no object stands on the way.
+    /// A value on the way is not an object.
     Cut,
-    /// An object that others merge with.
+    /// An object, which merges with others.
     Object(&'a Map<String, Value>),
-    /// Something that is replaced as a whole, or stands in a list that is.
+    /// A value that is replaced completely, or one inside a list.
     Other(&'a Value),
 }
 
-impl Found<'_> {
+impl Lookup<'_> {
     fn value(self) -> Option<Value> {
         match self {
             Self::Missing | Self::Cut => None,
@@ -149,18 +150,18 @@ impl Found<'_> {
     }
 }
 
-fn find<'a>(root: &'a Map<String, Value>, tokens: &[String]) -> Found<'a> {
+fn find<'a>(root: &'a Map<String, Value>, tokens: &[String]) -> Lookup<'a> {
     let mut object = root;
     for (index, token) in tokens.iter().enumerate() {
         let rest = &tokens[index + 1..];
         match object.get(token) {
-            None => return Found::Missing,
+            None => return Lookup::Missing,
             Some(Value::Object(next)) => object = next,
-            Some(other) if rest.is_empty() && other.is_null() => return Found::Cut,
-            Some(other) => return find_in_list(other, rest).map_or(Found::Cut, Found::Other),
+            Some(other) if rest.is_empty() && other.is_null() => return Lookup::Cut,
+            Some(other) => return find_in_list(other, rest).map_or(Lookup::Cut, Lookup::Other),
         }
     }
-    Found::Object(object)
+    Lookup::Object(object)
 }
 
 fn find_in_list<'a>(value: &'a Value, tokens: &[String]) -> Option<&'a Value> {
@@ -171,7 +172,7 @@ fn find_in_list<'a>(value: &'a Value, tokens: &[String]) -> Option<&'a Value> {
     })
 }
 
-/// The steps of a JSON pointer. One that does not begin with a slash is taken as if it did.
+/// The steps of a JSON pointer. A missing first slash is added.
 fn tokens(pointer: &str) -> Vec<String> {
     if pointer.is_empty() {
         return Vec::new();
@@ -185,10 +186,10 @@ fn tokens(pointer: &str) -> Vec<String> {
 impl fmt::Display for Explanation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pointer = match self.pointer.as_str() {
-            "" => "the whole result",
+            "" => "the result",
             pointer => pointer,
         };
-        writeln!(formatter, "{pointer} with {}:", self.presented)?;
+        writeln!(formatter, "{pointer} with {}:", self.attributes)?;
         for Step { rule_id, action } in &self.steps {
             match action {
                 Action::Set { value } => writeln!(formatter, "  {rule_id:?} sets {value}")?,
@@ -201,7 +202,7 @@ impl fmt::Display for Explanation {
                 Action::Merge { value, by } => {
                     writeln!(
                         formatter,
-                        "  {rule_id:?} assigns {value} to what {by:?} left"
+                        "  {rule_id:?} merges {value} into the object of {by:?}"
                     )?;
                 }
                 Action::Delete { old, by } => {
@@ -210,9 +211,9 @@ impl fmt::Display for Explanation {
             }
         }
         match &self.value {
-            Some(value) => write!(formatter, "it is {value}"),
-            None if self.steps.is_empty() => formatter.write_str("no rule that applies sets it"),
-            None => formatter.write_str("it is not there"),
+            Some(value) => write!(formatter, "result: {value}"),
+            None if self.steps.is_empty() => formatter.write_str("no applying rule sets it"),
+            None => formatter.write_str("result: no value"),
         }
     }
 }

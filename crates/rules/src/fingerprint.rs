@@ -1,7 +1,7 @@
-//! A number that tells contents apart: FNV-1a with 128 bits over compact JSON with sorted keys.
+//! Fingerprints of contents: 128-bit FNV-1a over compact JSON with sorted keys.
 //!
-//! It is stable over versions and machines, and it is no protection: who wants to can make two
-//! contents with one fingerprint. Where that would matter, compare the contents.
+//! Fingerprints are stable over versions and machines. They are not secure: anybody can construct
+//! two contents with the same fingerprint. Where that matters, compare the contents.
 
 use std::io::{self, Write};
 
@@ -10,14 +10,14 @@ use serde::Serialize;
 const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
-/// Takes bytes and keeps their number and fingerprint.
+/// Computes the fingerprint of bytes and counts them.
 pub(crate) struct Digest {
     state: u128,
     bytes: usize,
 }
 
 impl Digest {
-    /// Of a value whose maps are sorted, as compact JSON.
+    /// The digest of a value with sorted maps, as compact JSON.
     pub(crate) fn of(value: &impl Serialize) -> Self {
         let mut digest = Self::default();
         serde_json::to_writer(&mut digest, value).expect("writing to a number does not fail");
@@ -65,7 +65,7 @@ mod tests {
     use super::Digest;
 
     #[test]
-    fn the_published_values_of_the_function_are_met() {
+    fn the_published_test_values_match() {
         let digest = |text: &str| {
             let mut digest = Digest::default();
             digest.update(text.as_bytes());

@@ -1,9 +1,9 @@
-//! The one way to write a rule set: as people read it, and the same text for the same set.
+//! Formats a rule set as text for people, always the same text for the same set.
 
 use crate::set::RuleSet;
 
-/// A rule set as indented JSON with a line break at its end. Each rule begins with its id and its
-/// description, then its conditions and values; keys within these are sorted.
+/// The rule set as indented JSON, with a line break at the end. Each rule has its id first, then
+/// its description, conditions and values. Keys inside these are sorted.
 #[must_use]
 pub fn format(set: &RuleSet) -> String {
     let mut text =

@@ -4,9 +4,11 @@
 #![doc = include_str!("../README.md")]
 
 mod assign;
-mod bits;
-mod change;
+mod attributes;
+mod bit_set;
+mod cache;
 mod conditions;
+mod diff;
 mod edit;
 mod evaluator;
 mod explain;
@@ -16,9 +18,7 @@ pub mod limits;
 mod lint;
 mod origins;
 mod pattern;
-mod presented;
 mod problem;
-mod recent;
 mod results;
 mod rule;
 mod schema;
@@ -28,16 +28,16 @@ mod table;
 mod trace;
 
 pub use assign::assign;
-pub use change::Change;
+pub use attributes::Attributes;
 pub use conditions::{Conditions, Mapping, Patterns};
+pub use diff::RuleSetDiff;
 pub use edit::{EditError, Position};
 pub use evaluator::Evaluator;
 pub use explain::{Action, Explanation, Step};
 pub use format::format;
 pub use lint::{Finding, lint};
-pub use origins::{Earlier, Evaluation, Origin, Origins};
+pub use origins::{Evaluation, Origin, Origins, OverriddenStep};
 pub use pattern::{BadPattern, Pattern};
-pub use presented::Presented;
 pub use problem::{Problem, Problems, did_you_mean};
 pub use rule::Rule;
 pub use schema::{SCHEMA, schema};

@@ -1,19 +1,20 @@
-//! What looks wrong or needless in a rule set, given everything that can be presented to it.
+//! Lints: finds errors and unnecessary parts in a rule set, given all attributes of its
+//! evaluations.
 
-mod applicable;
 mod dead;
-mod doubled;
+mod duplicates;
+mod matching;
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::presented::Presented;
+use crate::attributes::Attributes;
 use crate::set::RuleSet;
 use crate::table::Table;
 
-/// Something that looks wrong or needless. The rule set means something all the same.
+/// A likely error, or an unnecessary part. The rule set is valid all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(
     tag = "finding",
@@ -21,52 +22,53 @@ use crate::table::Table;
     rename_all_fields = "camelCase"
 )]
 pub enum Finding {
-    /// The rule applies to nothing that is presented.
+    /// The rule never applies.
     NeverApplies {
         /// The rule.
         rule_id: String,
     },
-    /// The rule asks for a name that nobody presents.
-    NameNotPresented {
+    /// A condition has a name that no evaluation has.
+    #[serde(rename = "nameNotPresented")]
+    UnknownName {
         /// The rule.
         rule_id: String,
-        /// Where it asks, as a JSON pointer within the rule.
+        /// The condition, as a JSON pointer inside the rule.
         path: String,
         /// The name.
         name: String,
-        /// `, did you mean "region"?`, or nothing.
+        /// `, did you mean "region"?`, or empty.
         hint: String,
     },
-    /// A pattern matches none of the values that are presented under its name.
+    /// A pattern matches none of the values of its name.
     PatternMatchesNothing {
         /// The rule.
         rule_id: String,
-        /// Where the pattern stands, as a JSON pointer within the rule.
+        /// The pattern, as a JSON pointer inside the rule.
         path: String,
         /// The pattern.
         pattern: String,
     },
-    /// Wherever the rule applies, later rules override or delete these of its values.
+    /// Wherever the rule applies, later rules override or delete these values.
     DeadValues {
         /// The rule.
         rule_id: String,
-        /// JSON pointers within its values.
+        /// JSON pointers inside its values.
         pointers: Vec<String>,
-        /// The rules that do so.
+        /// The later rules.
         by: Vec<String>,
     },
-    /// Wherever the rule applies, later rules override or delete all of its values.
+    /// Wherever the rule applies, later rules override or delete all its values.
     DeadRule {
         /// The rule.
         rule_id: String,
-        /// The rules that do so.
+        /// The later rules.
         by: Vec<String>,
     },
-    /// Wherever the rule applies, there is nothing at these places that its `null` could delete.
+    /// Wherever the rule applies, its `null` at these places has nothing to delete.
     DeletesNothing {
         /// The rule.
         rule_id: String,
-        /// JSON pointers within its values.
+        /// JSON pointers inside its values.
         pointers: Vec<String>,
     },
     /// The rule has no values.
@@ -84,45 +86,45 @@ pub enum Finding {
         /// The rules, in their order.
         rule_ids: Vec<String>,
     },
-    /// These rules stand next to each other and have the same conditions.
+    /// These adjacent rules have the same conditions.
     CouldBeOne {
         /// The rules, in their order.
         rule_ids: Vec<String>,
     },
 }
 
-/// Looks for what is wrong or needless. `presentations` are all that can be presented; without any,
-/// only what is doubled or empty is found. Findings come in the order of the rules they are about.
+/// Finds likely errors and unnecessary parts. `evaluations` are the attributes of all evaluations.
+/// Without any, only duplicate and empty rules are found. Findings are ordered by their rules.
 #[must_use]
-pub fn lint(set: &RuleSet, presentations: &[Presented]) -> Vec<Finding> {
+pub fn lint(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Finding> {
     let mut findings: Vec<(usize, Finding)> = Vec::new();
-    doubled::find(set, &mut findings);
-    if !presentations.is_empty() {
-        let groups = groups(set, presentations);
-        applicable::find(set, presentations, &groups, &mut findings);
+    duplicates::find(set, &mut findings);
+    if !evaluations.is_empty() {
+        let groups = groups(set, evaluations);
+        matching::find(set, evaluations, &groups, &mut findings);
         dead::find(set, &groups, &mut findings);
     }
     findings.sort_by_key(|(rule, _)| *rule);
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
-/// The indices of the rules that apply, each list once, as it first comes up.
-fn groups(set: &RuleSet, presentations: &[Presented]) -> Vec<Vec<usize>> {
+/// The indices of the applying rules: each distinct list once, in the order of first use.
+fn groups(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Vec<usize>> {
     let table = Table::new(set);
     let mut known = HashSet::new();
-    let groups = presentations
+    let groups = evaluations
         .iter()
-        .map(|presented| table.applying(presented));
+        .map(|attributes| table.applying(attributes));
     groups.filter(|group| known.insert(group.clone())).collect()
 }
 
 impl Finding {
-    /// The rules it is about, in their order.
+    /// The rules of the finding, in their order.
     #[must_use]
     pub fn rule_ids(&self) -> &[String] {
         match self {
             Self::NeverApplies { rule_id }
-            | Self::NameNotPresented { rule_id, .. }
+            | Self::UnknownName { rule_id, .. }
             | Self::PatternMatchesNothing { rule_id, .. }
             | Self::DeadValues { rule_id, .. }
             | Self::DeadRule { rule_id, .. }
@@ -137,52 +139,49 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: ", Listed(self.rule_ids()))?;
+        write!(formatter, "{}: ", IdList(self.rule_ids()))?;
         match self {
             Self::NeverApplies { .. } => {
-                formatter.write_str("applies to nothing that is presented")
+                formatter.write_str("never applies: no place has these conditions")
             }
-            Self::NameNotPresented {
+            Self::UnknownName {
                 path, name, hint, ..
-            } => write!(
-                formatter,
-                "{path} asks for {name:?}, which nobody presents{hint}"
-            ),
+            } => write!(formatter, "{path}: no place has a condition {name:?}{hint}"),
             Self::PatternMatchesNothing { path, pattern, .. } => write!(
                 formatter,
-                "{path}: {pattern:?} matches none of the values that are presented"
+                "{path}: {pattern:?} matches no value of this condition"
             ),
             Self::DeadValues { pointers, by, .. } => write!(
                 formatter,
-                "{} never count, as {} overrides or deletes them",
+                "{} have no effect: {} overrides or deletes them",
                 pointers.join(", "),
-                Listed(by)
+                IdList(by)
             ),
             Self::DeadRule { by, .. } => write!(
                 formatter,
-                "none of its values ever counts, as {} overrides or deletes them",
-                Listed(by)
+                "no value has an effect: {} overrides or deletes them",
+                IdList(by)
             ),
             Self::DeletesNothing { pointers, .. } => {
                 let pointers = pointers.join(", ");
-                write!(formatter, "there is never anything to delete at {pointers}")
+                write!(formatter, "null at {pointers} has nothing to delete")
             }
             Self::Empty { .. } => formatter.write_str("has no values"),
             Self::Repeated { .. } => formatter.write_str("have the same conditions and values"),
             Self::SameValues { .. } => formatter.write_str(
-                "have the same values: one rule with a list of conditions could do the same",
+                "have the same values: one rule with a list of conditions has the same effect",
             ),
             Self::CouldBeOne { .. } => {
-                formatter.write_str("stand together with the same conditions and could be one rule")
+                formatter.write_str("are adjacent and have the same conditions: join them")
             }
         }
     }
 }
 
-/// `"a", "b" and 7 more`.
-struct Listed<'a>(&'a [String]);
+/// Displays ids like `"a", "b" and 7 more`.
+struct IdList<'a>(&'a [String]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for IdList<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
         for (index, id) in self.0.iter().take(SHOWN).enumerate() {

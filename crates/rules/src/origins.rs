@@ -1,4 +1,4 @@
-//! Where each value of a result comes from: the rule that set it, and what it took the place of.
+//! Origins: the rule that set each value of a result, and the earlier values that it replaced.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::problem::push_token;
 use crate::rule::Rule;
-use crate::trace::{self, Children, Did, Node, Now, Step};
+use crate::trace::{self, Children, Node, NodeState, StepKind, TraceStep};
 
-/// A result, and where its values come from.
+/// A result with the origins of its values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
     /// The result.
@@ -18,30 +18,31 @@ pub struct Evaluation {
     pub origins: Origins,
 }
 
-/// For every leaf of a result (texts, numbers, booleans, lists, empty objects), by its JSON pointer,
-/// where it comes from.
+/// The origin of each leaf of a result (text, number, boolean, list, empty object), by JSON
+/// pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Origins(BTreeMap<String, Origin>);
 
-/// Where one value comes from.
+/// The origin of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
-    /// The rule that set it. Of an empty object, the last one that assigned an object there.
+    /// The rule that set the value. For an empty object, the last rule that assigned an object
+    /// there.
     pub rule_id: String,
-    /// What earlier rules had done to it, oldest first.
+    /// The actions of earlier rules on it, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub overrode: Vec<Earlier>,
+    pub overrode: Vec<OverriddenStep>,
 }
 
-/// What a rule had done to a value (or to values within it) before another rule set the one that is there now.
+/// An action of a rule on a value (or on values inside it) before another rule set the final one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Earlier {
+pub struct OverriddenStep {
     /// The rule.
     pub rule_id: String,
-    /// Whether it deleted what was there, rather than set something.
+    /// Whether it deleted the value instead of setting it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
 }
@@ -53,14 +54,14 @@ impl Origins {
         self.0.get(pointer)
     }
 
-    /// All of them, by pointer.
+    /// All origins, by pointer.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
         self.0
             .iter()
             .map(|(pointer, origin)| (pointer.as_str(), origin))
     }
 
-    /// How many leaves the result has.
+    /// The number of leaves in the result.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -73,7 +74,7 @@ impl Origins {
     }
 }
 
-/// Evaluates, and says of every value where it comes from.
+/// Evaluates the rules and records the origin of every value.
 pub(crate) fn evaluate(rules: &[&Rule]) -> Evaluation {
     let root = trace::assign_all(rules);
     let mut collector = Collector {
@@ -88,7 +89,7 @@ pub(crate) fn evaluate(rules: &[&Rule]) -> Evaluation {
     }
 }
 
-/// Walks over what is there in the end.
+/// Collects the final values and their origins.
 struct Collector<'a> {
     rules: &'a [&'a Rule],
     pointer: String,
@@ -96,19 +97,19 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// `above` are the steps that ended whatever was in this object at the time, oldest first.
-    fn object(&mut self, children: &Children<'_>, above: &[Step]) -> Map<String, Value> {
+    /// `above` are the steps that replaced or deleted the content of this object, oldest first.
+    fn object(&mut self, children: &Children<'_>, above: &[TraceStep]) -> Map<String, Value> {
         let mut object = Map::new();
         for (key, node) in children {
             let length = self.pointer.len();
             push_token(&mut self.pointer, key);
             let value = match node.now {
-                Now::Nothing => None,
-                Now::Leaf(value) => {
+                NodeState::Nothing => None,
+                NodeState::Leaf(value) => {
                     self.leaf(node, above);
                     Some(value.clone())
                 }
-                Now::Object => {
+                NodeState::Object => {
                     let within = self.object(&node.children, &node.ends(above));
                     if within.is_empty() {
                         self.leaf(node, above);
@@ -122,7 +123,7 @@ impl Collector<'_> {
         object
     }
 
-    fn leaf(&mut self, node: &Node<'_>, above: &[Step]) {
+    fn leaf(&mut self, node: &Node<'_>, above: &[TraceStep]) {
         let mut steps = node.steps.clone();
         for child in node.children.values() {
             child.setters(&mut steps);
@@ -132,25 +133,25 @@ impl Collector<'_> {
             above
                 .iter()
                 .filter(|step| step.rule > first)
-                .map(|step| Step {
+                .map(|step| TraceStep {
                     rule: step.rule,
-                    did: Did::Delete,
+                    did: StepKind::Delete,
                 }),
         );
         steps.sort_by_key(|step| step.rule);
         steps.dedup_by_key(|step| step.rule);
-        // What was gone already was not deleted once more.
+        // A value that is already deleted is not deleted again.
         let mut is_there = false;
         steps.retain(|step| {
-            let counts = is_there || step.did != Did::Delete;
-            is_there = step.did != Did::Delete;
+            let counts = is_there || step.did != StepKind::Delete;
+            is_there = step.did != StepKind::Delete;
             counts
         });
-        let last = steps.pop().expect("somebody set what is there");
-        let rule_id = |step: Step| self.rules[step.rule].id().to_owned();
-        let earlier = |step: Step| Earlier {
+        let last = steps.pop().expect("a rule set this value");
+        let rule_id = |step: TraceStep| self.rules[step.rule].id().to_owned();
+        let earlier = |step: TraceStep| OverriddenStep {
             rule_id: rule_id(step),
-            deleted: step.did == Did::Delete,
+            deleted: step.did == StepKind::Delete,
         };
         let origin = Origin {
             rule_id: rule_id(last),

@@ -1,15 +1,15 @@
-//! One pattern of a condition: a glob that a presented value matches or not.
+//! Patterns of conditions: globs that a value matches or not.
 //!
-//! The crate `globset` has the last word on what is a glob. Most patterns are plain texts, or texts
-//! with one `*`; these are compared directly, which is faster and needs no memory of its own.
+//! The crate `globset` defines the syntax of globs. Most patterns are plain texts, or texts with
+//! one `*`. These are compared directly, which is faster and needs less memory.
 
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::limits::{MAX_ALTERNATIVES_DEPTH, MAX_PATTERN};
+use crate::limits::{MAX_ALTERNATIVES_DEPTH, MAX_PATTERN_CHARS};
 
-/// A glob, compiled.
+/// A compiled glob.
 #[derive(Clone)]
 pub struct Pattern {
     text: String,
@@ -20,26 +20,28 @@ pub struct Pattern {
 enum Form {
     Exactly(String),
     /// One `*`, with these texts before and after it.
-    Around(String, String),
+    PrefixSuffix(String, String),
     Glob(Box<GlobMatcher>),
 }
 
-/// Why a text is not a pattern.
+/// Why a text is not a valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
     /// It is too long.
-    #[error("a pattern has at most {MAX_PATTERN} characters, this one has {0}")]
+    #[error("a pattern has at most {MAX_PATTERN_CHARS} characters, this one has {0}")]
     TooLong(usize),
-    /// Alternatives within alternatives within alternatives.
-    #[error("alternatives stand at most {MAX_ALTERNATIVES_DEPTH} deep within each other")]
+    /// Alternatives are nested too deep.
+    #[error("alternatives are nested deeper than {MAX_ALTERNATIVES_DEPTH} levels")]
     TooDeep,
-    /// Classes are matched byte by byte, so that they can only name ASCII characters.
+    /// Classes are matched byte by byte, so they can contain only ASCII characters.
     #[error(
-        "{0:?} must not stand within [ and ], where only ASCII characters may: write {{a,b}} for one of several others"
+        "{0:?} is not allowed between [ and ], only ASCII characters are: write {{a,b}} for one of several texts"
     )]
     NotAscii(char),
-    /// The glob library does not take it.
-    #[error("{0:?} is no glob: {1} (write \\ before a character that is meant as it is)")]
+    /// The glob library refuses it.
+    #[error(
+        "{0:?} is not a valid glob: {1} (write \\ before a special character to match it literally)"
+    )]
     Syntax(String, String),
 }
 
@@ -48,16 +50,16 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// If it is too long, or no glob.
+    /// If it is too long or not a valid glob.
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
         let length = text.chars().count();
-        if length > MAX_PATTERN {
+        if length > MAX_PATTERN_CHARS {
             return Err(BadPattern::TooLong(length));
         }
         let form = match scan(text)? {
-            Scanned::Exactly(text) => Form::Exactly(text),
-            Scanned::Around(before, after) => Form::Around(before, after),
-            Scanned::Glob(glob) => Form::Glob(Box::new(compile(text, &glob)?)),
+            PatternKind::Exactly(text) => Form::Exactly(text),
+            PatternKind::PrefixSuffix(before, after) => Form::PrefixSuffix(before, after),
+            PatternKind::Glob(glob) => Form::Glob(Box::new(compile(text, &glob)?)),
         };
         Ok(Self {
             text: text.to_owned(),
@@ -65,18 +67,18 @@ impl Pattern {
         })
     }
 
-    /// The pattern as it was written.
+    /// The text of the pattern.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the whole value matches.
+    /// Whether the entire value matches.
     #[must_use]
     pub fn matches(&self, value: &str) -> bool {
         match &self.form {
             Form::Exactly(text) => text == value,
-            Form::Around(before, after) => {
+            Form::PrefixSuffix(before, after) => {
                 value.len() >= before.len() + after.len()
                     && value.starts_with(before.as_str())
                     && value.ends_with(after.as_str())
@@ -85,7 +87,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it takes a compiled glob to match it.
+    /// Whether matching needs a compiled glob.
     pub(crate) fn is_compiled(&self) -> bool {
         matches!(self.form, Form::Glob(_))
     }
@@ -116,17 +118,18 @@ fn compile(text: &str, glob: &str) -> Result<GlobMatcher, BadPattern> {
     Ok(glob.compile_matcher())
 }
 
-enum Scanned {
+enum PatternKind {
     Exactly(String),
     /// One `*`, with these texts before and after it.
-    Around(String, String),
+    PrefixSuffix(String, String),
     /// For the glob library.
     Glob(String),
 }
 
-/// Reads a pattern as the glob library does, as far as to tell plain ones. To the library `**` between
-/// slashes has a meaning of its own; here `*` matches slashes too, and several of them are as one.
-fn scan(text: &str) -> Result<Scanned, BadPattern> {
+/// Reads a pattern like the glob library, to recognise plain ones. In the library, `**` between
+/// slashes has a special meaning. Here `*` matches slashes too, and several of them are the same as
+/// one.
+fn scan(text: &str) -> Result<PatternKind, BadPattern> {
     let mut glob = String::with_capacity(text.len());
     let mut before_stars: Vec<String> = Vec::new();
     let mut plain = String::new();
@@ -170,14 +173,14 @@ fn scan(text: &str) -> Result<Scanned, BadPattern> {
     }
     Ok(
         match (is_plain, before_stars.pop(), before_stars.is_empty()) {
-            (true, None, _) => Scanned::Exactly(plain),
-            (true, Some(before), true) => Scanned::Around(before, plain),
-            (true, Some(_), false) | (false, _, _) => Scanned::Glob(glob),
+            (true, None, _) => PatternKind::Exactly(plain),
+            (true, Some(before), true) => PatternKind::PrefixSuffix(before, plain),
+            (true, Some(_), false) | (false, _, _) => PatternKind::Glob(glob),
         },
     )
 }
 
-/// Within a class nothing is special but its end; a `]` that comes first is not the end.
+/// Copies a class. Only its end is special, and a `]` in first position is not the end.
 fn copy_class(characters: &mut std::str::Chars<'_>, glob: &mut String) -> Result<(), BadPattern> {
     let mut at_start = true;
     let mut may_negate = true;

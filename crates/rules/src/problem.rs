@@ -1,4 +1,4 @@
-//! What is wrong with a document: every problem with its place, a bounded number of them.
+//! The problems of a document, each with its place; their number is bounded.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::limits::MAX_PROBLEMS;
 
-/// Something wrong, and where.
+/// Something wrong in a document, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// A JSON pointer from what was parsed: `/3/conditions/region` in a list of rules.
+    /// A JSON pointer from the parsed value: `/3/conditions/region` in a list of rules.
     pub path: String,
-    /// The rule it is about, if its id could be read.
+    /// The rule, if its id could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule_id: Option<String>,
-    /// What is wrong and what is expected instead.
+    /// The error, and what is expected instead.
     pub message: String,
 }
 
@@ -32,22 +32,22 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong with a document, in its order.
+/// The problems of a document, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
 pub struct Problems {
     problems: Vec<Problem>,
-    /// How many there are beyond those in the list.
+    /// The number of problems beyond those in the list.
     more: usize,
 }
 
 impl Problems {
-    /// At most [`MAX_PROBLEMS`] of them.
+    /// At most [`MAX_PROBLEMS`] problems.
     #[must_use]
     pub fn list(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// How many there are beyond those in the list.
+    /// The number of problems beyond those in the list.
     #[must_use]
     pub fn more(&self) -> usize {
         self.more
@@ -69,7 +69,7 @@ impl Problems {
         self.problems.len() + self.more
     }
 
-    pub(crate) fn none(self) -> Result<(), Self> {
+    pub(crate) fn into_result(self) -> Result<(), Self> {
         if self.problems.is_empty() {
             Ok(())
         } else {
@@ -91,11 +91,11 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Where the parser stands within a rule, and where problems go.
+/// The parser's place inside a rule, and the list for its problems.
 pub(crate) struct Place<'a> {
     pub(crate) path: String,
     pub(crate) rule_id: Option<&'a str>,
-    /// Compiling globs costs the most: beyond this number of them, none is.
+    /// Compiling globs is the most expensive step, so their number is limited.
     pub(crate) globs_left: &'a mut usize,
     pub(crate) problems: &'a mut Problems,
 }
@@ -127,7 +127,7 @@ pub(crate) fn push_token(pointer: &mut String, token: &str) {
     }
 }
 
-/// What a value is, in words that people use of JSON and YAML alike.
+/// The type of a value, in words that suit JSON and YAML.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -139,7 +139,7 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// `, did you mean "values"?` if one of the candidates is close to what was written.
+/// `, did you mean "values"?` if a candidate is similar to the written text.
 #[must_use]
 pub fn did_you_mean<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let allowed = (written.chars().count() / 3).clamp(1, 3);
@@ -152,7 +152,8 @@ pub fn did_you_mean<'a>(written: &str, candidates: impl IntoIterator<Item = &'a 
         .unwrap_or_default()
 }
 
-/// How many characters must be added, taken away or replaced to get from one text to the other, without regard to case.
+/// The number of characters to add, remove or replace to get from one text to the other, ignoring
+/// case.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().flat_map(char::to_lowercase).collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

@@ -1,4 +1,4 @@
-//! Results that are known already, by the rules they come from.
+//! A cache of results by the rules that made them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,47 +8,47 @@ use serde_json::{Map, Value};
 
 pub(crate) type Shared = Arc<Map<String, Value>>;
 
-/// What the results that nobody else holds may take, in bytes as estimated by [`weight`].
-const KEPT: usize = 4 * 1024 * 1024;
+/// Bytes of the results that the cache alone holds, as estimated by [`weight`].
+const MAX_LATEST_BYTES: usize = 4 * 1024 * 1024;
 
-/// With fewer entries than this it is not worth looking for those that are gone.
-const FEW: usize = 1_024;
+/// Entries below which the cache is not searched for dropped results.
+const MIN_SWEEP_ENTRIES: usize = 1_024;
 
-/// Kept by an evaluator together with its successors. A result is found again for as long as somebody
-/// holds it, and the latest ones also without; so it costs little memory beyond what is in use.
-pub(crate) struct Results {
+/// The cache of an evaluator and its successors. A result is found while anybody holds it, and the
+/// latest results also after that. So the cache needs little memory of its own.
+pub(crate) struct ResultCache {
     next_number: AtomicU64,
-    known: Mutex<Known>,
+    state: Mutex<CacheState>,
 }
 
-struct Known {
-    /// By the numbers of what the rules assign, in the order of the rules.
+struct CacheState {
+    /// Keys are the numbers of what the rules assign, in the order of the rules.
     by_rules: HashMap<Box<[u64]>, Weak<Map<String, Value>>>,
-    /// At this many entries those that are gone are removed.
+    /// At this number of entries, those of dropped results are removed.
     sweep_at: usize,
     latest: VecDeque<(Shared, usize)>,
     weight: usize,
 }
 
-impl Results {
+impl ResultCache {
     pub(crate) fn new() -> Self {
         Self {
             next_number: AtomicU64::new(0),
-            known: Mutex::new(Known {
+            state: Mutex::new(CacheState {
                 by_rules: HashMap::new(),
-                sweep_at: FEW,
+                sweep_at: MIN_SWEEP_ENTRIES,
                 latest: VecDeque::new(),
                 weight: 0,
             }),
         }
     }
 
-    /// A number for what a rule assigns, that no other has.
-    pub(crate) fn number(&self) -> u64 {
+    /// A new number for what a rule assigns.
+    pub(crate) fn next_number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is known, or else what `evaluate` gives.
+    /// The cached result, or else that of `evaluate`.
     pub(crate) fn get(
         &self,
         key: Box<[u64]>,
@@ -62,22 +62,22 @@ impl Results {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CacheState {
     fn insert(&mut self, key: Box<[u64]>, result: &Shared) {
         if self.by_rules.len() >= self.sweep_at {
             self.by_rules.retain(|_, result| result.strong_count() > 0);
-            self.sweep_at = FEW.max(2 * self.by_rules.len());
+            self.sweep_at = MIN_SWEEP_ENTRIES.max(2 * self.by_rules.len());
         }
         self.by_rules.insert(key, Arc::downgrade(result));
         let weight = weight(result);
         self.latest.push_back((result.clone(), weight));
         self.weight += weight;
-        while self.weight > KEPT
+        while self.weight > MAX_LATEST_BYTES
             && let Some((_, weight)) = self.latest.pop_front()
         {
             self.weight -= weight;
@@ -85,7 +85,7 @@ impl Known {
     }
 }
 
-/// About how many bytes an object takes: the nodes of its trees have room for eleven entries each.
+/// Estimates the bytes of an object: each node of its trees has room for eleven entries.
 fn weight(object: &Map<String, Value>) -> usize {
     let entries = object
         .iter()
@@ -113,12 +113,12 @@ mod tests {
     }
 
     fn unknown() -> Map<String, Value> {
-        panic!("it is known already")
+        panic!("the result is cached")
     }
 
     #[test]
-    fn what_is_held_is_found_and_little_else_is_kept() {
-        let results = Results::new();
+    fn held_results_are_found_and_few_others_are_kept() {
+        let results = ResultCache::new();
         let held: Vec<Shared> = (0..3_000)
             .map(|number| results.get([number].into(), evaluated(number)))
             .collect();
@@ -128,7 +128,7 @@ mod tests {
         }
         drop(held);
         let known = results.lock();
-        assert!(known.weight <= KEPT);
+        assert!(known.weight <= MAX_LATEST_BYTES);
         let kept: usize = known.latest.iter().map(|(_, weight)| weight).sum();
         assert_eq!(known.weight, kept);
         let found = known
@@ -139,20 +139,20 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_is_found_without_anybody_holding_it() {
-        let results = Results::new();
+    fn the_latest_result_is_found_without_a_holder() {
+        let results = ResultCache::new();
         results.get([1].into(), evaluated(1));
         results.get([1].into(), unknown);
     }
 
     #[test]
-    fn entries_of_what_is_gone_do_not_pile_up() {
-        let results = Results::new();
+    fn entries_of_dropped_results_are_removed() {
+        let results = ResultCache::new();
         for number in 0..50_000 {
             results.get([number].into(), || {
                 Map::from_iter([("x".to_owned(), json!("y".repeat(90_000)))])
             });
         }
-        assert!(results.lock().by_rules.len() <= FEW + 1);
+        assert!(results.lock().by_rules.len() <= MIN_SWEEP_ENTRIES + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! One rule: its id, what it is for, when it applies, and which values it assigns.
+//! A rule: its id, its description, its conditions and the values that it assigns.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::conditions::Conditions;
 use crate::fingerprint::Digest;
-use crate::limits::{MAX_DEPTH, MAX_DESCRIPTION, MAX_GLOBS_OF_SET, MAX_NODES, MAX_RULE_ID};
+use crate::limits::{
+    MAX_DESCRIPTION_CHARS, MAX_GLOBS_OF_SET, MAX_RULE_ID_CHARS, MAX_VALUE_DEPTH, MAX_VALUES,
+};
 use crate::problem::{Place, Problems, did_you_mean, kind};
 use crate::size::Size;
 
@@ -16,12 +18,12 @@ const KEYS: [&str; 4] = ["ruleId", "description", "conditions", "values"];
 
 /// A rule. Cheap to clone.
 #[derive(Clone)]
-pub struct Rule(Arc<Parts>);
+pub struct Rule(Arc<RuleContent>);
 
-/// Serialized in the order in which people read.
+/// Serialized in the order in which people read it.
 #[derive(PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Parts {
+struct RuleContent {
     rule_id: String,
     description: String,
     conditions: Conditions,
@@ -37,40 +39,40 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// All that is wrong with it, with JSON pointers from the rule.
+    /// All problems of the rule, with JSON pointers from the rule.
     pub fn parse(rule: &Value) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let mut globs_left = MAX_GLOBS_OF_SET + 1;
         let parsed = Self::parse_at(rule, String::new(), &mut globs_left, &mut problems);
-        problems.none()?;
-        Ok(parsed.expect("without a problem there is a rule"))
+        problems.into_result()?;
+        Ok(parsed.expect("a rule without problems was parsed"))
     }
 
-    /// What names the rule within its set.
+    /// The name of the rule in its set.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.rule_id
     }
 
-    /// What it is for, in a sentence; may be empty.
+    /// The purpose of the rule, in a sentence; may be empty.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// When it applies.
+    /// When the rule applies.
     #[must_use]
     pub fn conditions(&self) -> &Conditions {
         &self.0.conditions
     }
 
-    /// What it assigns.
+    /// The values that it assigns.
     #[must_use]
     pub fn values(&self) -> &Map<String, Value> {
         &self.0.values
     }
 
-    /// The rule as JSON. Parsing that gives an equal rule.
+    /// The rule as JSON. Parsing it gives an equal rule.
     #[must_use]
     pub fn to_value(&self) -> Value {
         serde_json::to_value(&*self.0).expect("a rule has text keys and finite numbers")
@@ -84,13 +86,13 @@ impl Rule {
         self.0.size
     }
 
-    /// Whether both assign the same under the same id.
+    /// Whether both rules have the same id and assign the same values.
     pub(crate) fn assigns_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || (self.id() == other.id() && self.values() == other.values())
     }
 
-    /// Whether both also do so under the same conditions.
+    /// Whether both rules also have the same conditions.
     pub(crate) fn acts_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || (self.assigns_as(other) && self.conditions() == other.conditions())
@@ -117,7 +119,7 @@ impl Rule {
         place.rule_id = rule_id;
         for key in rule.keys().filter(|key| !KEYS.contains(&key.as_str())) {
             place.problem(format!(
-                "a rule has no key {key:?}, it may have {}{}",
+                "unknown key {key:?}, a rule has {}{}",
                 KEYS.join(", "),
                 did_you_mean(key, KEYS),
             ));
@@ -130,7 +132,7 @@ impl Rule {
         });
         let values = parse_values(rule.get("values"), &mut place);
         let any_problem = problems.len() > before;
-        let parts = Parts {
+        let parts = RuleContent {
             rule_id: rule_id?.to_owned(),
             description: description?.to_owned(),
             conditions: conditions?,
@@ -142,7 +144,7 @@ impl Rule {
     }
 }
 
-impl Parts {
+impl RuleContent {
     fn measured(mut self) -> Rule {
         let digest = Digest::of(&self);
         self.fingerprint = digest.value();
@@ -171,7 +173,7 @@ impl fmt::Debug for Rule {
 
 fn parse_id<'a>(value: Option<&'a Value>, place: &mut Place<'_>) -> Option<&'a str> {
     let Some(value) = value else {
-        place.problem("a rule must have a ruleId, a text that names it within its set");
+        place.problem("ruleId is missing: a text that identifies the rule in its set");
         return None;
     };
     place.within("ruleId", |place| {
@@ -180,9 +182,9 @@ fn parse_id<'a>(value: Option<&'a Value>, place: &mut Place<'_>) -> Option<&'a s
             return None;
         };
         let length = rule_id.chars().count();
-        if length == 0 || length > MAX_RULE_ID {
+        if length == 0 || length > MAX_RULE_ID_CHARS {
             place.problem(format!(
-                "a ruleId has 1 to {MAX_RULE_ID} characters, this one has {length}"
+                "a ruleId has 1 to {MAX_RULE_ID_CHARS} characters, this one has {length}"
             ));
             return None;
         }
@@ -201,11 +203,11 @@ fn parse_description<'a>(value: Option<&'a Value>, place: &mut Place<'_>) -> Opt
         None => Some(""),
         Some(Value::String(description)) => {
             let length = description.chars().count();
-            if length <= MAX_DESCRIPTION {
+            if length <= MAX_DESCRIPTION_CHARS {
                 return Some(description);
             }
             place.problem(format!(
-                "a description has at most {MAX_DESCRIPTION} characters, this one has {length}"
+                "a description has at most {MAX_DESCRIPTION_CHARS} characters, this one has {length}"
             ));
             None
         }
@@ -218,7 +220,7 @@ fn parse_description<'a>(value: Option<&'a Value>, place: &mut Place<'_>) -> Opt
 
 fn parse_values(value: Option<&Value>, place: &mut Place<'_>) -> Option<Map<String, Value>> {
     let Some(value) = value else {
-        place.problem("a rule must have values, a mapping of what it assigns");
+        place.problem("values is missing: a mapping of the values that the rule assigns");
         return None;
     };
     place.within("values", |place| {
@@ -227,15 +229,15 @@ fn parse_values(value: Option<&Value>, place: &mut Place<'_>) -> Option<Map<Stri
             return None;
         };
         let mut nodes = 0;
-        if !is_shallow(value, MAX_DEPTH, &mut nodes) {
+        if !is_shallow(value, MAX_VALUE_DEPTH, &mut nodes) {
             place.problem(format!(
-                "values are at most {MAX_DEPTH} objects and lists deep"
+                "values are nested deeper than {MAX_VALUE_DEPTH} objects and lists"
             ));
             return None;
         }
-        if nodes > MAX_NODES {
+        if nodes > MAX_VALUES {
             place.problem(format!(
-                "a rule has at most {MAX_NODES} values at all depths together, this one has {nodes}"
+                "a rule has at most {MAX_VALUES} values in all depths, this one has {nodes}"
             ));
             return None;
         }
@@ -246,7 +248,7 @@ fn parse_values(value: Option<&Value>, place: &mut Place<'_>) -> Option<Map<Stri
     })
 }
 
-/// Counts the values within, and says whether they end before the depth does.
+/// Counts the values inside, and returns whether they are within the depth.
 fn is_shallow(value: &Value, depth: usize, nodes: &mut usize) -> bool {
     let mut within = |child: &Value| {
         *nodes += 1;

@@ -7,10 +7,11 @@ use serde_json::Value;
 /// The schema as JSON text.
 pub const SCHEMA: &str = include_str!("../document.schema.json");
 
-/// The JSON Schema (draft 7) of a document `{workerConfigurationId?, description?, workerTypes, rules}`.
+/// The JSON Schema (draft 7) of a document `{workerConfigurationId?, description?, workerTypes,
+/// rules}`.
 ///
-/// It says what can be said without reading patterns: what it accepts can still have a bad glob, two
-/// rules with one id, or be too large as a whole.
+/// A document that fits the schema may still be invalid: it may have a bad glob, duplicate ids, or
+/// be too large.
 #[must_use]
 pub fn schema() -> &'static Value {
     static PARSED: LazyLock<Value> =

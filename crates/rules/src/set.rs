@@ -1,4 +1,4 @@
-//! A rule set: rules in the order in which they are evaluated. Immutable and cheap to clone.
+//! A rule set: rules in the order of evaluation. Immutable and cheap to clone.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,9 +15,9 @@ use crate::size::Size;
 
 /// Rules in their order.
 #[derive(Clone)]
-pub struct RuleSet(Arc<Inner>);
+pub struct RuleSet(Arc<RuleSetContent>);
 
-struct Inner {
+struct RuleSetContent {
     rules: Vec<Rule>,
     fingerprint: u128,
 }
@@ -27,7 +27,7 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// All that is wrong with it, with JSON pointers from the list.
+    /// All problems of the list, with JSON pointers from the list.
     pub fn parse(rules: &Value) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let Value::Array(list) = rules else {
@@ -53,8 +53,8 @@ impl RuleSet {
                 break;
             }
             parsed.extend(rule);
-            // Told here rather than with the other checks of the whole, so that it is also told of
-            // sets in which something else is wrong.
+            // Checked here rather than in `from_rules`, so that duplicates are reported also in
+            // sets with other problems.
             let Some(rule_id) = value.get("ruleId").and_then(Value::as_str) else {
                 continue;
             };
@@ -64,15 +64,15 @@ impl RuleSet {
                 problems.push(&format!("/{index}/ruleId"), Some(rule_id), message);
             }
         }
-        problems.none()?;
+        problems.into_result()?;
         Self::from_rules(parsed)
     }
 
-    /// Puts rules together.
+    /// Makes a set of rules.
     ///
     /// # Errors
     ///
-    /// If two have one id, or the whole is too large.
+    /// If two rules have the same id, or the set is too large.
     pub fn from_rules(rules: Vec<Rule>) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         if rules.len() > MAX_RULES {
@@ -91,13 +91,13 @@ impl RuleSet {
                 problems.push(&format!("/{index}/ruleId"), Some(rule.id()), message);
             }
         }
-        problems.none()?;
+        problems.into_result()?;
         let mut digest = Digest::default();
         for rule in &rules {
             digest.update(&rule.fingerprint().to_be_bytes());
         }
         let fingerprint = digest.value();
-        Ok(Self(Arc::new(Inner { rules, fingerprint })))
+        Ok(Self(Arc::new(RuleSetContent { rules, fingerprint })))
     }
 
     /// The rules, in their order.
@@ -112,14 +112,14 @@ impl RuleSet {
         self.rules().iter().find(|rule| rule.id() == id)
     }
 
-    /// The list of rules as JSON. Parsing that gives an equal set.
+    /// The list of rules as JSON. Parsing it gives an equal set.
     #[must_use]
     pub fn to_value(&self) -> Value {
         self.rules().iter().map(Rule::to_value).collect()
     }
 
-    /// A number that is equal for equal sets, now and in later versions. It is no protection against
-    /// people who want to make two sets with one fingerprint.
+    /// A number that is equal for equal sets, now and in later versions. It is not secure: anybody
+    /// can construct two sets with the same fingerprint.
     #[must_use]
     pub fn fingerprint(&self) -> u128 {
         self.0.fingerprint
@@ -127,11 +127,11 @@ impl RuleSet {
 }
 
 fn too_many(rules: usize) -> String {
-    format!("a set has at most {MAX_RULES} rules, here are {rules}")
+    format!("a set has at most {MAX_RULES} rules, this one has {rules}")
 }
 
 fn duplicate(earlier: usize) -> String {
-    format!("the rule at /{earlier} has this ruleId already, and each is unique within its set")
+    format!("the rule at /{earlier} has the same ruleId: each must be unique in the set")
 }
 
 impl PartialEq for RuleSet {
@@ -141,9 +141,9 @@ impl PartialEq for RuleSet {
 }
 
 impl Default for RuleSet {
-    /// Without rules; every evaluation gives an empty object.
+    /// No rules; every evaluation gives an empty object.
     fn default() -> Self {
-        Self::from_rules(Vec::new()).expect("nothing is wrong with no rules")
+        Self::from_rules(Vec::new()).expect("an empty set is valid")
     }
 }
 

@@ -1,11 +1,11 @@
-//! How large a rule is, and whether several are too large together.
+//! The size of a rule, and whether a set exceeds a limit.
 
 use std::ops::AddAssign;
 
 use crate::conditions::Conditions;
-use crate::limits::{MAX_BYTES, MAX_GLOBS_OF_SET, MAX_MAPPINGS_OF_SET, MAX_PATTERNS_OF_SET};
+use crate::limits::{MAX_GLOBS_OF_SET, MAX_MAPPINGS_OF_SET, MAX_PATTERNS_OF_SET, MAX_SET_BYTES};
 
-/// What a rule adds to its set.
+/// The amounts that a rule adds to the size of its set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     /// As compact JSON.
@@ -32,10 +32,10 @@ impl Size {
         }
     }
 
-    /// What there is too much of, if anything.
+    /// The first exceeded limit, if any.
     pub(crate) fn excess(&self) -> Option<String> {
         let parts = [
-            (self.bytes, MAX_BYTES, "bytes as compact JSON"),
+            (self.bytes, MAX_SET_BYTES, "bytes as compact JSON"),
             (
                 self.mappings,
                 MAX_MAPPINGS_OF_SET,
@@ -49,7 +49,9 @@ impl Size {
             ),
         ];
         let excess = parts.into_iter().find(|(is, most, _)| is > most);
-        excess.map(|(_, most, what)| format!("a set has at most {most} {what}, here are more"))
+        excess.map(|(_, most, what)| {
+            format!("a set has at most {most} {what}, and this one has more")
+        })
     }
 }
 

@@ -1,42 +1,43 @@
-//! Which rules apply, found without going through the rules: for each value that is presented, a set of
-//! bits says which mappings it leaves possible.
+//! Finds the applying rules without testing each: for each attribute, a bit set of the mappings
+//! that remain possible.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bits::Bits;
+use crate::attributes::Attributes;
+use crate::bit_set::BitSet;
+use crate::cache::GenerationCache;
 use crate::conditions::Conditions;
-use crate::presented::Presented;
-use crate::recent::Recent;
 use crate::rule::Rule;
 use crate::set::RuleSet;
 
-/// How many values of one name are remembered.
-const VALUES_KEPT: usize = 2_048;
+/// Values of one name that are cached at most, in each generation.
+const MAX_CACHED_VALUES: usize = 2_048;
 
-/// Longer ones are not remembered; no place has a name like that.
-const MAX_KEPT_BYTES: usize = 256;
+/// Longer values are not cached; no place has such a value.
+const MAX_CACHED_VALUE_BYTES: usize = 256;
 
-/// The conditions of a set, by name. Each mapping is a row: a rule with several of them has several.
+/// The conditions of a set, by name. Each mapping is a row, so a rule with several mappings has
+/// several rows.
 pub(crate) struct Table {
     set: RuleSet,
     rows: Vec<Row>,
     names: BTreeMap<String, Column>,
 }
 
-/// Which mapping of which rule. A rule that always applies has a row without a mapping.
+/// One mapping of one rule. A rule that always applies has a row without a mapping.
 struct Row {
     rule: usize,
     mapping: usize,
 }
 
-/// All that rows ask of one name.
+/// The conditions of all rows on one name.
 struct Column {
-    /// The rows that do not ask for it: those that are left if it is not presented.
-    indifferent: Bits,
-    /// The others.
-    asking: Vec<usize>,
-    known: Mutex<Recent<String, Arc<Bits>>>,
+    /// The rows without a condition on the name: those that remain if the attribute is missing.
+    without_condition: BitSet,
+    /// The rows with a condition on the name.
+    with_condition: Vec<usize>,
+    known: Mutex<GenerationCache<String, Arc<BitSet>>>,
 }
 
 impl Table {
@@ -59,7 +60,9 @@ impl Table {
         }
         let names = asked
             .into_iter()
-            .map(|(name, asking)| (name.to_owned(), Column::new(rows.len(), asking)))
+            .map(|(name, with_condition)| {
+                (name.to_owned(), Column::new(rows.len(), with_condition))
+            })
             .collect();
         Self {
             set: set.clone(),
@@ -68,13 +71,13 @@ impl Table {
         }
     }
 
-    /// The indices of the rules that apply, ascending.
-    pub(crate) fn applying(&self, presented: &Presented) -> Vec<usize> {
-        let mut left = Bits::all(self.rows.len());
+    /// The indices of the applying rules, ascending.
+    pub(crate) fn applying(&self, attributes: &Attributes) -> Vec<usize> {
+        let mut left = BitSet::all(self.rows.len());
         for (name, column) in &self.names {
-            match presented.get(name) {
+            match attributes.get(name) {
                 Some(value) => left.intersect(&self.rows_left_by(name, column, value)),
-                None => left.intersect(&column.indifferent),
+                None => left.intersect(&column.without_condition),
             }
         }
         let mut rules: Vec<usize> = left.iter().map(|row| self.rows[row].rule).collect();
@@ -82,38 +85,38 @@ impl Table {
         rules
     }
 
-    fn rows_left_by(&self, name: &str, column: &Column, value: &str) -> Arc<Bits> {
+    fn rows_left_by(&self, name: &str, column: &Column, value: &str) -> Arc<BitSet> {
         let known = || column.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bits) = known().get(value) {
-            return bits;
+        if let Some(bit_set) = known().get(value) {
+            return bit_set;
         }
-        let mut bits = column.indifferent.clone();
-        for row in &column.asking {
+        let mut bit_set = column.without_condition.clone();
+        for row in &column.with_condition {
             let Row { rule, mapping } = self.rows[*row];
             let mapping = &self.set.rules()[rule].conditions().mappings()[mapping];
             let patterns = mapping.get(name);
             if patterns.is_some_and(|patterns| patterns.match_value(value)) {
-                bits.insert(*row);
+                bit_set.insert(*row);
             }
         }
-        let bits = Arc::new(bits);
-        if value.len() <= MAX_KEPT_BYTES {
-            known().insert(value.to_owned(), bits.clone());
+        let bit_set = Arc::new(bit_set);
+        if value.len() <= MAX_CACHED_VALUE_BYTES {
+            known().insert(value.to_owned(), bit_set.clone());
         }
-        bits
+        bit_set
     }
 }
 
 impl Column {
-    fn new(n_rows: usize, asking: Vec<usize>) -> Self {
-        let mut indifferent = Bits::all(n_rows);
-        for row in &asking {
-            indifferent.remove(*row);
+    fn new(n_rows: usize, with_condition: Vec<usize>) -> Self {
+        let mut without_condition = BitSet::all(n_rows);
+        for row in &with_condition {
+            without_condition.remove(*row);
         }
         Self {
-            indifferent,
-            asking,
-            known: Mutex::new(Recent::new(VALUES_KEPT)),
+            without_condition,
+            with_condition,
+            known: Mutex::new(GenerationCache::new(MAX_CACHED_VALUES)),
         }
     }
 }
@@ -125,16 +128,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_would_present_twice_is_not_remembered() {
+    fn long_values_are_not_cached() {
         let rules = json!([{"ruleId": "r", "conditions": {"a": "x*"}, "values": {"b": 1}}]);
         let table = Table::new(&RuleSet::parse(&rules).unwrap());
         let n_known = |value: &str| {
-            let presented: Presented = [("a", value)].into_iter().collect();
-            assert_eq!(table.applying(&presented), [0]);
+            let attributes: Attributes = [("a", value)].into_iter().collect();
+            assert_eq!(table.applying(&attributes), [0]);
             let mut known = table.names["a"].known.lock().unwrap();
             usize::from(known.get(value).is_some())
         };
-        assert_eq!(n_known(&"x".repeat(MAX_KEPT_BYTES)), 1);
-        assert_eq!(n_known(&"x".repeat(MAX_KEPT_BYTES + 1)), 0);
+        assert_eq!(n_known(&"x".repeat(MAX_CACHED_VALUE_BYTES)), 1);
+        assert_eq!(n_known(&"x".repeat(MAX_CACHED_VALUE_BYTES + 1)), 0);
     }
 }

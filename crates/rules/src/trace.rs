@@ -1,4 +1,4 @@
-//! An evaluation that writes down, at every place that ever had a value, which rule did what there.
+//! Traces an evaluation: at each place that ever had a value, what each rule did there.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use crate::rule::Rule;
 
 pub(crate) type Children<'a> = BTreeMap<&'a str, Node<'a>>;
 
-/// A place where something is or was. If it is no object, there is nothing in its children.
+/// A place that has or had a value. If the value is not an object, its children are empty.
 #[derive(Default)]
 pub(crate) struct Node<'a> {
-    pub(crate) now: Now<'a>,
-    /// Who did something at exactly this place, oldest first.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) now: NodeState<'a>,
+    /// The actions of rules at exactly this place, oldest first.
+    pub(crate) steps: Vec<TraceStep>,
     pub(crate) children: Children<'a>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
-pub(crate) enum Now<'a> {
+pub(crate) enum NodeState<'a> {
     #[default]
     Nothing,
     Leaf(&'a Value),
@@ -26,23 +26,23 @@ pub(crate) enum Now<'a> {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Step {
-    /// Its place among the rules that apply.
+pub(crate) struct TraceStep {
+    /// Its index among the applying rules.
     pub(crate) rule: usize,
-    pub(crate) did: Did,
+    pub(crate) did: StepKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Did {
-    /// What was an object merged with it.
+pub(crate) enum StepKind {
+    /// Merged with the object, or made one.
     AssignObject,
-    /// Something that is no object took the place of what was there.
+    /// Replaced the value with a value other than an object.
     SetLeaf,
-    /// There was something to delete.
+    /// Deleted a value.
     Delete,
 }
 
-/// Assigns as [`assign`](crate::assign()) does, one rule after the other.
+/// Assigns like [`assign`](crate::assign()), one rule after the other.
 pub(crate) fn assign_all<'a>(rules: &[&'a Rule]) -> Children<'a> {
     let mut root = BTreeMap::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -55,50 +55,51 @@ fn assign<'a>(target: &mut Children<'a>, values: &'a Map<String, Value>, rule: u
     for (key, value) in values {
         let node = target.entry(key).or_default();
         let did = match value {
-            Value::Null if node.now == Now::Nothing => continue,
+            Value::Null if node.now == NodeState::Nothing => continue,
             Value::Null => {
                 node.clear();
-                Did::Delete
+                StepKind::Delete
             }
             Value::Object(values) => {
-                node.now = Now::Object;
+                node.now = NodeState::Object;
                 assign(&mut node.children, values, rule);
-                Did::AssignObject
+                StepKind::AssignObject
             }
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 node.clear();
-                node.now = Now::Leaf(value);
-                Did::SetLeaf
+                node.now = NodeState::Leaf(value);
+                StepKind::SetLeaf
             }
         };
-        node.steps.push(Step { rule, did });
+        node.steps.push(TraceStep { rule, did });
     }
 }
 
 impl Node<'_> {
     fn clear(&mut self) {
-        if self.now == Now::Object {
+        if self.now == NodeState::Object {
             self.children.values_mut().for_each(Node::clear);
         }
-        self.now = Now::Nothing;
+        self.now = NodeState::Nothing;
     }
 
-    /// All who ever set something here or below.
-    pub(crate) fn setters(&self, into: &mut Vec<Step>) {
-        let set = |step: &&Step| step.did != Did::Delete;
+    /// Adds all steps that set a value here or below.
+    pub(crate) fn setters(&self, into: &mut Vec<TraceStep>) {
+        let set = |step: &&TraceStep| step.did != StepKind::Delete;
         into.extend(self.steps.iter().filter(set));
         for child in self.children.values() {
             child.setters(into);
         }
     }
 
-    /// What ended everything within: what `above` did so, what deleted this, and leaves in its place.
-    pub(crate) fn ends(&self, above: &[Step]) -> Vec<Step> {
+    /// The steps that ended everything inside: those `above`, and those that deleted or replaced
+    /// this node.
+    pub(crate) fn ends(&self, above: &[TraceStep]) -> Vec<TraceStep> {
         let own = self
             .steps
             .iter()
-            .filter(|step| step.did != Did::AssignObject);
-        let mut ends: Vec<Step> = above.iter().chain(own).copied().collect();
+            .filter(|step| step.did != StepKind::AssignObject);
+        let mut ends: Vec<TraceStep> = above.iter().chain(own).copied().collect();
         ends.sort_by_key(|step| step.rule);
         ends
     }

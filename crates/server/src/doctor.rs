@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::with_causes;
 use cloud::{ProviderConfig, ProviderContext, Providers};
 use contract::Schemas;
-use domain::access::ClientRecord;
+use domain::access::{ClientRecord, token_purpose};
 use domain::id::ClientId;
 use domain::time::Clock;
 use engine::artifacts::Folder;
@@ -15,7 +16,6 @@ use store::Store;
 use tokio::net::TcpListener;
 
 use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient};
-use crate::gate::token_purpose;
 use crate::notify::MailChannel;
 use crate::tls::Tls;
 use crate::vitals::{skew_ms, skew_problem};
@@ -330,18 +330,13 @@ async fn broker(amqp: &Amqp, key: &str) -> Finding {
         Ok(()) => Finding::good(format!("the broker of {key} answers")),
         // Events wait for it, so nothing is lost, and a server starts without it.
         Err(problem) => Finding::warning(
-            format!("the broker of {key} cannot be used: {}", chain(&problem)),
+            format!(
+                "the broker of {key} cannot be used: {}",
+                with_causes(&problem)
+            ),
             "see that it runs, that the address is right, and that it knows the user and the password",
         ),
     }
-}
-
-fn chain(problem: &dyn std::error::Error) -> String {
-    let source = problem.source();
-    source.map_or_else(
-        || problem.to_string(),
-        |source| format!("{problem}: {source}"),
-    )
 }
 
 async fn database(config: &Config) -> Vec<Finding> {
@@ -451,7 +446,10 @@ fn tls(config: &Config) -> Option<Finding> {
     Some(match Tls::new(files) {
         Ok(_) => Finding::good("the TLS certificate and its key can be used"),
         Err(problem) => Finding::bad(
-            format!("the TLS certificate cannot be used: {}", chain(&problem)),
+            format!(
+                "the TLS certificate cannot be used: {}",
+                with_causes(&problem)
+            ),
             "see that tls.certificate_file and tls.key_file name PEM files that belong together, and \
              that the server's user may read them",
         ),

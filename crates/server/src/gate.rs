@@ -5,14 +5,14 @@ mod remote;
 
 use std::sync::Arc;
 
-use access::authenticate::{AuthFailed, check_payload};
+use access::authenticate::{AuthError, check_payload};
 use access::hawk::RequestLine;
 use access::scope::ScopeSet;
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use store::StoreError;
 
-pub use embedded::{Embedded, token_purpose};
+pub use embedded::Embedded;
 pub use remote::Remote;
 
 /// Why it is not known who is asking, or what they may do.
@@ -101,8 +101,8 @@ impl From<StoreError> for GateError {
     }
 }
 
-impl From<AuthFailed> for GateError {
-    fn from(refused: AuthFailed) -> Self {
+impl From<AuthError> for GateError {
+    fn from(refused: AuthError) -> Self {
         Self::Refused(refused.message)
     }
 }

@@ -8,10 +8,10 @@ use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
 use backplane::{DemandError, QueueAccess, TaskclusterQueue};
-use cloud::{NotAvailable, Provider, ProviderConfig, ProviderContext, Providers};
+use cloud::{Provider, ProviderConfig, ProviderContext, ProviderUnavailable, Providers};
 use contract::Schemas;
 use domain::Version;
-use domain::access::ClientRecord;
+use domain::access::{ClientRecord, token_purpose};
 use domain::id::{ClientId, ProviderId};
 use domain::time::{Clock, DAY_MS, Timestamp};
 use domain::worker_credentials::ISSUER_SCOPES;
@@ -33,7 +33,7 @@ use store::{Store, StoreError, Tx};
 use crate::app::App;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::events::EventStream;
-use crate::gate::{Embedded, Gate, Remote, token_purpose};
+use crate::gate::{Embedded, Gate, Remote};
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
 use crate::tasks::BROKER_READER;
@@ -311,7 +311,7 @@ async fn tell_missing_providers(store: &Store, providers: &Providers) -> Result<
         .scan("pools_by_provider", store::pools::count_by_provider)
         .await?
     {
-        if matches!(providers.get(&id), Err(NotAvailable::Unknown)) {
+        if matches!(providers.get(&id), Err(ProviderUnavailable::Unknown)) {
             tracing::warn!(provider.id = %id,
                 "{pools} worker pools have the provider {id}, which is not configured: add \
                  [providers.{id}], or change the pools");

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use api_client::with_causes;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
@@ -96,7 +97,7 @@ impl Tls {
         let read = read_both(&self.files);
         let now_seen = match &read {
             Ok((certificate, key)) => Seen::of(certificate, key),
-            Err(problem) => Seen::Problem(chain(problem)),
+            Err(problem) => Seen::Problem(with_causes(problem)),
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen == now_seen {
@@ -110,7 +111,7 @@ impl Tls {
                 *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 Reloaded::Changed
             }
-            Err(problem) => Reloaded::Unusable(chain(&problem)),
+            Err(problem) => Reloaded::Unusable(with_causes(&problem)),
         }
     }
 
@@ -196,16 +197,6 @@ fn server_config(files: &TlsFiles, certificate: &[u8], key: &[u8]) -> Result<Ser
         .with_single_cert(certificates, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
-}
-
-/// An error and its cause, in one line.
-fn chain(problem: &BadTls) -> String {
-    use std::error::Error as _;
-    let source = problem.source();
-    source.map_or_else(
-        || problem.to_string(),
-        |source| format!("{problem}: {source}"),
-    )
 }
 
 #[cfg(test)]

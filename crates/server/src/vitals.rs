@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use api_client::with_causes;
 use domain::time::{Clock, HOUR_MS, Timestamp};
 use engine::measures::seconds;
 use metrics::{counter, gauge};
-use store::{Store, StoreError};
+use store::Store;
 use tokio::sync::Mutex;
 
 use crate::telemetry::{CLOCK_SKEW, CLOCK_STEPS};
@@ -134,7 +135,7 @@ async fn write(store: &Store, clock: &dyn Clock) -> Result<i64, String> {
     });
     match tokio::time::timeout(WRITE_LIMIT, writing).await {
         Ok(Ok(theirs)) => Ok(skew_ms(before, clock.now(), theirs)),
-        Ok(Err(problem)) => Err(in_one_line(&problem)),
+        Ok(Err(problem)) => Err(with_causes(&problem)),
         Err(_) => Err(format!("it took longer than {WRITE_LIMIT:?}")),
     }
 }
@@ -166,15 +167,6 @@ fn step_in_words(step_ms: i64) -> String {
     } else {
         format!("the clock was set forward by {by} s, or this machine was suspended")
     }
-}
-
-fn in_one_line(problem: &StoreError) -> String {
-    use std::error::Error as _;
-    let source = problem.source();
-    source.map_or_else(
-        || problem.to_string(),
-        |source| format!("{problem}: {source}"),
-    )
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! What the tests of all crates share. Nothing that is shipped is built on it.
+//! Test support for all crates. No shipped code depends on it.
 
-/// The sizes around a limit at which mistakes show: nothing, one, just below, at and above it, and far beyond.
+/// The sizes around a limit at which errors show: zero, one, just below, at and above the limit,
+/// and far beyond.
 ///
-/// `constant` names the limit by its path, as `server::tasks::overrides::BATCH`. That is how the tidy test of bounds
-/// knows that the constant has a test. A bound that is expensive to reach may be a parameter of what is tested; then
-/// the limit here is a smaller one.
+/// `constant` is the path of the limit, like `server::tasks::overrides::BATCH`. From this path the
+/// tidy test of bounds knows that the constant has a test. If a bound is expensive to reach, make
+/// it a parameter of the tested function and pass a smaller limit here.
 pub fn sizes_around(constant: &str, limit: usize) -> Vec<usize> {
-    assert!(limit > 0, "{constant} bounds something");
+    assert!(limit > 0, "{constant} is not a limit");
     let mut sizes = vec![0, 1, limit - 1, limit, limit + 1, 10 * limit];
     sizes.sort_unstable();
     sizes.dedup();
@@ -18,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sizes_are_around_the_limit_and_each_comes_once() {
+    fn the_sizes_are_around_the_limit_without_duplicates() {
         assert_eq!(sizes_around("a::B", 50), [0, 1, 49, 50, 51, 500]);
         assert_eq!(sizes_around("a::B", 1), [0, 1, 2, 10]);
     }

@@ -1,5 +1,6 @@
 //! The calls that a worker makes, with their bodies and replies as types.
 
+use api_client::{FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use bytes::Bytes;
 use domain::id::TaskId;
 use domain::time::Timestamp;
@@ -11,11 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::client::{Call, CallError};
 use crate::credentials::{Credentials, CredentialsBody};
 use crate::identity::{Identity, Proof};
-use crate::state::Standing;
-
-const WORKER_MANAGER: &str = "worker-manager";
-const QUEUE: &str = "queue";
-const FLEETWRIGHT: &str = "fleetwright";
+use crate::state::RegistrationState;
 
 /// A run of a task that is ours for now.
 #[derive(Debug)]
@@ -233,9 +230,9 @@ pub(crate) fn report(run: &Run, outcome: Outcome) -> Call {
 
 /// Sends the bytes of a log that come after the first `offset`.
 pub(crate) fn append_log(run: &Run, offset: u64, bytes: Bytes, finished: bool) -> Call {
-    let end = if finished { "&finished=true" } else { "" };
     run.call("appendLog", Method::PUT, FLEETWRIGHT, &["log"])
-        .query(&format!("offset={offset}{end}"))
+        .query("offset", Some(offset))
+        .query("finished", finished.then_some(true))
         .raw(bytes)
 }
 
@@ -284,10 +281,10 @@ impl Registration {
     pub(crate) fn standing(
         self,
         call: &'static str,
-        before: Option<&Standing>,
-    ) -> Result<Standing, CallError> {
+        before: Option<&RegistrationState>,
+    ) -> Result<RegistrationState, CallError> {
         let credentials = read_credentials(call, self.credentials)?;
-        Ok(Standing {
+        Ok(RegistrationState {
             credentials,
             expires: moment(call, &self.expires)?,
             secret: self.secret,

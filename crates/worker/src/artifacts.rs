@@ -1,4 +1,4 @@
-//! What a task leaves behind on purpose: files that are sent to the queue's store.
+//! Artifacts: files of a task that the worker uploads to the queue's store.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::api::{Upload, create_artifact};
-use crate::client::{CallError, Client, innermost};
+use crate::client::{CallError, Client};
 use crate::machine::Backoff;
 use crate::payload::{Artifact, ArtifactKind};
 use crate::tenure::Tenure;
 
-/// Most files that one directory artifact may have.
+/// Files of one directory artifact at most.
 const MAX_FILES: usize = 10_000;
-/// Most folders within each other in one of them.
+/// Maximum depth of folders in a directory artifact.
 const MAX_DEPTH: usize = 100;
 const PUT_LIMIT: Duration = Duration::from_secs(30 * 60);
 const MAX_ATTEMPTS: u32 = 5;
@@ -27,30 +27,30 @@ const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotKept {
+pub(crate) enum ArtifactError {
     /// The task did not make it.
     #[error("{path}: {reason}")]
     Missing { path: String, reason: String },
-    #[error("the queue did not take it")]
+    #[error("the queue refused the artifact")]
     Refused(#[source] CallError),
-    #[error("sending it failed: {0}")]
+    #[error("the upload failed: {0}")]
     NotSent(String),
 }
 
-/// One file to send.
+/// One file to upload.
 struct Item {
     name: String,
     file: PathBuf,
 }
 
-/// Sends what the payload names. Each artifact that could not be kept is returned with its reason.
-pub(crate) async fn keep(
+/// Uploads the artifacts of the payload. Returns those that failed, with the reason.
+pub(crate) async fn upload_all(
     artifacts: &[Artifact],
     folder: &Path,
     task_expires: Option<Timestamp>,
     tenure: &Tenure,
-) -> Vec<(String, NotKept)> {
-    let mut not_kept = Vec::new();
+) -> Vec<(String, ArtifactError)> {
+    let mut failed = Vec::new();
     for artifact in artifacts {
         // No artifact may outlive its task.
         let expires = match (artifact.expires, task_expires) {
@@ -63,32 +63,32 @@ pub(crate) async fn keep(
         let kept = match items_of(artifact, folder) {
             Ok(items) => send_all(&items, &expires, tenure).await,
             Err(problem) => {
-                tell_missing(artifact, &problem, &expires, tenure).await;
+                create_error_artifact(artifact, &problem, &expires, tenure).await;
                 Err(problem)
             }
         };
         if let Err(problem) = kept {
-            not_kept.push((artifact.name.clone(), problem));
+            failed.push((artifact.name.clone(), problem));
         }
     }
-    not_kept
+    failed
 }
 
-async fn send_all(items: &[Item], expires: &str, tenure: &Tenure) -> Result<(), NotKept> {
+async fn send_all(items: &[Item], expires: &str, tenure: &Tenure) -> Result<(), ArtifactError> {
     for item in items {
         send(item, expires, tenure).await?;
     }
     Ok(())
 }
 
-async fn send(item: &Item, expires: &str, tenure: &Tenure) -> Result<(), NotKept> {
+async fn send(item: &Item, expires: &str, tenure: &Tenure) -> Result<(), ArtifactError> {
     let content_type = content_type_of(&item.file);
     let body = json!({"storageType": "s3", "contentType": content_type, "expires": expires});
     let call = create_artifact(&tenure.run, &item.name, &body);
     let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
     let mut attempt = 1;
     loop {
-        let upload: Upload = tenure.speak(&call).await.map_err(NotKept::Refused)?;
+        let upload: Upload = tenure.send(&call).await.map_err(ArtifactError::Refused)?;
         let url = upload.put_url.as_deref();
         let problem = match put(item, content_type, url, &tenure.client).await {
             Ok(()) => return Ok(()),
@@ -97,13 +97,13 @@ async fn send(item: &Item, expires: &str, tenure: &Tenure) -> Result<(), NotKept
         let limit = Instant::now() + tenure.left();
         let again = attempt < MAX_ATTEMPTS && !tenure.is_lost();
         if !again || !backoff.wait(&tenure.client.machine, limit).await {
-            return Err(NotKept::NotSent(problem));
+            return Err(ArtifactError::NotSent(problem));
         }
         attempt += 1;
     }
 }
 
-/// Sends the file to where the queue wants it.
+/// Uploads the file to the URL from the queue.
 async fn put(
     item: &Item,
     content_type: &str,
@@ -113,7 +113,7 @@ async fn put(
     let url: Url = url
         .and_then(|url| url.parse().ok())
         .ok_or("the queue gave no usable putUrl")?;
-    let told = |problem: &dyn std::error::Error| innermost(problem);
+    let told = |problem: &(dyn std::error::Error + 'static)| api_client::root_cause(problem);
     let file = tokio::fs::File::open(&item.file)
         .await
         .map_err(|problem| told(&problem))?;
@@ -133,14 +133,20 @@ async fn put(
         .send()
         .await
         .map_err(|problem| told(&problem))?;
-    match response.status().is_success() {
-        true => Ok(()),
-        false => Err(format!("the store answered {}", response.status())),
+    if response.status().is_success() {
+        Ok(())
+    } else {
+        Err(format!("the store answered {}", response.status()))
     }
 }
 
-/// Leaves a mark in place of an artifact, so that who looks for it learns why it is not there.
-async fn tell_missing(artifact: &Artifact, problem: &NotKept, expires: &str, tenure: &Tenure) {
+/// Creates an error artifact, so that readers learn why the file is missing.
+async fn create_error_artifact(
+    artifact: &Artifact,
+    problem: &ArtifactError,
+    expires: &str,
+    tenure: &Tenure,
+) {
     let body = json!({
         "storageType": "error",
         "reason": "file-missing-on-worker",
@@ -148,14 +154,14 @@ async fn tell_missing(artifact: &Artifact, problem: &NotKept, expires: &str, ten
         "expires": expires,
     });
     let call = create_artifact(&tenure.run, &artifact.name, &body);
-    if let Err(problem) = tenure.speak::<Upload>(&call).await {
+    if let Err(problem) = tenure.send::<Upload>(&call).await {
         tracing::warn!("artifact {} of {}: {problem}", artifact.name, tenure.run);
     }
 }
 
-/// The files of an artifact. Only what lies in the task's folder counts, wherever links lead.
-fn items_of(artifact: &Artifact, folder: &Path) -> Result<Vec<Item>, NotKept> {
-    let missing = |reason: String| NotKept::Missing {
+/// The files of an artifact. The files must be in the task's folder after links are resolved.
+fn items_of(artifact: &Artifact, folder: &Path) -> Result<Vec<Item>, ArtifactError> {
+    let missing = |reason: String| ArtifactError::Missing {
         path: artifact.path.clone(),
         reason,
     };
@@ -180,8 +186,8 @@ fn items_of(artifact: &Artifact, folder: &Path) -> Result<Vec<Item>, NotKept> {
     }
 }
 
-/// The files below a folder, in order; links are left out. Too many files or folders are an error: a missing part could
-/// go unnoticed.
+/// The files below a folder, in order, without links. Too many files or folders are an error:
+/// otherwise a missing part could go unnoticed.
 fn collect(
     folder: &Path,
     name: &str,
@@ -192,21 +198,21 @@ fn collect(
     let mut entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
-        // Names of artifacts are printable ASCII; other bytes are written as in URLs.
+        // Names of artifacts are printable ASCII; other bytes are escaped as in URLs.
         let file = entry.file_name();
         let name = format!("{name}/{}", percent_encode(file.as_bytes(), CONTROLS));
         let kind = entry.file_type()?;
         if kind.is_dir() {
             if depth >= MAX_DEPTH {
                 return Err(std::io::Error::other(format!(
-                    "there are more than {MAX_DEPTH} folders within each other in it"
+                    "it has folders nested deeper than {MAX_DEPTH}"
                 )));
             }
             collect(&entry.path(), &name, depth + 1, max_files, items)?;
         } else if kind.is_file() {
             if items.len() >= max_files {
                 return Err(std::io::Error::other(format!(
-                    "there are more than {max_files} files in it"
+                    "it has more than {max_files} files"
                 )));
             }
             items.push(Item {
@@ -265,17 +271,17 @@ mod tests {
             .map(|it| it.rsplit('/').next().unwrap())
             .collect();
         assert_eq!(kept, ["100% a b.txt", "%FE", "%FF%0A"]);
-        let whole = names("out", ArtifactKind::Directory, root.path()).unwrap();
-        assert!(whole[0].starts_with("public/out/gr%C3%BCn/"), "{whole:?}");
+        let paths = names("out", ArtifactKind::Directory, root.path()).unwrap();
+        assert!(paths[0].starts_with("public/out/gr%C3%BCn/"), "{paths:?}");
     }
 
     #[test]
-    fn a_directory_has_so_many_files_and_more_are_an_error() {
-        // Ten thousand files take seconds to make.
+    fn more_files_than_the_limit_are_an_error() {
+        // Making ten thousand files takes seconds.
         const LIMIT: usize = 20;
         for count in sizes_around("worker::artifacts::MAX_FILES", LIMIT) {
             let root = tempfile::tempdir().unwrap();
-            // In two folders: what counts is how many there are in all.
+            // In two folders: the limit is for the total.
             for number in 0..count {
                 let folder = root.path().join(format!("{}", number % 2));
                 std::fs::create_dir_all(&folder).unwrap();
@@ -286,14 +292,14 @@ mod tests {
                 Ok(()) => assert!(count <= LIMIT && items.len() == count, "{count}"),
                 Err(problem) => {
                     assert!(count > LIMIT, "{count} are not too many");
-                    assert_eq!(problem.to_string(), "there are more than 20 files in it");
+                    assert_eq!(problem.to_string(), "it has more than 20 files");
                 }
             }
         }
     }
 
     #[test]
-    fn a_directory_is_so_deep_and_a_deeper_one_is_an_error() {
+    fn a_directory_deeper_than_the_limit_is_an_error() {
         for depth in sizes_around("worker::artifacts::MAX_DEPTH", MAX_DEPTH) {
             let root = tempfile::tempdir().unwrap();
             let out = root.path().join("out");
@@ -301,11 +307,10 @@ mod tests {
             std::fs::create_dir_all(&deepest).unwrap();
             std::fs::write(deepest.join("a.txt"), "").unwrap();
             let found = names("out", ArtifactKind::Directory, root.path());
-            let expected = match depth <= MAX_DEPTH {
-                true => Ok(vec![format!("public/out/{}a.txt", "d/".repeat(depth))]),
-                false => {
-                    Err("out: there are more than 100 folders within each other in it".to_owned())
-                }
+            let expected = if depth <= MAX_DEPTH {
+                Ok(vec![format!("public/out/{}a.txt", "d/".repeat(depth))])
+            } else {
+                Err("out: it has folders nested deeper than 100".to_owned())
             };
             assert_eq!(found, expected, "{depth}");
         }

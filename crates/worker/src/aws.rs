@@ -1,29 +1,29 @@
-//! A worker on an instance of EC2: who it is, and whether the instance is about to be taken away.
+//! A worker on an EC2 instance: its identity, and the notice that AWS will stop the instance.
 //!
-//! Both are told by the metadata service of the instance (version 2, with a token).
+//! Both come from the metadata service of the instance (version 2, with a token).
 
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api_client::{BodyError, read_body};
 use reqwest::{Method, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::client::innermost;
 use crate::identity::{BadIdentity, Identity, Kind, Names, Proof};
 use crate::machine::pause;
 use crate::stop::{Stop, Stops};
 
-/// Where every instance finds the service.
+/// The address of the service on every instance.
 pub const METADATA_URL: &str = "http://169.254.169.254";
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 const MAX_ATTEMPTS: u32 = 8;
 const RETRY: Duration = Duration::from_millis(500);
-/// User data may have 16 KiB, documents have less.
+/// User data has at most 16 KiB, and documents are smaller.
 const MAX_REPLY_BYTES: usize = 256 << 10;
 const TOKEN_SECONDS: &str = "21600";
-/// The notice comes two minutes ahead.
+/// The notice comes two minutes before the stop.
 const WATCH_PERIOD: Duration = Duration::from_secs(5);
 
 /// The metadata service of this instance.
@@ -33,24 +33,24 @@ pub struct Metadata {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum NoMetadata {
-    #[error("{0:?} is no address of a metadata service")]
+pub enum MetadataError {
+    #[error("{0:?} is not a valid address of a metadata service")]
     Url(String),
     #[error("cannot set up the HTTP client")]
     Http(#[source] reqwest::Error),
-    #[error("the metadata service does not tell {what}: {reason}")]
+    #[error("the metadata service does not return {what}: {reason}")]
     NoAnswer { what: &'static str, reason: String },
-    #[error("{what} of this instance is not what it should be")]
-    Malformed {
+    #[error("{what} of this instance has an unknown form")]
+    PayloadErrors {
         what: &'static str,
         #[source]
         source: serde_json::Error,
     },
-    #[error("the instance does not say who it is")]
+    #[error("the instance has no valid worker identity")]
     Identity(#[from] BadIdentity),
 }
 
-/// What the launch of the instance left for us.
+/// The user data that the launch of the instance wrote.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct UserData {
@@ -69,31 +69,38 @@ struct Document {
 }
 
 impl Metadata {
-    pub fn at(url: &str) -> Result<Self, NoMetadata> {
+    pub fn at(url: &str) -> Result<Self, MetadataError> {
         let parsed: Url = url
             .parse()
             .ok()
             .filter(|url: &Url| url.scheme() == "http" && url.has_host())
-            .ok_or_else(|| NoMetadata::Url(url.to_owned()))?;
-        // The service is on this machine, whatever the environment says of proxies.
+            .ok_or_else(|| MetadataError::Url(url.to_owned()))?;
+        // The service is on this machine, whatever proxies the environment names.
         let http = reqwest::Client::builder()
             .no_proxy()
             .tls_certs_only([])
             .redirect(reqwest::redirect::Policy::none())
             .timeout(CALL_LIMIT)
             .build()
-            .map_err(NoMetadata::Http)?;
+            .map_err(MetadataError::Http)?;
         Ok(Self { http, url: parsed })
     }
 
-    /// The worker that this instance was launched to be.
-    pub async fn identity(&self, work_dir: PathBuf) -> Result<Identity, NoMetadata> {
+    /// The identity of the worker for which this instance was launched.
+    pub async fn identity(&self, work_dir: PathBuf) -> Result<Identity, MetadataError> {
         let token = self
-            .patiently("a token", Method::PUT, "/latest/api/token", None)
+            .ask_with_retries("a token", Method::PUT, "/latest/api/token", None)
             .await?;
-        let get = async |what, path| self.patiently(what, Method::GET, path, Some(&token)).await;
+        let get = async |what, path| {
+            self.ask_with_retries(what, Method::GET, path, Some(&token))
+                .await
+        };
         let user_data = get("its user data", "/latest/user-data").await?;
-        let document = get("who it is", "/latest/dynamic/instance-identity/document").await?;
+        let document = get(
+            "its identity document",
+            "/latest/dynamic/instance-identity/document",
+        )
+        .await?;
         let signature = get(
             "its signature",
             "/latest/dynamic/instance-identity/signature",
@@ -122,7 +129,7 @@ impl Metadata {
         })
     }
 
-    /// Whether a time was set at which the instance will be taken away.
+    /// Whether a time is set at which the instance will be stopped.
     async fn is_ending(&self) -> Result<bool, String> {
         let (_, token) = self.ask(Method::PUT, "/latest/api/token", None).await?;
         let path = "/latest/meta-data/spot/termination-time";
@@ -130,14 +137,14 @@ impl Metadata {
         Ok(status.is_success())
     }
 
-    /// The service may not be there yet when the instance has just been started.
-    async fn patiently(
+    /// The service may not respond yet when the instance has just been started.
+    async fn ask_with_retries(
         &self,
         what: &'static str,
         method: Method,
         path: &str,
         token: Option<&str>,
-    ) -> Result<String, NoMetadata> {
+    ) -> Result<String, MetadataError> {
         let mut attempt = 1;
         loop {
             let reason = match self.ask(method.clone(), path, token).await {
@@ -146,7 +153,7 @@ impl Metadata {
                 Err(problem) => problem,
             };
             if attempt >= MAX_ATTEMPTS {
-                return Err(NoMetadata::NoAnswer { what, reason });
+                return Err(MetadataError::NoAnswer { what, reason });
             }
             attempt += 1;
             pause(RETRY).await;
@@ -166,21 +173,20 @@ impl Metadata {
             Some(token) => request.header("X-aws-ec2-metadata-token", token),
             None => request.header("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS),
         };
-        let told = |problem: reqwest::Error| innermost(&problem);
-        let mut response = request.send().await.map_err(told)?;
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(told)? {
-            if body.len() + chunk.len() > MAX_REPLY_BYTES {
-                return Err(format!("it answers with more than {MAX_REPLY_BYTES} bytes"));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        let text = String::from_utf8(body).map_err(|_| "it answers with no text".to_owned())?;
-        Ok((response.status(), text))
+        let describe = |error: reqwest::Error| api_client::root_cause(&error);
+        let response = request.send().await.map_err(describe)?;
+        let status = response.status();
+        let body = read_body(response, MAX_REPLY_BYTES).await;
+        let body = body.map_err(|error| match error {
+            BodyError::Broken(error) => describe(error),
+            BodyError::TooLong(most) => format!("the response is longer than {most} bytes"),
+        })?;
+        let text = String::from_utf8(body).map_err(|_| "the response is not UTF-8".to_owned())?;
+        Ok((status, text))
     }
 }
 
-/// Asks to drain when the instance is about to be taken away. Without a service, waits for ever.
+/// Requests a drain when the instance is about to be stopped. Waits for ever without a service.
 pub(crate) async fn watch(metadata: Option<Metadata>, stops: Stops) -> Infallible {
     if let Some(metadata) = metadata {
         loop {
@@ -191,12 +197,12 @@ pub(crate) async fn watch(metadata: Option<Metadata>, stops: Stops) -> Infallibl
                 Err(problem) => tracing::debug!("no answer from the metadata service: {problem}"),
             }
         }
-        tracing::warn!("the cloud takes this instance away");
+        tracing::warn!("AWS is about to stop this instance");
         stops.ask(Stop::Drain);
     }
     std::future::pending().await
 }
 
-fn parse<'a, T: Deserialize<'a>>(what: &'static str, text: &'a str) -> Result<T, NoMetadata> {
-    serde_json::from_str(text).map_err(|source| NoMetadata::Malformed { what, source })
+fn parse<'a, T: Deserialize<'a>>(what: &'static str, text: &'a str) -> Result<T, MetadataError> {
+    serde_json::from_str(text).map_err(|source| MetadataError::PayloadErrors { what, source })
 }

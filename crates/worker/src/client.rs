@@ -1,15 +1,13 @@
-//! A small client of the HTTP API: signs a call, sends it, and reads a bounded reply.
+//! The worker's calls of the HTTP API: each with its name, its time limit and its error.
 //!
 //! It sends each call once. Who calls knows until when a repetition makes sense, and `retried`
 //! repeats until then what may still work.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use access::hawk::{RequestLine, payload_hash, sign_header};
+use api_client::{BadRootUrl, Options, Retry, Stamp, parse_root_url, root_cause};
 use bytes::Bytes;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Method, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -18,7 +16,6 @@ use tokio::time::Instant;
 use crate::credentials::Credentials;
 use crate::machine::{Backoff, Machine};
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const CALL_LIMIT: Duration = Duration::from_secs(20);
 /// The server holds a claim for 20 s when there is no work.
 const CLAIM_LIMIT: Duration = Duration::from_secs(45);
@@ -28,15 +25,6 @@ const MAX_REPLY_BYTES: usize = 48 << 20;
 const MAX_MESSAGE_CHARACTERS: usize = 1_000;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(15);
-pub(crate) const JSON: &str = "application/json";
-pub(crate) const BYTES: &str = "application/octet-stream";
-
-/// What stays as it is in a path; a `/` inside a name does not.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
 
 /// Why a call brought no result.
 #[derive(Debug, thiserror::Error)]
@@ -59,38 +47,42 @@ pub enum CallError {
 /// One call of the API.
 pub(crate) struct Call {
     name: &'static str,
-    method: Method,
-    path: String,
-    body: Body,
-    limit: Duration,
-}
-
-enum Body {
-    Nothing,
-    Json(Bytes),
-    Raw(Bytes),
+    call: api_client::Call,
 }
 
 /// Sends calls to one server.
 pub(crate) struct Client {
-    http: reqwest::Client,
-    /// For other servers, made when it is needed.
-    elsewhere: OnceLock<reqwest::Client>,
-    root_url: Url,
+    api: api_client::Client,
     pub(crate) machine: Arc<Machine>,
     /// When a call last succeeded.
     last_success: Mutex<Instant>,
 }
 
+/// Why there is no client.
 #[derive(Debug, thiserror::Error)]
-pub enum BadRootUrl {
-    #[error("{0:?} is no root URL: one looks like https://fleet.example.com, without a path")]
-    Malformed(String),
+pub enum NoClient {
+    #[error("{0}: one looks like https://fleet.example.com, without a path")]
+    BadRootUrl(BadRootUrl),
     #[error("cannot set up the HTTP client")]
     Http(#[source] reqwest::Error),
 }
 
 impl CallError {
+    fn new(call: &'static str, problem: api_client::CallError) -> Self {
+        match problem {
+            api_client::CallError::NoAnswer(source) => Self::NoAnswer {
+                call,
+                reason: root_cause(&source),
+            },
+            api_client::CallError::Refused(refusal) => Self::Refused {
+                call,
+                status: refusal.status.as_u16(),
+                message: shown(refusal.message()),
+            },
+            api_client::CallError::BadReply(reason) => Self::BadReply { call, reason },
+        }
+    }
+
     /// Whether the same call may work a little later.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
@@ -116,51 +108,48 @@ impl Call {
         service: &str,
         segments: &[&str],
     ) -> Self {
-        let mut path = format!("/api/{service}/v1");
-        for segment in segments {
-            path.push('/');
-            path.extend(utf8_percent_encode(segment, ESCAPED));
-        }
-        Self {
-            name,
-            method,
-            path,
-            body: Body::Nothing,
-            limit: CALL_LIMIT,
-        }
+        let call = api_client::Call::new(method, service, segments);
+        Self { name, call }
     }
 
-    pub(crate) fn query(mut self, query: &str) -> Self {
-        self.path.push('?');
-        self.path.push_str(query);
-        self
+    pub(crate) fn query(self, name: &str, value: Option<impl ToString>) -> Self {
+        let call = self.call.query(name, value);
+        Self { call, ..self }
     }
 
-    pub(crate) fn json(mut self, body: &Value) -> Self {
-        self.body = Body::Json(Bytes::from(body.to_string()));
-        self
+    pub(crate) fn json(self, body: &Value) -> Self {
+        let call = self.call.json(body);
+        Self { call, ..self }
     }
 
-    pub(crate) fn raw(mut self, body: Bytes) -> Self {
-        self.body = Body::Raw(body);
-        self
+    pub(crate) fn raw(self, body: Bytes) -> Self {
+        let call = self.call.raw(body);
+        Self { call, ..self }
     }
 
     /// Waits as long as the server holds a claim.
-    pub(crate) fn long(mut self) -> Self {
-        self.limit = CLAIM_LIMIT;
-        self
+    pub(crate) fn long(self) -> Self {
+        let call = self.call.limit(CLAIM_LIMIT);
+        Self { call, ..self }
     }
 }
 
 impl Client {
-    pub(crate) fn new(root_url: &str, machine: Arc<Machine>) -> Result<Self, BadRootUrl> {
-        let root_url = parse_root_url(root_url)?;
-        let http = http_client(&root_url).map_err(BadRootUrl::Http)?;
+    pub(crate) fn new(root_url: &str, machine: Arc<Machine>) -> Result<Self, NoClient> {
+        let root_url = parse_root_url(root_url).map_err(NoClient::BadRootUrl)?;
+        let of_stamps = Arc::clone(&machine);
+        let options = Options {
+            user_agent: Some(concat!("fleetwright-worker/", env!("CARGO_PKG_VERSION"))),
+            call_limit: CALL_LIMIT,
+            max_reply_bytes: MAX_REPLY_BYTES,
+            stamp: Box::new(move || Stamp {
+                seconds: of_stamps.now().as_millis() / 1_000,
+                nonce: of_stamps.nonce(),
+            }),
+            observer: None,
+        };
         Ok(Self {
-            http,
-            elsewhere: OnceLock::new(),
-            root_url,
+            api: api_client::Client::new(root_url, options).map_err(NoClient::Http)?,
             machine,
             last_success: Mutex::new(Instant::now()),
         })
@@ -168,19 +157,12 @@ impl Client {
 
     /// The address of the server, without a slash at its end.
     pub(crate) fn root_url(&self) -> &str {
-        self.root_url.as_str().trim_end_matches('/')
+        self.api.root_url()
     }
 
     /// What to send plain requests to this address with.
     pub(crate) fn http_for(&self, url: &Url) -> Result<reqwest::Client, reqwest::Error> {
-        if url.origin() == self.root_url.origin() {
-            return Ok(self.http.clone());
-        }
-        if let Some(http) = self.elsewhere.get() {
-            return Ok(http.clone());
-        }
-        let http = http_builder().build()?;
-        Ok(self.elsewhere.get_or_init(|| http).clone())
+        self.api.http_for(url)
     }
 
     /// How long it is since a call last succeeded.
@@ -194,30 +176,7 @@ impl Client {
         call: &Call,
         credentials: Option<&Credentials>,
     ) -> Result<T, CallError> {
-        let (status, body) = tokio::time::timeout(call.limit, self.exchange(call, credentials))
-            .await
-            .map_err(|_| "it took too long".to_owned())
-            .and_then(|outcome| outcome.map_err(|problem| innermost(&problem)))
-            .map_err(|reason| CallError::NoAnswer {
-                call: call.name,
-                reason,
-            })?;
-        if !(200..300).contains(&status) {
-            return Err(CallError::Refused {
-                call: call.name,
-                status,
-                message: message_of(&body.unwrap_or_default()),
-            });
-        }
-        *self.lock() = Instant::now();
-        let body = body.ok_or_else(|| CallError::BadReply {
-            call: call.name,
-            reason: format!("it is longer than {} MiB", MAX_REPLY_BYTES >> 20),
-        })?;
-        serde_json::from_slice(&body).map_err(|problem| CallError::BadReply {
-            call: call.name,
-            reason: problem.to_string(),
-        })
+        self.exchange(call, credentials, &mut |_| None).await
     }
 
     /// Sends a call again and again until it is answered for good, or `limit` has come.
@@ -228,78 +187,28 @@ impl Client {
         limit: Instant,
     ) -> Result<T, CallError> {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
-        loop {
-            match self.send(call, credentials).await {
-                Err(problem) if problem.may_pass() => {
-                    if !backoff.wait(&self.machine, limit).await {
-                        return Err(problem);
-                    }
-                }
-                outcome => return outcome,
-            }
-        }
+        let mut retry = |problem: &api_client::CallError| {
+            let may_pass = problem.may_pass();
+            may_pass.then(|| backoff.next(&self.machine, limit))?
+        };
+        self.exchange(call, credentials, &mut retry).await
     }
 
-    /// The status and the body, unless that is too long.
-    async fn exchange(
+    async fn exchange<T: DeserializeOwned>(
         &self,
         call: &Call,
         credentials: Option<&Credentials>,
-    ) -> Result<(u16, Option<Vec<u8>>), reqwest::Error> {
-        let (path, query) = match call.path.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (call.path.as_str(), None),
-        };
-        let mut url = self.root_url.clone();
-        url.set_path(path);
-        url.set_query(query);
-        let mut request = self.http.request(call.method.clone(), url.clone());
-        if let Some(credentials) = credentials {
-            request = request.header(AUTHORIZATION, self.signature(call, &url, credentials));
+        retry: &mut Retry<'_>,
+    ) -> Result<T, CallError> {
+        let signing = credentials.map(|credentials| &credentials.signing);
+        let outcome = self.api.call(&call.call, signing, retry).await;
+        if !matches!(
+            outcome,
+            Err(api_client::CallError::NoAnswer(_) | api_client::CallError::Refused(_))
+        ) {
+            *self.lock() = Instant::now();
         }
-        request = match &call.body {
-            Body::Nothing => request,
-            Body::Json(body) => request.header(CONTENT_TYPE, JSON).body(body.clone()),
-            Body::Raw(body) => request.header(CONTENT_TYPE, BYTES).body(body.clone()),
-        };
-        let mut response = request.send().await?;
-        let status = response.status().as_u16();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            if body.len() + chunk.len() > MAX_REPLY_BYTES {
-                return Ok((status, None));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok((status, Some(body)))
-    }
-
-    fn signature(&self, call: &Call, url: &Url, credentials: &Credentials) -> String {
-        // The server does not hash what it streams to a file.
-        let hash = match &call.body {
-            Body::Nothing => Some(payload_hash("", b"")),
-            Body::Json(body) => Some(payload_hash(JSON, body)),
-            Body::Raw(_) => None,
-        };
-        let resource = match url.query() {
-            Some(query) => format!("{}?{query}", url.path()),
-            None => url.path().to_owned(),
-        };
-        let line = RequestLine {
-            method: call.method.as_str(),
-            resource: &resource,
-            host: url.host_str().unwrap_or_default(),
-            port: url.port_or_known_default().unwrap_or_default(),
-        };
-        sign_header(
-            &line,
-            &credentials.client_id,
-            &credentials.access_token,
-            self.machine.now().as_millis() / 1_000,
-            &self.machine.nonce(),
-            hash.as_deref(),
-            credentials.extension.as_deref(),
-        )
+        outcome.map_err(|problem| CallError::new(call.name, problem))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Instant> {
@@ -310,66 +219,9 @@ impl Client {
     }
 }
 
-fn parse_root_url(text: &str) -> Result<Url, BadRootUrl> {
-    let url: Option<Url> = text.parse().ok();
-    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        .ok_or_else(|| BadRootUrl::Malformed(text.to_owned()))
-}
-
-/// Does not load the system's certificates where nothing will be encrypted: that costs more time
-/// than all the rest of a worker's start.
-fn http_client(root_url: &Url) -> Result<reqwest::Client, reqwest::Error> {
-    let mut builder = http_builder();
-    if root_url.scheme() == "http" {
-        builder = builder.tls_certs_only([]);
-    }
-    if is_loopback(root_url) {
-        builder = builder.no_proxy();
-    }
-    builder.build()
-}
-
-fn http_builder() -> reqwest::ClientBuilder {
-    reqwest::Client::builder()
-        .connect_timeout(CONNECT_LIMIT)
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("fleetwright-worker/", env!("CARGO_PKG_VERSION")))
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    host == "localhost"
-        || host
-            .trim_matches(['[', ']'])
-            .parse()
-            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-}
-
-/// The cause at the bottom: "Connection refused", not "error sending request".
-pub(crate) fn innermost(problem: &dyn std::error::Error) -> String {
-    let mut cause = problem;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
-}
-
-/// An error and its causes, in one line.
-pub(crate) fn chain(problem: &dyn std::error::Error) -> String {
-    let mut text = problem.to_string();
-    let mut next = problem.source();
-    while let Some(cause) = next {
-        text.push_str(&format!(": {cause}"));
-        next = cause.source();
-    }
-    text
-}
-
-/// What a refusal says, without the trailer that repeats the request.
-fn message_of(body: &[u8]) -> String {
-    let reply: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let message = reply["message"].as_str().unwrap_or("no reason was given");
-    let message = message.split("\n---\n").next().unwrap_or(message).trim();
+/// As much of a refusal as is worth showing.
+fn shown(message: Option<String>) -> String {
+    let message = message.unwrap_or_else(|| "no reason was given".to_owned());
     message.chars().take(MAX_MESSAGE_CHARACTERS).collect()
 }
 
@@ -378,29 +230,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_root_url_is_refused() {
-        for text in ["", "fleet.example.com", "ftp://x", "http://", "x y"] {
-            let problem = parse_root_url(text).unwrap_err().to_string();
-            assert!(problem.contains("is no root URL"), "{problem}");
-        }
-        assert!(parse_root_url("http://127.0.0.1:8080/").is_ok());
-    }
-
-    #[test]
-    fn names_are_escaped_in_paths() {
-        let call = Call::new("x", Method::GET, "queue", &["claim-work", "a/b"]).query("offset=1");
-        assert_eq!(call.path, "/api/queue/v1/claim-work/a%2Fb?offset=1");
-    }
-
-    #[test]
-    fn a_refusal_is_shown_without_its_trailer_and_bounded() {
-        let body = br#"{"message": "Bad proof\n\n---\n\n* method: registerWorker"}"#;
-        assert_eq!(message_of(body), "Bad proof");
-        for odd in [&b""[..], b"<html>", b"[]", b"{\"message\": 5}"] {
-            assert_eq!(message_of(odd), "no reason was given");
-        }
-        let long = format!("{{\"message\": \"{}\"}}", "é".repeat(5_000));
-        assert_eq!(message_of(long.as_bytes()).chars().count(), 1_000);
+    fn a_refusal_is_shown_bounded() {
+        assert_eq!(shown(None), "no reason was given");
+        assert_eq!(shown(Some("é".repeat(5_000))).chars().count(), 1_000);
     }
 
     #[test]

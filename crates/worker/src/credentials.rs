@@ -9,12 +9,9 @@ use serde_json::{Value, json};
 /// Who signs a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
-    pub(crate) client_id: String,
-    pub(crate) access_token: Secret,
+    pub(crate) signing: api_client::Credentials,
     /// The certificate as it came, to be stored.
     certificate: Option<String>,
-    /// The certificate as requests carry it.
-    pub(crate) extension: Option<String>,
 }
 
 /// The form on the wire and in our own file.
@@ -48,8 +45,8 @@ impl Credentials {
     /// What goes into the file of the worker, which only its owner can read.
     pub(crate) fn to_stored(&self) -> Value {
         json!(Stored {
-            client_id: &self.client_id,
-            access_token: self.access_token.expose(),
+            client_id: &self.signing.client_id,
+            access_token: self.signing.access_token.expose(),
             certificate: self.certificate.as_deref(),
         })
     }
@@ -68,10 +65,13 @@ impl TryFrom<CredentialsBody> for Credentials {
             .map_err(|_| BadCertificate {
                 client_id: body.client_id.clone(),
             })?;
-        Ok(Self {
-            extension: extension(certificate.as_ref(), None),
+        let signing = api_client::Credentials {
             client_id: body.client_id,
             access_token: body.access_token,
+            extension: extension(certificate.as_ref(), None),
+        };
+        Ok(Self {
+            signing,
             certificate: body.certificate,
         })
     }
@@ -94,7 +94,7 @@ mod tests {
         let body =
             json!({"clientId": "w", "accessToken": "t", "certificate": certificate.to_string()});
         let credentials = read(body.clone()).unwrap();
-        assert!(credentials.extension.is_some());
+        assert!(credentials.signing.extension.is_some());
         assert_eq!(credentials.to_stored(), body);
     }
 

@@ -1,4 +1,4 @@
-//! The folders of a worker: one for each run of a task, gone when the run has ended.
+//! The folders of a worker: one for each run of a task, deleted when the run has ended.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io::ErrorKind;
@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 
 use crate::api::Run;
 
-/// Names that nobody else uses: what lies in there is removed.
+/// Names that nobody else uses: the content of these folders is deleted.
 const TASKS: &str = "worker-tasks";
 const LOGS: &str = "worker-logs";
 const LOCK: &str = "worker.lock";
-/// Who nests folders deeper than this wants to keep us from removing them.
+/// Maximum depth of nested folders that are reopened. Deeper ones are an attempt to prevent their
+/// removal.
 const MAX_DEPTH: u32 = 1_000;
 
-/// Where the runs of this worker have their folders and logs.
+/// The folders and logs of this worker's runs.
 pub(crate) struct Folders {
     tasks: PathBuf,
     logs: PathBuf,
-    /// Held as long as we are here.
+    /// Held until the worker ends.
     _lock: File,
 }
 
@@ -30,12 +31,12 @@ pub enum UnusableFolder {
         #[source]
         source: std::io::Error,
     },
-    #[error("another worker works in the folder {}: give each one of its own", .0.display())]
+    #[error("another worker uses the folder {}: give each worker its own", .0.display())]
     Taken(PathBuf),
 }
 
 impl Folders {
-    /// Makes the folders, and removes what a killed process of this worker left in them.
+    /// Makes the folders, and deletes what a killed process of this worker left in them.
     pub(crate) fn prepare(work_dir: &Path) -> Result<Self, UnusableFolder> {
         make(work_dir).map_err(broken(work_dir))?;
         let work_dir = std::path::absolute(work_dir).map_err(broken(work_dir))?;
@@ -56,7 +57,7 @@ impl Folders {
         Ok(folders)
     }
 
-    /// A fresh, empty folder for a run.
+    /// Makes an empty folder for a run.
     pub(crate) fn make_for(&self, run: &Run) -> Result<PathBuf, UnusableFolder> {
         let path = self.path_of(run);
         remove(&path);
@@ -88,7 +89,7 @@ fn make(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Removes a folder or file and all in it; what cannot be removed is said and left.
+/// Deletes a folder or file with its content. Logs what cannot be deleted.
 pub(crate) fn remove(path: &Path) {
     let mut removed = remove_at_once(path);
     if matches!(&removed, Err(problem) if problem.kind() == ErrorKind::PermissionDenied) {
@@ -96,13 +97,13 @@ pub(crate) fn remove(path: &Path) {
         removed = remove_at_once(path);
     }
     if let Err(problem) = removed {
-        tracing::warn!("{} is left over: {problem}", path.display());
+        tracing::warn!("cannot delete {}: {problem}", path.display());
     }
 }
 
 fn remove_at_once(path: &Path) -> std::io::Result<()> {
     let removed = match path.symlink_metadata() {
-        Ok(there) if there.is_dir() => std::fs::remove_dir_all(path),
+        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path),
         Ok(_) => std::fs::remove_file(path),
         Err(problem) => Err(problem),
     };
@@ -112,13 +113,16 @@ fn remove_at_once(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Gives us back the right to remove what is in folders that a task closed: in this one, and in those below it, so deep.
+/// Restores our right to delete in folders that a task closed, down to this depth.
 fn open_up(path: &Path, depth: u32) {
-    if !path.symlink_metadata().is_ok_and(|there| there.is_dir()) {
+    if !path
+        .symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_dir())
+    {
         return;
     }
     if let Err(problem) = std::fs::set_permissions(path, Permissions::from_mode(0o700)) {
-        tracing::debug!("{} cannot be opened: {problem}", path.display());
+        tracing::debug!("cannot change the mode of {}: {problem}", path.display());
         return;
     }
     let Some(depth) = depth.checked_sub(1) else {
@@ -155,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_worker_left_is_removed() {
+    fn leftovers_of_a_killed_worker_are_deleted() {
         let root = tempfile::tempdir().unwrap();
         let folders = Folders::prepare(root.path()).unwrap();
         let path = folders.make_for(&run()).unwrap();
@@ -183,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn so_many_closed_folders_within_each_other_are_opened_and_deeper_ones_stay_closed() {
-        // The system has no room for paths of ten thousand folders.
+    fn closed_folders_are_reopened_down_to_a_limit() {
+        // The system does not allow paths of ten thousand folders.
         const LIMIT: usize = 20;
         for depth in sizes_around("worker::folders::MAX_DEPTH", LIMIT) {
             let root = tempfile::tempdir().unwrap();
@@ -197,7 +201,7 @@ mod tests {
                 set_mode(depth, 0o000);
             }
             open_up(&root.path().join("run"), u32::try_from(LIMIT).unwrap());
-            // Without root's rights, only the first closed folder can be looked into.
+            // Without root's rights, only the first closed folder can be read.
             for depth in 0..=depth.min(LIMIT + 1) {
                 let mode = std::fs::metadata(nested(depth))
                     .unwrap()

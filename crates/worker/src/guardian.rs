@@ -1,8 +1,8 @@
-//! A small process that outlives a killed worker, to end the tasks that the worker left behind.
+//! A small process that kills the tasks of a killed worker.
 //!
-//! Each task has a process group of its own, so a signal that kills the worker does not reach it. The
-//! guardian is told which groups there are; when the pipe through which it is told breaks off, it kills
-//! those that are left. It is the system's shell, so it costs next to nothing.
+//! Each task has its own process group, so a signal that kills the worker does not reach it. The
+//! worker writes its groups to the guardian through a pipe. When the pipe closes, the guardian
+//! kills the remaining groups. It is a shell script, so it needs very little memory.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -30,8 +30,8 @@ done
 
 pub(crate) struct Guardian(Mutex<Child>);
 
-/// A group under guard, until this is dropped.
-pub(crate) struct Guarded<'a> {
+/// A guarded process group, until this is dropped.
+pub(crate) struct GuardedGroup<'a> {
     guardian: &'a Guardian,
     group: i32,
 }
@@ -50,9 +50,9 @@ impl Guardian {
         Ok(Self(Mutex::new(child)))
     }
 
-    pub(crate) fn watch(&self, group: i32) -> Guarded<'_> {
-        self.tell("watch", group);
-        Guarded {
+    pub(crate) fn watch(&self, group: i32) -> GuardedGroup<'_> {
+        self.send("watch", group);
+        GuardedGroup {
             guardian: self,
             group,
         }
@@ -63,16 +63,18 @@ impl Guardian {
         self.lock().id()
     }
 
-    fn tell(&self, verb: &str, group: i32) {
+    fn send(&self, verb: &str, group: i32) {
         let mut child = self.lock();
-        let told = match &mut child.stdin {
-            // One short write reaches a pipe whole.
+        let sent = match &mut child.stdin {
+            // One short write to a pipe is atomic.
             Some(pipe) => pipe.write_all(format!("{verb} {group}\n").as_bytes()),
             None => Ok(()),
         };
-        if let Err(problem) = told {
+        if let Err(problem) = sent {
             child.stdin = None;
-            tracing::warn!("nobody will end the tasks if this worker is killed: {problem}");
+            tracing::warn!(
+                "tasks will stay if this worker is killed, because its guardian has failed: {problem}"
+            );
         }
     }
 
@@ -81,9 +83,9 @@ impl Guardian {
     }
 }
 
-impl Drop for Guarded<'_> {
+impl Drop for GuardedGroup<'_> {
     fn drop(&mut self) {
-        self.guardian.tell("leave", self.group);
+        self.guardian.send("leave", self.group);
     }
 }
 
@@ -116,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_when_the_worker_is_gone_is_killed_and_nothing_else() {
+    fn remaining_groups_of_a_dead_worker_are_killed_and_no_others() {
         let guardian = Guardian::start().unwrap();
         let (mut left, left_group) = sleeper();
         let (mut other, other_group) = sleeper();
         drop(guardian.watch(other_group));
         std::mem::forget(guardian.watch(left_group));
         drop(guardian);
-        // It has been waited for, so it has done its work.
+        // The guardian has been waited for, so it has finished.
         assert!(!left.wait().unwrap().success());
         assert_eq!(killpg(Pid::from_raw(left_group), None), Err(Errno::ESRCH));
         assert!(other.try_wait().unwrap().is_none());
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_goes_on_when_its_guardian_was_killed() {
+    fn a_worker_continues_when_its_guardian_was_killed() {
         let guardian = Guardian::start().unwrap();
         let id = i32::try_from(guardian.id()).unwrap();
         nix::sys::signal::kill(Pid::from_raw(id), nix::sys::signal::Signal::SIGKILL).unwrap();

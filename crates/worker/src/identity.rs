@@ -1,4 +1,4 @@
-//! Who the worker is: the names under which the server knows it, and what proves them.
+//! The identity of a worker: its names on the server, and their proof.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -9,13 +9,12 @@ use domain::id::{BadId, PoolId, ProviderId, WorkerGroup, WorkerId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// An identity file is a handful of lines and the variables of tasks; a larger one is something
-/// else.
+/// Longest identity file: a few lines, and the variables of tasks.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Most tasks that one worker runs at a time.
+/// Tasks that one worker runs at a time at most.
 pub(crate) const MAX_CAPACITY: u32 = 1_000;
 
-/// A worker as it was announced to the server by whoever started it.
+/// A worker as its provider announced it to the server.
 #[derive(Debug)]
 pub struct Identity {
     pub root_url: String,
@@ -23,35 +22,35 @@ pub struct Identity {
     pub pool: PoolId,
     pub group: WorkerGroup,
     pub id: WorkerId,
-    /// How many tasks it runs at a time; `None` leaves it to the worker configuration.
+    /// Tasks at a time; `None`: set by the worker configuration.
     pub capacity: Option<u32>,
     pub proof: Proof,
-    /// Where it works and keeps its state.
+    /// The folder for tasks and state.
     pub work_dir: PathBuf,
     pub kind: Kind,
-    /// Where it is, as tasks are told.
+    /// The location of the worker, which tasks get.
     pub location: Value,
     /// Variables for the environment of every task, from the worker's launch config.
     pub env: BTreeMap<String, String>,
 }
 
-/// What shows the server that this is the worker it expects.
+/// The proof that this is the expected worker.
 #[derive(Debug)]
 pub enum Proof {
-    /// What the provider gave to this one worker.
+    /// A token that the provider made for this worker.
     Token(Secret),
-    /// What was agreed on beforehand.
+    /// A secret that was agreed on beforehand.
     StaticSecret(Secret),
-    /// What the cloud says about this instance, signed by the cloud.
+    /// The cloud's document about this instance, with the cloud's signature.
     Document { document: String, signature: String },
 }
 
-/// Where the machine comes from, as far as that changes how a worker behaves.
+/// The origin of the machine, as far as it changes the worker's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is there anyway: it stays when there is no work, and can register again.
-    Standing,
-    /// It was started for the work at hand: it goes when it is not needed, and says so.
+    /// A permanent machine: it stays without work, and can register again.
+    Static,
+    /// A machine launched on demand: it removes itself when it is not needed.
     Launched,
 }
 
@@ -63,13 +62,13 @@ pub enum BadIdentity {
         #[source]
         source: std::io::Error,
     },
-    #[error("{} is no identity file", file.display())]
+    #[error("{} is not an identity file", file.display())]
     Malformed {
         file: PathBuf,
         #[source]
         source: serde_json::Error,
     },
-    #[error("the identity of the worker is wrong")]
+    #[error("the identity of the worker is invalid")]
     Id(#[from] BadId),
     #[error("the capacity of the worker is {0}, but must be between 1 and {MAX_CAPACITY}")]
     Capacity(u32),
@@ -79,7 +78,7 @@ pub enum BadIdentity {
     Proof { file: PathBuf },
 }
 
-/// The file, as the provider `local` writes it.
+/// The file that the provider `local` writes.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IdentityFile {
@@ -120,8 +119,8 @@ pub struct Names<'a> {
 }
 
 impl Identity {
-    /// Reads the file that a provider wrote for this worker. Without `workDir` in it, the worker
-    /// works in the file's folder.
+    /// Reads the file that a provider wrote for this worker. Without `workDir`, the worker uses the
+    /// file's folder.
     pub fn read(file: &Path) -> Result<Self, BadIdentity> {
         let bytes = read_bounded(file).map_err(|source| BadIdentity::Unreadable {
             file: file.to_owned(),
@@ -134,7 +133,7 @@ impl Identity {
             })?;
         let (kind, proof) = match (body.proof.token, body.proof.static_secret) {
             (Some(token), None) => (Kind::Launched, Proof::Token(token)),
-            (None, Some(secret)) => (Kind::Standing, Proof::StaticSecret(secret)),
+            (None, Some(secret)) => (Kind::Static, Proof::StaticSecret(secret)),
             (None, None) | (Some(_), Some(_)) => {
                 return Err(BadIdentity::Proof {
                     file: file.to_owned(),
@@ -152,7 +151,7 @@ impl Identity {
             id: &body.worker_id,
         };
         let cloud = match kind {
-            Kind::Standing => "static",
+            Kind::Static => "static",
             Kind::Launched => "local",
         };
         Self {
@@ -165,7 +164,7 @@ impl Identity {
         .map(|identity| identity.working_in(body.work_dir.unwrap_or_else(|| folder.to_owned())))
     }
 
-    /// A machine that is there anyway, unless it is told otherwise.
+    /// The identity of a permanent machine, unless changed later.
     pub fn of(names: Names<'_>, root_url: String, proof: Proof) -> Result<Self, BadIdentity> {
         Ok(Self {
             root_url,
@@ -176,7 +175,7 @@ impl Identity {
             capacity: None,
             proof,
             work_dir: PathBuf::from("."),
-            kind: Kind::Standing,
+            kind: Kind::Static,
             location: json!({"cloud": "static"}),
             env: BTreeMap::new(),
         })
@@ -244,7 +243,7 @@ mod tests {
         body["proof"] = json!({"staticSecret": "s"});
         body.as_object_mut().unwrap().remove("workDir");
         let identity = read(&body).unwrap();
-        assert_eq!(identity.kind, Kind::Standing);
+        assert_eq!(identity.kind, Kind::Static);
         assert_ne!(identity.work_dir, Path::new("."));
     }
 
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn an_invalid_file_has_its_reason() {
         for (key, value, part) in [
             ("workerPoolId", json!("no-slash"), "worker pool id"),
             ("capacity", json!(0), "between 1 and 1000"),
@@ -274,7 +273,7 @@ mod tests {
             let mut body = body();
             body[key] = value;
             let problem = read(&body).unwrap_err();
-            let text = format!("{problem}: {}", crate::client::innermost(&problem));
+            let text = format!("{problem}: {}", api_client::root_cause(&problem));
             assert!(text.contains(part), "{key}: {text}");
         }
         let missing = Identity::read(Path::new("/nosuch/identity.json")).unwrap_err();

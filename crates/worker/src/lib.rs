@@ -1,4 +1,4 @@
-//! The reference worker: proves who it is, claims tasks, runs them, and reports.
+//! The reference worker: registers, claims tasks, runs them, and reports their outcomes.
 #![doc = include_str!("../README.md")]
 
 mod api;
@@ -22,11 +22,11 @@ mod stragglers;
 mod tenure;
 mod worker;
 
-pub use client::{BadRootUrl, CallError};
+pub use client::{CallError, NoClient};
 pub use folders::UnusableFolder;
 pub use identity::{BadIdentity, Identity, Kind, Names, Proof};
 pub use machine::Machine;
-pub use registration::NotRegistered;
+pub use registration::RegistrationError;
 pub use settings::BadSettings;
 pub use stop::{Stop, Stops};
 pub use worker::{Worker, WorkerError, keep_to_itself};

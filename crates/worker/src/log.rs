@@ -1,6 +1,6 @@
-//! The log of a run: written to a file as it comes, and sent to the server from there.
+//! The log of a run: written to a file first, and sent to the server from there.
 //!
-//! The file lets a task write on while the server is away, and costs no memory.
+//! With the file, a task can write while the server is unreachable, and the log needs no memory.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -17,28 +17,29 @@ use crate::client::CallError;
 use crate::machine::pause;
 use crate::tenure::Tenure;
 
-/// What a task may write. The server keeps 64 MiB; the rest is room for our own lines.
+/// Bytes of a task's output at most. The server keeps 64 MiB; the rest is for the worker's own
+/// lines.
 const MAX_TASK_BYTES: u64 = (64 << 20) - (64 << 10);
 const MAX_BYTES: u64 = 64 << 20;
-/// The server takes 1 MiB at a time.
+/// Bytes of one piece; the server accepts 1 MiB.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// So much is sent at once, without waiting for more.
-const ENOUGH_BYTES: u64 = 64 << 10;
-/// What has been written is sent after so long at the latest.
+/// Send this much at once, without waiting for more.
+const MIN_SEND_BYTES: u64 = 64 << 10;
+/// Send written bytes after this time at the latest.
 const FLUSH: Duration = Duration::from_millis(100);
-/// How often to ask, with an empty piece, whether the run still runs while it writes nothing.
+/// While the task writes nothing, ask this often, with an empty piece, whether the run still runs.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The first lines go out the moment they are there.
+/// The first pieces are sent without delay.
 const N_AT_ONCE: u32 = 4;
 
 pub(crate) struct RunLog {
     file: File,
-    written: Mutex<Written>,
+    written: Mutex<WriteState>,
     progress: watch::Sender<Progress>,
 }
 
-/// What the writers must know of each other.
-struct Written {
+/// State that the writers share.
+struct WriteState {
     length: u64,
     is_full: bool,
     at_line_start: bool,
@@ -50,7 +51,7 @@ struct Progress {
     is_closed: bool,
 }
 
-/// How often pieces go out.
+/// Decides how often pieces are sent.
 #[derive(Default)]
 struct Pace {
     n_sends: u32,
@@ -58,14 +59,14 @@ struct Pace {
 }
 
 impl Pace {
-    /// How long to wait for more before the next piece; `None`: not at all.
+    /// How long to wait for more before the next piece; `None`: do not wait.
     fn wait(&self) -> Option<Duration> {
         let last = self.last.filter(|_| self.n_sends >= N_AT_ONCE)?;
         let wait = FLUSH.saturating_sub(last.elapsed());
         (!wait.is_zero()).then_some(wait)
     }
 
-    /// A piece goes out.
+    /// Counts a sent piece.
     fn count(&mut self) {
         self.n_sends = self.n_sends.saturating_add(1);
         self.last = Some(Instant::now());
@@ -83,7 +84,7 @@ impl RunLog {
             .open(path)?;
         Ok(Self {
             file,
-            written: Mutex::new(Written {
+            written: Mutex::new(WriteState {
                 length: 0,
                 is_full: false,
                 at_line_start: true,
@@ -95,7 +96,7 @@ impl RunLog {
         })
     }
 
-    /// Adds what the task wrote, whatever it is, as far as there is room.
+    /// Adds output of the task, as far as the limit allows.
     pub(crate) fn write(&self, bytes: &[u8]) {
         let mut written = self.lock();
         let room = MAX_TASK_BYTES.saturating_sub(written.length);
@@ -108,18 +109,18 @@ impl RunLog {
         }
     }
 
-    /// Adds a line of the worker's own.
+    /// Adds a line of the worker.
     pub(crate) fn say(&self, line: &str) {
         self.append_line(&mut self.lock(), line);
     }
 
-    /// Nothing more will come.
+    /// Closes the log: nothing more will be written.
     pub(crate) fn close(&self) {
         self.progress.send_modify(|now| now.is_closed = true);
     }
 
-    /// Sends what is there and what comes, until the log is closed and all of it has been sent, the
-    /// run is lost, or the server does not want it.
+    /// Sends the log until it is closed and completely sent, the run is lost, or the server refuses
+    /// it.
     pub(crate) async fn upload(&self, tenure: &Tenure) {
         tokio::select! {
             outcome = self.send_all(tenure) => {
@@ -137,14 +138,14 @@ impl RunLog {
         let mut pace = Pace::default();
         let mut tells_running = false;
         loop {
-            let there = |now: &Progress| now.length > n_sent_bytes || now.is_closed;
+            let has_more = |now: &Progress| now.length > n_sent_bytes || now.is_closed;
             tokio::select! {
-                _ = progress.wait_for(there) => {}
+                _ = progress.wait_for(has_more) => {}
                 () = pause(HEARTBEAT), if tells_running => {}
             }
             if let Some(wait) = pace.wait() {
                 let enough =
-                    |now: &Progress| now.length >= n_sent_bytes + ENOUGH_BYTES || now.is_closed;
+                    |now: &Progress| now.length >= n_sent_bytes + MIN_SEND_BYTES || now.is_closed;
                 tokio::select! {
                     () = pause(wait) => {}
                     _ = progress.wait_for(enough) => {}
@@ -157,34 +158,35 @@ impl RunLog {
             let reply = send(tenure, n_sent_bytes, bytes, is_last).await?;
             tells_running = reply.running.is_some();
             if reply.running == Some(false) && !now.is_closed {
-                tenure.doubt();
+                tenure.renew_now();
             }
             if is_last && (reply.length >= now.length || reply.truncated) {
                 return Ok(());
             }
-            // Beyond its own limit the server wants to hear only of the end.
-            n_sent_bytes = match reply.truncated {
-                true => now.length,
-                false => reply.length.min(now.length),
+            // Beyond its own limit, the server only needs the end.
+            n_sent_bytes = if reply.truncated {
+                now.length
+            } else {
+                reply.length.min(now.length)
             };
         }
     }
 
-    /// The next bytes to send; fewer if the file has lost them.
+    /// The next bytes to send. Lost bytes of the file are replaced.
     fn read_at(&self, offset: u64, length: u64) -> Bytes {
         let n_bytes = length.saturating_sub(offset).min(CHUNK_BYTES);
         let mut bytes = vec![0; usize::try_from(n_bytes).unwrap_or_default()];
         match self.file.read_exact_at(&mut bytes, offset) {
             Ok(()) => Bytes::from(bytes),
             Err(problem) => {
-                tracing::error!("a part of the log cannot be read back: {problem}");
+                tracing::error!("cannot read a part of the log file: {problem}");
                 bytes.fill(b'?');
                 Bytes::from(bytes)
             }
         }
     }
 
-    fn append_line(&self, written: &mut Written, line: &str) {
+    fn append_line(&self, written: &mut WriteState, line: &str) {
         let start = if written.at_line_start { "" } else { "\n" };
         let text = format!("{start}[fleetwright] {line}\n");
         if written.length + text.len() as u64 <= MAX_BYTES {
@@ -192,10 +194,10 @@ impl RunLog {
         }
     }
 
-    fn append(&self, written: &mut Written, bytes: &[u8]) {
+    fn append(&self, written: &mut WriteState, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         if let Err(problem) = self.file.write_all_at(bytes, written.length) {
-            // The task goes on; its log has a gap here.
+            // The task continues; its log has a gap here.
             tracing::error!("cannot write the log: {problem}");
             return;
         }
@@ -205,14 +207,14 @@ impl RunLog {
         self.progress.send_modify(|now| now.length = length);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Written> {
-        // At worst the last bytes are written once more.
+    fn lock(&self) -> std::sync::MutexGuard<'_, WriteState> {
+        // At worst the last bytes are written again.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Sends one piece. When the server says that it does not fit, either it has lost bytes, which are
-/// then sent again, or the run is not ours any more.
+/// Sends one piece. If the server refuses its position, either the server has lost bytes, which are
+/// then sent again, or the run is no longer ours.
 async fn send(
     tenure: &Tenure,
     offset: u64,
@@ -220,16 +222,16 @@ async fn send(
     is_last: bool,
 ) -> Result<LogLength, CallError> {
     let call = append_log(&tenure.run, offset, bytes, is_last);
-    let conflict = match tenure.speak(&call).await {
+    let conflict = match tenure.send(&call).await {
         Err(problem) if problem.status() == Some(409) => problem,
         outcome => return outcome,
     };
     let ask = append_log(&tenure.run, 0, Bytes::new(), false);
-    match tenure.speak::<LogLength>(&ask).await {
+    match tenure.send::<LogLength>(&ask).await {
         Ok(reply) if reply.length < offset => Ok(reply),
         Ok(_) => Err(conflict),
         Err(problem) => {
-            tenure.doubt();
+            tenure.renew_now();
             Err(problem)
         }
     }
@@ -242,7 +244,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_pieces_go_out_at_once_and_each_further_one_after_a_while() {
+    async fn the_first_pieces_are_sent_at_once_and_later_ones_after_a_while() {
         let most = usize::try_from(N_AT_ONCE).unwrap();
         for count in sizes_around("worker::log::N_AT_ONCE", most) {
             let (mut pace, mut n_waits, start) = (Pace::default(), 0, Instant::now());
@@ -257,7 +259,7 @@ mod tests {
             assert_eq!(n_waits, expected);
             assert_eq!(start.elapsed(), expected * FLUSH);
             tokio::time::advance(FLUSH).await;
-            assert_eq!(pace.wait(), None, "what comes late has waited already");
+            assert_eq!(pace.wait(), None, "a late piece has waited already");
         }
     }
 
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn our_lines_stand_on_lines_of_their_own() {
+    fn lines_of_the_worker_begin_on_a_new_line() {
         let (log, _folder) = log();
         log.say("head");
         log.write(b"a\xff\x00b");

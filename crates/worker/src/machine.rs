@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use access::slugid;
+pub(crate) use api_client::pause;
 use domain::time::{Clock, SECOND_MS, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt as _};
@@ -63,24 +64,25 @@ impl Backoff {
         }
     }
 
-    /// Waits before the next attempt; false, at once, if that would end after `limit`.
-    pub(crate) async fn wait(&mut self, machine: &Machine, limit: Instant) -> bool {
+    /// The delay before the next attempt; `None` if it would end after `limit`.
+    pub(crate) fn next(&mut self, machine: &Machine, limit: Instant) -> Option<Duration> {
         let extra = machine.with_chance(|rng| rng.random_range(0.0..JITTER));
         let delay = self.next.mul_f64(1.0 + extra);
         if Instant::now() + delay > limit {
-            return false;
+            return None;
         }
         self.next = (self.next * 2).min(self.longest);
+        Some(delay)
+    }
+
+    /// Waits before the next attempt; false, at once, if that would end after `limit`.
+    pub(crate) async fn wait(&mut self, machine: &Machine, limit: Instant) -> bool {
+        let Some(delay) = self.next(machine, limit) else {
+            return false;
+        };
         pause(delay).await;
         true
     }
-}
-
-/// Lets some time pass.
-pub(crate) async fn pause(length: Duration) {
-    // Nothing ever comes, so this is a wait with a limit, which is the limit.
-    let nothing = tokio::time::timeout(length, std::future::pending::<()>()).await;
-    debug_assert!(nothing.is_err(), "a pending future is never ready");
 }
 
 /// When the system was started, if it says so.

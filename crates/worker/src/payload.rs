@@ -1,6 +1,6 @@
-//! What a task asks for: a command, with what environment, for how long, and what to keep of it.
+//! The payload of a task: its command, environment, time limit, memory limit and artifacts.
 //!
-//! Whatever is wrong is said in words that the author of the task can act on: they become the log.
+//! Errors become lines of the task's log, so they are written for the author of the task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use domain::time::Timestamp;
 use serde_json::{Map, Value};
 
 const MAX_ARGUMENTS: usize = 10_000;
-/// Linux takes no longer argument.
+/// Linux's limit for one argument.
 const MAX_TEXT_BYTES: usize = 128 << 10;
 const MAX_VARIABLES: usize = 1_000;
 const MAX_ARTIFACTS: usize = 100;
 const MAX_ARTIFACT_NAME: usize = 1_024;
 const DEFAULT_RUN_TIME: Duration = Duration::from_secs(60 * 60);
-/// Tasks do not outlive their deadline, which is some days away at most.
+/// A task does not outlive its deadline, which is at most some days away.
 const MAX_RUN_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const MAX_MEMORY_MIB: u64 = 1 << 22;
 const KEYS: [&str; 5] = ["command", "env", "maxRunTime", "maxMemoryMiB", "artifacts"];
@@ -26,19 +26,19 @@ pub(crate) struct Payload {
     pub(crate) command: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) max_run_time: Duration,
-    /// How much memory each process of the task may map.
+    /// Memory that each process of the task may map.
     pub(crate) max_memory_mib: Option<u64>,
     pub(crate) artifacts: Vec<Artifact>,
 }
 
-/// What to keep when the command has ended.
+/// A file or directory to upload when the command has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Artifact {
     pub(crate) name: String,
     /// Relative to the task's folder.
     pub(crate) path: String,
     pub(crate) kind: ArtifactKind,
-    /// By default as long as the task itself is kept.
+    /// By default, as long as the task itself is kept.
     pub(crate) expires: Option<Timestamp>,
 }
 
@@ -49,22 +49,22 @@ pub(crate) enum ArtifactKind {
     Directory,
 }
 
-/// Everything that is wrong with a payload, at least one line.
+/// The errors of a payload, at least one line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) Vec<String>);
+pub(crate) struct PayloadErrors(pub(crate) Vec<String>);
 
 impl Payload {
-    pub(crate) fn read(payload: &Value) -> Result<Self, Malformed> {
+    pub(crate) fn read(payload: &Value) -> Result<Self, PayloadErrors> {
         let Some(fields) = payload.as_object() else {
-            return Err(Malformed(vec!["payload must be an object".to_owned()]));
+            return Err(PayloadErrors(vec!["payload must be an object".to_owned()]));
         };
         let mut reader = Reader {
             problems: Vec::new(),
         };
         for key in fields.keys().filter(|key| !KEYS.contains(&key.as_str())) {
             let shown: String = key.chars().take(60).collect();
-            reader.wrong(format!(
-                "payload.{shown} is unknown; there are {}",
+            reader.add_error(format!(
+                "payload.{shown} is unknown; the known keys are {}",
                 KEYS.join(", ")
             ));
         }
@@ -79,20 +79,21 @@ impl Payload {
             max_memory_mib: reader.number(fields, "maxMemoryMiB", MAX_MEMORY_MIB),
             artifacts: reader.artifacts(fields.get("artifacts")),
         };
-        match reader.problems.is_empty() {
-            true => Ok(read),
-            false => Err(Malformed(reader.problems)),
+        if reader.problems.is_empty() {
+            Ok(read)
+        } else {
+            Err(PayloadErrors(reader.problems))
         }
     }
 }
 
-/// Reads on after a problem, so that all of them are told together.
+/// Continues after an error, so that all errors are reported together.
 struct Reader {
     problems: Vec<String>,
 }
 
 impl Reader {
-    fn wrong(&mut self, problem: impl Into<String>) {
+    fn add_error(&mut self, problem: impl Into<String>) {
         self.problems.push(problem.into());
     }
 
@@ -104,7 +105,7 @@ impl Reader {
             }
             Some(Value::Array(items)) if !items.is_empty() => {
                 if items.len() > MAX_ARGUMENTS {
-                    self.wrong(format!(
+                    self.add_error(format!(
                         "payload.command has more than {MAX_ARGUMENTS} items"
                     ));
                     return Vec::new();
@@ -114,16 +115,16 @@ impl Reader {
                     let place = format!("payload.command[{position}]");
                     match item.as_str() {
                         Some(text) => command.push(self.text(&place, text).to_owned()),
-                        None => self.wrong(format!("{place} must be a text")),
+                        None => self.add_error(format!("{place} must be a text")),
                     }
                 }
                 if command.first().is_some_and(String::is_empty) {
-                    self.wrong("payload.command[0] is empty: it names the program to run");
+                    self.add_error("payload.command[0] is empty: it names the program to run");
                 }
                 command
             }
             Some(_) | None => {
-                self.wrong(
+                self.add_error(
                     "payload.command must be a list of texts (the program and its arguments) or one text for the shell",
                 );
                 Vec::new()
@@ -135,11 +136,11 @@ impl Reader {
         let mut read = BTreeMap::new();
         let Some(env) = env else { return read };
         let Some(variables) = env.as_object() else {
-            self.wrong("payload.env must be an object of texts");
+            self.add_error("payload.env must be an object of texts");
             return read;
         };
         if variables.len() > MAX_VARIABLES {
-            self.wrong(format!(
+            self.add_error(format!(
                 "payload.env has more than {MAX_VARIABLES} variables"
             ));
             return read;
@@ -147,24 +148,22 @@ impl Reader {
         for (name, value) in variables {
             let place = format!("payload.env.{name}");
             if name.is_empty() || name.contains(['=', '\0']) {
-                self.wrong(format!("{place:?}: no variable can have this name"));
+                self.add_error(format!("{place:?}: no variable can have this name"));
             } else if let Some(text) = value.as_str() {
                 read.insert(name.clone(), self.text(&place, text).to_owned());
             } else {
-                self.wrong(format!("{place} must be a text"));
+                self.add_error(format!("{place} must be a text"));
             }
         }
         read
     }
 
-    /// A whole number from 1.
+    /// An integer from 1.
     fn number(&mut self, fields: &Map<String, Value>, key: &str, most: u64) -> Option<u64> {
         let value = fields.get(key)?;
         let number = value.as_u64().filter(|number| (1..=most).contains(number));
         if number.is_none() {
-            self.wrong(format!(
-                "payload.{key} must be a whole number from 1 to {most}"
-            ));
+            self.add_error(format!("payload.{key} must be an integer from 1 to {most}"));
         }
         number
     }
@@ -174,7 +173,7 @@ impl Reader {
             return Vec::new();
         };
         let Some(items) = artifacts.as_array().filter(|it| it.len() <= MAX_ARTIFACTS) else {
-            self.wrong(format!(
+            self.add_error(format!(
                 "payload.artifacts must be a list of at most {MAX_ARTIFACTS} objects"
             ));
             return Vec::new();
@@ -186,7 +185,7 @@ impl Reader {
                 continue;
             };
             if read.iter().any(|other| other.name == artifact.name) {
-                self.wrong(format!("{place}.name is that of another artifact"));
+                self.add_error(format!("{place}.name is that of another artifact"));
             }
             read.push(artifact);
         }
@@ -197,7 +196,7 @@ impl Reader {
         let keys = ["name", "path", "type", "expires"];
         let fields = item.as_object();
         if fields.is_none_or(|fields| fields.keys().any(|key| !keys.contains(&key.as_str()))) {
-            self.wrong(format!(
+            self.add_error(format!(
                 "{place} must be an object with {}",
                 keys.join(", ")
             ));
@@ -205,14 +204,14 @@ impl Reader {
         }
         let name = item["name"].as_str().unwrap_or_default();
         if name.is_empty() || name.len() > MAX_ARTIFACT_NAME || name.contains(char::is_control) {
-            self.wrong(format!(
+            self.add_error(format!(
                 "{place}.name must be a printable text of at most {MAX_ARTIFACT_NAME} bytes"
             ));
         }
         let path = item["path"].as_str().unwrap_or_default();
         let leaves = path.starts_with('/') || path.split('/').any(|part| part == "..");
         if path.is_empty() || leaves {
-            self.wrong(format!(
+            self.add_error(format!(
                 "{place}.path must be a path below the task's folder"
             ));
         }
@@ -221,14 +220,14 @@ impl Reader {
             Some("file") => Some(ArtifactKind::File),
             Some("directory") => Some(ArtifactKind::Directory),
             Some(_) | None => {
-                self.wrong(format!("{place}.type must be file or directory"));
+                self.add_error(format!("{place}.type must be file or directory"));
                 None
             }
         };
         let expires = item.get("expires").map(|value| {
             let moment = value.as_str().and_then(|text| text.parse().ok());
             if moment.is_none() {
-                self.wrong(format!(
+                self.add_error(format!(
                     "{place}.expires must be a date and time like 2026-09-21T14:13:20.000Z"
                 ));
             }
@@ -242,13 +241,13 @@ impl Reader {
         })
     }
 
-    /// A text that can be handed to a program.
+    /// A text that can be passed to a program.
     fn text<'a>(&mut self, place: &str, text: &'a str) -> &'a str {
         if text.contains('\0') {
-            self.wrong(format!("{place} contains a zero byte"));
+            self.add_error(format!("{place} contains a zero byte"));
         }
         if text.len() >= MAX_TEXT_BYTES {
-            self.wrong(format!(
+            self.add_error(format!(
                 "{place} is too long: the system takes {MAX_TEXT_BYTES} bytes"
             ));
         }
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_can_be_asked_for_is_read() {
+    fn every_key_is_read() {
         let payload = Payload::read(&json!({
             "command": ["make"], "env": {"A": "1"}, "maxRunTime": 5, "maxMemoryMiB": 100,
             "artifacts": [
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_taken_up_to_their_limits_and_refused_beyond() {
+    fn lists_are_accepted_up_to_their_limits() {
         let takes = |key: &str, value: Value| {
             let mut payload = json!({"command": ["x"]});
             payload[key] = value;
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn errors_name_their_place() {
         let with = |key: &str, value: Value| json!({"command": ["x"], key: value});
         for (payload, part) in [
             (json!([]), "payload must be an object"),
@@ -338,7 +337,7 @@ mod tests {
             ),
             (
                 with("image", json!("debian")),
-                "payload.image is unknown; there are command, env",
+                "payload.image is unknown; the known keys are command, env",
             ),
             (with("env", json!(["A=1"])), "payload.env must be an object"),
             (with("env", json!({"A": 1})), "payload.env.A must be a text"),
@@ -352,7 +351,7 @@ mod tests {
             ),
             (
                 with("maxRunTime", json!(0)),
-                "payload.maxRunTime must be a whole number from 1 to 604800",
+                "payload.maxRunTime must be an integer from 1 to 604800",
             ),
             (with("maxRunTime", json!(1.5)), "payload.maxRunTime must"),
             (
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_artifact_is_said_with_its_place() {
+    fn errors_of_an_artifact_name_their_place() {
         let with = |artifacts: Value| json!({"command": ["x"], "artifacts": artifacts});
         let artifact = |artifact: Value| with(json!([artifact]));
         for (payload, part) in [
@@ -400,18 +399,18 @@ mod tests {
     }
 
     fn refuses(payload: &Value, part: &str) {
-        let Malformed(problems) = Payload::read(payload).unwrap_err();
+        let PayloadErrors(problems) = Payload::read(payload).unwrap_err();
         let text = problems.join("\n");
         assert!(text.contains(part), "{part}: {text}");
     }
 
     #[test]
-    fn all_problems_are_told_together() {
+    fn all_errors_are_reported_together() {
         let payload = json!({"command": [], "env": 1, "maxRunTime": 0, "x": 1});
         assert_eq!(Payload::read(&payload).unwrap_err().0.len(), 4);
         let same = json!({"name": "a", "path": "x", "type": "file"});
         let twice = json!({"command": ["x"], "artifacts": [same, same]});
-        let Malformed(problems) = Payload::read(&twice).unwrap_err();
+        let PayloadErrors(problems) = Payload::read(&twice).unwrap_err();
         assert_eq!(
             problems,
             ["payload.artifacts[1].name is that of another artifact"]

@@ -1,4 +1,4 @@
-//! A command in a process group of its own, and everything that belongs to it.
+//! A command in its own process group, and all processes of that group.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -16,12 +16,12 @@ use tokio::time::timeout;
 use crate::machine::pause;
 use crate::stragglers::is_group_alive;
 
-/// How long killed processes may take to be gone.
-const GONE_LIMIT: Duration = Duration::from_secs(2);
-const GONE_STEP: Duration = Duration::from_millis(5);
+/// Time limit for killed processes to end.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
+const KILL_POLL: Duration = Duration::from_millis(5);
 
-/// Sets the limits, then becomes the command. The system's shell can do what would take unsafe
-/// code between fork and exec, and says in the log why a program cannot be run.
+/// Sets the limits, then becomes the command. A shell does this without unsafe code between fork
+/// and exec, and writes to the log why a program cannot be run.
 const SETUP: &str = r#"
 ulimit -c 0
 ulimit -n 65536 2>/dev/null
@@ -30,30 +30,30 @@ shift
 exec "$@"
 "#;
 
-/// What to start.
-pub(crate) struct Order<'a> {
+/// The command to start.
+pub(crate) struct CommandSpec<'a> {
     pub(crate) command: &'a [String],
-    /// The whole environment.
+    /// The complete environment.
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) folder: &'a Path,
     pub(crate) max_memory_mib: Option<u64>,
 }
 
-/// A command that runs.
+/// A running command.
 pub(crate) struct Process {
     child: Child,
     pub(crate) group: Group,
 }
 
-/// A process group. What is not known to be gone is killed when this is dropped.
+/// A process group. Dropping it kills the group, unless it is known to have ended.
 pub(crate) struct Group {
     id: Pid,
-    is_gone: bool,
+    has_ended: bool,
 }
 
 impl Process {
-    /// What the command writes comes out of the pipe, in order.
-    pub(crate) fn start(order: &Order<'_>) -> std::io::Result<(Self, pipe::Receiver)> {
+    /// Starts the command. The pipe carries its output in order.
+    pub(crate) fn start(order: &CommandSpec<'_>) -> std::io::Result<(Self, pipe::Receiver)> {
         let (reader, writer) = std::io::pipe()?;
         let memory_kib = order.max_memory_mib.map(|mib| (mib * 1_024).to_string());
         let mut command = Command::new("/bin/sh");
@@ -74,21 +74,21 @@ impl Process {
         let id = id.ok_or_else(|| std::io::Error::other("the process has no id"))?;
         let group = Group {
             id: Pid::from_raw(id),
-            is_gone: false,
+            has_ended: false,
         };
         Ok((Self { child, group }, output))
     }
 
-    /// Waits until the command itself has ended; what it started may go on.
+    /// Waits until the command itself has ended; processes that it started may continue.
     pub(crate) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Asks the group to end, and waits for the command so long.
+    /// Asks the group to end, and waits for the command during the grace period.
     pub(crate) async fn terminate(&mut self, grace: Duration) {
         self.group.signal(Signal::SIGTERM);
         if timeout(grace, self.child.wait()).await.is_err() {
-            tracing::debug!("group {} does not end when it is asked to", self.group.id);
+            tracing::debug!("group {} ignores the request to end", self.group.id);
         }
     }
 
@@ -113,29 +113,29 @@ impl Group {
         }
     }
 
-    /// Kills all that is left of the group, and waits until it is gone.
+    /// Kills the rest of the group, and waits until it has ended.
     pub(crate) async fn clear(&mut self) {
         self.signal(Signal::SIGKILL);
-        let gone = async {
-            // The dead count as members until their parent, whoever that is now, asks about them.
+        let ended = async {
+            // Zombies count as members until their parent, whoever that is now, waits for them.
             while killpg(self.id, None) != Err(Errno::ESRCH) && is_group_alive(self.id()) {
-                pause(GONE_STEP).await;
+                pause(KILL_POLL).await;
             }
         };
-        if timeout(GONE_LIMIT, gone).await.is_err() {
+        if timeout(KILL_LIMIT, ended).await.is_err() {
             tracing::warn!(
-                "group {} was killed, but parts of it are still there",
+                "group {} was killed, but some of its processes still exist",
                 self.id
             );
         }
-        // From now on the system may give this id to others.
-        self.is_gone = true;
+        // From now on the system may reuse this id.
+        self.has_ended = true;
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if !self.is_gone {
+        if !self.has_ended {
             self.signal(Signal::SIGKILL);
         }
     }
@@ -147,16 +147,16 @@ mod tests {
 
     use super::*;
 
-    struct Ran {
+    struct RunResult {
         output: String,
         status: ExitStatus,
     }
 
-    async fn run(command: &[&str], max_memory_mib: Option<u64>) -> Ran {
+    async fn run(command: &[&str], max_memory_mib: Option<u64>) -> RunResult {
         let folder = tempfile::tempdir().unwrap();
         let command: Vec<_> = command.iter().map(|&text| text.to_owned()).collect();
         let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        let (mut process, mut output) = Process::start(&Order {
+        let (mut process, mut output) = Process::start(&CommandSpec {
             command: &command,
             env: &env,
             folder: folder.path(),
@@ -167,7 +167,7 @@ mod tests {
         output.read_to_string(&mut text).await.unwrap();
         let status = process.wait().await.unwrap();
         process.group.clear().await;
-        Ran {
+        RunResult {
             output: text,
             status,
         }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_there_is_named_in_the_output() {
+    async fn a_missing_program_is_named_in_the_output() {
         let ran = run(&["no-such-program-here"], None).await;
         assert_eq!(ran.status.code(), Some(127));
         assert!(
@@ -217,17 +217,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_arrive_as_they_are() {
+    async fn arguments_arrive_unchanged() {
         let ran = run(&["printf", "%s|", "a b", "$HOME", "", "'\"\n"], None).await;
         assert_eq!(ran.output, "a b|$HOME||'\"\n|");
     }
 
     #[tokio::test]
-    async fn what_the_command_started_ends_with_it() {
+    async fn processes_of_the_command_end_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let command = ["sh", "-c", "sleep 600 & echo $!"].map(str::to_owned);
         let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        let (mut process, _output) = Process::start(&Order {
+        let (mut process, _output) = Process::start(&CommandSpec {
             command: &command,
             env: &env,
             folder: folder.path(),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_ignores_the_request_to_end_is_killed() {
+    async fn a_command_that_ignores_sigterm_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let command = [
             "sh",
@@ -248,7 +248,7 @@ mod tests {
             "trap '' TERM; echo ready; while :; do sleep 1; done",
         ];
         let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        let (mut process, mut output) = Process::start(&Order {
+        let (mut process, mut output) = Process::start(&CommandSpec {
             command: &command.map(str::to_owned),
             env: &env,
             folder: folder.path(),

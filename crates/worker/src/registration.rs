@@ -1,4 +1,4 @@
-//! Becoming and staying a known worker: registration, and its renewal before it expires.
+//! Registration of the worker, and its renewal before it expires.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,52 +7,53 @@ use domain::time::Timestamp;
 use tokio::time::Instant;
 
 use crate::api::{Registration, register, reregister};
-use crate::client::{CallError, Client, chain};
+use crate::client::{CallError, Client};
 use crate::credentials::Credentials;
 use crate::identity::Identity;
 use crate::machine::{Backoff, boot_time, pause};
-use crate::state::{Standing, StateFile};
+use crate::state::{RegistrationState, StateFile};
 
-/// The server may write down that it started us a moment after it did.
+/// The provider may announce the worker to the server a moment after it started.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 const REGISTRATION_LIMIT: Duration = Duration::from_secs(5 * 60);
-/// So long before the end the registration is renewed; short ones at half of their time.
+/// Renew the registration this long before it expires; short ones are renewed at half of their
+/// time.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 60);
-/// A timer is not set further ahead than this; then it looks again.
+/// Longest wait of one timer.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 #[error("worker {worker} could not register at {root_url}")]
-pub struct NotRegistered {
+pub struct RegistrationError {
     pub worker: String,
     pub root_url: String,
     #[source]
     pub source: CallError,
 }
 
-/// What the worker is to the server at the moment.
-pub(crate) struct Registered {
+/// A registered worker.
+pub(crate) struct RegisteredWorker {
     client: Arc<Client>,
     identity: Arc<Identity>,
     file: StateFile,
-    standing: Mutex<Arc<Standing>>,
+    standing: Mutex<Arc<RegistrationState>>,
 }
 
-impl Registered {
-    /// Goes on with what an earlier process of this worker was, or registers.
-    pub(crate) async fn enter(
+impl RegisteredWorker {
+    /// Continues the registration of an earlier process of this worker, or registers.
+    pub(crate) async fn start(
         identity: Arc<Identity>,
         client: Arc<Client>,
-    ) -> Result<Self, NotRegistered> {
+    ) -> Result<Self, RegistrationError> {
         let file = StateFile::of(&identity);
         let kept = file.read(client.machine.now());
         let is_new = kept.is_none();
         let standing = match kept {
             Some(standing) => {
                 tracing::info!(
-                    "worker {identity} goes on; it is registered until {}",
+                    "worker {identity} continues; it is registered until {}",
                     standing.expires
                 );
                 standing
@@ -66,12 +67,12 @@ impl Registered {
             standing: Mutex::new(Arc::new(standing)),
         };
         if is_new {
-            registered.keep_standing();
+            registered.store_state();
         }
         Ok(registered)
     }
 
-    pub(crate) fn standing(&self) -> Arc<Standing> {
+    pub(crate) fn standing(&self) -> Arc<RegistrationState> {
         let standing = self.standing.lock();
         Arc::clone(&standing.unwrap_or_else(PoisonError::into_inner))
     }
@@ -80,12 +81,12 @@ impl Registered {
         self.standing().credentials.clone()
     }
 
-    /// This worker will not come back: nothing of it needs to be kept.
+    /// Deletes the stored registration of a worker that will not come back.
     pub(crate) fn forget(&self) {
         self.file.remove();
     }
 
-    /// Renews the registration in time, for as long as the server agrees. Returns why it ended.
+    /// Renews the registration in time, while the server allows it. Returns why it ended.
     pub(crate) async fn stay(&self) -> String {
         loop {
             let standing = self.standing();
@@ -95,8 +96,8 @@ impl Registered {
                 continue;
             }
             let left = self.client.machine.until(standing.expires);
-            // Who is asked with the secret before the last gives a new one as well, so a lost answer
-            // does no harm.
+            // The server also accepts the previous secret and then returns a new one, so a lost
+            // response does no harm.
             let call = reregister(&self.identity, &standing.secret);
             let limit = Instant::now() + left;
             let reply = self
@@ -109,22 +110,23 @@ impl Registered {
                     tracing::info!("the registration was renewed until {}", renewed.expires);
                     *self.standing.lock().unwrap_or_else(PoisonError::into_inner) =
                         Arc::new(renewed);
-                    self.keep_standing();
+                    self.store_state();
                 }
                 Err(problem) => return format!("its registration was not renewed: {problem}"),
             }
         }
     }
 
-    /// A worker that cannot write this down works on; only a restart of its process will fail.
-    fn keep_standing(&self) {
+    /// A worker that cannot store its registration continues; only a restart of its process will
+    /// fail.
+    fn store_state(&self) {
         if let Err(problem) = self.file.write(&self.standing()) {
-            tracing::error!("{}", chain(&problem));
+            tracing::error!("{}", api_client::with_causes(&problem));
         }
     }
 }
 
-/// At 30 minutes before the end, or at half of the time that is left if that is later.
+/// At 30 minutes before the end, or at half of the remaining time if that is later.
 fn wait_before_renewal(left: Duration) -> Duration {
     left.saturating_sub(RENEW_BEFORE)
         .max(left / 2)
@@ -134,16 +136,16 @@ fn wait_before_renewal(left: Duration) -> Duration {
 async fn first_registration(
     identity: &Identity,
     client: &Client,
-) -> Result<Standing, NotRegistered> {
+) -> Result<RegistrationState, RegistrationError> {
     let call = register(identity, boot_time());
     let limit = Instant::now() + REGISTRATION_LIMIT;
     let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
-    let refused = |source| NotRegistered {
+    let refused = |source| RegistrationError {
         worker: identity.to_string(),
         root_url: client.root_url().to_owned(),
         source,
     };
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
         let reply = client.send::<Registration>(&call, None).await;
         let problem = match reply.and_then(|reply| reply.standing("registerWorker", None)) {
@@ -158,9 +160,9 @@ async fn first_registration(
         if !may_come || !backoff.wait(&client.machine, limit).await {
             return Err(refused(problem));
         }
-        if !is_told {
-            tracing::warn!("cannot register yet, and will try again: {problem}");
-            is_told = true;
+        if !is_logged {
+            tracing::warn!("cannot register yet, will try again: {problem}");
+            is_logged = true;
         }
     }
 }

@@ -16,51 +16,52 @@ use tokio::time::{Instant, timeout};
 
 use crate::api::{Claim, Done, Outcome, Reason, report};
 use crate::artifacts;
-use crate::client::{Client, chain};
+use crate::client::Client;
 use crate::folders::{Folders, remove};
 use crate::guardian::Guardian;
 use crate::identity::Identity;
 use crate::log::RunLog;
 use crate::machine::pause;
-use crate::payload::{Malformed, Payload};
-use crate::process::{Order, Process};
+use crate::payload::{Payload, PayloadErrors};
+use crate::process::{CommandSpec, Process};
 use crate::stop::{Stop, Stops};
 use crate::stragglers;
 use crate::tenure::Tenure;
 
-/// How long a task may take to end when it is asked to.
+/// Time that a task has to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(5);
-/// The same when the whole worker has to go.
+/// The same when the worker stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// What is in a pipe when all writers are dead is read in no time; somebody else may hold it open.
+/// After all writers have ended, the rest of a pipe is read at once; a process outside of the group
+/// may hold it open.
 const REST_OF_OUTPUT: Duration = Duration::from_secs(1);
-/// How long the log and the report may take when the worker has to go at once.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time for the log and the report when the worker must stop at once.
+const FINAL_REPORT_LIMIT: Duration = Duration::from_secs(2);
 const PIPE_BYTES: usize = 64 << 10;
-/// As much of a command as the head of the log shows.
+/// Characters of a command that the head of the log shows at most.
 const MAX_SHOWN_CHARACTERS: usize = 2_000;
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What all runs of a worker share.
-pub(crate) struct Site {
+/// The parts that all runs of a worker share.
+pub(crate) struct RunContext {
     pub(crate) identity: Arc<Identity>,
     pub(crate) client: Arc<Client>,
     pub(crate) folders: Folders,
     pub(crate) guardian: Guardian,
-    /// Tells the runs to end: `Drain` leaves a task a moment, `Now` none.
+    /// Stops the runs: `Drain` leaves a task a grace period, `Now` does not.
     pub(crate) stops: Stops,
 }
 
-/// Why a command is not running any more.
-enum End {
+/// Why a command has ended.
+enum CommandEnd {
     Exited(std::io::Result<ExitStatus>),
     TooLong,
     Stopped,
     Lost,
 }
 
-/// Carries a claim out and reports what became of it.
-pub(crate) async fn run(site: Arc<Site>, claim: Claim) {
+/// Executes a claim and reports its outcome.
+pub(crate) async fn run(site: Arc<RunContext>, claim: Claim) {
     let tenure = Tenure::new(
         claim.run.clone(),
         claim.lease.clone(),
@@ -69,11 +70,11 @@ pub(crate) async fn run(site: Arc<Site>, claim: Claim) {
     let start = Instant::now();
     let kept = async {
         tenure.keep().await;
-        // Once it is lost there is nothing to keep, but the run has to be cleared away.
+        // After the claim is lost, the run still has to be cleaned up.
         pending::<Infallible>().await
     };
     let outcome = tokio::select! {
-        outcome = carry_out(&site, &claim, &tenure) => outcome,
+        outcome = execute_and_report(&site, &claim, &tenure) => outcome,
         never = kept => match never {},
     };
     tracing::info!(
@@ -82,12 +83,12 @@ pub(crate) async fn run(site: Arc<Site>, claim: Claim) {
         elapsed_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
         "{}: {}",
         claim.run,
-        outcome.map_or("given up", Outcome::name),
+        outcome.map_or("lost", Outcome::name),
     );
     stragglers::end(&claim.run).await;
     let folder = site.folders.path_of(&claim.run);
     let log = site.folders.log_of(&claim.run);
-    // A large folder takes its time, which others should not wait for.
+    // Deleting a large folder takes time, and must not block other tasks.
     let removed = tokio::task::spawn_blocking(move || {
         remove(&folder);
         remove(&log);
@@ -97,8 +98,8 @@ pub(crate) async fn run(site: Arc<Site>, claim: Claim) {
     }
 }
 
-/// Works, sends the log meanwhile, and reports. `None` when the run is not ours any more.
-async fn carry_out(site: &Site, claim: &Claim, tenure: &Tenure) -> Option<Outcome> {
+/// Runs the task, sends its log at the same time, and reports. `None`: the run is no longer ours.
+async fn execute_and_report(site: &RunContext, claim: &Claim, tenure: &Tenure) -> Option<Outcome> {
     tracing::info!(task.id = %claim.run.task, run.id = claim.run.number, "{}: claimed", claim.run);
     let outcome = match RunLog::create(&site.folders.log_of(&claim.run)) {
         Ok(log) => {
@@ -107,44 +108,44 @@ async fn carry_out(site: &Site, claim: &Claim, tenure: &Tenure) -> Option<Outcom
                 log.close();
                 outcome
             };
-            let sending = at_most_a_moment_longer(&site.stops, log.upload(tenure));
+            let sending = until_final_limit(&site.stops, log.upload(tenure));
             tokio::join!(working, sending).0
         }
         Err(problem) => {
-            tracing::error!("{} cannot have a log: {problem}", claim.run);
+            tracing::error!("cannot create the log of {}: {problem}", claim.run);
             Some(Outcome::Exception(Reason::InternalError))
         }
     };
     let outcome = outcome.filter(|_| !tenure.is_lost())?;
     let call = report(&claim.run, outcome);
-    let told = at_most_a_moment_longer(&site.stops, tenure.speak::<Done>(&call)).await;
+    let told = until_final_limit(&site.stops, tenure.send::<Done>(&call)).await;
     match told {
         Some(Ok(_)) => Some(outcome),
         Some(Err(problem)) => {
             tracing::warn!(
-                "{} could not be reported as {}: {problem}",
+                "cannot report {} as {}: {problem}",
                 claim.run,
                 outcome.name()
             );
             None
         }
         None => {
-            tracing::warn!("there was no time to report {}", claim.run);
+            tracing::warn!("no time was left to report {}", claim.run);
             None
         }
     }
 }
 
-/// Waits for something, but when the worker has to go at once only for a moment.
-async fn at_most_a_moment_longer<T>(stops: &Stops, work: impl Future<Output = T>) -> Option<T> {
+/// Waits for the work, but only a short time if the worker must stop at once.
+async fn until_final_limit<T>(stops: &Stops, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         done = work => Some(done),
-        () = async { stops.reaches(Stop::Now).await; pause(LAST_WORDS).await } => None,
+        () = async { stops.reaches(Stop::Now).await; pause(FINAL_REPORT_LIMIT).await } => None,
     }
 }
 
-/// Does what the payload says. Whatever comes of it stands in the log.
-async fn work(site: &Site, claim: &Claim, tenure: &Tenure, log: &RunLog) -> Option<Outcome> {
+/// Executes the payload. The log contains the outcome.
+async fn work(site: &RunContext, claim: &Claim, tenure: &Tenure, log: &RunLog) -> Option<Outcome> {
     let version = env!("CARGO_PKG_VERSION");
     log.say(&format!(
         "{} on worker {}, fleetwright {version}",
@@ -152,7 +153,7 @@ async fn work(site: &Site, claim: &Claim, tenure: &Tenure, log: &RunLog) -> Opti
     ));
     let payload = match Payload::read(&claim.payload) {
         Ok(payload) => payload,
-        Err(Malformed(problems)) => {
+        Err(PayloadErrors(problems)) => {
             problems.iter().for_each(|problem| log.say(problem));
             return Some(Outcome::Exception(Reason::MalformedPayload));
         }
@@ -161,8 +162,8 @@ async fn work(site: &Site, claim: &Claim, tenure: &Tenure, log: &RunLog) -> Opti
     let folder = match site.folders.make_for(&claim.run) {
         Ok(folder) => folder,
         Err(problem) => {
-            tracing::error!("{} cannot have a folder: {problem:?}", claim.run);
-            log.say("the worker cannot make a folder for the task");
+            tracing::error!("cannot create the folder of {}: {problem:?}", claim.run);
+            log.say("the worker cannot create a folder for the task");
             return Some(Outcome::Exception(Reason::InternalError));
         }
     };
@@ -172,24 +173,26 @@ async fn work(site: &Site, claim: &Claim, tenure: &Tenure, log: &RunLog) -> Opti
         Err(problem) => return Some(not_started(&problem, claim, log)),
     };
     let took = format!("after {:.1} s", start.elapsed().as_secs_f64());
-    let outcome = judge(&end, &took, payload.max_run_time, log)?;
-    if matches!(end, End::Stopped) || keep_artifacts(claim, &payload, &folder, tenure, log).await {
+    let outcome = outcome_of(&end, &took, payload.max_run_time, log)?;
+    if matches!(end, CommandEnd::Stopped)
+        || upload_artifacts(claim, &payload, &folder, tenure, log).await
+    {
         return Some(outcome);
     }
     Some(Outcome::Failed)
 }
 
-/// Runs the command to its end; nothing of it is left after.
+/// Runs the command to its end, and kills its remaining processes.
 async fn execute(
-    site: &Site,
+    site: &RunContext,
     claim: &Claim,
     payload: &Payload,
     folder: &Path,
     tenure: &Tenure,
     log: &RunLog,
-) -> std::io::Result<End> {
+) -> std::io::Result<CommandEnd> {
     let env = environment(site, claim, payload, folder);
-    let (mut process, mut output) = Process::start(&Order {
+    let (mut process, mut output) = Process::start(&CommandSpec {
         command: &payload.command,
         env: &env,
         folder,
@@ -213,23 +216,25 @@ async fn execute(
         .await
         .is_err()
     {
-        log.say("a process that left its group holds the output open; it is read no further");
+        log.say(
+            "a process outside of the task's group holds the output open; the rest is not read",
+        );
     }
     Ok(end)
 }
 
-/// Waits for the command to end, or ends it when it is time.
+/// Waits for the command to end, or ends it when its time is over.
 async fn until_ended(
     process: &mut Process,
     payload: &Payload,
-    site: &Site,
+    site: &RunContext,
     tenure: &Tenure,
-) -> End {
+) -> CommandEnd {
     let (end, grace) = tokio::select! {
-        status = process.wait() => return End::Exited(status),
-        () = tenure.lost() => (End::Lost, STOP_GRACE),
-        () = site.stops.reaches(Stop::Drain) => (End::Stopped, STOP_GRACE),
-        () = pause(payload.max_run_time) => (End::TooLong, TERM_GRACE),
+        status = process.wait() => return CommandEnd::Exited(status),
+        () = tenure.lost() => (CommandEnd::Lost, STOP_GRACE),
+        () = site.stops.reaches(Stop::Drain) => (CommandEnd::Stopped, STOP_GRACE),
+        () = pause(payload.max_run_time) => (CommandEnd::TooLong, TERM_GRACE),
     };
     tokio::select! {
         () = process.terminate(grace) => {}
@@ -239,72 +244,81 @@ async fn until_ended(
     end
 }
 
-/// What the end of the command means for the task, with the last line of its log.
-fn judge(end: &End, took: &str, max_run_time: Duration, log: &RunLog) -> Option<Outcome> {
+/// The outcome of a task by the end of its command, with the last line of its log.
+fn outcome_of(
+    end: &CommandEnd,
+    took: &str,
+    max_run_time: Duration,
+    log: &RunLog,
+) -> Option<Outcome> {
     match end {
-        End::Exited(Ok(status)) => {
+        CommandEnd::Exited(Ok(status)) => {
             match (status.code(), status.signal()) {
                 (Some(code), _) => log.say(&format!("exit code {code} {took}")),
                 (None, Some(signal)) => log.say(&format!("killed by signal {signal} {took}")),
                 (None, None) => log.say(&format!("{status} {took}")),
             }
-            Some(match status.success() {
-                true => Outcome::Completed,
-                false => Outcome::Failed,
+            Some(if status.success() {
+                Outcome::Completed
+            } else {
+                Outcome::Failed
             })
         }
-        End::Exited(Err(problem)) => {
+        CommandEnd::Exited(Err(problem)) => {
             log.say(&format!("the worker lost the command {took}: {problem}"));
             Some(Outcome::Exception(Reason::InternalError))
         }
-        End::TooLong => {
+        CommandEnd::TooLong => {
             let most = max_run_time.as_secs();
             log.say(&format!(
                 "ended {took}: it ran longer than maxRunTime ({most} s)"
             ));
             Some(Outcome::Failed)
         }
-        End::Stopped => {
-            log.say(&format!("ended {took}: the worker has to go"));
+        CommandEnd::Stopped => {
+            log.say(&format!("ended {took}: the worker is stopping"));
             Some(Outcome::Exception(Reason::WorkerShutdown))
         }
-        End::Lost => None,
+        CommandEnd::Lost => None,
     }
 }
 
-/// A command line that the system does not take is the task's fault, anything else is ours.
+/// An argument list that is too long is an error of the task; other failures are ours.
 fn not_started(problem: &std::io::Error, claim: &Claim, log: &RunLog) -> Outcome {
-    log.say(&format!("the command cannot be started: {problem}"));
+    log.say(&format!("cannot start the command: {problem}"));
     if problem.kind() == std::io::ErrorKind::ArgumentListTooLong {
         return Outcome::Exception(Reason::MalformedPayload);
     }
-    tracing::error!("{} cannot be started: {problem}", claim.run);
+    tracing::error!("cannot start the command of {}: {problem}", claim.run);
     Outcome::Exception(Reason::InternalError)
 }
 
-/// Sends what the task should leave; false if something of it is missing.
-async fn keep_artifacts(
+/// Uploads the artifacts; false if one is missing.
+async fn upload_artifacts(
     claim: &Claim,
     payload: &Payload,
     folder: &Path,
     tenure: &Tenure,
     log: &RunLog,
 ) -> bool {
-    let keeping = artifacts::keep(&payload.artifacts, folder, claim.expires, tenure);
-    let not_kept = tokio::select! {
-        not_kept = keeping => not_kept,
+    let keeping = artifacts::upload_all(&payload.artifacts, folder, claim.expires, tenure);
+    let failed = tokio::select! {
+        failed = keeping => failed,
         () = tenure.lost() => return false,
     };
-    for (name, problem) in &not_kept {
-        log.say(&format!("artifact {name}: {}", chain(problem)));
+    for (name, problem) in &failed {
+        log.say(&format!(
+            "artifact {name}: {}",
+            api_client::with_causes(problem)
+        ));
     }
-    not_kept.is_empty()
+    failed.is_empty()
 }
 
-/// What the command finds in its environment: its own variables, those of the launch config and
-/// ours, and nothing of the worker's.
+/// The environment of the command: its own variables, those of the launch config, and ours. It has
+/// no variable of the worker.
 fn environment(
-    site: &Site,
+    site: &RunContext,
     claim: &Claim,
     payload: &Payload,
     folder: &Path,
@@ -330,7 +344,7 @@ fn environment(
     env
 }
 
-/// Moves what comes through the pipe to the log, until all writers are gone.
+/// Copies the pipe to the log, until all writers have closed it.
 async fn copy(output: &mut pipe::Receiver, log: &RunLog) {
     let mut buffer = vec![0; PIPE_BYTES];
     loop {
@@ -338,7 +352,7 @@ async fn copy(output: &mut pipe::Receiver, log: &RunLog) {
             Ok(0) => return,
             Ok(n_bytes) => log.write(&buffer[..n_bytes]),
             Err(problem) => {
-                return log.say(&format!("the output cannot be read further: {problem}"));
+                return log.say(&format!("cannot read the rest of the output: {problem}"));
             }
         }
     }

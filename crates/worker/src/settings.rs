@@ -1,7 +1,7 @@
-//! What the worker configuration of the pool says to this worker.
+//! The worker's settings from the worker configuration of its pool.
 //!
-//! Our own keys stand under `fleetwright`. Of generic-worker's configuration, those two are
-//! understood that mean the same here, so that a pool can move from one worker to the other.
+//! Our own keys are under `fleetwright`. Two keys of generic-worker's configuration have the same
+//! meaning here and are read too, so that a pool can change between the workers.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use serde_json::{Map, Value};
 
 use crate::identity::{Kind, MAX_CAPACITY};
 
-/// How long a launched worker waits for work before it asks whether to go.
-const IDLE_OF_LAUNCHED: Duration = Duration::from_secs(60);
-/// Ten years, and still far from what a timer can count.
+/// Time that a launched worker waits for work before it asks whether to stop.
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Ten years, far below the limit of timers.
 const MAX_SECONDS: u64 = 10 * 365 * 24 * 60 * 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// How many tasks run at a time.
+    /// Tasks at a time.
     pub(crate) capacity: u32,
-    /// After how long without a task the worker asks whether to go; `None`: never.
+    /// Time without a task after which the worker asks whether to stop; `None`: never.
     pub(crate) idle_timeout: Option<Duration>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSettings {
     #[error(
-        "worker configuration: fleetwright.{0} is unknown; there are capacity and idleTimeoutSeconds"
+        "worker configuration: fleetwright.{0} is unknown; the known keys are capacity and idleTimeoutSeconds"
     )]
     Unknown(String),
-    #[error("worker configuration: {key} must be a whole number from {least} to {most}")]
+    #[error("worker configuration: {key} must be an integer from {least} to {most}")]
     Number {
         key: &'static str,
         least: u64,
@@ -37,7 +37,8 @@ pub enum BadSettings {
 }
 
 impl Settings {
-    /// What whoever started the worker said about its capacity goes first: the fleet counts on it.
+    /// Reads the settings. The provider's capacity overrides the configuration, since the fleet
+    /// counts on it.
     pub(crate) fn read(
         config: &Map<String, Value>,
         capacity: Option<u32>,
@@ -71,9 +72,9 @@ impl Settings {
             )?,
         };
         let idle_timeout = match (seconds, kind) {
-            (Some(0), _) | (None, Kind::Standing) => None,
+            (Some(0), _) | (None, Kind::Static) => None,
             (Some(seconds), _) => Some(Duration::from_secs(seconds)),
-            (None, Kind::Launched) => Some(IDLE_OF_LAUNCHED),
+            (None, Kind::Launched) => Some(DEFAULT_IDLE_TIMEOUT),
         };
         let configured = configured.and_then(|number| u32::try_from(number).ok());
         Ok(Self {
@@ -117,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_launched_goes_after_a_minute_and_what_stands_stays() {
+    fn a_launched_worker_stops_after_a_minute_and_a_static_one_stays() {
         let launched = read(&json!({}), None, Kind::Launched).unwrap();
         assert_eq!(launched.capacity, 1);
         assert_eq!(launched.idle_timeout, Some(Duration::from_secs(60)));
-        let standing = read(&json!({}), Some(3), Kind::Standing).unwrap();
+        let standing = read(&json!({}), Some(3), Kind::Static).unwrap();
         assert_eq!((standing.capacity, standing.idle_timeout), (3, None));
     }
 
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_settings_are_named() {
         for (config, part) in [
             (
                 json!({"fleetwright": {"idleTimeout": 3}}),

@@ -1,7 +1,8 @@
-//! What a worker keeps over a restart of its process: its credentials and the secret for the next.
+//! The state that a worker keeps over a restart of its process: its credentials and its next
+//! secret.
 //!
-//! The file is replaced in one step, so that at any moment either what was before or what came
-//! last is there; the server takes the secret before the last for a while, so both are good.
+//! The file is replaced atomically, so that it always holds either the old or the new state. The
+//! server accepts the previous secret for a while, so both are valid.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -18,25 +19,25 @@ use crate::identity::Identity;
 
 const FILE: &str = "worker-state.json";
 
-/// Who the server says we are, until when, and how to stay it.
+/// The registration of the worker: its credentials, their end, and the secret for their renewal.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct RegistrationState {
     pub(crate) credentials: Credentials,
     pub(crate) expires: Timestamp,
     pub(crate) secret: Secret,
     pub(crate) worker_config: Map<String, Value>,
 }
 
-/// The place where a standing is kept.
+/// The file that holds the state.
 pub(crate) struct StateFile {
     path: PathBuf,
-    /// Whom it belongs to: a folder may be used by another worker later.
+    /// The worker that the file belongs to: another worker may use the folder later.
     owner: Value,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the worker's state to {}", path.display())]
-pub(crate) struct CannotKeep {
+pub(crate) struct StateWriteError {
     path: PathBuf,
     #[source]
     source: std::io::Error,
@@ -65,22 +66,19 @@ impl StateFile {
         }
     }
 
-    /// What an earlier process of this worker left. What cannot be used is as good as nothing.
-    pub(crate) fn read(&self, now: Timestamp) -> Option<Standing> {
+    /// Reads the state of an earlier process of this worker. An unusable file counts as none.
+    pub(crate) fn read(&self, now: Timestamp) -> Option<RegistrationState> {
         let text = std::fs::read(&self.path).ok()?;
         let body: Body = serde_json::from_slice(&text)
             .inspect_err(|problem| {
-                tracing::warn!(
-                    "{} is damaged, so it is left: {problem}",
-                    self.path.display()
-                );
+                tracing::warn!("{} is damaged and ignored: {problem}", self.path.display());
             })
             .ok()?;
         let expires: Timestamp = body.expires.parse().ok()?;
         if body.owner != self.owner || expires <= now {
             return None;
         }
-        Some(Standing {
+        Some(RegistrationState {
             credentials: body.credentials.try_into().ok()?,
             expires,
             secret: body.secret,
@@ -88,8 +86,8 @@ impl StateFile {
         })
     }
 
-    /// Keeps this in place of what was there, durably.
-    pub(crate) fn write(&self, standing: &Standing) -> Result<(), CannotKeep> {
+    /// Stores this state durably instead of the old one.
+    pub(crate) fn write(&self, standing: &RegistrationState) -> Result<(), StateWriteError> {
         let body = json!({
             "owner": self.owner,
             "expires": standing.expires.to_string(),
@@ -98,23 +96,23 @@ impl StateFile {
             "workerConfig": standing.worker_config,
         });
         let fresh = self.path.with_extension("json.new");
-        replace(&self.path, &fresh, body.to_string().as_bytes()).map_err(|source| CannotKeep {
+        replace(&self.path, &fresh, body.to_string().as_bytes()).map_err(|source| StateWriteError {
             path: self.path.clone(),
             source,
         })
     }
 
-    /// Forgets it: this worker is no more.
+    /// Deletes the state of a worker that will not come back.
     pub(crate) fn remove(&self) {
         if let Err(problem) = std::fs::remove_file(&self.path)
             && problem.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!("{} is left over: {problem}", self.path.display());
+            tracing::warn!("cannot delete {}: {problem}", self.path.display());
         }
     }
 }
 
-/// Writes beside the file and moves it into place, readable by its owner only.
+/// Writes a new file and renames it, readable by its owner only.
 fn replace(path: &Path, fresh: &Path, bytes: &[u8]) -> std::io::Result<()> {
     match std::fs::remove_file(fresh) {
         Err(problem) if problem.kind() != std::io::ErrorKind::NotFound => return Err(problem),
@@ -158,10 +156,10 @@ mod tests {
             .working_in(folder.to_owned())
     }
 
-    fn standing() -> Standing {
+    fn standing() -> RegistrationState {
         let body = json!({"clientId": "worker/x", "accessToken": "token"});
         let body: CredentialsBody = serde_json::from_value(body).unwrap();
-        Standing {
+        RegistrationState {
             credentials: body.try_into().unwrap(),
             expires: now().plus_seconds(60),
             secret: Secret::new("s".repeat(44)),
@@ -170,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_found_by_the_next_process_and_only_by_its_owner() {
+    fn stored_state_is_read_by_the_next_process_of_the_same_worker_only() {
         let folder = tempfile::tempdir().unwrap();
         let file = StateFile::of(&identity(folder.path(), "w1"));
         assert!(file.read(now()).is_none());
         file.write(&standing()).unwrap();
         file.write(&standing()).unwrap();
         let kept = file.read(now()).unwrap();
-        assert_eq!(kept.credentials.client_id, "worker/x");
+        assert_eq!(kept.credentials.signing.client_id, "worker/x");
         assert_eq!(kept.secret, standing().secret);
         let mode = std::fs::metadata(&file.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -189,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_or_damaged_state_is_as_good_as_none() {
+    fn expired_or_damaged_state_counts_as_none() {
         let folder = tempfile::tempdir().unwrap();
         let file = StateFile::of(&identity(folder.path(), "w1"));
         file.write(&standing()).unwrap();

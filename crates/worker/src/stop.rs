@@ -1,18 +1,18 @@
-//! Being told to stop: first in peace, then at once.
+//! Requests to stop: first a drain, then at once.
 
 use tokio::sync::watch;
 
-/// How urgently something must end. It only ever grows.
+/// How urgently something must stop. The urgency never falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
     No,
-    /// Take nothing new, finish what there is within the grace.
+    /// Take no new work, and finish current work within the grace period.
     Drain,
-    /// End what there is.
+    /// End current work.
     Now,
 }
 
-/// Passes an urgency on to all who listen.
+/// Sends the urgency to all listeners.
 #[derive(Clone, Debug)]
 pub struct Stops(watch::Sender<Stop>);
 
@@ -23,30 +23,30 @@ impl Default for Stops {
 }
 
 impl Stops {
-    /// Stops that follow the signals to this process: SIGTERM asks to drain, a second one or SIGINT
-    /// to end at once.
+    /// Follows the signals of this process: SIGTERM requests a drain, a second one or SIGINT an
+    /// immediate stop.
     pub fn on_signals() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let stops = Self::default();
-        let told = stops.clone();
+        let sender = stops.clone();
         tokio::spawn(async move {
             loop {
                 let next = tokio::select! {
-                    _ = terminate.recv() => match told.now() {
+                    _ = terminate.recv() => match sender.now() {
                         Stop::No => Stop::Drain,
                         Stop::Drain | Stop::Now => Stop::Now,
                     },
                     _ = interrupt.recv() => Stop::Now,
                 };
-                told.ask(next);
+                sender.ask(next);
             }
         });
         Ok(stops)
     }
 
-    /// Asks to stop with this urgency; a smaller one than before changes nothing.
+    /// Requests a stop with this urgency; a lower one than before has no effect.
     pub fn ask(&self, stop: Stop) {
         self.0.send_if_modified(|now| {
             let grows = stop > *now;
@@ -63,7 +63,7 @@ impl Stops {
     pub(crate) async fn reaches(&self, stop: Stop) {
         let mut changes = self.0.subscribe();
         let reached = changes.wait_for(|now| *now >= stop).await;
-        debug_assert!(reached.is_ok(), "we hold a sender ourselves");
+        debug_assert!(reached.is_ok(), "self holds a sender");
     }
 }
 

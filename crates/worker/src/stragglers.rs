@@ -1,7 +1,8 @@
-//! Processes that are still there when a run is over.
+//! Finds and kills processes that remain after a run has ended.
 //!
-//! The system tells of them under `/proc`. Who leaves its group is recognised by its environment, which
-//! it has from the task; who changes that as well means to stay, and only a machine of its own helps.
+//! They are found under `/proc`. A process that leaves its group is recognised by the variables of
+//! its task in its environment. A process that changes those too can be stopped only with its
+//! machine.
 
 use std::time::Duration;
 
@@ -12,16 +13,16 @@ use nix::unistd::Pid;
 use crate::api::Run;
 use crate::machine::pause;
 
-/// Who starts processes as fast as they are killed is left after so many rounds.
+/// Rounds of killing at most, in case processes are started as fast as they are killed.
 const MAX_ROUNDS: u32 = 20;
 const ROUND: Duration = Duration::from_millis(10);
 
-/// Whether anything of a group still runs. The dead that nobody has asked about do not count.
+/// Whether any process of a group still runs. Zombies do not count.
 pub(crate) fn is_group_alive(group: i32) -> bool {
     processes().any(|id| stat(id).is_some_and(|stat| stat.is_alive && stat.group == group))
 }
 
-/// Kills what belongs to a run, wherever it went.
+/// Kills the processes of a run, also outside of its group.
 pub(crate) async fn end(run: &Run) {
     for _ in 0..MAX_ROUNDS {
         let found = {
@@ -33,7 +34,7 @@ pub(crate) async fn end(run: &Run) {
             return;
         }
         for id in found {
-            tracing::warn!("process {id} left the group of {run}; it is killed");
+            tracing::warn!("killing process {id}, which left the group of {run}");
             match kill(Pid::from_raw(id), Signal::SIGKILL) {
                 Ok(()) | Err(Errno::ESRCH) => {}
                 Err(problem) => tracing::error!("cannot kill process {id}: {problem}"),
@@ -41,7 +42,7 @@ pub(crate) async fn end(run: &Run) {
         }
         pause(ROUND).await;
     }
-    tracing::error!("{run} left processes that cannot be ended");
+    tracing::error!("{run} left processes that cannot be killed");
 }
 
 struct Stat {
@@ -71,10 +72,10 @@ fn processes() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// `None` if there is no such process.
+/// `None` if the process does not exist.
 fn stat(id: i32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // A program's name may contain anything, but no field after it does.
+    // A program's name may contain anything, but the fields after it may not.
     let (_, fields) = text.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
     let state = fields.next()?;
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_left_the_group_is_found_by_its_environment_and_nobody_else() {
+    async fn a_process_outside_of_the_group_is_found_by_its_environment_and_no_other() {
         let run = |number| Run {
             task: "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap(),
             number,

@@ -1,4 +1,4 @@
-//! How long a run is ours: the claim is renewed again and again, until it is lost.
+//! The claim of a run: renewed repeatedly until it is lost.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::client::{Call, CallError, Client};
 use crate::credentials::Credentials;
 use crate::machine::{Backoff, pause};
 
-/// A renewal is also how we learn that the task was cancelled, so it is not put off longer.
+/// A renewal also shows whether the task was cancelled, so it is not delayed longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const SHORTEST_WAIT: Duration = Duration::from_millis(200);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(10);
 
-/// A claimed run and the right to speak for it.
+/// A claimed run, and the right to report on it.
 pub(crate) struct Tenure {
     pub(crate) run: Run,
     pub(crate) client: Arc<Client>,
     lease: Mutex<Lease>,
-    doubt: Notify,
+    renew_now: Notify,
     lost: CancellationToken,
 }
 
@@ -34,7 +34,7 @@ impl Tenure {
             run,
             client,
             lease: Mutex::new(lease),
-            doubt: Notify::new(),
+            renew_now: Notify::new(),
             lost: CancellationToken::new(),
         }
     }
@@ -44,27 +44,27 @@ impl Tenure {
         self.lock().credentials.clone()
     }
 
-    /// How long the run is ours if it is not renewed again.
+    /// How long the claim lasts without another renewal.
     pub(crate) fn left(&self) -> Duration {
         self.client.machine.until(self.lock().taken_until)
     }
 
-    /// Something hints that the run is not ours any more: asks the queue now.
-    pub(crate) fn doubt(&self) {
-        self.doubt.notify_one();
+    /// Renews the claim now, because it may be lost.
+    pub(crate) fn renew_now(&self) {
+        self.renew_now.notify_one();
     }
 
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.is_cancelled()
     }
 
-    /// Waits until the run is not ours any more.
+    /// Waits until the claim is lost.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Sends a call with the credentials of the moment, again and again while the run is ours.
-    pub(crate) async fn speak<T: DeserializeOwned>(&self, call: &Call) -> Result<T, CallError> {
+    /// Sends a call with the current credentials, repeatedly while the claim lasts.
+    pub(crate) async fn send<T: DeserializeOwned>(&self, call: &Call) -> Result<T, CallError> {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             let credentials = self.credentials();
@@ -80,13 +80,13 @@ impl Tenure {
         }
     }
 
-    /// Renews the claim in time, for ever, or until it is lost.
+    /// Renews the claim in time until it is lost.
     pub(crate) async fn keep(&self) {
         loop {
             let wait = (self.left() / 3).clamp(SHORTEST_WAIT, LONGEST_WAIT);
             tokio::select! {
                 () = pause(wait) => {}
-                () = self.doubt.notified() => {}
+                () = self.renew_now.notified() => {}
             }
             if !self.renew().await {
                 return self.lost.cancel();
@@ -94,23 +94,23 @@ impl Tenure {
         }
     }
 
-    /// Renews once; false when the run is lost.
+    /// Renews once; false if the claim is lost.
     async fn renew(&self) -> bool {
-        let reply = self.speak::<LeaseBody>(&reclaim(&self.run)).await;
+        let reply = self.send::<LeaseBody>(&reclaim(&self.run)).await;
         match reply.and_then(LeaseBody::read) {
             Ok(lease) => {
                 *self.lock() = lease;
                 true
             }
             Err(problem) => {
-                tracing::warn!("{} is not ours any more: {problem}", self.run);
+                tracing::warn!("the claim of {} is lost: {problem}", self.run);
                 false
             }
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Lease> {
-        // A lease is replaced as a whole.
+        // A lease is replaced in one assignment.
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

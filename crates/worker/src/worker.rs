@@ -1,4 +1,4 @@
-//! The loop of a worker: ask, claim, run, until it is not needed or told to stop.
+//! The main loop of a worker: ask for advice, claim tasks and run them, until it should stop.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,86 +11,88 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, Advice, Claim, Claims, Done, Outcome, Reason};
 use crate::aws;
-use crate::client::{BadRootUrl, Call, CallError, Client};
+use crate::client::{Call, CallError, Client, NoClient};
 use crate::folders::{Folders, UnusableFolder};
 use crate::guardian::Guardian;
 use crate::identity::{Identity, Kind};
 use crate::machine::{Backoff, Machine, pause};
-use crate::registration::{NotRegistered, Registered};
-use crate::run::{Site, run};
+use crate::registration::{RegisteredWorker, RegistrationError};
+use crate::run::{RunContext, run};
 use crate::settings::{BadSettings, Settings};
 use crate::stop::{Stop, Stops};
-use Leave::{Forced, InPeace};
+use ExitReason::{Expected, Failed};
 
-/// A worker without work that could talk to nobody for so long is of no use to anybody.
+/// A worker without work that could reach no server for this long stops.
 const MAX_SILENCE: Duration = Duration::from_secs(10 * 60);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(15);
-/// The queue hands out no more at once.
+/// The queue's limit for one claim.
 const MAX_CLAIMS: u32 = 32;
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
-/// When the worker goes while it waits for work, the queue may have handed some out already: an answer that is on its
-/// way is here within this time.
-const LAST_ANSWER: Duration = Duration::from_secs(1);
-/// How long saying good-bye may be tried.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// When the worker stops waiting for work, the queue may have assigned tasks already: their
+/// response arrives within this time.
+const LAST_CLAIM_LIMIT: Duration = Duration::from_secs(1);
+/// Time limit for the final calls.
+const FINAL_CALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// A worker that is about to begin.
+/// A worker before its start.
 pub struct Worker {
     pub identity: Identity,
     pub machine: Machine,
     pub stops: Stops,
-    /// How long running tasks may go on after the first request to stop.
+    /// Time that running tasks have after the first request to stop.
     pub drain_grace: Duration,
-    /// Where a cloud announces that it takes the machine away.
+    /// The source of the cloud's notices that it will stop the machine.
     pub notices: Option<aws::Metadata>,
 }
 
-/// Why a worker could not do its work.
+/// Why a worker could not work.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     #[error(transparent)]
-    RootUrl(#[from] BadRootUrl),
+    RootUrl(#[from] NoClient),
     #[error(transparent)]
-    NotRegistered(#[from] NotRegistered),
-    #[error("the pool's configuration does not suit this worker")]
+    NotRegistered(#[from] RegistrationError),
+    #[error("the worker configuration of the pool is invalid")]
     Settings(#[from] BadSettings),
     #[error(transparent)]
     Folder(#[from] UnusableFolder),
     #[error("cannot start the guardian of the tasks")]
     Guardian(#[source] std::io::Error),
-    #[error("the worker went: {0}")]
+    #[error("the worker exited: {0}")]
     Unwanted(String),
 }
 
-/// Why a worker goes.
-enum Leave {
-    /// As it should.
-    InPeace(String),
-    /// Something is wrong.
-    Forced(String),
+/// Why a worker exits.
+enum ExitReason {
+    /// An expected exit.
+    Expected(String),
+    /// An exit because of an error.
+    Failed(String),
 }
 
-/// What a worker learns while it works.
-enum News {
+/// An event in the main loop.
+enum WorkerEvent {
     Claimed(Vec<Claim>),
     Ended(Result<(), JoinError>),
-    Leave(Leave),
+    Leave(ExitReason),
 }
 
-/// An activity that goes on while others do.
+/// A future that runs beside others.
 type Activity<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Keeps this process's memory and environment from others of its user, tasks among them. For programs
-/// that are nothing but a worker or a server.
+/// Protects this process's memory and environment from other processes of its user, among them
+/// tasks. For programs that are only a worker or a server.
 pub fn keep_to_itself() {
     if let Err(problem) = nix::sys::prctl::set_dumpable(false) {
-        tracing::warn!("tasks of this user may look into the memory of this process: {problem}");
+        tracing::warn!(
+            "cannot protect the memory of this process from tasks of its user: {problem}"
+        );
     }
 }
 
 impl Worker {
-    /// Works until it is not needed, is told to stop, or cannot go on.
+    /// Works until the worker is not needed, is asked to stop, or cannot continue.
     pub async fn run(self) -> Result<(), WorkerError> {
         let client = Arc::new(Client::new(
             &self.identity.root_url,
@@ -100,7 +102,7 @@ impl Worker {
         let guardian = Guardian::start().map_err(WorkerError::Guardian)?;
         let identity = Arc::new(self.identity);
         let registered = tokio::select! {
-            entered = Registered::enter(Arc::clone(&identity), Arc::clone(&client)) => entered?,
+            entered = RegisteredWorker::start(Arc::clone(&identity), Arc::clone(&client)) => entered?,
             () = self.stops.reaches(Stop::Drain) => return Ok(()),
         };
         let config = &registered.standing().worker_config;
@@ -108,11 +110,11 @@ impl Worker {
             Ok(settings) => settings,
             Err(problem) => {
                 report_problem(&identity, &client, &registered, &problem).await;
-                say_goodbye(&identity, &client, &registered).await;
+                remove_worker(&identity, &client, &registered).await;
                 return Err(problem.into());
             }
         };
-        let site = Site {
+        let site = RunContext {
             identity,
             client,
             folders,
@@ -120,7 +122,7 @@ impl Worker {
             stops: Stops::default(),
         };
         let notices = aws::watch(self.notices, self.stops.clone());
-        let duty = Duty {
+        let work_loop = WorkLoop {
             site: Arc::new(site),
             registered: Arc::new(registered),
             settings,
@@ -129,46 +131,46 @@ impl Worker {
             leaving: CancellationToken::new(),
         };
         tokio::select! {
-            outcome = duty.work() => outcome,
+            outcome = work_loop.work() => outcome,
             never = notices => match never {},
         }
     }
 }
 
-/// A registered worker at work.
-struct Duty {
-    site: Arc<Site>,
-    registered: Arc<Registered>,
+/// A registered worker that works.
+struct WorkLoop {
+    site: Arc<RunContext>,
+    registered: Arc<RegisteredWorker>,
     settings: Settings,
     stops: Stops,
     drain_grace: Duration,
-    /// From now on nothing is claimed.
+    /// When cancelled, nothing more is claimed.
     leaving: CancellationToken,
 }
 
-impl Duty {
+impl WorkLoop {
     async fn work(self) -> Result<(), WorkerError> {
         let (mut runs, mut claiming) = (JoinSet::new(), None);
-        let leave = self.until_it_is_time_to_go(&mut runs, &mut claiming).await;
-        let (InPeace(reason) | Forced(reason)) = &leave;
-        tracing::info!("worker {} goes: {reason}", self.site.identity);
+        let leave = self.work_until_exit(&mut runs, &mut claiming).await;
+        let (Expected(reason) | Failed(reason)) = &leave;
+        tracing::info!("worker {} exits: {reason}", self.site.identity);
         tokio::select! {
-            () = self.wind_up(&leave, &mut runs, claiming) => {}
+            () = self.finish_and_give_back(&leave, &mut runs, claiming) => {}
             never = self.stay_meanwhile(&leave) => match never {},
         }
-        say_goodbye(&self.site.identity, &self.site.client, &self.registered).await;
+        remove_worker(&self.site.identity, &self.site.client, &self.registered).await;
         match leave {
-            InPeace(_) => Ok(()),
-            Forced(reason) => Err(WorkerError::Unwanted(reason)),
+            Expected(_) => Ok(()),
+            Failed(reason) => Err(WorkerError::Unwanted(reason)),
         }
     }
 
-    /// Claims and runs tasks; those that run then are left running.
-    async fn until_it_is_time_to_go(
+    /// Claims and runs tasks. Those that still run at the end are left running.
+    async fn work_until_exit(
         &self,
         runs: &mut JoinSet<()>,
-        claiming: &mut Option<Activity<News>>,
-    ) -> Leave {
+        claiming: &mut Option<Activity<WorkerEvent>>,
+    ) -> ExitReason {
         let mut idling = self.idle();
         let mut staying = self.stay();
         loop {
@@ -180,20 +182,20 @@ impl Duty {
             let news = tokio::select! {
                 biased;
                 () = self.stops.reaches(Stop::Drain) => {
-                    News::Leave(InPeace("it was asked to stop".to_owned()))
+                    WorkerEvent::Leave(Expected("it was asked to stop".to_owned()))
                 }
-                Some(ended) = runs.join_next() => News::Ended(ended),
+                Some(ended) = runs.join_next() => WorkerEvent::Ended(ended),
                 news = first_of(claiming) => {
                     *claiming = None;
                     news
                 }
-                leave = &mut staying => News::Leave(leave),
-                leave = &mut idling, if runs.is_empty() => News::Leave(leave),
+                leave = &mut staying => WorkerEvent::Leave(leave),
+                leave = &mut idling, if runs.is_empty() => WorkerEvent::Leave(leave),
             };
             match news {
-                News::Leave(leave) => return leave,
-                News::Claimed(claims) => self.take_up(claims, runs),
-                News::Ended(ended) => {
+                WorkerEvent::Leave(leave) => return leave,
+                WorkerEvent::Claimed(claims) => self.take_up(claims, runs),
+                WorkerEvent::Ended(ended) => {
                     log_panic(ended);
                     idling = self.idle();
                 }
@@ -207,21 +209,21 @@ impl Duty {
         }
     }
 
-    /// Waits for work, unless the fleet has no need of this worker.
-    fn claim(&self, n_tasks: u32) -> Activity<News> {
+    /// Waits for work, unless the fleet does not need this worker.
+    fn claim(&self, n_tasks: u32) -> Activity<WorkerEvent> {
         let (site, registered) = (Arc::clone(&self.site), Arc::clone(&self.registered));
         let leaving = self.leaving.clone();
         Box::pin(async move {
             let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
             let mut n_tasks = n_tasks.min(MAX_CLAIMS);
-            let mut is_told = false;
+            let mut is_logged = false;
             while !leaving.is_cancelled() {
-                // No answer is no reason to go.
+                // A failed request for advice is no reason to exit.
                 if let Ok(advice) = advice(&site, &registered).await
                     && advice.terminate
                 {
-                    let reason = format!("it was told to: {}", advice.reason);
-                    return News::Leave(InPeace(reason));
+                    let reason = format!("the server asked it to stop: {}", advice.reason);
+                    return WorkerEvent::Leave(Expected(reason));
                 }
                 if leaving.is_cancelled() {
                     break;
@@ -232,32 +234,32 @@ impl Duty {
                 let problem = match site.client.send::<Claims>(&call, Some(&credentials)).await {
                     Ok(claims) => {
                         let claims = claims.read();
-                        // Who does not hold the call open is not asked more often for that.
+                        // If the server does not hold the call open, wait before the next one.
                         if claims.is_empty() && !leaving.is_cancelled() {
                             pause(SHORTEST_POLL.saturating_sub(start.elapsed())).await;
                         }
-                        return News::Claimed(claims);
+                        return WorkerEvent::Claimed(claims);
                     }
                     Err(problem) => problem,
                 };
                 if let CallError::BadReply { .. } = problem {
                     tracing::error!(
-                        "what the queue handed out is lost until its claims expire, and less is asked for: {problem}"
+                        "cannot read the claimed tasks, which are lost until their claims expire; will claim fewer: {problem}"
                     );
                     n_tasks = (n_tasks / 2).max(1);
-                } else if !is_told {
-                    tracing::warn!("cannot claim work, and will try again: {problem}");
-                    is_told = true;
+                } else if !is_logged {
+                    tracing::warn!("cannot claim work, will try again: {problem}");
+                    is_logged = true;
                 }
                 let far = Instant::now() + 2 * LONGEST_RETRY;
                 backoff.wait(&site.client.machine, far).await;
             }
-            News::Claimed(Vec::new())
+            WorkerEvent::Claimed(Vec::new())
         })
     }
 
-    /// Asks again and again, after as long as it is configured, whether a worker without work is needed.
-    fn idle(&self) -> Activity<Leave> {
+    /// Asks after each idle time-out whether a worker without work is needed.
+    fn idle(&self) -> Activity<ExitReason> {
         let Some(timeout) = self.settings.idle_timeout else {
             return Box::pin(std::future::pending());
         };
@@ -269,56 +271,57 @@ impl Duty {
                 match advice(&site, &registered).await {
                     Ok(advice) if advice.terminate => {
                         let reason = advice.reason;
-                        return InPeace(format!(
-                            "it had no work for {seconds} s and was told to: {reason}"
+                        return Expected(format!(
+                            "it had no work for {seconds} s, and the server asked it to stop: {reason}"
                         ));
                     }
                     Ok(advice) => {
                         tracing::debug!("no work for {seconds} s, but it stays: {}", advice.reason);
                     }
                     Err(problem) if site.client.silence() >= MAX_SILENCE => {
-                        return Forced(format!(
-                            "it had no work and no answer for {} s: {problem}",
+                        return Failed(format!(
+                            "it had no work and no response from the server for {} s: {problem}",
                             MAX_SILENCE.as_secs()
                         ));
                     }
-                    Err(problem) => tracing::debug!("nobody says whether to stay: {problem}"),
+                    Err(problem) => tracing::debug!("cannot ask whether to stay: {problem}"),
                 }
             }
         })
     }
 
-    fn stay(&self) -> Activity<Leave> {
+    fn stay(&self) -> Activity<ExitReason> {
         let registered = Arc::clone(&self.registered);
-        Box::pin(async move { Forced(registered.stay().await) })
+        Box::pin(async move { Failed(registered.stay().await) })
     }
 
-    /// Sees to what the queue handed out and waits for the running tasks.
-    async fn wind_up(
+    /// Handles tasks that the queue assigned last, and waits for the running ones.
+    async fn finish_and_give_back(
         &self,
-        leave: &Leave,
+        leave: &ExitReason,
         runs: &mut JoinSet<()>,
-        mut claiming: Option<Activity<News>>,
+        mut claiming: Option<Activity<WorkerEvent>>,
     ) {
         self.leaving.cancel();
-        if let (InPeace(_), Stop::No) = (leave, self.stops.now()) {
-            // It was not needed, and now it is.
-            self.take_up(last_answer(claiming.take()).await, runs);
+        if let (Expected(_), Stop::No) = (leave, self.stops.now()) {
+            // It was not needed before, but now it is.
+            self.take_up(last_claims(claiming.take()).await, runs);
         }
-        let giving_back = async { give_back(&self.site.client, last_answer(claiming).await).await };
+        let giving_back = async { give_back(&self.site.client, last_claims(claiming).await).await };
         tokio::join!(self.finish(runs), giving_back);
     }
 
-    /// The last tasks may outlast the registration, and what they leave behind is said in its name.
-    async fn stay_meanwhile(&self, leave: &Leave) -> Infallible {
-        if let InPeace(_) = leave {
+    /// The last tasks may outlast the registration, and artifacts are reported with its
+    /// credentials.
+    async fn stay_meanwhile(&self, leave: &ExitReason) -> Infallible {
+        if let Expected(_) = leave {
             let problem = self.registered.stay().await;
-            tracing::warn!("the last tasks go on, but {problem}");
+            tracing::warn!("the last tasks continue, but {problem}");
         }
         std::future::pending().await
     }
 
-    /// Waits for the running tasks. Once the worker was asked to stop, only for the grace.
+    /// Waits for the running tasks; after a request to stop, only during the grace period.
     async fn finish(&self, runs: &mut JoinSet<()>) {
         let pressing = async {
             self.stops.reaches(Stop::Drain).await;
@@ -343,77 +346,77 @@ impl Duty {
     }
 }
 
-/// What the call that was under way still brings.
-async fn last_answer(claiming: Option<Activity<News>>) -> Vec<Claim> {
+/// The claims of the call that was in progress.
+async fn last_claims(claiming: Option<Activity<WorkerEvent>>) -> Vec<Claim> {
     let Some(claiming) = claiming else {
         return Vec::new();
     };
-    match tokio::time::timeout(LAST_ANSWER, claiming).await {
-        Ok(News::Claimed(claims)) => claims,
-        Ok(News::Ended(_) | News::Leave(_)) | Err(_) => Vec::new(),
+    match tokio::time::timeout(LAST_CLAIM_LIMIT, claiming).await {
+        Ok(WorkerEvent::Claimed(claims)) => claims,
+        Ok(WorkerEvent::Ended(_) | WorkerEvent::Leave(_)) | Err(_) => Vec::new(),
     }
 }
 
-/// Somebody else can have these at once, instead of when their claims expire.
+/// Gives claims back, so that another worker gets them at once instead of when they expire.
 async fn give_back(client: &Client, claims: Vec<Claim>) {
-    let limit = Instant::now() + FAREWELL;
+    let limit = Instant::now() + FINAL_CALL_LIMIT;
     for Claim { run, lease, .. } in claims {
         let call = api::report(&run, Outcome::Exception(Reason::WorkerShutdown));
         let told = client.retried::<Done>(&call, Some(&lease.credentials), limit);
         match told.await {
-            Ok(_) => tracing::info!("{run}: given back, since the worker goes"),
-            Err(problem) => tracing::warn!("{run} could not be given back: {problem}"),
+            Ok(_) => tracing::info!("{run}: given back, because the worker exits"),
+            Err(problem) => tracing::warn!("cannot give back {run}: {problem}"),
         }
     }
 }
 
-/// What was started for the work at hand says that it is gone, which also frees what it may have
-/// claimed while it was going.
-async fn say_goodbye(identity: &Identity, client: &Client, registered: &Registered) {
+/// A launched worker removes itself, which also frees tasks that it may have claimed while it
+/// stopped.
+async fn remove_worker(identity: &Identity, client: &Client, registered: &RegisteredWorker) {
     match identity.kind {
-        Kind::Standing => return,
+        Kind::Static => return,
         Kind::Launched => registered.forget(),
     }
     let call = api::remove_worker(identity);
-    if let Err(problem) = last_words(&call, client, registered).await {
-        tracing::warn!("nobody knows yet that the worker is gone: {problem}");
+    if let Err(problem) = make_final_call(&call, client, registered).await {
+        tracing::warn!("cannot remove this worker from the server: {problem}");
     }
 }
 
 async fn report_problem(
     identity: &Identity,
     client: &Client,
-    registered: &Registered,
+    registered: &RegisteredWorker,
     problem: &BadSettings,
 ) {
     let title = "The worker cannot use its configuration";
     let call = api::report_error(identity, title, &problem.to_string());
-    if let Err(problem) = last_words(&call, client, registered).await {
-        tracing::warn!("nobody knows yet what is wrong: {problem}");
+    if let Err(problem) = make_final_call(&call, client, registered).await {
+        tracing::warn!("cannot report the error to the server: {problem}");
     }
 }
 
-/// A call that is worth only so much time.
-async fn last_words(
+/// Makes a call with the time limit of the final calls.
+async fn make_final_call(
     call: &Call,
     client: &Client,
-    registered: &Registered,
+    registered: &RegisteredWorker,
 ) -> Result<(), CallError> {
     let credentials = registered.credentials();
-    let said = client.retried::<Done>(call, Some(&credentials), Instant::now() + FAREWELL);
-    match tokio::time::timeout(2 * FAREWELL, said).await {
+    let said = client.retried::<Done>(call, Some(&credentials), Instant::now() + FINAL_CALL_LIMIT);
+    match tokio::time::timeout(2 * FINAL_CALL_LIMIT, said).await {
         Ok(answer) => answer.map(drop),
         Err(_) => Ok(()),
     }
 }
 
-async fn advice(site: &Site, registered: &Registered) -> Result<Advice, CallError> {
+async fn advice(site: &RunContext, registered: &RegisteredWorker) -> Result<Advice, CallError> {
     let call = api::should_terminate(&site.identity);
     let credentials = registered.credentials();
     site.client.send(&call, Some(&credentials)).await
 }
 
-/// What the activity brings, if there is one.
+/// Waits for the future, if it exists.
 async fn first_of<T>(activity: &mut Option<Activity<T>>) -> T {
     match activity {
         Some(activity) => activity.await,

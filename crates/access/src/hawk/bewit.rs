@@ -1,21 +1,21 @@
-//! Signed URLs: a `bewit=` query parameter in place of a header.
+//! Signed URLs: a `bewit=` query parameter instead of a header.
 
 use base64::Engine as _;
 
 use super::extension::URL_SAFE;
 use super::header::seconds;
 use super::{Bewit, Extension, MAX_BEWIT_LENGTH};
-use crate::authenticate::AuthFailed;
+use crate::auth_error::AuthError;
 use crate::scope::is_scope;
 
-/// The bewit in a resource, and what is left of the resource without it: two texts to be joined.
+/// The bewit of a resource, and the resource without it as two texts to join.
 pub(crate) fn without_bewit(resource: &str) -> Option<(&str, [&str; 2])> {
     let query_start = resource.find('?')?;
     let mut start = query_start + 1;
     for parameter in resource[start..].split('&') {
         let end = start + parameter.len();
         if let Some(token) = parameter.strip_prefix("bewit=") {
-            // With its separator: the one after it, or before it if it is the last.
+            // Removes its separator too: the one after it, or the one before the last parameter.
             let left = if end < resource.len() {
                 [&resource[..start], &resource[end + 1..]]
             } else {
@@ -28,21 +28,21 @@ pub(crate) fn without_bewit(resource: &str) -> Option<(&str, [&str; 2])> {
     None
 }
 
-pub(super) fn read(method: &str, token: &str) -> Result<Bewit, AuthFailed> {
+pub(super) fn read(method: &str, token: &str) -> Result<Bewit, AuthError> {
     if token.is_empty() {
-        return Err(AuthFailed::unauthorized("Empty bewit"));
+        return Err(AuthError::unauthorized("Empty bewit"));
     }
     if !method.eq_ignore_ascii_case("get") && !method.eq_ignore_ascii_case("head") {
-        return Err(AuthFailed::unauthorized("Invalid method"));
+        return Err(AuthError::unauthorized("Invalid method"));
     }
     if token.len() > MAX_BEWIT_LENGTH {
-        return Err(AuthFailed::bad_request("Bewit length too long"));
+        return Err(AuthError::bad_request("Bewit length too long"));
     }
     let decoded = URL_SAFE
         .decode(token)
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok());
-    let decoded = decoded.ok_or_else(|| AuthFailed::bad_request("Invalid bewit encoding"))?;
+    let decoded = decoded.ok_or_else(|| AuthError::bad_request("Invalid bewit encoding"))?;
     let mut parts = decoded.split('\\');
     let (Some(id), Some(exp), Some(mac), Some(ext), None) = (
         parts.next(),
@@ -54,9 +54,9 @@ pub(super) fn read(method: &str, token: &str) -> Result<Bewit, AuthFailed> {
         return Err(bad_structure());
     };
     if id.is_empty() || exp.is_empty() || mac.is_empty() {
-        return Err(AuthFailed::bad_request("Missing bewit attributes"));
+        return Err(AuthError::bad_request("Missing bewit attributes"));
     }
-    // The id of a name is one line of what its certificate signs.
+    // The id is one line of the content that a certificate signs.
     if !is_scope(id) {
         return Err(bad_structure());
     }
@@ -70,6 +70,6 @@ pub(super) fn read(method: &str, token: &str) -> Result<Bewit, AuthFailed> {
     })
 }
 
-fn bad_structure() -> AuthFailed {
-    AuthFailed::bad_request("Invalid bewit structure")
+fn bad_structure() -> AuthError {
+    AuthError::bad_request("Invalid bewit structure")
 }

@@ -1,29 +1,29 @@
-//! The `ext` of a request: a certificate, and scopes that the sender limits itself to.
+//! The `ext` of a request: a certificate, and scopes to which the sender limits itself.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
-use crate::authenticate::AuthFailed;
+use crate::auth_error::AuthError;
 use crate::certificate::MAX_DURATION_MS;
 use crate::scope::{ANONYMOUS, is_scope};
 
-/// Clients differ in alphabet and padding, and some leave odd bits at the end.
+/// Clients differ in alphabet and padding, and some have extra bits at the end.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 pub(super) const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 
-/// What `ext` says, with all checked that needs neither a key nor the time.
+/// The content of `ext`, after all checks that need neither a key nor the time.
 #[derive(Default)]
 pub(crate) struct Extension {
     pub(crate) certificate: Option<CheckedCertificate>,
     pub(crate) authorized_scopes: Option<Scopes>,
 }
 
-/// A certificate whose shape is right.
+/// A certificate with a valid form.
 pub(crate) struct CheckedCertificate {
     pub(crate) scopes: Scopes,
     pub(crate) start: i64,
@@ -33,8 +33,8 @@ pub(crate) struct CheckedCertificate {
     pub(crate) issuer: Option<String>,
 }
 
-/// Valid scopes, and `assume:anonymous` after them: expansion wants both in one list, and making
-/// that list here saves a copy of it per request.
+/// Valid scopes, followed by `assume:anonymous`: expansion needs both in one list, and making the
+/// list here saves a copy per request.
 pub(crate) struct Scopes(Vec<String>);
 
 impl Scopes {
@@ -46,10 +46,10 @@ impl Scopes {
         &self.0
     }
 
-    fn read(value: Option<Value>, name: &str) -> Result<Self, AuthFailed> {
-        let not_scopes = || AuthFailed::new(format!("{name} must be an array of valid scopes"));
+    fn read(value: Option<Value>, name: &str) -> Result<Self, AuthError> {
+        let not_scopes = || AuthError::new(format!("{name} must be an array of valid scopes"));
         let Some(Value::Array(values)) = value else {
-            return Err(AuthFailed::new(format!("{name} must be an array")));
+            return Err(AuthError::new(format!("{name} must be an array")));
         };
         let mut scopes = Vec::with_capacity(values.len() + 1);
         for value in values {
@@ -70,7 +70,7 @@ impl Scopes {
 
 impl Extension {
     /// Reads `ext`, which may be empty, of a request by `client_id`.
-    pub(super) fn read(ext: &str, client_id: &str) -> Result<Self, AuthFailed> {
+    pub(super) fn read(ext: &str, client_id: &str) -> Result<Self, AuthError> {
         if ext.is_empty() {
             return Ok(Self::default());
         }
@@ -84,7 +84,7 @@ impl Extension {
             .ok()
             .and_then(|json| serde_json::from_slice(&json).ok());
         let Some(Value::Object(mut fields)) = parsed else {
-            return Err(AuthFailed::new("Failed to parse ext"));
+            return Err(AuthError::new("Failed to parse ext"));
         };
         let certificate = fields.remove("certificate");
         let certificate = certificate
@@ -106,31 +106,31 @@ impl Extension {
 }
 
 impl CheckedCertificate {
-    fn read(value: Value, client_id: &str) -> Result<Self, AuthFailed> {
+    fn read(value: Value, client_id: &str) -> Result<Self, AuthError> {
         let Value::Object(mut fields) = value else {
-            return Err(wrong(" must be an object"));
+            return Err(invalid_certificate(" must be an object"));
         };
         if integer(&mut fields, "version") != Some(1) {
-            return Err(wrong(".version must be 1"));
+            return Err(invalid_certificate(".version must be 1"));
         }
         let Some(Value::String(seed)) = fields.remove("seed") else {
-            return Err(wrong(".seed must be a string"));
+            return Err(invalid_certificate(".seed must be a string"));
         };
-        // One line of what is signed, hence printable.
+        // It is one line of the signed content, hence printable.
         if seed.len() != 44 || !is_scope(&seed) {
-            return Err(wrong(".seed must be 44 characters"));
+            return Err(invalid_certificate(".seed must be 44 characters"));
         }
-        let start =
-            integer(&mut fields, "start").ok_or_else(|| wrong(".start must be a number"))?;
-        let expiry =
-            integer(&mut fields, "expiry").ok_or_else(|| wrong(".expiry must be a number"))?;
+        let start = integer(&mut fields, "start")
+            .ok_or_else(|| invalid_certificate(".start must be a number"))?;
+        let expiry = integer(&mut fields, "expiry")
+            .ok_or_else(|| invalid_certificate(".expiry must be a number"))?;
         let scopes = Scopes::read(fields.remove("scopes"), "ext.certificate.scopes")?;
         if expiry.saturating_sub(start) > MAX_DURATION_MS {
-            return Err(wrong(" cannot last longer than 31 days!"));
+            return Err(invalid_certificate(" cannot last longer than 31 days!"));
         }
         let issuer = read_issuer(&mut fields, client_id)?;
         let Some(Value::String(signature)) = fields.remove("signature") else {
-            return Err(wrong(".signature is not valid"));
+            return Err(invalid_certificate(".signature is not valid"));
         };
         Ok(Self {
             scopes,
@@ -146,35 +146,35 @@ impl CheckedCertificate {
 fn read_issuer(
     fields: &mut Map<String, Value>,
     client_id: &str,
-) -> Result<Option<String>, AuthFailed> {
+) -> Result<Option<String>, AuthError> {
     match fields.remove("issuer") {
-        Some(Value::String(issuer)) if issuer == client_id => {
-            Err(wrong(".issuer must not match supplied clientId"))
-        }
+        Some(Value::String(issuer)) if issuer == client_id => Err(invalid_certificate(
+            ".issuer must not match supplied clientId",
+        )),
         Some(Value::String(issuer)) if is_scope(&issuer) => Ok(Some(issuer)),
-        Some(_) => Err(wrong(".issuer must be a string")),
-        None if fields.contains_key("clientId") => Err(wrong(
+        Some(_) => Err(invalid_certificate(".issuer must be a string")),
+        None if fields.contains_key("clientId") => Err(invalid_certificate(
             ".clientId must only be used with ext.certificate.issuer",
         )),
         None => Ok(None),
     }
 }
 
-/// A whole number, also when written as `1.0`.
+/// An integer, also when written as `1.0`.
 fn integer(fields: &mut Map<String, Value>, name: &str) -> Option<i64> {
     let value = fields.remove(name)?;
     value.as_i64().or_else(|| {
         let number = value.as_f64()?;
-        // Up to 2^53 a float is exact; and no time is that far away.
+        // A float below 2^53 is exact, and no real time is beyond that.
         let exact = number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "whole and within range, as checked"
+            reason = "an integer within range, as checked"
         )]
         exact.then_some(number as i64)
     })
 }
 
-fn wrong(what: &str) -> AuthFailed {
-    AuthFailed::new(format!("ext.certificate{what}"))
+fn invalid_certificate(what: &str) -> AuthError {
+    AuthError::new(format!("ext.certificate{what}"))
 }

@@ -1,23 +1,21 @@
-//! The `Authorization: Hawk name="value", …` header, read strictly.
+//! Reads the `Authorization: Hawk name="value", …` header strictly.
 
 use super::{Extension, Header, MAX_HEADER_LENGTH};
-use crate::authenticate::AuthFailed;
+use crate::auth_error::AuthError;
 
-pub(super) fn read(header: &str) -> Result<Header, AuthFailed> {
+pub(super) fn read(header: &str) -> Result<Header, AuthError> {
     if header.len() > MAX_HEADER_LENGTH {
-        return Err(AuthFailed::bad_request("Header length too long"));
+        return Err(AuthError::bad_request("Header length too long"));
     }
     let (scheme, attributes) = header.split_once(is_space).unwrap_or((header, ""));
     if !scheme.eq_ignore_ascii_case("hawk") {
-        return Err(AuthFailed::unauthorized(
-            "Unsupported authentication scheme",
-        ));
+        return Err(AuthError::unauthorized("Unsupported authentication scheme"));
     }
     Attributes::read(attributes.trim_start_matches(is_space))?.finish()
 }
 
-/// The attributes as far as read. An absent one is different from an empty one only in `app`,
-/// which adds lines to what is signed.
+/// The attributes read so far. Only for `app` does an absent attribute differ from an empty one: it
+/// adds lines to the signed content.
 #[derive(Default)]
 struct Attributes<'a> {
     id: Option<&'a str>,
@@ -31,21 +29,21 @@ struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    fn read(mut rest: &'a str) -> Result<Self, AuthFailed> {
+    fn read(mut rest: &'a str) -> Result<Self, AuthError> {
         let mut attributes = Self::default();
-        // Ends because each round takes at least the three characters `="` and `"`.
+        // This ends because each round takes at least the three characters `="` and `"`.
         while !rest.is_empty() {
             let (name, value, next) = attribute(rest).ok_or_else(bad_format)?;
             let slot = attributes
                 .slot(name)
-                .ok_or_else(|| AuthFailed::bad_request(&format!("Unknown attribute: {name}")))?;
+                .ok_or_else(|| AuthError::bad_request(&format!("Unknown attribute: {name}")))?;
             if !value.bytes().all(is_allowed) {
-                return Err(AuthFailed::bad_request(&format!(
+                return Err(AuthError::bad_request(&format!(
                     "Bad attribute value: {name}"
                 )));
             }
             if slot.replace(value).is_some() {
-                return Err(AuthFailed::bad_request(&format!(
+                return Err(AuthError::bad_request(&format!(
                     "Duplicate attribute: {name}"
                 )));
             }
@@ -68,11 +66,11 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    fn finish(self) -> Result<Header, AuthFailed> {
+    fn finish(self) -> Result<Header, AuthError> {
         let required = |value: Option<&'a str>| {
             value
                 .filter(|value| !value.is_empty())
-                .ok_or_else(|| AuthFailed::bad_request("Missing attributes"))
+                .ok_or_else(|| AuthError::bad_request("Missing attributes"))
         };
         let present = |value: Option<&'a str>| value.filter(|value| !value.is_empty());
         let ts = required(self.ts)?;
@@ -80,7 +78,7 @@ impl<'a> Attributes<'a> {
         let id = required(self.id)?;
         Ok(Header {
             ts_seconds: seconds(ts)
-                .ok_or_else(|| AuthFailed::bad_request("Bad attribute value: ts"))?,
+                .ok_or_else(|| AuthError::bad_request("Bad attribute value: ts"))?,
             nonce: required(self.nonce)?.to_owned(),
             mac: required(self.mac)?.to_owned(),
             extension: Extension::read(ext, id)?,
@@ -94,8 +92,8 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Takes `name="value"` and, unless it is the last, a comma. Spaces may stand around the comma
-/// only. A comma at the very end is fine.
+/// Takes `name="value"` and, unless it is the last, a comma. Spaces are allowed only around the
+/// comma, and a comma at the end is accepted.
 fn attribute(text: &str) -> Option<(&str, &str, &str)> {
     let (name, rest) = text.split_once("=\"")?;
     if name.is_empty()
@@ -116,7 +114,7 @@ fn attribute(text: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-/// Whole seconds. At most 15 digits, so that milliseconds still fit.
+/// Seconds without a fraction. At most 15 digits, so that milliseconds fit.
 pub(super) fn seconds(text: &str) -> Option<i64> {
     let digits = (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
@@ -126,11 +124,11 @@ fn is_space(character: char) -> bool {
     matches!(character, ' ' | '\t')
 }
 
-/// Printable ASCII. Quotes and backslashes never come this far.
+/// Printable ASCII. Quotes and backslashes were refused before.
 fn is_allowed(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }
 
-fn bad_format() -> AuthFailed {
-    AuthFailed::bad_request("Bad header format")
+fn bad_format() -> AuthError {
+    AuthError::bad_request("Bad header format")
 }

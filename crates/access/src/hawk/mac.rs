@@ -1,4 +1,4 @@
-//! The text that Hawk signs, fed line by line.
+//! The content that Hawk signs.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use super::RequestLine;
 use crate::Secret;
 use crate::hmac::{Hmac, Tag};
 
-/// What a MAC covers.
-pub(crate) struct Signed<'a> {
+/// The content that a MAC covers.
+pub(crate) struct HawkContent<'a> {
     /// `header` or `bewit`.
     pub(crate) kind: &'static str,
     pub(crate) ts: &'a str,
@@ -21,7 +21,7 @@ pub(crate) struct Signed<'a> {
     pub(crate) dlg: &'a str,
 }
 
-impl Signed<'_> {
+impl HawkContent<'_> {
     pub(crate) fn tag(&self, line: &RequestLine<'_>, key: &Secret) -> Tag {
         let method = self.method.to_ascii_uppercase();
         let host = line.host.to_ascii_lowercase();

@@ -1,16 +1,16 @@
-//! What a client does: hash a body, sign a request, sign a URL.
+//! Functions for clients: hash a body, sign a request, sign a URL.
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::json;
 
-use super::{RequestLine, Signed, without_bewit};
+use super::{HawkContent, RequestLine, without_bewit};
 use crate::Secret;
 use crate::certificate::Certificate;
 
-/// The `hash` attribute for a body. Parameters of the content type do not count; an absent one is
-/// the empty text.
+/// The `hash` attribute of a body. Parameters of the content type are ignored; a missing one counts
+/// as empty.
 pub fn payload_hash(content_type: &str, body: &[u8]) -> String {
     let content_type = content_type.split(';').next().unwrap_or_default().trim();
     let mut hash = digest::Context::new(&digest::SHA256);
@@ -22,7 +22,7 @@ pub fn payload_hash(content_type: &str, body: &[u8]) -> String {
     STANDARD.encode(hash.finish())
 }
 
-/// The value of the `Authorization` header for a request. `ts` is in seconds since 1970; `nonce`,
+/// The value of the `Authorization` header of a request. `ts` is in seconds since 1970. `nonce`,
 /// `hash` and `ext` must not contain quotes or backslashes.
 pub fn sign_header(
     line: &RequestLine<'_>,
@@ -34,7 +34,7 @@ pub fn sign_header(
     ext: Option<&str>,
 ) -> String {
     let ts = ts.to_string();
-    let signed = Signed {
+    let signed = HawkContent {
         kind: "header",
         ts: &ts,
         nonce,
@@ -55,8 +55,8 @@ pub fn sign_header(
     header
 }
 
-/// The bewit that lets anybody GET a resource until `exp` (seconds since 1970). To be added to
-/// the URL's query as `bewit`. The method of `line` does not count, nor a bewit it already has.
+/// A bewit that lets anybody GET a resource until `exp` (seconds since 1970). Add it to the URL's
+/// query as `bewit`. The method of `line` and an existing bewit are ignored.
 pub fn sign_bewit(
     line: &RequestLine<'_>,
     client_id: &str,
@@ -67,7 +67,7 @@ pub fn sign_bewit(
     let exp = exp.to_string();
     let ext = ext.unwrap_or_default();
     let resource = without_bewit(line.resource).map_or([line.resource, ""], |(_, left)| left);
-    let signed = Signed {
+    let signed = HawkContent {
         kind: "bewit",
         ts: &exp,
         nonce: "",
@@ -82,7 +82,7 @@ pub fn sign_bewit(
     URL_SAFE_NO_PAD.encode([client_id, &exp, &mac, ext].join("\\"))
 }
 
-/// The `ext` for temporary credentials, or for limiting a request to some scopes, or for both.
+/// The `ext` for temporary credentials, for limiting a request to some scopes, or for both.
 pub fn extension(
     certificate: Option<&Certificate>,
     authorized_scopes: Option<&[String]>,

@@ -1,20 +1,20 @@
-//! Expansion: what a set of scopes becomes when every role it may assume is granted.
+//! Expansion: the scopes that result when every role that they may assume is granted.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::{ASSUME, Roles};
 use crate::scope::{ScopeSet, split};
 
-/// How much one expansion may do: a step per role looked at and per eight bytes granted. The
-/// largest sensible deployments need some ten thousand; only roles that feed each other ever
-/// longer parameters, or multiply them, come here.
+/// Steps of one expansion at most: one per role that is visited, and one per eight bytes that are
+/// granted. Large real deployments need about ten thousand. Only roles that feed each other growing
+/// parameters, or multiply them, need more.
 const MAX_STEPS: usize = 1_000_000;
 
-/// Roles grant each other more than one expansion may do.
+/// The roles grant each other more than one expansion may do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "roles grant more scopes than can be worked out: stopped at role `{role}` after {MAX_STEPS} \
-     steps. Give this role, or those that grant it, fewer or shorter scopes"
+    "the expansion of roles stopped at role `{role}` after {MAX_STEPS} steps. Give this role, or \
+     the roles that grant it, fewer or shorter scopes"
 )]
 pub struct ExpansionTooLarge {
     /// The role that was being granted.
@@ -22,11 +22,11 @@ pub struct ExpansionTooLarge {
 }
 
 impl Roles {
-    /// The scopes, and whatever they grant through roles, and so on until nothing is added.
+    /// Expands scopes: adds the scopes that they grant through roles, until none is added.
     ///
-    /// A starred scope grants every role it may name; `*` is everything already. Roles that were never
-    /// checked cannot make this endless: after a million steps it is an error. Does not add
-    /// `assume:anonymous`: callers that want it pass it.
+    /// A starred scope grants every role that it may name; `*` covers everything. Unchecked roles
+    /// cannot make this endless: after a million steps it fails. Does not add `assume:anonymous`;
+    /// callers pass it if they want it.
     pub fn expand<'a>(
         &self,
         scopes: impl IntoIterator<Item = &'a str>,
@@ -44,12 +44,12 @@ impl Roles {
             held: HashSet::new(),
             waiting: VecDeque::new(),
             exact_granted: vec![false; self.exact.len()],
-            starred_granted: vec![Granted::Nothing; self.starred.len()],
+            starred_granted: vec![GrantState::NotGranted; self.starred.len()],
             steps_left: max_steps,
             at: None,
         };
         for scope in scopes {
-            // Whatever roles grant besides, it says no more.
+            // Covers everything that roles could grant.
             if scope == EVERYTHING {
                 return Ok(ScopeSet::new([scope.to_owned()]));
             }
@@ -65,16 +65,17 @@ impl Roles {
 /// The scope that covers all others.
 const EVERYTHING: &str = "*";
 
-/// The roles that a scope names: the one with this id, or all whose id may begin with this.
-enum Reach {
+/// The roles that a scope names: the role with this id, or all roles whose id may begin with this
+/// text.
+enum RoleSelector {
     One(String),
     Beginning(String),
 }
 
-/// How much of a starred role was granted already.
+/// How far a starred role was granted already.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Granted {
-    Nothing,
+enum GrantState {
+    NotGranted,
     /// Its fixed scopes, and some values of the parameter.
     Some,
     /// Everything: the parameter was a star.
@@ -84,17 +85,17 @@ enum Granted {
 struct Expansion<'a> {
     roles: &'a Roles,
     held: HashSet<String>,
-    waiting: VecDeque<Reach>,
+    waiting: VecDeque<RoleSelector>,
     exact_granted: Vec<bool>,
-    starred_granted: Vec<Granted>,
+    starred_granted: Vec<GrantState>,
     steps_left: usize,
-    /// The role that is being granted, or was last.
-    at: Option<At>,
+    /// The role that is being granted, or was granted last.
+    at: Option<RoleIndex>,
 }
 
-/// A role by its place.
+/// A role by its index.
 #[derive(Clone, Copy)]
-enum At {
+enum RoleIndex {
     Exact(usize),
     Starred(usize),
 }
@@ -107,11 +108,11 @@ impl Expansion<'_> {
         }
     }
 
-    fn follow(&mut self, reach: &Reach) -> Result<(), ExpansionTooLarge> {
+    fn follow(&mut self, reach: &RoleSelector) -> Result<(), ExpansionTooLarge> {
         let roles = self.roles;
         self.spend(1 + roles.prefix_lengths.len())?;
         match reach {
-            Reach::One(id) => {
+            RoleSelector::One(id) => {
                 if let Some(index) = roles.exact_named(id) {
                     self.grant_exact(index)?;
                 }
@@ -120,7 +121,7 @@ impl Expansion<'_> {
                     self.grant_starred(index, text, None)?;
                 }
             }
-            Reach::Beginning(text) => {
+            RoleSelector::Beginning(text) => {
                 for index in roles.exact_beginning_with(text) {
                     self.grant_exact(index)?;
                 }
@@ -130,7 +131,7 @@ impl Expansion<'_> {
                 }
                 for index in roles.starred_beginning_with(text) {
                     self.grant_starred(index, "", STAR)?;
-                    self.starred_granted[index] = Granted::Everything;
+                    self.starred_granted[index] = GrantState::Everything;
                 }
             }
         }
@@ -139,7 +140,7 @@ impl Expansion<'_> {
 
     fn grant_exact(&mut self, index: usize) -> Result<(), ExpansionTooLarge> {
         let role = &self.roles.exact[index];
-        self.at = Some(At::Exact(index));
+        self.at = Some(RoleIndex::Exact(index));
         self.spend(1)?;
         if !std::mem::replace(&mut self.exact_granted[index], true) {
             for scope in &role.scopes {
@@ -149,8 +150,8 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    /// Grants a starred role for the text that its star stood for. If that text may go on with
-    /// anything, `star` takes the place of what a scope has after the parameter.
+    /// Grants a starred role for the text that its star matched. If anything may follow that text,
+    /// `star` replaces the rest of a scope after the parameter.
     fn grant_starred(
         &mut self,
         index: usize,
@@ -158,15 +159,15 @@ impl Expansion<'_> {
         star: Option<&str>,
     ) -> Result<(), ExpansionTooLarge> {
         let role = &self.roles.starred[index];
-        self.at = Some(At::Starred(index));
+        self.at = Some(RoleIndex::Starred(index));
         self.spend(1)?;
-        if self.starred_granted[index] == Granted::Nothing {
-            self.starred_granted[index] = Granted::Some;
+        if self.starred_granted[index] == GrantState::NotGranted {
+            self.starred_granted[index] = GrantState::Some;
             for scope in &role.fixed {
                 self.grant(scope.clone())?;
             }
         }
-        if self.starred_granted[index] == Granted::Some {
+        if self.starred_granted[index] == GrantState::Some {
             for (before, after) in &role.parameterised {
                 let scope = [before.as_str(), text, star.unwrap_or(after)].concat();
                 self.grant(scope)?;
@@ -185,8 +186,8 @@ impl Expansion<'_> {
         let left = self.steps_left.checked_sub(steps);
         self.steps_left = left.ok_or_else(|| ExpansionTooLarge {
             role: match self.at {
-                Some(At::Exact(index)) => self.roles.exact[index].id.clone(),
-                Some(At::Starred(index)) => format!("{}*", self.roles.starred[index].prefix),
+                Some(RoleIndex::Exact(index)) => self.roles.exact[index].id.clone(),
+                Some(RoleIndex::Starred(index)) => format!("{}*", self.roles.starred[index].prefix),
                 None => String::new(),
             },
         })?;
@@ -196,13 +197,13 @@ impl Expansion<'_> {
 
 const STAR: Option<&str> = Some("*");
 
-/// Which roles a scope names, if any.
-fn reach(scope: &str) -> Option<Reach> {
+/// The roles that a scope names, if any.
+fn reach(scope: &str) -> Option<RoleSelector> {
     let (text, starred) = split(scope);
     match (text.strip_prefix(ASSUME), starred) {
-        (Some(id), false) => Some(Reach::One(id.to_owned())),
-        (Some(id), true) => Some(Reach::Beginning(id.to_owned())),
-        (None, true) if ASSUME.starts_with(text) => Some(Reach::Beginning(String::new())),
+        (Some(id), false) => Some(RoleSelector::One(id.to_owned())),
+        (Some(id), true) => Some(RoleSelector::Beginning(id.to_owned())),
+        (None, true) if ASSUME.starts_with(text) => Some(RoleSelector::Beginning(String::new())),
         (None, true | false) => None,
     }
 }
@@ -222,7 +223,7 @@ mod tests {
         }))
     }
 
-    /// To follow a scope, to grant the role, and to hold its scope of 13 characters.
+    /// The steps to follow a scope, to grant the role, and to hold its scope of 13 characters.
     const STEPS_EACH: usize = 1 + 1 + 2;
 
     #[test]

@@ -1,22 +1,22 @@
-//! A demand on a caller's scopes: one scope, all of some, or any of some.
+//! Scope expressions: one scope, all of a list, or any of a list.
 
 use serde_json::{Value, json};
 
 use super::ScopeSet;
 
-/// What a request demands.
+/// The scopes that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
     /// This scope.
     Scope(String),
-    /// Every part. No parts: satisfied by anybody.
+    /// Every part. An empty list is always satisfied.
     AllOf(Vec<Expression>),
-    /// At least one part. No parts: satisfied by nobody.
+    /// At least one part. An empty list is never satisfied.
     AnyOf(Vec<Expression>),
 }
 
 impl Expression {
-    /// Whether a holder of these scopes may pass.
+    /// Whether these scopes satisfy the expression.
     pub fn satisfied_by(&self, held: &ScopeSet) -> bool {
         match self {
             Self::Scope(scope) => held.satisfies(scope),
@@ -25,7 +25,7 @@ impl Expression {
         }
     }
 
-    /// The part that is not satisfied, or nothing if all is well. Lists of one lose their wrapping.
+    /// The unsatisfied part, or `None`. Lists with one member are replaced by the member.
     pub fn missing_from(&self, held: &ScopeSet) -> Option<Self> {
         match self {
             Self::Scope(scope) => (!held.satisfies(scope)).then(|| self.clone()),
@@ -45,7 +45,7 @@ impl Expression {
         }
     }
 
-    /// As the API shows it: a string, or an object with `AllOf` or `AnyOf`.
+    /// The form in the API: a string, or an object with `AllOf` or `AnyOf`.
     pub fn to_json(&self) -> Value {
         let list = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
         match self {
@@ -55,7 +55,7 @@ impl Expression {
         }
     }
 
-    /// A bare scope, or JSON indented by two spaces: as error messages show it.
+    /// The form in error messages: a plain scope, or JSON indented by two spaces.
     pub fn for_people(&self) -> String {
         match self {
             Self::Scope(scope) => scope.clone(),

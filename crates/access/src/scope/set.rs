@@ -1,20 +1,20 @@
-//! A normalised set of scopes: sorted so that one binary search answers "is this held?".
+//! A normalised set of scopes, sorted so that one binary search tells whether a scope is held.
 
 use std::cmp::Ordering;
 
 use super::{covers, split};
 
-/// A set of scopes without any that another one covers.
+/// A set of scopes, without scopes that others cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeSet(
-    /// Sorted by [`order`]. Whatever starts with `x` is then in one run, headed by `x*`. So if `x*`
-    /// is here, all of its run was dropped as covered, and `x*` is the direct predecessor of
-    /// whatever it covers.
+    /// Sorted by [`order`]. All scopes that begin with `x` are then adjacent, with `x*` first. So
+    /// if the set has `x*`, the others were dropped as covered, and `x*` is the direct predecessor
+    /// of any scope that it covers.
     Vec<String>,
 );
 
 impl ScopeSet {
-    /// Sorts, and drops what others cover.
+    /// Sorts the scopes, and drops covered ones.
     pub fn new(scopes: impl IntoIterator<Item = String>) -> Self {
         let mut sorted: Vec<String> = scopes.into_iter().collect();
         sorted.sort_unstable_by(|left, right| order(left, right));
@@ -30,7 +30,7 @@ impl ScopeSet {
         after > 0 && covers(&self.0[after - 1], scope)
     }
 
-    /// Whether every one of the scopes is held.
+    /// Whether all scopes are held.
     pub fn satisfies_all<'a>(&self, scopes: impl IntoIterator<Item = &'a str>) -> bool {
         scopes.into_iter().all(|scope| self.satisfies(scope))
     }
@@ -40,22 +40,22 @@ impl ScopeSet {
         self.0.iter().map(String::as_str)
     }
 
-    /// The scopes in order, as replies carry them.
+    /// The scopes in order, for responses.
     pub fn to_vec(&self) -> Vec<String> {
         self.0.clone()
     }
 
-    /// What either set holds.
+    /// The scopes of both sets.
     pub fn union(&self, other: &Self) -> Self {
         Self::new(self.0.iter().chain(&other.0).cloned())
     }
 
-    /// How many scopes are left after normalisation.
+    /// The number of scopes after normalisation.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing is held.
+    /// Whether the set has no scopes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -67,7 +67,7 @@ impl FromIterator<String> for ScopeSet {
     }
 }
 
-/// By the text before a final star; of two equal ones, the star first.
+/// Orders by the text before a final star; of two equal texts, the starred one is first.
 fn order(left: &str, right: &str) -> Ordering {
     let ((left, left_star), (right, right_star)) = (split(left), split(right));
     left.cmp(right).then(right_star.cmp(&left_star))

@@ -1,4 +1,4 @@
-//! Expressions with gaps, filled from a request: how an endpoint says which scopes it needs.
+//! Scope templates: expressions with parameters that a request fills. Each endpoint has one.
 //!
 //! Templates are constants of a static table, so they borrow everything.
 
@@ -17,7 +17,7 @@ pub enum Template {
     AllOf(&'static [Template]),
     /// At least one part.
     AnyOf(&'static [Template]),
-    /// One scope per text in a list parameter, put straight into the surrounding list.
+    /// One scope per text of a list parameter, inserted into the surrounding list.
     For {
         /// The name that `each` uses for the current text.
         variable: &'static str,
@@ -26,18 +26,18 @@ pub enum Template {
         /// The scope to make.
         each: &'static str,
     },
-    /// One of two, by a flag parameter.
+    /// One of two templates, by a flag parameter.
     If {
         /// The flag parameter.
         condition: &'static str,
         /// Used when the flag is set.
         then: &'static Template,
-        /// Used when it is not.
+        /// Used when the flag is not set.
         otherwise: &'static Template,
     },
 }
 
-/// A value for a gap.
+/// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Param {
     /// For `<name>`.
@@ -48,39 +48,39 @@ pub enum Param {
     Flag(bool),
 }
 
-/// The values for a template, by name. A dotted name is one name.
+/// The parameters of a template, by name. A dotted name is one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(BTreeMap<String, Param>);
 
-/// A template asked for a parameter that was not given, or was given as another kind.
+/// A parameter of the template is missing or has another kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the scope template needs the {kind} parameter `{name}`")]
 pub struct MissingParameter {
     /// Its name.
     pub name: &'static str,
-    /// What it should be: text, list or flag.
+    /// The required kind: text, list or flag.
     pub kind: &'static str,
 }
 
 impl Params {
-    /// No parameters yet.
+    /// No parameters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a text.
+    /// Adds a text.
     #[must_use]
     pub fn text(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(name.into(), Param::Text(value.into()))
     }
 
-    /// With a list of texts.
+    /// Adds a list of texts.
     #[must_use]
     pub fn list(self, name: impl Into<String>, values: Vec<String>) -> Self {
         self.with(name.into(), Param::List(values))
     }
 
-    /// With a flag.
+    /// Adds a flag.
     #[must_use]
     pub fn flag(self, name: impl Into<String>, value: bool) -> Self {
         self.with(name.into(), Param::Flag(value))
@@ -125,7 +125,7 @@ impl Params {
 }
 
 impl Template {
-    /// As API references publish it.
+    /// The form in API references.
     pub fn to_json(&self) -> Value {
         let list = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
         match self {
@@ -149,7 +149,7 @@ impl Template {
         }
     }
 
-    /// The names that must be given, each once, in order of appearance.
+    /// The names of the required parameters, each once, in order of appearance.
     pub fn parameters(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         self.collect_parameters(&mut names);
@@ -158,7 +158,7 @@ impl Template {
         names
     }
 
-    /// The expression with every gap filled. A parameter that no gap names is ignored.
+    /// The expression with all parameters filled in. Unused parameters are ignored.
     pub fn fill(&self, params: &Params) -> Result<Expression, MissingParameter> {
         match self {
             Self::Scope(scope) => Ok(Expression::Scope(fill_text(scope, None, params)?)),
@@ -259,7 +259,7 @@ fn gaps(template: &'static str) -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Splits at `<name>`. A `<` without its `>` is a character like any other.
+/// Splits at `<name>`. A `<` without its `>` is an ordinary character.
 fn pieces(template: &'static str) -> impl Iterator<Item = Piece> {
     let mut rest = template;
     std::iter::from_fn(move || {

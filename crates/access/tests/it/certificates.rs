@@ -1,4 +1,4 @@
-//! Temporary credentials from issue to use.
+//! Temporary credentials, from issue to use.
 
 use access::authenticate::Client;
 use access::hawk::{RequestLine, extension, read, sign_bewit};
@@ -10,7 +10,7 @@ use super::common::{
 };
 
 #[test]
-fn what_is_issued_is_accepted_with_and_without_a_name() {
+fn issued_credentials_are_accepted_with_and_without_a_name() {
     for (name, client_id) in [(None, "tester"), (Some("worker/a"), "worker/a")] {
         let credentials = credentials(name, &["scope:a", "scope:b*"]);
         assert_eq!(credentials.client_id, client_id);
@@ -41,7 +41,7 @@ fn temporary_credentials_end_with_their_issuer() {
 }
 
 #[test]
-fn a_certificate_looks_as_on_the_wire() {
+fn a_certificate_has_its_form_on_the_wire() {
     let unnamed = credentials(None, &["scope:a"]);
     let text = unnamed.certificate_text();
     assert!(text.starts_with(r#"{"version":1,"scopes":["scope:a"],"start":1700000000000,"#));
@@ -92,7 +92,7 @@ fn a_sender_may_limit_itself_to_some_of_its_scopes_or_to_none() {
     let verdict = authenticate(&header, Some(&tester())).unwrap();
     assert_eq!(verdict.scopes.to_vec(), ["assume:anonymous"]);
 
-    // A certificate limits what may be authorized, whatever its issuer holds.
+    // A certificate limits the authorized scopes, whatever its issuer holds.
     let header = header_of(&credentials, Some(&texts(&["scope:b"])));
     assert!(authenticate(&header, Some(&tester())).is_err());
 }
@@ -104,7 +104,7 @@ fn an_empty_extension_changes_nothing() {
 }
 
 #[test]
-fn clocks_of_issuers_may_be_off_by_five_minutes() {
+fn clocks_of_issuers_may_differ_by_five_minutes() {
     for (start, expiry) in [(NOW + 300_000, NOW + HOUR), (NOW - HOUR, NOW - 300_000)] {
         let token = tester().access_token;
         let issuer = access::certificate::Issuer {

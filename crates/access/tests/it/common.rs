@@ -1,9 +1,9 @@
-//! A client, a request, and the two halves of authentication in one call.
+//! A client, a request, and a function that reads and verifies it.
 
 use std::sync::Arc;
 
 use access::Secret;
-use access::authenticate::{Authenticated, Client, Policy, verify};
+use access::authenticate::{AuthenticatedClient, Client, Policy, verify};
 use access::certificate::{Credentials, Issuer, issue};
 use access::hawk::{RequestLine, extension, read, sign_header};
 use access::role::ExpansionTooLarge;
@@ -49,7 +49,7 @@ pub(crate) fn rng() -> StdRng {
     StdRng::seed_from_u64(1)
 }
 
-/// What the tester's certificate is unless a test wants otherwise.
+/// The tester's certificate.
 pub(crate) fn credentials(name: Option<&str>, scopes: &[&str]) -> Credentials {
     let token = Secret::new("no-secret");
     let issuer = Issuer {
@@ -80,7 +80,10 @@ pub(crate) fn header_with_ext(json: &Value) -> String {
     sign_header(&line(), "tester", &token, NOW / 1000, "n", None, Some(&ext))
 }
 
-pub(crate) fn authenticate(header: &str, client: Option<&Client>) -> Result<Authenticated, String> {
+pub(crate) fn authenticate(
+    header: &str,
+    client: Option<&Client>,
+) -> Result<AuthenticatedClient, String> {
     authenticate_at(&line(), Some(header), client, NOW)
 }
 
@@ -89,7 +92,7 @@ pub(crate) fn authenticate_at(
     header: Option<&str>,
     client: Option<&Client>,
     now_ms: i64,
-) -> Result<Authenticated, String> {
+) -> Result<AuthenticatedClient, String> {
     let presented = read(line, header).map_err(|refused| refused.to_string())?;
     verify(
         &presented,

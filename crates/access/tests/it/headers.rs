@@ -1,10 +1,10 @@
-//! Tricks with headers and signed URLs, what becomes of each, and the looseness that is wanted.
+//! Malformed and unusual headers and signed URLs, and the accepted deviations.
 
 use std::sync::Arc;
 
 use access::Secret;
 use access::authenticate::{NO_AUTH, Policy, check_payload, verify};
-use access::hawk::{Presented, RequestLine, payload_hash, read, sign_bewit, sign_header};
+use access::hawk::{RequestAuth, RequestLine, payload_hash, read, sign_bewit, sign_header};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
@@ -17,7 +17,7 @@ fn refusal(header: &str) -> String {
     }
 }
 
-/// Headers, with `{}` for four good attributes, and what becomes of each.
+/// Headers, with `{}` for four valid attributes, and the result of each.
 const HEADERS: &[(&str, &str)] = &[
     ("Hawk {}", r#"accepted Some("a")"#),
     ("hAwK\t  {}", r#"accepted Some("a")"#),
@@ -125,9 +125,9 @@ fn a_header_is_read_strictly() {
 }
 
 #[test]
-fn a_request_with_nothing_is_anonymous_and_holds_only_what_everybody_does() {
+fn a_request_without_authentication_has_only_anonymous_scopes() {
     for header in [None, Some("")] {
-        assert!(matches!(read(&line(), header), Ok(Presented::Nothing)));
+        assert!(matches!(read(&line(), header), Ok(RequestAuth::Nothing)));
         let verdict = authenticate_at(&line(), header, None, NOW).unwrap();
         assert_eq!(verdict.client_id, NO_AUTH);
         assert_eq!(verdict.scopes.to_vec(), ["assume:anonymous"]);
@@ -165,7 +165,7 @@ fn app_and_dlg_are_signed_when_present() {
         authenticate(&changed, Some(&tester())).unwrap_err(),
         "Unauthorized: Bad mac"
     );
-    // A header signed without them must not be taken for one with them.
+    // A header signed without them must not pass as a header with them.
     let token = Secret::new("no-secret");
     let signed = sign_header(&line(), "tester", &token, NOW / 1000, "n", None, None);
     assert!(authenticate(&signed, Some(&tester())).is_ok());
@@ -177,7 +177,7 @@ fn app_and_dlg_are_signed_when_present() {
 }
 
 #[test]
-fn a_mac_over_the_path_alone_is_taken_only_if_the_policy_says_so() {
+fn a_mac_over_the_path_alone_is_accepted_only_by_the_policy() {
     let token = Secret::new("no-secret");
     let path_only = RequestLine {
         resource: "/api/x/v1/y",
@@ -204,7 +204,7 @@ fn a_mac_over_the_path_alone_is_taken_only_if_the_policy_says_so() {
 }
 
 #[test]
-fn a_signed_url_is_never_taken_without_its_query() {
+fn a_signed_url_is_never_accepted_without_its_query() {
     let token = Secret::new("no-secret");
     let line = RequestLine {
         method: "GET",
@@ -226,7 +226,7 @@ fn a_signed_url_is_never_taken_without_its_query() {
 }
 
 #[test]
-fn a_signed_url_is_taken_wherever_the_bewit_stands_and_for_head_too() {
+fn a_signed_url_is_accepted_with_the_bewit_in_any_position_and_for_head() {
     let token = Secret::new("no-secret");
     for (signed, sent) in [
         ("/a", "/a?bewit={}"),
@@ -306,7 +306,7 @@ fn a_signed_url_is_read_strictly() {
 }
 
 #[test]
-fn a_signed_url_ends_with_its_time() {
+fn a_signed_url_expires() {
     let token = Secret::new("no-secret");
     let line = RequestLine {
         method: "GET",
@@ -341,7 +341,7 @@ fn two_schemes_at_once_are_refused() {
 }
 
 #[test]
-fn a_body_must_be_the_signed_one_if_one_was_signed() {
+fn a_signed_body_must_be_unchanged() {
     let token = Secret::new("no-secret");
     let hash = payload_hash("Application/JSON; charset=utf-8", b"{}");
     assert_eq!(hash, payload_hash("application/json", b"{}"));
@@ -368,7 +368,7 @@ fn a_body_must_be_the_signed_one_if_one_was_signed() {
 }
 
 #[test]
-fn expansion_is_asked_for_the_clients_scopes_and_everybodys() {
+fn the_clients_scopes_and_the_anonymous_scope_are_expanded() {
     let token = Secret::new("no-secret");
     let header = sign_header(&line(), "tester", &token, NOW / 1000, "n", None, None);
     let presented = read(&line(), Some(&header)).unwrap();

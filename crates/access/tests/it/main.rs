@@ -1,4 +1,4 @@
-//! What the crate promises, checked from outside.
+//! Tests of the crate's promises through its public interface.
 
 mod certificates;
 mod common;

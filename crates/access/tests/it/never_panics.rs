@@ -1,4 +1,4 @@
-//! Whatever comes from outside gets an answer.
+//! No input makes the crate panic.
 
 use access::hawk::{RequestLine, read};
 use access::slugid::is_slugid;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::common::{NOW, authenticate, authenticate_at, header_with_ext, line, tester};
 
-/// JSON with a taste for what certificates contain.
+/// JSON with many members of certificates.
 fn json_values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

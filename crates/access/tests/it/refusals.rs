@@ -1,4 +1,4 @@
-//! Every text that a refused client or certificate is told.
+//! The message for each refused client or certificate.
 
 use access::Secret;
 use access::authenticate::Client;
@@ -10,7 +10,7 @@ use super::common::{
     tester, texts,
 };
 
-/// The `ext` of an unnamed certificate that passes everything but the signature, with one change.
+/// The `ext` of an unnamed certificate that passes all checks but the signature, with one change.
 fn certificate_with(name: &str, value: Value) -> Value {
     let mut certificate = json!({
         "version": 1, "scopes": ["scope:a"], "start": NOW, "expiry": NOW + HOUR,
@@ -25,7 +25,7 @@ fn refusal(ext: &Value) -> String {
 }
 
 #[test]
-fn a_client_that_is_unknown_disabled_or_expired_is_told_so() {
+fn an_unknown_disabled_or_expired_client_has_its_message() {
     let header = header_with_ext(&json!({}));
     let refusal = |client: Option<Client>| authenticate(&header, client.as_ref()).unwrap_err();
     assert_eq!(refusal(None), "Client with clientId 'tester' not found");
@@ -73,7 +73,7 @@ fn a_wrong_token_is_a_bad_mac() {
 }
 
 #[test]
-fn a_clock_may_be_off_by_fifteen_minutes_either_way() {
+fn a_clock_may_differ_by_fifteen_minutes_either_way() {
     let header = header_with_ext(&json!({}));
     let quarter = 15 * 60 * 1000;
     for (now, accepted) in [
@@ -94,7 +94,7 @@ fn a_clock_may_be_off_by_fifteen_minutes_either_way() {
 }
 
 #[test]
-fn an_extension_that_is_no_json_object_is_refused() {
+fn an_extension_must_be_a_json_object() {
     for ext in ["!!!", "e", "bm90IGpzb24=", "bnVsbA==", "W10=", "MQ=="] {
         let token = Secret::new("no-secret");
         let header = sign_header(&line(), "tester", &token, NOW / 1000, "n", None, Some(ext));
@@ -103,7 +103,7 @@ fn an_extension_that_is_no_json_object_is_refused() {
     }
 }
 
-/// A field of a certificate, its value as JSON, and the answer.
+/// A member of a certificate, its value as JSON, and the expected message.
 const CERTIFICATES: &[(&str, &str, &str)] = &[
     ("version", "2", "ext.certificate.version must be 1"),
     ("version", r#""1""#, "ext.certificate.version must be 1"),
@@ -179,7 +179,7 @@ const CERTIFICATES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_certificate_of_a_wrong_shape_is_told_what_is_wrong() {
+fn an_invalid_certificate_has_its_message() {
     for (name, value, expected) in CERTIFICATES {
         let value: Value = serde_json::from_str(value).unwrap();
         assert_eq!(
@@ -196,13 +196,13 @@ fn a_certificate_of_a_wrong_shape_is_told_what_is_wrong() {
         refusal(&json!({ "certificate": {} })),
         "ext.certificate.version must be 1"
     );
-    // A whole number in another notation is a number like any other.
+    // An integer in another notation is accepted.
     let notation = refusal(&certificate_with("version", json!(1.0)));
     assert_eq!(notation, "ext.certificate.signature is not valid");
 }
 
 #[test]
-fn an_issuer_must_hold_what_it_hands_on() {
+fn an_issuer_must_hold_the_scopes_that_it_issues() {
     let header = header_of(&credentials(None, &["other"]), None);
     let refused = authenticate(&header, Some(&tester())).unwrap_err();
     assert_eq!(
@@ -222,7 +222,7 @@ fn an_issuer_must_be_allowed_to_use_the_name() {
 }
 
 #[test]
-fn scopes_that_a_sender_limits_itself_to_must_be_its_own() {
+fn a_sender_must_hold_the_scopes_that_it_limits_itself_to() {
     let refused = |authorized: Value| refusal(&json!({ "authorizedScopes": authorized }));
     assert_eq!(
         refused(json!(["scope:a", "other"])),
@@ -237,7 +237,7 @@ fn scopes_that_a_sender_limits_itself_to_must_be_its_own() {
 }
 
 #[test]
-fn nothing_is_said_about_scopes_to_a_sender_without_the_token() {
+fn a_sender_without_the_token_learns_nothing_about_scopes() {
     let ext = access::hawk::extension(None, Some(&texts(&["other"])));
     let token = Secret::new("guess");
     let header = sign_header(
@@ -256,7 +256,7 @@ fn nothing_is_said_about_scopes_to_a_sender_without_the_token() {
 }
 
 #[test]
-fn a_refusal_lists_a_bounded_number_of_scopes() {
+fn a_message_lists_a_limited_number_of_scopes() {
     let scopes = (0..500)
         .map(|number| format!("scope:{number:03}"))
         .collect();

@@ -1,8 +1,8 @@
-//! Role expansion against the plainest possible model, and roles that are not accepted.
+//! Role expansion compared with a naive model, and refused roles.
 
 use std::collections::BTreeSet;
 
-use access::role::{Role, RoleRefused, Roles};
+use access::role::{Role, RoleError, Roles};
 use access::scope::ScopeSet;
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn role(id: &str, scopes: &[&str]) -> Role {
 }
 
 /// Grants role by role and scope by scope until nothing changes.
-fn plainly_expanded(roles: &[Role], scopes: &[String]) -> ScopeSet {
+fn naively_expanded(roles: &[Role], scopes: &[String]) -> ScopeSet {
     let mut held: BTreeSet<String> = scopes.iter().cloned().collect();
     loop {
         let granted: Vec<String> = held
@@ -24,7 +24,7 @@ fn plainly_expanded(roles: &[Role], scopes: &[String]) -> ScopeSet {
             .flat_map(|scope| {
                 roles
                     .iter()
-                    .filter_map(|role| Some((role, stands_for(role, scope)?)))
+                    .filter_map(|role| Some((role, matched_text(role, scope)?)))
             })
             .flat_map(|(role, text)| role.scopes.iter().map(move |scope| filled(scope, &text)))
             .collect();
@@ -36,8 +36,8 @@ fn plainly_expanded(roles: &[Role], scopes: &[String]) -> ScopeSet {
     }
 }
 
-/// What the star of a role stands for if this scope grants it.
-fn stands_for(role: &Role, scope: &str) -> Option<String> {
+/// The text that the star of a role matches, if this scope grants the role.
+fn matched_text(role: &Role, scope: &str) -> Option<String> {
     let id = format!("assume:{}", role.role_id);
     match (id.strip_suffix('*'), scope.strip_suffix('*')) {
         (None, None) => (id == scope).then(String::new),
@@ -75,7 +75,7 @@ fn some_scopes() -> impl Strategy<Value = Vec<String>> {
 
 proptest! {
     #[test]
-    fn expansion_grants_what_the_plain_model_grants(
+    fn expansion_agrees_with_the_naive_model(
         candidates in prop::collection::vec(a_role(), 0..8),
         scopes in some_scopes(),
     ) {
@@ -86,7 +86,7 @@ proptest! {
                 accepted.push(candidate);
             }
         }
-        let expected = plainly_expanded(&accepted, &scopes);
+        let expected = naively_expanded(&accepted, &scopes);
         let expanded = Roles::new(accepted).expand(scopes.iter().map(String::as_str)).unwrap();
         prop_assert_eq!(expanded, expected);
     }
@@ -103,7 +103,7 @@ proptest! {
         ),
         scopes in some_scopes(),
     ) {
-        // Roles that feed each other ever longer parameters end in an error.
+        // Roles that give each other growing parameters end in an error.
         if let Ok(expanded) = Roles::new(roles).expand(scopes.iter().map(String::as_str)) {
             prop_assert!(expanded.satisfies_all(scopes.iter().map(String::as_str)));
         }
@@ -111,7 +111,7 @@ proptest! {
 }
 
 #[test]
-fn a_parameter_takes_what_the_star_stood_for() {
+fn a_parameter_is_replaced_by_the_text_of_the_star() {
     let roles = Roles::new([
         role("repo:*", &["code:<..>:read", "assume:deeper:<..>", "fixed"]),
         role("deeper:*", &["deep:<..>!"]),
@@ -180,7 +180,7 @@ fn a_parameter_takes_what_the_star_stood_for() {
 }
 
 #[test]
-fn everybodys_role_is_granted_only_to_who_asks() {
+fn the_anonymous_role_is_granted_only_if_it_is_requested() {
     let roles = Roles::new([role("anonymous", &["public"])]);
     assert!(!roles.expand(["a"]).unwrap().satisfies("public"));
     assert!(
@@ -198,7 +198,7 @@ fn everybodys_role_is_granted_only_to_who_asks() {
 }
 
 #[test]
-fn roles_that_grant_each_other_are_fine() {
+fn roles_may_grant_each_other() {
     let roles = Roles::new([role("a", &["assume:b", "x"]), role("b", &["assume:a", "y"])]);
     assert!(
         roles
@@ -219,7 +219,7 @@ fn of_two_roles_with_one_id_the_last_counts() {
 }
 
 #[test]
-fn roles_that_are_put_in_later_count_as_those_that_were_there_from_the_start() {
+fn roles_that_are_added_later_count_like_initial_ones() {
     let changes = [
         role("b*", &["of-b", "<..>-of-b"]),
         role("a", &["old"]),
@@ -273,7 +273,7 @@ fn roles_that_grow_without_end_are_refused_by_name() {
     let refused = doubling.expand(["near", "assume:00"]).unwrap_err();
     assert!(refused.role.ends_with('*'), "{refused}");
     assert!(refused.to_string().contains(&format!("`{}`", refused.role)));
-    // What covers everything needs no roles: its holders can still make this better.
+    // The scope that covers everything needs no roles, so its holders can still fix the roles.
     assert_eq!(doubling.expand(["assume:00", "*"]).unwrap().to_vec(), ["*"]);
 }
 
@@ -324,7 +324,7 @@ fn a_role_with_a_bad_scope_is_refused() {
 }
 
 #[test]
-fn a_cycle_of_parameters_is_refused_with_the_way_round() {
+fn a_cycle_of_parameters_is_refused_and_named() {
     let roles = Roles::new([
         role("a-*", &["assume:b-<..>"]),
         role("b-*", &["assume:c-x<..>", "assume:d-<..>"]),
@@ -337,18 +337,18 @@ fn a_cycle_of_parameters_is_refused_with_the_way_round() {
     );
     assert_eq!(
         check("c-x*", &["assume:c-xy<..>"]),
-        Err(RoleRefused::Cycle(texts(&["c-x*", "c-x*"])))
+        Err(RoleError::Cycle(texts(&["c-x*", "c-x*"])))
     );
     assert!(matches!(
         check("*", &["assume:a-<..>"]),
-        Err(RoleRefused::Cycle(_))
+        Err(RoleError::Cycle(_))
     ));
     assert_eq!(check("c-y*", &["assume:a-<..>"]), Ok(()));
     assert_eq!(check("c-x*", &["assume:a-fixed", "other<..>"]), Ok(()));
-    // It replaces its old self, which is then no longer in the way.
+    // It replaces its old version, which no longer counts.
     assert_eq!(check("b-*", &["assume:c-<..>"]), Ok(()));
     assert!(matches!(
         check("b-*", &["assume:a-<..>"]),
-        Err(RoleRefused::Cycle(_))
+        Err(RoleError::Cycle(_))
     ));
 }

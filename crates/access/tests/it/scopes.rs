@@ -1,4 +1,4 @@
-//! Scope sets and expressions against the plainest possible model.
+//! Scope sets and expressions compared with a naive model.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::common::texts;
 
-/// Few letters, so that things meet; one of them sorts before the star.
+/// Few letters, so that scopes interact; one of them sorts before the star.
 fn a_scope() -> impl Strategy<Value = String> {
     "[ab(*]{0,4}"
 }
@@ -96,7 +96,7 @@ proptest! {
         if let Some(missing) = missing {
             let needed = scopes_in(&missing);
             prop_assert!(needed.iter().all(|scope| !held.satisfies(scope)));
-            // Whoever gets what is missing has enough, if anybody can.
+            // Adding the missing scopes satisfies the expression, if that is possible.
             let enough = held.union(&ScopeSet::new(needed));
             if !has_empty_any_of(&expression) {
                 prop_assert!(expression.satisfied_by(&enough));
@@ -106,7 +106,7 @@ proptest! {
 }
 
 #[test]
-fn a_star_counts_at_the_end_only() {
+fn a_star_has_a_meaning_at_the_end_only() {
     for (pattern, scope, expected) in [
         ("a", "a", true),
         ("a", "ab", false),
@@ -155,7 +155,7 @@ fn a_set_lists_a_starred_scope_before_what_follows_it() {
 }
 
 #[test]
-fn what_is_missing_is_shown_without_needless_wrapping() {
+fn missing_scopes_are_shown_without_lists_of_one() {
     let scope = |text: &str| Expression::Scope(text.to_owned());
     let expression = Expression::AllOf(vec![
         scope("a"),
@@ -178,7 +178,7 @@ fn what_is_missing_is_shown_without_needless_wrapping() {
 }
 
 #[test]
-fn people_see_a_bare_scope_or_indented_json() {
+fn error_messages_show_a_plain_scope_or_indented_json() {
     assert_eq!(Expression::Scope("a:b".to_owned()).for_people(), "a:b");
     let parts = vec![Expression::Scope("a".to_owned()), Expression::AnyOf(vec![])];
     let shown = Expression::AllOf(parts).for_people();

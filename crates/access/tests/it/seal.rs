@@ -1,7 +1,7 @@
 //! Sealed texts and digests, and the change of keys.
 
 use access::Secret;
-use access::seal::{BadKeyring, CannotOpen, Key, Keyring, MAX_KEYS, generate_key};
+use access::seal::{BadKeyring, Key, Keyring, MAX_KEYS, OpenError, generate_key};
 use proptest::prelude::*;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -28,12 +28,12 @@ fn a_sealed_text_opens_for_its_purpose_only() {
     assert_eq!(keys.open("client:a", &sealed).unwrap().expose(), "hunter2");
     assert_eq!(
         keys.open("client:b", &sealed).unwrap_err(),
-        CannotOpen::Refused
+        OpenError::Refused
     );
     let digest = keys.digest("client:a", &Secret::new("hunter2"));
     assert_eq!(
         keys.open("client:a", &digest).unwrap_err(),
-        CannotOpen::NotSealed
+        OpenError::NotSealed
     );
 }
 
@@ -45,7 +45,7 @@ fn a_digest_matches_its_secret_and_purpose_only() {
     assert!(keys.digest_matches("worker:a", &digest, &Secret::new("hunter2")));
     assert!(!keys.digest_matches("worker:a", &digest, &Secret::new("hunter3")));
     assert!(!keys.digest_matches("worker:b", &digest, &Secret::new("hunter2")));
-    // Purpose and secret do not flow into each other.
+    // The border between purpose and secret matters.
     assert!(!keys.digest_matches("worker:ah", &digest, &Secret::new("unter2")));
     assert!(!keys.digest_matches("worker:a", "nonsense", &Secret::new("hunter2")));
 }
@@ -68,15 +68,12 @@ fn the_first_key_seals_and_all_open() {
     assert_eq!(new.open("p", &again).unwrap(), secret);
     assert_eq!(
         new.open("p", &sealed).unwrap_err(),
-        CannotOpen::UnknownKey("old".to_owned())
+        OpenError::UnknownKey("old".to_owned())
     );
     assert!(!new.digest_matches("p", &digest, &secret));
-    // The same id with another key is not the same key.
+    // Another key with the same id.
     let imposter = keyring(vec![key("old", 3)]);
-    assert_eq!(
-        imposter.open("p", &sealed).unwrap_err(),
-        CannotOpen::Refused
-    );
+    assert_eq!(imposter.open("p", &sealed).unwrap_err(), OpenError::Refused);
 }
 
 #[test]
@@ -109,7 +106,7 @@ fn unusable_keys_are_refused_by_name() {
 }
 
 #[test]
-fn a_keyring_has_so_many_keys_each_of_which_opens_and_no_more() {
+fn the_keys_of_a_keyring_are_limited_and_each_opens() {
     for count in sizes_around("access::seal::MAX_KEYS", MAX_KEYS) {
         let keys = || (1..).take(count).map(|seed| key(&seed.to_string(), seed));
         match Keyring::new(keys().collect()) {
@@ -123,7 +120,7 @@ fn a_keyring_has_so_many_keys_each_of_which_opens_and_no_more() {
             Err(BadKeyring::Empty) => assert_eq!(count, 0),
             Err(refused) => {
                 assert!(count > MAX_KEYS, "{count}: {refused}");
-                assert_eq!(refused.to_string(), "there are more than 16 keys");
+                assert_eq!(refused.to_string(), "the keyring has more than 16 keys");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Whatever is changed in a good request, it is no longer one.
+//! Any change of a valid request makes it invalid.
 
 use access::Secret;
 use access::certificate::Certificate;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::common::{HOUR, NOW, authenticate, authenticate_at, credentials, line, tester, texts};
 
 #[test]
-fn a_header_holds_for_one_request_only() {
+fn a_header_is_valid_for_one_request_only() {
     let token = Secret::new("no-secret");
     let hash = payload_hash("application/json", b"{}");
     let header = sign_header(
@@ -73,7 +73,7 @@ fn a_header_holds_for_one_request_only() {
 }
 
 #[test]
-fn a_certificate_holds_only_as_signed() {
+fn a_certificate_is_valid_only_unchanged() {
     let credentials = credentials(Some("worker/a"), &["scope:a", "scope:b"]);
     let good = |client_id: &str, certificate: &Certificate| {
         let ext = extension(Some(certificate), None);
@@ -189,7 +189,7 @@ fn a_header_does_not_pass_as_a_signed_url_nor_the_reverse() {
 
 proptest! {
     #[test]
-    fn what_is_signed_is_accepted(
+    fn a_signed_request_is_accepted(
         resource in "/[!-~&&[^#]]{0,40}",
         host in "[a-zA-Z0-9.-]{1,20}",
         port: u16,
@@ -220,7 +220,7 @@ proptest! {
         let position = position.index(good.len());
         let mut changed = good.clone();
         changed.replace_range(position..=position, &new);
-        // The case of the scheme's four letters means nothing.
+        // The case of the scheme's four letters does not matter.
         prop_assume!(changed[..4].to_lowercase() + &changed[4..] != "hawk".to_owned() + &good[4..]);
         prop_assert!(authenticate(&changed, Some(&tester())).is_err(), "{}", changed);
     }

@@ -34,7 +34,7 @@ fn params() -> Params {
 }
 
 #[test]
-fn gaps_are_filled_once_and_lists_are_spliced() {
+fn parameters_are_filled_once_and_lists_are_inserted() {
     let filled = TEMPLATE.fill(&params()).unwrap().to_json();
     let expected = [
         "auth:create-client:me/<queueId>",
@@ -60,7 +60,7 @@ fn the_names_of_gaps_are_known_without_loop_variables() {
 }
 
 #[test]
-fn a_missing_or_unfit_parameter_is_named() {
+fn a_missing_parameter_or_one_of_another_kind_is_named() {
     let fill = |params: &Params| TEMPLATE.fill(params).unwrap_err();
     assert_eq!(
         fill(&Params::new()),
@@ -90,7 +90,7 @@ fn a_missing_or_unfit_parameter_is_named() {
 }
 
 #[test]
-fn every_parameter_that_is_named_is_enough() {
+fn the_named_parameters_are_sufficient() {
     let filled = TEMPLATE.fill(&params());
     assert!(filled.is_ok());
     for name in TEMPLATE.parameters() {
@@ -99,7 +99,7 @@ fn every_parameter_that_is_named_is_enough() {
 }
 
 #[test]
-fn a_loop_by_itself_asks_for_all_of_its_scopes() {
+fn a_loop_outside_of_a_list_needs_all_its_scopes() {
     let template = Template::For {
         variable: "x",
         list: "list",

@@ -1,4 +1,4 @@
-//! Values computed by other implementations.
+//! Test vectors from other implementations.
 
 use access::Secret;
 use access::authenticate::Client;
@@ -20,13 +20,13 @@ fn text<'a>(vector: &'a Value, name: &str) -> &'a str {
     vector[name].as_str().expect("the vector has this text")
 }
 
-/// A text, or nothing if it is empty.
+/// A text, or `None` if it is empty.
 fn option<'a>(vector: &'a Value, name: &str) -> Option<&'a str> {
     Some(text(vector, name)).filter(|text| !text.is_empty())
 }
 
 #[test]
-fn headers_are_made_and_accepted_as_elsewhere() {
+fn headers_agree_with_other_implementations() {
     for vector in vectors("hawkHeader") {
         let line = RequestLine {
             method: text(&vector, "method"),
@@ -56,7 +56,7 @@ fn headers_are_made_and_accepted_as_elsewhere() {
 }
 
 #[test]
-fn payload_hashes_are_as_elsewhere() {
+fn payload_hashes_agree_with_other_implementations() {
     for vector in vectors("payloadHash") {
         let hash = payload_hash(
             text(&vector, "contentType"),
@@ -67,7 +67,7 @@ fn payload_hashes_are_as_elsewhere() {
 }
 
 #[test]
-fn bewits_are_made_and_accepted_as_elsewhere() {
+fn bewits_agree_with_other_implementations() {
     for vector in vectors("bewit") {
         let origin = "https://tc.example.com";
         let line = RequestLine {
@@ -92,7 +92,7 @@ fn bewits_are_made_and_accepted_as_elsewhere() {
 }
 
 #[test]
-fn temporary_credentials_from_elsewhere_are_accepted_with_the_token_from_elsewhere() {
+fn temporary_credentials_of_other_implementations_are_accepted() {
     for vector in vectors("temporaryCredentials") {
         let certificate = serde_json::from_value(vector["certificate"].clone()).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A broker to test with, and a consumer that sees what others would see.
+//! A broker for tests, and a consumer like others would have.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use lapin::options::{BasicConsumeOptions, BasicGetOptions, QueueBindOptions, Que
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{Channel, Connection, ConnectionProperties, Consumer};
 
-/// Whatever is waited for comes within this time, or never.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit for everything that tests wait for.
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
-/// `None`, with a word to the reader, when there is no broker to test with.
+/// `None`, with a printed note, if no broker is configured.
 #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
 pub(crate) fn broker() -> Option<Broker> {
     let Ok(url) = std::env::var("TEST_AMQP_URL") else {
@@ -46,7 +46,7 @@ pub(crate) fn message(exchange: &str, number: usize) -> Message {
     }
 }
 
-/// Hears what is bound to it.
+/// Receives the messages that are bound to it.
 pub(crate) struct Reader {
     _connection: Connection,
     consumer: Consumer,
@@ -80,12 +80,12 @@ impl Reader {
     }
 
     pub(crate) async fn next(&mut self) -> Delivery {
-        let next = tokio::time::timeout(PATIENCE, self.consumer.next()).await;
+        let next = tokio::time::timeout(WAIT_LIMIT, self.consumer.next()).await;
         next.unwrap().unwrap().unwrap()
     }
 }
 
-/// A queue with room for one message that has the broker refuse all further ones.
+/// A queue with room for one message, with which the broker refuses all further ones.
 pub(crate) struct FullQueue {
     _connection: Connection,
     channel: Channel,
@@ -119,11 +119,15 @@ impl FullQueue {
         }
     }
 
-    /// Makes room.
+    /// Takes one message, so that the queue has room.
     pub(crate) async fn take(&self) -> Vec<u8> {
         let options = BasicGetOptions { no_ack: true };
         let got = self.channel.basic_get(self.name.as_str().into(), options);
-        got.await.unwrap().expect("there is one").delivery.data
+        got.await
+            .unwrap()
+            .expect("the queue has a message")
+            .delivery
+            .data
     }
 }
 
@@ -141,7 +145,7 @@ async fn channel(broker: &Broker) -> (Connection, Channel) {
     (connection, channel)
 }
 
-/// How many messages wait in a queue, those that are under way left aside, and how many read it.
+/// The number of waiting messages without unacknowledged ones, and the number of readers.
 pub(crate) async fn depth(broker: &Broker, queue: &str) -> (usize, u32) {
     let (_connection, channel) = channel(broker).await;
     let options = QueueDeclareOptions {
@@ -154,7 +158,8 @@ pub(crate) async fn depth(broker: &Broker, queue: &str) -> (usize, u32) {
     (n_waiting, declared.consumer_count())
 }
 
-/// Whether the existing queue has room for `max_queued` messages: the broker refuses to declare it with other limits.
+/// Whether the existing queue has this `max_queued`: the broker refuses to declare it with other
+/// limits.
 pub(crate) async fn has_room_for(broker: &Broker, queue: &str, max_queued: i32) -> bool {
     let (_connection, channel) = channel(broker).await;
     let options = QueueDeclareOptions {

@@ -1,4 +1,4 @@
-//! Publishing: in order, confirmed, and with all that consumers go by.
+//! Publishing: in order, confirmed, and with the properties that consumers need.
 
 use access::Secret;
 use backplane::{Broker, BrokerError, Publisher};
@@ -19,7 +19,7 @@ async fn messages_arrive_in_their_order_with_their_properties() {
     for batch in messages.chunks(500) {
         let published = publisher.publish(batch).await;
         assert_eq!(published.n_confirmed, 500);
-        assert!(published.problem.is_none(), "{published:?}");
+        assert!(published.error.is_none(), "{published:?}");
     }
     for expected in &messages {
         let delivery = reader.next().await;
@@ -50,7 +50,7 @@ async fn a_message_is_found_by_its_further_routes() {
     let plain = message(&exchange, 1);
     let mut routed = message(&exchange, 2);
     routed.routes = vec!["route.other".to_owned(), "route.index.latest".to_owned()];
-    assert!(publisher.publish(&[plain, routed]).await.problem.is_none());
+    assert!(publisher.publish(&[plain, routed]).await.error.is_none());
     assert_eq!(reader.next().await.data, b"2");
 }
 
@@ -66,7 +66,7 @@ async fn an_exchange_of_another_kind_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_sent_after_a_refusal_does_not_count() {
+async fn messages_after_a_refusal_do_not_count() {
     let Some(broker) = broker() else { return };
     let exchange = unique("exchange/test/v1/known");
     let publisher = Publisher::connect(&broker, std::slice::from_ref(&exchange))
@@ -80,17 +80,17 @@ async fn what_is_sent_after_a_refusal_does_not_count() {
     let published = publisher.publish(&messages).await;
     assert!(published.n_confirmed <= 1, "{published:?}");
     assert!(
-        matches!(published.problem, Some(BrokerError::Lost(_))),
+        matches!(published.error, Some(BrokerError::Lost(_))),
         "{published:?}"
     );
-    // The channel is gone, and says so each time.
+    // The channel is closed, and each use fails.
     let published = publisher.publish(&messages[..1]).await;
     assert_eq!(published.n_confirmed, 0);
-    assert!(published.problem.is_some());
+    assert!(published.error.is_some());
 }
 
 #[tokio::test]
-async fn names_that_amqp_has_no_room_for_are_told_beforehand() {
+async fn names_that_are_too_long_for_amqp_are_detected() {
     let Some(broker) = broker() else { return };
     let mut long = message("e", 1);
     assert!(!long.is_too_long());
@@ -98,7 +98,7 @@ async fn names_that_amqp_has_no_room_for_are_told_beforehand() {
     assert!(long.is_too_long());
     let publisher = Publisher::connect(&broker, &[]).await.unwrap();
     let published = publisher.publish(&[long]).await;
-    assert!(matches!(published.problem, Some(BrokerError::TooLong(_))));
+    assert!(matches!(published.error, Some(BrokerError::TooLong(_))));
 }
 
 #[tokio::test]
@@ -117,16 +117,19 @@ async fn a_wrong_password_is_no_connection() {
     broker.check().await.unwrap();
 }
 
-/// A server that accepts connections and says nothing.
+/// A server that accepts connections and sends nothing.
 #[tokio::test(start_paused = true)]
-async fn a_broker_that_says_nothing_is_not_waited_for_long() {
+async fn a_silent_broker_is_an_error_after_a_time() {
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let broker = Broker {
         url: Secret::new(format!("amqp://a:b@{}/%2f", mute.local_addr().unwrap())),
         root_certificates: None,
     };
     let problem = broker.check().await.unwrap_err();
-    assert!(matches!(problem, BrokerError::Silent { .. }), "{problem:?}");
+    assert!(
+        matches!(problem, BrokerError::TimedOut { .. }),
+        "{problem:?}"
+    );
 }
 
 #[tokio::test]
@@ -139,7 +142,7 @@ async fn a_queue_that_is_full_and_rejects_is_named_as_the_likely_cause_and_nothi
     let full = FullQueue::of_one(&broker, &exchange).await;
     let published = publisher.publish(&messages).await;
     assert_eq!(published.n_confirmed, 1, "{published:?}");
-    let problem = published.problem.unwrap().to_string();
+    let problem = published.error.unwrap().to_string();
     assert!(
         problem.starts_with("the broker refuses to store message id-2 with routing key primary.2;")
             && problem.contains(&exchange)

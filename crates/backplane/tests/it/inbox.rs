@@ -1,21 +1,23 @@
-//! Inboxes: nothing is missed while nobody reads, and what is not done with comes again.
+//! Inboxes: no message is lost while nobody reads, and unacknowledged messages come again.
 
 use std::time::Duration;
 
-use backplane::{Binding, Broker, BrokerError, Inbox, Message, Publisher, QueueLimits, Taken};
+use backplane::{
+    Binding, Broker, BrokerError, Inbox, Message, Publisher, QueueLimits, ReceivedBatch,
+};
 use testing::sizes_around;
 
-use crate::broker::{PATIENCE, broker, depth, has_room_for, message, unique};
+use crate::broker::{WAIT_LIMIT, broker, depth, has_room_for, message, unique};
 
-/// An exchange and the name of a queue that hears it.
-struct Place {
+/// An exchange, and the name of a queue that is bound to it.
+struct TestQueue {
     broker: Broker,
     exchange: String,
     queue: String,
     publisher: Publisher,
 }
 
-impl Place {
+impl TestQueue {
     async fn new() -> Option<Self> {
         let broker = broker()?;
         let exchange = unique("exchange/test/v1/inbox");
@@ -47,26 +49,26 @@ impl Place {
         }]
     }
 
-    /// Waits until the reader that was there has gone.
-    async fn until_nobody_reads(&self) {
+    /// Waits until the last reader is disconnected.
+    async fn wait_until_disconnected(&self) {
         let going = async {
             while depth(&self.broker, &self.queue).await.1 > 0 {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, going).await.unwrap();
+        tokio::time::timeout(WAIT_LIMIT, going).await.unwrap();
     }
 
     async fn publish(&self, numbers: std::ops::Range<usize>) {
         let messages: Vec<Message> = numbers.map(|n| message(&self.exchange, n)).collect();
-        assert!(self.publisher.publish(&messages).await.problem.is_none());
+        assert!(self.publisher.publish(&messages).await.error.is_none());
     }
 }
 
-/// Takes until there are so many, within a limit of time.
-async fn take(inbox: &mut Inbox, count: usize) -> Vec<Taken> {
+/// Takes until this many have come, within a time limit.
+async fn take(inbox: &mut Inbox, count: usize) -> Vec<ReceivedBatch> {
     let taking = async {
-        let mut taken: Vec<Taken> = Vec::new();
+        let mut taken: Vec<ReceivedBatch> = Vec::new();
         while taken.iter().map(|part| part.bodies.len()).sum::<usize>() < count {
             let part = inbox.take(count).unwrap();
             if part.bodies.is_empty() {
@@ -77,10 +79,10 @@ async fn take(inbox: &mut Inbox, count: usize) -> Vec<Taken> {
         }
         taken
     };
-    tokio::time::timeout(PATIENCE, taking).await.unwrap()
+    tokio::time::timeout(WAIT_LIMIT, taking).await.unwrap()
 }
 
-fn numbers(taken: &[Taken]) -> Vec<usize> {
+fn numbers(taken: &[ReceivedBatch]) -> Vec<usize> {
     let bodies = taken.iter().flat_map(|part| &part.bodies);
     bodies
         .map(|body| String::from_utf8_lossy(body).parse().unwrap())
@@ -88,8 +90,8 @@ fn numbers(taken: &[Taken]) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn what_comes_while_nobody_reads_waits() {
-    let Some(place) = Place::new().await else {
+async fn messages_wait_while_nobody_reads() {
+    let Some(place) = TestQueue::new().await else {
         return;
     };
     drop(place.open().await);
@@ -101,16 +103,16 @@ async fn what_comes_while_nobody_reads_waits() {
 }
 
 #[tokio::test]
-async fn what_is_not_done_with_comes_again() {
-    let Some(place) = Place::new().await else {
+async fn unacknowledged_messages_come_again() {
+    let Some(place) = TestQueue::new().await else {
         return;
     };
     let mut inbox = place.open().await;
     place.publish(0..20).await;
     let mut first = take(&mut inbox, 10).await;
     let n_done = numbers(&first).len();
-    // The last one stands for all before it.
-    first.pop().unwrap().done().await.unwrap();
+    // Acknowledging the last one acknowledges all before it.
+    first.pop().unwrap().acknowledge().await.unwrap();
     let _never_done = take(&mut inbox, 20 - n_done).await;
     drop(inbox);
     let again = take(&mut place.open().await, 20 - n_done).await;
@@ -119,7 +121,7 @@ async fn what_is_not_done_with_comes_again() {
 
 #[tokio::test]
 async fn of_several_readers_each_gets_some() {
-    let Some(place) = Place::new().await else {
+    let Some(place) = TestQueue::new().await else {
         return;
     };
     let (mut one, mut other) = (place.open().await, place.open().await);
@@ -134,13 +136,13 @@ async fn of_several_readers_each_gets_some() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    tokio::time::timeout(WAIT_LIMIT, reading).await.unwrap();
     seen.sort_unstable();
     assert_eq!(seen, (0..200).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn nothing_is_asked_of_an_exchange_that_is_not_there() {
+async fn a_missing_exchange_is_an_error() {
     let Some(broker) = broker() else { return };
     let bindings = [Binding {
         exchange: "exchange/test/v1/nosuch".to_owned(),
@@ -155,8 +157,8 @@ async fn nothing_is_asked_of_an_exchange_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_queue_that_somebody_deletes_is_noticed() {
-    let Some(place) = Place::new().await else {
+async fn a_deleted_queue_is_an_error() {
+    let Some(place) = TestQueue::new().await else {
         return;
     };
     let mut inbox = place.open().await;
@@ -177,13 +179,13 @@ async fn a_queue_that_somebody_deletes_is_noticed() {
 }
 
 #[tokio::test]
-async fn so_many_messages_are_under_way_to_a_reader_and_the_rest_comes_when_they_are_done_with() {
-    let Some(place) = Place::new().await else {
+async fn unacknowledged_messages_of_a_reader_are_limited() {
+    let Some(place) = TestQueue::new().await else {
         return;
     };
     let prefetch = usize::from(Inbox::LIMITS.prefetch);
     let sizes = sizes_around("backplane::inbox::PREFETCH", prefetch);
-    // Ten times as many would only be more of the same, and take seconds.
+    // Ten times as many would test the same, and take seconds.
     for count in sizes.into_iter().filter(|count| *count <= prefetch + 1) {
         let mut inbox = place.open().await;
         place.publish(0..count).await;
@@ -194,21 +196,21 @@ async fn so_many_messages_are_under_way_to_a_reader_and_the_rest_comes_when_they
         let (n_waiting, _) = depth(&place.broker, &place.queue).await;
         assert_eq!(n_waiting, count - n_first, "{count} came");
         if let Some(last) = first.pop() {
-            last.done().await.unwrap();
+            last.acknowledge().await.unwrap();
         }
         for rest in take(&mut inbox, n_waiting).await {
             taken.extend(numbers(std::slice::from_ref(&rest)));
-            rest.done().await.unwrap();
+            rest.acknowledge().await.unwrap();
         }
         assert!(taken.into_iter().eq(0..count), "{count} came");
     }
 }
 
 #[tokio::test]
-async fn so_many_messages_wait_for_a_reader_and_of_more_the_oldest_go() {
+async fn waiting_messages_of_an_inbox_are_limited_and_the_oldest_are_dropped() {
     // A hundred thousand messages take longer than a test may.
     const LIMIT: usize = 20;
-    let Some(place) = Place::new().await else {
+    let Some(place) = TestQueue::new().await else {
         return;
     };
     let limits = QueueLimits {
@@ -217,7 +219,7 @@ async fn so_many_messages_wait_for_a_reader_and_of_more_the_oldest_go() {
     };
     drop(place.open_within(limits).await);
     for count in sizes_around("backplane::inbox::MAX_QUEUED", LIMIT) {
-        place.until_nobody_reads().await;
+        place.wait_until_disconnected().await;
         place.publish(0..count).await;
         let n_kept = count.min(LIMIT);
         let (n_waiting, _) = depth(&place.broker, &place.queue).await;
@@ -226,14 +228,14 @@ async fn so_many_messages_wait_for_a_reader_and_of_more_the_oldest_go() {
         let mut taken = take(&mut inbox, n_kept).await;
         assert!(numbers(&taken).into_iter().eq(count - n_kept..count));
         if let Some(last) = taken.pop() {
-            last.done().await.unwrap();
+            last.acknowledge().await.unwrap();
         }
     }
 }
 
 #[tokio::test]
-async fn an_inbox_has_room_for_what_comes_in_hours() {
-    let Some(place) = Place::new().await else {
+async fn an_inbox_has_room_for_the_messages_of_hours() {
+    let Some(place) = TestQueue::new().await else {
         return;
     };
     let _inbox = place.open().await;

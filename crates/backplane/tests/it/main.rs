@@ -1,4 +1,4 @@
-//! The backplane against a real broker when `TEST_AMQP_URL` names one, and against a scripted HTTP server.
+//! Tests with a real broker if `TEST_AMQP_URL` is set, and with a scripted HTTP server.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on should say where"
@@ -6,7 +6,8 @@
 
 mod broker;
 mod events;
-mod hints;
+
 mod inbox;
+mod listener;
 mod queue;
 mod scripted;

@@ -1,4 +1,4 @@
-//! Demand from a queue elsewhere: in batches, one by one where it must be, and never all or nothing.
+//! Demand from a Taskcluster queue: in batches, one by one where needed, and with separate errors.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use testing::sizes_around;
 
-use crate::scripted::{Script, Scripted};
+use crate::scripted::{Script, ScriptedServer};
 
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_790_000_000_000)
     }
@@ -27,7 +27,7 @@ fn queue_at(root_url: &str) -> TaskclusterQueue {
         root_url: root_url.to_owned(),
         client_id: "static/fleet".to_owned(),
         access_token: Secret::new("t".repeat(44)),
-        clock: Arc::new(Still),
+        clock: Arc::new(FixedClock),
         random: Box::new(StdRng::seed_from_u64(1)),
     })
     .unwrap()
@@ -35,8 +35,8 @@ fn queue_at(root_url: &str) -> TaskclusterQueue {
 
 async fn scripted(
     script: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
-) -> (Scripted, TaskclusterQueue) {
-    let server = Scripted::start(script).await;
+) -> (ScriptedServer, TaskclusterQueue) {
+    let server = ScriptedServer::start(script).await;
     let queue = queue_at(&server.root_url);
     (server, queue)
 }
@@ -56,7 +56,7 @@ fn refusal(code: &str) -> String {
     json!({"code": code, "message": message}).to_string()
 }
 
-/// What each single queue has, for tests: as many tasks as the last letter of its name says.
+/// The counts of a single queue: the last letter of its name is the number of tasks.
 fn single(line: &str) -> String {
     let name = line.split("/task-queues/").nth(1).unwrap();
     let name = name.split("/counts").next().unwrap().replace("%2F", "/");
@@ -64,16 +64,16 @@ fn single(line: &str) -> String {
     counts(&name, last, 10 + last).to_string()
 }
 
-/// As many tasks as the number in a queue's name.
+/// The counts of a batch: the number in a queue's name is the number of tasks.
 fn batch(body: &str) -> String {
     let asked: Value = serde_json::from_str(body).unwrap();
     let asked = asked["taskQueueIds"].as_array().unwrap();
-    assert!(asked.len() <= MAX_BATCH, "the other side refuses more");
+    assert!(asked.len() <= MAX_BATCH, "the service refuses more");
     let waiting = |name: &str| name.trim_start_matches("p/q").parse().unwrap_or(3);
     let counts: Vec<Value> = asked
         .iter()
         .filter_map(Value::as_str)
-        // In another order than asked, as the other side may.
+        // In another order than requested, as the service may do.
         .rev()
         .map(|name| counts(name, waiting(name), 4))
         .collect();
@@ -93,7 +93,7 @@ async fn many_queues_are_asked_about_in_batches() {
             .collect();
         let answers = queue.demand(&pools).await.into_iter();
         let answers: Vec<Demand> = answers.map(Result::unwrap).collect();
-        // Each has the answer to the question about itself.
+        // Each has the answer about itself.
         let own = |number: usize| demand(u64::try_from(number).unwrap(), 4);
         assert_eq!(answers, (0..count).map(own).collect::<Vec<_>>());
         let line = "POST /api/queue/v1/task-queues/counts HTTP/1.1";
@@ -110,10 +110,13 @@ async fn many_queues_are_asked_about_in_batches() {
 }
 
 #[tokio::test]
-async fn a_deployment_that_knows_no_batch_is_asked_queue_by_queue() {
-    let (server, queue) = scripted(|line, _| match line.starts_with("POST") {
-        true => (404, r#"{"error":"Not found"}"#.to_owned()),
-        false => (200, single(line)),
+async fn a_deployment_without_the_batch_is_asked_queue_by_queue() {
+    let (server, queue) = scripted(|line, _| {
+        if line.starts_with("POST") {
+            (404, r#"{"error":"Not found"}"#.to_owned())
+        } else {
+            (200, single(line))
+        }
     })
     .await;
     let pools = pools(&["p/a", "p/c", "p/b"]);
@@ -124,7 +127,7 @@ async fn a_deployment_that_knows_no_batch_is_asked_queue_by_queue() {
     }
     let lines = server.lines();
     let n_batches = lines.iter().filter(|line| line.starts_with("POST")).count();
-    assert_eq!((n_batches, lines.len()), (1, 7), "it is found out once");
+    assert_eq!((n_batches, lines.len()), (1, 7), "the batch is tried once");
     assert!(
         lines[1].starts_with("GET /api/queue/v1/task-queues/p%2F"),
         "{lines:?}"
@@ -133,12 +136,13 @@ async fn a_deployment_that_knows_no_batch_is_asked_queue_by_queue() {
 
 #[tokio::test]
 async fn a_queue_that_we_may_not_see_hides_no_other() {
-    let (_, queue) = scripted(
-        |line, _| match line.starts_with("POST") || line.contains("%2Fb/") {
-            true => (403, refusal("InsufficientScopes")),
-            false => (200, single(line)),
-        },
-    )
+    let (_, queue) = scripted(|line, _| {
+        if line.starts_with("POST") || line.contains("%2Fb/") {
+            (403, refusal("InsufficientScopes"))
+        } else {
+            (200, single(line))
+        }
+    })
     .await;
     let answers = queue.demand(&pools(&["p/a", "p/b", "p/c"])).await;
     assert_eq!(*answers[0].as_ref().unwrap(), demand(0, 10));
@@ -152,9 +156,12 @@ async fn a_queue_that_we_may_not_see_hides_no_other() {
 
 #[tokio::test]
 async fn one_batch_that_fails_spoils_no_other() {
-    let (_, queue) = scripted(|_, body| match body.contains("p/bad") {
-        true => (500, "oh".to_owned()),
-        false => (200, batch(body)),
+    let (_, queue) = scripted(|_, body| {
+        if body.contains("p/bad") {
+            (500, "oh".to_owned())
+        } else {
+            (200, batch(body))
+        }
     })
     .await;
     let mut pools: Vec<PoolId> = (0..1_000)
@@ -171,7 +178,7 @@ async fn one_batch_that_fails_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn a_queue_that_was_left_out_is_an_error_and_not_zero() {
+async fn a_queue_missing_from_the_response_is_an_error_and_not_zero() {
     let (_, queue) = scripted(|_, _| (200, json!({"taskQueueCounts": []}).to_string())).await;
     let answers = queue.demand(&pools(&["p/a"])).await;
     let problem = answers[0].as_ref().unwrap_err();
@@ -182,7 +189,7 @@ async fn a_queue_that_was_left_out_is_an_error_and_not_zero() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_say_so() {
+async fn invalid_responses_are_errors() {
     let scripts: [Script; 5] = [
         |_, _| (200, String::new()),
         |_, _| (200, "<html>".to_owned()),
@@ -203,12 +210,12 @@ async fn answers_that_are_none_say_so() {
             matches!(**problem, DemandError::NoAnswer { .. }),
             "{problem:?}"
         );
-        assert!(problem.to_string().contains("is its root URL right?"));
+        assert!(problem.to_string().contains("check its root URL"));
     }
 }
 
 #[tokio::test]
-async fn a_queue_that_is_not_there_is_an_error_for_each_pool() {
+async fn an_unreachable_queue_is_an_error_for_each_pool() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let root_url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
@@ -223,15 +230,16 @@ async fn a_queue_that_is_not_there_is_an_error_for_each_pool() {
 }
 
 #[tokio::test]
-async fn the_busy_are_read_page_by_page() {
+async fn busy_workers_are_read_page_by_page() {
     let (server, queue) = scripted(|line, _| {
         let claimed = |id: &str| {
             json!({"taskId": "T", "runId": 0, "workerGroup": "g",
             "workerId": id, "claimed": "2026-09-21T14:13:20.000Z", "task": {}})
         };
-        let page = match line.contains("continuationToken=a%2Bb") {
-            true => json!({"tasks": [claimed("w2"), claimed("no id at all")]}),
-            false => json!({"tasks": [claimed("w1"), claimed("w1")], "continuationToken": "a+b"}),
+        let page = if line.contains("continuationToken=a%2Bb") {
+            json!({"tasks": [claimed("w2"), claimed("no id at all")]})
+        } else {
+            json!({"tasks": [claimed("w1"), claimed("w1")], "continuationToken": "a+b"})
         };
         (200, page.to_string())
     })
@@ -243,7 +251,7 @@ async fn the_busy_are_read_page_by_page() {
     assert_eq!(server.lines()[0], first);
 }
 
-/// A list of entries, as pages of at most `most`, or as many as are asked for if that is less.
+/// A list of entries in pages of at most `most`, or of the requested size if it is smaller.
 fn claimed(line: &str, count: usize, most: usize) -> String {
     let number = |key: &str| -> Option<usize> {
         let rest = line.split(key).nth(1)?;
@@ -262,7 +270,7 @@ fn claimed(line: &str, count: usize, most: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_list_is_read_in_the_largest_pages_and_nobody_is_left_out() {
+async fn a_list_is_read_in_the_largest_pages_and_is_complete() {
     const PAGE: usize = 1_000;
     for count in sizes_around("backplane::taskcluster_queue::PAGE", PAGE) {
         let page = move |line: &str, _: &str| (200, claimed(line, count, usize::MAX));
@@ -274,7 +282,7 @@ async fn a_list_is_read_in_the_largest_pages_and_nobody_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_list_is_read_to_its_end_unless_that_is_more_than_so_many_pages_away() {
+async fn the_number_of_pages_of_a_list_is_limited() {
     const MAX_PAGES: usize = 100;
     for count in sizes_around("backplane::taskcluster_queue::MAX_PAGES", MAX_PAGES) {
         let page = move |line: &str, _: &str| (200, claimed(line, count, 1));
@@ -288,7 +296,7 @@ async fn a_list_is_read_to_its_end_unless_that_is_more_than_so_many_pages_away()
                 assert!(count > MAX_PAGES, "{count} are not too many");
                 let url = &server.root_url;
                 let list = format!("{url}/api/queue/v1/task-queues/p%2Fq/claimed");
-                let expected = format!("the list at {list} goes on after 100 pages");
+                let expected = format!("the list at {list} has more than 100 pages");
                 assert_eq!(problem.to_string(), expected);
             }
         }
@@ -297,7 +305,7 @@ async fn a_list_is_read_to_its_end_unless_that_is_more_than_so_many_pages_away()
 }
 
 #[tokio::test]
-async fn what_the_queue_knows_of_workers_is_read() {
+async fn the_queues_data_of_workers_is_read() {
     let (_, queue) = scripted(|line, _| {
         assert!(
             line.contains("/provisioners/p/worker%2Dtypes/")
@@ -316,10 +324,10 @@ async fn what_the_queue_knows_of_workers_is_read() {
     .await;
     let workers = queue.workers(&"p/q".parse().unwrap()).await.unwrap();
     assert_eq!(workers.len(), 2);
-    assert_eq!(workers[0].first_claim, Still.now());
+    assert_eq!(workers[0].first_claim, FixedClock.now());
     assert_eq!(
         workers[0].last_date_active,
-        Some(Still.now().plus_seconds(3_600))
+        Some(FixedClock.now().plus_seconds(3_600))
     );
     assert!(workers[0].quarantine_until.is_some());
     assert_eq!(workers[1].last_date_active, None);

@@ -1,24 +1,24 @@
-//! An HTTP server that answers as it is told, and remembers what it was asked.
+//! An HTTP server that responds by a script and records its requests.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// No request of these tests is larger.
+/// Longest request of these tests.
 const MAX_REQUEST: usize = 1024 * 1024;
 
-/// The answer to a request line and its body.
+/// The response to a request line and its body.
 pub(crate) type Script = fn(&str, &str) -> (u16, String);
 
 #[derive(Clone)]
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedServer {
     pub(crate) root_url: String,
     /// The heads of all requests.
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Scripted {
+impl ScriptedServer {
     pub(crate) async fn start(
         script: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
     ) -> Self {
@@ -73,7 +73,7 @@ async fn serve(
     asked.lock().unwrap().push(head);
     let (status, answer) = script(&line, &body);
     let text = format!(
-        "HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{answer}",
+        "HTTP/1.1 {status} ScriptedServer\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{answer}",
         answer.len()
     );
     let _gone = stream.write_all(text.as_bytes()).await;

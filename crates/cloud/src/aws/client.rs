@@ -1,28 +1,29 @@
-//! EC2's Query API: one call, signed, sent once, and its answer read.
+//! The client of EC2's Query API: signs one call, sends it once and reads its response.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::{read_body, with_causes};
 use domain::time::Clock;
 use serde::de::DeserializeOwned;
 
-use super::answers::Problems;
 use super::credentials::Keys;
 use super::error::Ec2Error;
-use super::http::{Http, body_of};
+use super::http::Http;
 use super::parameters::Parameters;
+use super::responses::ErrorResponse;
 use super::sign;
 
 const VERSION: &str = "2016-11-15";
-/// Calls that look or end have this long.
+/// Time limit of all calls but launches.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(30);
-/// Launching many machines takes EC2 longer.
+/// Time limit of a launch: EC2 needs longer for many machines.
 pub(crate) const LAUNCH_LIMIT: Duration = Duration::from_secs(60);
-/// No answer is longer: a page of 1,000 instances is about 6 MB.
+/// Longest response that is read. A page of 1,000 instances has about 6 MB.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
 pub(crate) struct Ec2 {
-    /// With `{region}` where the region belongs.
+    /// `{region}` stands for the region.
     endpoint: String,
     http: Http,
     keys: Keys,
@@ -39,7 +40,7 @@ impl Ec2 {
         }
     }
 
-    /// Makes a call that looks or ends.
+    /// Makes a call within [`CALL_LIMIT`].
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         region: &str,
@@ -65,9 +66,9 @@ impl Ec2 {
             }
             return Err(error);
         }
-        quick_xml::de::from_str(&body).map_err(|problem| {
+        quick_xml::de::from_str(&body).map_err(|error| {
             Ec2Error::Lost(format!(
-                "the answer to {action} is not XML as it should be: {problem}"
+                "the response to {action} is not the expected XML: {error}"
             ))
         })
     }
@@ -83,11 +84,11 @@ impl Ec2 {
         let url = self.url(region);
         let form = parameters.form(action, VERSION);
         let headers = sign::headers(&url, &form, region, &credentials, self.clock.now())
-            .map_err(|problem| Ec2Error::NotSent(format!("it cannot be signed: {problem}")))?;
+            .map_err(|error| Ec2Error::NotSent(format!("the request cannot be signed: {error}")))?;
         let client = self
             .http
             .client()
-            .map_err(|problem| Ec2Error::NotSent(chain(&problem)))?;
+            .map_err(|error| Ec2Error::NotSent(with_causes(&error)))?;
         let mut request = client
             .post(&url)
             .timeout(limit)
@@ -95,18 +96,18 @@ impl Ec2 {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let answer = request.body(form).send().await.map_err(|problem| {
-            // A request that never left a connection behind it cannot have done anything.
-            if problem.is_connect() || problem.is_builder() {
-                Ec2Error::NotSent(chain(&problem))
+        let answer = request.body(form).send().await.map_err(|error| {
+            // Without a connection, the call cannot have had an effect.
+            if error.is_connect() || error.is_builder() {
+                Ec2Error::NotSent(with_causes(&error))
             } else {
-                Ec2Error::Lost(chain(&problem))
+                Ec2Error::Lost(with_causes(&error))
             }
         })?;
         let status = answer.status().as_u16();
-        let body = body_of(answer, MAX_ANSWER_BYTES)
+        let body = read_body(answer, MAX_ANSWER_BYTES)
             .await
-            .map_err(|problem| Ec2Error::Lost(format!("{action}: {problem}")))?;
+            .map_err(|error| Ec2Error::Lost(format!("{action}: {}", with_causes(&error))))?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
@@ -116,26 +117,14 @@ impl Ec2 {
     }
 }
 
-/// What an error answer says; one that is not EC2's own still has its status.
+/// Reads an error response. A response that is not EC2's own has at least a status.
 fn refusal(status: u16, body: &str) -> Ec2Error {
-    let problems: Option<Problems> = quick_xml::de::from_str(body).ok();
-    match problems.and_then(Problems::into_first) {
-        Some(problem) => Ec2Error::answered(status, &problem.code, &problem.message),
+    let problems: Option<ErrorResponse> = quick_xml::de::from_str(body).ok();
+    match problems.and_then(ErrorResponse::into_first) {
+        Some(error) => Ec2Error::answered(status, &error.code, &error.message),
         None => {
-            let what = format!("status {status} without an error that EC2 would send");
+            let what = format!("status {status} without an EC2 error in the body");
             Ec2Error::answered(status, "", &what)
         }
     }
-}
-
-/// An error and its causes in one line; reqwest says little without them.
-fn chain(problem: &dyn std::error::Error) -> String {
-    let mut text = problem.to_string();
-    let mut next = problem.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    text
 }

@@ -1,4 +1,4 @@
-//! What the configuration file says about a provider of kind `aws`.
+//! The configuration section of a provider of kind `aws`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,27 +9,27 @@ use serde::Deserialize;
 use super::credentials::{KeyText, Source};
 use super::identity_keys::PublicKey;
 
-/// The most dollars per hour that a configured price may be.
+/// Upper limit of a configured price, in dollars per hour.
 const MAX_PRICE: f64 = 4_000.0;
 
 /// The section `[providers.<id>]` with `kind = "aws"`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Section")]
+#[serde(try_from = "AwsSection")]
 pub struct AwsConfig {
     pub(crate) source: Source,
     pub(crate) home_region: String,
-    /// Empty: all that the account may use.
+    /// Empty: all regions that the account may use.
     pub(crate) regions: Vec<String>,
     pub(crate) endpoint: String,
-    /// By `<type>` or `<region>/<type>`, in millionths of a dollar per hour.
+    /// Keys are `<type>` or `<region>/<type>`; values are millionths of a dollar per hour.
     pub(crate) on_demand_prices: BTreeMap<String, u64>,
-    /// Further keys that sign identity documents: of a region, or of all.
+    /// Further keys that sign identity documents, each for one region or (`None`) for all.
     pub(crate) identity_keys: Vec<(Option<String>, PublicKey)>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Section {
+struct AwsSection {
     access_key_id: Option<String>,
     secret_access_key: Option<Secret>,
     secret_access_key_file: Option<PathBuf>,
@@ -53,13 +53,13 @@ struct IdentityKey {
     key: String,
 }
 
-/// The section contradicts itself, or is not what EC2 could do something with.
+/// The section contradicts itself or has a value that EC2 could not use.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum BadAwsConfig {
-    #[error("access_key_id needs secret_access_key or secret_access_key_file, one of them")]
+    #[error("access_key_id needs exactly one of secret_access_key and secret_access_key_file")]
     Secret,
     #[error(
-        "secret_access_key, secret_access_key_file and session_token need access_key_id; without any of them, credentials are looked for where AWS's tools look"
+        "secret_access_key, secret_access_key_file and session_token need access_key_id. To use AWS's default credential chain, omit all four"
     )]
     KeyId,
     #[error("{key} = {value:?} is not the name of an AWS region, like us-east-1")]
@@ -78,10 +78,10 @@ pub enum BadAwsConfig {
     IdentityKey(usize),
 }
 
-impl TryFrom<Section> for AwsConfig {
+impl TryFrom<AwsSection> for AwsConfig {
     type Error = BadAwsConfig;
 
-    fn try_from(section: Section) -> Result<Self, BadAwsConfig> {
+    fn try_from(section: AwsSection) -> Result<Self, BadAwsConfig> {
         let source = source(
             section.access_key_id,
             section.secret_access_key,
@@ -151,7 +151,7 @@ fn source(
     })
 }
 
-/// A region becomes part of a host name, so nothing else may be in it.
+/// A region becomes part of a host name, so no other characters are allowed in it.
 fn check_region(key: &'static str, region: &str) -> Result<(), BadAwsConfig> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if (1..=38).contains(&region.len()) && region.bytes().all(allowed) {
@@ -162,7 +162,7 @@ fn check_region(key: &'static str, region: &str) -> Result<(), BadAwsConfig> {
     }
 }
 
-/// Calls carry credentials in the form of signatures, and user data: not in the clear over a network.
+/// Calls carry signatures and user data, which must not cross a network unencrypted.
 fn is_endpoint(url: &str) -> bool {
     let here = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
     let after = |start: &str| url.strip_prefix(start);
@@ -193,11 +193,11 @@ mod tests {
     use super::*;
 
     fn read(section: Value) -> Result<AwsConfig, String> {
-        serde_json::from_value(section).map_err(|problem| problem.to_string())
+        serde_json::from_value(section).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn an_empty_section_uses_amazons_own_places() {
+    fn an_empty_section_uses_the_defaults_of_aws() {
         let config = read(json!({})).unwrap();
         assert_eq!(config.source, Source::Chain);
         assert_eq!(config.home_region, "us-east-1");
@@ -212,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_right_is_named() {
-        for (section, problem) in [
+    fn an_invalid_value_is_named_in_the_error() {
+        for (section, error) in [
             (json!({"access_key_id": "a"}), "access_key_id needs"),
             (
                 json!({"access_key_id": "a", "secret_access_key": "b", "secret_access_key_file": "c"}),
-                "one of them",
+                "exactly one of",
             ),
             (json!({"secret_access_key": "b"}), "need access_key_id"),
             (json!({"session_token": "b"}), "need access_key_id"),
@@ -246,13 +246,13 @@ mod tests {
             (json!({"regoins": []}), "unknown field `regoins`"),
         ] {
             let refused = read(section.clone()).unwrap_err();
-            assert!(refused.contains(problem), "{section}: {refused}");
+            assert!(refused.contains(error), "{section}: {refused}");
             assert!(!refused.contains("\"b\""), "a secret is printed: {refused}");
         }
     }
 
     #[test]
-    fn a_server_on_this_machine_may_speak_in_the_clear() {
+    fn an_endpoint_on_this_machine_may_use_http() {
         for endpoint in [
             "http://127.0.0.1:5000",
             "http://localhost/x",

@@ -1,7 +1,7 @@
-//! With what we sign: keys from the configuration, or whatever AWS's usual chain finds on this machine.
+//! AWS credentials: keys from the configuration, or AWS's default credential chain.
 //!
-//! The chain (environment, profile, web identity, container, instance) is AWS's own; only its way out to the network is
-//! ours, so that there is one TLS in the program.
+//! AWS's own library follows the chain (environment, profile, web identity, container, instance).
+//! It uses our HTTP client, so that the program has only one TLS implementation.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use tokio::sync::Mutex;
 use super::error::Ec2Error;
 use super::http::{Http, read_bounded};
 
-/// Credentials that end are replaced so long before.
+/// Temporary credentials are replaced this long before they expire.
 const REFRESH_BEFORE_MS: i64 = 5 * 60 * 1_000;
-/// A file with a key, or a metadata service, has this long to answer.
+/// Time limit for reading a key file or asking a metadata service.
 const FETCH_LIMIT: Duration = Duration::from_secs(15);
-/// A secret access key in a file is not longer than this.
+/// Longest secret access key in a file.
 const MAX_KEY_BYTES: u64 = 4_096;
 
 /// Where credentials come from.
@@ -34,29 +34,29 @@ pub(crate) enum Source {
         secret_access_key: KeyText,
         session_token: Option<Secret>,
     },
-    /// AWS's own order of places to look at.
+    /// AWS's default credential chain.
     Chain,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyText {
     Given(Secret),
-    /// Read when it is needed, and again when AWS no longer accepts it.
+    /// Read on first use, and again after AWS refused the key.
     File(PathBuf),
 }
 
 pub(crate) struct Keys {
     source: Source,
-    /// Where the chain asks for tokens.
+    /// The region in which the chain asks for tokens.
     region: String,
     http: Http,
     clock: Arc<dyn Clock>,
-    kept: Mutex<Option<Kept>>,
+    cached: Mutex<Option<CachedCredentials>>,
 }
 
-struct Kept {
+struct CachedCredentials {
     credentials: Credentials,
-    /// `None`: they do not end.
+    /// `None`: the credentials do not expire.
     until: Option<Timestamp>,
 }
 
@@ -67,18 +67,18 @@ impl Keys {
             region,
             http,
             clock,
-            kept: Mutex::new(None),
+            cached: Mutex::new(None),
         }
     }
 
-    /// Credentials that are good for a while. Those who come while they are fetched wait for the same.
+    /// Credentials that are valid for a while. Concurrent callers wait for the same fetch.
     pub(crate) async fn get(&self) -> Result<Credentials, Ec2Error> {
-        let mut kept = self.kept.lock().await;
+        let mut cached = self.cached.lock().await;
         let now = self.clock.now();
-        if let Some(kept) = &*kept
-            && kept.until.is_none_or(|until| now < until)
+        if let Some(cached) = &*cached
+            && cached.until.is_none_or(|until| now < until)
         {
-            return Ok(kept.credentials.clone());
+            return Ok(cached.credentials.clone());
         }
         let fetched = tokio::time::timeout(FETCH_LIMIT, self.fetch())
             .await
@@ -86,16 +86,16 @@ impl Keys {
         let until = fetched
             .expiry()
             .map(|end| timestamp(end).plus_millis(-REFRESH_BEFORE_MS));
-        *kept = Some(Kept {
+        *cached = Some(CachedCredentials {
             credentials: fetched.clone(),
             until,
         });
         Ok(fetched)
     }
 
-    /// AWS did not accept them: next time, look for others.
+    /// Drops the credentials after AWS refused them, so that the next call fetches new ones.
     pub(crate) async fn forget(&self) {
-        *self.kept.lock().await = None;
+        *self.cached.lock().await = None;
     }
 
     async fn fetch(&self) -> Result<Credentials, Ec2Error> {
@@ -127,9 +127,9 @@ impl Keys {
             .region(region)
             .build()
             .await;
-        chain.provide_credentials().await.map_err(|problem| {
+        chain.provide_credentials().await.map_err(|error| {
             Ec2Error::NoCredentials(format!(
-                "none in the provider's section, nor where AWS's tools look for them: {problem}"
+                "neither the provider's section nor AWS's default credential chain has any: {error}"
             ))
         })
     }
@@ -142,10 +142,10 @@ impl KeyText {
             Self::File(path) => read_bounded(path, MAX_KEY_BYTES)
                 .await
                 .map(|text| Secret::new(text.trim()))
-                .map_err(|problem| {
+                .map_err(|error| {
                     let path = path.display();
                     Ec2Error::NoCredentials(format!(
-                        "secret_access_key_file {path} cannot be read: {problem}"
+                        "secret_access_key_file {path} cannot be read: {error}"
                     ))
                 }),
         }
@@ -163,9 +163,9 @@ mod tests {
 
     use super::*;
 
-    struct Hand(AtomicI64);
+    struct ManualClock(AtomicI64);
 
-    impl Clock for Hand {
+    impl Clock for ManualClock {
         fn now(&self) -> Timestamp {
             Timestamp::from_millis(self.0.load(Ordering::Relaxed))
         }
@@ -177,7 +177,7 @@ mod tests {
             secret_access_key,
             session_token: None,
         };
-        let clock = Arc::new(Hand(AtomicI64::new(0)));
+        let clock = Arc::new(ManualClock(AtomicI64::new(0)));
         Keys::new(source, "us-east-1".to_owned(), Http::new(), clock)
     }
 
@@ -196,10 +196,10 @@ mod tests {
     #[tokio::test]
     async fn a_key_file_that_is_missing_is_named() {
         let keys = keys(KeyText::File("/nowhere/key".into()));
-        let problem = keys.get().await.unwrap_err().to_string();
+        let error = keys.get().await.unwrap_err().to_string();
         assert!(
-            problem.contains("secret_access_key_file /nowhere/key cannot be read"),
-            "{problem}"
+            error.contains("secret_access_key_file /nowhere/key cannot be read"),
+            "{error}"
         );
     }
 

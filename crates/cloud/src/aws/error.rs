@@ -1,10 +1,10 @@
-//! What can go wrong with a call to EC2, and what to do next about it.
+//! Errors of EC2 calls, and what each means for the next step.
 
 use domain::launch::Cause;
 
 use crate::{CloudError, LaunchError};
 
-/// No message of EC2's is kept longer than this: an encoded authorisation failure fills pages.
+/// Longest EC2 message that is kept: an encoded authorisation failure fills pages.
 const MAX_MESSAGE_CHARS: usize = 1_000;
 
 const THROTTLING: [&str; 9] = [
@@ -19,7 +19,7 @@ const THROTTLING: [&str; 9] = [
     "TooManyRequestsException",
 ];
 
-/// Our credentials are not, or no longer, good.
+/// EC2 does not accept our credentials, or no longer accepts them.
 const STALE_CREDENTIALS: [&str; 12] = [
     "AuthFailure",
     "ExpiredToken",
@@ -35,7 +35,7 @@ const STALE_CREDENTIALS: [&str; 12] = [
     "UnrecognizedClientException",
 ];
 
-/// Our credentials are good, and we may not do this with them.
+/// EC2 accepts our credentials but does not allow this call.
 const FORBIDDEN: [&str; 6] = [
     "AccessDenied",
     "AccessDeniedException",
@@ -45,19 +45,19 @@ const FORBIDDEN: [&str; 6] = [
     "UnauthorizedOperation",
 ];
 
-/// A call that did not give what was asked for.
+/// An EC2 call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Ec2Error {
-    /// There is nothing to sign with.
+    /// No credentials were found, so nothing was signed or sent.
     #[error("no AWS credentials: {0}")]
     NoCredentials(String),
-    /// It never left: nothing has happened.
+    /// The request was not sent, so it had no effect.
     #[error("EC2 cannot be reached: {0}")]
     NotSent(String),
-    /// It was sent, and what became of it is not known.
-    #[error("no usable answer from EC2: {0}")]
+    /// The request was sent, and its outcome is unknown.
+    #[error("no usable response from EC2: {0}")]
     Lost(String),
-    /// EC2 answered with an error.
+    /// EC2 responded with an error.
     #[error("Error calling AWS API: {code}: {message}")]
     Answered {
         status: u16,
@@ -66,12 +66,12 @@ pub(crate) enum Ec2Error {
     },
 }
 
-/// What an error code calls for.
+/// The meaning of an error code for a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ErrorMeaning {
     Refused(Cause),
-    /// Something may have been made.
-    Doubtful,
+    /// EC2 may have made something.
+    OutcomeUnknown,
 }
 
 impl Ec2Error {
@@ -83,7 +83,7 @@ impl Ec2Error {
         }
     }
 
-    /// EC2 does not know the machine, or what was asked about cannot be the id of one.
+    /// EC2 does not know the instance, or the id is not an instance id.
     pub(crate) fn is_unknown_instance(&self) -> bool {
         match self {
             Self::Answered { code, .. } => {
@@ -93,7 +93,8 @@ impl Ec2Error {
         }
     }
 
-    /// Might fresh credentials of the same holder be accepted? They do not help if he may not do it.
+    /// Whether fresh credentials of the same account might be accepted. They do not help against
+    /// missing permissions.
     pub(crate) fn asks_for_fresh_credentials(&self) -> bool {
         match self {
             Self::Answered { code, message, .. } => {
@@ -106,61 +107,64 @@ impl Ec2Error {
 
 impl From<Ec2Error> for LaunchError {
     fn from(error: Ec2Error) -> Self {
-        let problem = error.to_string();
-        let verdict = match &error {
-            Ec2Error::NoCredentials(_) => Verdict::Refused(Cause::Credentials),
-            Ec2Error::NotSent(_) => Verdict::Refused(Cause::Unavailable),
-            Ec2Error::Lost(_) => Verdict::Doubtful,
+        let text = error.to_string();
+        let meaning = match &error {
+            Ec2Error::NoCredentials(_) => ErrorMeaning::Refused(Cause::Credentials),
+            Ec2Error::NotSent(_) => ErrorMeaning::Refused(Cause::Unavailable),
+            Ec2Error::Lost(_) => ErrorMeaning::OutcomeUnknown,
             Ec2Error::Answered {
                 status,
                 code,
                 message,
-            } => verdict(*status, code, message),
+            } => meaning(*status, code, message),
         };
-        match verdict {
-            Verdict::Refused(cause) => Self::Refused { cause, problem },
-            Verdict::Doubtful => Self::Unknown(problem),
+        match meaning {
+            ErrorMeaning::Refused(cause) => Self::Refused { cause, error: text },
+            ErrorMeaning::OutcomeUnknown => Self::Unknown(text),
         }
     }
 }
 
 impl From<Ec2Error> for CloudError {
     fn from(error: Ec2Error) -> Self {
-        let problem = error.to_string();
+        let text = error.to_string();
         match &error {
-            Ec2Error::NoCredentials(_) => Self::Credentials(problem),
-            Ec2Error::NotSent(_) | Ec2Error::Lost(_) => Self::Unavailable(problem),
+            Ec2Error::NoCredentials(_) => Self::Credentials(text),
+            Ec2Error::NotSent(_) | Ec2Error::Lost(_) => Self::Unavailable(text),
             Ec2Error::Answered {
                 status,
                 code,
                 message,
-            } => match verdict(*status, code, message) {
-                Verdict::Refused(Cause::Throttled) => Self::Throttled(problem),
-                Verdict::Refused(Cause::Credentials) => Self::Credentials(problem),
-                Verdict::Refused(Cause::Unavailable) | Verdict::Doubtful => {
-                    Self::Unavailable(problem)
+            } => match meaning(*status, code, message) {
+                ErrorMeaning::Refused(Cause::Throttled) => Self::Throttled(text),
+                ErrorMeaning::Refused(Cause::Credentials) => Self::Credentials(text),
+                ErrorMeaning::Refused(Cause::Unavailable) | ErrorMeaning::OutcomeUnknown => {
+                    Self::Unavailable(text)
                 }
-                Verdict::Refused(
+                ErrorMeaning::Refused(
                     Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost,
-                ) => Self::Refused(problem),
+                ) => Self::Refused(text),
             },
         }
     }
 }
 
-/// EC2 says `AuthFailure` of bad credentials, and also of a machine image, a snapshot or the like that does not exist or
-/// belongs to somebody else ("Not authorized for images: [ami-1]"). Other credentials do not help there.
+/// EC2 uses `AuthFailure` for bad credentials, and also for a machine image, a snapshot or another
+/// resource that does not exist or belongs to another account ("Not authorized for images:
+/// [ami-1]"). Other credentials do not help against the latter.
 fn is_about_a_resource(code: &str, message: &str) -> bool {
     code == "AuthFailure" && message.starts_with("Not authorized for ")
 }
 
-/// The code decides, since EC2 answers some plain refusals with status 500; the status only where
-/// the code says nothing.
-fn verdict(status: u16, code: &str, message: &str) -> Verdict {
+/// The code decides, since EC2 sends some plain refusals with status 500. The status counts only
+/// where the code does not decide.
+fn meaning(status: u16, code: &str, message: &str) -> ErrorMeaning {
     let cause = match code {
         _ if is_about_a_resource(code, message) => Cause::Configuration,
-        // The token was used before: machines may be there under it, and the scan will find them.
-        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => return Verdict::Doubtful,
+        // The token was used before: it may have made machines, and the scan will find them.
+        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => {
+            return ErrorMeaning::OutcomeUnknown;
+        }
         _ if THROTTLING.contains(&code) || status == 429 => Cause::Throttled,
         _ if STALE_CREDENTIALS.contains(&code) || FORBIDDEN.contains(&code) => Cause::Credentials,
         "ReservationCapacityExceeded" | "SpotMaxPriceTooLow" => Cause::Capacity,
@@ -168,12 +172,12 @@ fn verdict(status: u16, code: &str, message: &str) -> Verdict {
         "MaxSpotInstanceCountExceeded" | "PendingVerification" => Cause::Quota,
         _ if code.ends_with("LimitExceeded") => Cause::Quota,
         "Unavailable" | "ServiceUnavailable" => Cause::Unavailable,
-        _ if status >= 500 => return Verdict::Doubtful,
-        // Somebody between us and EC2 has answered.
+        _ if status >= 500 => return ErrorMeaning::OutcomeUnknown,
+        // A proxy between us and EC2 has responded.
         "" => Cause::Unavailable,
         _ => Cause::Configuration,
     };
-    Verdict::Refused(cause)
+    ErrorMeaning::Refused(cause)
 }
 
 #[cfg(test)]
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn each_code_becomes_what_to_do_next() {
+    fn each_error_code_has_its_cause() {
         use Cause::{Capacity, Configuration, Credentials, Quota, Throttled, Unavailable};
         for (status, code, expected) in [
             (500, "InsufficientInstanceCapacity", Capacity),
@@ -214,11 +218,11 @@ mod tests {
             (503, "ServiceUnavailable", Unavailable),
             (407, "", Unavailable),
         ] {
-            let LaunchError::Refused { cause, problem } = launch(status, code) else {
+            let LaunchError::Refused { cause, error } = launch(status, code) else {
                 panic!("{code} must be a refusal");
             };
             assert_eq!(cause, expected, "{code}");
-            assert_eq!(problem, format!("Error calling AWS API: {code}: so it is"));
+            assert_eq!(error, format!("Error calling AWS API: {code}: so it is"));
         }
     }
 
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_made_a_machine_is_unknown() {
+    fn the_outcome_of_a_call_that_may_have_made_a_machine_is_unknown() {
         for (status, code) in [
             (500, "InternalError"),
             (502, ""),
@@ -256,10 +260,10 @@ mod tests {
     }
 
     #[test]
-    fn what_never_left_made_nothing() {
+    fn a_request_that_was_not_sent_made_nothing() {
         let refused = |error: Ec2Error| match LaunchError::from(error) {
             LaunchError::Refused { cause, .. } => cause,
-            LaunchError::Unknown(problem) => panic!("{problem}"),
+            LaunchError::Unknown(error) => panic!("{error}"),
         };
         let text = || "why".to_owned();
         assert_eq!(refused(Ec2Error::NotSent(text())), Cause::Unavailable);
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn other_calls_learn_whether_to_wait_to_mend_or_to_give_up() {
+    fn errors_of_other_calls_are_sorted_by_what_to_do_next() {
         let cloud = |status, code| CloudError::from(Ec2Error::answered(status, code, "m"));
         assert!(matches!(
             cloud(503, "RequestLimitExceeded"),

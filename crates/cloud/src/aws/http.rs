@@ -1,9 +1,10 @@
-//! The way out to the network, for our own calls and for those of AWS's credential chain.
+//! The HTTP client of EC2 calls and of AWS's credential chain.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use api_client::read_body;
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
@@ -11,30 +12,22 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
-use reqwest::{Client, Response};
+use reqwest::Client;
 use tokio::io::AsyncReadExt as _;
 
-/// A connection is there within this time, or not at all.
+/// Time limit for opening a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// EC2 closes idle connections sooner or later, and a launch that meets a closed one is a launch of unknown outcome.
+/// EC2 closes idle connections, and the outcome of a launch sent over a closed one is unknown. So
+/// idle connections are closed before that.
 const IDLE_LIMIT: Duration = Duration::from_secs(20);
-/// A call of the credential chain that states no limit of its own has this one.
+/// Time limit of a credential chain call that sets none.
 const CHAIN_LIMIT: Duration = Duration::from_secs(10);
-/// No answer to the credential chain is longer than this.
+/// Longest response that the credential chain gets.
 const MAX_CHAIN_BYTES: usize = 1024 * 1024;
 
-/// One pool of connections, made when it is first needed.
+/// One connection pool, made when it is first needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Http(Arc<OnceLock<Client>>);
-
-/// Why a body was not read to its end.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BadBody {
-    #[error("it is longer than {0} bytes")]
-    TooLong(usize),
-    #[error("it was cut off: {0}")]
-    Cut(#[from] reqwest::Error),
-}
 
 impl Http {
     pub(crate) fn new() -> Self {
@@ -53,18 +46,29 @@ impl Http {
         Ok(self.0.get_or_init(|| client))
     }
 
-    async fn pass_on(self, request: HttpRequest, limit: Duration) -> Result<HttpResponse, Failed> {
-        let method = request.method().parse().map_err(Failed::user)?;
+    async fn forward(
+        self,
+        request: HttpRequest,
+        limit: Duration,
+    ) -> Result<HttpResponse, HttpFailure> {
+        let method = request
+            .method()
+            .parse()
+            .map_err(HttpFailure::from_request)?;
         let mut call = self
             .client()
-            .map_err(Failed::user)?
+            .map_err(HttpFailure::from_request)?
             .request(method, request.uri())
             .timeout(limit);
         for (name, value) in request.headers() {
             call = call.header(name, value);
         }
         let body = request.body().bytes().unwrap_or_default().to_vec();
-        let answer = call.body(body).send().await.map_err(Failed::of_call)?;
+        let answer = call
+            .body(body)
+            .send()
+            .await
+            .map_err(HttpFailure::from_call)?;
         let mut response = HttpResponse::new(answer.status().into(), SdkBody::empty());
         for (name, value) in answer.headers() {
             if let Ok(value) = value.to_str() {
@@ -73,27 +77,15 @@ impl Http {
                     .append(name.as_str().to_owned(), value.to_owned());
             }
         }
-        let body = body_of(answer, MAX_CHAIN_BYTES)
+        let body = read_body(answer, MAX_CHAIN_BYTES)
             .await
-            .map_err(|problem| Failed(ConnectorError::io(problem.into())))?;
+            .map_err(|error| HttpFailure(ConnectorError::io(error.into())))?;
         *response.body_mut() = SdkBody::from(body);
         Ok(response)
     }
 }
 
-/// Reads a body, but not more of it than may be.
-pub(crate) async fn body_of(mut answer: Response, max_bytes: usize) -> Result<Vec<u8>, BadBody> {
-    let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await? {
-        if body.len() + chunk.len() > max_bytes {
-            return Err(BadBody::TooLong(max_bytes));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
-}
-
-/// Reads a small file.
+/// Reads a small file, at most `max_bytes` of it.
 pub(crate) async fn read_bounded(path: &Path, max_bytes: u64) -> std::io::Result<String> {
     let mut text = String::new();
     let mut file = tokio::fs::File::open(path).await?.take(max_bytes);
@@ -101,35 +93,35 @@ pub(crate) async fn read_bounded(path: &Path, max_bytes: u64) -> std::io::Result
     Ok(text)
 }
 
-struct Failed(ConnectorError);
+struct HttpFailure(ConnectorError);
 
-impl Failed {
-    fn user(problem: impl Into<aws_smithy_runtime_api::box_error::BoxError>) -> Self {
-        Self(ConnectorError::user(problem.into()))
+impl HttpFailure {
+    fn from_request(error: impl Into<aws_smithy_runtime_api::box_error::BoxError>) -> Self {
+        Self(ConnectorError::user(error.into()))
     }
 
-    fn of_call(problem: reqwest::Error) -> Self {
-        Self(if problem.is_timeout() {
-            ConnectorError::timeout(problem.into())
+    fn from_call(error: reqwest::Error) -> Self {
+        Self(if error.is_timeout() {
+            ConnectorError::timeout(error.into())
         } else {
-            ConnectorError::io(problem.into())
+            ConnectorError::io(error.into())
         })
     }
 }
 
-/// For the chain: with the limits that it asks for.
+/// A client for the credential chain, with the time limit that the chain asks for.
 #[derive(Debug)]
-struct Limited {
+struct TimedConnector {
     http: Http,
     limit: Duration,
 }
 
-impl HttpConnector for Limited {
+impl HttpConnector for TimedConnector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let (http, limit) = (self.http.clone(), self.limit);
         HttpConnectorFuture::new(async move {
-            let passed = http.pass_on(request, limit);
-            passed.await.map_err(|Failed(problem)| problem)
+            let forwarded = http.forward(request, limit);
+            forwarded.await.map_err(|HttpFailure(error)| error)
         })
     }
 }
@@ -142,22 +134,9 @@ impl HttpClient for Http {
     ) -> SharedHttpConnector {
         let asked = [settings.connect_timeout(), settings.read_timeout()];
         let asked: Duration = asked.into_iter().flatten().sum();
-        SharedHttpConnector::new(Limited {
+        SharedHttpConnector::new(TimedConnector {
             http: self.clone(),
             limit: if asked.is_zero() { CHAIN_LIMIT } else { asked },
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_body_is_read_up_to_its_limit() {
-        let answer = || Response::from(hyper::Response::new("12345"));
-        assert_eq!(body_of(answer(), 5).await.unwrap(), b"12345");
-        let refused = body_of(answer(), 4).await.unwrap_err();
-        assert_eq!(refused.to_string(), "it is longer than 4 bytes");
     }
 }

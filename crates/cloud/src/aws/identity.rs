@@ -1,4 +1,4 @@
-//! Is it really that machine? Its identity document, signed by AWS, must agree with what EC2 told us at the launch.
+//! Verifies an EC2 instance: its identity document must be signed by AWS and agree with its launch.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,22 +8,23 @@ use serde_json::{Map, Value};
 
 use super::identity_keys::IdentityKeys;
 use super::row::Row;
-use crate::{IdentityClaim, Proof, ProofRefused, Verified};
+use crate::{IdentityClaim, Proof, ProofRefused, Verification};
 
 const NOT_REQUESTED: &str = "This worker is either stopped or running. No need to register";
 const INCOMPLETE: &str = "Request must include both a document (string) and a signature";
 const NOT_SIGNED: &str = "Instance identity document validation error";
-const ANOTHER: &str = "Instance validation error";
+const DIFFERENT_MACHINE: &str = "Instance validation error";
 
-/// A document is a few hundred bytes, a signature not much more.
+/// Longest identity document; real ones have a few hundred bytes.
 const MAX_DOCUMENT_BYTES: usize = 65_536;
 const MAX_SIGNATURE_BYTES: usize = 8_192;
 
-/// Every check is made, whatever the others say, so that the time it takes tells a stranger little.
+/// Makes every check, whatever the others say, so that the time this takes tells an attacker
+/// little.
 pub(crate) fn verify(
     claim: &IdentityClaim<'_>,
     keys: &IdentityKeys,
-) -> Result<Verified, ProofRefused> {
+) -> Result<Verification, ProofRefused> {
     let worker = claim.worker;
     let (document, signature) = match claim.proof {
         Proof::SignedDocument {
@@ -41,14 +42,14 @@ pub(crate) fn verify(
     let row = Row::read(&worker.provider_data);
     let agrees = agrees(document, &worker.key, row.as_ref());
 
-    let state = state.map_err(|problem| refuse(NOT_REQUESTED, &problem.to_string()))?;
+    let state = state.map_err(|error| refuse(NOT_REQUESTED, &error.to_string()))?;
     if !complete {
-        return Err(refuse(INCOMPLETE, "the proof is of another kind, or empty"));
+        return Err(refuse(INCOMPLETE, "the proof is empty or of another kind"));
     }
     signed.map_err(|detail| refuse(NOT_SIGNED, detail))?;
-    agrees.map_err(|detail| refuse(ANOTHER, &detail))?;
+    agrees.map_err(|detail| refuse(DIFFERENT_MACHINE, &detail))?;
     let terms = &worker.terms;
-    Ok(Verified {
+    Ok(Verification {
         state,
         lasts_ms: terms
             .reregistration_timeout
@@ -74,7 +75,7 @@ fn is_signed(
     signature: &str,
 ) -> Result<(), &'static str> {
     if document.len() > MAX_DOCUMENT_BYTES || signature.len() > MAX_SIGNATURE_BYTES {
-        return Err("the document or its signature is far too long");
+        return Err("the document or its signature is too long");
     }
     let signature: String = signature.split_ascii_whitespace().collect();
     let signature = STANDARD
@@ -87,29 +88,32 @@ fn is_signed(
     }
 }
 
-/// Does the document speak of the machine that the worker's row stands for?
+/// Whether the document describes the machine that EC2 reported for this worker at its launch.
 fn agrees(document: &str, worker: &WorkerKey, row: Option<&Row>) -> Result<(), String> {
-    let row = row.ok_or("the worker's row does not say what EC2 told us of its machine")?;
+    let row = row.ok_or("the worker's row has no data of its machine")?;
     if document.len() > MAX_DOCUMENT_BYTES {
-        return Err("the document is far too long".to_owned());
+        return Err("the document is too long".to_owned());
     }
-    let document: Value =
-        serde_json::from_str(document).map_err(|problem| format!("it is not JSON: {problem}"))?;
-    let known = |text: &Option<String>| text.clone();
+    let document: Value = serde_json::from_str(document)
+        .map_err(|error| format!("the document is not JSON: {error}"))?;
+
     for (key, expected) in [
-        ("privateIp", known(&row.private_ip)),
+        ("privateIp", row.private_ip.clone()),
         ("accountId", Some(row.owner.clone())),
-        ("availabilityZone", known(&row.availability_zone)),
-        ("architecture", known(&row.architecture)),
-        ("imageId", known(&row.image_id)),
+        ("availabilityZone", row.availability_zone.clone()),
+        ("architecture", row.architecture.clone()),
+        ("imageId", row.image_id.clone()),
         ("instanceId", Some(worker.id.to_string())),
-        ("instanceType", known(&row.instance_type)),
+        ("instanceType", row.instance_type.clone()),
         ("region", Some(row.region.clone())),
     ] {
-        let expected = expected.ok_or_else(|| format!("EC2 never told us its {key}"))?;
+        let expected =
+            expected.ok_or_else(|| format!("EC2 has not reported the {key} of this machine"))?;
         if document[key] != *expected {
             let claimed = &document[key];
-            return Err(format!("its {key} is {claimed}, EC2 told us {expected:?}"));
+            return Err(format!(
+                "the document says {key} {claimed}, EC2 reported {expected:?}"
+            ));
         }
     }
     Ok(())
@@ -130,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Signs as the metadata service of a region does.
+    /// Signs like the metadata service of a region.
     struct Signer(KeyPair);
 
     impl Signer {
@@ -144,7 +148,7 @@ mod tests {
             IdentityKeys::new(vec![(Some("us-west-2".to_owned()), key)])
         }
 
-        /// With a line break in it, as the metadata service gives it.
+        /// The result contains a line break, like a signature of the metadata service.
         fn sign(&self, document: &str) -> String {
             let mut signature = vec![0; self.0.public_modulus_len()];
             self.0
@@ -193,7 +197,11 @@ mod tests {
         worker
     }
 
-    fn judge(worker: Worker, proof: Proof, keys: &IdentityKeys) -> Result<Verified, ProofRefused> {
+    fn judge(
+        worker: Worker,
+        proof: Proof,
+        keys: &IdentityKeys,
+    ) -> Result<Verification, ProofRefused> {
         let claim = IdentityClaim {
             pool: &provider_tests::pool(&worker, &json!({})),
             worker: &worker,
@@ -221,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_the_text_that_clients_know() {
+    fn each_refusal_has_the_message_that_clients_know() {
         let signer = Signer::new();
         let genuine = document().to_string();
         let good = || signer.proof(&genuine);
@@ -250,7 +258,7 @@ mod tests {
             (worker(), Signer::new().proof(&genuine), NOT_SIGNED),
             (worker(), signer.proof(&long), NOT_SIGNED),
             (elsewhere, good(), NOT_SIGNED),
-            (worker(), signer.proof("no JSON"), ANOTHER),
+            (worker(), signer.proof("no JSON"), DIFFERENT_MACHINE),
         ] {
             let refused = judge(worker, proof, &signer.keys()).unwrap_err();
             assert_eq!(refused.message, message, "{}", refused.detail);
@@ -276,14 +284,14 @@ mod tests {
                 document[key] = other;
                 let proof = signer.proof(&document.to_string());
                 let refused = judge(worker(), proof, &signer.keys()).unwrap_err();
-                assert_eq!(refused.message, ANOTHER);
+                assert_eq!(refused.message, DIFFERENT_MACHINE);
                 assert!(refused.detail.contains(key), "{}", refused.detail);
             }
         }
     }
 
     #[test]
-    fn what_ec2_never_told_us_matches_nothing() {
+    fn a_value_that_ec2_did_not_report_matches_nothing() {
         let signer = Signer::new();
         for data in [json!({}), json!({"version": 2}), {
             let mut machine = machine();
@@ -296,13 +304,13 @@ mod tests {
             document["privateIp"] = Value::Null;
             let proof = signer.proof(&document.to_string());
             let refused = judge(worker, proof, &signer.keys()).unwrap_err();
-            assert_eq!(refused.message, ANOTHER);
+            assert_eq!(refused.message, DIFFERENT_MACHINE);
         }
     }
 
     #[test]
-    fn a_region_with_a_key_of_its_own_does_not_believe_the_shared_one() {
-        // Signed by AWS in us-west-2, in 2019: anybody's machine, long gone.
+    fn a_region_with_its_own_key_does_not_accept_the_shared_one() {
+        // A document that AWS signed in us-west-2, in 2019. Its machine no longer exists.
         let document = [
             r#"{"#,
             r#"  "accountId" : "710952102342","#,

@@ -1,7 +1,7 @@
-//! The public keys by which AWS signs identity documents: what is pinned here, and what a configuration adds.
+//! The public keys with which AWS signs identity documents: built-in and configured ones.
 //!
-//! Public facts, by region, as of November 2026. The certificates that AWS publishes for its older regions have been
-//! renewed since, always for the same key; the regions that must be opted into have keys of their own.
+//! Public facts, by region, as of November 2026. AWS has renewed the certificates of its older
+//! regions, always for the same key. Opt-in regions have their own keys.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_1024_8192_SHA256_FOR_LEGAC
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The key of every region that has none of its own.
+/// The key of all regions without a key of their own.
 const SHARED: &str = "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCHvRjf/0kStpJ248khtIaN8qkDN3tkw4VjvA9nvPl2anJO+eIBUqPfQG09kZlwpWpmyO8bGB2RWqWxCwuB/dcnIob6w420k9WY5C0IIGtDRNauN3kuvGXkw3HEnF0EjYr0pcyWUvByWY4KswZV42X7Y7XSS13hOIcL6NLA+H94/QIDAQAB";
 
-/// Regions with keys of their own. Documents from there that are signed with the shared key are false.
+/// Regions with their own keys. Documents from there that are signed with the shared key are false.
 const REGIONAL: [(&[&str], &str); 20] = [
     (
         &["af-south-1"],
@@ -96,7 +96,7 @@ const REGIONAL: [(&[&str], &str); 20] = [
     ),
 ];
 
-/// No key or certificate is longer than this.
+/// Longest text of a key or certificate.
 const MAX_TEXT_BYTES: usize = 16_384;
 
 /// A public RSA key, in DER.
@@ -104,7 +104,7 @@ const MAX_TEXT_BYTES: usize = 16_384;
 pub(crate) struct PublicKey(Vec<u8>);
 
 pub(crate) struct IdentityKeys {
-    /// What the configuration adds, for one region or for all.
+    /// Configured keys, each for one region or (`None`) for all.
     added: Vec<(Option<String>, PublicKey)>,
     shared: PublicKey,
     regional: BTreeMap<&'static str, PublicKey>,
@@ -130,7 +130,8 @@ impl PublicKey {
         Some(Self(der.to_vec()))
     }
 
-    /// Did the holder of the private key sign this? RSA PKCS#1 v1.5 with SHA-256; AWS's keys have 1024 bits.
+    /// Whether the holder of the private key signed this document: RSA PKCS#1 v1.5 with SHA-256.
+    /// AWS's keys have 1024 bits.
     pub(crate) fn verifies(&self, document: &[u8], signature: &[u8]) -> bool {
         let algorithm = &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY;
         ParsedPublicKey::new(algorithm, &self.0)
@@ -140,7 +141,7 @@ impl PublicKey {
 
 impl IdentityKeys {
     pub(crate) fn new(added: Vec<(Option<String>, PublicKey)>) -> Self {
-        let pinned = |text| PublicKey::parse(text).expect("a test reads every pinned key");
+        let pinned = |text| PublicKey::parse(text).expect("a test parses every pinned key");
         let regional = REGIONAL
             .iter()
             .flat_map(|(regions, key)| regions.iter().map(|region| (*region, pinned(key))))
@@ -152,7 +153,7 @@ impl IdentityKeys {
         }
     }
 
-    /// Did AWS sign this in that region?
+    /// Whether AWS signed this document in that region.
     pub(crate) fn verify(&self, region: &str, document: &[u8], signature: &[u8]) -> bool {
         let pinned = self.regional.get(region).unwrap_or(&self.shared);
         let added = self
@@ -166,14 +167,14 @@ impl IdentityKeys {
     }
 }
 
-/// The public key within an X.509 certificate, with its frame (SubjectPublicKeyInfo). Nothing else of the certificate
-/// counts: it is pinned, whoever issued it and however old it is.
+/// The public key in an X.509 certificate, as SubjectPublicKeyInfo. The rest of the certificate
+/// does not matter: it is pinned, whatever its issuer and age.
 fn key_in_certificate(der: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
     let (certificate, _) = element(der, SEQUENCE)?;
     let (mut rest, _) =
-        element(certificate.inside, SEQUENCE).map(|(body, rest)| (body.inside, rest))?;
+        element(certificate.content, SEQUENCE).map(|(body, rest)| (body.content, rest))?;
     if rest.first() == Some(&VERSION) {
         rest = element(rest, VERSION)?.1;
     }
@@ -181,15 +182,15 @@ fn key_in_certificate(der: &[u8]) -> Option<&[u8]> {
     for tag in [0x02, SEQUENCE, SEQUENCE, SEQUENCE, SEQUENCE] {
         rest = element(rest, tag)?.1;
     }
-    Some(element(rest, SEQUENCE)?.0.whole)
+    Some(element(rest, SEQUENCE)?.0.bytes)
 }
 
 struct Element<'a> {
-    whole: &'a [u8],
-    inside: &'a [u8],
+    bytes: &'a [u8],
+    content: &'a [u8],
 }
 
-/// The next element of a DER text, if it has this tag, and what follows it.
+/// Reads the next DER element, if it has this tag, and returns it with the bytes after it.
 fn element(der: &[u8], tag: u8) -> Option<(Element<'_>, &[u8])> {
     let (&found, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -203,11 +204,11 @@ fn element(der: &[u8], tag: u8) -> Option<(Element<'_>, &[u8])> {
         // Longer than any certificate, or not DER.
         0x80 | 0x83..=0xff => return None,
     };
-    let inside = rest.get(..length)?;
+    let content = rest.get(..length)?;
     let header = der.len() - rest.len();
     let element = Element {
-        whole: &der[..header + length],
-        inside,
+        bytes: &der[..header + length],
+        content,
     };
     (found == tag).then_some((element, &rest[length..]))
 }
@@ -226,10 +227,10 @@ mod tests {
 
     #[test]
     fn no_text_makes_reading_a_key_panic() {
-        let whole = STANDARD.decode(SHARED).unwrap();
-        for cut in 0..whole.len() {
-            assert_eq!(PublicKey::parse(&STANDARD.encode(&whole[..cut])), None);
-            key_in_certificate(&whole[cut..]);
+        let key = STANDARD.decode(SHARED).unwrap();
+        for cut in 0..key.len() {
+            assert_eq!(PublicKey::parse(&STANDARD.encode(&key[..cut])), None);
+            key_in_certificate(&key[cut..]);
         }
         for bad in [
             &[][..],
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(PublicKey::parse(&"A".repeat(MAX_TEXT_BYTES + 4)), None);
     }
 
-    /// Made for this test; its private key is gone.
+    /// Made for this test; its private key was deleted.
     const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
         MIIDPTCCAiWgAwIBAgIUMdyE1cXv3uIBoMq3oK9uYJtRmPowDQYJKoZIhvcNAQEL\n\
         BQAwLjELMAkGA1UEBhMCWFgxEDAOBgNVBAoMB0V4YW1wbGUxDTALBgNVBAMMBHRl\n\
@@ -275,7 +276,7 @@ mod tests {
         -----END PUBLIC KEY-----";
 
     #[test]
-    fn the_key_of_a_certificate_is_found() {
+    fn a_certificate_is_read_as_its_key() {
         let key = PublicKey::parse(CERTIFICATE).unwrap();
         assert_eq!(Some(key), PublicKey::parse(ITS_KEY));
     }

@@ -1,4 +1,4 @@
-//! `RunInstances`: what is asked for, from a launch config in the form that Taskcluster gave it.
+//! Builds the `RunInstances` call of a launch order from its launch config.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,62 +7,63 @@ use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
 use serde_json::{Map, Value, json};
 
-use super::marks::Marks;
 use super::parameters::Parameters;
+use super::tags::LaunchTags;
 use crate::{LaunchError, LaunchOrder};
 
-/// EC2 takes no more user data than this, before it is encoded.
+/// EC2's limit for user data, before base64.
 const MAX_USER_DATA_BYTES: usize = 16_384;
 
 /// One call of `RunInstances`.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct RunInstancesCall {
     pub(crate) region: String,
     pub(crate) parameters: Parameters,
 }
 
-/// Where a launch config wants its machines.
+/// The region of a launch config.
 pub(crate) fn region(launch_config: &LaunchConfig) -> Option<&str> {
     launch_config.configuration.get("region")?.as_str()
 }
 
-/// What a launch config hands to EC2.
-pub(crate) fn asked(launch_config: &LaunchConfig) -> Option<&Map<String, Value>> {
+/// The parameters of `RunInstances` in a launch config.
+pub(crate) fn run_parameters(launch_config: &LaunchConfig) -> Option<&Map<String, Value>> {
     launch_config.configuration.get("launchConfig")?.as_object()
 }
 
-/// Does it want machines that EC2 may take back?
+/// Whether these parameters ask for spot instances, which EC2 may interrupt.
 pub(crate) fn is_spot(asked: &Map<String, Value>) -> bool {
     asked
         .get("InstanceMarketOptions")
         .is_some_and(|market| market["MarketType"] == "spot")
 }
 
-/// The same order makes the same call, to the last byte: EC2 compares it when a token comes twice.
-pub(crate) fn call(
+/// Builds the call. The same order makes the same bytes: EC2 compares them when a token is used
+/// twice.
+pub(crate) fn build_call(
     order: &LaunchOrder<'_>,
     provider_id: &ProviderId,
     root_url: &str,
-) -> Result<Call, LaunchError> {
-    let region =
-        region(order.launch_config).ok_or_else(|| bad("the launch config has no region"))?;
-    let mut asked = asked(order.launch_config)
+) -> Result<RunInstancesCall, LaunchError> {
+    let region = region(order.launch_config)
+        .ok_or_else(|| invalid_config("the launch config has no region"))?;
+    let mut asked = run_parameters(order.launch_config)
         .cloned()
-        .ok_or_else(|| bad("the launch config has no launchConfig"))?;
-    let marks = Marks {
+        .ok_or_else(|| invalid_config("the launch config has no launchConfig"))?;
+    let tags_of_launch = LaunchTags {
         root_url,
         provider_id,
         token: order.token,
         pool_id: &order.pool.id,
         owner: &order.pool.definition.owner,
     };
-    let tags = marks.onto(asked.get("TagSpecifications"));
+    let tags = tags_of_launch.merge_into(asked.get("TagSpecifications"));
     asked.insert("TagSpecifications".to_owned(), tags);
     if is_spot(&asked) {
         limit_price(&mut asked, order.max_price);
     }
     let user_data = user_data(order, provider_id, region)?;
-    // One machine is better than none, whatever the launch config says.
+    // These override the launch config. `MinCount` is 1, since fewer machines are better than none.
     for (key, value) in [
         ("UserData", json!(STANDARD.encode(user_data))),
         ("MinCount", json!(1)),
@@ -71,14 +72,15 @@ pub(crate) fn call(
     ] {
         asked.insert(key.to_owned(), value);
     }
-    let parameters = Parameters::from_json(&asked).map_err(|problem| bad(&problem.to_string()))?;
-    Ok(Call {
+    let parameters =
+        Parameters::from_json(&asked).map_err(|error| invalid_config(&error.to_string()))?;
+    Ok(RunInstancesCall {
         region: region.to_owned(),
         parameters,
     })
 }
 
-/// What the worker reads on its machine, to know who it is to be.
+/// The user data, from which the worker learns its pool and its configuration.
 fn user_data(
     order: &LaunchOrder<'_>,
     provider_id: &ProviderId,
@@ -103,14 +105,14 @@ fn user_data(
     let text = Value::Object(data).to_string();
     if text.len() > MAX_USER_DATA_BYTES {
         let bytes = text.len();
-        return Err(bad(&format!(
-            "User Data is too long: {bytes} bytes, and EC2 takes {MAX_USER_DATA_BYTES}; make workerConfig or additionalUserData shorter"
+        return Err(invalid_config(&format!(
+            "User Data is too long: {bytes} bytes, and EC2 takes {MAX_USER_DATA_BYTES}. Make workerConfig or additionalUserData shorter"
         )));
     }
     Ok(text)
 }
 
-/// The lower of what the launch config and the order would pay.
+/// Sets the spot price limit to the lower of the launch config's and the order's.
 fn limit_price(asked: &mut Map<String, Value>, max_price: Option<f64>) {
     let Some(wanted) = max_price.filter(|price| price.is_finite() && *price > 0.0) else {
         return;
@@ -135,10 +137,10 @@ fn limit_price(asked: &mut Map<String, Value>, max_price: Option<f64>) {
     }
 }
 
-fn bad(problem: &str) -> LaunchError {
+fn invalid_config(error: &str) -> LaunchError {
     LaunchError::Refused {
         cause: Cause::Configuration,
-        problem: problem.to_owned(),
+        error: error.to_owned(),
     }
 }
 
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_token_are_the_orders_whatever_the_launch_config_says() {
+    fn counts_and_token_of_the_order_override_those_of_the_launch_config() {
         let asked = parameters(config(
             json!({"MinCount": 7, "MaxCount": 9, "ClientToken": "x"}),
         ));
@@ -206,15 +208,15 @@ mod tests {
             .unwrap()
             .len();
         assert!(with_padding(MAX_USER_DATA_BYTES - length).is_ok());
-        let LaunchError::Refused { cause, problem } =
+        let LaunchError::Refused { cause, error } =
             with_padding(MAX_USER_DATA_BYTES - length + 1).unwrap_err()
         else {
             panic!("must be refused");
         };
         assert_eq!(cause, Cause::Configuration);
         assert!(
-            problem.starts_with("User Data is too long: 16385 bytes"),
-            "{problem}"
+            error.starts_with("User Data is too long: 16385 bytes"),
+            "{error}"
         );
     }
 

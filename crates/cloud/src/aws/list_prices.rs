@@ -1,12 +1,14 @@
-//! List prices of common machines: Linux, on demand, shared tenancy, dollars per hour, as of January 2025.
+//! On-demand list prices of common instance types: Linux, shared tenancy, as of January 2025.
 //!
-//! Within a family the price is in proportion to the size, so one number for each family is enough. Good for comparing
-//! launch configs; whoever needs the bill to the cent sets `on_demand_prices`.
+//! In dollars per hour. Within a family the price is proportional to the size, so one number per
+//! family is enough. This is precise enough to compare launch configs. Operators who need exact
+//! prices set `on_demand_prices`.
 
-/// Regions that charge these prices. Elsewhere a price is not known.
+/// Regions with these prices. In other regions the price is unknown.
 const REGIONS: [&str; 3] = ["us-east-1", "us-east-2", "us-west-2"];
 
-/// The price of a family's `large`, and how many times `large` its plain `metal` is (0: there is none).
+/// Each family with the price of its `large` size, and how many times `large` its `metal` size is
+/// (0: the family has no `metal`).
 const FAMILIES: [(&str, f64, u32); 38] = [
     ("t2", 0.0928, 0),
     ("t3", 0.0832, 0),
@@ -55,7 +57,7 @@ pub(crate) fn list_price(region: &str, kind: &str) -> Option<f64> {
     let (family, size) = kind.split_once('.')?;
     let (_, large, metal) = FAMILIES.iter().find(|(name, _, _)| *name == family)?;
     let price = large * times_large(size, *metal)?;
-    // As many digits as a list price has.
+    // List prices have five decimals.
     Some((price * 1e5).round() / 1e5)
 }
 
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_not_known() {
+    fn a_type_outside_the_table_has_no_price() {
         for (region, kind) in [
             ("eu-west-1", "m5.large"),
             ("us-east-1", "m5"),

@@ -1,4 +1,4 @@
-//! Machines on EC2: launched, looked at, found again, ended.
+//! EC2 instances as machines: launch, look, list and end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,32 +14,33 @@ use futures_util::stream::{self, StreamExt as _};
 use serde::de::DeserializeOwned;
 
 use super::AwsProvider;
-use super::answers::{
-    DescribeAvailabilityZones, DescribeInstances, DescribeSpotPriceHistory, Done, Instance,
-    Reservation, RunInstances, SpotPrice,
-};
 use super::client::LAUNCH_LIMIT;
 use super::error::Ec2Error;
 use super::launch;
-use super::marks::{self, DEPLOYMENT, PROVIDER};
 use super::parameters::Parameters;
+use super::responses::{
+    DescribeAvailabilityZones, DescribeInstances, DescribeSpotPriceHistory, EmptyResponse,
+    Instance, Reservation, RunInstances, SpotPrice,
+};
 use super::row;
+use super::tags::{self, DEPLOYMENT, PROVIDER};
 use crate::{
-    BidRequest, CloudError, LaunchError, LaunchOrder, Launched, Machines, Owned, OwnedPage, Region,
-    Sighting,
+    BidRequest, CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedMachine,
+    OwnedPage, Region, Sighting,
 };
 
-/// Prices of these only: a launch config does not say which system its image holds, and most hold this.
+/// Prices are asked for this product only: a launch config does not say which system its image
+/// contains, and most images contain Linux.
 const PRODUCT: &str = "Linux/UNIX";
-/// EC2 takes no more values in one filter.
+/// EC2's limit for the values of one filter.
 pub(super) const LOOK_BATCH: usize = 200;
-/// At most this many machines are ended by one call. EC2 accepts 1,000 and advises fewer.
+/// Instances that one call terminates at most. EC2 accepts 1,000 and recommends fewer.
 pub(super) const END_BATCH: usize = 100;
-/// So many calls are under way at the same time for one question to all regions.
+/// Calls that run at the same time at most, when all regions are asked.
 pub(super) const MAX_CALLS_AT_ONCE: usize = 8;
-/// The largest page that EC2 gives.
+/// EC2's limit for a page.
 pub(super) const PAGE: u32 = 1_000;
-/// A list that goes on after so many pages has no end.
+/// Pages of a list at most: a longer list is treated as endless.
 pub(super) const MAX_PAGES: usize = 1_000;
 
 #[async_trait]
@@ -47,20 +48,21 @@ impl Machines for AwsProvider {
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         let bid = |config| {
             let region = launch::region(config).ok_or("the launch config has no region")?;
-            let asked = launch::asked(config).ok_or("the launch config has no launchConfig")?;
+            let parameters =
+                launch::run_parameters(config).ok_or("the launch config has no launchConfig")?;
             if !self.serves(region) {
                 return Err(not_served(region));
             }
-            Ok(self.prices.bid(region, asked, ask.now))
+            Ok(self.prices.bid(region, parameters, ask.now))
         };
-        ask.launch_configs.iter().map(bid).collect()
+        ask.configs().map(bid).collect()
     }
 
     fn wants_refresh(&self) -> bool {
         self.prices.lacks_some(self.clock.now())
     }
 
-    /// Regions whose prices cannot be had keep their old ones until those are stale.
+    /// A region whose prices cannot be fetched keeps its old prices until they are stale.
     async fn refresh(&self) -> Result<(), CloudError> {
         self.learn_regions_again().await;
         self.learn_zones().await;
@@ -73,17 +75,17 @@ impl Machines for AwsProvider {
                 Ok::<_, Ec2Error>(())
             });
         }
-        let results = side_by_side(questions).await;
+        let results = run_concurrently(questions).await;
         Ok(results.into_iter().collect::<Result<(), _>>()?)
     }
 
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
-        let call = launch::call(order, &self.id, &self.root_url)?;
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
+        let call = launch::build_call(order, &self.id, &self.root_url)?;
         if !self.serves(&call.region) {
-            // A machine there would not be found again, should the answer be lost.
+            // If the response were lost, the scan would not find a machine in that region.
             return Err(LaunchError::Refused {
                 cause: Cause::Configuration,
-                problem: not_served(&call.region),
+                error: not_served(&call.region),
             });
         }
         let made: RunInstances = self
@@ -99,10 +101,10 @@ impl Machines for AwsProvider {
         match machines {
             Some(machines) if !machines.is_empty() => Ok(machines),
             Some(_) => Err(LaunchError::Unknown(
-                "EC2 made nothing and said nothing".to_owned(),
+                "EC2 reported success without machines".to_owned(),
             )),
             None => Err(LaunchError::Unknown(
-                "EC2's answer names machines in a way that we cannot keep".to_owned(),
+                "EC2's response has a machine whose id or region is not a valid name".to_owned(),
             )),
         }
     }
@@ -111,22 +113,22 @@ impl Machines for AwsProvider {
         let by_region = by_region(workers);
         let mut looks = Vec::new();
         for (region, all) in &by_region {
-            for some in all.chunks(LOOK_BATCH) {
-                looks.push(self.look_in(region, some));
+            for batch in all.chunks(LOOK_BATCH) {
+                looks.push(self.look_in(region, batch));
             }
         }
-        // One region out of order must not blind us to the others.
+        // A region that fails must not hide the machines of the others.
         let (mut seen, mut failed) = (Vec::new(), None);
-        for result in side_by_side(looks).await {
+        for result in run_concurrently(looks).await {
             match result {
-                Ok(some) => seen.extend(some),
-                Err(problem) => failed = Some(problem),
+                Ok(sightings) => seen.extend(sightings),
+                Err(error) => failed = Some(error),
             }
         }
         match failed {
-            Some(problem) if seen.is_empty() => Err(problem.into()),
-            Some(problem) => {
-                tracing::warn!(provider.id = %self.id, "some machines could not be looked at: {problem}");
+            Some(error) if seen.is_empty() => Err(error.into()),
+            Some(error) => {
+                tracing::warn!(provider.id = %self.id, "cannot look at the machines of some regions: {error}");
                 Ok(seen)
             }
             None => Ok(seen),
@@ -137,7 +139,7 @@ impl Machines for AwsProvider {
         LOOK_BATCH
     }
 
-    /// A name that is no group is left out: nothing of ours can be there.
+    /// Skips a region whose name is not a valid worker group: it cannot hold machines of ours.
     fn regions(&self) -> Vec<Region> {
         let regions = self.known_regions().unwrap_or_default();
         let groups = regions.iter().filter_map(|region| region.parse().ok());
@@ -168,20 +170,21 @@ impl Machines for AwsProvider {
         results.pop().unwrap_or(Ok(()))
     }
 
-    /// Looks first, since a row may be wrong (a restored database, say) and what is not ours stays. A machine that
-    /// cannot be seen is ended all the same: just made, it may be known to one part of EC2 and not to another.
+    /// Looks before it ends: a row may be wrong, for example after a database was restored, and
+    /// machines that are not ours must stay. A machine that EC2 does not show is ended all the
+    /// same: a new machine may be known to one part of EC2 and not yet to another.
     async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
         let by_region = by_region(workers);
         let mut ends = Vec::new();
         for (region, all) in &by_region {
-            for some in all.chunks(END_BATCH) {
-                let ids: Vec<&str> = some.iter().map(|worker| worker.key.id.as_str()).collect();
+            for batch in all.chunks(END_BATCH) {
+                let ids: Vec<&str> = batch.iter().map(|worker| worker.key.id.as_str()).collect();
                 ends.push(async move { (*region, self.end_in(region, &ids).await) });
             }
         }
-        let mut ended: BTreeMap<&str, Endings> = BTreeMap::new();
-        for (region, endings) in side_by_side(ends).await {
-            ended.entry(region).or_default().extend(endings);
+        let mut ended: BTreeMap<&str, EndResults> = BTreeMap::new();
+        for (region, end_results) in run_concurrently(ends).await {
+            ended.entry(region).or_default().extend(end_results);
         }
         let result = |worker: &Worker| {
             let region = ended.get(worker.key.group.as_str());
@@ -201,15 +204,15 @@ pub(super) trait Page: DeserializeOwned {
     const ACTION: &str;
     type Item;
 
-    /// What is on it, and what to ask for the next one with.
-    fn open(self) -> (Vec<Self::Item>, Option<String>);
+    /// Returns the items, and the token of the next page.
+    fn into_items(self) -> (Vec<Self::Item>, Option<String>);
 }
 
 impl Page for DescribeInstances {
     const ACTION: &str = "DescribeInstances";
     type Item = Reservation;
 
-    fn open(self) -> (Vec<Reservation>, Option<String>) {
+    fn into_items(self) -> (Vec<Reservation>, Option<String>) {
         (self.reservation_set.items, self.next_token)
     }
 }
@@ -218,13 +221,13 @@ impl Page for DescribeSpotPriceHistory {
     const ACTION: &str = "DescribeSpotPriceHistory";
     type Item = SpotPrice;
 
-    fn open(self) -> (Vec<SpotPrice>, Option<String>) {
+    fn into_items(self) -> (Vec<SpotPrice>, Option<String>) {
         (self.spot_price_history_set.items, self.next_token)
     }
 }
 
-/// What became of each machine, by its id.
-type Endings = BTreeMap<String, Result<(), CloudError>>;
+/// The result for each machine, by its id.
+type EndResults = BTreeMap<String, Result<(), CloudError>>;
 
 impl AwsProvider {
     async fn look_in(
@@ -233,7 +236,7 @@ impl AwsProvider {
         workers: &[&Worker],
     ) -> Result<Vec<(WorkerKey, Sighting)>, Ec2Error> {
         let ids: Vec<_> = workers.iter().map(|it| it.key.id.as_str()).collect();
-        let reservations = self.find_some(region, &ids).await?;
+        let reservations = self.find_known(region, &ids).await?;
         let found: BTreeMap<&str, &Instance> = instances(&reservations)
             .map(|instance| (instance.instance_id.as_str(), instance))
             .collect();
@@ -250,11 +253,11 @@ impl AwsProvider {
             .collect())
     }
 
-    /// Those of the machines of these ids that EC2 knows.
-    async fn find_some(&self, region: &str, ids: &[&str]) -> Result<Vec<Reservation>, Ec2Error> {
-        match self.find(region, ids).await {
+    /// The machines with these ids that EC2 knows.
+    async fn find_known(&self, region: &str, ids: &[&str]) -> Result<Vec<Reservation>, Ec2Error> {
+        match self.find_all(region, ids).await {
             Err(error) if error.is_unknown_instance() && ids.len() == 1 => Ok(Vec::new()),
-            // One id that EC2 does not know spoils the question; a filter passes it over.
+            // `InstanceId` with an unknown id fails the call; a filter ignores unknown ids.
             Err(error) if error.is_unknown_instance() => {
                 let by_filter = Parameters::default().with_filter(1, "instance-id", ids);
                 self.all_pages::<DescribeInstances>(region, by_filter).await
@@ -263,82 +266,83 @@ impl AwsProvider {
         }
     }
 
-    /// Two calls, unless EC2 refuses to end some of them.
-    async fn end_in(&self, region: &str, ids: &[&str]) -> Endings {
+    /// Makes two calls, unless EC2 refuses to end some of the machines.
+    async fn end_in(&self, region: &str, ids: &[&str]) -> EndResults {
         let all = |result: Result<(), CloudError>| {
             let results = ids.iter().map(|id| ((*id).to_owned(), result.clone()));
-            results.collect::<Endings>()
+            results.collect::<EndResults>()
         };
-        let found = match self.find_some(region, ids).await {
+        let found = match self.find_known(region, ids).await {
             Ok(found) => found,
-            Err(problem) => return all(Err(problem.into())),
+            Err(error) => return all(Err(error.into())),
         };
-        let mut endings = all(Ok(()));
+        let mut end_results = all(Ok(()));
         let mut to_end: BTreeSet<&str> = ids.iter().copied().collect();
         for instance in instances(&found) {
             let id = instance.instance_id.as_str();
-            if !self.is_ours(instance) {
-                let refused = format!("instance {id} in {region} does not carry our tags");
-                endings.insert(id.to_owned(), Err(CloudError::Refused(refused)));
+            if !self.has_our_tags(instance) {
+                let refused = format!("instance {id} in {region} does not have our tags");
+                end_results.insert(id.to_owned(), Err(CloudError::Refused(refused)));
                 to_end.remove(id);
-            } else if matches!(sighting(instance), Some(Sighting::Gone(_))) {
+            } else if matches!(sighting(instance), Some(Sighting::Ended(_))) {
                 to_end.remove(id);
             }
         }
-        self.terminate_each(region, to_end.into_iter().collect(), &mut endings)
+        self.terminate_each(region, to_end.into_iter().collect(), &mut end_results)
             .await;
-        endings
+        end_results
     }
 
-    /// EC2 ends all of a call or none: where it refuses, halves are tried, down to the machine that it refuses to end.
-    async fn terminate_each(&self, region: &str, ids: Vec<&str>, endings: &mut Endings) {
+    /// EC2 ends all machines of a call or none. When it refuses, the call is repeated with halves,
+    /// down to the machine that causes the refusal.
+    async fn terminate_each(&self, region: &str, ids: Vec<&str>, end_results: &mut EndResults) {
         let mut parts = vec![ids];
         while let Some(mut part) = parts.pop() {
             if part.is_empty() {
                 continue;
             }
-            let problem = match self.terminate(region, part.iter().copied()).await {
+            let error = match self.terminate(region, part.iter().copied()).await {
                 Ok(()) => continue,
-                Err(problem) => problem,
+                Err(error) => error,
             };
-            let is_unknown = problem.is_unknown_instance();
-            let problem = CloudError::from(problem);
-            let concerns_some = is_unknown || matches!(problem, CloudError::Refused(_));
+            let is_unknown = error.is_unknown_instance();
+            let error = CloudError::from(error);
+            let concerns_some = is_unknown || matches!(error, CloudError::Refused(_));
             if concerns_some && part.len() > 1 {
                 let rest = part.split_off(part.len() / 2);
                 parts.extend([rest, part]);
             } else if !is_unknown {
-                let failed = part
-                    .iter()
-                    .map(|id| ((*id).to_owned(), Err(problem.clone())));
-                endings.extend(failed);
+                let failed = part.iter().map(|id| ((*id).to_owned(), Err(error.clone())));
+                end_results.extend(failed);
             }
         }
     }
 
-    /// The machines of these ids; an error if EC2 does not know one of them.
-    async fn find(&self, region: &str, ids: &[&str]) -> Result<Vec<Reservation>, Ec2Error> {
+    /// The machines with these ids. Fails if EC2 does not know one of them.
+    async fn find_all(&self, region: &str, ids: &[&str]) -> Result<Vec<Reservation>, Ec2Error> {
         let by_id = Parameters::default().with_list("InstanceId", ids);
         let answer: DescribeInstances = self.ec2.call(region, "DescribeInstances", &by_id).await?;
         Ok(answer.reservation_set.items)
     }
 
-    fn is_ours(&self, instance: &Instance) -> bool {
-        marks::launch_of(&instance.tag_set.items, &self.root_url, &self.id).is_some()
+    fn has_our_tags(&self, instance: &Instance) -> bool {
+        tags::launch_of(&instance.tag_set.items, &self.root_url, &self.id).is_some()
     }
 
-    /// Nobody starts a stopped machine again, but its disks cost money.
+    /// Terminates our stopped machines: they are not started again, but their disks cost money.
     async fn end_stopped<'a>(&self, region: &str, found: impl Iterator<Item = &'a Instance>) {
         let stopped: Vec<_> = found
-            .filter(|instance| instance.instance_state.name == "stopped" && self.is_ours(instance))
+            .filter(|instance| {
+                instance.instance_state.name == "stopped" && self.has_our_tags(instance)
+            })
             .map(|instance| instance.instance_id.as_str())
             .collect();
         if stopped.is_empty() {
             return;
         }
-        if let Err(problem) = self.terminate(region, stopped.iter().copied()).await {
+        if let Err(error) = self.terminate(region, stopped.iter().copied()).await {
             tracing::warn!(provider.id = %self.id,
-                "stopped machines in {region} could not be ended; the next look tries again: {problem}");
+                "cannot terminate stopped machines in {region}, the next look tries again: {error}");
         }
     }
 
@@ -346,7 +350,7 @@ impl AwsProvider {
         let question = Parameters::default()
             .with_filter(1, &format!("tag:{DEPLOYMENT}"), [&self.root_url])
             .with_filter(2, &format!("tag:{PROVIDER}"), [&self.id])
-            // Not those that are going: nothing stops that any more.
+            // Not those that are shutting down: nothing can stop that.
             .with_filter(
                 3,
                 "instance-state-name",
@@ -354,7 +358,11 @@ impl AwsProvider {
             );
         let answer: DescribeInstances = self
             .ec2
-            .call(region, "DescribeInstances", &paged(question, after))
+            .call(
+                region,
+                "DescribeInstances",
+                &page_parameters(question, after),
+            )
             .await?;
         let reservations = answer.reservation_set.items;
         let found: Vec<&Instance> = instances(&reservations).collect();
@@ -363,15 +371,15 @@ impl AwsProvider {
         for reservation in &reservations {
             for instance in &reservation.instances_set.items {
                 let tags = &instance.tag_set.items;
-                let Some(token) = marks::launch_of(tags, &self.root_url, &self.id) else {
+                let Some(token) = tags::launch_of(tags, &self.root_url, &self.id) else {
                     continue;
                 };
                 let groups = &reservation.group_set;
                 let machine = row::machine(region, &reservation.owner_id, groups, instance);
                 let sighting = sighting(instance);
-                owned.extend(machine.map(|machine| Owned {
+                owned.extend(machine.map(|machine| OwnedMachine {
                     token,
-                    pool_id: marks::pool_of(tags),
+                    pool_id: tags::pool_of(tags),
                     machine,
                     sighting,
                 }));
@@ -383,7 +391,7 @@ impl AwsProvider {
         })
     }
 
-    /// What is on all pages of a list.
+    /// The items of all pages of a list.
     async fn all_pages<P: Page>(
         &self,
         region: &str,
@@ -401,9 +409,9 @@ impl AwsProvider {
         let mut all = Vec::new();
         let mut next = None;
         for _ in 0..limit {
-            let page = paged(question.clone(), next.as_deref());
+            let page = page_parameters(question.clone(), next.as_deref());
             let answer: P = self.ec2.call(region, P::ACTION, &page).await?;
-            let (items, token) = answer.open();
+            let (items, token) = answer.into_items();
             all.extend(items);
             next = token.filter(|token| !token.is_empty());
             if next.is_none() {
@@ -411,11 +419,11 @@ impl AwsProvider {
             }
         }
         let action = P::ACTION;
-        let text = format!("{action} goes on after {limit} pages");
+        let text = format!("the list of {action} has more than {limit} pages");
         Err(Ec2Error::Lost(text))
     }
 
-    /// The highest prices of the last half hour, in the zones that work.
+    /// The highest prices of the last half hour, in the available zones.
     async fn spot_prices(
         &self,
         region: &str,
@@ -446,7 +454,7 @@ impl AwsProvider {
         ids: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), Ec2Error> {
         let question = Parameters::default().with_list("InstanceId", ids);
-        let Done {} = self
+        let EmptyResponse {} = self
             .ec2
             .call(region, "TerminateInstances", &question)
             .await?;
@@ -463,8 +471,9 @@ fn by_region(workers: &[Worker]) -> BTreeMap<&str, Vec<&Worker>> {
     by_region
 }
 
-/// All of them, so many at a time, in whatever order they end.
-pub(super) async fn side_by_side<F: Future>(calls: Vec<F>) -> Vec<F::Output> {
+/// Runs all calls, at most [`MAX_CALLS_AT_ONCE`] at a time. Results come in the order in which the
+/// calls end.
+pub(super) async fn run_concurrently<F: Future>(calls: Vec<F>) -> Vec<F::Output> {
     stream::iter(calls)
         .buffer_unordered(MAX_CALLS_AT_ONCE)
         .collect()
@@ -481,7 +490,7 @@ fn not_served(region: &str) -> String {
     format!("this provider does not use region {region}")
 }
 
-fn paged(question: Parameters, next: Option<&str>) -> Parameters {
+fn page_parameters(question: Parameters, next: Option<&str>) -> Parameters {
     let question = question.with("MaxResults", PAGE);
     match next {
         Some(token) => question.with("NextToken", token),
@@ -489,7 +498,7 @@ fn paged(question: Parameters, next: Option<&str>) -> Parameters {
     }
 }
 
-/// `None`: of another product, or from a time that is none.
+/// `None`: the entry is for another product, or its time is not a time.
 fn price_point(entry: SpotPrice) -> Option<PricePoint> {
     let at = entry.timestamp.parse().ok()?;
     (entry.product_description == PRODUCT).then_some(PricePoint {
@@ -500,16 +509,16 @@ fn price_point(entry: SpotPrice) -> Option<PricePoint> {
     })
 }
 
-/// `None`: EC2 has found a new word for how a machine is, and we had better not guess.
+/// `None`: EC2 reports a state that we do not know, so we conclude nothing.
 fn sighting(instance: &Instance) -> Option<Sighting> {
     match instance.instance_state.name.as_str() {
         "pending" | "running" => Some(Sighting::Alive),
-        // A stopped one was told to end when it was seen.
-        "shutting-down" | "stopping" | "stopped" => Some(Sighting::Going),
-        "terminated" => Some(Sighting::Gone(row::reason(instance))),
+        // Stopped machines are terminated when they are seen.
+        "shutting-down" | "stopping" | "stopped" => Some(Sighting::Ending),
+        "terminated" => Some(Sighting::Ended(row::reason(instance))),
         other => {
             tracing::warn!(
-                "instance {} is {other:?}, which we do not know",
+                "instance {} is in the unknown state {other:?}",
                 instance.instance_id
             );
             None

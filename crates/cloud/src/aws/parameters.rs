@@ -1,22 +1,23 @@
-//! Parameters of EC2's Query API: nested JSON laid flat, as in `BlockDeviceMapping.1.Ebs.VolumeSize=40`.
+//! Parameters of EC2's Query API: nested JSON as flat names, like
+//! `BlockDeviceMapping.1.Ebs.VolumeSize=40`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-/// The most parameters that one call may have.
+/// Parameters of one call at most.
 const MAX_PARAMETERS: usize = 2_000;
-/// The deepest that a launch config's JSON may be nested.
+/// Maximum depth of a launch config's JSON.
 const MAX_DEPTH: usize = 12;
 
-/// What must not be escaped in a form whose signature is compared byte by byte (RFC 3986).
+/// Escapes all but unreserved characters (RFC 3986): the signature is compared byte by byte.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Lists that the Query API calls otherwise than the SDKs and launch configs do: where (the key of what they are in;
-/// empty: at the top), their name there, and their name in a query.
+/// Lists that have another name in the Query API than in the SDKs and launch configs: the key of
+/// the object around the list (empty: the top level), the name there, and the name in a query.
 const RENAMED_LISTS: [(&str, &str, &str); 15] = [
     ("", "BlockDeviceMappings", "BlockDeviceMapping"),
     (
@@ -47,12 +48,12 @@ const RENAMED_LISTS: [(&str, &str, &str); 15] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
-/// A launch config that cannot be laid flat.
+/// A launch config that cannot become parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadParameters {
-    #[error("the launchConfig makes more than {MAX_PARAMETERS} parameters")]
+    #[error("the launchConfig has more than {MAX_PARAMETERS} parameters")]
     TooMany,
-    #[error("the launchConfig is nested deeper than {MAX_DEPTH}")]
+    #[error("the launchConfig is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
 }
 
@@ -62,7 +63,7 @@ impl Parameters {
         self
     }
 
-    /// `Name.1`, `Name.2` and so on.
+    /// Adds `Name.1`, `Name.2` and so on.
     pub(crate) fn with_list<T: ToString>(
         mut self,
         name: &str,
@@ -75,7 +76,7 @@ impl Parameters {
         self
     }
 
-    /// `Filter.<number>.Name` and its values; numbers start at 1.
+    /// Adds `Filter.<number>.Name` and its values; numbers start at 1.
     pub(crate) fn with_filter<T: ToString>(
         self,
         number: usize,
@@ -86,7 +87,7 @@ impl Parameters {
             .with_list(&format!("Filter.{number}.Value"), values)
     }
 
-    /// What `RunInstances` is called with, from its JSON form.
+    /// The parameters of `RunInstances`, from their JSON form.
     pub(crate) fn from_json(document: &Map<String, Value>) -> Result<Self, BadParameters> {
         let mut parameters = Self::default();
         parameters.add_members("", "", document, 0)?;
@@ -99,7 +100,7 @@ impl Parameters {
         named.map(|(_, value)| value.as_str())
     }
 
-    /// As the body of a request.
+    /// Encodes the parameters as the body of a request.
     pub(crate) fn form(&self, action: &str, version: &str) -> String {
         let mut form = format!("Action={action}&Version={version}");
         for (name, value) in &self.0 {
@@ -132,7 +133,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// `key` is what the value is called in the JSON: lists within are named by it.
+    /// `key` is the name of the value in the JSON; lists inside it are looked up under this name.
     fn add(
         &mut self,
         name: &str,
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_those_of_the_query_api_already_stay() {
+    fn names_of_the_query_api_stay() {
         assert_eq!(
             flat(json!({"New": [[1, 2]], "SecurityGroupId": ["sg-1"]})),
             ["New.1.1=1", "New.1.2=2", "SecurityGroupId.1=sg-1"]
@@ -248,31 +249,33 @@ mod tests {
 
     fn parse(document: &Value) -> Result<usize, String> {
         let parameters = Parameters::from_json(document.as_object().unwrap());
-        let parameters = parameters.map_err(|problem| problem.to_string())?;
+        let parameters = parameters.map_err(|error| error.to_string())?;
         Ok(parameters.0.len())
     }
 
     #[test]
-    fn a_launch_config_makes_so_many_parameters_and_no_more() {
+    fn the_number_of_parameters_has_a_limit() {
         for count in sizes_around("cloud::aws::parameters::MAX_PARAMETERS", MAX_PARAMETERS) {
-            // What is null makes no parameter.
+            // A null value makes no parameter.
             let document = json!({"KeyName": null, "L": vec![0; count], "M": null});
-            let expected = match count <= MAX_PARAMETERS {
-                true => Ok(count),
-                false => Err("the launchConfig makes more than 2000 parameters".to_owned()),
+            let expected = if count <= MAX_PARAMETERS {
+                Ok(count)
+            } else {
+                Err("the launchConfig has more than 2000 parameters".to_owned())
             };
             assert_eq!(parse(&document), expected, "{count}");
         }
     }
 
     #[test]
-    fn a_launch_config_is_nested_so_deep_and_no_deeper() {
+    fn the_depth_of_a_launch_config_has_a_limit() {
         for depth in sizes_around("cloud::aws::parameters::MAX_DEPTH", MAX_DEPTH) {
             let objects = (0..depth).fold(json!(1), |inner, _| json!({"d": inner}));
             let lists = (0..depth).fold(json!(1), |inner, _| json!([inner]));
-            let expected = match depth <= MAX_DEPTH {
-                true => Ok(1),
-                false => Err("the launchConfig is nested deeper than 12".to_owned()),
+            let expected = if depth <= MAX_DEPTH {
+                Ok(1)
+            } else {
+                Err("the launchConfig is nested deeper than 12 levels".to_owned())
             };
             assert_eq!(parse(&json!({"d": objects})), expected, "{depth}");
             assert_eq!(parse(&json!({"d": lists})), expected, "{depth}");

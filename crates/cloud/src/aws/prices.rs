@@ -1,6 +1,7 @@
-//! What machines cost now: spot prices as EC2 tells them now and then, list prices from a table.
+//! Prices of EC2 machines: spot prices, refreshed now and then, and list prices from a table.
 //!
-//! Bids are made without a call outside. So what was asked about is remembered, and `refresh` asks EC2 for it.
+//! Bids must not call EC2. So bids record the machine types that they need prices of, and `refresh`
+//! asks EC2.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,39 +14,40 @@ use serde_json::{Map, Value};
 use super::launch::is_spot;
 use super::list_prices::list_price;
 
-/// A region's spot prices are asked for again after this time.
+/// Spot prices of a region are refreshed after this time.
 const FRESH_MS: i64 = 5 * MINUTE_MS;
-/// Prices older than this are no longer spoken of.
+/// Prices older than this are not used.
 const STALE_MS: i64 = HOUR_MS;
-/// Unknown prices are not asked for again before this has passed.
-const AGAIN_MS: i64 = 30 * SECOND_MS;
-/// A kind of machine that nobody has asked about for so long is forgotten.
+/// Do not ask for unknown prices again before this time has passed.
+const RETRY_MS: i64 = 30 * SECOND_MS;
+/// Forget a machine type that no bid has asked about for this long.
 const FORGET_MS: i64 = DAY_MS;
-/// No more kinds of machines (each in its region) are remembered.
+/// Machine types (each in its region) that are remembered at most.
 const MAX_WANTED: usize = 2_000;
 
 pub(crate) struct Prices {
-    /// From the configuration: by `<region>/<type>` or `<type>`, in millionths of a dollar per hour.
+    /// From the configuration: by `<region>/<type>` or `<type>`, in millionths of a dollar per
+    /// hour.
     on_demand: BTreeMap<String, u64>,
-    known: Mutex<Known>,
+    state: Mutex<PriceState>,
 }
 
 #[derive(Default)]
-struct Known {
-    /// Region and type, and when a bid last wanted to know.
+struct PriceState {
+    /// Region and type, and when a bid last asked for the price.
     wanted: BTreeMap<(String, String), Timestamp>,
-    spot: BTreeMap<String, Spot>,
-    /// A bid wanted to know what EC2 was not asked for yet.
+    spot: BTreeMap<String, RegionPrices>,
+    /// A bid asked for a price that EC2 was not asked for yet.
     lacks_some: bool,
     last_asked: Option<Timestamp>,
 }
 
 /// The spot prices of a region.
-struct Spot {
+struct RegionPrices {
     at: Timestamp,
-    /// What EC2 was asked about; it may know nothing of some.
+    /// The types that EC2 was asked about; it may have no price of some of them.
     kinds: BTreeSet<String>,
-    /// The highest of the last half hour: a machine will have to live with that.
+    /// The highest price of the last half hour, since a machine may have to pay that much.
     highest: PriceTable,
 }
 
@@ -53,11 +55,11 @@ impl Prices {
     pub(crate) fn new(on_demand: BTreeMap<String, u64>) -> Self {
         Self {
             on_demand,
-            known: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    /// What one machine of this launch config would cost, and what and where it would be.
+    /// The bid for one machine of this launch config: its price and its place.
     pub(crate) fn bid(&self, region: &str, asked: &Map<String, Value>, now: Timestamp) -> Bid {
         let zone = asked
             .get("Placement")
@@ -83,25 +85,25 @@ impl Prices {
         }
     }
 
-    /// Regions whose spot prices should be asked for now, with the types that matter there.
+    /// Regions whose spot prices should be refreshed now, with the types to ask about.
     pub(crate) fn due(&self, now: Timestamp) -> BTreeMap<String, BTreeSet<String>> {
-        let mut known = self.known();
-        known.lacks_some = false;
-        known.last_asked = Some(now);
-        known
+        let mut state = self.state();
+        state.lacks_some = false;
+        state.last_asked = Some(now);
+        state
             .wanted
             .retain(|_, asked| now.millis_since(*asked) < FORGET_MS);
         let mut due: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (region, kind) in known.wanted.keys() {
-            let fresh = known.spot.get(region).is_some_and(|spot| {
+        for (region, kind) in state.wanted.keys() {
+            let fresh = state.spot.get(region).is_some_and(|spot| {
                 now.millis_since(spot.at) < FRESH_MS && spot.kinds.contains(kind)
             });
             if !fresh {
                 due.entry(region.clone()).or_default().insert(kind.clone());
             }
         }
-        // What is learnt replaces what was known of the region.
-        for (region, kind) in known.wanted.keys() {
+        // An answer replaces all known prices of a region, so ask about all its types.
+        for (region, kind) in state.wanted.keys() {
             if let Some(kinds) = due.get_mut(region) {
                 kinds.insert(kind.clone());
             }
@@ -109,11 +111,12 @@ impl Prices {
         due
     }
 
-    /// Whether a bid wanted a price that EC2 was not asked for, unless it was asked for some a moment ago.
+    /// Whether to refresh early: a bid asked for a price that EC2 was not asked for, and the last
+    /// refresh is not too recent.
     pub(crate) fn lacks_some(&self, now: Timestamp) -> bool {
-        let known = self.known();
-        let asked_lately = |asked: Timestamp| now.millis_since(asked) < AGAIN_MS;
-        known.lacks_some && !known.last_asked.is_some_and(asked_lately)
+        let state = self.state();
+        let asked_lately = |asked: Timestamp| now.millis_since(asked) < RETRY_MS;
+        state.lacks_some && !state.last_asked.is_some_and(asked_lately)
     }
 
     pub(crate) fn learn(
@@ -123,15 +126,15 @@ impl Prices {
         highest: PriceTable,
         now: Timestamp,
     ) {
-        let spot = Spot {
+        let spot = RegionPrices {
             at: now,
             kinds,
             highest,
         };
-        self.known().spot.insert(region.to_owned(), spot);
+        self.state().spot.insert(region.to_owned(), spot);
     }
 
-    /// Where EC2 may choose the zone, the dearest one is what it may cost.
+    /// If EC2 chooses the zone, the price is that of the most expensive one.
     fn spot_price(
         &self,
         region: &str,
@@ -139,18 +142,18 @@ impl Prices {
         zone: Option<&str>,
         now: Timestamp,
     ) -> Option<f64> {
-        let mut known = self.known();
+        let mut state = self.state();
         let key = (region.to_owned(), kind.to_owned());
-        let is_remembered = known.wanted.len() < MAX_WANTED || known.wanted.contains_key(&key);
+        let is_remembered = state.wanted.len() < MAX_WANTED || state.wanted.contains_key(&key);
         if is_remembered {
-            known.wanted.insert(key, now);
+            state.wanted.insert(key, now);
         }
-        let is_asked_for = |spot: &Spot| spot.kinds.contains(kind);
-        // EC2 is asked only about kinds that are remembered, so another kind is no reason to ask at once.
-        if is_remembered && !known.spot.get(region).is_some_and(is_asked_for) {
-            known.lacks_some = true;
+        let is_asked_for = |spot: &RegionPrices| spot.kinds.contains(kind);
+        // EC2 is asked only about remembered types, so another type is no reason to refresh.
+        if is_remembered && !state.spot.get(region).is_some_and(is_asked_for) {
+            state.lacks_some = true;
         }
-        let spot = known.spot.get(region)?;
+        let spot = state.spot.get(region)?;
         if now.millis_since(spot.at) >= STALE_MS {
             return None;
         }
@@ -174,9 +177,9 @@ impl Prices {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        // What is known is whole after every statement, so a panic elsewhere does not spoil it.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, PriceState> {
+        // Every statement leaves the state consistent, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spot_bid_learns_its_price_after_a_refresh_and_loses_it_when_it_is_stale() {
+    fn a_spot_bid_has_a_price_from_a_refresh_until_it_is_stale() {
         let prices = Prices::new(BTreeMap::new());
         assert_eq!(bid(&prices, spot("m5.large"), 0).price, None);
         let due: Vec<_> = prices.due(at(0)).into_iter().collect();
@@ -232,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn a_price_that_nobody_asked_for_yet_is_asked_for_soon_and_not_again_at_once() {
+    fn a_new_type_is_asked_about_early_but_not_again_at_once() {
         let prices = Prices::new(BTreeMap::new());
         assert!(!prices.lacks_some(at(0)));
         bid(&prices, spot("m5.large"), 0);
         assert!(prices.lacks_some(at(0)));
-        // EC2 did not answer: it is asked again, and not by every bid.
+        // EC2 did not answer: ask again, but not at every bid.
         prices.due(at(0));
         bid(&prices, spot("m5.large"), 0);
         assert!(!prices.lacks_some(at(0)));
@@ -246,22 +249,26 @@ mod tests {
         prices.learn("us-west-2", kinds, PriceTable::new(), at(1));
         bid(&prices, spot("m5.large"), 1);
         assert!(!prices.lacks_some(at(2)), "EC2 knows no price of it");
-        // Another kind in a region that was asked about a moment ago.
+        // Another type in a region that was asked about a moment ago.
         bid(&prices, spot("c5.large"), 2);
         assert!(prices.lacks_some(at(2)));
         let due = prices.due(at(2));
-        assert_eq!(due["us-west-2"].len(), 2, "what was known is kept");
+        assert_eq!(
+            due["us-west-2"].len(),
+            2,
+            "known types are asked about again"
+        );
     }
 
     #[test]
-    fn what_nobody_asks_about_any_more_is_forgotten() {
+    fn a_type_that_no_bid_asks_about_is_forgotten() {
         let prices = Prices::new(BTreeMap::new());
         bid(&prices, spot("m5.large"), 0);
         assert!(prices.due(at(24 * 60)).is_empty());
     }
 
     #[test]
-    fn so_many_kinds_are_remembered_and_for_more_nobody_hurries() {
+    fn the_number_of_remembered_types_has_a_limit_and_others_cause_no_refresh() {
         for count in sizes_around("cloud::aws::prices::MAX_WANTED", MAX_WANTED) {
             let prices = Prices::new(BTreeMap::new());
             let bid_for_all = |minute: i64| {
@@ -277,13 +284,13 @@ mod tests {
             bid_for_all(1);
             assert!(
                 !prices.lacks_some(at(1)),
-                "{count} kinds, and all of them asked for that will be"
+                "{count} types, and all remembered ones were asked for"
             );
         }
     }
 
     #[test]
-    fn a_kind_that_found_no_room_gets_that_of_one_that_is_forgotten() {
+    fn a_type_above_the_limit_is_remembered_once_another_is_forgotten() {
         let prices = Prices::new(BTreeMap::new());
         for number in 0..MAX_WANTED {
             bid(&prices, spot(&format!("x{number}.large")), 0);
@@ -296,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn configured_prices_come_before_the_table_and_those_of_a_region_first() {
+    fn configured_prices_override_the_table_and_those_of_a_region_override_both() {
         let prices = Prices::new(BTreeMap::from([
             ("m5.large".to_owned(), 200_000),
             ("us-west-2/m5.large".to_owned(), 300_000),
@@ -309,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bid_says_what_and_where() {
+    fn a_bid_names_the_place_and_the_type() {
         let prices = Prices::new(BTreeMap::new());
         assert_eq!(
             bid(&prices, json!({"InstanceType": "m5.large"}), 0).place,

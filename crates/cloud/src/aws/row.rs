@@ -1,13 +1,15 @@
-//! What we remember about a machine: as EC2 told it at the launch, to compare with what the machine later claims.
+//! A worker's provider data: the machine as EC2 reported it at the launch.
+//!
+//! A registration compares it with the worker's identity document.
 
 use domain::id::WorkerId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::answers::{Group, Instance, Items};
-use crate::Launched;
+use super::responses::{Group, Instance, Items};
+use crate::LaunchedMachine;
 
-/// The form of a row; a reader that does not know it must not guess.
+/// Version of the row's form. A reader must not guess at another version.
 const VERSION: u32 = 1;
 
 /// A worker's `provider_data`.
@@ -55,22 +57,22 @@ impl Row {
     }
 }
 
-/// A machine as the rest of the program knows it; `None` if EC2's names do not fit ours.
+/// The machine for the rest of the program; `None` if EC2's names are not valid names of ours.
 pub(crate) fn machine(
     region: &str,
     owner: &str,
     groups: &Items<Group>,
     instance: &Instance,
-) -> Option<Launched> {
+) -> Option<LaunchedMachine> {
     let id: WorkerId = instance.instance_id.parse().ok()?;
-    Some(Launched {
+    Some(LaunchedMachine {
         group: region.parse().ok()?,
         id,
         provider_data: serde_json::to_value(Row::of(region, owner, groups, instance)).ok()?,
     })
 }
 
-/// Why EC2 says that it is in the state in which it is.
+/// EC2's reason for the state of the machine.
 pub(crate) fn reason(instance: &Instance) -> Option<String> {
     let reason = instance.state_reason.as_ref()?;
     match (reason.code.as_str(), reason.message.as_str()) {

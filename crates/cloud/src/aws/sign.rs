@@ -1,4 +1,4 @@
-//! Signs a call as AWS wants it: Signature Version 4 over a form that is posted.
+//! Signs a posted form with AWS Signature Version 4.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 const SERVICE: &str = "ec2";
 
-/// The headers that make a posted form a signed one.
+/// The headers that sign a posted form.
 pub(crate) fn headers(
     url: &str,
     body: &str,
@@ -26,7 +26,7 @@ pub(crate) fn headers(
         .time(system_time(now))
         .settings(SigningSettings::default())
         .build()
-        .map_err(|problem| problem.to_string())?
+        .map_err(|error| error.to_string())?
         .into();
     let request = SignableRequest::new(
         "POST",
@@ -34,9 +34,9 @@ pub(crate) fn headers(
         [("content-type", FORM)].into_iter(),
         SignableBody::Bytes(body.as_bytes()),
     )
-    .map_err(|problem| problem.to_string())?;
+    .map_err(|error| error.to_string())?;
     let (signed, _signature) = sign(request, &parameters)
-        .map_err(|problem| problem.to_string())?
+        .map_err(|error| error.to_string())?
         .into_parts();
     let (headers, _query) = signed.into_parts();
     Ok(headers
@@ -45,7 +45,7 @@ pub(crate) fn headers(
         .collect())
 }
 
-/// Moments before 1970 do not sign anything.
+/// Times before 1970 become 1970; they sign nothing.
 fn system_time(now: Timestamp) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or(0))
 }
@@ -84,7 +84,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The algorithm once more, step by step as AWS describes it.
+    /// The algorithm again, step by step as AWS describes it.
     fn expected_signature(canonical: &str) -> String {
         let scope = "20261121/us-west-2/ec2/aws4_request";
         let text = format!(
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_is_that_of_the_request_written_out_by_hand() {
+    fn the_signature_is_that_of_the_canonical_request() {
         let canonical = format!(
             "POST\n/\n\n\
              content-type:application/x-www-form-urlencoded; charset=utf-8\n\

@@ -1,4 +1,4 @@
-//! The provider as a whole, and what its tests share.
+//! Tests of the `aws` provider.
 
 mod chain;
 mod launching;
@@ -13,7 +13,7 @@ use domain::launch_config::LaunchConfig;
 use domain::pool::{Pool, PoolDefinition};
 use serde_json::{Map, Value};
 
-use super::launch::{self, Call};
+use super::launch::{self, RunInstancesCall};
 use crate::provider_tests::now;
 use crate::{LaunchError, LaunchOrder};
 
@@ -58,8 +58,8 @@ impl Ordering {
         self
     }
 
-    /// As the provider `aws` of `https://fleet.example.com` would call EC2.
-    pub(crate) fn call(&self) -> Result<Call, LaunchError> {
+    /// The call that the provider `aws` of `https://fleet.example.com` makes for this order.
+    pub(crate) fn call(&self) -> Result<RunInstancesCall, LaunchError> {
         let order = LaunchOrder {
             token: &Self::TOKEN.parse().unwrap(),
             pool: &self.pool,
@@ -70,6 +70,6 @@ impl Ordering {
             root_url: "https://fleet.example.com",
             now: now(),
         };
-        launch::call(&order, &"aws".parse().unwrap(), order.root_url)
+        launch::build_call(&order, &"aws".parse().unwrap(), order.root_url)
     }
 }

@@ -1,7 +1,8 @@
-//! The availability zones of our regions: where launch configs can put machines.
+//! The availability zones of the provider's regions: the places of its launch configs.
 //!
-//! Rules ask about them without a call outside, so what EC2 said is remembered. A region whose zones nobody knows makes
-//! all of it unknown: a fleet that is compiled from half of the places would be told to leave the other half.
+//! Rules ask for places without a call outside, so EC2's answers are kept. If the zones of one
+//! region are unknown, all places are: a fleet compiled from some of the places would be removed
+//! from the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,42 +11,42 @@ use std::time::Duration;
 use domain::time::{HOUR_MS, Timestamp};
 
 use super::AwsProvider;
-use super::answers::{DescribeAvailabilityZones, Zone};
 use super::error::Ec2Error;
-use super::machines::side_by_side;
+use super::machines::run_concurrently;
 use super::parameters::Parameters;
+use super::responses::{DescribeAvailabilityZones, Zone};
 use crate::{CloudError, Fills, Place, PlacesUnknown};
 
-/// The set-up waits so long for zones: it is about more than these, and the next refresh asks again.
+/// The set-up waits this long for zones. They are not required, and the next refresh asks again.
 pub(super) const SETUP_LIMIT: Duration = Duration::from_secs(2);
-/// A region's zones are asked for again after this time.
+/// A region's zones are refreshed after this time.
 const FRESH_MS: i64 = HOUR_MS;
-/// Neither local zones nor those at the edge of a network.
+/// Neither local zones nor Wavelength zones.
 const ZONE_TYPE: &str = "availability-zone";
-/// The state of zones that take no machines of those who have none there.
+/// The state of zones that accept no machines from accounts without machines there.
 const CLOSED: &str = "constrained";
 
 #[derive(Default)]
-pub(super) struct Zones(Mutex<BTreeMap<String, Region>>);
+pub(super) struct Zones(Mutex<BTreeMap<String, RegionZones>>);
 
 #[derive(Default)]
-struct Region {
-    /// What EC2 said last, and when.
+struct RegionZones {
+    /// EC2's last answer, and its time.
     zones: Option<(Timestamp, BTreeSet<String>)>,
-    /// Why it could not be asked lately.
-    problem: Option<CloudError>,
+    /// The error of the last try, if it failed.
+    error: Option<CloudError>,
 }
 
 impl Zones {
-    /// Every zone of these regions, or which of them is not known.
+    /// Every zone of these regions; fails for a region whose zones are unknown.
     pub(super) fn places(&self, regions: &BTreeSet<String>) -> Result<Vec<Place>, PlacesUnknown> {
         let known = self.known();
         let mut places = Vec::new();
         for region in regions {
             let entry = known.get(region);
             let Some((_, zones)) = entry.and_then(|entry| entry.zones.as_ref()) else {
-                let problem = entry.and_then(|entry| entry.problem.as_ref());
-                return Err(not_known(region, problem));
+                let error = entry.and_then(|entry| entry.error.as_ref());
+                return Err(zones_unknown(region, error));
             };
             for zone in zones {
                 places.push(Place::from([
@@ -63,29 +64,31 @@ impl Zones {
         learnt.is_none_or(|(at, _)| now.millis_since(*at) >= FRESH_MS)
     }
 
-    /// Returns whether that ends a trouble.
+    /// Stores the zones of a region. Returns whether the last try had failed.
     pub(super) fn learn(&self, region: &str, zones: BTreeSet<String>, now: Timestamp) -> bool {
         let mut known = self.known();
         let entry = known.entry(region.to_owned()).or_default();
         entry.zones = Some((now, zones));
-        entry.problem.take().is_some()
+        entry.error.take().is_some()
     }
 
-    /// What was known stays. Returns whether the trouble is new.
-    pub(super) fn failed(&self, region: &str, problem: CloudError) -> bool {
+    /// Stores the error of a try and keeps the known zones. Returns whether the try before had
+    /// succeeded.
+    pub(super) fn failed(&self, region: &str, error: CloudError) -> bool {
         let mut known = self.known();
         let entry = known.entry(region.to_owned()).or_default();
-        entry.problem.replace(problem).is_none()
+        entry.error.replace(error).is_none()
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Region>> {
-        // What is known is whole after every statement, so a panic elsewhere does not spoil it.
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, RegionZones>> {
+        // Every statement leaves the state consistent, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AwsProvider {
-    /// Asks for zones that are not known, or not any more. What does not answer is told once, and asked again next time.
+    /// Asks for zones that are unknown or old. A failing region is logged once and asked again next
+    /// time.
     pub(super) async fn learn_zones(&self) {
         let now = self.clock.now();
         let Ok(regions) = self.known_regions() else {
@@ -97,16 +100,20 @@ impl AwsProvider {
                 questions.push(self.learn_zones_of(region, now));
             }
         }
-        side_by_side(questions).await;
+        run_concurrently(questions).await;
     }
 
     async fn learn_zones_of(&self, region: &str, now: Timestamp) {
         let id = &self.id;
         let answer = self.ask_for_zones(region).await.map_err(CloudError::from);
-        let answer = answer.and_then(|zones| match zones.is_empty() {
-            // Every region has some: to believe this would be to leave it.
-            true => Err(CloudError::Unavailable("EC2 names none".to_owned())),
-            false => Ok(zones),
+        let answer = answer.and_then(|zones| {
+            if zones.is_empty() {
+                // Every region has zones. Believing an empty list would remove the fleet from
+                // the region.
+                Err(CloudError::Unavailable("EC2 lists no zones".to_owned()))
+            } else {
+                Ok(zones)
+            }
         });
         match answer {
             Ok(zones) => {
@@ -114,10 +121,10 @@ impl AwsProvider {
                     tracing::info!(provider.id = %id, "the availability zones of {region} are known again");
                 }
             }
-            Err(problem) => {
-                if self.zones.failed(region, problem.clone()) {
-                    tracing::warn!(provider.id = %id, error = %problem,
-                        "cannot learn the availability zones of {region}; {id} goes on with those it knew, if any, and asks again: {problem}");
+            Err(error) => {
+                if self.zones.failed(region, error.clone()) {
+                    tracing::warn!(provider.id = %id, error = %error,
+                        "cannot ask for the availability zones of {region}; {id} keeps the known ones, if any, and asks again: {error}");
                 }
             }
         }
@@ -134,7 +141,7 @@ impl AwsProvider {
     }
 }
 
-/// Where the values belong that places have.
+/// Where in a launch config the values of a place belong.
 pub(crate) fn fills() -> Fills {
     let zone = "/launchConfig/Placement/AvailabilityZone";
     Fills::from([
@@ -143,8 +150,9 @@ pub(crate) fn fills() -> Fills {
     ])
 }
 
-/// What stands in for EC2 may not know the filter. A zone that is in trouble (`information`, `impaired`, `unavailable`) is
-/// a place all the same: what has been compiled for it stays, and whether it can launch now is not a matter of places.
+/// A substitute for EC2 may ignore the filter, so check its condition here. A zone with a temporary
+/// state (`information`, `impaired`, `unavailable`) is a place all the same: launch configs
+/// compiled for it stay, and a launch there may fail.
 fn is_plain(zone: &Zone) -> bool {
     let is = |text: &Option<String>, wanted| text.as_deref().is_none_or(|text| text == wanted);
     if zone.zone_state.as_deref() == Some(CLOSED) {
@@ -153,17 +161,17 @@ fn is_plain(zone: &Zone) -> bool {
     is(&zone.zone_type, ZONE_TYPE) && is(&zone.opt_in_status, "opt-in-not-required")
 }
 
-fn not_known(region: &str, problem: Option<&CloudError>) -> PlacesUnknown {
-    let why = match problem {
-        None => "EC2 has not answered yet; ask again in a few minutes".to_owned(),
-        Some(problem @ (CloudError::Credentials(_) | CloudError::Refused(_))) => format!(
-            "{problem}; allow ec2:DescribeAvailabilityZones there, or name in the provider's section, as regions, those that it may use"
+fn zones_unknown(region: &str, error: Option<&CloudError>) -> PlacesUnknown {
+    let why = match error {
+        None => "EC2 has not answered yet, try again in a few minutes".to_owned(),
+        Some(error @ (CloudError::Credentials(_) | CloudError::Refused(_))) => format!(
+            "{error}; allow ec2:DescribeAvailabilityZones there, or list in `regions` of the provider's section the regions that it may use"
         ),
-        Some(problem @ (CloudError::Throttled(_) | CloudError::Unavailable(_))) => {
-            format!("{problem}; it is asked again every few minutes")
+        Some(error @ (CloudError::Throttled(_) | CloudError::Unavailable(_))) => {
+            format!("{error}; the provider asks again every few minutes")
         }
     };
     PlacesUnknown(format!(
-        "the availability zones of region {region} are not known: {why}"
+        "the availability zones of region {region} are unknown: {why}"
     ))
 }

@@ -1,4 +1,4 @@
-//! The example program keeps the contract, and programs that misbehave do no harm.
+//! The example program passes the contract, and faulty programs do no harm.
 
 use std::fs;
 use std::path::Path;
@@ -17,8 +17,8 @@ use super::*;
 use crate::provider_tests::{Case, ROOT_URL, TestClock, context_at, worker};
 use crate::testing::{self, Fixture, contract};
 use crate::{
-    CloudError, LaunchError, LaunchOrder, Listing, Machines as _, NotValidated, NotVerified, Place,
-    Proof, Provider, identity_token,
+    CloudError, LaunchError, LaunchOrder, MachineListing, Machines as _, Place, Proof, Provider,
+    ValidateError, VerifyError, identity_token,
 };
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
@@ -59,7 +59,8 @@ impl World {
         }
     }
 
-    /// A program that is this text. It is set up by force, since it answers nothing but what the test wants.
+    /// A provider whose program is this script. Marked as set up without asking it, since the
+    /// script answers only what the test needs.
     async fn saying(script: &str) -> Self {
         Self::saying_within(script, 20).await
     }
@@ -74,7 +75,7 @@ impl World {
         self.data.path().join("exec/shell")
     }
 
-    async fn launch(&self) -> Result<Vec<crate::Launched>, LaunchError> {
+    async fn launch(&self) -> Result<Vec<crate::LaunchedMachine>, LaunchError> {
         let pool = testing::pool(self, json!({}));
         let content = json!({"workerConfig": {}}).as_object().unwrap().clone();
         let config = testing::launch_config(&pool, 0, content);
@@ -105,7 +106,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         for pid in self.pids() {
-            // One that was just started may not have a group of its own yet.
+            // A process that was just started may not have its own group yet.
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
             let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
@@ -183,14 +184,14 @@ fn is_alive(pid: i32) -> bool {
         .is_some_and(|(_, rest)| !rest.starts_with(" Z"))
 }
 
-async fn gone(world: &World, pid: i32) {
+async fn wait_until_ended(world: &World, pid: i32) {
     for _ in 0..1_000 {
         if !is_alive(pid) {
             return;
         }
         world.settle().await;
     }
-    panic!("process {pid} is still there");
+    panic!("process {pid} still runs");
 }
 
 async fn written(world: &World, path: &Path) -> String {
@@ -209,7 +210,7 @@ async fn the_example_program_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn the_example_program_presents_the_region_it_is_told() {
+async fn the_example_program_offers_the_configured_region() {
     for (env, region) in [(&[][..], "here"), (&[("REGION", "dc1")], "dc1")] {
         let world = World::with(&[EXAMPLE], 60, env);
         world.provider.setup().await.unwrap();
@@ -229,7 +230,7 @@ async fn machines_outlive_the_program_and_us() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_has_launched_nothing() {
+async fn a_missing_program_has_launched_nothing() {
     let world = World::new(&["/no/such/program"], 10);
     let failed = world.provider.setup().await.unwrap_err().to_string();
     assert!(
@@ -237,84 +238,83 @@ async fn a_program_that_is_not_there_has_launched_nothing() {
         "{failed}"
     );
     match world.launch().await {
-        Err(LaunchError::Refused { cause, problem }) => {
-            assert_eq!(cause, Cause::Unavailable, "{problem}");
+        Err(LaunchError::Refused { cause, error }) => {
+            assert_eq!(cause, Cause::Unavailable, "{error}");
         }
         other => panic!("{other:?}"),
     }
     let empty = World::new(&[], 10).provider.setup().await.unwrap_err();
     assert_eq!(
         empty.to_string(),
-        "providers.shell.command is empty: name a program"
+        "providers.shell.command is empty: set it to a program and its arguments"
     );
 }
 
 #[tokio::test]
-async fn a_program_that_takes_too_long_is_killed_with_its_group_and_nobody_knows_what_it_did() {
+async fn a_program_that_exceeds_its_time_limit_is_killed_with_its_group_and_its_outcome_is_unknown()
+{
     let script = "sleep 602 & echo $$ $! > pids; wait";
     let world = World::saying_within(script, 1).await;
     match world.launch().await {
-        Err(LaunchError::Unknown(problem)) => {
-            assert_eq!(
-                problem,
-                "launch: the program took longer than 1 s and was killed"
-            );
+        Err(LaunchError::Unknown(error)) => {
+            assert_eq!(error, "launch: the program was killed after 1 s");
         }
         other => panic!("{other:?}"),
     }
     let pids = written(&world, &world.state().join("pids")).await;
     for pid in pids.split(' ') {
-        gone(&world, pid.parse().unwrap()).await;
+        wait_until_ended(&world, pid.parse().unwrap()).await;
     }
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_takes_its_program_with_it() {
+async fn a_dropped_call_kills_its_program() {
     let world = World::saying("echo $$ > pid; exec sleep 602").await;
     let pid = {
         let mut call = Box::pin(world.provider.owned());
         let file = world.state().join("pid");
         let pid = written(&world, &file);
         tokio::select! {
-            _ = &mut call => panic!("it has no answer"),
+            _ = &mut call => panic!("the program never responds"),
             pid = pid => pid.parse().unwrap(),
         }
     };
-    gone(&world, pid).await;
+    wait_until_ended(&world, pid).await;
 }
 
 #[tokio::test]
 async fn an_endless_answer_is_cut_off() {
     let world = World::saying("echo $$ > pid; exec cat /dev/zero").await;
-    let problem = world.provider.owned().await.unwrap_err().to_string();
+    let error = world.provider.owned().await.unwrap_err().to_string();
     assert!(
-        problem.contains("owned: the answer is longer than 16777216 bytes"),
-        "{problem}"
+        error.contains("owned: the response is longer than 16777216 bytes"),
+        "{error}"
     );
     let pid = written(&world, &world.state().join("pid")).await;
-    gone(&world, pid.parse().unwrap()).await;
+    wait_until_ended(&world, pid.parse().unwrap()).await;
 }
 
 #[tokio::test]
-async fn endless_complaints_neither_block_the_program_nor_fill_our_log() {
+async fn endless_stderr_neither_blocks_the_program_nor_fills_our_log() {
     let world = World::saying("head -c 1000000 /dev/zero >&2; echo '{\"machines\": []}'").await;
-    assert_eq!(world.provider.owned().await, Ok(Listing::default()));
-    let complaint = read_some(&b"first\nsecond\x1b[2J"[..], 12).await;
-    assert_eq!(complaint, "first\\nsecond");
+    assert_eq!(world.provider.owned().await, Ok(MachineListing::default()));
+    let stderr = read_beginning(&b"first\nsecond\x1b[2J"[..], 12).await;
+    assert_eq!(stderr, "first\\nsecond");
 }
 
 #[tokio::test]
 async fn a_program_that_reads_nothing_may_still_answer() {
     let world = World::saying("exec <&-; echo '{\"machines\": []}'").await;
-    assert_eq!(world.provider.owned().await, Ok(Listing::default()));
+    assert_eq!(world.provider.owned().await, Ok(MachineListing::default()));
 }
 
-/// Whatever is wrong about the answer to a launch: machines may be there, and the problem is named.
+/// Whatever is wrong with the response to a launch, machines may exist, and the error says what is
+/// wrong.
 #[tokio::test]
-async fn a_wrong_answer_to_a_launch_is_an_unknown_outcome_that_names_what_is_wrong() {
+async fn an_invalid_response_to_a_launch_is_an_unknown_outcome_that_names_the_error() {
     let machine = r#"{"workerGroup": "g", "workerId": "i"}"#;
     for (script, wanted) in [
-        ("", "the answer to launch is not JSON"),
+        ("", "the response to launch is not JSON"),
         ("echo '{}'", "must have required property 'machines'"),
         (
             "echo '{\"machines\": []}'",
@@ -330,14 +330,17 @@ async fn a_wrong_answer_to_a_launch_is_an_unknown_outcome_that_names_what_is_wro
         ),
         (
             r#"echo '{"machines": [{"workerGroup": "g", "workerId": "i"}, {"workerGroup": "g", "workerId": "i", "providerData": {}}]}'"#,
-            "2 machines were asked for, and the answer names 1 different ones in 2 entries",
+            "2 machines were requested, and the response lists 1 different ones in 2 entries",
         ),
         (
             r#"echo '{"machines": [{"workerGroup": "g", "workerId": "1"}, {"workerGroup": "g", "workerId": "2"}, {"workerGroup": "g", "workerId": "3"}]}'"#,
-            "and the answer names 3 different ones",
+            "and the response lists 3 different ones",
         ),
-        ("exit 3", "launch: exit code 3, and the body"),
-        ("kill -9 $$", "launch: killed by a signal, and the body"),
+        ("exit 3", "launch: exit code 3, and the response body"),
+        (
+            "kill -9 $$",
+            "launch: killed by a signal, and the response body",
+        ),
         (
             r#"echo '{"cause": "unknown", "message": "the line went dead"}'; exit 1"#,
             "the line went dead",
@@ -349,8 +352,8 @@ async fn a_wrong_answer_to_a_launch_is_an_unknown_outcome_that_names_what_is_wro
     ] {
         let world = World::saying(script).await;
         match world.launch().await {
-            Err(LaunchError::Unknown(problem)) => {
-                assert!(problem.contains(wanted), "{script}: {problem}");
+            Err(LaunchError::Unknown(error)) => {
+                assert!(error.contains(wanted), "{script}: {error}");
             }
             other => panic!("{script}: {other:?}"),
         }
@@ -369,8 +372,8 @@ async fn every_cause_that_a_program_states_arrives() {
     ] {
         let script = format!(r#"echo '{{"cause": "{name}", "message": "why"}}'; exit 1"#);
         let world = World::saying(&script).await;
-        let problem = "why".to_owned();
-        let refused = LaunchError::Refused { cause, problem };
+        let error = "why".to_owned();
+        let refused = LaunchError::Refused { cause, error };
         assert_eq!(world.launch().await, Err(refused));
         let failed = world.provider.owned().await.unwrap_err();
         let wanted = match cause {
@@ -386,7 +389,7 @@ async fn every_cause_that_a_program_states_arrives() {
 }
 
 #[tokio::test]
-async fn the_program_gets_its_question_and_little_else() {
+async fn the_program_gets_its_request_and_few_variables() {
     let script =
         r#"cat > question; env > environment; echo "$@" > arguments; echo '{"machines": []}'"#;
     let world = World::saying(script).await;
@@ -408,7 +411,7 @@ async fn the_program_gets_its_question_and_little_else() {
 }
 
 #[tokio::test]
-async fn the_program_judges_configs_and_completes_them() {
+async fn the_program_validates_configs_and_adds_defaults() {
     let judge = async |answer: &str| {
         let world = World::saying(&format!("echo '{answer}'")).await;
         let mut config = world.config();
@@ -426,7 +429,7 @@ async fn the_program_judges_configs_and_completes_them() {
         r#"{"problems": [{"pointer": "/launchConfigs/0/size", "message": "must be small"}]}"#,
     );
     match refused.await {
-        Err(NotValidated::Invalid(invalid)) => {
+        Err(ValidateError::Invalid(invalid)) => {
             assert_eq!(invalid.problems[0].pointer, "/launchConfigs/0/size");
             assert_eq!(invalid.schema, "fleetwright/v1/config-exec.json");
         }
@@ -435,7 +438,10 @@ async fn the_program_judges_configs_and_completes_them() {
     for wrong in [r#"{"config": {"minCapacity": -1}}"#, "[]", "no"] {
         let judged = judge(wrong).await;
         assert!(
-            matches!(judged, Err(NotValidated::Cloud(CloudError::Unavailable(_)))),
+            matches!(
+                judged,
+                Err(ValidateError::Cloud(CloudError::Unavailable(_)))
+            ),
             "{judged:?}"
         );
     }
@@ -443,7 +449,7 @@ async fn the_program_judges_configs_and_completes_them() {
         World::saying(r#"echo '{"cause": "configuration", "message": "no such size"}'; exit 1"#)
             .await;
     match world.provider.validate_outside(&mut world.config()).await {
-        Err(NotValidated::Invalid(invalid)) => {
+        Err(ValidateError::Invalid(invalid)) => {
             assert_eq!(invalid.problems[0].message, "no such size")
         }
         other => panic!("{other:?}"),
@@ -451,7 +457,7 @@ async fn the_program_judges_configs_and_completes_them() {
 }
 
 #[tokio::test]
-async fn programs_wait_for_a_place_and_verifications_have_their_own() {
+async fn programs_wait_for_a_permit_and_verifications_have_their_own() {
     let clock = TestClock::new();
     let settings = ExecSettings {
         command: ["/bin/sh", "-c", "echo '{}'"].map(str::to_owned).to_vec(),
@@ -461,15 +467,18 @@ async fn programs_wait_for_a_place_and_verifications_have_their_own() {
     let program = Program::new(context_at("shell", &clock), settings);
     let places = u32::try_from(MAX_AT_ONCE).unwrap();
     let taken = program.calls.acquire_many(places).await.unwrap();
-    match program.carry(Operation::Look, Vec::new()).await {
-        Err(NoAnswer::NotSent(problem)) => {
-            assert_eq!(problem, "look: too many programs run already, for 1 s now");
+    match program.send(Operation::Look, Vec::new()).await {
+        Err(NoAnswer::NotSent(error)) => {
+            assert_eq!(
+                error,
+                "look: waited 1 s because too many programs were running"
+            );
         }
         other => panic!("{other:?}"),
     }
     assert!(
         program
-            .carry(Operation::Verify, Vec::new())
+            .send(Operation::Verify, Vec::new())
             .await
             .unwrap()
             .done
@@ -477,16 +486,16 @@ async fn programs_wait_for_a_place_and_verifications_have_their_own() {
     drop(taken);
     assert!(
         program
-            .carry(Operation::Look, Vec::new())
+            .send(Operation::Look, Vec::new())
             .await
             .unwrap()
             .done
     );
 }
 
-/// Starts `count` programs that run until a file appears, and makes the file once no further program starts. Returns how
-/// many ran side by side, and how many answered.
-async fn side_by_side(count: usize, operation: Operation) -> (usize, usize) {
+/// Starts `count` programs that run until a file appears, and makes the file once no further
+/// program starts. Returns how many ran at the same time, and how many answered.
+async fn run_concurrently(count: usize, operation: Operation) -> (usize, usize) {
     let script = "echo x >> started; while ! [ -e go ]; do sleep 0.01; done";
     let world = World::saying(script).await;
     let context = ProviderContext {
@@ -504,20 +513,20 @@ async fn side_by_side(count: usize, operation: Operation) -> (usize, usize) {
     } else {
         (&program.calls, MAX_AT_ONCE)
     };
-    let calls = (0..count).map(|_| program.carry(operation, Vec::new()));
+    let calls = (0..count).map(|_| program.send(operation, Vec::new()));
     let counting = async {
         for _ in 0..1_000 {
             let started = fs::read_to_string(world.state().join("started"));
             let n_started = started.unwrap_or_default().lines().count();
             if n_started >= count.min(most) {
-                // A program that has a permit runs, or is about to.
+                // A program with a permit runs or is about to.
                 let n_running = most - places.available_permits();
                 fs::write(world.state().join("go"), "").unwrap();
                 return n_running;
             }
             world.settle().await;
         }
-        panic!("there are never {most} programs at once");
+        panic!("fewer than {most} programs run at the same time");
     };
     let (answers, n_running) = tokio::join!(futures_util::future::join_all(calls), counting);
     let n_done = answers.into_iter().filter(|it| it.as_ref().unwrap().done);
@@ -525,18 +534,18 @@ async fn side_by_side(count: usize, operation: Operation) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn so_many_programs_run_at_a_time_and_all_get_their_turn() {
+async fn programs_above_the_limit_wait_for_their_turn() {
     for count in sizes_around("cloud::exec::MAX_AT_ONCE", MAX_AT_ONCE) {
-        let (n_running, n_done) = side_by_side(count, Operation::Look).await;
+        let (n_running, n_done) = run_concurrently(count, Operation::Look).await;
         assert_eq!((n_running, n_done), (count.min(MAX_AT_ONCE), count));
     }
 }
 
 #[tokio::test]
-async fn so_many_proofs_are_verified_at_a_time_and_all_get_their_turn() {
+async fn verifications_above_the_limit_wait_for_their_turn() {
     let most = MAX_VERIFYING_AT_ONCE;
     for count in sizes_around("cloud::exec::MAX_VERIFYING_AT_ONCE", most) {
-        let (n_running, n_done) = side_by_side(count, Operation::Verify).await;
+        let (n_running, n_done) = run_concurrently(count, Operation::Verify).await;
         assert_eq!(
             (n_running, n_done),
             (count.min(MAX_VERIFYING_AT_ONCE), count)
@@ -545,7 +554,7 @@ async fn so_many_proofs_are_verified_at_a_time_and_all_get_their_turn() {
 }
 
 #[tokio::test]
-async fn only_a_no_refuses_a_proof_for_good() {
+async fn only_an_explicit_refusal_refuses_a_proof_for_good() {
     let says = |answer: &str, code: u32| format!("echo '{answer}'; exit {code}");
     let cannot = |cause: &str| says(&format!(r#"{{"cause": "{cause}", "message": "m"}}"#), 1);
     for (script, is_final) in [
@@ -566,8 +575,8 @@ async fn only_a_no_refuses_a_proof_for_good() {
         };
         let judged = case.ask(&world.provider).await;
         match judged.unwrap_err() {
-            NotVerified::Refused(no) => assert!(is_final, "{script}: {no:?}"),
-            NotVerified::Cloud(problem) => assert!(!is_final, "{script}: {problem}"),
+            VerifyError::Refused(no) => assert!(is_final, "{script}: {no:?}"),
+            VerifyError::Cloud(error) => assert!(!is_final, "{script}: {error}"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A small service that speaks the provider protocol, for tests: it checks who asks, and what.
+//! A small service that speaks the provider protocol, for tests. It checks the sender and the form
+//! of each request.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,49 +25,49 @@ use crate::provider_tests::TestClock;
 pub(super) const SECRET: &str = "a-secret-of-more-than-22-characters";
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// What the service does instead of what it should.
+/// How the service responds.
 #[derive(Clone, Debug)]
-pub(super) enum Mood {
-    Well,
-    /// Does what it is asked for, and never answers.
+pub(super) enum Behaviour {
+    Normal,
+    /// Does what is asked and never responds.
     Silent,
-    /// Does what it is asked for, and hangs up.
+    /// Does what is asked and closes the connection.
     HangsUp,
-    /// Says this to whatever it is asked.
+    /// Responds with this status and body to every request.
     Says(u16, String),
 }
 
 pub(super) struct TestService {
     pub(super) url: String,
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<ServiceState>,
     task: JoinHandle<()>,
 }
 
-pub(super) struct State {
+pub(super) struct ServiceState {
     clock: Arc<TestClock>,
-    pub(super) mood: Mutex<Mood>,
-    pub(super) machines: Mutex<BTreeMap<String, Machine>>,
-    pub(super) n_questions: Mutex<BTreeMap<String, usize>>,
-    /// Of racks: where machines can be.
+    pub(super) behaviour: Mutex<Behaviour>,
+    pub(super) machines: Mutex<BTreeMap<String, TestMachine>>,
+    pub(super) n_requests: Mutex<BTreeMap<String, usize>>,
+    /// Names of rack rows: the places of this service.
     pub(super) rows: Mutex<Vec<String>>,
     port: u16,
 }
 
-pub(super) struct Machine {
+pub(super) struct TestMachine {
     pub(super) token: Option<String>,
     pool: String,
-    pub(super) is_there: bool,
+    pub(super) exists: bool,
 }
 
 impl TestService {
     pub(super) async fn start(clock: &Arc<TestClock>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Arc::new(State {
+        let state = Arc::new(ServiceState {
             clock: Arc::clone(clock),
-            mood: Mutex::new(Mood::Well),
+            behaviour: Mutex::new(Behaviour::Normal),
             machines: Mutex::default(),
-            n_questions: Mutex::default(),
+            n_requests: Mutex::default(),
             rows: Mutex::new(vec!["one".to_owned(), "two".to_owned()]),
             port,
         });
@@ -78,7 +79,7 @@ impl TestService {
                 tokio::spawn(async move {
                     let connection = TokioIo::new(connection);
                     let served = hyper::server::conn::http1::Builder::new();
-                    // Fails when it hangs up, as it should.
+                    // Fails when the service closes the connection on purpose.
                     let _ = served.serve_connection(connection, service).await;
                 });
             }
@@ -90,20 +91,20 @@ impl TestService {
         }
     }
 
-    pub(super) fn be(&self, mood: Mood) {
-        *self.state.mood.lock().unwrap() = mood;
+    pub(super) fn set_behaviour(&self, behaviour: Behaviour) {
+        *self.state.behaviour.lock().unwrap() = behaviour;
     }
 
-    pub(super) fn n_questions(&self, operation: &str) -> usize {
-        let counts = self.state.n_questions.lock().unwrap();
+    pub(super) fn n_requests(&self, operation: &str) -> usize {
+        let counts = self.state.n_requests.lock().unwrap();
         counts.get(operation).copied().unwrap_or_default()
     }
 
     pub(super) fn add_foreign(&self, id: &str) {
-        let machine = Machine {
+        let machine = TestMachine {
             token: None,
             pool: "a/b".to_owned(),
-            is_there: true,
+            exists: true,
         };
         self.state
             .machines
@@ -121,7 +122,7 @@ impl Drop for TestService {
 
 type Reply = Result<Response<Full<Bytes>>, std::io::Error>;
 
-async fn answer(state: Arc<State>, request: Request<Incoming>) -> Reply {
+async fn answer(state: Arc<ServiceState>, request: Request<Incoming>) -> Reply {
     let (head, body) = request.into_parts();
     let body = Limited::new(body, MAX_BODY_BYTES)
         .collect()
@@ -130,8 +131,8 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Reply {
         .to_bytes();
     let path = head.uri.path().to_owned();
     let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-    if let Err(problem) = authenticated(&state, &path, header, &body) {
-        return reply(401, &problem);
+    if let Err(error) = authenticated(&state, &path, header, &body) {
+        return reply(401, &error);
     }
     let operation = path
         .strip_prefix("/fleet/v1/")
@@ -143,23 +144,23 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Reply {
         return reply(400, &invalid.to_string());
     }
     *state
-        .n_questions
+        .n_requests
         .lock()
         .unwrap()
         .entry(operation.clone())
         .or_default() += 1;
-    let mood = state.mood.lock().unwrap().clone();
-    if let Mood::Says(status, text) = mood {
+    let behaviour = state.behaviour.lock().unwrap().clone();
+    if let Behaviour::Says(status, text) = behaviour {
         return reply(status, &text);
     }
     let (status, answer) = state.serve(&operation, &question);
-    match mood {
-        Mood::Silent => {
+    match behaviour {
+        Behaviour::Silent => {
             let never = std::future::pending::<Infallible>().await;
             match never {}
         }
-        Mood::HangsUp => Err(std::io::Error::other("hangs up")),
-        Mood::Well | Mood::Says(..) => reply(status, &answer.to_string()),
+        Behaviour::HangsUp => Err(std::io::Error::other("hangs up")),
+        Behaviour::Normal | Behaviour::Says(..) => reply(status, &answer.to_string()),
     }
 }
 
@@ -173,7 +174,7 @@ fn reply(status: u16, text: &str) -> Reply {
 }
 
 fn authenticated<'a>(
-    state: &State,
+    state: &ServiceState,
     path: &str,
     header: impl Fn(&str) -> Option<&'a str>,
     body: &[u8],
@@ -193,12 +194,12 @@ fn authenticated<'a>(
     };
     let now_ms = state.clock.now().as_millis();
     let expand = |_: &[String]| Ok(Arc::default());
-    let presented = hawk::read(&line, header("authorization")).map_err(|it| it.to_string())?;
-    if presented.client_to_load() != Some("racks") {
-        return Err("who is that?".to_owned());
+    let credentials = hawk::read(&line, header("authorization")).map_err(|it| it.to_string())?;
+    if credentials.client_to_load() != Some("racks") {
+        return Err("unknown client".to_owned());
     }
     let policy = Policy::default();
-    let sender = authenticate::verify(&presented, &line, Some(&client), &expand, now_ms, &policy);
+    let sender = authenticate::verify(&credentials, &line, Some(&client), &expand, now_ms, &policy);
     let sender = sender.map_err(|it| it.to_string())?;
     if sender.payload_hash.is_none() {
         return Err("the body is not signed".to_owned());
@@ -207,7 +208,7 @@ fn authenticated<'a>(
     check_payload(sender.payload_hash.as_deref(), content_type, body).map_err(|it| it.to_string())
 }
 
-impl State {
+impl ServiceState {
     fn serve(&self, operation: &str, question: &Value) -> (u16, Value) {
         match operation {
             "setup" => (200, self.describe_itself()),
@@ -241,10 +242,10 @@ impl State {
                     .lock()
                     .unwrap()
                     .entry(id.clone())
-                    .or_insert_with(|| Machine {
+                    .or_insert_with(|| TestMachine {
                         token: Some(token.to_owned()),
                         pool: question["workerPoolId"].as_str().unwrap().to_owned(),
-                        is_there: true,
+                        exists: true,
                     });
                 json!({"workerGroup": "dc1", "workerId": id, "providerData": {"serial": number}})
             })
@@ -259,7 +260,7 @@ impl State {
             let known = machines.get(worker["workerId"].as_str().unwrap());
             let state = match known.filter(|it| it.pool == worker["workerPoolId"]) {
                 None => "not-found",
-                Some(machine) if machine.is_there => "alive",
+                Some(machine) if machine.exists => "alive",
                 Some(_) => "gone",
             };
             json!({"workerPoolId": worker["workerPoolId"], "workerGroup": worker["workerGroup"],
@@ -268,13 +269,13 @@ impl State {
         json!({"sightings": seen.collect::<Vec<_>>()})
     }
 
-    /// One machine a page.
+    /// Pages of one machine.
     fn owned(&self, question: &Value) -> Value {
         let machines = self.machines.lock().unwrap();
         let after = question["continuation"].as_str().unwrap_or_default();
         let mut rest = machines
             .iter()
-            .filter(|(id, it)| it.is_there && it.token.is_some() && id.as_str() > after);
+            .filter(|(id, it)| it.exists && it.token.is_some() && id.as_str() > after);
         let Some((id, machine)) = rest.next() else {
             return json!({"machines": []});
         };
@@ -292,13 +293,13 @@ impl State {
         if let Some(machine) =
             known.filter(|it| it.token.is_some() && it.pool == worker["workerPoolId"])
         {
-            machine.is_there = false;
+            machine.exists = false;
         }
         json!({})
     }
 }
 
-/// Sizes are small and large; small is the usual one.
+/// Sizes are small and large; the default is small.
 fn validate(question: &Value) -> Value {
     let mut config = question["config"].clone();
     let mut problems = Vec::new();
@@ -327,14 +328,15 @@ fn bids(question: &Value) -> Value {
     json!({"bids": wanted.iter().map(bid).collect::<Vec<_>>()})
 }
 
-/// What a machine here shows is its own name with a seal on it.
+/// A valid proof is the worker's name with a seal before it.
 fn verify(question: &Value) -> Value {
     let wanted = format!(
         "sealed:{}",
         question["worker"]["workerId"].as_str().unwrap()
     );
-    match question["proof"]["document"] == wanted {
-        true => json!({"verified": true}),
-        false => json!({"verified": false, "detail": "the seal is broken"}),
+    if question["proof"]["document"] == wanted {
+        json!({"verified": true})
+    } else {
+        json!({"verified": false, "detail": "the seal is broken"})
     }
 }

@@ -1,4 +1,4 @@
-//! A service keeps the contract, and what can happen on the line is told apart.
+//! A service passes the contract, and its failures are distinguished.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use domain::time::{Clock as _, MINUTE_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
-use super::server::{Mood, SECRET, TestService};
+use super::server::{Behaviour, SECRET, TestService};
 use super::*;
 use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
 use crate::testing::{self, Fixture, contract};
 use crate::{
-    BidRequest, CloudError, LaunchError, LaunchOrder, Launched, Machines as _, Proof, Provider,
-    Sighting,
+    BidRequest, CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines as _, Proof,
+    Provider, Sighting,
 };
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
 
-/// Price, utility and place, or why there is no bid.
+/// Price, utility and place, or the reason for no bid.
 type ShortBid = Result<(Option<f64>, f64, String), String>;
 
 struct World {
@@ -29,7 +29,7 @@ struct World {
 }
 
 impl World {
-    /// Set up, with a second for each call.
+    /// A provider that is set up, with a time limit of one second.
     async fn new() -> Self {
         let clock = TestClock::new();
         let service = TestService::start(&clock).await;
@@ -51,7 +51,7 @@ impl World {
         sizes.iter().zip(0..).map(config).collect()
     }
 
-    async fn launch(&self) -> Result<Vec<Launched>, LaunchError> {
+    async fn launch(&self) -> Result<Vec<LaunchedMachine>, LaunchError> {
         let pool = testing::pool(self, json!({}));
         let config = self.launch_configs(&["small"]).remove(0);
         let token = TOKEN.parse().unwrap();
@@ -70,6 +70,7 @@ impl World {
 
     fn bids(&self, sizes: &[&str]) -> Vec<ShortBid> {
         let configs = self.launch_configs(sizes);
+        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
         let ask = BidRequest {
             pool_id: &configs[0].pool_id,
             launch_configs: &configs,
@@ -138,7 +139,7 @@ impl Fixture for World {
     }
 
     async fn foreigner_lives(&self, worker: &Worker) -> bool {
-        self.service.state.machines.lock().unwrap()[worker.key.id.as_str()].is_there
+        self.service.state.machines.lock().unwrap()[worker.key.id.as_str()].exists
     }
 
     async fn settle(&self) {
@@ -152,7 +153,7 @@ async fn a_service_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn the_service_says_how_much_it_can_do() {
+async fn the_service_sets_its_limits() {
     let world = World::new().await;
     assert_eq!(world.provider.look_batch(), 7);
     assert_eq!(world.provider.max_machines(), Some(12));
@@ -160,7 +161,7 @@ async fn the_service_says_how_much_it_can_do() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_a_matter_of_credentials() {
+async fn a_wrong_secret_is_an_error_of_credentials() {
     let world = World::new().await;
     let wrong = ExternalSettings {
         secret: Some(Secret::new("another-secret-that-is-long-enough")),
@@ -175,35 +176,38 @@ async fn a_wrong_secret_is_a_matter_of_credentials() {
 }
 
 #[tokio::test]
-async fn a_launch_that_gets_no_answer_may_have_made_machines() {
+async fn a_launch_without_a_response_may_have_made_machines() {
     for (mood, wanted) in [
-        (Mood::Silent, "launch: no answer in time"),
-        (Mood::HangsUp, "launch: no answer: "),
         (
-            Mood::Says(500, "<h1>Oops</h1>".to_owned()),
-            "launch: status 500, and the body",
+            Behaviour::Silent,
+            "launch: no response within the time limit",
+        ),
+        (Behaviour::HangsUp, "launch: no response: "),
+        (
+            Behaviour::Says(500, "<h1>Oops</h1>".to_owned()),
+            "launch: status 500, and the response body",
         ),
         (
-            Mood::Says(302, String::new()),
-            "launch: status 302, and the body",
+            Behaviour::Says(302, String::new()),
+            "launch: status 302, and the response body",
         ),
         (
-            Mood::Says(200, "{}".to_owned()),
+            Behaviour::Says(200, "{}".to_owned()),
             "must have required property 'machines'",
         ),
         (
-            Mood::Says(200, "x".repeat(MAX_ANSWER_BYTES + 1)),
-            "launch: the answer is longer than",
+            Behaviour::Says(200, "x".repeat(MAX_ANSWER_BYTES + 1)),
+            "launch: the response is longer than",
         ),
     ] {
         let world = World::new().await;
-        world.service.be(mood.clone());
+        world.service.set_behaviour(mood.clone());
         match world.launch().await {
-            Err(LaunchError::Unknown(problem)) => assert!(problem.contains(wanted), "{problem}"),
+            Err(LaunchError::Unknown(error)) => assert!(error.contains(wanted), "{error}"),
             other => panic!("{wanted}: {other:?}"),
         }
-        let made = matches!(mood, Mood::Silent | Mood::HangsUp);
-        world.service.be(Mood::Well);
+        let made = matches!(mood, Behaviour::Silent | Behaviour::HangsUp);
+        world.service.set_behaviour(Behaviour::Normal);
         let owned = world.provider.owned().await.unwrap().machines;
         assert_eq!(owned.len(), if made { 2 } else { 0 }, "{wanted}");
         assert!(
@@ -215,52 +219,51 @@ async fn a_launch_that_gets_no_answer_may_have_made_machines() {
 }
 
 #[tokio::test]
-async fn a_launch_that_did_not_get_there_made_none() {
+async fn a_launch_that_was_not_sent_made_none() {
     let world = World::new().await;
     let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", nobody.local_addr().unwrap());
     drop(nobody);
     let provider = ExternalProvider::new(context_at("racks", &world.clock), settings(&url));
     let failed = provider.setup().await.unwrap_err().to_string();
-    assert!(failed.contains("setup: no answer"), "{failed}");
+    assert!(failed.contains("setup: no response"), "{failed}");
     let world = World { provider, ..world };
     match world.launch().await {
-        Err(LaunchError::Refused { cause, problem }) => {
-            assert_eq!(cause, Cause::Unavailable, "{problem}");
+        Err(LaunchError::Refused { cause, error }) => {
+            assert_eq!(cause, Cause::Unavailable, "{error}");
         }
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_closed_door_says_why() {
+async fn a_status_has_its_cause() {
     let world = World::new().await;
     for (status, cause) in [
         (401, Cause::Credentials),
         (403, Cause::Credentials),
         (429, Cause::Throttled),
     ] {
-        world.service.be(Mood::Says(status, "closed".to_owned()));
+        world
+            .service
+            .set_behaviour(Behaviour::Says(status, "closed".to_owned()));
         match world.launch().await {
-            Err(LaunchError::Refused {
-                cause: told,
-                problem,
-            }) => {
-                assert_eq!((told, problem), (cause, format!("launch: status {status}")));
+            Err(LaunchError::Refused { cause: told, error }) => {
+                assert_eq!((told, error), (cause, format!("launch: status {status}")));
             }
             other => panic!("{other:?}"),
         }
     }
     let body = json!({"cause": "quota", "message": "no more racks"}).to_string();
-    world.service.be(Mood::Says(429, body));
+    world.service.set_behaviour(Behaviour::Says(429, body));
     let refused = LaunchError::Refused {
         cause: Cause::Quota,
-        problem: "no more racks".to_owned(),
+        error: "no more racks".to_owned(),
     };
     assert_eq!(
         world.launch().await,
         Err(refused),
-        "what the body says goes first"
+        "the body decides before the status"
     );
     let refused = world.provider.owned().await;
     assert_eq!(
@@ -270,19 +273,19 @@ async fn a_closed_door_says_why() {
 }
 
 #[tokio::test]
-async fn bids_are_remembered_and_grow_old() {
+async fn bids_are_cached_and_expire() {
     let world = World::new().await;
     let plain = || Ok((None, 1.0, String::new()));
     let sizes = ["small", "large", "sold out"];
     assert_eq!(
         world.bids(&sizes),
         [plain(), plain(), plain()],
-        "nobody was asked yet"
+        "the service was not asked yet"
     );
     assert_eq!(
-        world.service.n_questions("bids"),
+        world.service.n_requests("bids"),
         0,
-        "and bidding asks nobody"
+        "bidding does not ask the service"
     );
     world.provider.refresh().await.unwrap();
     let known = [
@@ -300,27 +303,24 @@ async fn bids_are_remembered_and_grow_old() {
 
     world
         .service
-        .be(Mood::Says(200, json!({"bids": [{}]}).to_string()));
+        .set_behaviour(Behaviour::Says(200, json!({"bids": [{}]}).to_string()));
     let failed = world.provider.refresh().await.unwrap_err().to_string();
-    assert!(
-        failed.contains("1 bids came for 3 launch configs"),
-        "{failed}"
-    );
+    assert!(failed.contains("1 bids for 3 launch configs"), "{failed}");
     world
         .service
-        .be(Mood::Says(200, json!({"bids": []}).to_string()));
+        .set_behaviour(Behaviour::Says(200, json!({"bids": []}).to_string()));
     world.provider.refresh().await.unwrap();
-    assert_eq!(world.bids(&sizes), known, "no opinion changes nothing");
+    assert_eq!(world.bids(&sizes), known, "an empty answer changes nothing");
 
-    // What nobody wants any more is not asked for.
+    // Launch configs that no plan needs are not asked about.
     world.clock.advance_ms(61 * MINUTE_MS);
-    let before = world.service.n_questions("bids");
+    let before = world.service.n_requests("bids");
     world.provider.refresh().await.unwrap();
-    assert_eq!(world.service.n_questions("bids"), before);
+    assert_eq!(world.service.n_requests("bids"), before);
 }
 
 #[tokio::test]
-async fn a_sighting_of_somebody_else_is_a_wrong_answer() {
+async fn a_sighting_of_an_unknown_worker_is_an_error() {
     let world = World::new().await;
     let asked = worker(WorkerState::Running);
     let workers = std::slice::from_ref(&asked);
@@ -328,34 +328,38 @@ async fn a_sighting_of_somebody_else_is_a_wrong_answer() {
     assert_eq!(seen, [(asked.key.clone(), Sighting::NotFound)]);
     let other = json!({"sightings": [{"workerPoolId": "a/b", "workerGroup": "dc1", "workerId": "other",
         "state": "gone"}]});
-    world.service.be(Mood::Says(200, other.to_string()));
+    world
+        .service
+        .set_behaviour(Behaviour::Says(200, other.to_string()));
     let failed = world.provider.look(workers).await.unwrap_err().to_string();
     assert!(
-        failed.contains("speaks of a/b/dc1/other, which was not asked about"),
+        failed.contains("has a/b/dc1/other, which was not in the request"),
         "{failed}"
     );
     world
         .service
-        .be(Mood::Says(200, json!({"sightings": []}).to_string()));
+        .set_behaviour(Behaviour::Says(200, json!({"sightings": []}).to_string()));
     assert_eq!(
         world.provider.look(workers).await,
         Ok(Vec::new()),
-        "not seen either way"
+        "a worker that is left out has no sighting"
     );
 }
 
 #[tokio::test]
-async fn a_list_without_end_is_given_up() {
+async fn an_endless_list_is_an_error() {
     let world = World::new().await;
     let page = json!({"machines": [], "continuation": "more"});
-    world.service.be(Mood::Says(200, page.to_string()));
+    world
+        .service
+        .set_behaviour(Behaviour::Says(200, page.to_string()));
     let failed = world.provider.owned().await.unwrap_err().to_string();
     assert!(failed.contains("did not end within 1000 pages"), "{failed}");
-    assert_eq!(world.service.n_questions("owned"), 1_000);
+    assert_eq!(world.service.n_requests("owned"), 1_000);
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_named() {
+async fn invalid_settings_are_named() {
     let clock = TestClock::new();
     let folder = tempfile::tempdir().unwrap();
     let file = |text: &str| {
@@ -378,11 +382,11 @@ async fn settings_that_cannot_work_are_named() {
         ),
         (
             &|it| it.secret = None,
-            "providers.racks.secret or secret_file: give one of them",
+            "set either providers.racks.secret or secret_file",
         ),
         (
             &|it| it.secret_file = short.clone(),
-            "providers.racks.secret or secret_file: give one of them",
+            "set either providers.racks.secret or secret_file",
         ),
         (
             &|it| it.secret = Some(Secret::new("x")),
@@ -417,11 +421,11 @@ async fn no_two_questions_have_the_same_nonce() {
     let service = Service {
         context: context_at("racks", &world.clock),
         settings: settings("http://127.0.0.1:1/"),
-        line: OnceLock::new(),
-        n_questions: AtomicU64::new(0),
+        connection: OnceLock::new(),
+        n_requests: AtomicU64::new(0),
     };
-    let line = service.connect().unwrap();
-    let sign = || service.signature(&line, &line.url, b"{}");
+    let connection = service.connect().unwrap();
+    let sign = || service.sign(&connection, &connection.url, b"{}");
     let (one, other) = (sign(), sign());
     assert_ne!(one, other);
     assert!(
@@ -447,13 +451,13 @@ async fn places_are_asked_for_at_each_refresh() {
         .lock()
         .unwrap()
         .push("three".to_owned());
-    assert_eq!(rows(&world), ["one", "two"], "presenting asks nobody");
+    assert_eq!(rows(&world), ["one", "two"], "places come from memory");
     world.provider.refresh().await.unwrap();
     assert_eq!(rows(&world), ["one", "two", "three"]);
 }
 
 #[tokio::test]
-async fn a_description_that_does_not_fit_keeps_the_service_out_and_later_changes_nothing() {
+async fn an_invalid_description_fails_the_set_up_and_is_ignored_later() {
     let wide: Map<String, Value> = (0..17).map(|n| (format!("n{n}"), json!("x"))).collect();
     let many = vec![json!({}); 2_001];
     let twice = json!([{"row": "one"}, {"row": "two"}, {"row": "one"}]);
@@ -466,19 +470,28 @@ async fn a_description_that_does_not_fit_keeps_the_service_out_and_later_changes
         ),
         (json!({"places": [{"row": 1}]}), "data/places/0/row must be"),
         (json!({"places": [{"row": ""}]}), "data/places/0/row must"),
-        (json!({"places": [{"provider": "x"}]}), "bad places[0]: "),
-        (json!({"places": [{"a b": "x"}]}), "bad places[0]: \"a b\""),
-        (json!({ "places": twice }), "bad places[2]: says the same"),
+        (
+            json!({"places": [{"provider": "x"}]}),
+            "invalid places[0]: ",
+        ),
+        (
+            json!({"places": [{"a b": "x"}]}),
+            "invalid places[0]: \"a b\"",
+        ),
+        (json!({ "places": twice }), "invalid places[2]: is the same"),
         (json!({"fills": {"row": "row"}}), "data/fills/row must"),
-        (json!({"fills": {"row": "/~"}}), "bad fills.row: must be"),
+        (
+            json!({"fills": {"row": "/~"}}),
+            "invalid fills.row: must be",
+        ),
         (
             json!({"fills": {"row": "/a", "site": "/a/b"}}),
-            "bad fills.row and fills.site: one value",
+            "invalid fills.row and fills.site: one value",
         ),
     ] {
         let world = World::new().await;
-        let told = Mood::Says(200, answer.to_string());
-        world.service.be(told);
+        let told = Behaviour::Says(200, answer.to_string());
+        world.service.set_behaviour(told);
         world.provider.refresh().await.unwrap();
         assert_eq!(rows(&world), ["one", "two"], "{answer}");
         assert_eq!(world.provider.look_batch(), 7);
@@ -487,23 +500,23 @@ async fn a_description_that_does_not_fit_keeps_the_service_out_and_later_changes
         let fresh = ExternalProvider::new(context_at("racks", &world.clock), fresh);
         let failed = fresh.setup().await.unwrap_err().to_string();
         assert!(failed.contains(wanted), "{failed}");
-        assert!(failed.contains("the answer to setup "), "{failed}");
+        assert!(failed.contains("the response to setup "), "{failed}");
     }
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_keeps_its_places_until_it_says_otherwise() {
+async fn a_service_that_is_down_keeps_its_places_until_it_describes_itself_again() {
     let world = World::new().await;
     for mood in [
-        Mood::Silent,
-        Mood::HangsUp,
-        Mood::Says(500, "Oops".to_owned()),
+        Behaviour::Silent,
+        Behaviour::HangsUp,
+        Behaviour::Says(500, "Oops".to_owned()),
     ] {
-        world.service.be(mood);
+        world.service.set_behaviour(mood);
         world.provider.refresh().await.unwrap();
         assert_eq!(rows(&world), ["one", "two"]);
     }
-    world.service.be(Mood::Well);
+    world.service.set_behaviour(Behaviour::Normal);
     world.service.state.rows.lock().unwrap().clear();
     world.provider.refresh().await.unwrap();
     assert_eq!(rows(&world), [""; 0]);

@@ -1,7 +1,7 @@
-//! The machines of the fake cloud, and what the clock alone does to them.
+//! The machines of the fake cloud, and what happens to them as time passes.
 //!
-//! Whatever is asked costs no more than what it is about: counts are kept, and what happens by itself waits in a queue
-//! by its time. A bench keeps 100,000 machines here.
+//! A query costs as much as its result: counts are kept, and future changes wait in a queue ordered
+//! by time. A benchmark keeps 100,000 machines here.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -11,21 +11,21 @@ use domain::time::{HOUR_MS, Timestamp};
 
 use crate::Sighting;
 
-/// A machine that is gone can be asked about for so long, as on real clouds.
+/// An ended machine is shown for this long, as on real clouds.
 const REMEMBERED_MS: i64 = HOUR_MS;
 
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) key: WorkerKey,
-    /// `None`: somebody else's.
+    /// `None`: a machine that no launch of ours made.
     pub(super) token: Option<LaunchToken>,
     pub(super) launch_config_id: Option<LaunchConfigId>,
     pub(super) made: Timestamp,
-    /// `None`: it never comes up.
+    /// `None`: its worker never starts.
     pub(super) up: Option<Timestamp>,
     pub(super) end_asked: Option<Timestamp>,
-    pub(super) gone: Option<(Timestamp, &'static str)>,
-    /// It takes up stock.
+    pub(super) ends: Option<(Timestamp, &'static str)>,
+    /// Whether it counts against the stock.
     counted: bool,
 }
 
@@ -33,10 +33,10 @@ pub(super) struct Machine {
 pub(super) struct Inventory {
     machines: HashMap<WorkerId, Machine>,
     by_token: HashMap<LaunchToken, Vec<WorkerId>>,
-    /// How many there are, in all and by launch config and region.
+    /// Number of machines: in total, and by launch config and region.
     live: u64,
     live_by_place: HashMap<String, u64>,
-    /// When to look at which machine again.
+    /// When to look at each machine again.
     due: BinaryHeap<Reverse<(Timestamp, WorkerId)>>,
 }
 
@@ -49,19 +49,19 @@ impl Machine {
             made,
             up: Some(made),
             end_asked: None,
-            gone: None,
+            ends: None,
             counted: true,
         }
     }
 
-    /// How the cloud, asked as of this moment, sees it.
+    /// The sighting that the cloud reports as of this moment.
     pub(super) fn seen(&self, at: Timestamp) -> Sighting {
         if at < self.made {
             return Sighting::NotFound;
         }
-        match (self.gone, self.end_asked) {
-            (Some((gone, why)), _) if gone <= at => Sighting::Gone(Some(why.to_owned())),
-            (_, Some(asked)) if asked <= at => Sighting::Going,
+        match (self.ends, self.end_asked) {
+            (Some((ends, why)), _) if ends <= at => Sighting::Ended(Some(why.to_owned())),
+            (_, Some(asked)) if asked <= at => Sighting::Ending,
             _ => Sighting::Alive,
         }
     }
@@ -70,11 +70,11 @@ impl Machine {
         self.up.is_some_and(|up| up <= at) && self.seen(at) == Sighting::Alive
     }
 
-    pub(super) fn is_gone(&self, at: Timestamp) -> bool {
-        self.gone.is_some_and(|(gone, _)| gone <= at)
+    pub(super) fn has_ended(&self, at: Timestamp) -> bool {
+        self.ends.is_some_and(|(ends, _)| ends <= at)
     }
 
-    /// Under which names its stock is counted.
+    /// The names under which it counts against the stock.
     fn places(&self) -> [Option<&str>; 2] {
         let config = self.launch_config_id.as_ref().map(LaunchConfigId::as_str);
         [config, Some(self.key.group.as_str())]
@@ -88,8 +88,8 @@ impl Inventory {
             *self.live_by_place.entry(place.to_owned()).or_default() += 1;
         }
         let id = machine.key.id.clone();
-        if let Some((gone, _)) = machine.gone {
-            self.due.push(Reverse((gone, id.clone())));
+        if let Some((ends, _)) = machine.ends {
+            self.due.push(Reverse((ends, id.clone())));
         }
         if let Some(token) = &machine.token {
             let made = self.by_token.entry(token.clone()).or_default();
@@ -98,24 +98,24 @@ impl Inventory {
         self.machines.insert(id, machine);
     }
 
-    /// The machine is gone at this moment, unless it is so before.
-    pub(super) fn goes(&mut self, id: &WorkerId, at: Timestamp, why: &'static str) {
+    /// Sets the moment at which the machine ends, unless it ends earlier.
+    pub(super) fn end_at(&mut self, id: &WorkerId, at: Timestamp, why: &'static str) {
         let Some(machine) = self.machines.get_mut(id) else {
             return;
         };
-        if machine.gone.is_none_or(|(gone, _)| at < gone) {
-            machine.gone = Some((at, why));
+        if machine.ends.is_none_or(|(ends, _)| at < ends) {
+            machine.ends = Some((at, why));
             self.due.push(Reverse((at, id.clone())));
         }
     }
 
-    /// Lets happen what has become due.
+    /// Applies all changes up to now.
     pub(super) fn settle(&mut self, now: Timestamp) {
         while self.due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             let Some(Reverse((_, id))) = self.due.pop() else {
                 return;
             };
-            self.look_again(&id, now);
+            self.update_machine(&id, now);
         }
     }
 
@@ -131,7 +131,7 @@ impl Inventory {
         self.machines.values()
     }
 
-    /// What this launch made, in order; `None`: nothing yet.
+    /// The machines that this launch made, in order; `None`: none yet.
     pub(super) fn made_by(&self, token: &LaunchToken) -> Option<Vec<&Machine>> {
         let ids = self.by_token.get(token)?;
         Some(ids.iter().filter_map(|id| self.machines.get(id)).collect())
@@ -145,11 +145,11 @@ impl Inventory {
         self.live_by_place.get(place).copied().unwrap_or_default()
     }
 
-    fn look_again(&mut self, id: &WorkerId, now: Timestamp) {
+    fn update_machine(&mut self, id: &WorkerId, now: Timestamp) {
         let Some(machine) = self.machines.get_mut(id) else {
             return;
         };
-        let Some((gone, _)) = machine.gone.filter(|_| machine.is_gone(now)) else {
+        let Some((ended, _)) = machine.ends.filter(|_| machine.has_ended(now)) else {
             return;
         };
         if std::mem::take(&mut machine.counted) {
@@ -161,10 +161,10 @@ impl Inventory {
                 }
             }
         }
-        let forget = gone.plus_millis(REMEMBERED_MS);
+        let forget = ended.plus_millis(REMEMBERED_MS);
         if now < forget {
             self.due.push(Reverse((forget, id.clone())));
-        } else if let Some(token) = self.machines.remove(id).and_then(|gone| gone.token)
+        } else if let Some(token) = self.machines.remove(id).and_then(|machine| machine.token)
             && let Some(made) = self.by_token.get_mut(&token)
         {
             made.retain(|other| other != id);

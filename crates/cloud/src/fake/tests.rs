@@ -1,4 +1,4 @@
-//! The fake cloud keeps the contract, and is as nasty as it is told to be.
+//! The fake cloud passes the contract, and fails as scripted.
 
 mod places;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::provider_tests::{Case, ROOT_URL, TestClock, context_at, worker};
 use crate::testing::{self, Fixture, contract};
-use crate::{NotValidated, Proof};
+use crate::{Proof, ValidateError};
 use domain::worker::WorkerState;
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
@@ -141,7 +141,7 @@ async fn the_fake_cloud_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract_also_when_it_is_slow_stale_and_repeats_itself() {
+async fn the_contract_holds_also_with_delays_stale_answers_and_duplicates() {
     let world = World::new();
     world.cloud.set_lag_ms(5_000);
     world.cloud.set_stop_ms(7_000);
@@ -152,7 +152,7 @@ async fn it_keeps_the_contract_also_when_it_is_slow_stale_and_repeats_itself() {
 #[tokio::test]
 async fn a_lost_answer_leaves_machines_that_are_found_by_their_token() {
     let world = World::new();
-    world.cloud.next_launches([Fate::AnswerLost]);
+    world.cloud.next_launches([LaunchOutcome::AnswerLost]);
     let lost = world.launch(&world.small(), TOKEN, 2).await;
     assert!(matches!(lost, Err(LaunchError::Unknown(_))));
     let token: LaunchToken = TOKEN.parse().unwrap();
@@ -173,7 +173,7 @@ async fn a_lost_answer_leaves_machines_that_are_found_by_their_token() {
 #[tokio::test]
 async fn a_lost_call_makes_nothing_and_looks_the_same() {
     let world = World::new();
-    world.cloud.next_launches([Fate::CallLost]);
+    world.cloud.next_launches([LaunchOutcome::CallLost]);
     let lost = world.launch(&world.small(), TOKEN, 2).await;
     assert!(matches!(lost, Err(LaunchError::Unknown(_))));
     assert_eq!(world.cloud.owned().await.unwrap().machines, []);
@@ -184,7 +184,7 @@ async fn a_lost_call_makes_nothing_and_looks_the_same() {
 async fn every_refusal_has_the_cause_that_was_scripted() {
     let world = World::new();
     for cause in Cause::ALL {
-        world.cloud.next_launches([Fate::Refused(cause)]);
+        world.cloud.next_launches([LaunchOutcome::Refused(cause)]);
         match world.launch(&world.small(), TOKEN, 1).await {
             Err(LaunchError::Refused { cause: told, .. }) => assert_eq!(told, cause),
             other => panic!("{other:?}"),
@@ -198,15 +198,15 @@ async fn every_refusal_has_the_cause_that_was_scripted() {
 }
 
 #[tokio::test]
-async fn a_cloud_that_is_too_busy_says_so_also_to_a_call_that_it_has_heard_before() {
+async fn a_throttled_cloud_refuses_also_a_token_that_it_knows() {
     let world = World::new();
     world.launch(&world.small(), TOKEN, 1).await.unwrap();
     world.cloud.next_launches([
-        Fate::Refused(Cause::Throttled),
-        Fate::Refused(Cause::Capacity),
+        LaunchOutcome::Refused(Cause::Throttled),
+        LaunchOutcome::Refused(Cause::Capacity),
     ]);
     assert!(world.launch(&world.small(), TOKEN, 1).await.is_err());
-    // Out of stock it cannot be: what was asked for is there.
+    // Not for lack of stock: the machines of this token exist.
     assert_eq!(
         world.launch(&world.small(), TOKEN, 1).await.unwrap().len(),
         1
@@ -215,7 +215,7 @@ async fn a_cloud_that_is_too_busy_says_so_also_to_a_call_that_it_has_heard_befor
 }
 
 #[tokio::test]
-async fn stock_ends_by_launch_config_and_region_and_in_all_and_comes_back() {
+async fn stock_is_limited_by_launch_config_and_region_and_in_total() {
     let world = World::with(FakeSettings {
         stock: Some(5),
         ..FakeSettings::default()
@@ -227,7 +227,7 @@ async fn stock_ends_by_launch_config_and_region_and_in_all_and_comes_back() {
     let bids = |config: &LaunchConfig| {
         let ask = BidRequest {
             pool_id: &config.pool_id,
-            launch_configs: std::slice::from_ref(config),
+            launch_configs: &[Arc::new(config.clone())],
             now: world.cloud.now(),
         };
         world.cloud.bids(&ask).remove(0).unwrap().available
@@ -252,11 +252,11 @@ async fn stock_ends_by_launch_config_and_region_and_in_all_and_comes_back() {
 }
 
 #[tokio::test]
-async fn some_of_the_machines_may_be_all_there_is() {
+async fn a_launch_may_make_fewer_machines_than_ordered() {
     let world = World::new();
     world
         .cloud
-        .next_launches([Fate::Partial(2), Fate::Partial(0)]);
+        .next_launches([LaunchOutcome::Partial(2), LaunchOutcome::Partial(0)]);
     assert_eq!(
         world.launch(&world.small(), TOKEN, 5).await.unwrap().len(),
         2
@@ -265,14 +265,16 @@ async fn some_of_the_machines_may_be_all_there_is() {
 }
 
 #[tokio::test]
-async fn a_machine_comes_up_in_its_time_or_never_or_dies() {
+async fn a_machine_starts_in_its_time_or_never_or_dies() {
     let world = World::with(FakeSettings {
         boot_seconds: 30,
         ..FakeSettings::default()
     });
-    world
-        .cloud
-        .next_launches([Fate::Made, Fate::NeverUp, Fate::Dying(60_000)]);
+    world.cloud.next_launches([
+        LaunchOutcome::Made,
+        LaunchOutcome::NeverUp,
+        LaunchOutcome::Dying(60_000),
+    ]);
     let mut workers = Vec::new();
     for token in [TOKEN, OTHER_TOKEN, "CCCCCCCCQQCCCCCCCCCCCQ"] {
         workers.extend(world.launch(&world.small(), token, 1).await.unwrap());
@@ -291,14 +293,14 @@ async fn a_machine_comes_up_in_its_time_or_never_or_dies() {
     assert_eq!(world.seen(&workers[1]).await, Sighting::Alive);
     assert!(matches!(
         world.seen(&workers[2]).await,
-        Sighting::Gone(Some(_))
+        Sighting::Ended(Some(_))
     ));
     assert_eq!(world.cloud.n_machines(), 2);
     assert_eq!(world.cloud.machines().len(), 2);
 }
 
 #[tokio::test]
-async fn a_stale_cloud_does_not_find_fresh_machines_and_still_shows_gone_ones() {
+async fn a_stale_cloud_does_not_find_new_machines_and_still_shows_ended_ones() {
     let world = World::new();
     world.cloud.set_lag_ms(10_000);
     let worker = world
@@ -314,11 +316,14 @@ async fn a_stale_cloud_does_not_find_fresh_machines_and_still_shows_gone_ones() 
     assert_eq!(world.seen(&worker).await, Sighting::Alive);
     assert_eq!(world.cloud.owned().await.unwrap().machines.len(), 1);
     world.clock.advance_ms(10_000);
-    assert!(matches!(world.seen(&worker).await, Sighting::Gone(Some(_))));
+    assert!(matches!(
+        world.seen(&worker).await,
+        Sighting::Ended(Some(_))
+    ));
 }
 
 #[tokio::test]
-async fn a_machine_that_stops_slowly_is_seen_going_and_later_forgotten() {
+async fn a_machine_that_ends_slowly_is_seen_ending_and_later_forgotten() {
     let world = World::new();
     world.cloud.set_stop_ms(60_000);
     let worker = world
@@ -327,12 +332,15 @@ async fn a_machine_that_stops_slowly_is_seen_going_and_later_forgotten() {
         .unwrap()
         .remove(0);
     world.cloud.end(&worker).await.unwrap();
-    assert_eq!(world.seen(&worker).await, Sighting::Going);
+    assert_eq!(world.seen(&worker).await, Sighting::Ending);
     world.clock.advance_ms(59_999);
-    // Asking again does not begin anew.
+    // A second call does not restart the time.
     world.cloud.end(&worker).await.unwrap();
     world.clock.advance_ms(1);
-    assert!(matches!(world.seen(&worker).await, Sighting::Gone(Some(_))));
+    assert!(matches!(
+        world.seen(&worker).await,
+        Sighting::Ended(Some(_))
+    ));
     world.clock.advance_ms(3_600_000);
     assert_eq!(world.seen(&worker).await, Sighting::NotFound);
     assert_eq!(world.cloud.n_made_by(&TOKEN.parse().unwrap()), 0);
@@ -348,7 +356,7 @@ async fn an_answer_comes_when_the_clock_says_so() {
     assert_eq!(
         world.cloud.n_machines(),
         1,
-        "the machine is there before the answer"
+        "the machine exists before the response"
     );
     world.clock.advance_ms(4_999);
     world.cloud.clock_moved();
@@ -379,9 +387,9 @@ async fn each_call_fails_as_scripted_and_then_works_again() {
     world.cloud.refresh().await.unwrap();
     world.cloud.end(&worker).await.unwrap();
     assert_eq!(world.cloud.n_calls(Call::End), 2);
-    // A script that is called off has no effect.
+    // A script that was cleared has no effect.
     world.cloud.fail_next(Call::Owned, busy());
-    world.cloud.decide_with(|_| Fate::CallLost);
+    world.cloud.decide_with(|_| LaunchOutcome::CallLost);
     assert!(world.launch(&world.small(), OTHER_TOKEN, 1).await.is_err());
     world.cloud.behave();
     assert!(world.launch(&world.small(), OTHER_TOKEN, 1).await.is_ok());
@@ -401,15 +409,16 @@ async fn bids_have_prices_from_the_launch_config_the_settings_or_the_script() {
     world.cloud.set_price(&scripted.id, 2.0);
     world.cloud.set_silent(&silent.id, Some("sold out"));
     let pool = world.pool();
-    let bids = |configs: &[LaunchConfig]| {
+    let bids = |configs: Vec<LaunchConfig>| {
+        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
         let ask = BidRequest {
             pool_id: &pool.id,
-            launch_configs: configs,
+            launch_configs: &configs,
             now: world.cloud.now(),
         };
         world.cloud.bids(&ask)
     };
-    let told = bids(&[plain, priced, scripted, silent.clone()]);
+    let told = bids(vec![plain, priced, scripted, silent.clone()]);
     let of = |bid: &Result<Bid, String>| bid.clone().map(|bid| (bid.place, bid.price));
     assert_eq!(
         told.iter().map(of).collect::<Vec<_>>(),
@@ -421,7 +430,7 @@ async fn bids_have_prices_from_the_launch_config_the_settings_or_the_script() {
         ]
     );
     world.cloud.set_silent(&silent.id, None);
-    assert!(bids(&[silent])[0].is_ok());
+    assert!(bids(vec![silent])[0].is_ok());
 }
 
 #[tokio::test]
@@ -454,7 +463,7 @@ fn each_kind_of_config_is_checked_by_its_own_schema() {
         });
         let invalid = world.cloud.validate(&mut config).unwrap_err();
         assert_eq!(invalid.schema, accepts.schema());
-        let message = NotValidated::from(invalid).to_string();
+        let message = ValidateError::from(invalid).to_string();
         assert!(
             message.contains("queueInactivityTimeout must be >= 1200"),
             "{message}"
@@ -483,7 +492,7 @@ async fn a_worker_proves_itself_once() {
     assert_eq!(refused.message, "Token validation error");
 }
 
-/// A bench keeps a fleet of this size here; a cost by the square would show at once.
+/// A benchmark keeps a fleet of this size here; quadratic cost would show at once.
 #[tokio::test]
 async fn a_hundred_thousand_machines_are_cheap() {
     let world = World::new();

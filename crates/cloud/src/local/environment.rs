@@ -1,14 +1,14 @@
-//! The environment variables that a launch config may have for the tasks of its workers.
+//! Checks the environment variables that a launch config sets for the tasks of its workers.
 
 use contract::Problem;
 use serde_json::Value;
 
 use super::folder::IDENTITY_VARIABLE;
 
-/// Names and values of one launch config together: they must fit into an identity file.
+/// Total size of names and values of one launch config: they must fit into an identity file.
 const MAX_VARIABLES_BYTES: usize = 64 * 1024;
 
-/// Names and values that no process could be started with, or that are ours.
+/// Variables that no process can have, or that we set ourselves.
 pub(super) fn problems(config: &Value) -> Vec<Problem> {
     let launch_configs = config.get("launchConfigs").and_then(Value::as_array);
     let mut problems = Vec::new();
@@ -89,7 +89,7 @@ mod tests {
             (MAX_VARIABLES_BYTES + 1, 1),
             (10 * MAX_VARIABLES_BYTES, 1),
         ] {
-            // Half of it is in names, as far as that can be.
+            // Half of the bytes are in names, as far as possible.
             let variables = match bytes {
                 0 => json!({}),
                 1 => json!({"A": ""}),

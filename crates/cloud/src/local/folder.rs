@@ -1,8 +1,10 @@
-//! The folder of one worker process: its identity, its log, and what is needed to know it again after a restart.
+//! The folder of one worker process: its identity, its log, and the records to find it after a
+//! restart.
 //!
-//! The folder appears complete, by a rename, before there is a process; that is the intent. Its file `alive` is locked
-//! at that time, and the process inherits the lock: so as long as nobody could write down its number, the lock says
-//! whether it is there. A folder starts one process, ever.
+//! The folder appears complete, by a rename, before the process is started: it records the intent.
+//! Its file `alive` is locked at that time, and the process inherits the lock. So the lock tells
+//! whether the process runs even if we died before its process id was stored. A folder starts at
+//! most one process.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -18,20 +20,20 @@ use serde_json::Value;
 
 use super::process::Process;
 
-/// In the environment of each worker process: the path of its identity file. By this it is found again.
+/// The variable with the path of the identity file, by which a worker process is found again.
 pub(super) const IDENTITY_VARIABLE: &str = "FLEETWRIGHT_IDENTITY";
-/// The folder of a process that ended is deleted after this time.
+/// Delete the folder of an ended process after this time.
 const KEPT_MS: i64 = DAY_MS;
-/// In a folder of workers with more entries than this something is wrong, and nobody counts on.
+/// Entries in a folder of workers at most: more are a sign of an error.
 const MAX_FOLDERS: usize = 100_000;
-/// A folder that was never finished is deleted after this time.
+/// Delete an unfinished folder after this time.
 const UNFINISHED_MS: i64 = HOUR_MS;
 /// A larger log is cut: its end becomes `worker.log.1`.
 const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
 const KEPT_LOG_BYTES: u64 = 1024 * 1024;
-/// Our own small files; a larger one is not ours.
+/// Longest record file: a larger file is not ours.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
-/// Begins the name of a folder that is not finished; no worker's id begins so.
+/// Prefix of an unfinished folder; no worker id begins like this.
 const UNFINISHED: &str = ".new-";
 
 const IDENTITY: &str = "identity.json";
@@ -44,7 +46,7 @@ const LOG: &str = "worker.log";
 const OLD_LOG: &str = "worker.log.1";
 const WORK: &str = "work";
 
-/// Which worker the folder is of, and which launch made it.
+/// The worker of the folder, and the launch that made it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct LaunchRecord {
@@ -52,22 +54,22 @@ pub(super) struct LaunchRecord {
     pub(super) worker_pool_id: String,
     pub(super) worker_group: String,
     pub(super) worker_id: String,
-    /// Milliseconds.
+    /// Milliseconds since 1970.
     pub(super) made: i64,
-    /// What is started.
+    /// The command that is started.
     #[serde(default)]
     pub(super) command: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct EndRecord {
-    /// Milliseconds.
+    /// Milliseconds since 1970.
     asked: i64,
 }
 
 #[derive(Serialize, Deserialize)]
 struct EndedRecord {
-    /// Milliseconds.
+    /// Milliseconds since 1970.
     at: i64,
     why: String,
 }
@@ -76,19 +78,19 @@ pub(super) struct WorkerFolder {
     path: PathBuf,
 }
 
-/// A folder that is ready for its process; nobody else can start that.
-pub(super) struct Claimed {
+/// A folder that was just made, so that only its maker can start the process.
+pub(super) struct NewFolder {
     pub(super) folder: WorkerFolder,
     /// Locked; becomes the standard input of the process.
     pub(super) alive: File,
 }
 
-/// What has become of the process.
+/// The state of the process.
 #[derive(Debug)]
-pub(super) enum Life {
-    /// It is there. Its number may not be known yet.
+pub(super) enum ProcessState {
+    /// It runs. Its process id may not be known yet.
     Alive(Option<Process>),
-    Gone(String),
+    Ended(String),
 }
 
 impl LaunchRecord {
@@ -105,18 +107,19 @@ impl LaunchRecord {
     }
 }
 
-/// Makes the folder in which those of the workers are.
+/// Makes the folder that holds the worker folders.
 pub(super) fn make_root(root: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(root)
 }
 
 impl WorkerFolder {
-    /// Makes the folder complete; `None`: it is there already. `identity` is made from the path of the working folder.
-    pub(super) fn claim(
+    /// Makes the complete folder; `None`: it exists already. `identity` gets the path of the
+    /// working folder.
+    pub(super) fn create(
         root: &Path,
         record: &LaunchRecord,
         identity: impl FnOnce(&Path) -> Value,
-    ) -> io::Result<Option<Claimed>> {
+    ) -> io::Result<Option<NewFolder>> {
         let path = root.join(&record.worker_id);
         if path.exists() {
             return Ok(None);
@@ -132,17 +135,14 @@ impl WorkerFolder {
         let made = Self::fill(&fresh, record, &identity(&path.join(WORK)));
         let renamed = made.and_then(|alive| fs::rename(&fresh, &path).map(|()| alive));
         match renamed {
-            Ok(alive) => Ok(Some(Claimed {
+            Ok(alive) => Ok(Some(NewFolder {
                 folder: Self { path },
                 alive,
             })),
-            Err(problem) => {
-                // What cannot be deleted now is deleted with what is left over.
+            Err(error) => {
+                // A folder that cannot be deleted now is deleted later as an unfinished one.
                 let _ = fs::remove_dir_all(&fresh);
-                match path.exists() {
-                    true => Ok(None),
-                    false => Err(problem),
-                }
+                if path.exists() { Ok(None) } else { Err(error) }
             }
         }
     }
@@ -159,12 +159,12 @@ impl WorkerFolder {
         Ok(alive)
     }
 
-    /// Where the identity file of this worker will be.
+    /// The path of the identity file of this worker.
     pub(super) fn identity_file_of(root: &Path, worker_id: &str) -> PathBuf {
         root.join(worker_id).join(IDENTITY)
     }
 
-    /// The folder of this worker, if there is one.
+    /// The folder of this worker, if it exists.
     pub(super) fn of(root: &Path, worker: &WorkerKey) -> Option<Self> {
         let folder = Self {
             path: root.join(worker.id.as_str()),
@@ -173,7 +173,7 @@ impl WorkerFolder {
         (record.key().as_ref() == Some(worker)).then_some(folder)
     }
 
-    /// The folders of all workers, every one of them or an error; deletes what was never finished.
+    /// The folders of all workers, or an error if one cannot be listed. Deletes unfinished folders.
     pub(super) fn all(root: &Path, now: Timestamp) -> io::Result<Vec<Self>> {
         Self::at_most(MAX_FOLDERS, root, now)
     }
@@ -185,7 +185,7 @@ impl WorkerFolder {
             if number >= limit {
                 let root = root.display();
                 return Err(io::Error::other(format!(
-                    "{root} has more than {limit} entries: delete those that hold {ENDED}, and what is not ours"
+                    "{root} has more than {limit} entries: delete folders that contain {ENDED}, and files of other programs"
                 )));
             }
             let name = path.file_name().and_then(|name| name.to_str());
@@ -213,7 +213,7 @@ impl WorkerFolder {
         self.path.join(WORK)
     }
 
-    /// For the output of the process.
+    /// Opens the file for the output of the process.
     pub(super) fn open_log(&self) -> io::Result<File> {
         private().append(true).create(true).open(self.log_file())
     }
@@ -222,29 +222,34 @@ impl WorkerFolder {
         write_json(&self.path, PROCESS, process)
     }
 
-    pub(super) fn life(&self) -> io::Result<Life> {
+    pub(super) fn state(&self) -> io::Result<ProcessState> {
         if let Some(ended) = read_json::<EndedRecord>(&self.path, ENDED) {
-            return Ok(Life::Gone(ended.why));
+            return Ok(ProcessState::Ended(ended.why));
         }
         if let Some(process) = read_json::<Process>(&self.path, PROCESS) {
-            return Ok(match process.is_alive() {
-                true => Life::Alive(Some(process)),
-                false => Life::Gone("its process has ended".to_owned()),
+            return Ok(if process.is_alive() {
+                ProcessState::Alive(Some(process))
+            } else {
+                ProcessState::Ended("its process has ended".to_owned())
             });
         }
         let alive = File::open(self.path.join(ALIVE))?;
         match alive.try_lock() {
-            Ok(()) => Ok(Life::Gone("its process was never seen".to_owned())),
+            Ok(()) => Ok(ProcessState::Ended(
+                "its process was never started".to_owned(),
+            )),
             Err(TryLockError::WouldBlock) => self.find_process(),
-            Err(TryLockError::Error(problem)) => Err(problem),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
-    /// We died before the number of the process was written down, or it is being started this moment.
-    fn find_process(&self) -> io::Result<Life> {
+    /// Finds the process when its id is not stored: we died before that, or the process is just
+    /// being started.
+    fn find_process(&self) -> io::Result<ProcessState> {
         let identity = self.identity_file();
         let identity = identity.to_string_lossy();
-        // A command line that does not name the worker may be that of others as well.
+        // A command line that does not contain the path of the identity file may belong to another
+        // process too.
         let command = self.record().map(|it| it.command).filter(|command| {
             let mut words = command.iter();
             words.any(|word| word.contains(&*identity))
@@ -254,10 +259,10 @@ impl WorkerFolder {
         if let Some(process) = &found {
             self.set_process(process)?;
         }
-        Ok(Life::Alive(found))
+        Ok(ProcessState::Alive(found))
     }
 
-    /// When the process was told to end.
+    /// When the process was asked to end.
     pub(super) fn end_asked(&self) -> Option<Timestamp> {
         let end: EndRecord = read_json(&self.path, END)?;
         Some(Timestamp::from_millis(end.asked))
@@ -276,9 +281,9 @@ impl WorkerFolder {
         write_json(&self.path, ENDED, &ended)
     }
 
-    /// Of one whose process is gone: notes when that was first seen, and deletes it when it has had its time.
-    /// Returns since when it has ended, if it is kept.
-    pub(super) fn tidy(&self, now: Timestamp, why: &str) -> io::Result<Option<Timestamp>> {
+    /// Records the end of the process, and deletes the folder when that is long ago. Returns when
+    /// the process ended, if the folder is kept.
+    pub(super) fn record_end(&self, now: Timestamp, why: &str) -> io::Result<Option<Timestamp>> {
         let Some(ended) = read_json::<EndedRecord>(&self.path, ENDED) else {
             return self.set_ended(now, why).map(|()| Some(now));
         };
@@ -292,7 +297,7 @@ impl WorkerFolder {
         fs::remove_dir_all(&self.path)
     }
 
-    /// Of one whose process is there: a log that has grown too large is cut.
+    /// Cuts the log of a running process if it is too large.
     pub(super) fn cut_log(&self) -> io::Result<()> {
         let Ok(mut log) = OpenOptions::new()
             .read(true)
@@ -313,17 +318,17 @@ impl WorkerFolder {
             .truncate(true)
             .open(self.path.join(OLD_LOG));
         old?.write_all(&end)?;
-        // The process appends, so it goes on at the new end.
+        // The process appends, so it continues at the new end.
         log.set_len(0)
     }
 }
 
-/// A folder that was begun and never renamed: we died over it.
+/// Deletes a folder that was never renamed because we died.
 fn delete_unfinished(path: &Path, name: &str, now: Timestamp) {
     let begun = name.split('-').next().and_then(|made| made.parse().ok());
     let begun = begun.unwrap_or(i64::MIN);
     if now.as_millis().saturating_sub(begun) > UNFINISHED_MS {
-        // Not deleted now is deleted at the next look.
+        // A folder that cannot be deleted now is deleted at the next look.
         let _ = fs::remove_dir_all(path);
     }
 }
@@ -334,7 +339,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Whole or not at all, also when we die over it.
+/// Writes the file atomically, also if we die.
 fn write_json(folder: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -345,7 +350,7 @@ fn write_json(folder: &Path, name: &str, value: &impl Serialize) -> io::Result<(
     fs::rename(&fresh, folder.join(name))
 }
 
-/// `None`: there is no such file, or it is not one of ours.
+/// `None`: the file does not exist or is not ours.
 fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     let mut text = String::new();
     let file = File::open(folder.join(name)).ok()?;
@@ -363,7 +368,7 @@ mod tests {
     const LIMIT: usize = 20;
 
     #[test]
-    fn so_many_folders_are_all_listed_and_more_are_an_error_that_says_what_to_do() {
+    fn more_folders_than_the_limit_are_an_error_that_says_what_to_do() {
         let now = Timestamp::from_millis(1_790_000_000_000);
         for count in sizes_around("cloud::local::folder::MAX_FOLDERS", LIMIT) {
             let root = tempfile::tempdir().unwrap();
@@ -375,14 +380,14 @@ mod tests {
                     assert!(count <= LIMIT, "{count} are too many");
                     assert_eq!(folders.len(), count);
                 }
-                Err(problem) => {
+                Err(error) => {
                     assert!(count > LIMIT, "{count} are not too many");
                     let path = root.path().display();
-                    let told = format!("{path} has more than 20 entries: delete those");
-                    assert!(problem.to_string().starts_with(&told), "{problem}");
+                    let message = format!("{path} has more than 20 entries: delete folders");
+                    assert!(error.to_string().starts_with(&message), "{error}");
                 }
             }
-            // In service there is room for as many again, and more.
+            // The real limit leaves room for all of them.
             assert_eq!(WorkerFolder::all(root.path(), now).unwrap().len(), count);
         }
     }

@@ -1,6 +1,6 @@
-//! This machine, and the worker processes on it: started, found again, looked at, ended.
+//! This machine as a host of worker processes: starts, finds, looks at and ends them.
 //!
-//! Everything here touches files and processes, and may take its time about it.
+//! Everything here blocks on files and processes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -16,45 +16,46 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::LocalSettings;
-use super::folder::{self, Claimed, IDENTITY_VARIABLE, LaunchRecord, Life, WorkerFolder};
+use super::folder::{self, IDENTITY_VARIABLE, LaunchRecord, NewFolder, ProcessState, WorkerFolder};
 use super::process::Process;
 use crate::identity::Tokens;
 use crate::{
-    CloudError, LaunchError, LaunchOrder, Launched, Owned, ProviderContext, SetupFailed, Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, OwnedMachine, ProviderContext,
+    SetupError, Sighting,
 };
 
-/// A process that was told to end has so long to do so.
+/// Time that a process has to end after SIGTERM.
 pub(super) const GRACE_MS: i64 = 20 * SECOND_MS;
-/// More machines than this are not made at a time.
+/// Machines that one launch makes at most.
 pub(super) const MAX_MACHINES: u32 = 1_000;
-/// Folders of workers that ended; when there are more, the oldest are deleted before their time.
+/// Folders of ended workers that are kept at most; the oldest above this are deleted early.
 pub(super) const MAX_ENDED: usize = 1_000;
-/// What workers get of our own environment: nothing in it is a secret.
+/// Variables of our environment that workers get. None holds a secret.
 const INHERITED: [&str; 8] = [
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "RUST_LOG",
 ];
-/// In a configured command: the path of the identity file.
-const IDENTITY_PLACE: &str = "{identity}";
-/// The group of workers on a machine whose name cannot be one.
-const NAMELESS: &str = "local";
+/// Stands for the path of the identity file in a configured command.
+const IDENTITY_PLACEHOLDER: &str = "{identity}";
+/// The group of workers on a machine whose host name cannot be a group.
+const DEFAULT_GROUP: &str = "local";
 const MAX_GROUP_LENGTH: usize = 38;
 
 pub(super) struct Host {
     pub(super) context: ProviderContext,
     pub(super) max_machines: u32,
     configured: Vec<String>,
-    /// The command that is used; known once the provider is set up.
+    /// The command that is used; set when the provider is set up.
     command: OnceLock<Vec<String>>,
     pub(super) group: WorkerGroup,
     pub(super) tokens: Tokens,
-    /// One launch at a time, so that none counts what another is about to start.
+    /// Allows one launch at a time, so that each counts the processes of the others.
     launching: Mutex<()>,
-    /// Children of ours whose end has not been written down yet.
+    /// Our child processes whose end has not been recorded yet.
     children: Mutex<HashSet<WorkerId>>,
     at_step: fn(Step),
 }
 
-/// What has just been done about a process.
+/// The steps of starting a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Intended,
@@ -62,12 +63,12 @@ pub(super) enum Step {
     Recorded,
 }
 
-/// A launch order that can be taken along to another thread.
+/// An owned launch order, for another thread.
 pub(super) struct Order {
     token: LaunchToken,
     pool_id: PoolId,
     launch_config_id: LaunchConfigId,
-    /// The variables that the launch config has for tasks.
+    /// The variables that the launch config sets for tasks.
     environment: BTreeMap<String, String>,
     pub(super) machines: u32,
     capacity_each: u32,
@@ -120,62 +121,67 @@ impl Host {
         self.context.clock.now()
     }
 
-    /// The folder of all our workers' folders.
+    /// The folder that holds the worker folders.
     fn root(&self) -> Option<PathBuf> {
         self.context.folder("local")
     }
 
     fn known_root(&self) -> io::Result<PathBuf> {
         self.root()
-            .ok_or_else(|| io::Error::other("`data` names no folder"))
+            .ok_or_else(|| io::Error::other("the configuration has no `data` folder"))
     }
 
     fn children(&self) -> MutexGuard<'_, HashSet<WorkerId>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_up(&self) -> Result<(), SetupFailed> {
-        let failed = |what: String| move |problem| SetupFailed(format!("{what}: {problem}"));
+    pub(super) fn set_up(&self) -> Result<(), SetupError> {
+        let failed = |what: String| move |error| SetupError(format!("{what}: {error}"));
         let root = self.root().ok_or_else(|| {
             let id = &self.context.id;
-            SetupFailed(format!("provider {id} needs a folder for its workers: name one as `data` in the configuration"))
+            SetupError(format!(
+                "provider {id} needs a folder for its workers: set `data` in the configuration"
+            ))
         })?;
-        folder::make_root(&root).map_err(failed(format!("{} cannot be made", root.display())))?;
-        Process::with_pid(std::process::id())
-            .map_err(failed("processes cannot be told apart here".to_owned()))?;
+        folder::make_root(&root).map_err(failed(format!("cannot create {}", root.display())))?;
+        Process::with_pid(std::process::id()).map_err(failed("cannot read /proc".to_owned()))?;
         if self.command.get().is_none() {
-            let command = match self.configured.is_empty() {
-                true => own_command().map_err(failed("this program cannot be found".to_owned()))?,
-                false => self.configured.clone(),
+            let command = if self.configured.is_empty() {
+                own_command().map_err(failed("cannot find the path of this program".to_owned()))?
+            } else {
+                self.configured.clone()
             };
-            // Set up side by side: either of the two is right.
+            // Two set-ups may run at the same time; either result is valid.
             let _ = self.command.set(command);
         }
         let owned = self.owned();
-        owned.map_err(|problem| SetupFailed(format!("{}: {problem}", root.display())))?;
+        owned.map_err(|error| SetupError(format!("{}: {error}", root.display())))?;
         Ok(())
     }
 
-    pub(super) fn launch(self: &Arc<Self>, order: &Order) -> Result<Vec<Launched>, LaunchError> {
-        let _alone = self
+    pub(super) fn launch(
+        self: &Arc<Self>,
+        order: &Order,
+    ) -> Result<Vec<LaunchedMachine>, LaunchError> {
+        let _guard = self
             .launching
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let unknown = |problem: io::Error| LaunchError::Unknown(problem.to_string());
-        let root = self.known_root().map_err(|problem| LaunchError::Refused {
+        let unknown = |error: io::Error| LaunchError::Unknown(error.to_string());
+        let root = self.known_root().map_err(|error| LaunchError::Refused {
             cause: Cause::Unavailable,
-            problem: problem.to_string(),
+            error: error.to_string(),
         })?;
         let mut n_alive = self.count_alive(&root).map_err(unknown)?;
         let mut launched = Vec::new();
-        let mut problem = None;
+        let mut error = None;
         for number in 0..order.machines {
             let record = self.record(&root, order, number);
             let is_known = root.join(&record.worker_id).exists();
             if !is_known && n_alive >= self.max_machines {
                 let limit = self.max_machines;
-                let text = format!("there are {n_alive} workers here already, and at most {limit}");
-                problem.get_or_insert((Cause::Capacity, text));
+                let text = format!("{n_alive} workers run on this host, and the limit is {limit}");
+                error.get_or_insert((Cause::Capacity, text));
                 continue;
             }
             match self.start(&root, &record, order) {
@@ -184,14 +190,14 @@ impl Host {
                     launched.extend(launched_of(&record));
                 }
                 Err(failure) => {
-                    let text = format!("a worker cannot be started: {failure}");
-                    problem.get_or_insert((cause_of(&failure), text));
+                    let text = format!("cannot start a worker: {failure}");
+                    error.get_or_insert((cause_of(&failure), text));
                 }
             }
         }
-        match problem {
-            Some((cause, problem)) if launched.is_empty() => {
-                Err(LaunchError::Refused { cause, problem })
+        match error {
+            Some((cause, error)) if launched.is_empty() => {
+                Err(LaunchError::Refused { cause, error })
             }
             _ => Ok(launched),
         }
@@ -204,7 +210,7 @@ impl Host {
         let words = self.command.get().into_iter().flatten();
         LaunchRecord {
             command: words
-                .map(|it| it.replace(IDENTITY_PLACE, &identity))
+                .map(|it| it.replace(IDENTITY_PLACEHOLDER, &identity))
                 .collect(),
             token: order.token.to_string(),
             worker_pool_id: order.pool_id.to_string(),
@@ -217,7 +223,7 @@ impl Host {
     fn count_alive(&self, root: &Path) -> io::Result<u32> {
         let mut n_alive = 0;
         for folder in WorkerFolder::all(root, self.now())? {
-            n_alive += u32::from(matches!(folder.life(), Ok(Life::Alive(_))));
+            n_alive += u32::from(matches!(folder.state(), Ok(ProcessState::Alive(_))));
         }
         Ok(n_alive)
     }
@@ -231,40 +237,42 @@ impl Host {
     ) -> io::Result<()> {
         let key = record
             .key()
-            .ok_or_else(|| io::Error::other("its name cannot be one"))?;
+            .ok_or_else(|| io::Error::other("the worker's name is not valid"))?;
         let identity = |work: &Path| self.identity(&key, order, work);
-        let Some(Claimed { folder, alive }) = WorkerFolder::claim(root, record, identity)? else {
+        let Some(NewFolder { folder, alive }) = WorkerFolder::create(root, record, identity)?
+        else {
             return Ok(());
         };
         (self.at_step)(Step::Intended);
         let command = self.command(record, &folder, alive);
-        // Marked beforehand: whoever looks must not tell of its end before the reason is known.
+        // Added before the start: `look` must not report the end before its reason is recorded.
         self.children().insert(key.id.clone());
         let spawned = command.and_then(|mut command| command.spawn());
         let child = match spawned {
             Ok(child) => child,
-            Err(problem) => {
+            Err(error) => {
                 self.children().remove(&key.id);
                 folder.delete()?;
-                return Err(problem);
+                return Err(error);
             }
         };
         (self.at_step)(Step::Started);
-        // It is our child and has not been waited for: the number is still its own.
+        // The child has not been waited for, so its process id is still its own.
         let recorded = child
             .id()
-            .ok_or_else(|| io::Error::other("it has no number"))
+            .ok_or_else(|| io::Error::other("the process has no id"))
             .and_then(Process::with_pid)
             .and_then(|process| folder.set_process(&process));
-        if let Err(problem) = recorded {
-            tracing::warn!(worker.id = %key.id, "worker {key} runs, but that cannot be written down: {problem}");
+        if let Err(error) = recorded {
+            tracing::warn!(worker.id = %key.id, "worker {key} runs, but its process id cannot be stored: {error}");
         }
         (self.at_step)(Step::Recorded);
         self.wait_for(child, folder, key.id);
         Ok(())
     }
 
-    /// Takes note of the child's end, so that it leaves no zombie and its reason is known.
+    /// Waits for the child and records its end, so that it leaves no zombie and its reason is
+    /// known.
     fn wait_for(
         self: &Arc<Self>,
         mut child: tokio::process::Child,
@@ -274,10 +282,10 @@ impl Host {
         let host = Arc::clone(self);
         tokio::spawn(async move {
             let ended = child.wait().await;
-            let why = ended.map_or_else(|problem| problem.to_string(), end_of);
+            let why = ended.map_or_else(|error| error.to_string(), end_of);
             let why = format!("{why}; see {}", folder.log_file().display());
-            if let Err(problem) = folder.set_ended(host.now(), &why) {
-                tracing::warn!(worker.id = %id, "the end of worker {id} cannot be written down: {problem}");
+            if let Err(error) = folder.set_ended(host.now(), &why) {
+                tracing::warn!(worker.id = %id, "cannot record the end of worker {id}: {error}");
             }
             host.children().remove(&id);
         });
@@ -299,9 +307,9 @@ impl Host {
         })
     }
 
-    /// The variables of a launch config are not for this process: it may be a script of another
-    /// user, and `PATH` or `LD_PRELOAD` would run code as that user. They stand in the identity
-    /// file, for the tasks of the worker.
+    /// Leaves out the variables of the launch config. This process may be a script that runs as
+    /// another user, and `PATH` or `LD_PRELOAD` would run code as that user. The variables are in
+    /// the identity file, for the tasks of the worker.
     fn command(
         &self,
         record: &LaunchRecord,
@@ -330,67 +338,68 @@ impl Host {
         Ok(command)
     }
 
-    /// A worker whose folder cannot be read has not been seen either way.
+    /// A worker whose folder cannot be read is left out.
     pub(super) fn look(
         &self,
         keys: Vec<WorkerKey>,
     ) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        let root = self.known_root().map_err(broken)?;
+        let root = self.known_root().map_err(unavailable)?;
         let seen = |key: WorkerKey| {
             let Some(folder) = WorkerFolder::of(&root, &key) else {
                 return self
                     .would_be_here(&key)
                     .then_some((key, Sighting::NotFound));
             };
-            let sighting = match self.life(&folder, &key.id)? {
-                Life::Alive(_) if folder.end_asked().is_some() => Sighting::Going,
-                Life::Alive(_) => Sighting::Alive,
-                Life::Gone(why) => Sighting::Gone(Some(why)),
+            let sighting = match self.state(&folder, &key.id)? {
+                ProcessState::Alive(_) if folder.end_asked().is_some() => Sighting::Ending,
+                ProcessState::Alive(_) => Sighting::Alive,
+                ProcessState::Ended(why) => Sighting::Ended(Some(why)),
             };
             Some((key, sighting))
         };
         Ok(keys.into_iter().filter_map(seen).collect())
     }
 
-    /// Another host may have a provider of this name on the same database. Of a worker that bears its name and has no
-    /// folder here we know nothing.
+    /// Whether the worker's folder would be on this host. Another host may have a provider of the
+    /// same name on the same database, and of its workers we know nothing.
     fn would_be_here(&self, key: &WorkerKey) -> bool {
         key.group == self.group
     }
 
-    /// A child of ours is there until its end has been written down. `None`: nobody can tell.
-    fn life(&self, folder: &WorkerFolder, id: &WorkerId) -> Option<Life> {
-        // Asked first: its end may be written down while the folder is read.
+    /// Our child counts as running until its end is recorded. `None`: the state is unknown.
+    fn state(&self, folder: &WorkerFolder, id: &WorkerId) -> Option<ProcessState> {
+        // Read first: the end may be recorded while the folder is read.
         let is_child = self.children().contains(id);
-        match folder.life() {
-            Ok(Life::Gone(_)) if is_child => Some(Life::Alive(None)),
+        match folder.state() {
+            Ok(ProcessState::Ended(_)) if is_child => Some(ProcessState::Alive(None)),
             Ok(life) => Some(life),
-            Err(problem) => {
-                tracing::warn!(worker.id = %id, "the folder of worker {id} cannot be read: {problem}");
+            Err(error) => {
+                tracing::warn!(worker.id = %id, "cannot read the folder of worker {id}: {error}");
                 None
             }
         }
     }
 
-    /// Also keeps house: this is called now and then, and looks at every folder anyway.
-    pub(super) fn owned(&self) -> Result<Vec<Owned>, CloudError> {
-        let (now, root) = (self.now(), self.known_root().map_err(broken)?);
+    /// Lists the running workers. Also records ends, cuts logs and deletes old folders, since it
+    /// reads every folder anyway.
+    pub(super) fn owned(&self) -> Result<Vec<OwnedMachine>, CloudError> {
+        let (now, root) = (self.now(), self.known_root().map_err(unavailable)?);
         let mut owned = Vec::new();
         let mut ended = Vec::new();
-        for folder in WorkerFolder::all(&root, now).map_err(broken)? {
+        for folder in WorkerFolder::all(&root, now).map_err(unavailable)? {
             let record = folder.record();
             let Some((record, machine)) = record.and_then(|it| launched_of(&it).map(|m| (it, m)))
             else {
                 continue;
             };
             let id = machine.id.clone();
-            let kept = match self.life(&folder, &id) {
+            let kept = match self.state(&folder, &id) {
                 None => Ok(()),
-                Some(Life::Gone(why)) => folder.tidy(now, &why).map(|kept| {
+                Some(ProcessState::Ended(why)) => folder.record_end(now, &why).map(|kept| {
                     ended.extend(kept.map(|since| (since, folder)));
                 }),
-                Some(Life::Alive(_)) => {
-                    owned.push(Owned {
+                Some(ProcessState::Alive(_)) => {
+                    owned.push(OwnedMachine {
                         token: record.token(),
                         pool_id: None,
                         machine,
@@ -399,43 +408,44 @@ impl Host {
                     folder.cut_log()
                 }
             };
-            if let Err(problem) = kept {
-                tracing::warn!(worker.id = %id, "the folder of worker {id} cannot be kept tidy: {problem}");
+            if let Err(error) = kept {
+                tracing::warn!(worker.id = %id, "cannot clean up the folder of worker {id}: {error}");
             }
         }
-        forget_oldest(ended, MAX_ENDED);
+        delete_oldest(ended, MAX_ENDED);
         Ok(owned)
     }
 
-    /// First asks the process to end, then, when it had its time, ends it.
+    /// Sends SIGTERM, and SIGKILL when the grace period is over.
     pub(super) fn end(&self, key: &WorkerKey) -> Result<(), CloudError> {
-        let root = self.known_root().map_err(broken)?;
+        let root = self.known_root().map_err(unavailable)?;
         let Some(folder) = WorkerFolder::of(&root, key) else {
-            return match self.would_be_here(key) {
-                true => Ok(()),
-                false => Err(CloudError::Unavailable(format!(
-                    "worker {key} is a process of host {}, whose server ends it",
+            return if self.would_be_here(key) {
+                Ok(())
+            } else {
+                Err(CloudError::Unavailable(format!(
+                    "worker {key} is a process on host {}, and only the server there can end it",
                     key.group
-                ))),
+                )))
             };
         };
-        let process = match folder.life().map_err(broken)? {
-            Life::Gone(_) => return Ok(()),
-            Life::Alive(Some(process)) => process,
-            Life::Alive(None) => {
+        let process = match folder.state().map_err(unavailable)? {
+            ProcessState::Ended(_) => return Ok(()),
+            ProcessState::Alive(Some(process)) => process,
+            ProcessState::Alive(None) => {
                 let text =
-                    format!("the process of worker {key} cannot be found; it is tried again");
+                    format!("cannot find the process of worker {key}; the next scan tries again");
                 return Err(CloudError::Unavailable(text));
             }
         };
         let now = self.now();
         match folder.end_asked() {
             None => {
-                folder.set_end_asked(now).map_err(broken)?;
-                process.signal_group(Signal::SIGTERM).map_err(broken)
+                folder.set_end_asked(now).map_err(unavailable)?;
+                process.signal_group(Signal::SIGTERM).map_err(unavailable)
             }
             Some(asked) if now.millis_since(asked) >= GRACE_MS => {
-                process.signal_group(Signal::SIGKILL).map_err(broken)
+                process.signal_group(Signal::SIGKILL).map_err(unavailable)
             }
             Some(_) => Ok(()),
         }
@@ -443,37 +453,35 @@ impl Host {
 }
 
 /// Deletes the folders of the workers that ended first, until `limit` are left.
-fn forget_oldest(mut ended: Vec<(Timestamp, WorkerFolder)>, limit: usize) {
+fn delete_oldest(mut ended: Vec<(Timestamp, WorkerFolder)>, limit: usize) {
     ended.sort_by_key(|(since, _)| *since);
     let n_excess = ended.len().saturating_sub(limit);
     for (_, folder) in ended.into_iter().take(n_excess) {
-        // A folder that cannot be deleted, because its worker ran as another user, must not hide the workers that run.
-        if let Err(problem) = folder.delete() {
+        // A folder that cannot be deleted, because its worker ran as another user, must not hide
+        // running workers.
+        if let Err(error) = folder.delete() {
             let log = folder.log_file();
-            tracing::warn!(
-                "the folder of {} cannot be deleted: {problem}",
-                log.display()
-            );
+            tracing::warn!("cannot delete the folder of {}: {error}", log.display());
         }
     }
 }
 
-fn broken(problem: io::Error) -> CloudError {
-    CloudError::Unavailable(problem.to_string())
+fn unavailable(error: io::Error) -> CloudError {
+    CloudError::Unavailable(error.to_string())
 }
 
-fn launched_of(record: &LaunchRecord) -> Option<Launched> {
+fn launched_of(record: &LaunchRecord) -> Option<LaunchedMachine> {
     let key = record.key()?;
-    Some(Launched {
+    Some(LaunchedMachine {
         group: key.group,
         id: key.id,
         provider_data: json!({}),
     })
 }
 
-fn cause_of(problem: &io::Error) -> Cause {
+fn cause_of(error: &io::Error) -> Cause {
     use io::ErrorKind::{InvalidInput, NotFound, OutOfMemory, PermissionDenied, WouldBlock};
-    let is_one_of = |kinds: &[io::ErrorKind]| kinds.contains(&problem.kind());
+    let is_one_of = |kinds: &[io::ErrorKind]| kinds.contains(&error.kind());
     if is_one_of(&[NotFound, PermissionDenied, InvalidInput]) {
         Cause::Configuration
     } else if is_one_of(&[WouldBlock, OutOfMemory]) {
@@ -497,12 +505,12 @@ fn own_command() -> io::Result<Vec<String>> {
     let program = program
         .into_os_string()
         .into_string()
-        .map_err(|_| io::Error::other("its path is not UTF-8"))?;
-    let arguments = ["worker", "--identity", IDENTITY_PLACE].map(str::to_owned);
+        .map_err(|_| io::Error::other("the path of this program is not UTF-8"))?;
+    let arguments = ["worker", "--identity", IDENTITY_PLACEHOLDER].map(str::to_owned);
     Ok(std::iter::once(program).chain(arguments).collect())
 }
 
-/// A host's name as a worker group.
+/// Makes a worker group of a host name.
 fn group_named(host: &str) -> WorkerGroup {
     let fits = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' {
@@ -513,7 +521,7 @@ fn group_named(host: &str) -> WorkerGroup {
     };
     let name: String = host.chars().map(fits).take(MAX_GROUP_LENGTH).collect();
     name.parse()
-        .unwrap_or_else(|_| NAMELESS.parse().expect("it is a group"))
+        .unwrap_or_else(|_| DEFAULT_GROUP.parse().expect("it is a group"))
 }
 
 #[cfg(test)]
@@ -523,8 +531,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_folders_of_the_dead_are_kept_and_they_are_the_youngest() {
-        // A thousand of them take seconds.
+    fn the_folders_of_the_last_ended_workers_are_kept_up_to_a_limit() {
+        // A thousand folders take seconds.
         const LIMIT: usize = 20;
         let now = Timestamp::from_millis(1_790_000_000_000);
         for count in sizes_around("cloud::local::host::MAX_ENDED", LIMIT) {
@@ -533,8 +541,8 @@ mod tests {
             for number in 0..count {
                 std::fs::create_dir(folder(number)).unwrap();
             }
-            // The higher the number, the younger.
-            let dead = |one: WorkerFolder| {
+            // A higher number is a later end.
+            let ended = |one: WorkerFolder| {
                 let name = one
                     .log_file()
                     .parent()
@@ -546,7 +554,7 @@ mod tests {
                 (now.plus_millis(number), one)
             };
             let all = WorkerFolder::all(root.path(), now).unwrap();
-            forget_oldest(all.into_iter().map(dead).collect(), LIMIT);
+            delete_oldest(all.into_iter().map(ended).collect(), LIMIT);
             let kept: Vec<_> = (0..count)
                 .filter(|number| folder(*number).exists())
                 .collect();

@@ -1,6 +1,7 @@
-//! A process of this machine, named so that it is never mistaken for a later one with its number.
+//! A process of this machine, identified so that it is not mistaken for a later one with the same
+//! process id.
 //!
-//! Linux gives numbers out again; number, start time and boot together happen once.
+//! Linux reuses process ids, but the combination of process id, start time and boot is unique.
 
 use std::fs;
 use std::io;
@@ -14,12 +15,12 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Process {
     pid: i32,
-    /// In the kernel's ticks since it booted.
+    /// In kernel ticks since boot.
     start_time: u64,
     boot_id: String,
 }
 
-/// What `/proc/<pid>/stat` says.
+/// The fields of `/proc/<pid>/stat` that we need.
 struct Stat {
     is_zombie: bool,
     group: i32,
@@ -27,7 +28,7 @@ struct Stat {
 }
 
 impl Process {
-    /// The process that has this number now.
+    /// The process that has this id now.
     pub(super) fn with_pid(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).map_err(io::Error::other)?;
         let stat = Stat::read(pid)?;
@@ -38,10 +39,11 @@ impl Process {
         })
     }
 
-    /// The process group leader that was started with this command line, by our user, or whose environment has this
-    /// variable; `None`: there is none.
+    /// The process group leader whose environment has this variable, or that our user started with
+    /// this command line; `None`: no such process.
     ///
-    /// A worker may close its environment to us, as ours does; a script has the command line of what reads it.
+    /// A worker may hide its environment from us, as ours does. A script has the command line of
+    /// its interpreter.
     pub(super) fn started_with(
         command: &[String],
         (name, value): (&str, &str),
@@ -49,7 +51,8 @@ impl Process {
         let variable = format!("{name}={value}");
         let command_line: String = command.iter().flat_map(|word| [word, "\0"]).collect();
         let own_users = users("self");
-        // Every process: the kernel bounds their number, and a worker that is passed over could not be ended.
+        // Reads every process: the kernel limits their number, and a worker that is missed could
+        // not be ended.
         for entry in fs::read_dir("/proc")? {
             let Some(pid) = entry?
                 .file_name()
@@ -58,17 +61,17 @@ impl Process {
             else {
                 continue;
             };
-            // A process may end, and those of others may not be read.
+            // Processes may end, and those of other users may be unreadable.
             let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            let is_told = read("environ")
+            let has_variable = read("environ")
                 .split(|byte| *byte == 0)
                 .any(|one| one == variable.as_bytes());
-            let is_started_so = || {
+            let has_command_line = || {
                 !command.is_empty()
                     && read("cmdline") == command_line.as_bytes()
                     && users(&pid.to_string()) == own_users
             };
-            if !is_told && !is_started_so() {
+            if !has_variable && !has_command_line() {
                 continue;
             }
             if let Ok(stat) = Stat::read(pid)
@@ -96,14 +99,14 @@ impl Process {
             && boot_id().is_ok_and(|boot_id| boot_id == self.boot_id)
     }
 
-    /// Sends the signal to the process and its group; gone already is success.
+    /// Sends the signal to the process and its group. Succeeds if the process has ended.
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<()> {
         if !self.is_alive() {
             return Ok(());
         }
         match killpg(Pid::from_raw(self.pid), signal) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(problem) => Err(problem.into()),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -111,10 +114,10 @@ impl Process {
 impl Stat {
     fn read(pid: i32) -> io::Result<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat"))?)
-            .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood")))
+            .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown form")))
     }
 
-    /// The name in brackets may hold anything, brackets too: what counts stands behind the last one.
+    /// The name in brackets may contain anything, also brackets, so read after the last one.
     fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
@@ -126,7 +129,8 @@ impl Stat {
     }
 }
 
-/// As which users the process acts; everybody may read it, whatever the process keeps to itself.
+/// The users as which the process runs. Everybody may read this, also of a process that hides its
+/// environment.
 fn users(process: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let users = status.lines().find(|line| line.starts_with("Uid:"))?;
@@ -165,7 +169,7 @@ mod tests {
             },
         ] {
             assert!(!other.is_alive(), "{other:?}");
-            // Nobody is hit.
+            // No process gets this signal.
             other.signal_group(Signal::SIGKILL).unwrap();
         }
     }
@@ -189,7 +193,7 @@ mod tests {
     #[test]
     fn a_process_is_found_by_its_environment_or_by_its_command_line() {
         let mark = format!("{}-found", std::process::id());
-        // It speaks once it is there: before that, its environment may not be.
+        // The process writes a line first: before that, its environment may not be set.
         let command = ["/bin/sh", "-c", "echo; read line", &mark].map(str::to_owned);
         let mut child = Command::new(&command[0])
             .args(&command[1..])

@@ -1,4 +1,4 @@
-//! Real processes: started, found again, ended, and never doubled.
+//! The `local` provider with real processes: started, found again, ended, and never doubled.
 
 mod crash;
 mod found;
@@ -30,7 +30,7 @@ use crate::testing::{self, Fixture, contract};
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
 const OTHER_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
-/// What a test waits for is there after so many looks.
+/// Looks that a test waits at most.
 const MAX_LOOKS: usize = 1_000;
 
 struct Machine {
@@ -41,7 +41,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Workers are `sleep`s.
+    /// A provider whose workers are `sleep` processes.
     async fn new() -> Self {
         Self::running(&["/bin/sleep", "600"], 10).await
     }
@@ -59,7 +59,7 @@ impl Machine {
         }
     }
 
-    /// The server starts again.
+    /// Restarts the server.
     async fn restart(&mut self) {
         self.provider = provider(self.data.path(), &self.clock, &["/bin/sleep", "600"], 10);
         self.provider.setup().await.unwrap();
@@ -102,15 +102,15 @@ impl Machine {
         self.provider.look(workers).await.unwrap().remove(0).1
     }
 
-    /// Waits until it is gone, and says what is known of why.
-    async fn gone(&self, worker: &Worker) -> String {
+    /// Waits until the worker has ended, and returns the reason if known.
+    async fn wait_until_ended(&self, worker: &Worker) -> String {
         for _ in 0..MAX_LOOKS {
-            if let Sighting::Gone(why) = self.seen(worker).await {
+            if let Sighting::Ended(why) = self.seen(worker).await {
                 return why.unwrap();
             }
             self.settle().await;
         }
-        panic!("{} is still there", worker.key);
+        panic!("{} still runs", worker.key);
     }
 
     async fn wait_for_file(&self, path: &Path) -> String {
@@ -143,7 +143,7 @@ impl Machine {
         pids.filter(marked).collect()
     }
 
-    /// A process has its environment a moment after its parent goes on.
+    /// A process has its environment only a moment after its parent continues.
     async fn n_processes(&self, wanted: usize) -> Vec<i32> {
         for _ in 0..MAX_LOOKS {
             let processes = self.processes();
@@ -153,7 +153,7 @@ impl Machine {
             self.settle().await;
         }
         panic!(
-            "there are not {wanted} processes but {:?}",
+            "{wanted} processes expected, these run: {:?}",
             self.processes()
         );
     }
@@ -165,7 +165,8 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // A process that was just started may not have its environment yet, but its number is written down.
+        // A process that was just started may not have its environment yet, but its process id is
+        // stored.
         let folders = fs::read_dir(self.root()).into_iter().flatten().flatten();
         let noted = folders.filter_map(|folder| {
             let text = fs::read_to_string(folder.path().join("process.json")).ok()?;
@@ -240,7 +241,7 @@ impl Fixture for Machine {
     fn proof(&self, worker: &Worker) -> Proof {
         let identity = fs::read_to_string(self.file(worker, "identity.json")).unwrap();
         let identity: Value = serde_json::from_str(&identity).unwrap();
-        // The token is what the reference worker shows; other workers show this.
+        // The reference worker sends the token; other workers send this secret.
         let secret = identity["staticSecret"].as_str().unwrap();
         assert!(identity["proof"]["token"].is_string());
         Proof::StaticSecret(access::Secret::new(secret))
@@ -320,7 +321,7 @@ async fn a_worker_finds_its_identity_in_a_file_that_only_its_owner_reads() {
 
 #[tokio::test]
 async fn no_variable_of_a_launch_config_reaches_the_configured_command() {
-    // As a script that changes its user would: a shell and programs that it finds by PATH.
+    // Like a script that changes its user: a shell, and programs found by PATH.
     let script = r#"env > environment; cp "$0" copy; exec sleep 600"#;
     let machine = Machine::running(&["/bin/bash", "-c", script, "{identity}"], 1).await;
     let hostile = tempfile::tempdir().unwrap();
@@ -368,7 +369,7 @@ async fn a_restart_adopts_all_and_ends_none() {
         machine.provider.end(worker).await.unwrap();
     }
     for worker in &workers {
-        machine.gone(worker).await;
+        machine.wait_until_ended(worker).await;
     }
     assert_eq!(machine.owned().await, Vec::<String>::new());
 }
@@ -388,27 +389,24 @@ async fn there_are_never_more_workers_than_allowed() {
     let workers = machine.launch(TOKEN, 3).await.unwrap();
     assert_eq!(workers.len(), 2);
     match machine.launch(OTHER_TOKEN, 1).await {
-        Err(LaunchError::Refused { cause, problem }) => {
+        Err(LaunchError::Refused { cause, error }) => {
             assert_eq!(cause, Cause::Capacity);
-            assert_eq!(problem, "there are 2 workers here already, and at most 2");
+            assert_eq!(error, "2 workers run on this host, and the limit is 2");
         }
         other => panic!("{other:?}"),
     }
     machine.provider.end(&workers[0]).await.unwrap();
-    machine.gone(&workers[0]).await;
+    machine.wait_until_ended(&workers[0]).await;
     assert_eq!(machine.launch(OTHER_TOKEN, 1).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_a_mistake_in_the_configuration_and_leaves_nothing() {
+async fn a_missing_program_is_an_error_of_the_configuration_and_leaves_nothing() {
     let machine = Machine::running(&["/no/such/program"], 2).await;
     match machine.launch(TOKEN, 1).await {
-        Err(LaunchError::Refused { cause, problem }) => {
+        Err(LaunchError::Refused { cause, error }) => {
             assert_eq!(cause, Cause::Configuration);
-            assert!(
-                problem.starts_with("a worker cannot be started: "),
-                "{problem}"
-            );
+            assert!(error.starts_with("cannot start a worker: "), "{error}");
         }
         other => panic!("{other:?}"),
     }
@@ -416,7 +414,7 @@ async fn a_program_that_is_not_there_is_a_mistake_in_the_configuration_and_leave
 }
 
 #[tokio::test]
-async fn a_worker_that_does_not_want_to_go_is_killed_after_its_grace() {
+async fn a_worker_that_ignores_sigterm_is_killed_after_the_grace_period() {
     let script = "trap '' TERM; echo ready; while :; do sleep 600 & wait; done";
     let machine = Machine::running(&["/bin/sh", "-c", script], 1).await;
     let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
@@ -426,11 +424,11 @@ async fn a_worker_that_does_not_want_to_go_is_killed_after_its_grace() {
     machine.provider.end(&worker).await.unwrap();
     machine.clock.advance_ms(GRACE_MS - 1);
     machine.provider.end(&worker).await.unwrap();
-    assert_eq!(machine.seen(&worker).await, Sighting::Going);
+    assert_eq!(machine.seen(&worker).await, Sighting::Ending);
     assert_eq!(machine.owned().await.len(), 1);
     machine.clock.advance_ms(1);
     machine.provider.end(&worker).await.unwrap();
-    let why = machine.gone(&worker).await;
+    let why = machine.wait_until_ended(&worker).await;
     assert!(why.starts_with("it was killed by signal 9; see "), "{why}");
     machine.n_processes(0).await;
 }
@@ -439,7 +437,7 @@ async fn a_worker_that_does_not_want_to_go_is_killed_after_its_grace() {
 async fn how_a_worker_ended_is_known_and_it_leaves_no_zombie() {
     let machine = Machine::running(&["/bin/sh", "-c", "echo $$; exit 3"], 1).await;
     let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
-    let why = machine.gone(&worker).await;
+    let why = machine.wait_until_ended(&worker).await;
     let log = machine.file(&worker, "worker.log");
     assert_eq!(why, format!("it exited with code 3; see {}", log.display()));
     let pid = fs::read_to_string(log).unwrap();
@@ -447,7 +445,7 @@ async fn how_a_worker_ended_is_known_and_it_leaves_no_zombie() {
 }
 
 #[tokio::test]
-async fn a_log_that_grows_too_large_is_cut_and_goes_on() {
+async fn a_log_that_grows_too_large_is_cut_and_continues() {
     let script = "head -c 5000000 /dev/zero | tr '\\0' 'x'; echo; echo end; \
         while [ ! -e go ]; do sleep 0.01; done; echo more; exec sleep 600";
     let machine = Machine::running(&["/bin/sh", "-c", script], 1).await;
@@ -508,11 +506,11 @@ fn a_relative_folder_is_made_absolute() {
 }
 
 #[tokio::test]
-async fn without_a_folder_the_provider_is_out_of_service_and_says_what_is_missing() {
+async fn without_a_data_folder_the_set_up_fails_and_names_the_key() {
     let clock = TestClock::new();
     let provider = LocalProvider::new(context_at("here", &clock), LocalSettings::default());
     let failed = provider.setup().await.unwrap_err().to_string();
-    assert!(failed.contains("name one as `data`"), "{failed}");
+    assert!(failed.contains("set `data`"), "{failed}");
     assert!(matches!(
         provider.owned().await,
         Err(CloudError::Unavailable(_))

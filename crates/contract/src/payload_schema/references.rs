@@ -1,24 +1,25 @@
-//! How far the references of a schema lead, so that looking at one value of a document ends soon.
+//! Limits the references of a schema, so that reading one value of a document ends soon.
 //!
-//! The engine follows references in depth and again for each alternative. What it does for one value is bounded here,
-//! once, when a schema is written; how many values it looks at, and how often, is bounded when it judges.
+//! The engine follows references recursively, and again for each alternative. This check, made when
+//! a schema is written, bounds the engine's work for one value. A validation bounds the number of
+//! values and how often each is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// So many subschemas may apply to one and the same value.
+/// Subschemas that apply to one value at most.
 const MAX_WEIGHT: usize = 1_000;
-/// What references lead to may be nested so deep, all of it together.
+/// Maximum total depth of the subschemas that references lead to.
 const MAX_REACH: usize = 1_000;
-/// And so many of them one within or behind the other.
+/// Maximum depth of nested or chained references.
 const MAX_CHAIN: usize = 200;
 
-/// Subschemas for the same value.
+/// Keywords with subschemas for the same value.
 const ONE_EACH: [&str; 4] = ["not", "if", "then", "else"];
 const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const MAPS: [&str; 2] = ["dependencies", "dependentSchemas"];
-/// Subschemas for what is within the value.
+/// Keywords with subschemas for parts of the value.
 const WITHIN: [&str; 9] = [
     "items",
     "additionalItems",
@@ -31,7 +32,7 @@ const WITHIN: [&str; 9] = [
     "contentSchema",
 ];
 const MAPS_WITHIN: [&str; 2] = ["properties", "patternProperties"];
-/// What would make a reference mean something else than a place in this document.
+/// Keywords that would change the meaning of a reference into this document.
 const IDS: [&str; 2] = ["$id", "id"];
 const ELSEWHERE: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor"];
 
@@ -51,30 +52,30 @@ pub(super) fn check(schema: &Value) -> Result<(), String> {
 
 struct Walk<'a> {
     root: &'a Value,
-    /// By address; `None` as long as it is being computed.
+    /// By address; `None` while the weight is being computed.
     weights: BTreeMap<usize, Option<usize>>,
     targets: BTreeSet<&'a str>,
     reach: usize,
-    /// Those for values within the value.
+    /// Subschemas for parts of the value.
     waiting: Vec<&'a Value>,
 }
 
 impl<'a> Walk<'a> {
-    /// How many subschemas apply to the same value, as often as they do.
+    /// The number of subschemas for the same value, each as often as it applies.
     fn weight(&mut self, schema: &'a Value, above: usize) -> Result<usize, String> {
         let Value::Object(members) = schema else {
             return Ok(1);
         };
         if above > MAX_CHAIN {
             return Err(format!(
-                "more than {MAX_CHAIN} of its parts lead from one to the next for one value"
+                "more than {MAX_CHAIN} references or parts are chained for one value"
             ));
         }
         let address = std::ptr::from_ref(schema) as usize;
         match self.weights.get(&address) {
             Some(Some(known)) => return Ok(*known),
             Some(None) => {
-                return Err("it refers to itself for one and the same value".to_owned());
+                return Err("it refers to itself for the same value".to_owned());
             }
             None => {}
         }
@@ -90,7 +91,7 @@ impl<'a> Walk<'a> {
         }
         if weight > MAX_WEIGHT {
             return Err(format!(
-                "more than {MAX_WEIGHT} of its parts apply to one value, references counted as often as they are followed"
+                "more than {MAX_WEIGHT} of its parts apply to one value, counting a part each time it is referred to"
             ));
         }
         self.waiting.extend(parts(members, &WITHIN, &MAPS_WITHIN));
@@ -106,7 +107,7 @@ impl<'a> Walk<'a> {
         let elsewhere = ELSEWHERE.iter().filter(|name| members.contains_key(**name));
         match ids.chain(elsewhere).next() {
             Some(name) => Err(format!(
-                "it has `{name}` within; parts are referred to by pointers, like `#/definitions/name`, only"
+                "it contains `{name}`, and references may only be pointers like `#/definitions/name`"
             )),
             None => Ok(()),
         }
@@ -114,7 +115,7 @@ impl<'a> Walk<'a> {
 
     fn target(&mut self, reference: &'a str) -> Result<&'a Value, String> {
         let found = reference.strip_prefix('#').and_then(|pointer| {
-            // A pointer that is percent-encoded is not found, and refused.
+            // A percent-encoded pointer is not found, and so refused.
             self.root.pointer(pointer)
         });
         let through_another = |pointer: &str| {
@@ -124,13 +125,13 @@ impl<'a> Walk<'a> {
         };
         let found = found.filter(|_| !through_another(&reference[1..]));
         let target = found.ok_or_else(|| {
-            format!("it refers to {reference}; it may only refer to parts of itself, like `#/definitions/name`")
+            format!("it refers to {reference}, and may only refer to parts of itself, like `#/definitions/name`")
         })?;
         if self.targets.insert(reference) {
             self.reach += super::depth(target);
             if self.reach > MAX_REACH {
                 return Err(format!(
-                    "what it refers to is nested more than {MAX_REACH} levels deep, all of it together"
+                    "the parts that it refers to have more than {MAX_REACH} levels in total"
                 ));
             }
         }
@@ -145,7 +146,7 @@ fn same_value(members: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     lists.flatten().chain(parts(members, &ONE_EACH, &MAPS))
 }
 
-/// The subschemas under these names, and within the mappings under those.
+/// The subschemas under these names, and in the mappings under the names in `maps`.
 fn parts<'a>(
     members: &'a Map<String, Value>,
     names: &'a [&str],
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// Each level leads to the next one twice.
+    /// Each level leads twice to the next one.
     fn ladder(levels: usize, reference: impl Fn(Value) -> Value) -> Value {
         let mut definitions = Map::new();
         for level in 0..levels {
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_leads_to_its_parts_again_and_again_is_refused() {
+    fn a_schema_that_refers_to_its_parts_too_often_is_refused() {
         let both = |next: Value| json!({"anyOf": [next, next]});
         assert_eq!(check(&ladder(7, both)), Ok(()));
         let refused = check(&ladder(30, both)).unwrap_err();
@@ -191,32 +192,29 @@ mod tests {
             refused.starts_with("more than 1000 of its parts apply to one value"),
             "{refused}"
         );
-        // Within the value each step is counted when it is judged.
+        // For parts of the value, validation counts each step.
         let within = |next: Value| json!({"properties": {"a": next}, "additionalProperties": next});
         assert_eq!(check(&ladder(30, within)), Ok(()));
     }
 
     #[test]
-    fn a_schema_that_leads_far_is_refused() {
+    fn a_schema_with_too_long_chains_is_refused() {
         let once = |next: Value| json!({"properties": {"a": next}});
         assert_eq!(check(&ladder(300, once)), Ok(()));
         let refused = check(&ladder(3_000, once)).unwrap_err();
-        assert!(
-            refused.contains("levels deep, all of it together"),
-            "{refused}"
-        );
+        assert!(refused.contains("levels in total"), "{refused}");
         let refused = check(&ladder(300, |next| next)).unwrap_err();
-        assert!(refused.contains("from one to the next"), "{refused}");
+        assert!(refused.contains("chained for one value"), "{refused}");
     }
 
     #[test]
-    fn a_schema_refers_to_itself_only_for_what_is_within() {
+    fn a_schema_may_refer_to_itself_only_for_parts_of_the_value() {
         let tree = json!({"type": "array", "items": {"$ref": "#"}});
         assert_eq!(check(&tree), Ok(()));
         let circle = json!({"anyOf": [{"type": "string"}, {"not": {"$ref": "#"}}]});
         assert_eq!(
             check(&circle).unwrap_err(),
-            "it refers to itself for one and the same value"
+            "it refers to itself for the same value"
         );
     }
 
@@ -237,7 +235,7 @@ mod tests {
         assert_eq!(check(&good), Ok(()));
     }
 
-    /// Taken up to the limit, and refused beyond it with these words.
+    /// Checks that the schema is accepted up to the limit, and refused above it with this text.
     #[track_caller]
     fn takes(count: usize, limit: usize, schema: &Value, words: &str) {
         match check(schema) {
@@ -250,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn so_many_parts_apply_to_one_value_and_no_more() {
+    fn the_parts_for_one_value_are_limited() {
         let words = "more than 1000 of its parts apply to one value";
         let limit = MAX_WEIGHT;
         for count in sizes_around("contract::payload_schema::references::MAX_WEIGHT", limit) {
-            // The whole schema is one of them.
+            // The schema itself is one of them.
             let parts = vec![json!(true); count.saturating_sub(1)];
             takes(count, limit, &json!({"anyOf": parts}), words);
-            // As often as they are referred to: each reference counts, and what it leads to.
+            // Counted at each reference: the reference and its target.
             let parts = vec![json!({"$ref": "#/definitions/a"}); count.saturating_sub(1) / 2];
             let more = vec![json!(true); count.saturating_sub(1) % 2];
             let parts = [parts, more].concat();
@@ -270,7 +268,7 @@ mod tests {
     fn references_reach_so_deep_together_and_no_deeper() {
         let limit = MAX_REACH;
         for count in sizes_around("contract::payload_schema::references::MAX_REACH", limit) {
-            // The schema itself is three levels deep, and what each reference leads to is one.
+            // The schema itself has three levels, and the target of each reference has one.
             let names = (0..count.saturating_sub(3)).map(|number| number.to_string());
             let names: Vec<String> = names.collect();
             let reference = |name: &String| json!({"$ref": format!("#/definitions/{name}")});
@@ -278,21 +276,16 @@ mod tests {
             let definitions = names.iter().map(|name| (name.clone(), json!({})));
             let schema = json!({"properties": properties.collect::<Map<_, _>>(),
                 "definitions": definitions.collect::<Map<_, _>>()});
-            takes(
-                count,
-                limit,
-                &schema,
-                "more than 1000 levels deep, all of it",
-            );
+            takes(count, limit, &schema, "more than 1000 levels in total");
         }
     }
 
     #[test]
-    fn so_many_parts_lead_from_one_to_the_next_and_no_more() {
+    fn the_length_of_a_chain_is_limited() {
         let limit = MAX_CHAIN;
         for count in sizes_around("contract::payload_schema::references::MAX_CHAIN", limit) {
             let schema = ladder(count, |next| next);
-            takes(count, limit, &schema, "more than 200 of its parts lead");
+            takes(count, limit, &schema, "more than 200 references or parts");
         }
     }
 }

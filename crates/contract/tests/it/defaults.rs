@@ -1,11 +1,11 @@
-//! Which values a document gets when it leaves them out.
+//! Values that a document gets when it omits them.
 
 use contract::Schemas;
 use serde_json::{Value, json};
 
 /// The document after validation, which it need not pass.
 fn filled(name: &str, mut document: Value) -> Value {
-    // Only what was put in matters here.
+    // Only the inserted defaults matter here.
     let _ = Schemas::new().validate(name, &mut document);
     document
 }
@@ -43,7 +43,7 @@ fn a_time_that_is_given_stays() {
 }
 
 #[test]
-fn no_lifecycle_is_made_where_there_is_none() {
+fn a_missing_lifecycle_is_not_made() {
     assert_eq!(
         filled("worker-manager/v1/config-google.json", json!({})),
         json!({})
@@ -51,7 +51,7 @@ fn no_lifecycle_is_made_where_there_is_none() {
 }
 
 #[test]
-fn a_default_behind_a_reference_that_stands_for_the_property_is_not_put_in() {
+fn a_default_behind_a_reference_of_a_property_is_not_inserted() {
     assert_eq!(
         filled(
             "worker-manager/v1/config-static.json",
@@ -62,7 +62,7 @@ fn a_default_behind_a_reference_that_stands_for_the_property_is_not_put_in() {
 }
 
 #[test]
-fn defaults_of_the_document_itself_are_put_in_even_if_it_does_not_fit() {
+fn defaults_are_inserted_even_if_the_document_is_invalid() {
     assert_eq!(
         filled("auth/v1/create-client-request.json", json!({"x": 1})),
         json!({"x": 1, "deleteOnExpiration": false})
@@ -77,7 +77,7 @@ fn defaults_of_the_document_itself_are_put_in_even_if_it_does_not_fit() {
 }
 
 #[test]
-fn defaults_reach_into_lists_and_through_references_to_whole_schemas() {
+fn defaults_are_inserted_in_lists_and_behind_references_to_schemas() {
     assert_eq!(
         filled(
             "auth/v1/list-clients-response.json",
@@ -105,7 +105,7 @@ fn a_document_of_another_type_is_left_alone() {
 }
 
 #[test]
-fn checking_puts_nothing_in() {
+fn checking_inserts_nothing() {
     let document = json!({"lifecycle": {}});
     assert!(
         Schemas::new()

@@ -1,4 +1,4 @@
-//! The embedded files: all there, all usable, and as they are served.
+//! The embedded files are complete, usable, and served with their addresses.
 
 use contract::Schemas;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn files_below(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Every schema within a schema, each with a pointer for messages.
+/// Every schema inside a schema, each with a pointer for messages.
 fn walk(schema: &Value, pointer: &str, visit: &mut impl FnMut(&str, &Value)) {
     visit(pointer, schema);
     for keyword in ["items", "not", "additionalProperties"] {
@@ -67,7 +67,7 @@ fn every_file_is_embedded_under_its_name() {
 }
 
 #[test]
-fn every_schema_can_be_used_and_so_all_its_references_resolve() {
+fn every_schema_compiles_and_so_all_its_references_resolve() {
     let schemas = Schemas::new();
     for name in schemas.names() {
         if let Err(refused) = schemas.check(name, &json!({})) {
@@ -117,7 +117,7 @@ fn every_schema_fits_its_metaschema_as_served() {
             }
             None => assert_eq!(metaschema, DRAFT_06, "{name}"),
         }
-        // The draft itself, whatever the file says of itself.
+        // The draft itself, whatever `$schema` the file has.
         assert_eq!(
             schemas.check("common/metaschema.json", &document),
             Ok(()),
@@ -127,7 +127,7 @@ fn every_schema_fits_its_metaschema_as_served() {
 }
 
 #[test]
-fn the_metaschema_refuses_what_is_no_schema() {
+fn the_metaschema_refuses_an_invalid_schema() {
     let refused = Schemas::new()
         .check(
             "common/metaschema.json",
@@ -144,7 +144,7 @@ fn the_metaschema_refuses_what_is_no_schema() {
 }
 
 #[test]
-fn every_schema_tells_people_what_it_means() {
+fn every_schema_has_a_description() {
     let is_told = |schema: &Value| {
         schema["description"]
             .as_str()
@@ -168,14 +168,14 @@ fn every_schema_tells_people_what_it_means() {
 }
 
 #[test]
-fn ids_are_places_under_the_root_url() {
+fn ids_are_addresses_below_the_root_url() {
     for name in Schemas::new().names() {
         assert_eq!(parsed(name)["$id"], format!("/schemas/{name}#"));
     }
 }
 
 #[test]
-fn a_served_schema_says_where_it_is_and_refers_relatively() {
+fn a_served_schema_has_an_absolute_id_and_relative_references() {
     let schemas = Schemas::new();
     let served = schemas
         .served(

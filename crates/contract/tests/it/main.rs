@@ -1,9 +1,9 @@
-//! The crate seen from outside: one module for each promise.
+//! Tests through the public interface, one module for each promise.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "helpers of tests are tests, but not known as such to the lints"
+    reason = "lints do not know that test helpers are tests"
 )]
 
 mod defaults;

@@ -1,4 +1,4 @@
-//! The words for what is wrong with a document, and their bounds.
+//! The wording of problems, and the limits of messages.
 
 use contract::{Invalid, MAX_PROBLEMS, Problem, Schemas};
 use proptest::prelude::*;
@@ -114,7 +114,7 @@ fn texts_are_measured_in_characters() {
 }
 
 #[test]
-fn patterns_mean_what_they_mean_in_javascript() {
+fn patterns_have_their_meaning_in_javascript() {
     let update = |id: &str| {
         let request = pool_request("workerPoolId", json!(id));
         problems("worker-manager/v1/update-worker-pool-request.json", request)
@@ -136,7 +136,7 @@ fn numbers_and_their_bounds() {
     assert!(task_run(json!(0)).is_empty());
     assert!(
         task_run(json!(3.0)).is_empty(),
-        "a whole number is an integer, however it is written"
+        "a number without a fraction is an integer, however it is written"
     );
     assert_eq!(task_run(json!(0.5)), ["data/runId must be integer"]);
     assert_eq!(task_run(json!(-1)), ["data/runId must be >= 0"]);
@@ -224,7 +224,7 @@ fn lists() {
 }
 
 #[test]
-fn what_must_not_be_is_said() {
+fn forbidden_members_are_reported() {
     let launch_config = json!({
         "region": "r",
         "launchConfig": {"ImageId": "i", "IamInstanceProfile": 1, "UserData": 1, "MinCount": 1, "MaxCount": 1},
@@ -241,7 +241,7 @@ fn what_must_not_be_is_said() {
 }
 
 #[test]
-fn a_choice_lists_what_is_wrong_with_each_branch_and_then_itself() {
+fn a_choice_lists_the_problems_of_each_branch_and_then_its_own() {
     let request = |proof: Value| {
         let mut request = json!({
             "workerPoolId": "a/b", "providerId": "p", "workerGroup": "g", "workerId": "w"
@@ -268,7 +268,7 @@ fn a_choice_lists_what_is_wrong_with_each_branch_and_then_itself() {
 }
 
 #[test]
-fn a_choice_of_constants_says_so() {
+fn a_choice_of_constants_is_reported() {
     let stats = problems(
         "worker-manager/v1/worker-pool-error-stats.json",
         json!({"workerPoolId": "?", "totals": 1}),
@@ -289,7 +289,7 @@ fn a_choice_of_constants_says_so() {
 }
 
 #[test]
-fn of_ten_thousand_problems_a_bounded_number_is_listed() {
+fn the_number_of_listed_problems_is_limited() {
     let refused = |count: usize| {
         let scopes: Vec<usize> = (0..count).collect();
         Schemas::new()
@@ -322,7 +322,7 @@ fn the_problems_of_a_huge_document_are_not_listed() {
         refused.problems,
         [Problem {
             pointer: String::new(),
-            message: "must fit its schema (it is too large to list what does not)".to_owned()
+            message: "must fit its schema (it is too large to list the problems)".to_owned()
         }]
     );
 }
@@ -338,7 +338,7 @@ fn a_long_key_does_not_make_a_long_message() {
 }
 
 #[test]
-fn a_deep_document_is_judged() {
+fn a_deep_document_is_validated() {
     let deep = (0..120).fold(json!(1), |inner, _| json!({"AnyOf": [inner]}));
     let entry = json!({
         "type": "function", "method": "get", "route": "/", "args": [], "name": "n", "stability": "stable",
@@ -427,7 +427,7 @@ proptest! {
             }
             let mut again = filled.clone();
             prop_assert_eq!(schemas.validate(name, &mut again).is_ok(), schemas.check(name, &filled).is_ok());
-            prop_assert_eq!(again, filled, "defaults are put in once");
+            prop_assert_eq!(again, filled, "defaults are inserted once");
             let mut rewritten = document.clone();
             contract::numbers::as_javascript(&mut rewritten);
         }

@@ -1,4 +1,4 @@
-//! The shapes compared with those of the services that clients were written for, where a copy of them is at hand.
+//! Compares the schemas with those of Taskcluster's services, if a copy of them exists.
 
 use contract::Schemas;
 use serde_json::{Map, Value};
@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Methods that we do not serve, the settings of another program's deployment, the menus of its task pages, and what no
-/// method uses any more.
+/// Methods that we do not serve, another program's settings, menus of task pages, and schemas that
+/// no method uses.
 const LEFT_OUT: [&str; 14] = [
     "auth/v1/aws-s3-credentials-response.json",
     "auth/v1/azure-account-list-response.json",
@@ -33,12 +33,11 @@ fn reference() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    println!("skipped: {} is not there", folder.display());
+    println!("skipped: {} does not exist", folder.display());
     None
 }
 
-/// A schema without the words for people. Below `properties` the keys are names, and stay whatever
-/// they are.
+/// A schema without titles and descriptions. Below `properties` the keys are names, and stay.
 fn shape(schema: &Value) -> Value {
     let Value::Object(keywords) = schema else {
         return schema.clone();
@@ -64,7 +63,7 @@ fn by_name(schemas: &Map<String, Value>) -> Value {
         .collect()
 }
 
-/// What came after the copy was made stands in a file of its own.
+/// Changes that are newer than the copy, in their own file.
 fn added_since(folder: &Path, name: &str) -> Value {
     let text = fs::read_to_string(folder.join("../additions/after-v106.json")).unwrap();
     let added: Value = serde_json::from_str(&text).unwrap();
@@ -72,7 +71,7 @@ fn added_since(folder: &Path, name: &str) -> Value {
     added[service]["schemas"][file].clone()
 }
 
-/// Of the worker manager, and ours alone: rule sets, documentation, overrides, the state of workers.
+/// Schemas of the worker manager that only we have: rules, documentation, overrides, worker states.
 const BEYOND: [&str; 28] = [
     "worker-manager/v1/documentation-list.json",
     "worker-manager/v1/documentation.json",
@@ -104,14 +103,14 @@ const BEYOND: [&str; 28] = [
     "worker-manager/v1/worker-state.json",
 ];
 
-/// Properties that we add to a shape that clients know, none of which is required.
+/// Optional properties that we add to a known schema.
 const ADDED: [(&str, &str); 1] = [(
     "worker-manager/v1/provider-list.json",
     "/properties/providers/items/properties/problem",
 )];
 
 #[test]
-fn the_shapes_are_those_that_clients_know() {
+fn the_shapes_are_those_of_taskcluster() {
     let Some(folder) = reference() else { return };
     let schemas = Schemas::new();
     let is_ours = |name: &&str| {

@@ -1,4 +1,4 @@
-//! Documents as they are in use, each of which fits its schema.
+//! Real documents, each of which fits its schema.
 
 use contract::Schemas;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn azure(rest: Value) -> Value {
 }
 
 #[test]
-fn a_pool_as_it_is_answered() {
+fn a_pool_in_a_response() {
     let time = "2026-03-04T05:06:07.089Z";
     assert_fits(
         "worker-manager/v1/worker-pool-full.json",
@@ -136,7 +136,7 @@ fn a_pool_on_azure_by_two_templates_is_refused() {
 }
 
 #[test]
-fn pools_of_machines_that_are_there_and_of_nothing() {
+fn pools_of_static_machines_and_of_the_null_provider() {
     assert_fits(
         "worker-manager/v1/config-static.json",
         json!({"workerConfig": {"a": 1}, "lifecycle": {"reregistrationTimeout": 60}}),
@@ -171,7 +171,7 @@ fn the_pools_of_a_real_deployment() {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/community-fleet.json");
     let Ok(text) = fs::read_to_string(&path) else {
-        println!("skipped: {} is not there", path.display());
+        println!("skipped: {} does not exist", path.display());
         return;
     };
     let fleet: Value = serde_json::from_str(&text).unwrap();

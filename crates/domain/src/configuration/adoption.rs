@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
 
-use rules::Presented;
+use rules::Attributes;
 use serde_json::{Map, Value, json};
 
 use super::difference::{PoolChange, PoolDifference, Replaced, Way, value_changes};
@@ -142,7 +142,7 @@ fn known_way(stored: &StoredPool, config: &LaunchConfig, worker_type: &WorkerTyp
     ];
     Way {
         id: config.id.clone(),
-        presented: conditions.into_iter().collect::<Presented>(),
+        presented: conditions.into_iter().collect::<Attributes>(),
         configuration: config.configuration.clone(),
         provider_id,
     }
@@ -389,7 +389,7 @@ mod tests {
             let new = (0..n_new).rev().map(|zone| LinedUp {
                 id: format!("lc-{zone}").parse().unwrap(),
                 provider_id: "ec2".parse().unwrap(),
-                presented: Presented::default(),
+                presented: Attributes::default(),
                 configuration: object(in_zone(zone, "b", json!({}))),
             });
             let new: Vec<_> = new.collect();

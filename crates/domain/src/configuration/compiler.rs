@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rules::{Evaluator, Pattern, Presented};
+use rules::{Attributes, Evaluator, Pattern};
 use serde_json::{Map, Value};
 
-use super::compilation::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
+use super::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 use super::given_ids::{GivenIds, Issue};
 use super::market::{Market, Place, Takes, Wares};
 use super::places::{listed, places};
@@ -252,7 +252,7 @@ impl<'a> Compiler<'a> {
         &mut self,
         opted: &Opted<'_>,
         place: &Place,
-        presented: &Presented,
+        presented: &Attributes,
     ) -> Option<Outcome> {
         let result = self.evaluator.evaluate(presented);
         let mut reader = Reader {
@@ -337,7 +337,7 @@ impl<'a> Compiler<'a> {
         id_of(pool_id, configuration).map_err(|bad| bad.to_string())
     }
 
-    fn wrong(&mut self, presented: &Presented, pointer: &str, message: impl Into<String>) {
+    fn wrong(&mut self, presented: &Attributes, pointer: &str, message: impl Into<String>) {
         if self.problems.are_enough() {
             return self.problems.add_unseen();
         }
@@ -356,7 +356,7 @@ enum Outcome {
 struct Opted<'a> {
     worker_type: &'a WorkerType,
     /// For the pool as a whole.
-    presented: &'a Presented,
+    presented: &'a Attributes,
     /// Those of the pool.
     values: &'a Map<String, Value>,
     settings: &'a PoolSettings,
@@ -370,7 +370,7 @@ impl Opted<'_> {
         below("/providers", self.id.as_str())
     }
 
-    fn presented_at(&self, place: &Place) -> Presented {
+    fn presented_at(&self, place: &Place) -> Attributes {
         let own = [
             ("workerType", self.worker_type.name()),
             ("provider", self.id.as_str()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rules::Presented;
+use rules::Attributes;
 use serde_json::{Map, Value, json};
 
 use super::problem::below;
@@ -59,7 +59,7 @@ impl PoolDifference {
 pub struct Way {
     pub provider_id: ProviderId,
     pub id: LaunchConfigId,
-    pub presented: Presented,
+    pub presented: Attributes,
     pub configuration: Map<String, Value>,
 }
 
@@ -163,7 +163,7 @@ fn replacement(before: &Way, after: &Way) -> Replaced {
 type Ways = BTreeMap<LaunchConfigId, Way>;
 
 /// Those that the other side does not have, by the place of each.
-fn only_in<'a>(these: &'a Ways, others: &Ways) -> BTreeMap<&'a Presented, &'a Way> {
+fn only_in<'a>(these: &'a Ways, others: &Ways) -> BTreeMap<&'a Attributes, &'a Way> {
     let only = these.iter().filter(|(id, _)| !others.contains_key(*id));
     only.map(|(_, way)| (&way.presented, way)).collect()
 }

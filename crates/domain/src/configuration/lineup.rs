@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rules::Presented;
+use rules::Attributes;
 use serde_json::{Map, Value};
 
-use super::compilation::{CompiledLaunchConfig, CompiledProvider};
+use super::compiled::{CompiledLaunchConfig, CompiledProvider};
 use crate::id::{BadId, LaunchConfigId, PoolId, ProviderId};
 use crate::launch_config::{give_id, has_own_id, id_of, id_of_twin, steer_to};
 
@@ -20,7 +20,7 @@ pub struct Lineup {
 pub struct LinedUp {
     pub id: LaunchConfigId,
     pub provider_id: ProviderId,
-    pub presented: Presented,
+    pub presented: Attributes,
     pub configuration: Map<String, Value>,
 }
 
@@ -36,8 +36,8 @@ pub enum NotLinedUp {
         id: LaunchConfigId,
         pool_id: PoolId,
         provider_id: ProviderId,
-        presented: Presented,
-        other: Presented,
+        presented: Attributes,
+        other: Attributes,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rules::{Evaluator, Presented};
+use rules::{Attributes, Evaluator};
 
 /// So many are told at once.
 const MAX_PROBLEMS: usize = 50;
@@ -10,7 +10,7 @@ const MAX_PROBLEMS: usize = 50;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// The evaluation in which it shows; `None`: in the document itself.
-    pub presented: Option<Presented>,
+    pub presented: Option<Attributes>,
     /// A JSON pointer into the document, or into the result of the evaluation.
     pub pointer: String,
     pub message: String,
@@ -45,7 +45,7 @@ impl Problem {
                 == (&other.pointer, &other.message, &other.rules)
     }
 
-    pub(super) fn when(mut self, presented: &Presented) -> Self {
+    pub(super) fn when(mut self, presented: &Attributes) -> Self {
         self.presented = Some(presented.clone());
         self
     }
@@ -169,7 +169,7 @@ pub(super) fn below(pointer: &str, key: &str) -> String {
 const MAX_RULES: usize = 5;
 
 /// The rules that had to do with a value, or, if there is no such value, with the nearest one around it.
-pub fn rules_behind(evaluator: &Evaluator, presented: &Presented, pointer: &str) -> Vec<String> {
+pub fn rules_behind(evaluator: &Evaluator, presented: &Attributes, pointer: &str) -> Vec<String> {
     let mut pointer = pointer;
     while !pointer.is_empty() {
         let steps = evaluator.explain(presented, pointer).steps;

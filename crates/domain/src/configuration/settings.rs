@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rules::{Evaluator, Pattern, Presented};
+use rules::{Attributes, Evaluator, Pattern};
 use serde_json::{Map, Value};
 
 use super::market::{Market, Takes, Wares};
@@ -58,7 +58,7 @@ pub(super) struct PoolSettings {
 /// Reads values one after the other, and keeps what is wrong with them.
 pub(super) struct Reader<'a> {
     pub(super) evaluator: &'a Evaluator,
-    pub(super) presented: &'a Presented,
+    pub(super) presented: &'a Attributes,
     pub(super) values: &'a Map<String, Value>,
     /// Providers that some rule opts in to, for whichever worker type.
     pub(super) named: &'a BTreeSet<String>,

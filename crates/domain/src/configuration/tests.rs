@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rules::Presented;
+use rules::Attributes;
 use serde_json::{Value, json};
 
 use super::*;
@@ -99,7 +99,7 @@ fn the_example_of_rfc_124_compiles_to_two_pools_that_nobody_launches_workers_for
         ["worker-manager/build-opt", "worker-manager/build-dbg"]
     );
     assert!(compilation.pools[0].providers.is_empty());
-    let presented: Presented = [
+    let presented: Attributes = [
         ("provider", "ec2"),
         ("region", "us-east-1"),
         ("availabilityZone", "us-east-1a"),

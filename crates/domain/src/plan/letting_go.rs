@@ -1,10 +1,10 @@
-//! Who stays, who goes: advice that workers ask for between two tasks.
+//! Which workers stay and which go: advice that workers ask for between two tasks.
 //!
-//! Nobody is told to go for convenience while it works, while anything is missing, or if that would make
-//! something be missed; so no plan launches and lets healthy capacity go, and none takes back what the one
-//! before it decided on the same facts.
+//! No worker is advised to go for convenience while it works, while capacity is missing, or if capacity would
+//! be missing without it. So no plan launches machines and lets healthy ones go, and none takes back
+//! what the plan before it decided on the same facts.
 
-use super::need::{self, Load, exact};
+use super::need::{Load, exact, rounded};
 use super::notes::{Notes, units};
 use super::{Candidate, Snapshot};
 use crate::id::WorkerKey;
@@ -20,11 +20,16 @@ pub const REASON_QUARANTINED: &str = "quarantined for too long";
 /// A quarantined worker is kept so long for somebody to look at.
 pub const MAX_QUARANTINE_MS: i64 = DAY_MS;
 
-/// Who counts as supply after this plan, and what follows from that.
-pub(super) struct Standing<'a> {
-    /// What there is to do, and what there is to do it with.
+/// One plan changes the advice of at most this many workers; the next plan goes on.
+pub const MAX_ADVICE: usize = 1_000;
+
+/// What a strategy decides from: the snapshot, the load on what counts as supply, and what becomes
+/// of each worker.
+pub(super) struct View<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    /// Without workers that must go whatever the strategy is.
     pub(super) load: Load,
-    pub(super) change: f64,
+    /// The capacity that all tasks together deserve, within the pool's limits.
     pub(super) target: f64,
     fates: Vec<Fate<'a>>,
 }
@@ -35,46 +40,71 @@ struct Fate<'a> {
     goes: Option<&'static str>,
     /// It may go for being too many: it is healthy, idle, and has been for long enough.
     leavable: bool,
-    /// It does not ask whether to go, so nothing is decided about it: it stays told what it was told.
+    /// It does not ask whether to go, so nothing is decided about it, and its advice stays.
     undecided: bool,
 }
 
-pub(super) fn settle(snapshot: &Snapshot) -> Standing<'_> {
-    let capacity = &snapshot.capacity;
-    let mut supply = capacity.running;
-    let mut claimed = snapshot.demand.claimed;
-    let mut fates = Vec::with_capacity(snapshot.workers.len());
-    for candidate in &snapshot.workers {
-        let fate = Fate::of(candidate, snapshot.now);
-        let was_supply = candidate.is_supply();
-        let is_supply = fate.goes.is_none() && candidate.is_healthy();
-        let units = u64::from(candidate.capacity);
-        match (was_supply, is_supply) {
-            (true, false) => supply = supply.saturating_sub(units),
-            (false, true) => supply = supply.saturating_add(units),
-            (true, true) | (false, false) => {}
+impl<'a> View<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+        let capacity = &snapshot.capacity;
+        let mut supply = capacity.running;
+        let mut claimed = snapshot.demand.claimed;
+        let mut fates = Vec::with_capacity(snapshot.workers.len());
+        for candidate in &snapshot.workers {
+            let fate = Fate::of(candidate, snapshot.now);
+            let was_supply = candidate.is_supply();
+            let is_supply = fate.goes.is_none() && candidate.is_healthy();
+            let units = u64::from(candidate.capacity);
+            match (was_supply, is_supply) {
+                (true, false) => supply = supply.saturating_sub(units),
+                (false, true) => supply = supply.saturating_add(units),
+                (true, true) | (false, false) => {}
+            }
+            if !is_supply {
+                claimed = claimed.saturating_sub(candidate.claimed);
+            }
+            fates.push(fate);
         }
-        if !is_supply {
-            claimed = claimed.saturating_sub(candidate.claimed);
+        Self {
+            load: Load {
+                pending: exact(snapshot.demand.pending),
+                claimed: exact(claimed),
+                running: exact(supply),
+                fresh: exact(capacity.fresh),
+                coming: exact(capacity.coming()),
+            },
+            target: target(snapshot),
+            snapshot,
+            fates,
         }
-        fates.push(fate);
     }
-    let target = need::target(snapshot);
-    let mut standing = Standing {
-        load: Load {
-            pending: exact(snapshot.demand.pending),
-            claimed: exact(claimed),
-            running: exact(supply),
-            fresh: exact(capacity.fresh),
-            coming: exact(capacity.coming()),
-        },
-        change: 0.0,
-        target,
-        fates,
-    };
-    standing.balance(snapshot);
-    standing.change = standing.load.change(&snapshot.settings);
-    standing
+}
+
+fn target(snapshot: &Snapshot) -> f64 {
+    let settings = &snapshot.settings;
+    let target = settings
+        .strategy
+        .strategy()
+        .target(settings, &snapshot.demand);
+    let within = target
+        .min(exact(settings.max_capacity))
+        .max(exact(settings.least()));
+    rounded(within)
+}
+
+impl Snapshot {
+    /// Whether nothing is missing and no person should hear of anything. Looks at no offers.
+    pub fn wants_nothing(&self) -> bool {
+        let view = View::of(self);
+        view.load.change(&self.settings) <= 0.0
+            && !self.capacity.is_alarming(self.settings.max_capacity)
+    }
+
+    /// Whether some worker could be advised to go, or no longer to go. Looks at no workers.
+    pub fn may_change_advice(&self) -> bool {
+        let capacity = &self.capacity;
+        capacity.draining > 0 || capacity.quarantined > 0 || exact(capacity.running) > target(self)
+    }
 }
 
 impl<'a> Fate<'a> {
@@ -96,6 +126,20 @@ impl<'a> Fate<'a> {
 
     fn units(&self) -> f64 {
         f64::from(self.candidate.capacity)
+    }
+
+    /// Its new advice, if that differs from the last: whether to go, and why.
+    fn change(&self) -> Option<(&'a Candidate, bool, &'static str)> {
+        if self.undecided {
+            return None;
+        }
+        let terminate = self.goes.is_some();
+        let reason = self.goes.unwrap_or(REASON_NEEDED);
+        let is_same = match &self.candidate.advice {
+            Some(advice) => advice.terminate == terminate && advice.reason == reason,
+            None => !terminate,
+        };
+        (!is_same).then_some((self.candidate, terminate, reason))
     }
 }
 
@@ -136,22 +180,20 @@ impl Candidate {
     }
 }
 
-impl Standing<'_> {
-    /// Takes back those that are needed after all, or lets the longest idle go.
-    fn balance(&mut self, snapshot: &Snapshot) {
-        let settings = &snapshot.settings;
-        let keep = self.load.keep(settings, self.target);
+impl View<'_> {
+    /// Takes back advice to go from workers that are needed after all, or lets those go that have
+    /// been idle longest, as long as nothing is missing without them and `keep` is left.
+    pub(super) fn balance(&mut self, keep: f64, need: impl Fn(&Load) -> f64) {
         let mut order: Vec<usize> = (0..self.fates.len())
             .filter(|index| self.fates[*index].leavable)
             .collect();
-        order.sort_by_key(|index| {
+        order.sort_unstable_by_key(|index| {
             let candidate = self.fates[*index].candidate;
             (candidate.idle_since, candidate.created, &candidate.key)
         });
-        // Those told last have most likely not left yet.
+        // Those that were advised last have most likely not left yet.
         for index in order.iter().rev() {
-            let missing =
-                self.load.change(settings) > 0.0 || (keep.is_finite() && self.load.running < keep);
+            let missing = need(&self.load) > 0.0 || (keep.is_finite() && self.load.running < keep);
             if !missing {
                 break;
             }
@@ -160,7 +202,7 @@ impl Standing<'_> {
                 self.load.running += fate.units();
             }
         }
-        if self.load.change(settings) > 0.0 {
+        if need(&self.load) > 0.0 {
             return;
         }
         for index in order {
@@ -173,7 +215,7 @@ impl Standing<'_> {
                 running: left,
                 ..self.load
             };
-            if without.change(settings) > 0.0 {
+            if need(&without) > 0.0 {
                 break;
             }
             fate.goes = Some(REASON_OVER_CAPACITY);
@@ -181,51 +223,39 @@ impl Standing<'_> {
         }
     }
 
-    /// What is to be said to whom: only what differs from what was said last. Who was told nothing yet is
-    /// needed without being told.
-    pub(super) fn advice(&self, now: Timestamp, notes: &mut Notes) -> Vec<(WorkerKey, Advice)> {
-        let mut said = Vec::new();
-        for fate in self.fates.iter().filter(|fate| !fate.undecided) {
-            let (terminate, reason) = match fate.goes {
-                Some(reason) => (true, reason),
-                None => (false, REASON_NEEDED),
-            };
-            let unchanged = match &fate.candidate.advice {
-                Some(advice) => advice.terminate == terminate && advice.reason == reason,
-                None => !terminate,
-            };
-            if unchanged {
-                continue;
-            }
+    /// The advice that changes, for at most [`MAX_ADVICE`] workers. A worker without advice is needed
+    /// without being advised so.
+    pub(super) fn advice(&self, notes: &mut Notes) -> Vec<(WorkerKey, Advice)> {
+        let changes = self.fates.iter().filter_map(Fate::change);
+        let mut changes: Vec<_> = changes.collect();
+        let n_later = changes.len().saturating_sub(MAX_ADVICE);
+        changes.truncate(MAX_ADVICE);
+        self.note(&changes, n_later, notes);
+        let advice = changes.into_iter().map(|(candidate, terminate, reason)| {
             let advice = Advice {
                 terminate,
                 reason: reason.to_owned(),
-                decided_at: now.as_millis(),
+                decided_at: self.snapshot.now.as_millis(),
             };
-            said.push((fate.candidate.key.clone(), advice));
-        }
-        self.note(&said, notes);
-        said
+            (candidate.key.clone(), advice)
+        });
+        advice.collect()
     }
 
-    fn note(&self, said: &[(WorkerKey, Advice)], notes: &mut Notes) {
+    fn note(&self, changes: &[(&Candidate, bool, &str)], n_later: usize, notes: &mut Notes) {
         let reasons = [
             REASON_ARCHIVED,
             REASON_LEFT,
             REASON_QUARANTINED,
             REASON_OVER_CAPACITY,
         ];
-        let count = |reason| {
-            said.iter()
-                .filter(|(_, said)| said.reason == reason)
-                .count()
-        };
+        let count = |reason: &str| changes.iter().filter(|(_, _, why)| *why == reason).count();
         for reason in reasons {
-            let n_told = count(reason);
-            if n_told == 0 {
+            let n_advised = count(reason);
+            if n_advised == 0 {
                 continue;
             }
-            let mut line = format!("told {n_told} to go: {reason}");
+            let mut line = format!("advised {n_advised} to go: {reason}");
             if reason == REASON_OVER_CAPACITY {
                 let (running, target) = (self.load.running, units(self.target));
                 line.push_str(&format!(
@@ -236,7 +266,10 @@ impl Standing<'_> {
         }
         let n_needed = count(REASON_NEEDED);
         if n_needed > 0 {
-            notes.add(format!("told {n_needed} to stay: needed after all"));
+            notes.add(format!("advised {n_needed} to stay: needed after all"));
+        }
+        if n_later > 0 {
+            notes.add(format!("the next plan advises {n_later} more"));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! their capacity nor their tasks are in a [`Load`]; they still take room, which is for `choose` to respect.
 
 use super::notes::{Notes, units};
-use super::{Settings, Snapshot, StrategyName};
+use super::{Settings, Snapshot};
 
 /// What there is to do, and with what, in capacity units (a task takes one).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,83 +21,19 @@ pub struct Load {
 }
 
 impl Load {
-    /// How many units more there should be; negative: there are too many.
+    /// How many units more a pool with these settings should have; negative: it has too many.
     pub fn change(&self, settings: &Settings) -> f64 {
-        let change = match settings.strategy {
-            StrategyName::Weighted => self.weighted(settings),
-            StrategyName::AwsProvisioner => self.aws_provisioner(settings),
-        };
-        // Rounding errors are not worth a machine, and what is stored must come back exactly.
-        (change * 1e6).round() / 1e6
+        rounded(settings.strategy.strategy().need(settings, self))
     }
 
-    /// Idle workers will take waiting tasks, and what comes up is on its way for others of them. The ratio applies
-    /// before what is coming is subtracted: otherwise every look at the same backlog would start some more.
-    fn weighted(&self, settings: &Settings) -> f64 {
-        let backlog = (self.pending - self.idle()).max(0.0);
-        let by_demand = backlog * settings.scaling_ratio - self.coming;
-        let existing = self.running + self.coming;
-        by_demand
-            .max(exact(settings.least()) - existing)
-            .min(exact(settings.max_capacity) - existing)
-    }
-
-    /// RFC 124's formula to the letter. It knows nothing of claimed tasks, so it would launch once more for each
-    /// worker that has registered and not claimed yet, and a pool that keeps spare capacity would take its own idle
-    /// workers for busy ones, and grow until its maximum. Unless it is to be literal, such workers are counted.
-    fn aws_provisioner(&self, settings: &Settings) -> f64 {
-        let (ratio, max) = (settings.scaling_ratio, exact(settings.max_capacity));
-        let wanted_pending = (ratio * self.running + 0.5).floor();
-        let spare = match settings.literal {
-            true => 0.0,
-            false if ratio < 0.0 => self.idle(),
-            false => self.fresh.min(self.idle()),
-        };
-        let change = self.pending - self.coming - wanted_pending - spare;
-        let existing = self.running + self.coming;
-        if change + existing >= max {
-            max - existing
-        } else {
-            change.max(exact(settings.min_capacity) - existing)
-        }
-    }
-
-    /// Below this nobody is let go, whatever the ratio says: an idle worker that a waiting task will take is not
-    /// too many. The formula of `aws-provisioner` cannot tell idle workers from busy ones while tasks wait, so
-    /// then everybody stays.
-    pub(super) fn keep(&self, settings: &Settings, target: f64) -> f64 {
-        let max = exact(settings.max_capacity);
-        match settings.strategy {
-            StrategyName::Weighted => target.max((self.pending + self.claimed).min(max)),
-            StrategyName::AwsProvisioner if self.pending > 0.0 => f64::INFINITY,
-            StrategyName::AwsProvisioner => {
-                let busy = self.claimed.min(max);
-                busy.max(exact(settings.least()))
-            }
-        }
-    }
-
-    fn idle(&self) -> f64 {
+    /// The running capacity without a task.
+    pub(super) fn idle(&self) -> f64 {
         (self.running - self.claimed).max(0.0)
     }
 }
 
-/// What it would take to have all wanted: what runs and what waits, within the limits.
-pub(super) fn target(snapshot: &Snapshot) -> f64 {
-    let settings = &snapshot.settings;
-    let wanted = exact(snapshot.demand.pending) + exact(snapshot.demand.claimed);
-    let share = match settings.strategy {
-        StrategyName::Weighted => settings.scaling_ratio,
-        StrategyName::AwsProvisioner => 1.0,
-    };
-    let target = (wanted * share)
-        .min(exact(settings.max_capacity))
-        .max(exact(settings.least()));
-    (target * 1e6).round() / 1e6
-}
-
 /// Says what was counted and what came of it.
-pub(super) fn note(snapshot: &Snapshot, load: &Load, notes: &mut Notes) {
+pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut Notes) {
     let settings = &snapshot.settings;
     let (min, max) = (settings.min_capacity, settings.max_capacity);
     if min > max {
@@ -105,10 +41,10 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, notes: &mut Notes) {
             "minCapacity {min} is above maxCapacity {max}: the maximum counts"
         ));
     }
-    let change = load.change(settings);
-    let at_least = match snapshot.demand.pending == settings.most_pending() {
-        true => "at least ",
-        false => "",
+    let at_least = if snapshot.demand.pending == settings.most_pending() {
+        "at least "
+    } else {
+        ""
     };
     let mut line = format!(
         "needed {}: {at_least}{} pending",
@@ -147,4 +83,9 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, notes: &mut Notes) {
 /// Capacity as a number to calculate with: exact up to 2^53, and nobody has that much.
 pub(super) fn exact(units: u64) -> f64 {
     units as f64
+}
+
+/// Without errors of rounding, which are not worth a machine, and would not survive being stored.
+pub(super) fn rounded(units: f64) -> f64 {
+    (units * 1e6).round() / 1e6
 }

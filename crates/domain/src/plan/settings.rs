@@ -2,13 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::need::exact;
 use super::{Settings, StrategyName};
 
 /// No price is too high.
 pub const NO_MAX_PRICE: f64 = 1e9;
 /// A ratio beyond this is a slip of the finger.
-const MAX_RATIO: f64 = 100.0;
+pub(super) const MAX_RATIO: f64 = 100.0;
 /// Likewise for capacity; also keeps sums far from their limits.
 const MAX_CAPACITY: u64 = 1_000_000_000;
 
@@ -30,19 +29,21 @@ impl Settings {
     /// unit, which each strategy calls by another number.
     pub fn parse(config: &Map<String, Value>) -> Result<Self, BadSettings> {
         let strategy = match config.get("strategy") {
-            None => StrategyName::Weighted,
-            Some(Value::String(name)) if name == "weighted" => StrategyName::Weighted,
-            Some(Value::String(name)) if name == "aws-provisioner" => StrategyName::AwsProvisioner,
-            Some(other) => return Err(BadSettings::Strategy(other.to_string())),
+            None => Some(StrategyName::Weighted),
+            Some(name) => name.as_str().and_then(StrategyName::parse),
         };
-        let (usual_ratio, least_ratio) = match strategy {
-            StrategyName::Weighted => (1.0, 0.0),
-            StrategyName::AwsProvisioner => (0.0, -MAX_RATIO),
+        let strategy = strategy.ok_or_else(|| {
+            let found = config.get("strategy").map(Value::to_string);
+            BadSettings::Strategy(found.unwrap_or_default())
+        })?;
+        let (default_ratio, min_ratio) = {
+            let strategy = strategy.strategy();
+            (strategy.default_ratio(), strategy.min_ratio())
         };
         Ok(Self {
             min_capacity: capacity(config, "minCapacity")?,
             max_capacity: capacity(config, "maxCapacity")?,
-            scaling_ratio: number(config, "scalingRatio", usual_ratio, least_ratio, MAX_RATIO)?,
+            scaling_ratio: number(config, "scalingRatio", default_ratio, min_ratio, MAX_RATIO)?,
             strategy,
             min_price: number(config, "minPrice", 0.0, 0.0, NO_MAX_PRICE)?,
             max_price: number(config, "maxPrice", NO_MAX_PRICE, 0.0, NO_MAX_PRICE)?,
@@ -57,20 +58,13 @@ impl Settings {
     /// More waiting tasks than this change no plan: with so many, as much is wanted as may be had.
     /// Whoever counts tasks may stop there.
     pub fn most_pending(&self) -> u64 {
-        let max = exact(self.max_capacity);
-        let to_fill = match self.strategy {
-            // A part of them is served, after those that idle workers take.
-            StrategyName::Weighted if self.scaling_ratio > 0.0 => max / self.scaling_ratio,
-            StrategyName::Weighted => 0.0,
-            // A multiple of what runs may wait.
-            StrategyName::AwsProvisioner => max * self.scaling_ratio.max(0.0),
-        };
+        let most = self.strategy.strategy().most_pending(self);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "not negative; what is too large becomes the largest number"
         )]
-        let most = (max + to_fill).ceil() as u64;
+        let most = most.ceil() as u64;
         most.saturating_add(1)
     }
 

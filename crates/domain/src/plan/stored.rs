@@ -1,6 +1,6 @@
 //! Snapshots and plans as JSON documents: versioned and strict, so that what is read means what was written.
 //!
-//! A snapshot that an operator copies into a file is a test case. Numbers of up to 15 digits come back exactly.
+//! A snapshot that an operator copies into a file is a test case.
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};

@@ -6,7 +6,7 @@ use super::Plan;
 use super::notes::units;
 
 impl Plan {
-    /// What `explain pool` prints: what was decided, then why.
+    /// The text that `explain pool` prints: first what was decided, then why.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let (change, target) = (units(self.change), units(self.target));
@@ -30,7 +30,10 @@ impl Plan {
         for (worker, advice) in &self.advice {
             let what = if advice.terminate { "go" } else { "stay" };
             let reason = &advice.reason;
-            line(&mut text, format_args!("tell {worker} to {what}: {reason}"));
+            line(
+                &mut text,
+                format_args!("advise {worker} to {what}: {reason}"),
+            );
         }
         for reason in &self.reasons {
             line(&mut text, format_args!("because {reason}"));

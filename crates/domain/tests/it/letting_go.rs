@@ -50,7 +50,7 @@ fn idle_workers_go_when_there_is_nothing_to_do_and_the_minimum_stays() {
         ["old go over capacity", "mid go over capacity"]
     );
     assert!(plan.reasons.contains(
-        &"told 2 to go: over capacity, longest idle first; 1 stay running, 1 wanted".to_owned()
+        &"advised 2 to go: over capacity, longest idle first; 1 stay running, 1 wanted".to_owned()
     ));
     snapshot.settings.min_capacity = 3;
     assert!(decide(&snapshot).is_idle());

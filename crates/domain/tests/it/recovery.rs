@@ -204,7 +204,7 @@ fn a_pool_is_looked_at_again_when_the_first_pause_ends_and_something_is_missing(
 
 #[test]
 fn one_plan_tries_a_bounded_number_of_launch_configs_and_the_next_ones_the_others() {
-    for count in sizes_around("domain::plan::choose::MAX_TRIED", MAX_TRIED) {
+    for count in sizes_around("domain::plan::strategy::market::MAX_TRIED", MAX_TRIED) {
         let due = |number: usize| {
             let waited = 1_000 + i64::try_from(number).unwrap();
             offer(&format!("lc-{number:03}")).tried(refused(Cause::Capacity, 1, waited))

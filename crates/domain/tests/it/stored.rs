@@ -164,14 +164,14 @@ fn a_plan_reads_well() {
     insta::assert_snapshot!(decide(&snapshot).text(), @r"
     change 3, target 6
     launch 2 x good (2 units each, at most $0.066667 an hour each)
-    tell proj/linux/g/old to go: launch config archived
-    tell proj/linux/g/leaving to stay: needed
+    advise proj/linux/g/old to go: launch config archived
+    advise proj/linux/g/leaving to stay: needed
     because needed 3: 4 pending, 1 claimed, 2 running, 1 draining, minimum 1, maximum 20, ratio -0.2
     because us-west-2a m5.large spot (ill): skipped, 4 of 4 launches failed in the last hour, last 2 launches were refused (lost), tried again at 14:15:00
     because mute: skipped, no prices yet
     because us-west-2a m5.large spot (good): 2 machines, at most $0.066667 an hour each
-    because told 1 to go: launch config archived
-    because told 1 to stay: needed after all
+    because advised 1 to go: launch config archived
+    because advised 1 to stay: needed after all
     ");
 }
 
@@ -193,8 +193,8 @@ fn a_weighted_plan_reads_well() {
     empty.capacity.running = 1;
     insta::assert_snapshot!(decide(&empty).text(), @r"
     change 0, target 0
-    tell proj/linux/g/w to go: over capacity
+    advise proj/linux/g/w to go: over capacity
     because needed 0: 0 pending, 1 draining, maximum 5, ratio 1
-    because told 1 to go: over capacity, longest idle first; 0 stay running, 0 wanted
+    because advised 1 to go: over capacity, longest idle first; 0 stay running, 0 wanted
     ");
 }

@@ -36,7 +36,7 @@ pub enum AppendRefused {
 }
 
 /// Appends what is new of a piece that begins at this offset, and closes the log if this was the last.
-pub fn append(
+pub(super) fn append(
     path: &Path,
     offset: u64,
     piece: &[u8],
@@ -68,7 +68,7 @@ pub fn append(
 }
 
 /// `None`: there is no log.
-pub fn state(path: &Path, limit: u64) -> io::Result<Option<LogState>> {
+pub(super) fn state(path: &Path, limit: u64) -> io::Result<Option<LogState>> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(judge(&metadata, limit))),
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -38,7 +38,7 @@ pub async fn whole_file(path: &Path, offset: u64) -> io::Result<Option<(u64, Byt
 }
 
 /// Reads a file that may not be there yet, and may grow.
-pub struct Reader {
+pub(super) struct Reader {
     path: PathBuf,
     file: Option<File>,
     offset: u64,
@@ -47,7 +47,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn open(path: PathBuf, offset: u64) -> Self {
+    pub(super) fn open(path: PathBuf, offset: u64) -> Self {
         Self {
             path,
             file: None,
@@ -57,7 +57,7 @@ impl Reader {
     }
 
     /// What has come since the last time; empty if nothing has.
-    pub async fn next(&mut self) -> io::Result<Bytes> {
+    pub(super) async fn next(&mut self) -> io::Result<Bytes> {
         let (offset, is_placed) = (self.offset, self.is_placed);
         let Some(file) = self.file().await? else {
             return Ok(Bytes::new());

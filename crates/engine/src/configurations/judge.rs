@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cloud::NotValidated;
+use cloud::ValidateError;
 use contract::{Invalid, PayloadSchema};
 use domain::configuration::{
     Compilation, CompiledPool, CompiledProvider, Completed, Configuration, LinedUp, Lineup, Takes,
@@ -299,8 +299,8 @@ async fn checked(
         .map_err(|invalid| refused(&invalid))?;
     let outside = by.validate_outside(&mut config).await;
     outside.map_err(|problem| match problem {
-        NotValidated::Invalid(invalid) => refused(&invalid),
-        NotValidated::Cloud(problem) => ConfigurationError::ProviderSetupFailed(format!(
+        ValidateError::Invalid(invalid) => refused(&invalid),
+        ValidateError::Cloud(problem) => ConfigurationError::ProviderSetupFailed(format!(
             "The provider {} cannot check the worker type {} now: {problem}. Nothing was changed; try again.",
             provider.id, compiled.worker_type
         )),

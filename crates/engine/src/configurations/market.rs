@@ -29,7 +29,7 @@ pub fn wares(engine: &Engine, id: &ProviderId) -> Result<Wares, String> {
 }
 
 fn takes(provider: &dyn Provider) -> Takes {
-    match (provider.machines(), provider.by_hand()) {
+    match (provider.machines(), provider.declarer()) {
         (Some(_), _) => Takes::Launches,
         (None, Some(_)) => Takes::Declarations,
         (None, None) => Takes::Nothing,

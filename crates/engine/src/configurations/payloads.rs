@@ -105,7 +105,7 @@ pub async fn judge_payload(
     match engine.payload_schemas.get(pool_id) {
         Some((by, schema)) => {
             let payload = payload.clone();
-            let problems = in_turn(engine, move || schema.judge(&payload).err());
+            let problems = in_turn(engine, move || schema.validate(&payload).err());
             let problems = problems.await?.unwrap_or_default();
             Ok(Some(Verdict { by, problems }))
         }

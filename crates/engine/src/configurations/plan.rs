@@ -178,7 +178,7 @@ impl Outlook {
         };
         let bids = machines.bids(&BidRequest {
             pool_id,
-            launch_configs: &[launch_config],
+            launch_configs: &[Arc::new(launch_config)],
             now,
         });
         let price = bids

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use cloud::{BidRequest, Machines, Provider};
+use domain::facts::Facts;
 use domain::id::ProviderId;
 use domain::launch_config::LaunchConfig;
 use domain::overrides::Override;
 use domain::plan::Bid;
 
-use super::facts::Facts;
 use crate::Engine;
 
 /// In the order of the launch configs. A provider that is not in service takes away nothing but its own offers.
@@ -39,12 +39,13 @@ fn ask_all(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
     }
     let mut bids = vec![Err("its provider said nothing".to_owned()); configs.len()];
     for id in pool.provider_ids() {
-        let of_provider = |(_, config): &(usize, &LaunchConfig)| config.provider_id(pool) == id;
-        let (places, own): (Vec<usize>, Vec<LaunchConfig>) = configs
+        let of_provider =
+            |(_, config): &(usize, &Arc<LaunchConfig>)| config.provider_id(pool) == id;
+        let (places, own): (Vec<usize>, Vec<Arc<LaunchConfig>>) = configs
             .iter()
             .enumerate()
             .filter(of_provider)
-            .map(|(place, config)| (place, config.clone()))
+            .map(|(place, config)| (place, Arc::clone(config)))
             .unzip();
         for (place, bid) in places.into_iter().zip(ask_one(engine, facts, id, &own)) {
             bids[place] = bid;
@@ -57,7 +58,7 @@ fn ask_one(
     engine: &Engine,
     facts: &Facts,
     id: &ProviderId,
-    launch_configs: &[LaunchConfig],
+    launch_configs: &[Arc<LaunchConfig>],
 ) -> Vec<Result<Bid, String>> {
     let provider = engine.providers.get(id).ok();
     match provider.and_then(|provider| provider.machines()) {
@@ -75,12 +76,12 @@ fn ask_one(
 fn bids(
     machines: &dyn Machines,
     facts: &Facts,
-    launch_configs: &[LaunchConfig],
+    launch_configs: &[Arc<LaunchConfig>],
 ) -> Vec<Result<Bid, String>> {
     machines.bids(&BidRequest {
         pool_id: &facts.pool.id,
         launch_configs,
-        now: facts.now,
+        now: facts.horizon.now,
     })
 }
 

@@ -1,41 +1,20 @@
-//! What there is: for a page of pools at a time, in a handful of grouped queries.
+//! Reads the facts about pools: a page of them at a time, in a handful of grouped queries.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::demand::Demand;
-use domain::id::{LaunchConfigId, PoolId, ProviderId};
-use domain::launch_config::LaunchConfig;
-use domain::overrides::Override;
-use domain::plan::{
-    BadSettings, Bid, Candidate, Capacity, FIRST_CLAIM_MS, Offer, START_UP_MS, Settings, Snapshot,
-    Source,
-};
+use domain::facts::Facts;
+use domain::id::PoolId;
+use domain::plan::{FIRST_CLAIM_MS, START_UP_MS};
 use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
-use store::launch_health::{HealthWindow, LaunchRecord};
+use store::launch_health::HealthWindow;
 use store::{StoreError, Tx};
 
-/// Health looks back so far.
+/// The window in which launches tell of the health of their launch config.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
-
-/// What is true of one pool now.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    pub pool: Pool,
-    /// The active ones, in their author's order.
-    pub launch_configs: Vec<LaunchConfig>,
-    pub demand: Demand,
-    pub now: Timestamp,
-    /// From which moments on signs of workers count.
-    pub horizon: Horizon,
-    /// Those in force that concern the pool.
-    pub overrides: Vec<Override>,
-    inventory: Inventory,
-    /// Some running worker is of a launch config that is not active any more.
-    has_archived: bool,
-    records: Vec<(LaunchConfigId, LaunchRecord)>,
-}
 
 /// Facts about pools that follow each other in the order of their ids.
 pub fn page_of_facts(
@@ -65,19 +44,13 @@ pub fn page_of_supply(
     let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::overrides::list_in_force(tx, now)?;
     let facts = pools.into_iter().map(|pool| {
-        let id = &pool.id;
-        let own = overrides.iter().filter(|given| given.concerns(&pool));
-        Facts {
-            overrides: own.cloned().collect(),
-            launch_configs: Vec::new(),
-            demand: what_matters(&pool, demand.get(id).copied().unwrap_or_default()),
-            now,
-            horizon: *horizon,
-            inventory: inventories.remove(id).unwrap_or_default(),
-            has_archived: archived.binary_search(id).is_ok(),
-            records: Vec::new(),
-            pool,
-        }
+        let demand = demand.get(&pool.id).copied().unwrap_or_default();
+        let mut facts = Facts::new(pool, demand, *horizon);
+        let own = overrides.iter().filter(|given| given.concerns(&facts.pool));
+        facts.overrides = own.cloned().collect();
+        facts.inventory = inventories.remove(facts.id()).unwrap_or_default();
+        facts.has_archived = archived.binary_search(facts.id()).is_ok();
+        facts
     });
     Ok(facts.collect())
 }
@@ -143,24 +116,15 @@ fn read_launch_configs(
         |(pool, _, _)| pool.clone(),
     );
     for facts in facts {
-        let id = &facts.pool.id;
-        facts.launch_configs = configs.remove(id).unwrap_or_default();
-        facts.records = of_pool(records.remove(id));
+        let configs = configs.remove(facts.id()).unwrap_or_default();
+        facts.launch_configs = configs.into_iter().map(Arc::new).collect();
+        let records = records.remove(facts.id()).unwrap_or_default();
+        let by_config = records
+            .into_iter()
+            .map(|(_, config, record)| (config, record));
+        facts.records = by_config.collect();
     }
     Ok(())
-}
-
-/// Tasks beyond what any plan of the pool could serve need not be counted, and do not count.
-fn what_matters(pool: &Pool, demand: Demand) -> Demand {
-    let pending = demand.pending.min(u64::from(most_pending(pool)));
-    Demand { pending, ..demand }
-}
-
-/// How many waiting tasks of a pool are worth counting.
-pub fn most_pending(pool: &Pool) -> u32 {
-    let settings = Settings::parse(&pool.definition.config);
-    let most = settings.map_or(u64::MAX, |settings| settings.most_pending());
-    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 fn grouped<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec<T>> {
@@ -171,90 +135,9 @@ fn grouped<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec
     groups
 }
 
-fn of_pool<T>(rows: Option<Vec<(PoolId, LaunchConfigId, T)>>) -> Vec<(LaunchConfigId, T)> {
-    let rows = rows.unwrap_or_default().into_iter();
-    rows.map(|(_, config, fact)| (config, fact)).collect()
-}
-
-impl Facts {
-    /// With the launch configs, which a page of supply lacks.
-    pub fn complete(mut self, tx: &mut Tx<'_>) -> Result<Self, StoreError> {
-        let now = self.now;
-        read_launch_configs(tx, std::slice::from_mut(&mut self), now)?;
-        Ok(self)
-    }
-
-    /// Nothing is there, nothing is wanted, nothing waits: the usual pool at night.
-    pub fn nothing_to_think_about(&self) -> bool {
-        let min_capacity = self.pool.definition.config.get("minCapacity");
-        let none_wanted = min_capacity
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0)
-            == 0;
-        none_wanted
-            && !self.overrides.iter().any(Override::wants_capacity)
-            && self.demand.pending == 0
-            && self.inventory.is_empty()
-    }
-
-    /// Workers of archived launch configs, or of a provider that the pool has left, must be looked
-    /// at one by one.
-    pub fn has_strangers(&self) -> bool {
-        !self.pool.previous_provider_ids.is_empty() || self.has_archived
-    }
-
-    pub fn capacity(&self) -> Capacity {
-        self.inventory.capacity(|id| self.pool.has_provider(id))
-    }
-
-    /// How many workers run.
-    pub fn n_running(&self) -> u64 {
-        self.inventory.n_running()
-    }
-
-    /// What the planner sees.
-    pub fn snapshot(
-        &self,
-        bids: &[Result<Bid, String>],
-        rooms: &BTreeMap<ProviderId, u64>,
-        workers: Vec<Candidate>,
-    ) -> Result<Snapshot, BadSettings> {
-        let offers = self.launch_configs.iter().zip(bids).map(|(config, bid)| {
-            let live = self.inventory.live(&config.id);
-            let provider_id = config.provider_id(&self.pool);
-            let record = of_config(&self.records, &config.id);
-            let health = record.map(|record| record.health).unwrap_or_default();
-            let tries = record.map(|record| record.tries).unwrap_or_default();
-            Offer::of(config, provider_id, live, health, bid.clone()).tried(tries)
-        });
-        let mut settings = Settings::parse(&self.pool.definition.config)?;
-        let lines = self.overrides.iter().flat_map(|given| {
-            let mut lines = given.limit(&mut settings);
-            if given.pauses_any(bids.iter().filter_map(|bid| bid.as_ref().err())) {
-                lines.push(given.headline());
-            }
-            lines
-        });
-        let overrides = lines.collect();
-        let sources = self.pool.provider_ids().map(|id| Source {
-            provider_id: id.clone(),
-            room: rooms.get(id).copied(),
-        });
-        Ok(Snapshot {
-            now: self.now,
-            pool_id: self.pool.id.clone(),
-            sources: sources.collect(),
-            settings,
-            demand: self.demand,
-            capacity: self.capacity(),
-            offers: offers.collect(),
-            overrides,
-            workers,
-        })
-    }
-}
-
-fn of_config<'a, T>(facts: &'a [(LaunchConfigId, T)], id: &LaunchConfigId) -> Option<&'a T> {
-    let found = facts.iter().find(|(known, _)| known == id);
-    found.map(|(_, fact)| fact)
+/// Adds the launch configs, which a page of supply lacks.
+pub fn add_launch_configs(tx: &mut Tx<'_>, mut facts: Facts) -> Result<Facts, StoreError> {
+    let now = facts.horizon.now;
+    read_launch_configs(tx, std::slice::from_mut(&mut facts), now)?;
+    Ok(facts)
 }

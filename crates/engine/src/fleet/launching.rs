@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cloud::{LaunchError, LaunchOrder, Launched};
+use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
 use domain::Version;
 use domain::event::WorkerChange;
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
@@ -79,7 +79,7 @@ impl Launching {
 }
 
 /// Carries launches out beside whoever decided on them, so that a slow cloud holds nobody up.
-pub fn launch(engine: &Arc<Engine>, pool: &Pool, launches: Vec<(Launch, LaunchConfig)>) {
+pub fn launch(engine: &Arc<Engine>, pool: &Pool, launches: Vec<(Launch, Arc<LaunchConfig>)>) {
     for (launch, config) in launches {
         let (engine, pool) = (Arc::clone(engine), pool.clone());
         let tracker = engine.launching.tracker.clone();
@@ -147,7 +147,7 @@ fn next_look(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
 
 /// What came of a launch.
 enum Answer {
-    Asked(Result<Vec<Launched>, LaunchError>),
+    Asked(Result<Vec<LaunchedMachine>, LaunchError>),
     /// We did not come to ask the cloud, and why.
     NotAsked {
         problem: String,
@@ -198,7 +198,7 @@ async fn ask(
     let answer = match tokio::time::timeout(MAX_CALL, call).await {
         Ok(Ok(Ok(made))) if made.is_empty() => Err(LaunchError::Refused {
             cause: Cause::Capacity,
-            problem: "the provider made no machine and did not say why".to_owned(),
+            error: "the provider made no machine and gave no reason".to_owned(),
         }),
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(LaunchError::Unknown(
@@ -274,7 +274,10 @@ fn settle(
             let problem = problem.clone();
             launch.state = LaunchState::Unknown { problem };
         }
-        Answer::Asked(Err(LaunchError::Refused { cause, problem })) if launch.made == 0 => {
+        Answer::Asked(Err(LaunchError::Refused {
+            cause,
+            error: problem,
+        })) if launch.made == 0 => {
             launch.state = LaunchState::Refused {
                 cause: *cause,
                 problem: problem.clone(),
@@ -294,7 +297,7 @@ fn settle(
 pub(super) fn adopt(
     change: &mut Change<'_, '_>,
     launch: &Launch,
-    machine: &Launched,
+    machine: &LaunchedMachine,
 ) -> Result<(), StoreError> {
     // No machine is older than its launch: then the clock has been set back, and once it is right again the machine
     // would seem to be late for hours.
@@ -325,7 +328,7 @@ pub(super) fn adopt(
 pub(super) fn machine_of_nobody(
     provider_id: &ProviderId,
     pool_id: PoolId,
-    machine: Launched,
+    machine: LaunchedMachine,
     now: Timestamp,
 ) -> Worker {
     Worker {
@@ -354,7 +357,7 @@ fn requested(
     pool: Option<&Pool>,
     launch: &Launch,
     config: Option<&LaunchConfig>,
-    machine: &Launched,
+    machine: &LaunchedMachine,
     made: Timestamp,
 ) -> Worker {
     let worker_config = config.and_then(|config| config.configuration.get("workerConfig"));

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::{CloudError, Launched, MAX_OWNED_PAGES, Machines, Owned, Region, Sighting};
+use cloud::{
+    CloudError, LaunchedMachine, MAX_OWNED_PAGES, Machines, OwnedMachine, Region, Sighting,
+};
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::judge::{Attention, Judgement, QueueFacts, Seen, judge};
 use domain::queue_worker::QueueWorker;
@@ -99,7 +101,7 @@ struct RegionScan {
 struct RegionList {
     sightings: BTreeMap<Name, Sighting>,
     /// Those that say which launch made them.
-    machines: Vec<(LaunchToken, Option<PoolId>, Launched)>,
+    machines: Vec<(LaunchToken, Option<PoolId>, LaunchedMachine)>,
 }
 
 /// What is known of a worker when it is judged.
@@ -432,7 +434,7 @@ async fn list(machines: &dyn Machines, region: &Region) -> Result<RegionList, Cl
         let page = tokio::time::timeout(MAX_CALL, machines.owned_page(region, next.as_deref()));
         let page = page.await.map_err(|_| late())??;
         for owned in page.machines {
-            let Owned {
+            let OwnedMachine {
                 token,
                 pool_id,
                 machine,
@@ -471,8 +473,8 @@ fn late() -> CloudError {
 fn seen_as(sighting: Sighting) -> Seen {
     match sighting {
         Sighting::Alive => Seen::Alive,
-        Sighting::Going => Seen::Going,
-        Sighting::Gone(why) => Seen::Gone(why),
+        Sighting::Ending => Seen::Going,
+        Sighting::Ended(why) => Seen::Gone(why),
         Sighting::NotFound => Seen::NotFound,
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use cloud::{Launched, Machines, Region};
+use cloud::{LaunchedMachine, Machines, Region};
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::time::{HOUR_MS, Timestamp};
@@ -189,7 +189,7 @@ pub(super) struct Adopting<'a> {
 impl Adopting<'_> {
     pub(super) async fn all(
         mut self,
-        strangers: Vec<(LaunchToken, Option<PoolId>, Launched)>,
+        strangers: Vec<(LaunchToken, Option<PoolId>, LaunchedMachine)>,
     ) -> Result<(), StoreError> {
         let mut unknown = FirstSeen::new();
         for (token, pool_id, machine) in strangers {
@@ -205,7 +205,11 @@ impl Adopting<'_> {
         Ok(())
     }
 
-    async fn one(&mut self, token: LaunchToken, machine: &Launched) -> Result<Known, StoreError> {
+    async fn one(
+        &mut self,
+        token: LaunchToken,
+        machine: &LaunchedMachine,
+    ) -> Result<Known, StoreError> {
         let now = self.engine.clock.now();
         let (id, made) = (self.provider_id.clone(), machine.clone());
         let found = self.engine.change("machine_adopt", now, move |change| {
@@ -231,7 +235,7 @@ impl Adopting<'_> {
     async fn of_nobody(
         &mut self,
         pool_id: Option<PoolId>,
-        machine: Launched,
+        machine: LaunchedMachine,
         since: Option<Timestamp>,
     ) {
         let (id, now) = (self.provider_id, self.engine.clock.now());
@@ -286,7 +290,7 @@ fn take_in(
     change: &mut Change<'_, '_>,
     provider_id: &ProviderId,
     token: &LaunchToken,
-    machine: &Launched,
+    machine: &LaunchedMachine,
 ) -> Result<Taken, StoreError> {
     let Some(mut launch) = store::launches::get(change.tx, token)? else {
         return Ok(Taken::Unknown);

@@ -1,6 +1,6 @@
 //! Why a pool is not made, changed or deleted.
 
-use cloud::NotAvailable;
+use cloud::ProviderUnavailable;
 use domain::id::{ConfigurationId, PoolId};
 use domain::launch_config::BadLaunchConfigs;
 use domain::pool::MAX_LAUNCH_CONFIGS;
@@ -37,11 +37,11 @@ pub enum PoolError {
     Store(#[from] StoreError),
 }
 
-impl From<NotAvailable> for PoolError {
-    fn from(problem: NotAvailable) -> Self {
+impl From<ProviderUnavailable> for PoolError {
+    fn from(problem: ProviderUnavailable) -> Self {
         match problem {
-            NotAvailable::Unknown => Self::UnknownProvider,
-            NotAvailable::SetupFailed => Self::ProviderSetupFailed,
+            ProviderUnavailable::Unknown => Self::UnknownProvider,
+            ProviderUnavailable::SetupFailed => Self::ProviderSetupFailed,
         }
     }
 }

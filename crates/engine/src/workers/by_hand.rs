@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::{Provider, Refused};
+use cloud::{DeclarationError, Provider};
 use domain::Version;
 use domain::audit::AuditEntry;
 use domain::event::{EventBody, WorkerChange};
@@ -95,14 +95,16 @@ pub async fn redeclare(
 ) -> Result<Worker, WorkerError> {
     let pool = pool_of(engine, &key).await?;
     let provider = provider_of_pool(engine, &pool, declaring(engine, &pool))?;
-    let declares = provider.by_hand().is_some();
+    let declares = provider.declarer().is_some();
     let inner = Arc::clone(engine);
     let written = engine.change("worker_update", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let missing = || WorkerError::NotThere(format!("Worker {key} does not exist"));
         let mut worker = store::workers::get(tx, &key)?.ok_or_else(missing)?;
         if !declares || !is_declared(&inner, &worker) {
-            return Err(WorkerError::Refused(Refused::not_supported().to_string()));
+            return Err(WorkerError::Refused(
+                DeclarationError::not_supported().to_string(),
+            ));
         }
         if declaration.provider_info.is_some() {
             let (state, info) = (worker.state, declaration.provider_info.as_ref());
@@ -122,7 +124,7 @@ pub async fn redeclare(
 /// What is known of a machine that a provider launched is that provider's, whatever its pool has now.
 fn is_declared(engine: &Engine, worker: &Worker) -> bool {
     let provider = engine.providers.get(&worker.provider_id);
-    let launches = provider.is_ok_and(|provider| provider.by_hand().is_none());
+    let launches = provider.is_ok_and(|provider| provider.declarer().is_none());
     worker.terms.launch_token.is_none() && !launches
 }
 
@@ -137,10 +139,10 @@ pub async fn remove(
     let provider = engine.providers.get(provider_id).map_err(|problem| {
         WorkerError::of_provider(problem, || format!("Provider {provider_id} does not exist"))
     })?;
-    let state = match (provider.by_hand(), provider.machines()) {
+    let state = match (provider.declarer(), provider.machines()) {
         (Some(_), _) => WorkerState::Stopped,
         (None, Some(_)) => worker.state.stop(),
-        (None, None) => return Err(WorkerError::Refused(Refused::not_supported().0)),
+        (None, None) => return Err(WorkerError::Refused(DeclarationError::not_supported().0)),
     };
     let own_name = worker_credentials::client_id(&worker.provider_id, &worker.key);
     let by_itself = audit.client_id == own_name;
@@ -211,7 +213,7 @@ async fn pool_of(engine: &Engine, key: &WorkerKey) -> Result<Pool, WorkerError> 
 fn declaring<'a>(engine: &Engine, pool: &'a Pool) -> &'a ProviderId {
     let takes_them = |id: &&ProviderId| {
         let provider = engine.providers.get(id);
-        provider.is_ok_and(|provider| provider.by_hand().is_some())
+        provider.is_ok_and(|provider| provider.declarer().is_some())
     };
     let first = &pool.definition.provider_id;
     pool.provider_ids().find(takes_them).unwrap_or(first)
@@ -239,9 +241,9 @@ fn describe(
         false => declaring(engine, pool),
     };
     let provider = provider_of_pool(engine, pool, provider_id)?;
-    let described = match provider.by_hand() {
+    let described = match provider.declarer() {
         Some(by_hand) => by_hand.describe(worker, info),
-        None => Err(Refused::not_supported()),
+        None => Err(DeclarationError::not_supported()),
     };
     let described = described.map_err(|refused| WorkerError::Refused(refused.0))?;
     worker.provider_data = described.provider_data;

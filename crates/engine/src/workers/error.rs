@@ -1,6 +1,6 @@
 //! Why a worker is not registered, made, changed or removed.
 
-use cloud::NotAvailable;
+use cloud::ProviderUnavailable;
 use store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -22,10 +22,13 @@ pub enum WorkerError {
 
 impl WorkerError {
     /// A provider that somebody named cannot be had; `unknown`: because there is none of this name.
-    pub(super) fn of_provider(problem: NotAvailable, unknown: impl FnOnce() -> String) -> Self {
+    pub(super) fn of_provider(
+        problem: ProviderUnavailable,
+        unknown: impl FnOnce() -> String,
+    ) -> Self {
         match problem {
-            NotAvailable::Unknown => Self::NotThere(unknown()),
-            NotAvailable::SetupFailed => Self::ProviderSetupFailed,
+            ProviderUnavailable::Unknown => Self::NotThere(unknown()),
+            ProviderUnavailable::SetupFailed => Self::ProviderSetupFailed,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use access::Secret;
 use access::certificate::{self, Credentials};
-use cloud::{IdentityClaim, NotAvailable, NotVerified, Proof, Verified};
+use cloud::{IdentityClaim, Proof, ProviderUnavailable, Verification, VerifyError};
 use domain::event::{EventBody, WorkerChange};
 use domain::id::{ProviderId, WorkerKey};
 use domain::pool::Pool;
@@ -104,10 +104,10 @@ async fn claimed(
     let pool = pool.ok_or_else(|| missing(format!("Worker pool {pool_id} does not exist")))?;
     match engine.providers.get(provider_id) {
         Ok(_) => {}
-        Err(NotAvailable::Unknown) => {
+        Err(ProviderUnavailable::Unknown) => {
             return Err(missing(format!("Provider {provider_id} does not exist")));
         }
-        Err(NotAvailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
+        Err(ProviderUnavailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
     }
     if !pool.knows_provider(provider_id) {
         let text = format!("Worker pool {pool_id} not associated with provider {provider_id}");
@@ -150,7 +150,7 @@ async fn verify(
     worker: &Worker,
     asked: &Registration,
     now: Timestamp,
-) -> Result<Verified, WorkerError> {
+) -> Result<Verification, WorkerError> {
     let id = &worker.provider_id;
     let provider = engine.providers.get(id).map_err(|problem| {
         WorkerError::of_provider(problem, || format!("Provider {id} does not exist"))
@@ -163,9 +163,9 @@ async fn verify(
     };
     let (why, error) = match provider.verify(&claim).await {
         Ok(verified) => return Ok(verified),
-        Err(NotVerified::Refused(no)) => (no.detail, WorkerError::Refused(no.message.to_owned())),
+        Err(VerifyError::Refused(no)) => (no.detail, WorkerError::Refused(no.message.to_owned())),
         // The worker may show the same proof again.
-        Err(NotVerified::Cloud(problem)) => {
+        Err(VerifyError::Cloud(problem)) => {
             let why = format!("its proof cannot be checked now: {problem}");
             (why, WorkerError::ProviderSetupFailed)
         }
@@ -188,8 +188,8 @@ fn refuse_because(
     let (key, provider_id) = (&asked.key, &asked.provider_id);
     // Anybody may ask, with any provider's name: only those that there are become labels.
     let label = match engine.providers.get(provider_id) {
-        Ok(_) | Err(NotAvailable::SetupFailed) => provider_id.as_str(),
-        Err(NotAvailable::Unknown) => "unknown",
+        Ok(_) | Err(ProviderUnavailable::SetupFailed) => provider_id.as_str(),
+        Err(ProviderUnavailable::Unknown) => "unknown",
     };
     metrics::counter!(REGISTRATIONS_REFUSED, "providerId" => label.to_owned()).increment(1);
     tracing::warn!(worker.pool = %key.pool_id, worker.group = %key.group, worker.id = %key.id,
@@ -201,7 +201,7 @@ fn refuse_because(
 fn proved(
     engine: &Engine,
     mut worker: Worker,
-    verified: &Verified,
+    verified: &Verification,
     secret: &Secret,
     now: Timestamp,
 ) -> Worker {

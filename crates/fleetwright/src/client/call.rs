@@ -1,50 +1,24 @@
-//! One call of the API, before it is signed and sent.
+//! One call of the API, and in words what it is for.
 
+pub(crate) use api_client::{AUTH, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use bytes::Bytes;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::Value;
-
-pub(crate) const WORKER_MANAGER: &str = "worker-manager";
-pub(crate) const AUTH: &str = "auth";
-pub(crate) const QUEUE: &str = "queue";
-pub(crate) const FLEETWRIGHT: &str = "fleetwright";
-
-/// What stays as it is in a path or a query; a `/` inside a name does not.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
 
 /// A call: what to send where, and in words what it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) query: Vec<(&'static str, String)>,
-    pub(crate) body: Option<Value>,
-    /// A body that is not JSON. It takes the place of what was there, so that it may be sent again.
-    pub(crate) raw: Option<Bytes>,
+    pub(crate) api: api_client::Call,
     /// Completes "could not …" in an error.
     pub(crate) purpose: String,
     /// A command that shows what there is, for when this was not found.
-    pub(crate) look_with: Option<&'static str>,
+    pub(super) look_with: Option<&'static str>,
 }
 
 impl Call {
     fn new(method: Method, service: &str, segments: &[&str]) -> Self {
-        let mut path = format!("/api/{service}/v1");
-        for segment in segments {
-            path.push('/');
-            path.extend(utf8_percent_encode(segment, ESCAPED));
-        }
         Self {
-            method,
-            path,
-            query: Vec::new(),
-            body: None,
-            raw: None,
+            api: api_client::Call::new(method, service, segments),
             purpose: String::new(),
             look_with: None,
         }
@@ -55,18 +29,16 @@ impl Call {
     }
 
     pub(crate) fn put(service: &str, segments: &[&str], body: Value) -> Self {
-        Self::new(Method::PUT, service, segments).with_body(body)
+        Self::new(Method::PUT, service, segments).with(|call| call.json(&body))
     }
 
     /// A PUT of bytes in the place of what was there.
     pub(crate) fn upload(service: &str, segments: &[&str], raw: impl Into<Bytes>) -> Self {
-        let mut call = Self::new(Method::PUT, service, segments);
-        call.raw = Some(raw.into());
-        call
+        Self::new(Method::PUT, service, segments).with(|call| call.raw(raw))
     }
 
     pub(crate) fn post(service: &str, segments: &[&str], body: Value) -> Self {
-        Self::new(Method::POST, service, segments).with_body(body)
+        Self::new(Method::POST, service, segments).with(|call| call.json(&body))
     }
 
     /// A POST that carries nothing, such as "enable this".
@@ -78,10 +50,8 @@ impl Call {
         Self::new(Method::DELETE, service, segments)
     }
 
-    pub(crate) fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
-        self.query
-            .extend(value.map(|value| (name, value.to_string())));
-        self
+    pub(crate) fn query(self, name: &'static str, value: Option<impl ToString>) -> Self {
+        self.with(|call| call.query(name, value))
     }
 
     /// What the call is for: `show worker pool a/b`.
@@ -95,60 +65,10 @@ impl Call {
         self
     }
 
-    fn with_body(mut self, body: Value) -> Self {
-        self.body = Some(body);
-        self
-    }
-
-    /// Path and query as they are sent.
-    pub(crate) fn resource(&self) -> String {
-        let mut resource = self.path.clone();
-        for (position, (name, value)) in self.query.iter().enumerate() {
-            resource.push(if position == 0 { '?' } else { '&' });
-            resource.push_str(name);
-            resource.push('=');
-            resource.extend(utf8_percent_encode(value, ESCAPED));
+    fn with(self, change: impl FnOnce(api_client::Call) -> api_client::Call) -> Self {
+        Self {
+            api: change(self.api),
+            ..self
         }
-        resource
-    }
-
-    /// Whether sending it twice leaves the same as sending it once. Creating is left out: a repeat
-    /// may be refused as a conflict, and a token that was lost on the way cannot be had again.
-    pub(crate) fn is_idempotent(&self) -> bool {
-        self.method == Method::GET || self.method == Method::DELETE || self.raw.is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_escaped_in_path_and_query() {
-        let call = Call::get(AUTH, &["clients", "a/b@é +"])
-            .query("prefix", Some("x&y=/z"))
-            .query("limit", Some(3))
-            .query("continuationToken", None::<String>);
-        assert_eq!(
-            call.resource(),
-            "/api/auth/v1/clients/a%2Fb%40%C3%A9%20%2B?prefix=x%26y%3D%2Fz&limit=3"
-        );
-    }
-
-    #[test]
-    fn an_empty_segment_keeps_its_slash() {
-        assert_eq!(
-            Call::get(AUTH, &["roles2", ""]).resource(),
-            "/api/auth/v1/roles2/"
-        );
-    }
-
-    #[test]
-    fn reading_and_deleting_may_be_repeated_and_creating_may_not() {
-        assert!(Call::get(AUTH, &["a"]).is_idempotent());
-        assert!(Call::delete(AUTH, &["a"]).is_idempotent());
-        assert!(!Call::put(AUTH, &["a"], Value::Null).is_idempotent());
-        assert!(Call::upload(AUTH, &["a"], "x").is_idempotent());
-        assert!(!Call::order(AUTH, &["a"]).is_idempotent());
     }
 }

@@ -5,6 +5,7 @@
 
 use access::Secret;
 use access::certificate::Certificate;
+use api_client::Credentials;
 
 use super::ConfigFile;
 use crate::failure::Failure;
@@ -14,14 +15,6 @@ use crate::failure::Failure;
 pub(crate) struct Flags {
     pub(crate) root_url: Option<String>,
     pub(crate) profile: Option<String>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Credentials {
-    pub(crate) client_id: String,
-    pub(crate) access_token: Secret,
-    /// The `ext` of each signature: holds the certificate of temporary credentials.
-    pub(crate) extension: Option<String>,
 }
 
 /// Which server, and as whom; without credentials as anybody.
@@ -71,9 +64,9 @@ pub(crate) fn resolve(
         )
     };
     let credentials = if from_flag {
-        of_profile()?.or(Credentials::of_environment("TASKCLUSTER_", variable)?)
+        of_profile()?.or(credentials_of_environment("TASKCLUSTER_", variable)?)
     } else {
-        match Credentials::of_environment("TASKCLUSTER_", variable)? {
+        match credentials_of_environment("TASKCLUSTER_", variable)? {
             Some(credentials) => Some(credentials),
             None => of_profile()?,
         }
@@ -84,20 +77,18 @@ pub(crate) fn resolve(
     })
 }
 
-impl Credentials {
-    /// The three variables with this prefix.
-    pub(crate) fn of_environment(
-        prefix: &str,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Option<Self>, Failure> {
-        let names = ["CLIENT_ID", "ACCESS_TOKEN"].map(|name| format!("{prefix}{name}"));
-        together(
-            variable(&names[0]),
-            variable(&names[1]).map(Secret::new),
-            variable(&format!("{prefix}CERTIFICATE")),
-            [&names[0], &names[1]],
-        )
-    }
+/// The credentials of the three variables with this prefix.
+pub(crate) fn credentials_of_environment(
+    prefix: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Credentials>, Failure> {
+    let names = ["CLIENT_ID", "ACCESS_TOKEN"].map(|name| format!("{prefix}{name}"));
+    together(
+        variable(&names[0]),
+        variable(&names[1]).map(Secret::new),
+        variable(&format!("{prefix}CERTIFICATE")),
+        [&names[0], &names[1]],
+    )
 }
 
 fn together(

@@ -157,8 +157,9 @@ mod tests {
         let mut asked = Vec::new();
         let ask = async |wanted: Wanted| {
             let of = |name: &str| -> Option<usize> {
-                let mut query = wanted.page.query.iter();
-                let (_, value) = query.find(|(known, _)| *known == name)?;
+                let (_, query) = wanted.page.api.resource.split_once('?')?;
+                let mut parameters = query.split('&').filter_map(|part| part.split_once('='));
+                let (_, value) = parameters.find(|(known, _)| *known == name)?;
                 Some(value.parse().unwrap())
             };
             let first = of("continuationToken").unwrap_or(0);

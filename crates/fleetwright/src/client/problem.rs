@@ -1,14 +1,14 @@
 //! Turns what a server refused into words, an exit code and advice.
 
+use api_client::Refusal;
 use reqwest::StatusCode;
-use serde_json::Value;
 
 use super::Call;
 use crate::failure::{Exit, Failure};
 
 /// The failure for an answer that is not a success.
-pub(crate) fn refused(call: &Call, status: StatusCode, body: &[u8], signed: bool) -> Failure {
-    let message = text_of(body);
+pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
+    let (status, message) = (refusal.status, text_of(refusal));
     let said = message.as_deref().unwrap_or_default();
     let (exit, advice) = match status.as_u16() {
         300..=399 | 404 | 405 | 501 if message.is_none() => {
@@ -24,7 +24,7 @@ pub(crate) fn refused(call: &Call, status: StatusCode, body: &[u8], signed: bool
         400 if said.contains("data/owner ") => (Exit::Failed, Some(OWNER.to_owned())),
         401 | 403 if !signed => (Exit::NotAllowed, Some(NO_CREDENTIALS.to_owned())),
         401 => (Exit::NotAllowed, Some(WRONG_CREDENTIALS.to_owned())),
-        403 if call.path.ends_with("/scopes/current") => {
+        403 if call.api.path().ends_with("/scopes/current") => {
             (Exit::NotAllowed, Some(MORE_SCOPES.to_owned()))
         }
         403 => (
@@ -80,15 +80,12 @@ fn is_about_provider(message: &str) -> bool {
         || message.starts_with("Provider ") && message.ends_with(" does not exist")
 }
 
-/// The message of an error reply, without the trailer that repeats what we know.
-fn text_of(body: &[u8]) -> Option<String> {
-    let reply: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let message = reply["message"].as_str().or(reply["error"].as_str());
-    let message = message.map(|text| text.split("\n---\n").next().unwrap_or(text).trim());
-    let message = message.filter(|text| !text.is_empty())?;
+/// What the server says, without what only programs need.
+fn text_of(refusal: &Refusal) -> Option<String> {
+    let message = refusal.message()?;
     Some(match message.strip_prefix(SCHEMA_REFUSED) {
         Some(rest) => unfit(rest),
-        None => message.to_owned(),
+        None => message,
     })
 }
 
@@ -117,9 +114,15 @@ mod tests {
             .look_with("fleetwright role list")
     }
 
+    fn refusal(status: u16, body: &str) -> Refusal {
+        Refusal {
+            status: StatusCode::from_u16(status).unwrap(),
+            body: body.into(),
+        }
+    }
+
     fn failure(status: u16, body: &str, signed: bool) -> Failure {
-        let status = StatusCode::from_u16(status).unwrap();
-        refused(&call(), status, body.as_bytes(), signed)
+        refused(&call(), &refusal(status, body), signed)
     }
 
     #[test]
@@ -183,9 +186,7 @@ mod tests {
             assert!(advice.contains(part), "{message}: {advice}");
         }
         let call = Call::get(AUTH, &["scopes", "current"]);
-        let advice = refused(&call, StatusCode::FORBIDDEN, b"", true)
-            .advice
-            .unwrap();
+        let advice = refused(&call, &refusal(403, ""), true).advice.unwrap();
         assert!(!advice.contains("scope current"), "{advice}");
     }
 

@@ -1,42 +1,33 @@
-//! Signs a call, sends it, and tries again where that is right.
+//! Sends calls, and tries again where that is right.
 
 use std::time::Duration;
 
-use access::hawk::{RequestLine, payload_hash, sign_header};
 use access::slugid;
 use anyhow::Context as _;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION};
+use api_client::{
+    CallError, Credentials, Observer, Options, Sent, Stamp, parse_root_url, root_cause,
+};
+use reqwest::header::LOCATION;
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
 use super::problem::{NOT_OUR_SERVER, refused, unreachable};
 use super::retry::{Outcome, delay_after};
-use super::{Call, Credentials, Settings};
+use super::{Call, Settings};
 use crate::failure::Failure;
 use crate::{machine, output};
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const CALL_LIMIT: Duration = Duration::from_secs(60);
-/// No reply of the API is larger; what is will not be read to its end.
+/// No reply of the API is larger.
 const MAX_REPLY_BYTES: usize = 256 << 20;
 /// No chain of redirects is longer.
 const MAX_REDIRECTS: usize = 10;
-pub(crate) const JSON: &str = "application/json";
-const BYTES: &str = "application/octet-stream";
 
 /// Calls the API of one server, as one client.
 pub(crate) struct Client {
-    http: reqwest::Client,
-    root_url: Url,
+    api: api_client::Client,
     credentials: Option<Credentials>,
     verbose: bool,
-}
-
-/// What a stream of events needs beside its call.
-#[derive(Default)]
-struct Further<'a> {
-    last_event_id: Option<&'a str>,
-    limit: Option<Duration>,
 }
 
 /// What became of opening a stream.
@@ -50,28 +41,25 @@ pub(crate) enum Opened {
     Broken(String),
 }
 
-struct Answer {
-    status: StatusCode,
-    body: Vec<u8>,
-}
-
 impl Client {
     pub(crate) fn new(settings: Settings, verbose: bool) -> Result<Self, Failure> {
-        let root_url = root_url(&settings.root_url).map_err(|why| {
-            Failure::usage(format!("{:?} is no root URL{why}", settings.root_url))
+        let root_url = parse_root_url(&settings.root_url).map_err(|problem| {
+            Failure::usage(problem.to_string())
                 .advise("a root URL looks like https://fleet.example.com, without a path")
         })?;
-        let mut http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_LIMIT)
-            .timeout(CALL_LIMIT)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("fleetwright/", env!("CARGO_PKG_VERSION")));
-        if is_loopback(&root_url) {
-            http = http.no_proxy();
-        }
+        let options = Options {
+            user_agent: Some(concat!("fleetwright/", env!("CARGO_PKG_VERSION"))),
+            call_limit: CALL_LIMIT,
+            max_reply_bytes: MAX_REPLY_BYTES,
+            stamp: Box::new(|| Stamp {
+                seconds: machine::now().as_millis() / 1_000,
+                nonce: slugid::nice(&mut machine::chance()),
+            }),
+            observer: verbose.then(|| Box::new(note) as Observer),
+        };
         Ok(Self {
-            http: http.build().context("cannot set up the HTTP client")?,
-            root_url,
+            api: api_client::Client::new(root_url, options)
+                .context("cannot set up the HTTP client")?,
             credentials: settings.credentials,
             verbose,
         })
@@ -79,7 +67,7 @@ impl Client {
 
     /// The address of the server, without a slash at its end.
     pub(crate) fn root_url(&self) -> &str {
-        self.root_url.as_str().trim_end_matches('/')
+        self.api.root_url()
     }
 
     /// As whom calls are made, if as anybody.
@@ -90,11 +78,28 @@ impl Client {
 
     /// Sends the call and returns the reply, which need not be JSON.
     pub(crate) async fn bytes(&self, call: &Call) -> Result<Vec<u8>, Failure> {
-        let Answer { status, body } = self.answer(call).await?;
-        if status.is_success() {
-            return Ok(body);
-        }
-        Err(refused(call, status, &body, self.credentials.is_some()))
+        let mut attempt = 0;
+        let mut retry = |problem: &CallError| {
+            attempt += 1;
+            let outcome = match problem {
+                CallError::Refused(refusal) => Outcome::Answered(refusal.status.as_u16()),
+                CallError::BadReply(_) => return None,
+                CallError::NoAnswer(_) if problem.is_unsent() => Outcome::NotConnected,
+                CallError::NoAnswer(_) => Outcome::Broken,
+            };
+            delay_after(attempt, call.api.is_idempotent(), outcome)
+        };
+        let credentials = self.credentials.as_ref();
+        let outcome = self.api.exchange(&call.api, credentials, &mut retry).await;
+        outcome.map_err(|problem| match problem {
+            CallError::NoAnswer(source) => self.unreachable(call, &root_cause(&source)),
+            CallError::Refused(refusal) => refused(call, &refusal, credentials.is_some()),
+            CallError::BadReply(problem) => Failure::failed(format!(
+                "could not {}: the reply of {} is too large: {problem}",
+                call.purpose,
+                self.root_url()
+            )),
+        })
     }
 
     /// Sends the call and returns the reply; `Null` when it has no body.
@@ -121,13 +126,12 @@ impl Client {
         last_event_id: Option<&str>,
         limit: Duration,
     ) -> Result<Opened, Failure> {
-        let more = Further {
-            last_event_id,
-            limit: Some(limit),
-        };
-        let response = match self.send(call, more).await {
+        let credentials = self.credentials.as_ref();
+        let sent = call.api.clone();
+        let sent = sent.header("last-event-id", last_event_id).limit(limit);
+        let response = match self.api.send(&sent, credentials).await {
             Ok(response) => response,
-            Err(problem) => return Ok(Opened::Broken(innermost(&problem))),
+            Err(problem) => return Ok(Opened::Broken(root_cause(&problem))),
         };
         let status = response.status();
         if status.is_success() {
@@ -136,17 +140,19 @@ impl Client {
         if status.is_server_error() {
             return Ok(Opened::Broken(format!("the server answered {status}")));
         }
-        if let Some(url) = redirect(&response, &self.root_url) {
+        if let Some(url) = redirect(&response, &self.api.url(&sent)) {
             return Ok(Opened::Elsewhere(url));
         }
-        let answer = match read(response).await {
-            Ok(answer) => answer,
-            Err(problem) => return Ok(Opened::Broken(innermost(&problem))),
-        };
-        let failure = refused(call, status, &answer.body, self.credentials.is_some());
-        match status {
-            StatusCode::NOT_FOUND => Ok(Opened::Missing(failure)),
-            _ => Err(failure),
+        match self.api.read(response).await {
+            Err(CallError::Refused(refusal)) => {
+                let failure = refused(call, &refusal, credentials.is_some());
+                match status {
+                    StatusCode::NOT_FOUND => Ok(Opened::Missing(failure)),
+                    _ => Err(failure),
+                }
+            }
+            Err(problem) => Ok(Opened::Broken(root_cause(&problem))),
+            Ok(_) => Ok(Opened::Broken(format!("the server answered {status}"))),
         }
     }
 
@@ -159,8 +165,10 @@ impl Client {
     ) -> Result<Response, String> {
         for _ in 0..=MAX_REDIRECTS {
             let place = place_of(&url);
-            let sent = self.http.get(url.clone()).timeout(limit).send().await;
-            let response = sent.map_err(|problem| format!("{place}: {}", innermost(&problem)))?;
+            let http = self.api.http_for(&url);
+            let http = http.map_err(|problem| format!("{place}: {}", root_cause(&problem)))?;
+            let sent = http.get(url.clone()).timeout(limit).send().await;
+            let response = sent.map_err(|problem| format!("{place}: {}", root_cause(&problem)))?;
             let status = response.status();
             if self.verbose {
                 output::note(&format!("GET {place} -> {status}"));
@@ -178,98 +186,19 @@ impl Client {
     pub(crate) fn unreachable(&self, call: &Call, reason: &str) -> Failure {
         unreachable(call, self.root_url(), reason)
     }
-
-    async fn answer(&self, call: &Call) -> Result<Answer, Failure> {
-        let mut attempt = 1;
-        loop {
-            let result = self.attempt(call).await;
-            let outcome = match &result {
-                Ok(answer) => Outcome::Answered(answer.status.as_u16()),
-                Err(problem) if problem.is_connect() => Outcome::NotConnected,
-                Err(_) => Outcome::Broken,
-            };
-            match (delay_after(attempt, call.is_idempotent(), outcome), result) {
-                (None, Ok(answer)) => return Ok(answer),
-                (None, Err(problem)) => {
-                    return Err(unreachable(call, self.root_url(), &innermost(&problem)));
-                }
-                (Some(delay), _) => machine::pause(delay).await,
-            }
-            attempt += 1;
-        }
-    }
-
-    /// Sends the call once; its reply is still to be read.
-    async fn send(&self, call: &Call, more: Further<'_>) -> Result<Response, reqwest::Error> {
-        let body = call.body.as_ref().map(|body| body.to_string().into_bytes());
-        let mut url = self.root_url.clone();
-        let resource = call.resource();
-        let (path, query) = resource.split_once('?').unwrap_or((&resource, ""));
-        url.set_path(path);
-        url.set_query((!query.is_empty()).then_some(query));
-
-        let mut request = self.http.request(call.method.clone(), url.clone());
-        if let Some(credentials) = &self.credentials {
-            let resource = match url.query() {
-                Some(query) => format!("{}?{query}", url.path()),
-                None => url.path().to_owned(),
-            };
-            let line = RequestLine {
-                method: call.method.as_str(),
-                resource: &resource,
-                host: url.host_str().unwrap_or_default(),
-                port: url.port_or_known_default().unwrap_or_default(),
-            };
-            let header = match &call.raw {
-                // Signatures leave bodies out that are not JSON.
-                Some(_) => sign(credentials, &line, None),
-                None => signature(credentials, &line, body.as_deref()),
-            };
-            request = request.header(AUTHORIZATION, header);
-        }
-        if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, JSON).body(body);
-        }
-        if let Some(raw) = &call.raw {
-            request = request.header(CONTENT_TYPE, BYTES).body(raw.clone());
-        }
-        if let Some(place) = more.last_event_id {
-            request = request.header("last-event-id", place);
-        }
-        if let Some(limit) = more.limit {
-            request = request.timeout(limit);
-        }
-        let watch = machine::Stopwatch::start();
-        let result = request.send().await;
-        if self.verbose {
-            let what = match &result {
-                Ok(response) => response.status().to_string(),
-                Err(problem) => innermost(problem),
-            };
-            let elapsed = watch.elapsed().as_millis();
-            output::note(&format!("{} {url} -> {what} ({elapsed} ms)", call.method));
-        }
-        result
-    }
-
-    async fn attempt(&self, call: &Call) -> Result<Answer, reqwest::Error> {
-        let response = self.send(call, Further::default()).await?;
-        read(response).await
-    }
 }
 
-/// The URL below which all calls are, or why it is none.
-fn root_url(text: &str) -> Result<Url, String> {
-    let url = text.parse().ok();
-    let url = url.filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or_else(String::new)?;
-    let has = |what: String| Err(format!(": it has the {what}"));
-    match (url.path().trim_matches('/'), url.query(), url.fragment()) {
-        ("", None, None) => Ok(url),
-        ("", None, Some(fragment)) => has(format!("fragment #{fragment}")),
-        ("", Some(query), _) => has(format!("query ?{query}")),
-        (_, _, _) => has(format!("path {}", url.path())),
-    }
+/// Shows an attempt to people who want to see them all.
+fn note(sent: &Sent<'_>) {
+    let what = match sent.outcome {
+        Ok(status) => status.to_string(),
+        Err(problem) => root_cause(problem),
+    };
+    let elapsed = sent.elapsed.as_millis();
+    output::note(&format!(
+        "{} {} -> {what} ({elapsed} ms)",
+        sent.method, sent.url
+    ));
 }
 
 /// Where a reply sends its reader, if that is somewhere on the web.
@@ -289,67 +218,6 @@ fn place_of(url: &Url) -> String {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     }
-}
-
-async fn read(mut response: Response) -> Result<Answer, reqwest::Error> {
-    let status = response.status();
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        // What is cut here fails as JSON, which is as much as can be said about it.
-        if body.len() + chunk.len() > MAX_REPLY_BYTES {
-            break;
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(Answer { status, body })
-}
-
-/// The `Authorization` header of a request.
-pub(crate) fn signature(
-    credentials: &Credentials,
-    line: &RequestLine<'_>,
-    body: Option<&[u8]>,
-) -> String {
-    let hash = match body {
-        Some(body) => payload_hash(JSON, body),
-        None => payload_hash("", b""),
-    };
-    sign(credentials, line, Some(&hash))
-}
-
-fn sign(credentials: &Credentials, line: &RequestLine<'_>, hash: Option<&str>) -> String {
-    let nonce = slugid::nice(&mut machine::chance());
-    sign_header(
-        line,
-        &credentials.client_id,
-        &credentials.access_token,
-        machine::now().as_millis() / 1_000,
-        &nonce,
-        hash,
-        credentials.extension.as_deref(),
-    )
-}
-
-/// Whether a URL leads to this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    host == "localhost"
-        || host
-            .trim_matches(['[', ']'])
-            .parse()
-            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-}
-
-/// The cause at the bottom: "Connection refused", not "error sending request".
-fn innermost(problem: &reqwest::Error) -> String {
-    if problem.is_timeout() {
-        return "it took too long".to_owned();
-    }
-    let mut cause: &dyn std::error::Error = problem;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]
@@ -437,18 +305,6 @@ mod tests {
             let heads = serving.await.unwrap();
             assert_eq!(heads.len(), wanted.min(MAX_REDIRECTS) + 1);
             assert!(heads.iter().all(|head| !head.contains("authorization")));
-        }
-    }
-
-    #[test]
-    fn proxies_are_not_asked_about_this_machine() {
-        for (url, expected) in [
-            ("http://localhost:1", true),
-            ("http://127.0.0.1", true),
-            ("http://[::1]:8", true),
-            ("https://example.com", false),
-        ] {
-            assert_eq!(is_loopback(&url.parse().unwrap()), expected, "{url}");
         }
     }
 }

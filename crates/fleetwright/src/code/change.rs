@@ -6,8 +6,8 @@ use domain::configuration::{ValueChange, value_changes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::definitions::{Item, Wanted, worker_types};
 use super::kind::{Kind, STATIC_CLIENT};
-use super::read::{Item, Wanted, worker_types};
 use super::server::{Here, There};
 
 /// A pool with this provider goes away by itself.

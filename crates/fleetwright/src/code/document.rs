@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::change::{Change, Plan};
 use super::kind::Kind;
 use crate::failure::Failure;
-use crate::{files, output};
+use crate::output;
 
 /// Documents of another form are refused.
 const FORM: u32 = 1;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::change::{Change, Plan};
+use super::definitions::Wanted;
 use super::kind::Kind;
-use super::read::Wanted;
 use super::server::{Here, read_one};
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use access::scope::ScopeSet;
 
 use crate::client::{AUTH, Call, WORKER_MANAGER};
-use crate::import::normal_pool_body;
+use crate::normal_pool::normal_pool_body;
 
 /// Clients of this form are those of the server's configuration.
 pub(super) const STATIC_CLIENT: &str = "static/";

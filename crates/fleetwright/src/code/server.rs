@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::definitions::{Wanted, worker_types};
 use super::kind::Kind;
-use super::read::{Wanted, worker_types};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;

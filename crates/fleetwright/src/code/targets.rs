@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::change::{Change, Plan};
+use super::definitions::worker_types;
 use super::kind::Kind;
-use super::read::worker_types;
 use super::server::read_one;
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};

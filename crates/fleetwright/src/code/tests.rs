@@ -6,9 +6,10 @@ use domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::change::{Action, Plan};
+use super::definitions::{Wanted, worker_types};
 use super::kind::Kind;
 use super::paint::Paint;
-use super::read::{self, Wanted};
+use super::read;
 use super::server::{Here, There};
 use super::show;
 
@@ -49,7 +50,7 @@ fn here(items: &[(Kind, &str, Value)]) -> Here {
     for (kind, id, content) in items {
         let version = (*kind == Kind::WorkerConfiguration).then_some(1);
         if version.is_some() {
-            let pools = read::worker_types(content).into_iter();
+            let pools = worker_types(content).into_iter();
             here.compiled
                 .extend(pools.map(|pool| (pool, (*id).to_owned())));
         }

@@ -9,9 +9,6 @@ use clap_complete::Shell;
 use crate::failure::Failure;
 use crate::output;
 
-/// The only noun with verbs that are for the program itself.
-const BENCH: &str = "bench";
-
 /// A shell that we write completions for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum KnownShell {
@@ -20,8 +17,7 @@ pub(crate) enum KnownShell {
     Fish,
 }
 
-pub(crate) fn print(shell: KnownShell, command: Command) {
-    let mut command = without_hidden(command);
+pub(crate) fn print(shell: KnownShell, mut command: Command) {
     let shell = match shell {
         KnownShell::Bash => Shell::Bash,
         KnownShell::Zsh => Shell::Zsh,
@@ -58,14 +54,4 @@ fn with_tables(page: &str) -> String {
             format!("{before}{TITLE}.nf\n{tables}.fi\n{after}")
         }
     }
-}
-
-/// The scripts know of hidden commands too, unless these are not there at all.
-fn without_hidden(command: Command) -> Command {
-    command.mut_subcommand(BENCH, |bench| {
-        let verbs = bench.get_subcommands().filter(|verb| !verb.is_hide_set());
-        Command::new(BENCH)
-            .about(bench.get_about().cloned().unwrap_or_default())
-            .subcommands(verbs.cloned().collect::<Vec<_>>())
-    })
 }

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use domain::documentation::{self, MAX_UPLOAD_BYTES, Tree};
+use documentation::{MAX_UPLOAD_BYTES, Tree};
+use files::unreadable;
 use serde_json::{Value, json};
 
 use super::{Consent, Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
-use crate::files::unreadable;
 use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]

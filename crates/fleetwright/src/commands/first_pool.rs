@@ -1,8 +1,9 @@
 //! The pool that a new installation begins with: worker processes on this machine.
 
+use api_client::Credentials;
 use serde_json::{Value, json};
 
-use crate::client::{Call, Client, Credentials, Settings, WORKER_MANAGER};
+use crate::client::{Call, Client, Settings, WORKER_MANAGER};
 use crate::failure::Failure;
 
 pub(crate) const FIRST_POOL: &str = "local/default";

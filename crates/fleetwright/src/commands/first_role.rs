@@ -3,9 +3,10 @@
 //! Taskcluster's workers and tools rely on such a role: they read public artifacts and the state of tasks without
 //! credentials. Names of tasks are random and cannot be listed with it.
 
+use api_client::Credentials;
 use serde_json::json;
 
-use crate::client::{AUTH, Call, Client, Credentials, Settings};
+use crate::client::{AUTH, Call, Client, Settings};
 use crate::failure::{Exit, Failure};
 
 /// What anybody may do.

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use api_client::with_causes;
 use clap::Args;
 use store::{Options, Store};
 
-use super::serve::{chain, check, doctor, read};
+use super::serve::{check, doctor, read};
 use crate::failure::Failure;
 use crate::{machine, output};
 
@@ -23,8 +24,11 @@ pub(crate) async fn run(arguments: Arguments, json: bool) -> Result<(), Failure>
     let config = read(&arguments.config)?;
     check(&config)?;
     let failed = |problem: store::StoreError| {
-        Failure::failed(format!("cannot migrate the database: {}", chain(&problem)))
-            .advise(format!("`{}` looks for causes", doctor(&arguments.config)))
+        Failure::failed(format!(
+            "cannot migrate the database: {}",
+            with_causes(&problem)
+        ))
+        .advise(format!("`{}` looks for causes", doctor(&arguments.config)))
     };
     let options = Options {
         url: config.database.url.clone(),

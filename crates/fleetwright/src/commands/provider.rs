@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::{Limit, Session};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
-use crate::files;
 use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]

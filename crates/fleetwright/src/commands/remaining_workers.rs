@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api_client::Credentials;
 use serde_json::Value;
 
-use crate::client::{Call, Client, Credentials, Settings, WORKER_MANAGER};
+use crate::client::{Call, Client, Settings, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, printable};
 

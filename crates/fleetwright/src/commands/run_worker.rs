@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Secret;
+use api_client::with_causes;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::clock::SystemClock;
 use rand::SeedableRng as _;
@@ -14,14 +15,13 @@ use rand::rngs::StdRng;
 use server::config::{Log, LogFormat};
 use worker::aws::{METADATA_URL, Metadata};
 use worker::{
-    CallError, Identity, Machine, Names, NotRegistered, Proof, Stops, Worker, WorkerError,
+    CallError, Identity, Machine, Names, Proof, RegistrationError, Stops, Worker, WorkerError,
 };
 
-use super::body::read_text;
-use super::serve::chain;
 use super::worker as managed;
 use super::{Session, name};
 use crate::failure::{Exit, Failure};
+use crate::input::read_text;
 use crate::machine;
 
 /// All that there is about workers.
@@ -151,7 +151,7 @@ impl Working {
             notices,
         };
         worker.run().await.map_err(|problem| {
-            let mut failure = Failure::new(exit_of(&problem), chain(&problem));
+            let mut failure = Failure::new(exit_of(&problem), with_causes(&problem));
             failure.advice = advice_for(&problem).map(str::to_owned);
             if json {
                 tracing::error!("{}", failure.message);
@@ -167,7 +167,7 @@ impl Arguments {
         self,
         root_url: Option<String>,
     ) -> Result<(Identity, Option<Metadata>), Failure> {
-        let bad = |problem: &dyn std::error::Error| Failure::usage(chain(problem));
+        let bad = |problem: &dyn std::error::Error| Failure::usage(with_causes(problem));
         let Some(source) = self.provider else {
             let file = self.identity.as_deref().unwrap_or(Path::new(""));
             let identity = Identity::read(file).map_err(|problem| bad(&problem))?;
@@ -210,7 +210,7 @@ impl Arguments {
                 let identity = metadata
                     .identity(work_dir)
                     .await
-                    .map_err(|problem| Failure::failed(chain(&problem)))?
+                    .map_err(|problem| Failure::failed(with_causes(&problem)))?
                     .with_capacity(self.capacity)
                     .map_err(|problem| bad(&problem))?;
                 Ok((identity, Some(metadata)))
@@ -242,7 +242,7 @@ fn start_log(json: bool) -> Result<(), Failure> {
 
 fn exit_of(problem: &WorkerError) -> Exit {
     match problem {
-        WorkerError::NotRegistered(NotRegistered { source, .. }) => match source {
+        WorkerError::NotRegistered(RegistrationError { source, .. }) => match source {
             CallError::NoAnswer { .. } => Exit::Unreachable,
             CallError::Refused { status, .. } if *status < 500 => Exit::NotAllowed,
             CallError::Refused { .. } | CallError::BadReply { .. } => Exit::Failed,

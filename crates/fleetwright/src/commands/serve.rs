@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use api_client::with_causes;
 use clap::Args;
 use server::config::{Config, LogFormat};
 use server::run::RunError;
@@ -36,7 +37,7 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
 /// Reads a configuration file.
 pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
     Config::read(file).map_err(|problem| {
-        Failure::usage(chain(&problem))
+        Failure::usage(with_causes(&problem))
             .advise("`fleetwright config example` prints a configuration that explains every key")
     })
 }
@@ -45,7 +46,7 @@ pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
 pub(super) fn check(config: &Config) -> Result<(), Failure> {
     config
         .check()
-        .map_err(|problem| Failure::usage(chain(&problem)))
+        .map_err(|problem| Failure::usage(with_causes(&problem)))
 }
 
 pub(super) fn start_log(config: &Config) -> Result<(), Failure> {
@@ -88,7 +89,7 @@ pub(super) async fn run(
     // Who reads the log by program finds nothing but records there.
     let is_logged = matches!(config.log.format, LogFormat::Json);
     server::run(config, stop, ready).await.map_err(|problem| {
-        let mut failure = Failure::failed(format!("the server stopped: {}", chain(&problem)));
+        let mut failure = Failure::failed(format!("the server stopped: {}", with_causes(&problem)));
         if is_logged {
             tracing::error!("{}", failure.message);
         }
@@ -131,17 +132,6 @@ pub(super) fn until_told_to_stop() -> Result<impl Future<Output = ()> + Send + '
             std::future::pending().await
         }
     })
-}
-
-/// An error and its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(&format!(": {cause}"));
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use access::Secret;
 use anyhow::Context as _;
+use api_client::{Credentials, is_loopback};
 use clap::{Arg, Args, Command};
 use cloud::ProviderConfig;
 use server::config::{Config, ProviderTable, StaticClient};
@@ -15,7 +16,6 @@ use super::first_pool::{self, FIRST_POOL};
 use super::first_role::{self, ANYBODY};
 use super::remaining_workers;
 use super::serve::{self, until_told_to_stop, url_of};
-use crate::client::{Credentials, is_loopback};
 use crate::data_folder::DataFolder;
 use crate::failure::Failure;
 use crate::owner_file::{OWNER, quoted};

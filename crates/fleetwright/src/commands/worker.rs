@@ -5,10 +5,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::body::{Shape, read_text, set};
+use super::body::{Shape, set};
 use super::{Consent, Limit, Session, name, runs};
 use crate::client::{Call, QUEUE, WORKER_MANAGER};
 use crate::failure::Failure;
+use crate::input::read_text;
 use crate::machine;
 use crate::output::{self, Column};
 

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::PoolId;
+use rule_import::Pool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::commands::first_pool::{FIRST_POOL, FIRST_POOL_OWNER, LOCAL_PROVIDER};
-
-/// A pool with this provider is about to go away.
-const NULL_PROVIDER: &str = "null-provider";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Fleet {
@@ -20,34 +18,9 @@ pub(super) struct Fleet {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pool {
-    pub(super) provider_id: String,
-    pub(super) description: String,
-    pub(super) owner: String,
-    pub(super) email_on_error: bool,
-    pub(super) config: Value,
-    /// Of whose rules the pool is made, if it is not made by hand and somebody has asked.
-    pub(super) worker_configuration_id: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Role {
     pub(super) description: String,
     pub(super) scopes: Vec<String>,
-}
-
-/// What of a pool is read; sources add other keys.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WirePool {
-    worker_pool_id: String,
-    provider_id: String,
-    #[serde(default)]
-    description: String,
-    owner: String,
-    #[serde(default)]
-    email_on_error: bool,
-    config: Value,
 }
 
 #[derive(Deserialize)]
@@ -97,20 +70,8 @@ impl Fleet {
 
     pub(super) fn add_pools(&mut self, items: Vec<Value>) -> Result<(), String> {
         for (position, item) in items.into_iter().enumerate() {
-            let wire: WirePool = serde_json::from_value(item)
+            let (id, pool) = Pool::parse(item)
                 .map_err(|problem| format!("worker pool number {}: {problem}", position + 1))?;
-            let id: PoolId = wire
-                .worker_pool_id
-                .parse()
-                .map_err(|problem| format!("worker pool number {}: {problem}", position + 1))?;
-            let pool = Pool {
-                provider_id: wire.provider_id,
-                description: wire.description,
-                owner: wire.owner,
-                email_on_error: wire.email_on_error,
-                config: wire.config,
-                worker_configuration_id: None,
-            };
             if self.pools.insert(id.clone(), pool).is_some() {
                 return Err(format!("worker pool {id} is there twice"));
             }
@@ -139,8 +100,7 @@ impl Fleet {
 
     /// A pool that the source is deleting does not come over.
     pub(super) fn forget_deleted_pools(&mut self) {
-        self.pools
-            .retain(|_, pool| pool.provider_id != NULL_PROVIDER);
+        self.pools.retain(|_, pool| !pool.is_being_deleted());
     }
 
     /// The pool that `up` makes for itself does not come over: each server has its own.
@@ -180,19 +140,6 @@ impl Fleet {
 }
 
 const NO_LISTS: &str = "there is neither a list workerPools nor roles nor resources in it";
-
-impl Pool {
-    /// What creates it, or replaces it.
-    pub(super) fn body(&self) -> Value {
-        json!({
-            "providerId": self.provider_id,
-            "description": self.description,
-            "owner": self.owner,
-            "emailOnError": self.email_on_error,
-            "config": self.config,
-        })
-    }
-}
 
 impl Role {
     pub(super) fn body(&self) -> Value {
@@ -278,7 +225,7 @@ mod tests {
     #[test]
     fn a_pool_that_is_being_deleted_does_not_come_over() {
         let mut pool = pool();
-        pool["providerId"] = json!(NULL_PROVIDER);
+        pool["providerId"] = json!("null-provider");
         let mut fleet = Fleet::parse(json!([pool])).unwrap();
         fleet.forget_deleted_pools();
         assert!(fleet.pools.is_empty());

@@ -1,40 +1,17 @@
-//! Rule sets out of pools: worker configurations that compile to exactly the pools that are there.
-//!
-//! `table` says what each pool and launch config needs, `solve` finds rules for it, `render` writes them, and
-//! `verify` compiles them again: what does not come out as it went in is never written.
+//! `import rules`: the pools of a deployment or a file become files of worker configurations.
 
-mod cloud;
-mod cover;
-mod factor;
-mod leaves;
-mod patterns;
-mod places;
-mod pools;
-mod render;
-mod solve;
-mod table;
-#[cfg(test)]
-mod tests;
-mod verify;
-mod write;
+use std::path::{Path, PathBuf};
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use domain::id::PoolId;
+use files::Format;
+use rule_import::{ConfigurationFile, ExcludedPool, Grouping, PoolSelection, Unproven};
 use serde_json::{Value, json};
 
 use super::compare::counted;
-use super::fleet::Fleet;
 use super::source;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output;
-use pools::Source;
-use write::Written;
-
-/// The configuration of a fleet that is written as one.
-const WHOLE: &str = "fleet";
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -58,137 +35,107 @@ enum PerFile {
     Provisioner,
 }
 
-/// Pools that do not become rules, and why.
-type LeftOut = Vec<(PoolId, String)>;
-
 pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Result<(), Failure> {
     let fleet = source::read_pools(&arguments.from, verbose).await?;
-    let mut sorted = sorted(&fleet);
-    if sorted.sources.is_empty() && sorted.refused.is_empty() {
+    let mut selection = PoolSelection::new(&fleet.pools);
+    if selection.n_pools() == 0 && selection.refused.is_empty() {
         return Err(Failure::failed(format!(
             "there are no worker pools to make rules of in {}",
             arguments.from
         )));
     }
-    let written = sorted.written(arguments.per_file)?;
-    let Sorted {
-        sources,
-        left_out,
-        refused,
-    } = sorted;
-    let paths = write::paths(&arguments.out, &written, arguments.force)?;
-    write::save(&arguments.out, &paths, &written)?;
-    let before: Vec<Value> = sources
-        .iter()
-        .filter_map(|source| Some(fleet.pools.get(&source.id)?.body()))
+    let grouping = match arguments.per_file {
+        None => Grouping::One,
+        Some(PerFile::Provisioner) => Grouping::ByProvisioner,
+    };
+    let files = selection
+        .configurations(grouping)
+        .map_err(|unproven| not_written(&unproven))?;
+    let paths = paths(&arguments.out, &files, arguments.force)?;
+    save(&arguments.out, &paths, &files)?;
+    let before: Vec<Value> = selection
+        .pool_ids()
+        .filter_map(|id| Some(fleet.pools.get(id)?.body()))
         .collect();
     let report = Report {
         paths: &paths,
-        written: &written,
-        sources: &sources,
-        size_before: write::size_before(&before),
-        left_out: &left_out,
-        refused: &refused,
+        files: &files,
+        selection: &selection,
+        size_before: size_before(&before),
     };
     report.tell(json);
-    for other in write::others(&arguments.out, &paths) {
+    for other in others(&arguments.out, &paths) {
         output::note(&format!(
             "{} is not of this import, and `plan` reads it with the others: remove it if it says the same",
             other.display()
         ));
     }
-    match refused.is_empty() {
+    match selection.refused.is_empty() {
         true => Ok(()),
         false => Err(report.failure()),
     }
 }
 
-struct Sorted {
-    sources: Vec<Source>,
-    left_out: LeftOut,
-    refused: LeftOut,
+fn not_written(unproven: &Unproven) -> Failure {
+    Failure::failed(format!(
+        "nothing was written, because the rules would not give the same pools: {unproven}"
+    ))
+    .advise("this is a mistake in fleetwright: please report it, with that worker pool")
 }
 
-impl Sorted {
-    /// The pools as configurations. Those that no configuration can hold become refused ones: they are looked for only
-    /// if something cannot be written, for that takes as long as writing.
-    fn written(&mut self, per_file: Option<PerFile>) -> Result<Vec<Written>, Failure> {
-        let failure = match written(&self.sources, per_file) {
-            Err(failure) => failure,
-            done @ Ok(_) => return done,
-        };
-        let before = self.refused.len();
-        for source in std::mem::take(&mut self.sources) {
-            match write::obstacle(&source)? {
-                None => self.sources.push(source),
-                Some(why) => self.refused.push((source.id, why)),
-            }
-        }
-        if self.refused.len() == before {
-            return Err(failure);
-        }
-        self.refused.sort();
-        written(&self.sources, per_file)
+/// Where each goes; what is there already stays unless that is meant.
+fn paths(folder: &Path, files: &[ConfigurationFile], force: bool) -> Result<Vec<PathBuf>, Failure> {
+    let paths: Vec<PathBuf> = files
+        .iter()
+        .map(|file| folder.join(format!("{}.yaml", file.id)))
+        .collect();
+    let there = paths.iter().find(|path| path.exists());
+    match there {
+        Some(path) if !force => Err(Failure::new(
+            Exit::Conflict,
+            format!("{} is there already", path.display()),
+        )
+        .advise("give --force to write over it, or another folder with --out")),
+        Some(_) | None => Ok(paths),
     }
 }
 
-fn written(sources: &[Source], per_file: Option<PerFile>) -> Result<Vec<Written>, Failure> {
-    let mut written = Vec::new();
-    for (id, sources) in grouped(sources.to_vec(), per_file) {
-        let description = format!(
-            "{}, as they were when rules were made of them",
-            counted(sources.len(), "worker pool")
-        );
-        written.extend(write::configurations(&id, &description, &sources)?);
+fn save(folder: &Path, paths: &[PathBuf], files: &[ConfigurationFile]) -> Result<(), Failure> {
+    let name = folder.display();
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {name}"))?;
+    for (path, file) in paths.iter().zip(files) {
+        std::fs::write(path, &file.text)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(written)
+    Ok(())
 }
 
-fn sorted(fleet: &Fleet) -> Sorted {
-    let mut sorted = Sorted {
-        sources: Vec::new(),
-        left_out: Vec::new(),
-        refused: Vec::new(),
-    };
-    let mut there = fleet.clone();
-    there.forget_deleted_pools();
-    let takes = pools::what_providers_take(there.pools.values());
-    for (id, pool) in &fleet.pools {
-        if !there.pools.contains_key(id) {
-            let why = "it is being deleted".to_owned();
-            sorted.left_out.push((id.clone(), why));
-        } else if let Some(configuration) = &pool.worker_configuration_id {
-            let why = format!("it is made of the rules of {configuration} already");
-            sorted.left_out.push((id.clone(), why));
-        } else {
-            match Source::new(id, pool, takes[pool.provider_id.as_str()]) {
-                Ok(source) => sorted.sources.push(source),
-                Err(why) => sorted.refused.push((id.clone(), why)),
-            }
-        }
-    }
-    sorted
+/// Other files in the folder that `plan` would read with these.
+fn others(folder: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
+    let there = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let there = there.map(|entry| entry.path());
+    let mut others: Vec<PathBuf> = there
+        .filter(|path| Format::of(path).is_some() && !paths.contains(path))
+        .collect();
+    others.sort();
+    others
 }
 
-fn grouped(sources: Vec<Source>, per_file: Option<PerFile>) -> BTreeMap<String, Vec<Source>> {
-    let mut groups: BTreeMap<String, Vec<Source>> = BTreeMap::new();
-    for source in sources {
-        let group = match per_file {
-            None => WHOLE,
-            Some(PerFile::Provisioner) => source.id.as_str().split('/').next().unwrap_or(WHOLE),
-        };
-        groups.entry(group.to_owned()).or_default().push(source);
-    }
-    groups
+/// Bytes of the pools as JSON, compact and indented.
+fn size_before(pools: &[Value]) -> (usize, usize) {
+    let compact = pools.iter().map(|pool| pool.to_string().len() + 1).sum();
+    let indented = pools
+        .iter()
+        .map(|pool| output::pretty(pool).len() + 1)
+        .sum();
+    (compact, indented)
 }
 
 struct Report<'a> {
     paths: &'a [PathBuf],
-    written: &'a [Written],
-    sources: &'a [Source],
+    files: &'a [ConfigurationFile],
+    selection: &'a PoolSelection,
     size_before: (usize, usize),
-    left_out: &'a LeftOut,
-    refused: &'a LeftOut,
 }
 
 impl Report<'_> {
@@ -196,81 +143,74 @@ impl Report<'_> {
         if json {
             return output::json(&self.document());
         }
-        for (path, written) in self.paths.iter().zip(self.written) {
+        for (path, file) in self.paths.iter().zip(self.files) {
             output::out(&format!(
                 "{}: {}, {}, {}",
                 path.display(),
-                counted(written.n_worker_types, "worker type"),
-                counted(written.n_rules, "rule"),
-                size(written.text.len())
+                counted(file.n_worker_types, "worker type"),
+                counted(file.n_rules, "rule"),
+                size(file.text.len())
             ));
         }
         let (compact, indented) = self.size_before;
         let after = self.size_after();
         output::out(&format!(
             "{} with {}, {} as JSON ({} indented), became {} in {}: {}. Compiled again, they are the same.",
-            counted(self.sources.len(), "worker pool"),
-            counted(self.n_launch_configs(), "launch config"),
+            counted(self.selection.n_pools(), "worker pool"),
+            counted(self.selection.n_launch_configs(), "launch config"),
             size(compact),
             size(indented),
             counted(self.n_rules(), "rule"),
-            counted(self.written.len(), "file"),
+            counted(self.files.len(), "file"),
             size(after),
         ));
-        for (id, why) in self.left_out {
-            output::note(&format!("left out {id}: {why}"));
+        for pool in &self.selection.left_out {
+            output::note(&format!("left out {}: {}", pool.id, pool.reason));
         }
     }
 
     fn document(&self) -> Value {
-        let listed = |pools: &LeftOut| -> Value {
+        let listed = |pools: &[ExcludedPool]| -> Value {
             let pools = pools.iter();
             pools
-                .map(|(id, why)| json!({"workerPoolId": id.as_str(), "reason": why}))
+                .map(|pool| json!({"workerPoolId": pool.id.as_str(), "reason": pool.reason}))
                 .collect()
         };
-        let files = self.paths.iter().zip(self.written).map(|(path, written)| {
+        let files = self.paths.iter().zip(self.files).map(|(path, file)| {
             json!({
                 "path": path.display().to_string(),
-                "workerConfigurationId": written.id,
-                "workerTypes": written.n_worker_types,
-                "rules": written.n_rules,
-                "bytes": written.text.len(),
+                "workerConfigurationId": file.id,
+                "workerTypes": file.n_worker_types,
+                "rules": file.n_rules,
+                "bytes": file.text.len(),
             })
         });
         let (compact, indented) = self.size_before;
         json!({
             "files": files.collect::<Vec<_>>(),
-            "workerPools": self.sources.len(),
-            "launchConfigs": self.n_launch_configs(),
+            "workerPools": self.selection.n_pools(),
+            "launchConfigs": self.selection.n_launch_configs(),
             "rules": self.n_rules(),
             "bytes": {"before": compact, "beforeIndented": indented, "after": self.size_after()},
-            "leftOut": listed(self.left_out),
-            "refused": listed(self.refused),
+            "leftOut": listed(&self.selection.left_out),
+            "refused": listed(&self.selection.refused),
         })
     }
 
-    fn n_launch_configs(&self) -> usize {
-        self.sources
-            .iter()
-            .map(|source| source.launch_configs.len())
-            .sum()
-    }
-
     fn n_rules(&self) -> usize {
-        self.written.iter().map(|written| written.n_rules).sum()
+        self.files.iter().map(|file| file.n_rules).sum()
     }
 
     fn size_after(&self) -> usize {
-        self.written.iter().map(|written| written.text.len()).sum()
+        self.files.iter().map(|file| file.text.len()).sum()
     }
 
     fn failure(&self) -> Failure {
-        let lines = self
-            .refused
+        let refused = &self.selection.refused;
+        let lines = refused
             .iter()
-            .map(|(id, why)| format!("\n  {id}: {why}"));
-        let count = counted(self.refused.len(), "worker pool");
+            .map(|pool| format!("\n  {}: {}", pool.id, pool.reason));
+        let count = counted(refused.len(), "worker pool");
         Failure::failed(format!(
             "{count} cannot be written as rules; the others are:{}",
             lines.collect::<String>()

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::Only;
 use super::fleet::Fleet;
-use crate::client::{Call, Client, Credentials, Settings, WORKER_MANAGER, from_environment};
+use crate::client::{
+    Call, Client, Settings, WORKER_MANAGER, credentials_of_environment, from_environment,
+};
 use crate::commands::role;
 use crate::failure::{Exit, Failure};
 
@@ -52,7 +54,7 @@ fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
     }
     let settings = Settings {
         root_url: from.trim_end_matches('/').to_owned(),
-        credentials: Credentials::of_environment("SOURCE_", &from_environment)?,
+        credentials: credentials_of_environment("SOURCE_", &from_environment)?,
     };
     Client::new(settings, verbose).map(Some)
 }

@@ -4,7 +4,6 @@
     reason = "a test says what is wrong by failing there"
 )]
 
-mod bench;
 mod client;
 mod code;
 mod code_plan;

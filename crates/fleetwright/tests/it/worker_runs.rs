@@ -310,7 +310,7 @@ fn a_worker_that_has_to_go_gives_its_task_back_for_another_to_run() {
     let runs = server.task_status(&task)["runs"].clone();
     assert_eq!(end_of(&runs[0]), ("exception", "worker-shutdown"));
     let log = server.log_now(&task, 0);
-    assert!(log.contains("the worker has to go"), "{log}");
+    assert!(log.contains("the worker is stopping"), "{log}");
 }
 
 #[test]

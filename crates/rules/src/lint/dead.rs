@@ -1,4 +1,4 @@
-//! Values that never count, as later rules override or delete them wherever the rule applies.
+//! Finds values without effect: later rules override or delete them wherever the rule applies.
 
 use std::collections::BTreeSet;
 
@@ -8,57 +8,58 @@ use super::Finding;
 use crate::problem::push_token;
 use crate::rule::Rule;
 use crate::set::RuleSet;
-use crate::trace::{self, Children, Did, Now, Step};
+use crate::trace::{self, Children, NodeState, StepKind, TraceStep};
 
-/// `groups` has the indices of the rules that apply, for all presentations.
+/// `groups` has the indices of the applying rules of each evaluation.
 pub(super) fn find(set: &RuleSet, groups: &[Vec<usize>], findings: &mut Vec<(usize, Finding)>) {
     let rules = set.rules();
     let mut leaves: Vec<Vec<Leaf<'_>>> = rules.iter().map(leaves_of).collect();
     let mut applied: BTreeSet<usize> = BTreeSet::new();
     for group in groups {
         applied.extend(group);
-        let is_undecided = |rule: &&usize| leaves[**rule].iter().any(|leaf| !leaf.counts);
-        // Nearly all values count in the first evaluation that is looked at, so that few are.
+        let is_undecided = |rule: &&usize| leaves[**rule].iter().any(|leaf| !leaf.has_effect);
+        // Nearly all values have an effect in the first evaluation, so only few groups are
+        // evaluated.
         if !group.iter().any(|rule| is_undecided(&rule)) {
             continue;
         }
         let applying: Vec<&Rule> = group.iter().map(|rule| &rules[*rule]).collect();
         let root = trace::assign_all(&applying);
         for (place, rule) in group.iter().enumerate() {
-            for leaf in leaves[*rule].iter_mut().filter(|leaf| !leaf.counts) {
-                leaf.look(&root, place, group);
+            for leaf in leaves[*rule].iter_mut().filter(|leaf| !leaf.has_effect) {
+                leaf.record_effect(&root, place, group);
             }
         }
     }
     for rule in applied {
         let id = |rule: &usize| rules[*rule].id().to_owned();
-        let found = tell(&leaves[rule], &id(&rule), id);
+        let found = findings_of(&leaves[rule], &id(&rule), id);
         findings.extend(found.into_iter().map(|finding| (rule, finding)));
     }
 }
 
-/// Something that a rule assigns, and what is known of it.
+/// A value that a rule assigns, and what is known about its effect.
 struct Leaf<'a> {
     path: Vec<&'a str>,
     value: &'a Value,
-    /// In one evaluation at least, it made a difference.
-    counts: bool,
-    /// A `null` that found something to delete.
+    /// Whether it had an effect in at least one evaluation.
+    has_effect: bool,
+    /// Whether this `null` deleted something.
     deleted: bool,
-    /// The later rules that ended it.
+    /// The later rules that overrode or deleted it.
     by: BTreeSet<usize>,
 }
 
 impl Leaf<'_> {
-    /// Looks at what became of it in one evaluation.
-    fn look(&mut self, root: &Children<'_>, place: usize, group: &[usize]) {
+    /// Records its effect in one evaluation.
+    fn record_effect(&mut self, root: &Children<'_>, place: usize, group: &[usize]) {
         let mut children = root;
         let Some((last, above)) = self.path.split_last() else {
             return;
         };
-        // Steps are sorted by rule. Who ended it first is told, not all who would have.
+        // Steps are sorted by rule. Only the first rule that ended the value is reported.
         let mut first: Option<usize> = None;
-        let mut note = |steps: &[Step], ends: fn(Did) -> bool| {
+        let mut note = |steps: &[TraceStep], ends: fn(StepKind) -> bool| {
             let later = steps.partition_point(|step| step.rule <= place);
             let ending = steps[later..].iter().find(|step| ends(step.did));
             let rules = first.into_iter().chain(ending.map(|step| step.rule));
@@ -68,29 +69,29 @@ impl Leaf<'_> {
             let Some(node) = children.get(token) else {
                 return;
             };
-            note(&node.steps, |did| did != Did::AssignObject);
+            note(&node.steps, |did| did != StepKind::AssignObject);
             children = &node.children;
         }
         let Some(node) = children.get(last) else {
-            return; // A `null` where nobody ever set anything.
+            return; // A `null` at a place that no rule set.
         };
         note(&node.steps, |_| true);
         self.by.extend(first.map(|rule| group[rule]));
-        let is_leaf = matches!(node.now, Now::Leaf(_));
+        let is_leaf = matches!(node.now, NodeState::Leaf(_));
         let own = node
             .steps
             .binary_search_by_key(&place, |step| step.rule)
             .ok();
         let next = own.and_then(|own| node.steps.get(own + 1));
-        self.counts |= match self.value {
+        self.has_effect |= match self.value {
             Value::Null => {
                 self.deleted |= own.is_some();
                 own.is_some() && !is_leaf
             }
-            Value::Object(_) => node.now == Now::Object,
+            Value::Object(_) => node.now == NodeState::Object,
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => match next {
-                // Had it not ended what was there, an object that came later would have merged with that.
-                Some(next) => next.did == Did::AssignObject,
+                // Without this value, a later object would have merged with the older one.
+                Some(next) => next.did == StepKind::AssignObject,
                 None => is_leaf,
             },
         };
@@ -118,7 +119,7 @@ fn leaves_of(rule: &Rule) -> Vec<Leaf<'_>> {
                 Some(_) | None => leaves.push(Leaf {
                     path: path.clone(),
                     value,
-                    counts: false,
+                    has_effect: false,
                     deleted: false,
                     by: BTreeSet::new(),
                 }),
@@ -131,9 +132,9 @@ fn leaves_of(rule: &Rule) -> Vec<Leaf<'_>> {
     leaves
 }
 
-fn tell(leaves: &[Leaf<'_>], rule_id: &str, id: impl Fn(&usize) -> String) -> Vec<Finding> {
+fn findings_of(leaves: &[Leaf<'_>], rule_id: &str, id: impl Fn(&usize) -> String) -> Vec<Finding> {
     let is_idle = |leaf: &&Leaf<'_>| leaf.value.is_null() && !leaf.deleted;
-    let without_effect = leaves.iter().filter(|leaf| !leaf.counts);
+    let without_effect = leaves.iter().filter(|leaf| !leaf.has_effect);
     let (idle, dead): (Vec<&Leaf<'_>>, Vec<&Leaf<'_>>) = without_effect.partition(is_idle);
     let rule_id = || rule_id.to_owned();
     let pointers = |leaves: &[&Leaf<'_>]| leaves.iter().map(|leaf| leaf.pointer()).collect();

@@ -1,9 +1,9 @@
-//! Rule sets and presentations by chance, from few names, so that rules meet.
+//! Random rule sets and attributes, made from few names so that rules interact.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A value that a rule assigns, of few keys.
+/// A value that a rule assigns, with few different keys.
 pub(crate) fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         3 => Just(Value::Null),
@@ -69,7 +69,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Now and then many rules, so that more than one word of bits is needed.
+/// Sometimes many rules, so that bit sets need more than one word.
 pub(crate) fn rules() -> impl Strategy<Value = Value> {
     at_least(0)
 }
@@ -85,7 +85,7 @@ pub(crate) fn at_least(n_rules: usize) -> impl Strategy<Value = Value> {
     })
 }
 
-pub(crate) fn presented() -> impl Strategy<Value = Vec<(String, String)>> {
+pub(crate) fn attributes() -> impl Strategy<Value = Vec<(String, String)>> {
     let pairs = prop::collection::btree_map(name(), "[ab]{0,3}", 0..4);
     pairs.prop_map(|pairs| pairs.into_iter().collect())
 }

@@ -1,4 +1,4 @@
-//! Documents: all that is wrong is told with its place, and what is right stays what it is.
+//! Documents: every problem is reported with its place, and valid documents survive a round trip.
 
 use proptest::prelude::*;
 use rules::{Rule, RuleSet, format, limits, schema};
@@ -11,7 +11,7 @@ fn problems(rules: &Value) -> Vec<String> {
     problems.list().iter().map(ToString::to_string).collect()
 }
 
-/// The one problem of a rule that has these keys too, or instead.
+/// The only problem of a rule with these keys added or replaced.
 fn problem(keys: &Value) -> String {
     let mut rule = json!({ "ruleId": "r", "values": {} });
     rule.as_object_mut()
@@ -23,7 +23,7 @@ fn problem(keys: &Value) -> String {
 }
 
 #[test]
-fn every_problem_is_told_with_its_place_and_rule() {
+fn every_problem_is_reported_with_its_place_and_rule() {
     let rules = json!([
         { "ruleId": "good", "values": {} },
         7,
@@ -35,23 +35,23 @@ fn every_problem_is_told_with_its_place_and_rule() {
         problems(&rules),
         [
             "/1: a rule is a mapping, found a number",
-            r#"rule "bad": /2: a rule has no key "condition", it may have ruleId, description, conditions, values, did you mean "conditions"?"#,
+            r#"rule "bad": /2: unknown key "condition", a rule has ruleId, description, conditions, values, did you mean "conditions"?"#,
             r#"rule "bad": /2/conditions/a~1b/1: expected a text, found null"#,
-            r#"rule "bad": /2/conditions/a~1b/2: "[z" is no glob: unclosed character class; missing ']' (write \ before a character that is meant as it is)"#,
+            r#"rule "bad": /2/conditions/a~1b/2: "[z" is not a valid glob: unclosed character class; missing ']' (write \ before a special character to match it literally)"#,
             r#"rule "bad": /2/conditions/region: expected a text or a list of texts, found a number"#,
             r#"rule "bad": /2/values: values are a mapping, found a list"#,
             r#"rule "good": /3/description: a description is a text, found a list"#,
             r#"rule "good": /3/conditions/1: expected a mapping from condition names to patterns, found a text"#,
-            r#"rule "good": /3: a rule must have values, a mapping of what it assigns"#,
-            r#"rule "good": /3/ruleId: the rule at /0 has this ruleId already, and each is unique within its set"#,
-            "/4: a rule must have a ruleId, a text that names it within its set",
+            r#"rule "good": /3: values is missing: a mapping of the values that the rule assigns"#,
+            r#"rule "good": /3/ruleId: the rule at /0 has the same ruleId: each must be unique in the set"#,
+            "/4: ruleId is missing: a text that identifies the rule in its set",
         ]
     );
     assert_eq!(problems(&json!({})), ["rules are a list, found a mapping"]);
 }
 
 #[test]
-fn what_is_too_large_is_refused_with_the_limit() {
+fn a_document_above_a_limit_is_refused_with_the_limit() {
     let many = |n: usize, item: Value| Value::Array(vec![item; n]);
     let long = |n: usize| "a".repeat(n);
     let names = |n: usize| -> Value {
@@ -74,7 +74,7 @@ fn what_is_too_large_is_refused_with_the_limit() {
         ),
         (
             json!({ "conditions": many(65, json!({})) }),
-            "at most 64 mappings, here are 65",
+            "at most 64 mappings, these have 65",
         ),
         (
             json!({ "conditions": { "x": many(257, json!("")) } }),
@@ -96,7 +96,7 @@ fn what_is_too_large_is_refused_with_the_limit() {
         (json!({ "values": names(10_001) }), "at most 10000 values"),
         (
             json!({ "values": { "x": nested(32) } }),
-            "at most 32 objects and lists deep",
+            "deeper than 32 objects and lists",
         ),
     ];
     for (keys, wanted) in table {
@@ -113,7 +113,7 @@ fn what_is_too_large_is_refused_with_the_limit() {
     Rule::parse(&json!({ "ruleId": "r", "values": names(10_000) })).unwrap();
 }
 
-/// Lists within each other.
+/// Nested lists.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!(1), |inner, level| match level % 2 {
         0 => json!([inner]),
@@ -122,13 +122,13 @@ fn nested(depth: usize) -> Value {
 }
 
 #[test]
-fn a_set_that_is_too_large_as_a_whole_is_refused() {
+fn a_set_above_a_total_limit_is_refused() {
     let rules = |n: usize, values: &Value, conditions: &Value| -> Value {
         let rule = |number| json!({ "ruleId": format!("r{number}"), "values": values, "conditions": conditions });
         (0..n).map(rule).collect()
     };
     let told = problems(&rules(limits::MAX_RULES + 1, &json!({}), &json!(null)));
-    assert_eq!(told, ["a set has at most 2000 rules, here are 2001"]);
+    assert_eq!(told, ["a set has at most 2000 rules, this one has 2001"]);
     let told = |rules: Value| problems(&rules).join("\n");
     let large = json!({ "x": "x".repeat(1024 * 1024) });
     let few =
@@ -149,11 +149,12 @@ fn a_set_that_is_too_large_as_a_whole_is_refused() {
     ] {
         assert_eq!(
             told(set),
-            format!("a set has at most {wanted}, here are more")
+            format!("a set has at most {wanted}, and this one has more")
         );
     }
     let globs = rules(8, &json!({}), &few(|number| format!("?{number}")));
-    let wanted = "a set has at most 2000 patterns with ?, [], {} or several *, here are more";
+    let wanted =
+        "a set has at most 2000 patterns with ?, [], {} or several *, and this one has more";
     assert_eq!(
         told(globs.clone()),
         format!("rule \"r7\": /7/conditions/x/243: {wanted}")
@@ -170,7 +171,7 @@ fn a_set_that_is_too_large_as_a_whole_is_refused() {
 }
 
 #[test]
-fn no_more_than_fifty_problems_are_told_and_the_rest_is_counted() {
+fn at_most_fifty_problems_are_reported_and_the_rest_is_counted() {
     let problems = RuleSet::parse(&Value::Array(vec![json!(null); 60])).unwrap_err();
     assert_eq!(problems.list().len(), limits::MAX_PROBLEMS);
     assert_eq!(problems.more(), 10);
@@ -178,7 +179,7 @@ fn no_more_than_fifty_problems_are_told_and_the_rest_is_counted() {
 }
 
 #[test]
-fn the_canonical_form_is_for_people() {
+fn the_canonical_form_is_readable() {
     let rules = json!([
         { "values": { "b": 1, "a": { "d": [], "c": null } }, "conditions": { "region": "us-*", "provider": ["ec2"] }, "ruleId": "x" },
     ]);
@@ -206,7 +207,7 @@ fn the_canonical_form_is_for_people() {
 }
 
 #[test]
-fn the_schema_takes_a_document_and_no_unknown_keys() {
+fn the_schema_accepts_a_document_and_refuses_unknown_keys() {
     let schema = jsonschema::draft7::new(schema()).unwrap();
     let good = json!({
         "workerConfigurationId": "build",
@@ -231,7 +232,7 @@ fn the_schema_takes_a_document_and_no_unknown_keys() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_as_the_same(rules in chance::rules()) {
+    fn a_written_set_is_read_as_an_equal_one(rules in chance::rules()) {
         let set = RuleSet::parse(&rules).unwrap();
         for again in [set.to_value(), serde_json::from_str(&format(&set)).unwrap()] {
             let again = RuleSet::parse(&again).unwrap();
@@ -244,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_keys_means_nothing(rules in chance::rules()) {
+    fn the_order_of_keys_does_not_matter(rules in chance::rules()) {
         let set = RuleSet::parse(&rules).unwrap();
         let turned: Value = serde_json::from_str(&backwards(&rules)).unwrap();
         let turned = RuleSet::parse(&turned).unwrap();
@@ -259,7 +260,7 @@ proptest! {
     }
 }
 
-/// JSON with the keys of all objects in the order opposite to that in which they come.
+/// JSON with the keys of all objects in reverse order.
 fn backwards(value: &Value) -> String {
     match value {
         Value::Object(object) => {

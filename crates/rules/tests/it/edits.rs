@@ -1,4 +1,4 @@
-//! Edits of one rule: as if the whole list had been written anew.
+//! Edits of one rule have the same result as parsing the edited list.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -22,7 +22,7 @@ fn ids(set: &RuleSet) -> Vec<&str> {
 }
 
 #[test]
-fn a_rule_is_added_where_it_is_wanted() {
+fn a_rule_is_added_at_its_position() {
     let add = |at: Position| {
         let set = set().add(rule("new"), at).unwrap();
         ids(&set).join(" ")
@@ -34,24 +34,24 @@ fn a_rule_is_added_where_it_is_wanted() {
 }
 
 #[test]
-fn an_edit_that_cannot_be_made_says_why() {
+fn a_failed_edit_has_its_reason() {
     let two = || "two".to_owned();
     let problem = |edit: Result<RuleSet, EditError>| edit.unwrap_err().to_string();
     assert_eq!(
         problem(set().add(rule("two"), Position::Last)),
-        r#"there is a rule "two" already: replace it, or give the new one another ruleId"#
+        r#"a rule "two" exists already: replace it, or give the new rule another ruleId"#
     );
     assert_eq!(
         problem(set().add(rule("new"), Position::After("thre".to_owned()))),
-        r#"there is no rule "thre", did you mean "three"?"#
+        r#"no rule has the ruleId "thre", did you mean "three"?"#
     );
     assert_eq!(
         problem(set().replace(rule("four"))),
-        r#"there is no rule "four""#
+        r#"no rule has the ruleId "four""#
     );
     assert_eq!(
         problem(set().remove("tw")),
-        r#"there is no rule "tw", did you mean "two"?"#
+        r#"no rule has the ruleId "tw", did you mean "two"?"#
     );
     assert_eq!(
         problem(set().move_to("two", Position::Before(two()))),

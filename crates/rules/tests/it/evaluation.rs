@@ -1,6 +1,6 @@
-//! What rules mean, by example.
+//! The meaning of rules, by example.
 
-use rules::{Evaluator, Presented, RuleSet};
+use rules::{Attributes, Evaluator, RuleSet};
 use serde_json::{Value, json};
 
 /// The worker configuration "build" of RFC 124.
@@ -34,7 +34,7 @@ fn rfc() -> Evaluator {
 
 #[test]
 fn the_example_of_the_rfc_gives_its_result() {
-    let presented = Presented::nothing()
+    let attributes = Attributes::nothing()
         .with("provider", "ec2")
         .with("region", "us-east-1")
         .with("availabilityZone", "us-east-1a");
@@ -44,15 +44,18 @@ fn the_example_of_the_rfc_gives_its_result() {
         "description": "configuration for builds",
         "ec2": { "ImageId": "ami-12345abcdef", "SubnetID": "sn-302433abcdef" },
     });
-    for presented in [presented.clone(), presented.with("workerType", "build-opt")] {
-        let result = rfc().evaluate(&presented);
+    for attributes in [
+        attributes.clone(),
+        attributes.with("workerType", "build-opt"),
+    ] {
+        let result = rfc().evaluate(&attributes);
         assert_eq!(Value::Object((*result).clone()), wanted);
     }
 }
 
 #[test]
-fn the_example_of_the_rfc_has_less_elsewhere() {
-    let result = rfc().evaluate(&Presented::nothing().with("workerType", "build-opt"));
+fn the_example_of_the_rfc_has_fewer_values_in_other_places() {
+    let result = rfc().evaluate(&Attributes::nothing().with("workerType", "build-opt"));
     assert_eq!(
         Value::Object((*result).clone()),
         json!({
@@ -121,14 +124,14 @@ fn values_are_deeply_assigned() {
             { "ruleId": "second", "values": second },
         ]);
         let evaluator = Evaluator::new(&RuleSet::parse(&rules).unwrap());
-        let result = evaluator.evaluate(&Presented::nothing());
+        let result = evaluator.evaluate(&Attributes::nothing());
         assert_eq!(Value::Object((*result).clone()), wanted, "{rules}");
     }
 }
 
 #[test]
-fn conditions_hold_as_they_say() {
-    let presented = || Presented::nothing().with("a", "1").with("b", "2");
+fn conditions_hold_for_matching_attributes() {
+    let attributes = || Attributes::nothing().with("a", "1").with("b", "2");
     let table = [
         (json!(null), true),
         (json!({}), true),
@@ -145,9 +148,9 @@ fn conditions_hold_as_they_say() {
     for (conditions, wanted) in table {
         let rule = json!({ "ruleId": "r", "conditions": conditions, "values": {} });
         let set = RuleSet::parse(&json!([rule])).unwrap();
-        let applies = !Evaluator::new(&set).applying(&presented()).is_empty();
+        let applies = !Evaluator::new(&set).applying(&attributes()).is_empty();
         assert_eq!(applies, wanted, "{conditions}");
-        assert_eq!(set.rules()[0].conditions().hold(&presented()), wanted);
+        assert_eq!(set.rules()[0].conditions().hold(&attributes()), wanted);
     }
 }
 
@@ -165,8 +168,8 @@ fn eventful() -> Evaluator {
 }
 
 #[test]
-fn origins_name_the_rule_and_all_that_it_took_the_place_of() {
-    let evaluation = eventful().evaluate_with_origins(&Presented::nothing());
+fn origins_name_the_rule_and_the_rules_that_it_overrode() {
+    let evaluation = eventful().evaluate_with_origins(&Attributes::nothing());
     assert_eq!(
         serde_json::to_value(evaluation).unwrap(),
         json!({
@@ -187,45 +190,45 @@ fn origins_name_the_rule_and_all_that_it_took_the_place_of() {
 }
 
 #[test]
-fn an_explanation_tells_every_step() {
+fn an_explanation_has_every_step() {
     let told = |pointer: &str| {
         eventful()
-            .explain(&Presented::nothing(), pointer)
+            .explain(&Attributes::nothing(), pointer)
             .to_string()
     };
     assert_eq!(
         told("/a"),
         r#"/a with nothing:
   "one" sets {"b":1,"c":1}
-  "two" assigns {"b":2} to what "one" left
+  "two" merges {"b":2} into the object of "one"
   "three" deletes {"b":2,"c":1} of "two"
   "four" sets "gone"
   "five" overrides "gone" of "four" with {"b":[5]}
-it is {"b":[5]}"#
+result: {"b":[5]}"#
     );
     assert_eq!(
         told("/a/c"),
         r#"/a/c with nothing:
   "one" sets 1
   "three" deletes 1 of "one"
-it is not there"#
+result: no value"#
     );
     assert_eq!(
         told("/a/b/0"),
         r#"/a/b/0 with nothing:
   "five" sets 5
-it is 5"#
+result: 5"#
     );
-    assert_eq!(told("/x"), "/x with nothing:\nno rule that applies sets it");
+    assert_eq!(told("/x"), "/x with nothing:\nno applying rule sets it");
     let whole = told("");
     let mut lines = whole.lines();
-    assert_eq!(lines.next(), Some("the whole result with nothing:"));
+    assert_eq!(lines.next(), Some("the result with nothing:"));
     let first = lines.next().unwrap();
     assert!(first.starts_with(r#"  "one" sets {"#), "{first}");
     let second = lines.next().unwrap();
-    assert!(second.ends_with(r#"to what "one" left"#), "{second}");
+    assert!(second.ends_with(r#"into the object of "one""#), "{second}");
     let step =
-        serde_json::to_value(&eventful().explain(&Presented::nothing(), "/a/b").steps[1]).unwrap();
+        serde_json::to_value(&eventful().explain(&Attributes::nothing(), "/a/b").steps[1]).unwrap();
     assert_eq!(
         step,
         json!({ "ruleId": "two", "action": "override", "value": 2, "old": 1, "by": "one" })
@@ -235,7 +238,7 @@ it is 5"#
 #[test]
 fn presentations_to_which_the_same_rules_apply_share_a_result() {
     let evaluator = rfc();
-    let build = |name: &str| Presented::nothing().with("workerType", name);
+    let build = |name: &str| Attributes::nothing().with("workerType", name);
     let one = evaluator.evaluate(&build("build-opt"));
     assert!(std::sync::Arc::ptr_eq(
         &one,
@@ -246,9 +249,9 @@ fn presentations_to_which_the_same_rules_apply_share_a_result() {
         &one,
         &next.evaluate(&build("build-dbg"))
     ));
-    assert!(!change.touches(&build("build-dbg")));
+    assert!(!change.affects(&build("build-dbg")));
     assert!(
-        change.touches(
+        change.affects(
             &build("build-dbg")
                 .with("provider", "ec2")
                 .with("region", "us-east-1")
@@ -257,7 +260,7 @@ fn presentations_to_which_the_same_rules_apply_share_a_result() {
 }
 
 #[test]
-fn only_those_evaluations_are_touched_in_which_a_moved_rule_passes_another() {
+fn only_evaluations_in_which_a_moved_rule_passes_another_are_affected() {
     let rules = json!([
         { "ruleId": "everywhere", "values": { "x": 1 } },
         { "ruleId": "here", "conditions": { "place": "here" }, "values": { "x": 2 } },
@@ -269,8 +272,8 @@ fn only_those_evaluations_are_touched_in_which_a_moved_rule_passes_another() {
         .move_to("everywhere", rules::Position::Before("there".to_owned()))
         .unwrap();
     let change = evaluator.succeed(&moved).1;
-    let at = |place: &str| Presented::nothing().with("place", place);
-    assert!(change.touches(&at("here")));
-    assert!(!change.touches(&at("there")));
-    assert!(!change.touches(&at("nowhere")));
+    let at = |place: &str| Attributes::nothing().with("place", place);
+    assert!(change.affects(&at("here")));
+    assert!(!change.affects(&at("there")));
+    assert!(!change.affects(&at("nowhere")));
 }

@@ -1,7 +1,7 @@
-//! Nothing that can be written makes it panic, nor what cannot be written by people.
+//! No input makes the crate panic, whether or not people could write it.
 
 use proptest::prelude::*;
-use rules::{Evaluator, Pattern, Presented, Rule, RuleSet, lint};
+use rules::{Attributes, Evaluator, Pattern, Rule, RuleSet, lint};
 use serde_json::{Map, Value, json};
 
 use crate::{chance, naive};
@@ -45,8 +45,8 @@ proptest! {
     #[test]
     fn any_values_are_evaluated(
         many in prop::collection::vec((chance::conditions(), anything()), 0..5),
-        presented in prop::collection::vec((any::<String>(), any::<String>()), 0..3),
-        pairs in chance::presented(),
+        attributes in prop::collection::vec((any::<String>(), any::<String>()), 0..3),
+        pairs in chance::attributes(),
         pointer in any::<String>(),
     ) {
         let rules = many.into_iter().enumerate().map(|(index, (conditions, values))| {
@@ -56,12 +56,12 @@ proptest! {
         let rules: Value = rules.collect();
         let set = RuleSet::parse(&rules).unwrap();
         let evaluator = Evaluator::new(&set);
-        let strange: Presented = presented.into_iter().chain(pairs.clone()).collect();
-        let usual: Presented = pairs.iter().cloned().collect();
-        for presented in [&strange, &usual] {
-            let result = evaluator.evaluate(presented);
-            prop_assert_eq!(&evaluator.evaluate_with_origins(presented).values, &*result);
-            let _ = evaluator.explain(presented, &pointer).to_string();
+        let strange: Attributes = attributes.into_iter().chain(pairs.clone()).collect();
+        let usual: Attributes = pairs.iter().cloned().collect();
+        for attributes in [&strange, &usual] {
+            let result = evaluator.evaluate(attributes);
+            prop_assert_eq!(&evaluator.evaluate_with_origins(attributes).values, &*result);
+            let _ = evaluator.explain(attributes, &pointer).to_string();
         }
         prop_assert_eq!(Value::Object((*evaluator.evaluate(&usual)).clone()), naive::evaluate(&rules, &pairs));
         let _ = lint(&set, &[strange, usual]);
@@ -119,7 +119,7 @@ fn what_is_nested_very_deep_is_refused() {
             .find(|value| value.is_null());
         *place.unwrap() = std::mem::take(&mut deep);
         assert!(Rule::parse(&rule).is_err());
-        // Its own destructor is recursive; what is so deep is taken apart by hand.
+        // The destructor of `Value` is recursive, so this deep value is taken apart by hand.
         let place = rule
             .as_object_mut()
             .unwrap()

@@ -1,4 +1,4 @@
-//! What patterns match.
+//! Tests of patterns.
 
 use rules::{BadPattern, Pattern};
 
@@ -56,7 +56,7 @@ fn a_table_of_globs() {
 }
 
 #[test]
-fn what_is_no_glob_is_told_why() {
+fn an_invalid_glob_has_its_reason() {
     let problem = |text: &str| Pattern::parse(text).unwrap_err();
     for text in ["[a", "{a", "a}", "a\\", "[z-a]", "{a,{b}"] {
         assert!(matches!(problem(text), BadPattern::Syntax(..)), "{text}");

@@ -1,23 +1,23 @@
-//! What looks wrong is found, and nothing else is called needless.
+//! Lints find errors and unnecessary parts, and report nothing else.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use rules::{Finding, Presented, RuleSet, lint};
+use rules::{Attributes, Finding, RuleSet, lint};
 use serde_json::{Value, json};
 
 use crate::{chance, naive};
 
-fn places() -> Vec<Presented> {
-    let mut places = vec![Presented::nothing().with("workerType", "build")];
+fn places() -> Vec<Attributes> {
+    let mut places = vec![Attributes::nothing().with("workerType", "build")];
     for region in ["us-east-1", "us-west-1"] {
-        let alone = Presented::nothing().with("workerType", "build");
+        let alone = Attributes::nothing().with("workerType", "build");
         places.push(alone.with("provider", "ec2").with("region", region));
     }
     places
 }
 
-/// The findings in a list of rules whose ids are `a`, `b` and so on.
+/// The findings in a list of rules with the ids `a`, `b` and so on.
 fn found(mut rules: Vec<Value>) -> Vec<String> {
     for (rule, id) in rules.iter_mut().zip('a'..) {
         rule["ruleId"] = json!(id.to_string());
@@ -30,7 +30,7 @@ fn found(mut rules: Vec<Value>) -> Vec<String> {
 }
 
 #[test]
-fn a_set_without_fault_has_no_findings() {
+fn a_correct_set_has_no_findings() {
     let rules = vec![
         json!({ "values": { "owner": "us", "maxCapacity": 1 } }),
         json!({ "conditions": { "region": "us-*" }, "values": { "ec2": { "a": 1, "b": 2 } } }),
@@ -50,19 +50,19 @@ fn rules_that_never_apply_are_found_with_the_reason() {
     assert_eq!(
         found(rules),
         [
-            r#""a": applies to nothing that is presented"#,
-            r#""a": /conditions/regoin asks for "regoin", which nobody presents, did you mean "region"?"#,
-            r#""b": /conditions/0/region/1: "eu-*" matches none of the values that are presented"#,
-            r#""b": /conditions/1/provider: "gcp" matches none of the values that are presented"#,
-            r#""c": applies to nothing that is presented"#,
-            r#""c": /conditions/workerType: "other" matches none of the values that are presented"#,
-            r#""d": applies to nothing that is presented"#,
+            r#""a": never applies: no place has these conditions"#,
+            r#""a": /conditions/regoin: no place has a condition "regoin", did you mean "region"?"#,
+            r#""b": /conditions/0/region/1: "eu-*" matches no value of this condition"#,
+            r#""b": /conditions/1/provider: "gcp" matches no value of this condition"#,
+            r#""c": never applies: no place has these conditions"#,
+            r#""c": /conditions/workerType: "other" matches no value of this condition"#,
+            r#""d": never applies: no place has these conditions"#,
         ]
     );
 }
 
 #[test]
-fn values_that_never_count_are_found() {
+fn values_without_effect_are_found() {
     let rules = vec![
         json!({ "values": { "x": 1, "y": { "z": 1 }, "counts": true } }),
         json!({ "conditions": { "provider": "ec2" }, "values": { "only": { "here": 1 } } }),
@@ -74,15 +74,15 @@ fn values_that_never_count_are_found() {
     assert_eq!(
         found(rules),
         [
-            r#""a": /x never count, as "c" overrides or deletes them"#,
-            r#""b": none of its values ever counts, as "d", "e" overrides or deletes them"#,
-            r#""c": there is never anything to delete at /nothing"#,
+            r#""a": /x have no effect: "c" overrides or deletes them"#,
+            r#""b": no value has an effect: "d", "e" overrides or deletes them"#,
+            r#""c": null at /nothing has nothing to delete"#,
         ]
     );
 }
 
 #[test]
-fn rules_that_say_the_same_or_nothing_are_found() {
+fn duplicate_and_empty_rules_are_found() {
     let rules = vec![
         json!({ "conditions": { "region": "us-east-1" }, "values": { "x": { "a": [1], "b": 2 } } }),
         json!({ "conditions": { "region": "us-west-1" }, "values": { "x": { "b": 2, "a": [1] } } }),
@@ -93,17 +93,17 @@ fn rules_that_say_the_same_or_nothing_are_found() {
     assert_eq!(
         found(rules),
         [
-            r#""a", "b", "d": have the same values: one rule with a list of conditions could do the same"#,
+            r#""a", "b", "d": have the same values: one rule with a list of conditions has the same effect"#,
             r#""b", "d": have the same conditions and values"#,
-            r#""b": none of its values ever counts, as "d" overrides or deletes them"#,
+            r#""b": no value has an effect: "d" overrides or deletes them"#,
             r#""c": has no values"#,
-            r#""d", "e": stand together with the same conditions and could be one rule"#,
+            r#""d", "e": are adjacent and have the same conditions: join them"#,
         ]
     );
 }
 
 #[test]
-fn rules_that_say_the_same_are_not_called_one_if_another_stands_between_what_they_say() {
+fn rules_with_the_same_values_are_not_reported_if_a_rule_between_them_overlaps() {
     let alike = |worker_type: &str, x: Value| json!({ "conditions": { "workerType": worker_type }, "values": { "a": { "x": x } } });
     let told = |between: Value| {
         let rules = vec![
@@ -155,7 +155,7 @@ fn without_presentations_only_what_is_doubled_or_empty_is_found() {
     );
 }
 
-/// The rules without what findings call needless.
+/// The rules without the parts that findings call unnecessary.
 fn without(rules: &Value, findings: &[Finding]) -> Value {
     let mut rules = rules.as_array().unwrap().clone();
     let mut gone: BTreeSet<&str> = BTreeSet::new();
@@ -190,12 +190,12 @@ fn without(rules: &Value, findings: &[Finding]) -> Value {
 
 proptest! {
     #[test]
-    fn what_is_called_needless_can_be_left_out(
+    fn parts_that_are_called_unnecessary_can_be_left_out(
         rules in chance::rules(),
-        many in prop::collection::vec(chance::presented(), 1..6),
+        many in prop::collection::vec(chance::attributes(), 1..6),
     ) {
-        let presentations: Vec<Presented> = many.iter().map(|pairs| pairs.iter().cloned().collect()).collect();
-        let findings = lint(&RuleSet::parse(&rules).unwrap(), &presentations);
+        let evaluations: Vec<Attributes> = many.iter().map(|pairs| pairs.iter().cloned().collect()).collect();
+        let findings = lint(&RuleSet::parse(&rules).unwrap(), &evaluations);
         let smaller = without(&rules, &findings);
         for pairs in &many {
             prop_assert_eq!(naive::evaluate(&smaller, pairs), naive::evaluate(&rules, pairs));

@@ -1,4 +1,4 @@
-//! Rule sets as other programs use them.
+//! Tests of rule sets through the public interface.
 #![expect(
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,

@@ -1,29 +1,29 @@
-//! Evaluation as simple as it can be written, to compare with: no globs compiled, nothing kept, nothing shared.
+//! A naive evaluation to compare with: no compiled globs, no cache, no sharing.
 
 use serde_json::{Map, Value};
 
-/// One rule set as plain JSON, and what is presented.
-pub(crate) fn evaluate(rules: &Value, presented: &[(String, String)]) -> Value {
+/// Evaluates one rule set in plain JSON with these attributes.
+pub(crate) fn evaluate(rules: &Value, attributes: &[(String, String)]) -> Value {
     let mut result = Value::Object(Map::new());
     for rule in rules.as_array().unwrap() {
-        if holds(&rule["conditions"], presented) {
+        if holds(&rule["conditions"], attributes) {
             result = merged(Some(&result), &rule["values"]).unwrap();
         }
     }
     result
 }
 
-pub(crate) fn holds(conditions: &Value, presented: &[(String, String)]) -> bool {
+pub(crate) fn holds(conditions: &Value, attributes: &[(String, String)]) -> bool {
     match conditions {
         Value::Null => true,
         Value::Object(mapping) => mapping.iter().all(|(name, patterns)| {
-            let value = presented.iter().find(|(presented, _)| presented == name);
+            let value = attributes.iter().find(|(attributes, _)| attributes == name);
             value.is_some_and(|(_, value)| match patterns {
                 Value::Array(list) => list.iter().any(|pattern| matches(pattern, value)),
                 one => matches(one, value),
             })
         }),
-        Value::Array(list) => list.iter().any(|mapping| holds(mapping, presented)),
+        Value::Array(list) => list.iter().any(|mapping| holds(mapping, attributes)),
         other => panic!("{other} is no conditions"),
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn glob(pattern: &[char], value: &[char]) -> bool {
     }
 }
 
-/// What is at a place after a value was assigned to what was there.
+/// The value at a place after a value was assigned to the old one.
 fn merged(old: Option<&Value>, new: &Value) -> Option<Value> {
     match new {
         Value::Null => None,

@@ -1,14 +1,14 @@
-//! What holds for every rule set, compared with an evaluation that is too simple to be wrong.
+//! Properties of every rule set, compared with the naive evaluation.
 
 use proptest::prelude::*;
-use rules::{Evaluator, Position, Presented, Rule, RuleSet, assign};
+use rules::{Attributes, Evaluator, Position, Rule, RuleSet, assign};
 use serde_json::{Map, Value, json};
 
 use crate::{chance, naive};
 
 type Pairs = Vec<(String, String)>;
 
-fn presented(pairs: &Pairs) -> Presented {
+fn attributes(pairs: &Pairs) -> Attributes {
     pairs.iter().cloned().collect()
 }
 
@@ -18,24 +18,24 @@ fn set(rules: &Value) -> RuleSet {
 
 fn fresh(rules: &Value, pairs: &Pairs) -> Value {
     let evaluator = Evaluator::new(&set(rules));
-    Value::Object((*evaluator.evaluate(&presented(pairs))).clone())
+    Value::Object((*evaluator.evaluate(&attributes(pairs))).clone())
 }
 
 proptest! {
     #[test]
-    fn every_way_of_evaluating_gives_what_the_simple_one_gives(
+    fn every_way_of_evaluating_agrees_with_the_naive_one(
         rules in chance::rules(),
-        many in prop::collection::vec(chance::presented(), 1..8),
+        many in prop::collection::vec(chance::attributes(), 1..8),
     ) {
         let evaluator = Evaluator::new(&set(&rules));
         for _ in 0..2 {
             for pairs in &many {
                 let wanted = naive::evaluate(&rules, pairs);
-                let presented = presented(pairs);
-                prop_assert_eq!(&Value::Object((*evaluator.evaluate(&presented)).clone()), &wanted);
-                prop_assert_eq!(&Value::Object(evaluator.evaluate_with_origins(&presented).values), &wanted);
-                prop_assert_eq!(&evaluator.explain(&presented, "").value.unwrap(), &wanted);
-                let applying: Vec<&str> = evaluator.applying(&presented).iter().map(|rule| rule.id()).collect();
+                let attributes = attributes(pairs);
+                prop_assert_eq!(&Value::Object((*evaluator.evaluate(&attributes)).clone()), &wanted);
+                prop_assert_eq!(&Value::Object(evaluator.evaluate_with_origins(&attributes).values), &wanted);
+                prop_assert_eq!(&evaluator.explain(&attributes, "").value.unwrap(), &wanted);
+                let applying: Vec<&str> = evaluator.applying(&attributes).iter().map(|rule| rule.id()).collect();
                 let rules = rules.as_array().unwrap().iter();
                 let holding: Vec<&str> = rules
                     .filter(|rule| naive::holds(&rule["conditions"], pairs))
@@ -50,7 +50,7 @@ proptest! {
     fn a_rule_at_the_end_wins(
         rules in chance::rules(),
         values in chance::object(chance::value()),
-        pairs in chance::presented(),
+        pairs in chance::attributes(),
     ) {
         let last = json!({ "ruleId": "last", "values": values });
         let with_last = set(&rules).add(Rule::parse(&last).unwrap(), Position::Last).unwrap();
@@ -68,7 +68,7 @@ proptest! {
     fn a_rule_repeated_next_to_itself_changes_nothing(
         rules in chance::at_least(1),
         index in any::<prop::sample::Index>(),
-        pairs in chance::presented(),
+        pairs in chance::attributes(),
     ) {
         let mut repeated = rules.as_array().unwrap().clone();
         let index = index.index(repeated.len());
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn null_deletes_whatever_was_there(rules in chance::rules(), pairs in chance::presented()) {
+    fn null_deletes_any_value(rules in chance::rules(), pairs in chance::attributes()) {
         let before = fresh(&rules, &pairs);
         for (pointer, _) in leaves(&before) {
             // {"a": {"b": null}} for /a/b.
@@ -99,9 +99,9 @@ proptest! {
     }
 
     #[test]
-    fn every_leaf_has_an_origin_that_gives_it_once_more(rules in chance::rules(), pairs in chance::presented()) {
+    fn the_origin_of_every_leaf_assigns_its_value(rules in chance::rules(), pairs in chance::attributes()) {
         let set = set(&rules);
-        let evaluation = Evaluator::new(&set).evaluate_with_origins(&presented(&pairs));
+        let evaluation = Evaluator::new(&set).evaluate_with_origins(&attributes(&pairs));
         let result = Value::Object(evaluation.values);
         let leaves = leaves(&result);
         prop_assert_eq!(evaluation.origins.len(), leaves.len());
@@ -116,12 +116,12 @@ proptest! {
     }
 
     #[test]
-    fn origins_and_explanations_agree(rules in chance::rules(), pairs in chance::presented()) {
+    fn origins_and_explanations_agree(rules in chance::rules(), pairs in chance::attributes()) {
         let evaluator = Evaluator::new(&set(&rules));
-        let presented = presented(&pairs);
-        let evaluation = evaluator.evaluate_with_origins(&presented);
+        let attributes = attributes(&pairs);
+        let evaluation = evaluator.evaluate_with_origins(&attributes);
         for (pointer, origin) in evaluation.origins.iter() {
-            let explanation = evaluator.explain(&presented, pointer);
+            let explanation = evaluator.explain(&attributes, pointer);
             let steps: Vec<_> = explanation.steps.iter().map(|step| {
                 let deleted = matches!(step.action, rules::Action::Delete { .. });
                 (step.rule_id.clone(), deleted)
@@ -133,15 +133,15 @@ proptest! {
     }
 
     #[test]
-    fn a_successor_is_as_a_new_evaluator_and_touches_tells_every_difference(
+    fn a_successor_equals_a_new_evaluator_and_affects_covers_every_difference(
         before in chance::rules(),
         edits in prop::collection::vec((0..5_u8, any::<prop::sample::Index>(), any::<prop::sample::Index>(), chance::rule()), 1..6),
-        many in prop::collection::vec(chance::presented(), 1..8),
+        many in prop::collection::vec(chance::attributes(), 1..8),
     ) {
         let mut evaluator = Evaluator::new(&set(&before));
         for (number, (kind, from, to, rule)) in edits.into_iter().enumerate() {
             for pairs in &many {
-                let _ = evaluator.evaluate(&presented(pairs));
+                let _ = evaluator.evaluate(&attributes(pairs));
             }
             let mut list = evaluator.set().to_value().as_array().unwrap().clone();
             edit(&mut list, number, kind, from, to, rule);
@@ -149,15 +149,15 @@ proptest! {
             let (successor, change) = evaluator.succeed(&next);
             prop_assert_eq!(successor.set(), &next);
             for pairs in &many {
-                let presented = presented(pairs);
+                let attributes = attributes(pairs);
                 let wanted = naive::evaluate(&next.to_value(), pairs);
-                prop_assert_eq!(&Value::Object((*successor.evaluate(&presented)).clone()), &wanted);
+                prop_assert_eq!(&Value::Object((*successor.evaluate(&attributes)).clone()), &wanted);
                 for known in 0..=pairs.len() {
-                    let known: Presented = pairs.iter().take(known).cloned().collect();
-                    prop_assert!(change.may_touch(&known) || !change.touches(&presented));
+                    let known: Attributes = pairs.iter().take(known).cloned().collect();
+                    prop_assert!(change.may_affect(&known) || !change.affects(&attributes));
                 }
-                if !change.touches(&presented) {
-                    let (old, new) = (evaluator.evaluate_with_origins(&presented), successor.evaluate_with_origins(&presented));
+                if !change.affects(&attributes) {
+                    let (old, new) = (evaluator.evaluate_with_origins(&attributes), successor.evaluate_with_origins(&attributes));
                     prop_assert_eq!(old, new);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use access::scope::{Expression, Params, ScopeSet};
+use access::scope::{Expression, Params, ScopeSet, Template};
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::{BadId, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::time::Timestamp;
@@ -13,7 +13,6 @@ use serde_json::Value;
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use super::endpoint::Endpoint;
 use super::error::{ApiError, Code};
 use super::paging::Page;
 use super::raw_body::RawBody;
@@ -23,7 +22,10 @@ use crate::limits::BodyShare;
 
 pub struct Call {
     pub app: Arc<App>,
-    pub endpoint: &'static Endpoint,
+    /// What the endpoint is called.
+    pub name: &'static str,
+    /// What its caller must hold; `None`: it is open to the world.
+    pub required_scopes: Option<Template>,
     pub parameters: Vec<(&'static str, String)>,
     pub query: Vec<(&'static str, String)>,
     pub body: Value,
@@ -122,7 +124,7 @@ impl Call {
 
     /// Refuses the call unless its caller satisfies the endpoint's scopes.
     pub async fn authorize(&mut self, params: Params) -> Result<(), ApiError> {
-        let Some(template) = self.endpoint.scopes else {
+        let Some(template) = self.required_scopes else {
             return Ok(());
         };
         let required = template.fill(&params).map_err(|missing| {

@@ -7,9 +7,13 @@ use std::io;
 
 use access::scope::Expression;
 use contract::Invalid;
+use documentation::Refusal;
 use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
-use engine::configurations::{ConfigurationError, PayloadError};
+use engine::access::AccessError;
+use engine::artifacts::ArtifactError;
+use engine::cache_purges::CachePurgeError;
+use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;
 use engine::queue::TaskError;
@@ -128,13 +132,6 @@ impl ApiError {
 
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(Code::RequestConflict, message)
-    }
-
-    pub fn provider_setup_failed() -> Self {
-        Self::new(
-            Code::ProviderSetupFailed,
-            "Provider backend may be down or misconfigured",
-        )
     }
 
     /// The queue of another deployment does not say what waits there.
@@ -279,6 +276,46 @@ impl From<BadLaunchConfigs> for ApiError {
     }
 }
 
+impl From<AccessError> for ApiError {
+    fn from(problem: AccessError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            AccessError::NoSuchClient | AccessError::NoSuchRole => Self::not_found(text),
+            AccessError::ClientExists
+            | AccessError::ClientChanged
+            | AccessError::RoleExists
+            | AccessError::RoleChanged => Self::conflict(text),
+            AccessError::Role(_) => Self::input(text),
+            AccessError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<CachePurgeError> for ApiError {
+    fn from(problem: CachePurgeError) -> Self {
+        match problem {
+            CachePurgeError::TooMany(_) => Self::conflict(problem.to_string()),
+            CachePurgeError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<ArtifactError> for ApiError {
+    fn from(problem: ArtifactError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            ArtifactError::NoSuchTask | ArtifactError::NoFile => Self::not_found(text),
+            ArtifactError::Expired => Self::new(Code::ResourceExpired, text),
+            ArtifactError::Refused(_) | ArtifactError::NoFolder => Self::input(text),
+            ArtifactError::Conflict(_)
+            | ArtifactError::TakesNothing(_)
+            | ArtifactError::Append(_) => Self::conflict(text),
+            ArtifactError::Io(problem) => problem.into(),
+            ArtifactError::Store(problem) => problem.into(),
+        }
+    }
+}
+
 impl From<PoolError> for ApiError {
     fn from(problem: PoolError) -> Self {
         let text = problem.to_string();
@@ -310,6 +347,19 @@ impl From<ConfigurationError> for ApiError {
             ConfigurationError::Pool(problem) => problem.into(),
             ConfigurationError::Work(problem) => problem.into(),
             ConfigurationError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<DocumentationError> for ApiError {
+    fn from(problem: DocumentationError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            DocumentationError::NoSubject(_) | DocumentationError::None(_) => Self::not_found(text),
+            DocumentationError::Refused(Refusal::TooLarge) => Self::new(Code::InputTooLarge, text),
+            DocumentationError::Refused(_) => Self::input(text),
+            DocumentationError::Work(problem) => problem.into(),
+            DocumentationError::Store(problem) => problem.into(),
         }
     }
 }

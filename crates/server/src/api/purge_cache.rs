@@ -5,7 +5,8 @@
 
 use access::scope::Template::Scope;
 use domain::id::PoolId;
-use domain::time::{DAY_MS, Timestamp};
+use domain::time::Timestamp;
+use engine::cache_purges::{self, MAX_CACHES};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -18,10 +19,6 @@ use super::error::{ApiError, Code};
 use super::reply::Reply;
 use super::worker_manager::{LIMIT, MONITORING, TOKEN, monitoring};
 
-/// How long a request is kept.
-const KEPT_MS: i64 = DAY_MS;
-/// How many caches of one pool can have a request at the same time: workers get them in one list.
-pub const MAX_CACHES: u32 = 1_000;
 /// The longest name of a cache, in bytes.
 const MAX_NAME_BYTES: usize = 1_024;
 
@@ -114,23 +111,8 @@ async fn purge(mut call: Call) -> Result<Reply, ApiError> {
     let params = call.url_params().text("cacheName", &body.cache_name);
     call.authorize(params).await?;
     check_name(&body.cache_name)?;
-    let now = call.now;
-    let purge = CachePurge {
-        pool_id: call.pool_id()?,
-        cache_name: body.cache_name,
-        before: now,
-    };
-    let written = call.change("cache_purge", move |change| {
-        let (tx, now) = (&mut *change.tx, change.now);
-        let (pool_id, name) = (&purge.pool_id, &purge.cache_name);
-        let others = store::cache_purges::count_others(tx, pool_id, name, now)?;
-        if others >= u64::from(MAX_CACHES) {
-            return Err(too_many(pool_id));
-        }
-        store::cache_purges::put(tx, &purge, now.plus_millis(KEPT_MS))?;
-        Ok(())
-    });
-    written.await?;
+    let pool_id = call.pool_id()?;
+    cache_purges::request(&call.app.engine, call.now, pool_id, body.cache_name).await?;
     Ok(Reply::Empty)
 }
 
@@ -141,13 +123,6 @@ fn check_name(name: &str) -> Result<(), ApiError> {
         )));
     }
     Ok(())
-}
-
-fn too_many(pool_id: &PoolId) -> ApiError {
-    ApiError::conflict(format!(
-        "{MAX_CACHES} caches of worker pool {pool_id} have a purge request; each expires a day after \
-         it was made"
-    ))
 }
 
 async fn list_all(call: Call) -> Result<Reply, ApiError> {

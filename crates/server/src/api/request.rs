@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use api_client::with_causes;
 use bytes::Bytes;
 use contract::patterns;
 use engine::measures::Stopwatch;
@@ -89,7 +90,8 @@ where
     let mut payload = Value::Object(Map::new());
     let call = Call {
         app: Arc::clone(app),
-        endpoint,
+        name: endpoint.name,
+        required_scopes: endpoint.scopes,
         parameters,
         query: Vec::new(),
         body: payload.clone(),
@@ -103,7 +105,7 @@ where
         if_none_match: text_header(&head.headers, IF_NONE_MATCH),
         caller: None,
     };
-    let outcome = answer_call(call, head, body, &mut payload).await;
+    let outcome = answer_call(call, endpoint, head, body, &mut payload).await;
     match outcome {
         Ok(reply) => reply_with(app, endpoint, reply, &for_error, payload, now),
         Err(mut error) => {
@@ -116,6 +118,7 @@ where
 /// The steps in their order. `payload` becomes what an error repeats of the body.
 async fn answer_call<B>(
     mut call: Call,
+    endpoint: &Endpoint,
     head: &Head,
     body: B,
     payload: &mut Value,
@@ -124,17 +127,18 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    if let Err(refused) = admit(&mut call, head).await {
+    if let Err(refused) = admit(&mut call, endpoint, head).await {
         read_body::discard(&call.app.config.server, &head.headers, body).await;
         return Err(refused);
     }
-    let is_json = if call.endpoint.takes_raw_body {
+    let is_json = if endpoint.takes_raw_body {
         let encoding = text_header(&head.headers, CONTENT_ENCODING);
         let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call, head));
         call.raw = Mutex::new(Some(raw));
         false
     } else if call.asking.content_type == JSON {
-        let received = read_body::receive(body, &body_limits(&call), share(&call, head)).await?;
+        let received =
+            read_body::receive(body, &body_limits(&call, endpoint), share(&call, head)).await?;
         call.body = received.json;
         call.asking.body = received.text;
         call.memory = Some(received.memory);
@@ -145,14 +149,13 @@ where
     if let Some(caller) = &call.caller {
         caller.check_payload(&call.asking)?;
     }
-    *payload = payload_for_errors(&call);
-    check_and_handle(call, head.uri.query().unwrap_or(""), is_json).await
+    *payload = payload_for_errors(&call, endpoint.payload);
+    check_and_handle(call, endpoint, head.uri.query().unwrap_or(""), is_json).await
 }
 
 /// Lets a call in before anything of its body is read, as far as its head says enough: by its scopes
 /// where the URL decides which, else by its credentials. What needs none may come only so often.
-async fn admit(call: &mut Call, head: &Head) -> Result<(), ApiError> {
-    let endpoint = call.endpoint;
+async fn admit(call: &mut Call, endpoint: &Endpoint, head: &Head) -> Result<(), ApiError> {
     if endpoint.scopes.is_none() {
         // Without input there is nothing to work on, and signed URLs count as credentials.
         if endpoint.input.is_some() {
@@ -183,9 +186,9 @@ fn share(call: &Call, head: &Head) -> BodyShare {
 }
 
 /// A body where none is expected is read for its signature alone, so it may only be small.
-fn body_limits(call: &Call) -> BodyLimits {
+fn body_limits(call: &Call, endpoint: &Endpoint) -> BodyLimits {
     let limits = &call.app.config.server;
-    if is_by_known_client(call) && call.endpoint.input.is_some() {
+    if is_by_known_client(call) && endpoint.input.is_some() {
         return BodyLimits::admitted(limits, &call.app.body_budget);
     }
     BodyLimits::open(limits)
@@ -194,10 +197,10 @@ fn body_limits(call: &Call) -> BodyLimits {
 /// What follows once the body is there.
 async fn check_and_handle(
     mut call: Call,
+    endpoint: &Endpoint,
     query: &str,
     json_given: bool,
 ) -> Result<Reply, ApiError> {
-    let endpoint = call.endpoint;
     check_parameters(endpoint, &call.parameters)?;
     call.query = query::checked(endpoint, query)?;
     if let Some(schema) = endpoint.input {
@@ -339,12 +342,12 @@ fn check_parameters(
     Err(ApiError::new(Code::InvalidRequestArguments, text))
 }
 
-fn payload_for_errors(call: &Call) -> Value {
+fn payload_for_errors(call: &Call, shown: Payload) -> Value {
     let omitted = || Value::String("(OMITTED)".to_owned());
     if call.asking.body.len() > MAX_PAYLOAD_IN_ERROR {
         return omitted();
     }
-    match call.endpoint.payload {
+    match shown {
         Payload::Shown => call.body.clone(),
         Payload::Omitted => omitted(),
         Payload::WithoutSecret => {
@@ -363,21 +366,9 @@ fn tell_internal(app: &App, name: &str, error: &mut ApiError) {
         return;
     };
     let incident = app.engine.random.slugid();
-    let chain = chain_of(&*cause);
+    let chain = with_causes(&*cause);
     tracing::error!(incident.id = %incident, api.method = name, "{name} failed: {chain}");
     *error = ApiError::internal(&incident);
-}
-
-/// An error and what caused it, in one line.
-fn chain_of(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The section `[queue]`: how long claims last, and what tasks may ask for.
 
+use domain::task::TaskLimits;
 use serde::Deserialize;
 
 use super::OutsideQueue;
@@ -35,6 +36,15 @@ impl Default for Queue {
 }
 
 impl Queue {
+    pub fn task_limits(&self) -> TaskLimits {
+        TaskLimits {
+            deadline_days: self.max_deadline_days,
+            dependencies: self.max_dependencies,
+            task_bytes: self.max_task_bytes,
+            tags_bytes: self.max_tags_bytes,
+        }
+    }
+
     /// The key that cannot be used as it is, and why.
     pub fn problem(&self) -> Option<(&'static str, &'static str)> {
         if !(30..=86_400).contains(&self.claim_seconds) {

@@ -9,13 +9,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use access::authenticate::{Authenticated, Client, Policy, verify};
-use access::hawk::{Presented, RequestLine, read};
+use access::authenticate::{AuthenticatedClient, Client, Policy, verify};
+use access::hawk::{RequestAuth, RequestLine, read};
 use access::role::{ExpansionTooLarge, Role, Roles};
 use access::scope::ScopeSet;
 use access::seal::Keyring;
 use async_trait::async_trait;
-use domain::access::{ClientRecord, RoleRecord};
+use domain::access::{ClientRecord, RoleRecord, token_purpose};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
 use store::revisions::AccessRevision;
@@ -159,9 +159,9 @@ impl Embedded {
         line: &RequestLine<'_>,
         authorization: Option<&str>,
         now: Timestamp,
-    ) -> Result<Option<Authenticated>, GateError> {
+    ) -> Result<Option<AuthenticatedClient>, GateError> {
         let presented = read(line, authorization)?;
-        if matches!(presented, Presented::Nothing) {
+        if matches!(presented, RequestAuth::Nothing) {
             return Ok(None);
         }
         let known = self.known(now).await?;
@@ -327,11 +327,6 @@ fn note_use(used: &mut BTreeSet<String>, client_id: &str) {
     if used.len() < MAX_KEPT && !used.contains(client_id) {
         used.insert(client_id.to_owned());
     }
-}
-
-/// Binds a sealed access token to its client.
-pub fn token_purpose(client_id: &ClientId) -> String {
-    format!("client:{client_id}")
 }
 
 #[async_trait]

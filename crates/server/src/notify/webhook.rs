@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use access::Secret;
+use api_client::with_causes;
 use async_trait::async_trait;
 use aws_lc_rs::hmac;
 use domain::pool::Pool;
@@ -191,7 +192,7 @@ impl Channel for WebhookChannel {
             .body(body)
             .send()
             .await
-            .map_err(|problem| SendError::Channel(chain(&problem.without_url())))?;
+            .map_err(|problem| SendError::Channel(with_causes(&problem.without_url())))?;
         let status = reply.status();
         let answer = format!("it answers {status}");
         if status.is_success() {
@@ -220,17 +221,6 @@ fn hex(bytes: &[u8]) -> String {
         write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         text
     })
-}
-
-/// A problem with what caused it.
-fn chain(problem: &dyn std::error::Error) -> String {
-    let mut text = problem.to_string();
-    let mut next = problem.source();
-    while let Some(source) = next {
-        text.push_str(&format!(": {source}"));
-        next = source.source();
-    }
-    text
 }
 
 /// `*` stands for any characters, also for none and for slashes.

@@ -70,7 +70,7 @@ impl Task for Hints {
 
     async fn activate(&mut self) -> Result<Value, String> {
         let now = self.app.engine.clock.now();
-        let listens = self.listener.as_ref().is_some_and(|it| !it.is_over());
+        let listens = self.listener.as_ref().is_some_and(|it| !it.has_ended());
         if listens || self.backoff.must_wait(now) {
             return Ok(Value::Null);
         }

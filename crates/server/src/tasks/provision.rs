@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::demand::Demand;
+use domain::facts::{Facts, most_pending};
 use domain::id::PoolId;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use engine::Engine;
-use engine::fleet::{self, Facts};
+use engine::fleet;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -244,7 +245,7 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRea
             };
             facts.extend(fleet::page_of_supply(tx, run, &demand, &horizon)?);
         }
-        facts.retain(|facts| !fleet::is_content(facts));
+        facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)
     };
     let facts = match is_short {
@@ -301,7 +302,7 @@ fn embedded_demand(
     now: Timestamp,
 ) -> Result<BTreeMap<PoolId, Demand>, StoreError> {
     let demand = pools.iter().map(|pool| {
-        let most = fleet::most_pending(pool);
+        let most = most_pending(pool);
         let demand = store::demand::up_to(tx, &pool.id, now, most)?;
         Ok((pool.id.clone(), demand))
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cloud::{Call, CloudError, Fate};
+use cloud::{Call, CloudError, LaunchOutcome};
 use domain::id::WorkerKey;
 use domain::launch::{Cause, LaunchState};
 use domain::time::Timestamp;
@@ -154,7 +154,7 @@ async fn b02_a_task_whose_launch_was_not_answered_does_not_cost_two_machines() {
     let world = quiet().await;
     world.plan_all().await;
     world.tasks("p/a", 1).await;
-    world.clouds[0].next_launches([Fate::AnswerLost]);
+    world.clouds[0].next_launches([LaunchOutcome::AnswerLost]);
     for _ in 0..6 {
         world.plan_all().await;
         world.look_around().await;
@@ -172,7 +172,7 @@ async fn a_region_that_cannot_be_listed_holds_back_its_own_launches_and_no_other
     let denied = CloudError::Credentials("not allowed there".to_owned());
     cloud.set_unlisted(&closed, Some(denied));
     // Both are made, and nobody hears of it: p/a in the closed region, p/b elsewhere.
-    cloud.next_launches([Fate::AnswerLost, Fate::AnswerLost]);
+    cloud.next_launches([LaunchOutcome::AnswerLost, LaunchOutcome::AnswerLost]);
     world.tasks("p/a", 1).await;
     for _ in 0..6 {
         world.plan_all().await;
@@ -193,7 +193,7 @@ async fn b03_a_machine_that_never_comes_up_goes_without_its_help() {
     let world = quiet().await;
     world.plan_all().await;
     world.tasks("p/a", 1).await;
-    world.clouds[0].next_launches([Fate::NeverUp]);
+    world.clouds[0].next_launches([LaunchOutcome::NeverUp]);
     world.plan_all().await;
     let dead = world.machines_of("p/a").remove(0);
     world.advance_ms(16 * MINUTE_MS);
@@ -253,7 +253,7 @@ async fn b04_a_machine_that_is_found_while_the_clocks_are_set_back_is_not_late_a
     const STEP_MS: i64 = 120 * MINUTE_MS;
     let world = quiet().await;
     world.tasks("p/a", 1).await;
-    world.clouds[0].next_launches([Fate::AnswerLost]);
+    world.clouds[0].next_launches([LaunchOutcome::AnswerLost]);
     world.plan_all().await;
     world.set_clocks_by_ms(-STEP_MS);
     world.look_around().await;
@@ -275,16 +275,22 @@ async fn b05_who_is_needed_since_it_was_looked_at_is_not_told_to_go() {
     let process = world.process();
     let idle = world.facts(&process, "p/a").await.unwrap();
     world.tasks("p/a", 1).await;
-    fleet::decide(&process.app.engine, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, idle.clone())
+        .await
+        .unwrap();
     assert_eq!(world.told_to_go("p/a").await, []);
     world.workers_act().await;
-    fleet::decide(&process.app.engine, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, idle.clone())
+        .await
+        .unwrap();
     assert_eq!(world.told_to_go("p/a").await, []);
     // Had there been no task, that look would have been right.
     world.workers_act().await;
     world.advance_ms(2 * MINUTE_MS);
     let idle = world.facts(&process, "p/a").await.unwrap();
-    fleet::decide(&process.app.engine, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, idle.clone())
+        .await
+        .unwrap();
     assert_eq!(world.told_to_go("p/a").await, world.machines_of("p/a"));
 }
 
@@ -312,7 +318,10 @@ async fn b07_launches_that_failed_take_up_no_capacity() {
     let world = quiet().await;
     world.plan_all().await;
     world.tasks("p/a", 4).await;
-    world.clouds[0].next_launches([Fate::Refused(Cause::Quota), Fate::CallLost]);
+    world.clouds[0].next_launches([
+        LaunchOutcome::Refused(Cause::Quota),
+        LaunchOutcome::CallLost,
+    ]);
     world.plan_all().await;
     let mut most = 0;
     for _ in 0..40 {
@@ -364,7 +373,7 @@ async fn b10_a_pool_of_which_every_launch_has_failed_is_still_tried() {
     let world = quiet().await;
     world.plan_all().await;
     world.tasks("p/a", 1).await;
-    world.clouds[0].next_launches([Cause::Capacity; ENOUGH].map(Fate::Refused));
+    world.clouds[0].next_launches([Cause::Capacity; ENOUGH].map(LaunchOutcome::Refused));
     let n_tries = || world.clouds[0].n_calls(Call::Launch);
     for _ in 0..10 {
         let before = n_tries();
@@ -413,7 +422,9 @@ async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
         world.picture().await.n_waiting_events,
         process.random.place(),
     );
-    let foreseen = fleet::preview(&process.app.engine, &facts).await.unwrap();
+    let foreseen = fleet::preview(&process.app.engine, facts.clone())
+        .await
+        .unwrap();
     let (_, foreseen) = foreseen.expect("it can be planned");
     let picture = world.picture().await;
     assert_eq!(
@@ -426,7 +437,7 @@ async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
 
     // The same chance, as far as there is any.
     process.random.wind_back(place);
-    let decided = fleet::decide(&process.app.engine, &facts)
+    let decided = fleet::decide(&process.app.engine, facts.clone())
         .await
         .unwrap()
         .unwrap();

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
 use cloud::{
-    BidRequest, CloudError, FakeCloud, Fate, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Machines, NotVerified, OwnedPage, Provider, Region, Sighting, Verified,
+    BidRequest, CloudError, FakeCloud, IdentityClaim, LaunchError, LaunchOrder, LaunchOutcome,
+    LaunchedMachine, Machines, OwnedPage, Provider, Region, Sighting, Verification, VerifyError,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -204,7 +204,7 @@ impl Handle {
         region.is_some_and(|region| self.world().is_hung(self.place, region))
     }
 
-    fn fate(&self) -> Fate {
+    fn fate(&self) -> LaunchOutcome {
         const CAUSES: [Cause; 6] = [
             Cause::Capacity,
             Cause::Quota,
@@ -215,20 +215,20 @@ impl Handle {
         ];
         let world = self.world();
         if !world.makes_trouble() {
-            return Fate::Made;
+            return LaunchOutcome::Made;
         }
         let refusing = world.state().refusing[self.place];
         if let Some(cause) = refusing {
-            return Fate::Refused(cause);
+            return LaunchOutcome::Refused(cause);
         }
         match world.chance.below(20) {
-            0 | 1 => Fate::AnswerLost,
-            2 | 3 => Fate::CallLost,
-            4 => Fate::Partial(1),
-            5 | 6 => Fate::Refused(*world.chance.pick(&CAUSES).expect("there are some")),
-            7 => Fate::NeverUp,
-            8 => Fate::Dying(world.chance.between(1_000, 3_600_000)),
-            _ => Fate::Made,
+            0 | 1 => LaunchOutcome::AnswerLost,
+            2 | 3 => LaunchOutcome::CallLost,
+            4 => LaunchOutcome::Partial(1),
+            5 | 6 => LaunchOutcome::Refused(*world.chance.pick(&CAUSES).expect("there are some")),
+            7 => LaunchOutcome::NeverUp,
+            8 => LaunchOutcome::Dying(world.chance.between(1_000, 3_600_000)),
+            _ => LaunchOutcome::Made,
         }
     }
 }
@@ -243,9 +243,9 @@ impl Provider for Handle {
         self.cloud.validate(config)
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         if self.is_mutant(Mutant::BelievesEverybody) {
-            return Ok(Verified {
+            return Ok(Verification {
                 state: WorkerState::Running,
                 lasts_ms: 3_600_000,
                 worker_config: json!({}),
@@ -269,18 +269,18 @@ impl Machines for Handle {
         self.cloud.bids(ask)
     }
 
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
         if let Err(problem) = self.before().await {
             return Err(match problem {
                 CloudError::Throttled(problem) => LaunchError::Refused {
                     cause: Cause::Throttled,
-                    problem,
+                    error: problem,
                 },
                 CloudError::Unavailable(problem) => LaunchError::Unknown(problem),
                 CloudError::Credentials(problem) | CloudError::Refused(problem) => {
                     LaunchError::Refused {
                         cause: Cause::Credentials,
-                        problem,
+                        error: problem,
                     }
                 }
             });
@@ -288,7 +288,7 @@ impl Machines for Handle {
         let is_hung = self.is_hung(self.cloud.group(order.launch_config).as_ref());
         let is_lost = is_hung && self.world().chance.percent(50);
         self.cloud.next_launches([match is_lost {
-            true => Fate::CallLost,
+            true => LaunchOutcome::CallLost,
             false => self.fate(),
         }]);
         let answer = if self.is_mutant(Mutant::IgnoresTokens) {
@@ -318,7 +318,7 @@ impl Machines for Handle {
         if self.is_mutant(Mutant::TakesTheSilentForGone) {
             for (key, sighting) in &mut seen {
                 if self.is_hung(Some(&key.group)) {
-                    *sighting = Sighting::Gone(None);
+                    *sighting = Sighting::Ended(None);
                 }
             }
         } else {
@@ -327,7 +327,7 @@ impl Machines for Handle {
         if self.is_mutant(Mutant::TakesTheUnseenForGone) {
             for (_, sighting) in &mut seen {
                 if *sighting == Sighting::NotFound {
-                    *sighting = Sighting::Gone(None);
+                    *sighting = Sighting::Ended(None);
                 }
             }
         }

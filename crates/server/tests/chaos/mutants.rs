@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use cloud::{LaunchOrder, Machines};
 use domain::Version;
+use domain::facts::Facts;
 use domain::launch::{Launch, LaunchState};
-use engine::fleet::{self, Facts};
+use engine::fleet;
 use store::StoreError;
 
 use crate::clouds::Mutant;
@@ -101,7 +102,7 @@ async fn launching_what_a_full_disk_refused_is_found() {
 impl World {
     /// As one might do it: what was read is planned, and what is planned is launched.
     pub(crate) async fn launch_without_a_turn(&self, process: &Arc<Process>, facts: &Facts) {
-        let Ok(Some((_, plan))) = fleet::preview(&process.app.engine, facts).await else {
+        let Ok(Some((_, plan))) = fleet::preview(&process.app.engine, facts.clone()).await else {
             return;
         };
         let mut launches = Vec::new();
@@ -123,8 +124,8 @@ impl World {
                 asked: None,
                 made: 0,
                 plan: 0,
-                created: facts.now,
-                last_modified: facts.now,
+                created: facts.horizon.now,
+                last_modified: facts.horizon.now,
                 version: Version::FIRST,
             };
             launches.push((launch, config));

@@ -1,6 +1,7 @@
 //! What the harness remembers of its world.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use domain::id::{PoolId, WorkerKey};
 use domain::launch::{Cause, Launch};
@@ -25,7 +26,7 @@ pub(crate) struct State {
     /// Machines of others, each with the cloud that it is in.
     pub(crate) foreign: Vec<(usize, WorkerKey)>,
     /// Launches that were carried out and may be so once more.
-    pub(crate) carried_out: Vec<(Pool, Vec<(Launch, LaunchConfig)>)>,
+    pub(crate) carried_out: Vec<(Pool, Vec<(Launch, Arc<LaunchConfig>)>)>,
     /// Whoever was given credentials for a proof.
     pub(crate) registered: BTreeSet<WorkerKey>,
     /// When who last claimed work and was not told to go.

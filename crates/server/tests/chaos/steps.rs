@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use domain::facts::Facts;
 use domain::id::{PoolId, WorkerKey};
 use domain::plan::Plan;
 use domain::time::Timestamp;
-use engine::fleet::{self, Facts};
+use engine::fleet;
 use server::tasks::driver::Task;
 use server::tasks::{
     Housekeeping, Provision, Publish, QueueClaims, QueueDeadlines, QueueHousekeeping,
@@ -267,7 +268,7 @@ impl World {
             return;
         }
         self.note(format!("process {} decides about {pool}", process.number));
-        if let Ok(Some(decided)) = fleet::decide(&process.app.engine, &facts).await {
+        if let Ok(Some(decided)) = fleet::decide(&process.app.engine, facts.clone()).await {
             let again = (decided.pool.clone(), decided.launches.clone());
             self.state().carried_out.push(again);
             fleet::launch(&process.app.engine, &decided.pool, decided.launches);
@@ -304,7 +305,7 @@ impl World {
             return;
         };
         let place = process.random.place();
-        let Ok(previewed) = fleet::preview(&process.app.engine, &facts).await else {
+        let Ok(previewed) = fleet::preview(&process.app.engine, facts.clone()).await else {
             return;
         };
         let changed = self.facts(process, pool).await;
@@ -312,7 +313,7 @@ impl World {
             self.problem(format!("I12: looking ahead at {pool} changed something"));
         }
         process.random.wind_back(place);
-        let Ok(decided) = fleet::decide(&process.app.engine, &facts).await else {
+        let Ok(decided) = fleet::decide(&process.app.engine, facts.clone()).await else {
             return;
         };
         let planned = previewed.as_ref().map(|(_, plan)| plan);

@@ -302,22 +302,22 @@ on_both!(
             (
                 world.put(&format!("{BUILD}/rule/image"), image("ami-5")),
                 409,
-                "there is a rule \"image\" already",
+                "a rule \"image\" exists already",
             ),
             (
                 world.post(&format!("{BUILD}/rule/imag"), image("ami-5")),
                 404,
-                "there is no rule \"imag\"",
+                "no rule has the ruleId \"imag\"",
             ),
             (
                 world.delete(&format!("{BUILD}/rule/nosuch")),
                 404,
-                "there is no rule \"nosuch\"",
+                "no rule has the ruleId \"nosuch\"",
             ),
             (
                 world.get(&format!("{BUILD}/rule/nosuch")),
                 404,
-                "there is no rule \"nosuch\"",
+                "no rule has the ruleId \"nosuch\"",
             ),
             (
                 world.post(

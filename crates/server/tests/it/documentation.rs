@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use domain::documentation::{Building, MAX_UPLOAD_BYTES, Tree};
+use documentation::{Building, MAX_UPLOAD_BYTES, Tree};
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

@@ -282,12 +282,12 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
         let (pool, id) = (pool.id.clone(), template.launch_config_id.clone());
         fleet.read(move |tx| store::launch_configs::get(tx, &pool, &id))
     };
-    let config = config.await.unwrap();
+    let config = Arc::new(config.await.unwrap());
     for count in sizes_around("engine::fleet::launching::MAX_AT_ONCE", AT_ONCE) {
         let gate = Arc::new(Semaphore::new(0));
         *fleet.one.gate.lock().unwrap() = Some(Arc::clone(&gate));
         let launches = new_launches(fleet, &template, count).await;
-        let all = launches.into_iter().map(|one| (one, config.clone()));
+        let all = launches.into_iter().map(|one| (one, Arc::clone(&config)));
         fleet.one.launches.take_most();
         launch(&fleet.app.engine, &pool, all.collect());
         for n_done in 0..count {
@@ -368,7 +368,7 @@ async fn earlier_plans(fleet: &Fleet, pool: &str, count: usize) {
                     created,
                     plan: json!({}),
                 };
-                store::plans::insert(tx, &record, i64::MAX)?;
+                store::plans::insert(tx, &record, None, i64::MAX)?;
             }
             Ok(())
         })
@@ -379,7 +379,7 @@ fleet_test!(
     a_plan_tells_so_many_workers_and_the_next_the_others,
     |fleet| {
         const MAX_ADVICE: usize = 1_000;
-        let sizes = sizes_around("engine::fleet::decide::MAX_ADVICE", MAX_ADVICE);
+        let sizes = sizes_around("domain::plan::letting_go::MAX_ADVICE", MAX_ADVICE);
         fleet.make_pool(POOL, plain_pool(20_000)).await;
         let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
         fleet.pass_ms(IDLE_MS + SECOND_MS);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cloud::{
     BidRequest, CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder,
-    Launched, Machines, NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting,
-    Verified,
+    LaunchedMachine, Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting,
+    Verification, VerifyError,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -109,7 +109,7 @@ impl Provider for TestCloud {
         self.fake.validate(config)
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         self.fake.verify(claim).await
     }
 
@@ -132,7 +132,7 @@ impl Machines for TestCloud {
         self.fake.bids(ask)
     }
 
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
         let gate = self.gate.lock().unwrap().clone();
         let passing = async {
             if let Some(gate) = gate {

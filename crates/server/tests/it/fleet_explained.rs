@@ -1,6 +1,6 @@
 //! Why there are these workers and no others: asked over the API, answered from what was decided.
 
-use cloud::Fate;
+use cloud::LaunchOutcome;
 use domain::launch::Cause;
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fleet_test!(
         fleet
             .one
             .fake
-            .next_launches([Fate::Refused(Cause::Capacity)]);
+            .next_launches([LaunchOutcome::Refused(Cause::Capacity)]);
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
         assert_snapshot!(fleet.reasons().await.join("\n"), @r"
@@ -200,7 +200,7 @@ fleet_test!(
         let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
         fleet.pass_ms(IDLE_MS);
         let foreseen = fleet.present().await;
-        let line = format!("tell {} to go: over capacity", worker.key);
+        let line = format!("advise {} to go: over capacity", worker.key);
         assert!(foreseen.contains(&line), "{foreseen}");
         assert_eq!(fleet.advice(&worker).await, "stay: none");
         fleet.round().await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::{Fate, Provider};
+use cloud::{LaunchOutcome, Provider};
 use domain::id::ProviderId;
 use domain::launch::{Cause, LaunchState};
 use domain::time::{DAY_MS, HOUR_MS};
@@ -181,7 +181,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
         fleet.round().await;
         fleet.delete_pool(POOL).await;
         fleet.keep_house().await;
@@ -333,7 +333,7 @@ fleet_test!(
         for pool in pools {
             fleet.make_pool(pool, plain_pool(4)).await;
             fleet.tasks(pool, 1).await;
-            fleet.one.fake.next_launches([Fate::AnswerLost]);
+            fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
             fleet.round().await;
         }
         fleet

@@ -1,6 +1,6 @@
 //! How much there may be: of a pool, of a launch config, of a provider; and how much is remembered.
 
-use cloud::Fate;
+use cloud::LaunchOutcome;
 use domain::time::DAY_MS;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ fleet_test!(
 fleet_test!(a_launch_without_an_answer_takes_room, |fleet| {
     fleet.make_pool(POOL, plain_pool(2)).await;
     fleet.tasks(POOL, 2).await;
-    fleet.one.fake.next_launches([Fate::AnswerLost]);
+    fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
     fleet.round().await;
     fleet.tasks(POOL, 5).await;
     fleet.round().await;
@@ -143,7 +143,7 @@ fleet_test!(
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
         fleet.round().await;
         assert_eq!(fleet.launches(POOL).await.len(), 2);
         let days = i64::from(fleet.app.config.fleet.history_days);

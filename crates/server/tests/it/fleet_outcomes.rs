@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud::{Call, Fate};
+use cloud::{Call, LaunchOutcome};
 use domain::id::PoolId;
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
@@ -53,7 +53,7 @@ impl Fleet {
             engine::fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
         });
         let facts = facts.await.remove(0);
-        let decided = engine::fleet::decide(&self.app.engine, &facts)
+        let decided = engine::fleet::decide(&self.app.engine, facts)
             .await
             .unwrap();
         assert_eq!(decided.unwrap().launches.len(), 1);
@@ -65,7 +65,7 @@ impl Fleet {
         let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
         let config = self.read(move |tx| store::launch_configs::get(tx, &pool_id, &config_id));
         let config: LaunchConfig = config.await.unwrap();
-        engine::fleet::launch(&app.engine, &definition, vec![(launch, config)]);
+        engine::fleet::launch(&app.engine, &definition, vec![(launch, Arc::new(config))]);
         app.engine.launching.finish().await;
     }
 
@@ -80,7 +80,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
         fleet.round().await;
         assert!(matches!(
             fleet.launch().await.state,
@@ -116,7 +116,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::CallLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
         fleet.round().await;
         fleet.round().await;
         assert_eq!(fleet.n_launch_calls(), 1);
@@ -146,7 +146,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
         fleet.one.fake.set_lag_ms(LONG_MS);
         fleet.round().await;
         fleet.pass_ms(LONG_MS - MINUTE_MS);
@@ -215,7 +215,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(2)).await;
         fleet.tasks(POOL, 1).await;
-        let lost = [Fate::CallLost, Fate::CallLost];
+        let lost = [LaunchOutcome::CallLost, LaunchOutcome::CallLost];
         fleet.one.fake.next_launches(lost);
         fleet.round().await;
         fleet.pass_ms(START_UP_MS + 1);
@@ -233,7 +233,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::CallLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
         fleet.round().await;
         fleet
             .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
@@ -330,7 +330,7 @@ fleet_test!(
             let pool = format!("pp/over{number}");
             fleet.make_pool(&pool, plain_pool(4)).await;
             fleet.tasks(&pool, 1).await;
-            fleet.one.fake.next_launches([Fate::AnswerLost]);
+            fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
             fleet.round().await;
             let [mut launch] = fleet.launches(&pool).await.try_into().unwrap();
             launch.state = over;
@@ -360,7 +360,10 @@ fleet_test!(
             fleet.make_pool(&pool, plain_pool(4)).await;
             fleet.tasks(&pool, 1).await;
             fleet.news().await;
-            fleet.one.fake.next_launches([Fate::Refused(cause)]);
+            fleet
+                .one
+                .fake
+                .next_launches([LaunchOutcome::Refused(cause)]);
             fleet.provision().await;
             assert_eq!(fleet.states(&pool).await, "");
             let report = ("creation-error".to_owned(), cause.to_string());
@@ -380,7 +383,7 @@ fleet_test!(
         fleet
             .one
             .fake
-            .next_launches([Cause::Throttled; 3].map(Fate::Refused));
+            .next_launches([Cause::Throttled; 3].map(LaunchOutcome::Refused));
         let mut calls = Vec::new();
         for _ in 0..8 {
             fleet.round().await;
@@ -410,7 +413,7 @@ fleet_test!(
         fleet
             .one
             .fake
-            .next_launches([Fate::Refused(Cause::Capacity)]);
+            .next_launches([LaunchOutcome::Refused(Cause::Capacity)]);
         fleet.round().await;
         fleet.round().await;
         let launches = fleet.launches(POOL).await;
@@ -428,7 +431,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(10)).await;
         fleet.tasks(POOL, 5).await;
-        fleet.one.fake.next_launches([Fate::Partial(2)]);
+        fleet.one.fake.next_launches([LaunchOutcome::Partial(2)]);
         fleet.round().await;
         assert_eq!(fleet.states(POOL).await, "2 requested");
         fleet.pass_ms(9_999);
@@ -468,7 +471,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(10)).await;
         fleet.tasks(POOL, 3).await;
-        fleet.one.fake.next_launches([Fate::NeverUp]);
+        fleet.one.fake.next_launches([LaunchOutcome::NeverUp]);
         fleet.round().await;
         fleet.pass_ms(REGISTRATION_MS + MINUTE_MS);
         fleet.scan().await;
@@ -499,8 +502,8 @@ fleet_test!(a_failure_of_one_pool_says_nothing_about_another, |fleet| {
         .one
         .fake
         .decide_with(|order| match order.pool.id.as_str() {
-            POOL => Fate::Refused(Cause::Configuration),
-            _ => Fate::Made,
+            POOL => LaunchOutcome::Refused(Cause::Configuration),
+            _ => LaunchOutcome::Made,
         });
     fleet.round().await;
     assert_eq!(fleet.states(POOL).await, "");
@@ -516,7 +519,7 @@ fleet_test!(
         fleet.round().await;
         fleet.register_all(POOL).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
         let (app, clock) = (Arc::clone(&fleet.app), Arc::clone(&fleet.clock));
         fleet.one.during_the_next_look(async move {
             crate::fleet_world::round(&app).await;
@@ -574,7 +577,10 @@ fleet_test!(
         secretive["workerConfig"]["password"] = json!("hunter2");
         fleet.make_pool(POOL, pool("one", 0, 4, &[secretive])).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::Refused(Cause::Quota)]);
+        fleet
+            .one
+            .fake
+            .next_launches([LaunchOutcome::Refused(Cause::Quota)]);
         fleet.round().await;
         let reply = fleet.get("/worker-pool-errors/pp%2Fee").await;
         let reply = reply.expect(200);

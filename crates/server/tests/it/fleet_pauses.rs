@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use cloud::{Call, Fate};
+use cloud::{Call, LaunchOutcome};
 use domain::launch::{Cause, LaunchState};
 use domain::plan::FIRST_CLAIM_MS;
 use domain::time::HOUR_MS;
@@ -65,8 +65,8 @@ fn refuse(
         let seconds = order.now.millis_since(start) / SECOND_MS;
         noted.lock().unwrap().entry(name).or_default().push(seconds);
         match is_refused(order.pool.id.as_str()) {
-            true => Fate::Refused(cause),
-            false => Fate::Made,
+            true => LaunchOutcome::Refused(cause),
+            false => LaunchOutcome::Made,
         }
     });
     calls
@@ -195,8 +195,8 @@ fleet_test!(
             let of_config = asked.entry(order.launch_config.id.to_string()).or_default();
             of_config.push(order.machines.into());
             match order.launch_config.id.as_str() {
-                "a" => Fate::Partial(3),
-                _ => Fate::Made,
+                "a" => LaunchOutcome::Partial(3),
+                _ => LaunchOutcome::Made,
             }
         });
         fleet.round().await;
@@ -276,7 +276,7 @@ fleet_test!(a_launch_that_was_turned_away_is_no_attempt, |fleet| {
     fleet
         .one
         .fake
-        .next_launches([Fate::Refused(Cause::Throttled)]);
+        .next_launches([LaunchOutcome::Refused(Cause::Throttled)]);
     fleet.round().await;
     let explained = fleet.explain_pool(POOL).await;
     let offer = &explained["now"]["snapshot"]["snapshot"]["offers"][0];

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cloud::{Call, CloudError, Fate, Provider};
+use cloud::{Call, CloudError, LaunchOutcome, Provider};
 use domain::id::ProviderId;
 use domain::launch::Cause;
 use domain::time::Clock;
@@ -88,8 +88,8 @@ fleet_test!(
             let second = clock.now().as_millis() / 1_000;
             *told.lock().unwrap().entry((region, second)).or_default() += 1;
             match is_hot {
-                true => Fate::Refused(Cause::Throttled),
-                false => Fate::Made,
+                true => LaunchOutcome::Refused(Cause::Throttled),
+                false => LaunchOutcome::Made,
             }
         });
         let begin = fleet.now();

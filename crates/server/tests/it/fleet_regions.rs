@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::{Call, CloudError, Fate};
+use cloud::{Call, CloudError, LaunchOutcome};
 use domain::id::{LaunchToken, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::{Launch, LaunchState};
 use domain::worker::WorkerState;
@@ -389,7 +389,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
         fleet.round().await;
         let foreign = WorkerKey {
             pool_id: POOL.parse().unwrap(),
@@ -425,7 +425,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
         fleet.round().await;
         let [mut launch] = fleet.launches(POOL).await.try_into().unwrap();
         launch.state = LaunchState::Accepted;

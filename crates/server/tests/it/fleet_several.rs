@@ -1,6 +1,6 @@
 //! Pools that take their workers from several providers at once.
 
-use cloud::{Call, CloudError, Fate};
+use cloud::{Call, CloudError, LaunchOutcome};
 use domain::id::ProviderId;
 use domain::launch::{Cause, LaunchState};
 use domain::pool::{Pool, PoolDefinition};
@@ -105,7 +105,7 @@ fleet_test!(what_one_provider_turns_away_another_gives, |fleet| {
     fleet
         .one
         .fake
-        .decide_with(|_| Fate::Refused(Cause::Throttled));
+        .decide_with(|_| LaunchOutcome::Refused(Cause::Throttled));
     fleet.tasks(POOL, 3).await;
     fleet.round().await;
     fleet.round().await;
@@ -165,7 +165,7 @@ fleet_test!(what_one_provider_has_no_room_for_the_others_give, |fleet| {
     fleet
         .three
         .fake
-        .decide_with(|_| Fate::Refused(Cause::Quota));
+        .decide_with(|_| LaunchOutcome::Refused(Cause::Quota));
     for machine in gone {
         fleet.kill(&machine.key);
     }
@@ -240,7 +240,7 @@ fleet_test!(
             .spread(0, 9, &[(off, "one"), (machine("b"), "two")])
             .await;
         fleet.tasks(POOL, 1).await;
-        fleet.two.fake.next_launches([Fate::AnswerLost]);
+        fleet.two.fake.next_launches([LaunchOutcome::AnswerLost]);
         fleet.round().await;
         assert_eq!(fleet.by_cloud().await, [0, 0, 0]);
         fleet.round().await;
@@ -265,8 +265,8 @@ fleet_test!(
     |fleet| {
         fleet.spread(0, 9, &two_places()).await;
         fleet.tasks(POOL, 2).await;
-        fleet.one.fake.next_launches([Fate::CallLost]);
-        fleet.two.fake.next_launches([Fate::CallLost]);
+        fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
+        fleet.two.fake.next_launches([LaunchOutcome::CallLost]);
         fleet.round().await;
         fleet.pass_ms(10 * MINUTE_MS);
         let broken = || CloudError::Unavailable("on fire".to_owned());

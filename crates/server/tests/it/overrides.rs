@@ -204,7 +204,7 @@ fleet_test!(a_pause_that_comes_while_it_is_decided_is_heeded, |fleet| {
     let [facts] = facts.await.try_into().ok().unwrap();
     fleet.paused("freeze", "region", "none").await;
     assert!(
-        fleet::decide(&fleet.app.engine, &facts)
+        fleet::decide(&fleet.app.engine, facts)
             .await
             .unwrap()
             .is_none()

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use cloud::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotVerified,
-    OwnedPage, ProofRefused, Provider, Region, SetupFailed, Sighting, Verified,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
+    ProofRefused, Provider, Region, SetupError, Sighting, Verification, VerifyError,
 };
 use contract::Invalid;
 use domain::id::WorkerKey;
@@ -32,14 +32,14 @@ impl Provider for Shaky {
         Ok(())
     }
 
-    async fn setup(&self) -> Result<(), SetupFailed> {
+    async fn setup(&self) -> Result<(), SetupError> {
         match self.works.load(Ordering::Acquire) {
             true => Ok(()),
-            false => Err(SetupFailed("the cloud is on holiday".to_owned())),
+            false => Err(SetupError("the cloud is on holiday".to_owned())),
         }
     }
 
-    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         if self.is_blind.load(Ordering::Acquire) {
             let outage = "its service does not answer".to_owned();
             return Err(CloudError::Unavailable(outage).into());
@@ -79,7 +79,7 @@ impl Provider for Pausing {
         Ok(())
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         self.arrived.add_permits(1);
         self.go.acquire().await.unwrap().forget();
         let state = claim
@@ -90,7 +90,7 @@ impl Provider for Pausing {
                 message: "too late",
                 detail: problem.to_string(),
             })?;
-        Ok(Verified {
+        Ok(Verification {
             state,
             lasts_ms: 3_600_000,
             worker_config: json!({}),
@@ -104,7 +104,7 @@ impl Provider for Pausing {
 
 #[async_trait]
 impl Machines for Pausing {
-    async fn launch(&self, _order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+    async fn launch(&self, _order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
         Ok(Vec::new())
     }
 

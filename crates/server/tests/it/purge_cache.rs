@@ -1,8 +1,8 @@
 //! Purge requests: made by people, asked for by workers, forgotten after a day.
 
 use domain::time::DAY_MS;
+use engine::cache_purges::MAX_CACHES;
 use serde_json::{Value, json};
-use server::api::purge_cache::MAX_CACHES;
 use store::cache_purges::CachePurge;
 use testing::sizes_around;
 
@@ -127,7 +127,7 @@ on_both!(
     a_pool_has_a_limited_number_of_requests_and_each_can_be_repeated,
     |world| {
         let limit = MAX_CACHES as usize;
-        for count in sizes_around("server::api::purge_cache::MAX_CACHES", limit) {
+        for count in sizes_around("engine::cache_purges::MAX_CACHES", limit) {
             let before = world.now();
             let n_stored = count.min(limit).saturating_sub(1);
             world

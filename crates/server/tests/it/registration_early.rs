@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::Fate;
+use cloud::LaunchOutcome;
 use domain::id::{LaunchToken, WorkerKey};
 use domain::launch::Cause;
 use http::Method;
@@ -146,7 +146,7 @@ fleet_test!(
         fleet
             .one
             .fake
-            .next_launches([Fate::Refused(Cause::Capacity)]);
+            .next_launches([LaunchOutcome::Refused(Cause::Capacity)]);
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
         fleet.provision().await;

@@ -139,7 +139,7 @@ impl Two {
     }
 
     async fn publish(&self, messages: &[Message]) {
-        assert!(self.publisher.publish(messages).await.problem.is_none());
+        assert!(self.publisher.publish(messages).await.error.is_none());
     }
 
     async fn tell(&self, all: &[Told]) {

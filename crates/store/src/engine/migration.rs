@@ -52,6 +52,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     18 "0018_health_by_events"
     19 "0019_supply"
     20 "0020_roles_by_revision"
+    21 "0021_inputs_of_plans"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

@@ -3,6 +3,7 @@
 //! A launch is recent when something was heard of it lately, whenever it was made. One whose
 //! machines have not registered yet is always looked at.
 
+use domain::facts::LaunchRecord;
 use domain::id::{LaunchConfigId, PoolId};
 use domain::plan::{Health, Refusals, Tries};
 use domain::time::Timestamp;
@@ -90,15 +91,6 @@ pub struct HealthWindow {
     pub launched_before: Timestamp,
     /// Workers that registered before this moment should have asked for work.
     pub registered_before: Timestamp,
-}
-
-/// How a launch config has been doing.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LaunchRecord {
-    pub health: Health,
-    pub tries: Tries,
-    /// Machines that asked for work at least once. Always 0 where the queue is another deployment's.
-    pub claimed: u64,
 }
 
 /// Of all pools from the first to the last; launch configs of which nothing was heard are absent.

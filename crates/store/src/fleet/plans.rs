@@ -1,5 +1,7 @@
 //! Plans as they were decided: a bounded history for each pool.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use domain::id::PoolId;
 use domain::time::Timestamp;
 use serde_json::Value;
@@ -21,7 +23,8 @@ static TABLE: Table = Table::of::<PlanRecord>("plans");
 
 statements! { TABLE;
     INSERT "plan_insert" =
-        "INSERT INTO plans ({written}) VALUES ({values})";
+        "INSERT INTO plans ({written}, input) VALUES ({values}, $5)";
+    INPUT "plan_input" = "SELECT input FROM plans WHERE worker_pool_id = $1 AND number = $2";
     FORGET "plan_forget" = "DELETE FROM plans WHERE worker_pool_id = $1 AND number <= $2";
     LIST "plan_list" =
         "SELECT {columns} FROM plans \
@@ -43,9 +46,17 @@ pub struct PlanRecord {
     pub plan: Value,
 }
 
-/// Keeps this one and those before it, up to so many.
-pub fn insert(tx: &mut Tx<'_>, record: &PlanRecord, keep: i64) -> Result<(), StoreError> {
-    tx.execute(&INSERT, &record.inserted())?;
+/// Keeps this plan and those before it, up to `keep` of them. The input is opaque here.
+pub fn insert(
+    tx: &mut Tx<'_>,
+    record: &PlanRecord,
+    input: Option<&[u8]>,
+    keep: i64,
+) -> Result<(), StoreError> {
+    let input = input.map(|input| STANDARD.encode(input));
+    let mut values = record.inserted();
+    values.push(input.as_deref().into());
+    tx.execute(&INSERT, &values)?;
     let oldest = record.number.saturating_sub(keep);
     let values = [record.pool_id.as_str().into(), oldest.into()];
     tx.execute(&FORGET, &values).map(drop)
@@ -62,6 +73,20 @@ pub fn get(
     number: i64,
 ) -> Result<Option<PlanRecord>, StoreError> {
     tx.row(&GET, &[pool_id.as_str().into(), number.into()], entity)
+}
+
+/// The input of a plan, if it was kept.
+pub fn input(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    number: i64,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let values = [pool_id.as_str().into(), number.into()];
+    let input = tx.row(&INPUT, &values, |row| {
+        let input = row.optional_text(0)?;
+        Ok(input.map(|text| STANDARD.decode(text)).transpose()?)
+    })?;
+    Ok(input.flatten())
 }
 
 /// As many as the limit means: ask again.

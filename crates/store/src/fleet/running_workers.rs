@@ -2,7 +2,8 @@
 //!
 //! The columns of workers come from an index, without the documents in their rows.
 
-use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::facts::RunningWorker;
+use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::QuarantineEntry;
 use domain::supply::{Group, Horizon, Signs};
 use domain::time::Timestamp;
@@ -84,26 +85,6 @@ statements! { TABLE;
     NTH "worker_nth_running" =
         "SELECT worker_group, worker_id FROM workers WHERE worker_pool_id = $1 \
          AND state = 'running' ORDER BY worker_group, worker_id LIMIT 1 OFFSET $2";
-}
-
-/// What planning needs of one running worker.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunningWorker {
-    pub key: WorkerKey,
-    pub provider_id: ProviderId,
-    pub launch_config_id: Option<LaunchConfigId>,
-    pub capacity: u32,
-    pub created: Timestamp,
-    pub registered: Option<Timestamp>,
-    pub idle_hold_ms: Option<i64>,
-    /// What it was told last.
-    pub advice: Option<Advice>,
-    pub last_asked: Option<Timestamp>,
-    pub last_task_ended: Option<Timestamp>,
-    /// Since when, if it is quarantined now.
-    pub quarantined_since: Option<Timestamp>,
-    /// How many tasks it has claimed.
-    pub claimed: u64,
 }
 
 /// A running worker that does not ask for work.

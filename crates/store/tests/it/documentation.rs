@@ -6,6 +6,9 @@ use store::{documentation, pools};
 use crate::samples::{at, pool, pool_id};
 use crate::world::{Database, on_both, read, write};
 
+/// A joined tarball: twice what an upload may have (`documentation::MAX_UPLOAD_BYTES`).
+const LARGEST_BYTES: usize = 8 << 20;
+
 fn configuration(id: &str) -> Subject {
     Subject::Configuration(id.parse().unwrap())
 }
@@ -69,7 +72,7 @@ on_both!(what_is_put_is_had_again_and_replaced_whole, |database| {
 
 on_both!(the_largest_tarball_there_can_be_has_room, |database| {
     let store = database.migrated().await;
-    let bytes = vec![0xff; domain::documentation::MAX_UPLOAD_BYTES * 2];
+    let bytes = vec![0xff; LARGEST_BYTES];
     let record = record(worker_type("a/b"), 1);
     let (put, content, subject) = (record.clone(), bytes.clone(), record.subject.clone());
     write(&store, move |tx| documentation::put(tx, &put, &content)).await;

@@ -1,10 +1,11 @@
 //! What became of recent launches: the health of launch configs.
 
 use domain::Version;
+use domain::facts::LaunchRecord;
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::plan::{Health, Refusals, Tries};
 use domain::worker::WorkerState;
-use store::launch_health::{self, HealthWindow, LaunchRecord};
+use store::launch_health::{self, HealthWindow};
 use store::{Store, launches, workers};
 
 use crate::launches::{launch, refused, token, unknown};

@@ -195,8 +195,8 @@ on_both!(a_pool_keeps_its_last_plans, |database| {
         plan: json!({"version": 1, "number": number}),
     };
     write(&store, move |tx| {
-        plans::insert(tx, &plan("a/c", 1), 3)?;
-        (1..=5).try_for_each(|number| plans::insert(tx, &plan("a/b", number), 3))
+        plans::insert(tx, &plan("a/c", 1), None, 3)?;
+        (1..=5).try_for_each(|number| plans::insert(tx, &plan("a/b", number), None, 3))
     })
     .await;
     let kept = read(&store, |tx| plans::list(tx, &pool_id("a/b"), 9)).await;

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, clients, pools, workers};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 21] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -87,6 +87,10 @@ const FILES: [(&str, &str); 20] = [
     (
         "0020_roles_by_revision",
         include_str!("../../migrations/0020_roles_by_revision.sql"),
+    ),
+    (
+        "0021_inputs_of_plans",
+        include_str!("../../migrations/0021_inputs_of_plans.sql"),
     ),
 ];
 

@@ -1,11 +1,11 @@
 //! Running workers: who counts as supply, and what planning reads of each.
 
+use domain::facts::RunningWorker;
 use domain::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use domain::supply::{ASKED_MS, FRESH_MS, Horizon, Presence, STARTING_MS, Signs};
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use domain::worker::{Advice, Worker, WorkerState};
-use store::running_workers::{self, RunningWorker};
-use store::{queue_workers, workers};
+use store::{queue_workers, running_workers, workers};
 
 use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};

@@ -1,4 +1,5 @@
-//! A fleet in miniature: the calls that a worker makes, with real signatures, and trouble on demand.
+//! A simulated server: it answers the calls of a worker, checks real signatures, and can inject
+//! failures.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::http::{Answer, Answers, Asked, Listening, serve};
+use crate::http::{Answer, RequestHandler, TestRequest, TestServer, serve};
 use crate::world::SystemClock;
 
 pub(crate) const POOL: &str = "demo/linux";
@@ -25,11 +26,11 @@ pub(crate) const PROOF: &str = "the-token-of-this-worker";
 const ISSUER: &str = "static/fleet";
 const ISSUER_TOKEN: &str = "fleetfleetfleetfleetfleetfleetfleetfleetfle0";
 
-/// How long claimWork waits for work. The real one waits for 20 s.
+/// How long claimWork waits for work. The real server waits for 20 s.
 const POLL: Duration = Duration::from_millis(500);
 
 pub(crate) struct Fleet {
-    listening: Listening,
+    listening: TestServer,
     shared: Arc<Shared>,
 }
 
@@ -47,11 +48,11 @@ pub(crate) struct State {
     pub(crate) advice: Value,
     pub(crate) registered_for: Duration,
     pub(crate) claimed_for: Duration,
-    /// What must be shown to renew the registration.
+    /// The secret that renews the registration.
     secrets: Vec<String>,
     pub(crate) n_registered: usize,
     pub(crate) is_removed: bool,
-    /// What workers said was wrong.
+    /// Errors that workers reported.
     pub(crate) errors: Vec<String>,
     pending: VecDeque<String>,
     runs: BTreeMap<String, Run>,
@@ -69,19 +70,19 @@ pub(crate) struct Run {
     pub(crate) n_log_pieces: usize,
 }
 
-/// What goes wrong with the next calls whose line contains the text.
+/// A failure of the next calls whose line contains the text.
 struct Fault {
     part: &'static str,
-    trouble: Trouble,
+    failure: InjectedFailure,
     n_left: usize,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Trouble {
+pub(crate) enum InjectedFailure {
     Status(u16),
-    /// The call is carried out, but the answer never comes.
+    /// The call is executed, but the response is lost.
     LostAnswer,
-    /// The call is carried out, and the answer comes so much later.
+    /// The call is executed, and the response is delayed.
     LateAnswer(Duration),
 }
 
@@ -135,7 +136,7 @@ impl State {
 
     fn registration(&mut self) -> Value {
         let secret = access::slugid::secret(&mut self.rng);
-        // The one before is good for a while, should this answer be lost.
+        // The previous secret stays valid for a while, in case this response is lost.
         self.secrets.push(secret.clone());
         let n_old = self.secrets.len().saturating_sub(2);
         self.secrets.drain(..n_old);
@@ -175,13 +176,13 @@ impl State {
         Some(claim)
     }
 
-    fn fault(&mut self, line: &str) -> Option<Trouble> {
+    fn fault(&mut self, line: &str) -> Option<InjectedFailure> {
         let fault = self
             .faults
             .iter_mut()
             .find(|fault| fault.n_left > 0 && line.contains(fault.part))?;
         fault.n_left -= 1;
-        Some(fault.trouble)
+        Some(fault.failure)
     }
 
     fn append(&mut self, task: &str, offset: usize, finished: bool, body: &[u8]) -> (u16, Value) {
@@ -190,7 +191,7 @@ impl State {
             return refusal(409, "the run is over");
         }
         if offset > run.log.len() {
-            return refusal(409, "there is a gap");
+            return refusal(409, "the log has a gap");
         }
         let is_known = run.log.len() - offset;
         run.log.extend(body.get(is_known..).unwrap_or_default());
@@ -214,7 +215,7 @@ impl State {
 impl Fleet {
     pub(crate) async fn start() -> Self {
         let state = State {
-            // Tests run side by side, and no two tasks of a machine may have one id.
+            // Tests run in parallel, and no two tasks of a machine may have the same id.
             rng: StdRng::try_from_rng(&mut rand::rngs::SysRng).unwrap(),
             calls: Vec::new(),
             bodies: Vec::new(),
@@ -259,12 +260,12 @@ impl Fleet {
         self.shared.changes.subscribe()
     }
 
-    /// Makes the next calls of a kind go wrong.
-    pub(crate) fn trouble(&self, n_calls: usize, part: &'static str, trouble: Trouble) {
+    /// Injects a failure into the next calls of a kind.
+    pub(crate) fn inject(&self, n_calls: usize, part: &'static str, failure: InjectedFailure) {
         self.change(|state| {
             state.faults.push(Fault {
                 part,
-                trouble,
+                failure,
                 n_left: n_calls,
             });
         });
@@ -284,37 +285,37 @@ impl Fleet {
     }
 }
 
-impl Answers for Shared {
-    async fn answer(self: Arc<Self>, asked: Asked) -> Answer {
+impl RequestHandler for Shared {
+    async fn answer(self: Arc<Self>, asked: TestRequest) -> Answer {
         let line = format!("{} {}", asked.method, asked.resource);
-        let trouble = {
+        let failure = {
             let mut state = self.state.lock().unwrap();
             state.calls.push(line.clone());
             let body = serde_json::from_slice(&asked.body).unwrap_or(Value::Null);
             state.bodies.push(body);
             state.fault(&line)
         };
-        let (status, reply) = match trouble {
-            Some(Trouble::Status(status)) => refusal(status, "trouble on demand"),
-            Some(Trouble::LostAnswer | Trouble::LateAnswer(_)) | None => {
-                self.carry_out(&asked).await
+        let (status, reply) = match failure {
+            Some(InjectedFailure::Status(status)) => refusal(status, "injected failure"),
+            Some(InjectedFailure::LostAnswer | InjectedFailure::LateAnswer(_)) | None => {
+                self.execute(&asked).await
             }
         };
         self.changes.send_replace(());
-        match trouble {
-            Some(Trouble::LostAnswer) => None,
-            Some(Trouble::LateAnswer(late)) => {
+        match failure {
+            Some(InjectedFailure::LostAnswer) => None,
+            Some(InjectedFailure::LateAnswer(late)) => {
                 let nothing = std::future::pending::<()>();
                 let _late = tokio::time::timeout(late, nothing).await;
                 Some((status, reply.to_string()))
             }
-            Some(Trouble::Status(_)) | None => Some((status, reply.to_string())),
+            Some(InjectedFailure::Status(_)) | None => Some((status, reply.to_string())),
         }
     }
 }
 
 impl Shared {
-    async fn carry_out(&self, asked: &Asked) -> (u16, Value) {
+    async fn execute(&self, asked: &TestRequest) -> (u16, Value) {
         let (path, query) = asked
             .resource
             .split_once('?')
@@ -348,7 +349,7 @@ impl Shared {
         &self,
         line: (&str, &[&str]),
         query: &str,
-        asked: &Asked,
+        asked: &TestRequest,
         body: Value,
         scopes: &ScopeSet,
     ) -> (u16, Value) {
@@ -356,9 +357,10 @@ impl Shared {
         match line {
             ("POST", ["worker-manager", "v1", "worker", "reregister"]) => {
                 let secret = body["secret"].as_str().unwrap().to_owned();
-                match state.secrets.contains(&secret) {
-                    true => (200, state.registration()),
-                    false => refusal(400, "Could not generate credentials for this secret"),
+                if state.secrets.contains(&secret) {
+                    (200, state.registration())
+                } else {
+                    refusal(400, "Could not generate credentials for this secret")
                 }
             }
             ("GET", ["worker-manager", "v1", "workers", .., "should-terminate"]) => {
@@ -413,7 +415,7 @@ impl Shared {
         task: &str,
         rest: &[&str],
         query: &str,
-        asked: &Asked,
+        asked: &TestRequest,
         body: Value,
     ) -> (u16, Value) {
         match rest {
@@ -473,8 +475,8 @@ impl Shared {
         (200, json!({"tasks": claims}))
     }
 
-    /// The scopes of the sender, if the signature is right.
-    fn authenticate(&self, asked: &Asked) -> Result<Arc<ScopeSet>, String> {
+    /// The scopes of the sender, if the signature is valid.
+    fn authenticate(&self, asked: &TestRequest) -> Result<Arc<ScopeSet>, String> {
         let header = |name: &str| asked.headers.get(name).map(|it| it.to_str().unwrap());
         let (host, port) = header("host").unwrap().split_once(':').unwrap();
         let line = RequestLine {

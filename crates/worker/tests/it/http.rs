@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 /// A request, read to its end.
-pub(crate) struct Asked {
+pub(crate) struct TestRequest {
     pub(crate) method: String,
     /// Path and query.
     pub(crate) resource: String,
@@ -20,20 +20,20 @@ pub(crate) struct Asked {
     pub(crate) body: Bytes,
 }
 
-/// What is answered; `None` hangs up instead.
+/// The response; `None` closes the connection instead.
 pub(crate) type Answer = Option<(u16, String)>;
 
-pub(crate) trait Answers: Send + Sync + 'static {
-    fn answer(self: Arc<Self>, asked: Asked) -> impl Future<Output = Answer> + Send;
+pub(crate) trait RequestHandler: Send + Sync + 'static {
+    fn answer(self: Arc<Self>, request: TestRequest) -> impl Future<Output = Answer> + Send;
 }
 
 /// Serves until it is dropped.
-pub(crate) struct Listening {
+pub(crate) struct TestServer {
     pub(crate) url: String,
     _task: AbortOnDropHandle<()>,
 }
 
-pub(crate) async fn serve(answers: Arc<impl Answers>) -> Listening {
+pub(crate) async fn serve(answers: Arc<impl RequestHandler>) -> TestServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let task = tokio::spawn(async move {
@@ -44,25 +44,25 @@ pub(crate) async fn serve(answers: Arc<impl Answers>) -> Listening {
             let answers = Arc::clone(&answers);
             connections.spawn(async move {
                 let service = service_fn(move |request| respond(Arc::clone(&answers), request));
-                // Who hangs up is free to.
+                // Clients may close the connection.
                 let _hung_up = http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)
                     .await;
             });
         }
     });
-    Listening {
+    TestServer {
         url,
         _task: AbortOnDropHandle::new(task),
     }
 }
 
 async fn respond(
-    answers: Arc<impl Answers>,
+    answers: Arc<impl RequestHandler>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, std::io::Error> {
     let (head, body) = request.into_parts();
-    let asked = Asked {
+    let request = TestRequest {
         method: head.method.to_string(),
         resource: head.uri.to_string(),
         headers: head.headers,
@@ -72,7 +72,7 @@ async fn respond(
             .map_err(std::io::Error::other)?
             .to_bytes(),
     };
-    let answer = answers.answer(asked).await;
+    let answer = answers.answer(request).await;
     let (status, text) = answer.ok_or_else(|| std::io::Error::other("hanging up"))?;
     let response = Response::builder().status(status);
     Ok(response.body(Full::from(text)).unwrap())

@@ -1,17 +1,17 @@
-//! A worker on an instance of EC2, with a metadata service in miniature.
+//! A worker on an EC2 instance, with a simulated metadata service.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use worker::aws::{Metadata, NoMetadata};
+use worker::aws::{Metadata, MetadataError};
 use worker::{Kind, Proof, Stops, Worker};
 
 use crate::fleet::{GROUP, POOL, PROVIDER};
-use crate::http::{Answer, Answers, Asked, Listening, serve};
+use crate::http::{Answer, RequestHandler, TestRequest, TestServer, serve};
 use crate::world::{World, machine};
 
-/// What an instance can be asked.
+/// The data of the metadata service.
 struct Instance {
     user_data: String,
     document: String,
@@ -19,10 +19,10 @@ struct Instance {
     n_unready: Mutex<u32>,
 }
 
-impl Answers for Instance {
-    async fn answer(self: Arc<Self>, asked: Asked) -> Answer {
-        let header = |name: &str| asked.headers.get(name).map(|it| it.to_str().unwrap());
-        let line = (asked.method.as_str(), asked.resource.as_str());
+impl RequestHandler for Instance {
+    async fn answer(self: Arc<Self>, request: TestRequest) -> Answer {
+        let header = |name: &str| request.headers.get(name).map(|it| it.to_str().unwrap());
+        let line = (request.method.as_str(), request.resource.as_str());
         if line == ("PUT", "/latest/api/token") {
             assert!(header("X-aws-ec2-metadata-token-ttl-seconds").is_some());
             let mut n_unready = self.n_unready.lock().unwrap();
@@ -60,13 +60,13 @@ fn instance(root_url: &str) -> Instance {
     }
 }
 
-async fn metadata(instance: Arc<Instance>) -> (Metadata, Listening) {
+async fn metadata(instance: Arc<Instance>) -> (Metadata, TestServer) {
     let listening = serve(instance).await;
     (Metadata::at(&listening.url).unwrap(), listening)
 }
 
 #[tokio::test]
-async fn an_instance_works_as_what_it_was_launched_to_be_until_it_is_taken_away() {
+async fn an_instance_works_for_its_pool_until_aws_stops_it() {
     let world = World::new().await;
     let instance = Arc::new(instance(&world.fleet.url()));
     let (metadata, _listening) = metadata(Arc::clone(&instance)).await;
@@ -108,7 +108,7 @@ async fn an_instance_works_as_what_it_was_launched_to_be_until_it_is_taken_away(
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_instance_is_said() {
+async fn an_invalid_instance_has_its_reason() {
     let folder = || "work".into();
     let (described, _listening) = metadata(Arc::new(Instance {
         user_data: "#!/bin/sh".to_owned(),
@@ -124,7 +124,7 @@ async fn what_is_wrong_with_an_instance_is_said() {
     }))
     .await;
     let problem = named.identity(folder()).await.unwrap_err();
-    assert!(matches!(problem, NoMetadata::Identity(_)), "{problem}");
+    assert!(matches!(problem, MetadataError::Identity(_)), "{problem}");
     for url in ["", "169.254.169.254", "https://x"] {
         assert!(Metadata::at(url).is_err(), "{url}");
     }

@@ -1,12 +1,12 @@
-//! When a worker goes, and what becomes of its tasks then.
+//! When a worker exits, and what happens to its tasks.
 
 use std::time::Duration;
 
 use serde_json::json;
 use worker::{Identity, Kind, Stop, WorkerError};
 
-use crate::fleet::Trouble;
-use crate::world::{Working, World};
+use crate::fleet::InjectedFailure;
+use crate::world::{RunningWorker, World};
 
 /// A task that runs until it is ended.
 const ENDLESS: &str = "echo started; while :; do sleep 0.05; done";
@@ -39,7 +39,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_not_needed_goes_and_says_so() {
+async fn a_worker_that_is_not_needed_removes_itself() {
     let world = World::new().await;
     world.advise(true, "over capacity");
     world.start().ended().await.unwrap();
@@ -48,11 +48,11 @@ async fn a_worker_that_is_not_needed_goes_and_says_so() {
         assert_eq!(state.n_calls("claim-work"), 0, "{:?}", state.calls);
     });
     let state = world.folder.path().join("work/worker-state.json");
-    assert!(!state.exists(), "what is gone keeps no credentials");
+    assert!(!state.exists(), "a removed worker has no credentials");
 }
 
 #[tokio::test]
-async fn without_work_it_asks_whether_to_go_and_stays_as_long_as_it_should() {
+async fn an_idle_worker_asks_for_advice_and_follows_it() {
     let world = World::new().await.with_idle_timeout(1);
     let working = world.start();
     // While a claim waits, only the idle timer asks.
@@ -69,25 +69,25 @@ async fn without_work_it_asks_whether_to_go_and_stays_as_long_as_it_should() {
 }
 
 #[tokio::test]
-async fn a_busy_worker_finishes_before_it_goes() {
+async fn a_busy_worker_finishes_before_it_exits() {
     let world = World::new().await.with_idle_timeout(1);
     world
         .fleet
         .change(|state| state.worker_config["fleetwright"]["capacity"] = json!(2));
     let working = world.start();
     let task = world.started("echo started; sleep 2").await;
-    // The second place is free, so it keeps asking for work, and is told to go then.
+    // The second slot is free, so the worker keeps asking for work, and is then asked to stop.
     world.advise(true, "launch config archived");
     working.ended().await.unwrap();
     assert_eq!(world.outcome(&task).as_deref(), Some("completed"));
 }
 
 #[tokio::test]
-async fn no_answer_is_no_reason_to_go() {
+async fn a_failed_request_for_advice_is_no_reason_to_exit() {
     let world = World::new().await.with_idle_timeout(1);
     world
         .fleet
-        .trouble(usize::MAX, "should-terminate", Trouble::Status(500));
+        .inject(usize::MAX, "should-terminate", InjectedFailure::Status(500));
     let working = world.start();
     let (outcome, _) = world.outcome_of(json!({"command": "sleep 0.1"})).await;
     assert_eq!(outcome, "completed");
@@ -97,7 +97,7 @@ async fn no_answer_is_no_reason_to_go() {
 }
 
 #[tokio::test]
-async fn when_asked_to_stop_it_takes_nothing_new_and_finishes_what_runs() {
+async fn a_draining_worker_claims_nothing_and_finishes_its_tasks() {
     let world = World::new().await;
     let working = world.start();
     let task = world.started("echo started; sleep 1").await;
@@ -111,34 +111,34 @@ async fn when_asked_to_stop_it_takes_nothing_new_and_finishes_what_runs() {
         .look(|state| assert!(!state.run(&late).is_claimed));
 }
 
-/// A task that the server has given away, and of which the worker has not heard yet.
-async fn handed_out_late(world: &World, millis: u64) -> (String, Working) {
-    let late = Trouble::LateAnswer(Duration::from_millis(millis));
-    world.fleet.trouble(1, "/claim-work", late);
+/// A task that the server has assigned, and whose response the worker has not received yet.
+async fn assign_late(world: &World, millis: u64) -> (String, RunningWorker) {
+    let late = InjectedFailure::LateAnswer(Duration::from_millis(millis));
+    world.fleet.inject(1, "/claim-work", late);
     let task = world.fleet.add_task(json!({"command": "true"}));
     let working = world.start();
     world
         .fleet
-        .until("it is handed out", |state| state.run(&task).is_claimed)
+        .until("it is assigned", |state| state.run(&task).is_claimed)
         .await;
     (task, working)
 }
 
 #[tokio::test]
-async fn what_was_handed_out_while_it_was_asked_to_stop_is_given_back_at_once() {
+async fn a_task_assigned_during_a_stop_is_given_back_at_once() {
     let world = World::new().await;
-    let (task, working) = handed_out_late(&world, 300).await;
+    let (task, working) = assign_late(&world, 300).await;
     working.end().await.unwrap();
     assert_eq!(world.outcome(&task).as_deref(), Some("worker-shutdown"));
     world
         .fleet
-        .look(|state| assert_eq!(state.n_calls("/claim-work"), 1, "nothing new is asked for"));
+        .look(|state| assert_eq!(state.n_calls("/claim-work"), 1, "no new task is claimed"));
 }
 
 #[tokio::test]
-async fn what_was_handed_out_while_it_found_itself_idle_is_done() {
+async fn a_task_assigned_while_the_worker_becomes_idle_is_run() {
     let world = World::new().await.with_idle_timeout(1);
-    let (task, working) = handed_out_late(&world, 1_400).await;
+    let (task, working) = assign_late(&world, 1_400).await;
     world.advise(true, "over capacity");
     working.ended().await.unwrap();
     assert_eq!(world.outcome(&task).as_deref(), Some("completed"));
@@ -163,19 +163,19 @@ async fn the_registration_is_renewed_while_the_last_task_finishes() {
 }
 
 #[tokio::test]
-async fn what_does_not_finish_within_the_grace_is_given_back() {
+async fn a_task_that_exceeds_the_grace_period_is_given_back() {
     let world = World::new().await;
     let working = world.start_as(world.identity(), Duration::from_millis(100));
     let task = world.started(ENDLESS).await;
     working.end().await.unwrap();
     assert_eq!(world.outcome(&task).as_deref(), Some("worker-shutdown"));
     let log = world.fleet.look(|state| state.run(&task).log_text());
-    assert!(log.contains("the worker has to go"), "{log}");
+    assert!(log.contains("the worker is stopping"), "{log}");
     assert_eq!(world.leftovers(), [""; 0]);
 }
 
 #[tokio::test]
-async fn at_once_is_at_once_even_for_a_task_that_does_not_want_to_end() {
+async fn an_immediate_stop_kills_a_task_that_ignores_sigterm() {
     let world = World::new().await;
     let working = world.start_as(world.identity(), Duration::from_secs(3_600));
     let task = world.started(&format!("trap '' TERM; {ENDLESS}")).await;
@@ -185,10 +185,10 @@ async fn at_once_is_at_once_even_for_a_task_that_does_not_want_to_end() {
 }
 
 #[tokio::test]
-async fn a_standing_machine_stays_registered_when_its_worker_stops() {
+async fn a_static_machine_stays_registered_when_its_worker_stops() {
     let world = World::new().await;
     let standing = || Identity {
-        kind: Kind::Standing,
+        kind: Kind::Static,
         ..world.identity()
     };
     for n in 1..=2 {
@@ -199,23 +199,25 @@ async fn a_standing_machine_stays_registered_when_its_worker_stops() {
     }
     world.fleet.look(|state| {
         assert!(!state.is_removed);
-        assert_eq!(state.n_registered, 1, "it goes on with what it was");
+        assert_eq!(state.n_registered, 1, "it continues its registration");
     });
 }
 
 #[tokio::test]
-async fn a_worker_whose_registration_is_refused_finishes_and_goes() {
+async fn a_worker_whose_renewal_is_refused_finishes_and_exits() {
     let world = World::new().await;
     world
         .fleet
         .change(|state| state.registered_for = Duration::from_secs(2));
-    world.fleet.trouble(1, "/reregister", Trouble::Status(400));
+    world
+        .fleet
+        .inject(1, "/reregister", InjectedFailure::Status(400));
     let working = world.start();
     let task = world.started("echo started; sleep 2").await;
     let problem = working.ended().await.unwrap_err();
     assert!(matches!(problem, WorkerError::Unwanted(_)), "{problem}");
     assert!(
-        problem.to_string().contains("trouble on demand"),
+        problem.to_string().contains("injected failure"),
         "{problem}"
     );
     assert_eq!(world.outcome(&task).as_deref(), Some("completed"));

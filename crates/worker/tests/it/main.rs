@@ -1,14 +1,12 @@
-//! The worker against a fleet in miniature, and its tasks as real processes.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test says what is wrong by failing there"
-)]
+//! Tests of the worker with a simulated server, and with tasks as real processes.
+#![expect(clippy::unwrap_used, reason = "a test reports its error by failing")]
 
+mod failures;
 mod fleet;
 mod http;
 mod instance;
 mod leaving;
 mod registration;
 mod tasks;
-mod trouble;
+
 mod world;

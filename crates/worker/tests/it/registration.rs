@@ -1,4 +1,4 @@
-//! How a worker becomes and stays known to the fleet.
+//! Registration and its renewal.
 
 use std::time::Duration;
 
@@ -6,14 +6,18 @@ use access::Secret;
 use serde_json::json;
 use worker::{Identity, Proof, Stop, WorkerError};
 
-use crate::fleet::Trouble;
+use crate::fleet::InjectedFailure;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_worker_registers_although_the_server_is_slow_to_know_it() {
+async fn a_worker_registers_although_the_server_does_not_know_it_yet() {
     let world = World::new().await;
-    world.fleet.trouble(3, "/register", Trouble::Status(404));
-    world.fleet.trouble(2, "/register", Trouble::Status(503));
+    world
+        .fleet
+        .inject(3, "/register", InjectedFailure::Status(404));
+    world
+        .fleet
+        .inject(2, "/register", InjectedFailure::Status(503));
     let (outcome, _) = world.run(json!({"command": "true"})).await;
     assert_eq!(outcome, "completed");
     world.fleet.look(|state| {
@@ -56,7 +60,7 @@ async fn a_worker_that_cannot_register_yet_can_be_stopped() {
     let world = World::new().await;
     world
         .fleet
-        .trouble(usize::MAX, "/register", Trouble::Status(404));
+        .inject(usize::MAX, "/register", InjectedFailure::Status(404));
     let working = world.start();
     world
         .fleet
@@ -89,7 +93,9 @@ async fn a_lost_answer_to_a_renewal_does_no_harm() {
     world
         .fleet
         .change(|state| state.registered_for = Duration::from_secs(4));
-    world.fleet.trouble(1, "/reregister", Trouble::LostAnswer);
+    world
+        .fleet
+        .inject(1, "/reregister", InjectedFailure::LostAnswer);
     let working = world.start();
     world
         .fleet
@@ -103,7 +109,7 @@ async fn a_lost_answer_to_a_renewal_does_no_harm() {
 }
 
 #[tokio::test]
-async fn a_worker_that_was_killed_goes_on_with_its_credentials() {
+async fn a_killed_worker_continues_with_its_credentials() {
     let world = World::new().await;
     let working = world.start();
     world
@@ -117,7 +123,7 @@ async fn a_worker_that_was_killed_goes_on_with_its_credentials() {
 }
 
 #[tokio::test]
-async fn a_pool_configuration_that_makes_no_sense_is_named() {
+async fn an_invalid_pool_configuration_is_named() {
     let world = World::new().await;
     world
         .fleet
@@ -132,7 +138,10 @@ async fn a_pool_configuration_that_makes_no_sense_is_named() {
     );
     world.fleet.look(|state| {
         assert!(state.errors[0].contains("fleetwright.idle is unknown"));
-        assert!(state.is_removed, "what was launched in vain goes");
+        assert!(
+            state.is_removed,
+            "a launched worker with invalid settings removes itself"
+        );
     });
 }
 

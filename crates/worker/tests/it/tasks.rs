@@ -65,7 +65,7 @@ async fn a_program_that_does_not_exist_is_named_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_malformed_payload_is_an_exception_and_all_its_problems_are_in_the_log() {
+async fn a_malformed_payload_is_an_exception_and_all_its_errors_are_in_the_log() {
     let world = World::new().await;
     let (outcome, log) = world.run(json!({"image": "debian", "maxRunTime": 0})).await;
     assert_eq!(outcome, "malformed-payload");
@@ -79,7 +79,7 @@ async fn a_malformed_payload_is_an_exception_and_all_its_problems_are_in_the_log
 }
 
 #[tokio::test]
-async fn the_variables_of_a_launch_config_reach_the_tasks_and_the_tasks_own_go_first() {
+async fn tasks_get_the_variables_of_the_launch_config_and_may_override_them() {
     let world = World::new().await;
     let mut identity = world.identity();
     let variables = [("COLOUR", "blue"), ("SIZE", "large"), ("TASK_ID", "forged")];
@@ -97,7 +97,7 @@ async fn the_variables_of_a_launch_config_reach_the_tasks_and_the_tasks_own_go_f
 }
 
 #[tokio::test]
-async fn more_environment_than_the_system_takes_is_the_tasks_fault() {
+async fn a_too_large_environment_is_an_error_of_the_task() {
     let world = World::new().await;
     let env: serde_json::Map<_, _> = (0..100)
         .map(|n| (format!("V{n}"), json!("x".repeat(100_000))))
@@ -105,7 +105,7 @@ async fn more_environment_than_the_system_takes_is_the_tasks_fault() {
     let (outcome, log) = world.run(json!({"command": ["true"], "env": env})).await;
     assert_eq!(outcome, "malformed-payload");
     assert!(
-        log.contains("cannot be started: Argument list too long"),
+        log.contains("cannot start the command: Argument list too long"),
         "{log}"
     );
 }
@@ -129,7 +129,7 @@ async fn a_task_that_runs_too_long_is_ended_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn what_a_task_leaves_running_ends_with_it() {
+async fn processes_that_a_task_leaves_running_end_with_it() {
     let world = World::new().await;
     let (outcome, log) = world.run(json!({"command": "sleep 600 & echo $!"})).await;
     assert_eq!(outcome, "completed");
@@ -181,7 +181,7 @@ async fn a_task_sees_its_own_variables_and_folder_and_no_credentials() {
 }
 
 #[tokio::test]
-async fn output_that_is_no_text_arrives_as_it_is() {
+async fn binary_output_arrives_unchanged() {
     let world = World::new().await;
     let task = world
         .fleet
@@ -251,11 +251,11 @@ async fn two_tasks_run_at_once_when_there_is_room_for_two() {
     working.end().await.unwrap();
 }
 
-/// The queue hands out no more at once.
+/// The queue's limit for one claim.
 const MAX_CLAIMS: usize = 32;
 
-/// Has a worker of this capacity run `n_tasks` tasks. Returns how many it asked for each time.
-async fn asked_for(capacity: usize, n_tasks: usize) -> Vec<usize> {
+/// Runs `n_tasks` tasks with a worker of this capacity. Returns how many it requested each time.
+async fn requested_counts(capacity: usize, n_tasks: usize) -> Vec<usize> {
     let world = World::new().await;
     world.fleet.change(|state| {
         state.worker_config = json!({"fleetwright": {"capacity": capacity}});
@@ -279,18 +279,18 @@ async fn asked_for(capacity: usize, n_tasks: usize) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn a_worker_with_much_room_claims_so_many_tasks_at_a_time_and_then_the_rest() {
+async fn a_large_worker_claims_up_to_the_limit_and_then_the_rest() {
     let sizes = sizes_around("worker::worker::MAX_CLAIMS", MAX_CLAIMS).into_iter();
     // Each worker has room for a task.
     let sizes = sizes.filter(|capacity| *capacity > 0);
     let side_by_side = sizes.map(async |capacity| {
-        // Processes are dear, so only those that show that the rest is claimed, too.
+        // Processes are expensive, so only the sizes that show that the rest is claimed too.
         let n_tasks = if capacity == MAX_CLAIMS + 1 {
             capacity
         } else {
             0
         };
-        let asked = asked_for(capacity, n_tasks).await;
+        let asked = requested_counts(capacity, n_tasks).await;
         assert_eq!(asked[0], capacity.min(MAX_CLAIMS), "{asked:?}");
         assert!(asked.iter().all(|n| *n <= MAX_CLAIMS), "{asked:?}");
     });
@@ -319,7 +319,7 @@ async fn a_claim_is_renewed_while_the_task_runs() {
         .fleet
         .change(|state| state.claimed_for = Duration::from_secs(2));
     let working = world.start();
-    // Longer than one claim: without renewals it would be given up.
+    // Longer than one claim, which would expire without renewals.
     let (outcome, _) = world.outcome_of(json!({"command": "sleep 3"})).await;
     assert_eq!(outcome, "completed");
     world

@@ -1,4 +1,4 @@
-//! A fleet, a folder, and workers in it.
+//! A simulated server, a folder, and workers in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use worker::{Identity, Kind, Machine, Names, Proof, Stop, Stops, Worker, WorkerE
 
 use crate::fleet::{Fleet, GROUP, POOL, PROOF, PROVIDER, State};
 
-/// Nothing here takes longer.
+/// Time limit for everything that tests wait for.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct SystemClock;
@@ -34,8 +34,8 @@ pub(crate) struct World {
     pub(crate) folder: TempDir,
 }
 
-/// A worker at work, ended with its tasks when it is dropped.
-pub(crate) struct Working {
+/// A running worker, ended with its tasks when it is dropped.
+pub(crate) struct RunningWorker {
     pub(crate) stops: Stops,
     task: AbortOnDropHandle<Result<(), WorkerError>>,
 }
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// The worker that the fleet expects.
+    /// The worker that the server expects.
     pub(crate) fn identity(&self) -> Identity {
         let names = Names {
             provider_id: PROVIDER,
@@ -64,11 +64,11 @@ impl World {
         }
     }
 
-    pub(crate) fn start(&self) -> Working {
+    pub(crate) fn start(&self) -> RunningWorker {
         self.start_as(self.identity(), Duration::from_secs(10))
     }
 
-    pub(crate) fn start_as(&self, identity: Identity, drain_grace: Duration) -> Working {
+    pub(crate) fn start_as(&self, identity: Identity, drain_grace: Duration) -> RunningWorker {
         let stops = Stops::default();
         let worker = Worker {
             identity,
@@ -77,14 +77,13 @@ impl World {
             drain_grace,
             notices: None,
         };
-        Working {
+        RunningWorker {
             stops,
             task: AbortOnDropHandle::new(tokio::spawn(worker.run())),
         }
     }
 
-    /// Runs one task to its end with a worker of its own, and returns what the queue was told and
-    /// the log.
+    /// Runs one task with a new worker, and returns the reported outcome and the log.
     pub(crate) async fn run(&self, payload: Value) -> (String, String) {
         let working = self.start();
         let outcome = self.outcome_of(payload).await;
@@ -92,7 +91,7 @@ impl World {
         outcome
     }
 
-    /// Has a worker that is there run one task to its end.
+    /// Runs one task with an existing worker.
     pub(crate) async fn outcome_of(&self, payload: Value) -> (String, String) {
         let task = self.fleet.add_task(payload);
         self.fleet
@@ -106,7 +105,7 @@ impl World {
         })
     }
 
-    /// What is left in the folders of tasks and logs.
+    /// The content of the folders of tasks and logs.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let work = self.folder.path().join("work");
         ["worker-tasks", "worker-logs"]
@@ -117,14 +116,14 @@ impl World {
     }
 }
 
-impl Working {
+impl RunningWorker {
     /// Asks it to stop, and waits until it has.
     pub(crate) async fn end(self) -> Result<(), WorkerError> {
         self.stops.ask(Stop::Drain);
         self.ended().await
     }
 
-    /// Waits until it goes by itself.
+    /// Waits until it exits by itself.
     pub(crate) async fn ended(self) -> Result<(), WorkerError> {
         let ended = tokio::time::timeout(LIMIT, self.task).await;
         ended.expect("the worker does not end").unwrap()
@@ -136,7 +135,7 @@ pub(crate) fn machine() -> Machine {
 }
 
 impl Fleet {
-    /// Waits until the state is as wanted.
+    /// Waits until the condition holds.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) {
         let mut changes = self.changes();
         let reached = async {

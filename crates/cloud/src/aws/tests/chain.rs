@@ -1,7 +1,7 @@
-//! Credentials that are found where AWS's tools find them.
+//! Credentials from AWS's default credential chain.
 //!
-//! The chain reads the environment of its process, so each case runs in a process of its own: this program again, told
-//! to run one test only.
+//! The chain reads the environment of its process, so each case runs in its own process: the test
+//! program again, with only one test.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::aws::credentials::{Keys, Source};
 use crate::aws::http::Http;
 use crate::provider_tests::{TestClock, now};
 
-/// What the child is to find out.
+/// The case that the child process runs.
 const CASE: &str = "FLEETWRIGHT_TEST_CHAIN";
 const CHILD: &str = "aws::tests::chain::runs_in_a_process_of_its_own";
 
@@ -40,7 +40,7 @@ fn succeeds(output: &Output) {
     assert!(text.contains("1 passed"), "the child ran nothing: {text}");
 }
 
-/// Does nothing unless it was told what to do.
+/// Does nothing unless the environment names a case.
 #[tokio::test]
 async fn runs_in_a_process_of_its_own() {
     let Ok(case) = std::env::var(CASE) else {
@@ -59,18 +59,18 @@ async fn runs_in_a_process_of_its_own() {
             let found = keys.get().await.unwrap();
             assert_eq!(found.access_key_id(), "AKIDTASK1");
             assert_eq!(found.session_token(), Some("token"));
-            // Good for an hour: kept for 54 minutes, and no longer good enough after 55.
+            // Valid for an hour: kept for 54 minutes, and replaced after 55.
             clock.advance_ms(54 * 60_000);
             assert_eq!(keys.get().await.unwrap().access_key_id(), "AKIDTASK1");
             clock.advance_ms(2 * 60_000);
             assert_eq!(keys.get().await.unwrap().access_key_id(), "AKIDTASK2");
         }
         "nothing" => {
-            let problem = keys.get().await.unwrap_err().to_string();
-            assert!(problem.starts_with("no AWS credentials: "), "{problem}");
-            assert!(problem.contains("where AWS's tools look"), "{problem}");
+            let error = keys.get().await.unwrap_err().to_string();
+            assert!(error.starts_with("no AWS credentials: "), "{error}");
+            assert!(error.contains("default credential chain"), "{error}");
         }
-        other => panic!("there is no case {other}"),
+        other => panic!("unknown case {other}"),
     }
 }
 
@@ -87,7 +87,7 @@ fn keys_in_the_environment_are_found() {
 }
 
 #[test]
-fn where_there_is_nothing_it_is_said_where_was_looked() {
+fn without_credentials_the_error_names_the_chain() {
     succeeds(&child("nothing", &[]));
 }
 
@@ -121,7 +121,7 @@ async fn credentials_of_a_container_are_fetched_and_replaced_before_they_end() {
     assert_eq!(n_asked.load(Ordering::Relaxed), 2);
 }
 
-/// The first end an hour from now, the others two.
+/// The first credentials expire in an hour, the others in two.
 fn credentials(number: usize) -> Response<Full<Bytes>> {
     let hours = if number == 1 { 1 } else { 2 };
     let ends = now().plus_seconds(hours * 3_600);

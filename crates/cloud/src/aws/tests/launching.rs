@@ -1,4 +1,4 @@
-//! Launches on moto, and what can go wrong with them.
+//! Launches on moto, and their failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::moto::{FIRST_TOKEN, OnMoto, SECOND_TOKEN, provider, simple};
-use super::proxy::Trouble;
-use crate::aws::answers::{Group, Items};
+use super::proxy::InjectedFailure;
 use crate::aws::parameters::Parameters;
+use crate::aws::responses::{Group, Items};
 use crate::{LaunchError, Machines as _, Provider as _, Sighting};
 
-/// Moto knows no networks but its own: what a real launch config names is replaced by one of these, in its place.
+/// Moto has its own networks only, so the networks of a real launch config are replaced by these.
 #[derive(Default)]
 struct Networks(BTreeMap<String, (Vec<Subnet>, String)>);
 
@@ -63,7 +63,7 @@ impl Networks {
 }
 
 #[tokio::test]
-async fn a_launch_says_what_it_wants_and_remembers_what_it_got() {
+async fn a_launch_sends_its_config_and_keeps_the_reported_machine() {
     let Some(moto) = OnMoto::start("launch").await else {
         return;
     };
@@ -95,7 +95,7 @@ async fn some_machines_are_better_than_none() {
         return;
     };
     moto.proxy
-        .next("RunInstances", Trouble::RunShort { stock: 2 });
+        .next("RunInstances", InjectedFailure::RunShort { stock: 2 });
     assert_eq!(moto.launch(FIRST_TOKEN, 5).await.unwrap().len(), 2);
     assert_eq!(moto.owned().await.len(), 2);
 }
@@ -105,20 +105,20 @@ async fn a_lost_answer_is_unknown_and_the_machine_is_found_by_its_token() {
     let Some(moto) = OnMoto::start("lost-answer").await else {
         return;
     };
-    moto.proxy.next("RunInstances", Trouble::LoseAnswer);
+    moto.proxy.next("RunInstances", InjectedFailure::LoseAnswer);
     let lost = moto.launch(FIRST_TOKEN, 1).await.unwrap_err();
     assert!(matches!(lost, LaunchError::Unknown(_)), "{lost}");
     let owned = moto.owned().await;
     assert_eq!(owned.len(), 1);
     assert_eq!(owned[0].1, FIRST_TOKEN.parse().ok());
-    // Whoever launches it again all the same gets that machine.
+    // A repeated launch gets the same machine.
     let again = moto.launch(FIRST_TOKEN, 1).await.unwrap();
     assert_eq!(again[0].key.id.to_string(), owned[0].0);
     assert_eq!(moto.owned().await, owned);
 }
 
 #[tokio::test]
-async fn an_answer_that_makes_no_sense_is_unknown_too() {
+async fn an_unreadable_response_is_an_unknown_outcome() {
     let Some(moto) = OnMoto::start("garbage").await else {
         return;
     };
@@ -131,7 +131,7 @@ async fn an_answer_that_makes_no_sense_is_unknown_too() {
     ] {
         let body = body.to_owned();
         moto.proxy
-            .next("RunInstances", Trouble::Answer { status, body });
+            .next("RunInstances", InjectedFailure::Answer { status, body });
         let lost = moto.launch(FIRST_TOKEN, 1).await.unwrap_err();
         assert!(matches!(lost, LaunchError::Unknown(_)), "{status}: {lost}");
     }
@@ -143,7 +143,7 @@ async fn a_call_that_was_cut_off_may_have_arrived() {
     let Some(moto) = OnMoto::start("lost-call").await else {
         return;
     };
-    moto.proxy.next("RunInstances", Trouble::LoseCall);
+    moto.proxy.next("RunInstances", InjectedFailure::LoseCall);
     let lost = moto.launch(FIRST_TOKEN, 1).await.unwrap_err();
     assert!(matches!(lost, LaunchError::Unknown(_)), "{lost}");
     assert_eq!(moto.owned().await, []);
@@ -156,15 +156,15 @@ async fn a_token_that_comes_back_with_another_order_is_unknown() {
     };
     moto.launch(FIRST_TOKEN, 1).await.unwrap();
     let refused = moto.launch(FIRST_TOKEN, 2).await.unwrap_err();
-    let LaunchError::Unknown(problem) = refused else {
+    let LaunchError::Unknown(error) = refused else {
         panic!("must be unknown: {refused}");
     };
-    assert!(problem.contains("IdempotentParameterMismatch"), "{problem}");
+    assert!(error.contains("IdempotentParameterMismatch"), "{error}");
     assert_eq!(moto.owned().await.len(), 1);
 }
 
 #[tokio::test]
-async fn refusals_of_a_launch_say_what_to_do_next_and_make_nothing() {
+async fn a_refused_launch_has_its_cause_and_makes_nothing() {
     let Some(moto) = OnMoto::start("refusals").await else {
         return;
     };
@@ -176,22 +176,21 @@ async fn refusals_of_a_launch_say_what_to_do_next_and_make_nothing() {
         (503, "Unavailable", Cause::Unavailable),
     ] {
         moto.refuse("RunInstances", status, code);
-        let LaunchError::Refused { cause, problem } =
-            moto.launch(FIRST_TOKEN, 1).await.unwrap_err()
+        let LaunchError::Refused { cause, error } = moto.launch(FIRST_TOKEN, 1).await.unwrap_err()
         else {
             panic!("{code} must be a refusal");
         };
         assert_eq!(cause, expected);
         let text = format!("Error calling AWS API: {code}: made up & meant");
-        assert_eq!(problem, text);
+        assert_eq!(error, text);
     }
     assert_eq!(moto.owned().await, []);
-    // And then it works.
+    // The next call works.
     assert_eq!(moto.launch(SECOND_TOKEN, 1).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn what_ec2_itself_refuses_is_a_matter_of_the_launch_config() {
+async fn a_refusal_by_ec2_is_an_error_of_the_launch_config() {
     let Some(moto) = OnMoto::start("bad-config").await else {
         return;
     };
@@ -201,15 +200,15 @@ async fn what_ec2_itself_refuses_is_a_matter_of_the_launch_config() {
         .launch_by(&moto.provider, FIRST_TOKEN, 1, configuration)
         .await
         .unwrap_err();
-    let LaunchError::Refused { cause, problem } = refused else {
+    let LaunchError::Refused { cause, error } = refused else {
         panic!("must be refused: {refused}");
     };
-    assert_eq!(cause, Cause::Configuration, "{problem}");
-    assert!(problem.contains("sg-0123456789abcdef0"), "{problem}");
+    assert_eq!(cause, Cause::Configuration, "{error}");
+    assert!(error.contains("sg-0123456789abcdef0"), "{error}");
 }
 
 #[tokio::test]
-async fn nothing_listening_is_unavailable_and_made_nothing() {
+async fn a_refused_connection_is_unavailable_and_made_nothing() {
     let Some(mut moto) = OnMoto::start("nobody").await else {
         return;
     };
@@ -239,8 +238,8 @@ async fn no_machine_is_launched_where_it_would_not_be_found_again() {
         .launch_by(&moto.provider, FIRST_TOKEN, 1, configuration)
         .await
         .unwrap_err();
-    let problem = "this provider does not use region eu-west-1";
-    assert_eq!(refused.to_string(), problem);
+    let error = "this provider does not use region eu-west-1";
+    assert_eq!(refused.to_string(), error);
     assert!(moto.proxy.calls("RunInstances").is_empty());
 }
 
@@ -254,7 +253,7 @@ async fn every_launch_config_of_a_real_fleet_starts_a_machine() {
         "/../../../shared/data/community-fleet.json"
     );
     let Ok(text) = std::fs::read_to_string(path) else {
-        eprintln!("skipped: {path} is not there");
+        eprintln!("skipped: {path} does not exist");
         return;
     };
     let fleet: Value = serde_json::from_str(&text).unwrap();

@@ -1,11 +1,13 @@
-//! Machines on moto: looked at, found again, ended; and what they cost.
+//! Machines on moto: look, list, end and prices.
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::moto::{FIRST_TOKEN, OnMoto, SECOND_TOKEN, simple};
-use super::proxy::Trouble;
-use crate::aws::answers::Done;
+use super::proxy::InjectedFailure;
 use crate::aws::parameters::Parameters;
+use crate::aws::responses::EmptyResponse;
 use crate::aws::{AwsConfig, AwsProvider};
 use crate::provider_tests::context_at;
 use crate::testing::{Fixture as _, contract};
@@ -33,7 +35,7 @@ async fn one_unknown_machine_does_not_hide_the_others() {
     moto.provider.end(&workers[1]).await.unwrap();
     let seen = moto.seen(&workers).await;
     assert_eq!((&seen[0], &seen[2]), (&Sighting::Alive, &Sighting::Alive));
-    assert!(matches!(seen[1], Sighting::Gone(_)), "{:?}", seen[1]);
+    assert!(matches!(seen[1], Sighting::Ended(_)), "{:?}", seen[1]);
     assert_eq!(seen[3..], [Sighting::NotFound, Sighting::NotFound]);
     let asked = moto.proxy.calls("DescribeInstances");
     assert!(asked.last().unwrap().values().any(|it| it == "instance-id"));
@@ -73,7 +75,7 @@ async fn a_region_that_cannot_be_listed_hides_no_other_and_is_named() {
         return;
     };
     let west = moto.launch(FIRST_TOKEN, 1).await.unwrap();
-    // The regions are asked in their order, so it is the first one that is closed to us.
+    // The regions are asked in their order, so the first one fails.
     moto.refuse("DescribeInstances", 403, "UnauthorizedOperation");
     let listing = moto.provider.owned().await.unwrap();
     let listed: Vec<_> = listing.machines.iter().map(|it| &it.machine.id).collect();
@@ -82,7 +84,7 @@ async fn a_region_that_cannot_be_listed_hides_no_other_and_is_named() {
     assert_eq!((closed.as_str(), listing.missing.len()), ("us-east-1", 1));
     assert!(matches!(why, CloudError::Credentials(_)), "{why}");
 
-    // Only a launch that went there has to wait for it.
+    // Only a launch in that region has to wait for it.
     let mut east = simple();
     east["region"] = json!("us-east-1");
     for (content, is_covered) in [(simple(), true), (east, false)] {
@@ -103,19 +105,19 @@ async fn a_stopped_machine_is_ended_when_it_is_seen() {
     };
     let workers = moto.launch(FIRST_TOKEN, 1).await.unwrap();
     let stop = Parameters::default().with_list("InstanceId", [workers[0].key.id.as_str()]);
-    let _done: Done = moto
+    let _done: EmptyResponse = moto
         .provider
         .ec2
         .call("us-west-2", "StopInstances", &stop)
         .await
         .unwrap();
-    assert_eq!(moto.seen(&workers).await, [Sighting::Going]);
+    assert_eq!(moto.seen(&workers).await, [Sighting::Ending]);
     let seen = moto.seen(&workers).await;
-    assert!(matches!(seen[0], Sighting::Gone(_)), "{seen:?}");
+    assert!(matches!(seen[0], Sighting::Ended(_)), "{seen:?}");
 }
 
 #[tokio::test]
-async fn an_end_that_is_throttled_is_told_and_the_next_one_works() {
+async fn a_throttled_end_is_an_error_and_the_next_one_works() {
     let Some(moto) = OnMoto::start("end").await else {
         return;
     };
@@ -123,13 +125,14 @@ async fn an_end_that_is_throttled_is_told_and_the_next_one_works() {
     moto.refuse("TerminateInstances", 503, "RequestLimitExceeded");
     let throttled = moto.provider.end(&workers[0]).await.unwrap_err();
     assert!(matches!(throttled, CloudError::Throttled(_)), "{throttled}");
-    moto.proxy.next("TerminateInstances", Trouble::LoseAnswer);
+    moto.proxy
+        .next("TerminateInstances", InjectedFailure::LoseAnswer);
     let lost = moto.provider.end(&workers[0]).await.unwrap_err();
     assert!(matches!(lost, CloudError::Unavailable(_)), "{lost}");
     moto.provider.end(&workers[0]).await.unwrap();
     let n_calls = moto.proxy.calls("TerminateInstances").len();
     moto.provider.end(&workers[0]).await.unwrap();
-    // What has ended is not told again.
+    // A machine that has ended is not ended again.
     assert_eq!(moto.proxy.calls("TerminateInstances").len(), n_calls);
     assert_eq!(moto.owned().await, []);
 }
@@ -145,7 +148,7 @@ async fn spot_prices_reach_the_bids_after_a_refresh() {
     let mut elsewhere = simple();
     elsewhere["region"] = json!("eu-west-1");
     let (on_demand, elsewhere) = (moto.pool(&on_demand).1, moto.pool(&elsewhere).1);
-    let configs = [spot, on_demand, elsewhere];
+    let configs = [spot, on_demand, elsewhere].map(Arc::new);
     let bids = || {
         moto.provider.bids(&BidRequest {
             pool_id: &pool.id,
@@ -175,7 +178,7 @@ async fn spot_prices_reach_the_bids_after_a_refresh() {
          </spotPriceHistorySet><nextToken/></DescribeSpotPriceHistoryResponse>",
         moto.now()
     );
-    let answer = Trouble::Answer {
+    let answer = InjectedFailure::Answer {
         status: 200,
         body: history,
     };
@@ -185,7 +188,7 @@ async fn spot_prices_reach_the_bids_after_a_refresh() {
     let asked = moto.proxy.calls("DescribeSpotPriceHistory").pop().unwrap();
     assert_eq!(asked["InstanceType.1"], "m5.large");
     assert_eq!(asked["ProductDescription.1"], "Linux/UNIX");
-    // Moto's own history is made up, but it is EC2's form.
+    // Moto's price history is random but has EC2's form.
     moto.clock.advance_ms(6 * 60_000);
     moto.provider.refresh().await.unwrap();
 }

@@ -1,6 +1,6 @@
-//! The provider against a server that plays EC2 (moto), through a proxy that makes trouble.
+//! The provider against moto, which simulates EC2, through a proxy that injects failures.
 //!
-//! Runs when TEST_EC2_URL names such a server, as `scripts/with-moto` does.
+//! Runs when TEST_EC2_URL is the address of such a server, as set by `scripts/with-moto`.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use domain::time::{Clock, Timestamp};
 use domain::worker::Worker;
 use serde_json::{Value, json};
 
-use super::proxy::{Proxy, Trouble};
+use super::proxy::{InjectedFailure, Proxy};
 use crate::aws::{AwsConfig, AwsProvider};
 use crate::provider_tests::{TestClock, context_at};
 use crate::testing::{self, Fixture};
-use crate::{LaunchError, LaunchOrder, Launched, Machines as _, Proof, Provider, Sighting};
+use crate::{LaunchError, LaunchOrder, LaunchedMachine, Machines as _, Proof, Provider, Sighting};
 
 pub(super) const FIRST_TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
 pub(super) const SECOND_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
@@ -32,7 +32,7 @@ pub(super) const SECOND_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
 /// A provider on moto whose machines no other test sees.
 pub(super) struct OnMoto {
     pub(super) provider: AwsProvider,
-    /// Of another deployment, in the same account.
+    /// A provider of another deployment, in the same account.
     stranger: AwsProvider,
     pub(super) proxy: Proxy,
     pub(super) clock: Arc<TestClock>,
@@ -41,7 +41,7 @@ pub(super) struct OnMoto {
 }
 
 impl OnMoto {
-    /// `None`, said aloud, where there is no such server.
+    /// `None`, with a printed note, without such a server.
     pub(super) async fn start(name: &str) -> Option<Self> {
         let Ok(target) = std::env::var("TEST_EC2_URL") else {
             eprintln!("skipped: TEST_EC2_URL is not set (scripts/with-moto sets it)");
@@ -53,7 +53,7 @@ impl OnMoto {
         // Processes and reruns share the server.
         let root_url = format!("http://{name}-{}.example.com", std::process::id());
         let provider = provider(&root_url, &proxy.url, &signer, &clock);
-        let stranger = provider_of_stranger(&root_url, &proxy.url, &signer, &clock);
+        let stranger = provider_of_another_deployment(&root_url, &proxy.url, &signer, &clock);
         for one in [&provider, &stranger] {
             one.setup().await.unwrap();
         }
@@ -96,7 +96,7 @@ impl OnMoto {
             now: self.now(),
         };
         let launched = provider.launch(&order).await?;
-        let row = |one: Launched| testing::row(self, &pool, &config, one);
+        let row = |one: LaunchedMachine| testing::row(self, &pool, &config, one);
         Ok(launched.into_iter().map(row).collect())
     }
 
@@ -107,10 +107,10 @@ impl OnMoto {
         (pool, config)
     }
 
-    /// Ids of the machines that carry our marks, and their launches.
+    /// Ids of the machines with our tags, and their launches.
     pub(super) async fn owned(&self) -> Vec<(String, Option<LaunchToken>)> {
         let owned = self.provider.owned().await.unwrap().machines;
-        let pair = |it: crate::Owned| (it.machine.id.to_string(), it.token);
+        let pair = |it: crate::OwnedMachine| (it.machine.id.to_string(), it.token);
         owned.into_iter().map(pair).collect()
     }
 
@@ -124,7 +124,8 @@ impl OnMoto {
     }
 
     pub(super) fn refuse(&self, action: &'static str, status: u16, code: &'static str) {
-        self.proxy.next(action, Trouble::Refuse { status, code });
+        self.proxy
+            .next(action, InjectedFailure::Refuse { status, code });
     }
 }
 
@@ -148,7 +149,7 @@ pub(super) fn provider(
     AwsProvider::new(&config, context)
 }
 
-fn provider_of_stranger(
+fn provider_of_another_deployment(
     url: &str,
     endpoint: &str,
     signer: &KeyPair,
@@ -247,6 +248,6 @@ impl Fixture for OnMoto {
         "i-0123456789abcdef0"
     }
 
-    /// There is nothing to wait for: moto does everything at once.
+    /// Nothing to wait for: moto acts at once.
     async fn settle(&self) {}
 }

@@ -1,6 +1,6 @@
-//! Stands between us and a server that plays EC2, and makes trouble.
+//! A proxy before a server that simulates EC2; it injects failures.
 //!
-//! It also keeps the promise about client tokens that the server does not: one token, one launch.
+//! It also implements client tokens, which the server does not: one token, one launch.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,20 +16,20 @@ use tokio::net::{TcpListener, TcpStream};
 
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// What goes wrong with the next call of an action.
+/// A failure of the next call of an action.
 #[derive(Clone, Debug)]
-pub(crate) enum Trouble {
-    /// An error, and nothing is done.
+pub(crate) enum InjectedFailure {
+    /// Responds with an error and does nothing.
     Refuse { status: u16, code: &'static str },
-    /// The server does it, but the answer never arrives.
+    /// Forwards the call, and drops the response.
     LoseAnswer,
-    /// The connection ends before the server hears of it.
+    /// Closes the connection before the server gets the call.
     LoseCall,
-    /// Nothing happens, ever.
+    /// Never responds.
     Stall,
-    /// There is stock for so many machines.
+    /// Limits the stock to this many machines.
     RunShort { stock: u32 },
-    /// The server does it, and something else answers.
+    /// Forwards the call, and sends another response.
     Answer { status: u16, body: String },
 }
 
@@ -41,19 +41,19 @@ pub(crate) struct Proxy {
 struct State {
     target: String,
     http: reqwest::Client,
-    told: Mutex<Told>,
+    told: Mutex<ProxyState>,
 }
 
 #[derive(Default)]
-struct Told {
-    trouble: BTreeMap<&'static str, Vec<Trouble>>,
-    /// By client token: the call, and its answer.
+struct ProxyState {
+    failure: BTreeMap<&'static str, Vec<InjectedFailure>>,
+    /// By client token: the call and its response.
     launches: BTreeMap<String, (String, (u16, Bytes))>,
     calls: Vec<BTreeMap<String, String>>,
 }
 
 impl Proxy {
-    /// In front of the server at this address; an empty one is in front of nothing.
+    /// Starts a proxy before the server at this address; an empty address means no server.
     pub(crate) async fn start(target: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: SocketAddr = listener.local_addr().unwrap();
@@ -75,10 +75,10 @@ impl Proxy {
         }
     }
 
-    /// The next call of this action that has no trouble yet gets this one.
-    pub(crate) fn next(&self, action: &'static str, trouble: Trouble) {
+    /// Adds a failure for the next call of this action that has none yet.
+    pub(crate) fn next(&self, action: &'static str, failure: InjectedFailure) {
         let mut told = self.state.told.lock().unwrap();
-        told.trouble.entry(action).or_default().push(trouble);
+        told.failure.entry(action).or_default().push(failure);
     }
 
     /// The parameters of all calls of this action so far.
@@ -88,18 +88,18 @@ impl Proxy {
         of_action.cloned().collect()
     }
 
-    /// How the call of this action with this number was signed.
+    /// The signature of the call of this action with this number.
     pub(crate) fn authorization(&self, action: &str, number: usize) -> String {
         self.calls(action)[number][AUTHORIZATION].clone()
     }
 }
 
-/// Beside the parameters of a call, where no parameter can be.
+/// The key of the signature among the parameters of a call; no parameter has this name.
 const AUTHORIZATION: &str = "(authorization)";
 
 async fn serve(stream: TcpStream, state: Arc<State>) {
     let service = service_fn(move |request| answer(request, Arc::clone(&state)));
-    // A connection that is cut is what some tests want.
+    // Some tests cut connections on purpose.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -107,12 +107,12 @@ async fn serve(stream: TcpStream, state: Arc<State>) {
 
 #[derive(Debug, thiserror::Error)]
 #[error("cut")]
-struct Cut;
+struct ConnectionCut;
 
 async fn answer(
     request: Request<Incoming>,
     state: Arc<State>,
-) -> Result<Response<Full<Bytes>>, Cut> {
+) -> Result<Response<Full<Bytes>>, ConnectionCut> {
     let (head, body) = request.into_parts();
     let form = Limited::new(body, MAX_BODY_BYTES).collect().await.unwrap();
     let form = form.to_bytes();
@@ -120,27 +120,27 @@ async fn answer(
     let signed = head.headers["authorization"].to_str().unwrap().to_owned();
     call.insert(AUTHORIZATION.to_owned(), signed);
     let action = call["Action"].clone();
-    let trouble = {
+    let failure = {
         let mut told = state.told.lock().unwrap();
         told.calls.push(call.clone());
-        let waiting = told.trouble.get_mut(action.as_str());
+        let waiting = told.failure.get_mut(action.as_str());
         waiting
             .filter(|all| !all.is_empty())
             .map(|all| all.remove(0))
     };
-    match trouble {
-        Some(Trouble::Refuse { status, code }) => Ok(refusal(status, code)),
-        Some(Trouble::LoseCall) => Err(Cut),
-        Some(Trouble::Stall) => std::future::pending().await,
-        Some(Trouble::LoseAnswer) => {
+    match failure {
+        Some(InjectedFailure::Refuse { status, code }) => Ok(refusal(status, code)),
+        Some(InjectedFailure::LoseCall) => Err(ConnectionCut),
+        Some(InjectedFailure::Stall) => std::future::pending().await,
+        Some(InjectedFailure::LoseAnswer) => {
             state.pass_on(&head, &form, &call, None).await;
-            Err(Cut)
+            Err(ConnectionCut)
         }
-        Some(Trouble::Answer { status, body }) => {
+        Some(InjectedFailure::Answer { status, body }) => {
             state.pass_on(&head, &form, &call, None).await;
             Ok(response(status, body.into()))
         }
-        Some(Trouble::RunShort { stock }) => {
+        Some(InjectedFailure::RunShort { stock }) => {
             let (status, body) = state.pass_on(&head, &form, &call, Some(stock)).await;
             Ok(response(status, body))
         }
@@ -174,7 +174,7 @@ impl State {
                 (400, body.into())
             };
         }
-        // The server makes as many as the least that is asked for; EC2 makes as many as it can.
+        // The server makes only `MinCount` machines; EC2 makes as many as it can.
         let made = stock.map(|stock| stock.to_string());
         let made = made.as_ref().or(call.get("MaxCount"));
         let sent = match made {

@@ -1,4 +1,4 @@
-//! Answers that no server gives on demand, told by the proxy alone: long lists, strange words, silence.
+//! Responses that no server gives on demand, sent by the proxy: long lists, unknown words, silence.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use ::testing::sizes_around;
 use serde_json::json;
 
-use super::proxy::{Proxy, Trouble};
-use crate::aws::answers::{DescribeInstances, DescribeRegions, Done};
+use super::proxy::{InjectedFailure, Proxy};
 use crate::aws::error::Ec2Error;
 use crate::aws::machines::{
-    END_BATCH, LOOK_BATCH, MAX_CALLS_AT_ONCE, MAX_PAGES, PAGE, side_by_side,
+    END_BATCH, LOOK_BATCH, MAX_CALLS_AT_ONCE, MAX_PAGES, PAGE, run_concurrently,
 };
 use crate::aws::parameters::Parameters;
+use crate::aws::responses::{DescribeInstances, DescribeRegions, EmptyResponse};
 use crate::aws::{AwsConfig, AwsProvider};
 use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
 use crate::{CloudError, Machines as _, Provider as _, Sighting};
 use domain::worker::{Worker, WorkerState};
 
-/// A provider of one region behind which there is nothing but the proxy.
+/// A provider with one region and only the proxy behind it.
 async fn alone() -> (AwsProvider, Proxy) {
     let proxy = Proxy::start("").await;
     let config: AwsConfig = serde_json::from_value(json!({
@@ -36,7 +36,7 @@ async fn alone() -> (AwsProvider, Proxy) {
 
 fn answer(proxy: &Proxy, action: &'static str, body: &str) {
     let body = body.to_owned();
-    proxy.next(action, Trouble::Answer { status: 200, body });
+    proxy.next(action, InjectedFailure::Answer { status: 200, body });
 }
 
 fn instance(id: &str, state: &str, owner: &str) -> String {
@@ -70,12 +70,12 @@ async fn each_state_of_a_machine_has_its_meaning() {
     let states = [
         ("pending", Some(Sighting::Alive)),
         ("running", Some(Sighting::Alive)),
-        ("shutting-down", Some(Sighting::Going)),
-        ("stopping", Some(Sighting::Going)),
-        ("stopped", Some(Sighting::Going)),
+        ("shutting-down", Some(Sighting::Ending)),
+        ("stopping", Some(Sighting::Ending)),
+        ("stopped", Some(Sighting::Ending)),
         (
             "terminated",
-            Some(Sighting::Gone(Some("Server.X: because".to_owned()))),
+            Some(Sighting::Ended(Some("Server.X: because".to_owned()))),
         ),
         ("hibernating-in-space", None),
     ];
@@ -89,7 +89,7 @@ async fn each_state_of_a_machine_has_its_meaning() {
         let seen = seen.into_iter().next().map(|(_, sighting)| sighting);
         assert_eq!(seen, expected, "{state}");
     }
-    // It was stopped, but it is not ours.
+    // It was stopped but is not ours, so it was not ended.
     assert!(proxy.calls("TerminateInstances").is_empty());
 }
 
@@ -137,7 +137,7 @@ async fn our_machines_are_listed_in_the_largest_pages_and_none_is_left_out() {
 }
 
 #[tokio::test]
-async fn an_answer_is_read_to_its_end_unless_that_is_more_than_so_many_pages_away() {
+async fn the_number_of_pages_of_a_list_has_a_limit() {
     const LIMIT: usize = 20;
     for n_pages in sizes_around("cloud::aws::machines::MAX_PAGES", LIMIT) {
         let (provider, proxy) = alone().await;
@@ -155,10 +155,10 @@ async fn an_answer_is_read_to_its_end_unless_that_is_more_than_so_many_pages_awa
                 let found: Vec<_> = instances.map(|it| it.instance_id.clone()).collect();
                 assert_eq!(found, ids);
             }
-            Err(problem) => {
+            Err(error) => {
                 assert!(n_pages > LIMIT, "{n_pages} are not too many");
-                let wanted = "DescribeInstances goes on after 20 pages";
-                assert!(problem.to_string().contains(wanted), "{problem}");
+                let wanted = "the list of DescribeInstances has more than 20 pages";
+                assert!(error.to_string().contains(wanted), "{error}");
             }
         }
         let n_calls = proxy.calls("DescribeInstances").len();
@@ -167,10 +167,11 @@ async fn an_answer_is_read_to_its_end_unless_that_is_more_than_so_many_pages_awa
 }
 
 #[tokio::test]
-async fn a_look_at_an_answer_without_an_end_is_given_up() {
+async fn a_look_gives_up_on_an_endless_list() {
     let (provider, proxy) = alone().await;
-    // A filter is used, and its answer read page by page, where EC2 does not know some of the machines.
-    let unknown = Trouble::Refuse {
+    // Where EC2 does not know some machines, a filter is used and its response is read page by
+    // page.
+    let unknown = InjectedFailure::Refuse {
         status: 400,
         code: "InvalidInstanceID.NotFound",
     };
@@ -178,15 +179,15 @@ async fn a_look_at_an_answer_without_an_end_is_given_up() {
     for _ in 0..MAX_PAGES {
         answer(&proxy, "DescribeInstances", &page(&[], "more"));
     }
-    let problem = provider.look(&[row("i-1"), row("i-2")]).await;
-    let problem = problem.unwrap_err().to_string();
-    let wanted = "DescribeInstances goes on after 1000 pages";
-    assert!(problem.contains(wanted), "{problem}");
+    let error = provider.look(&[row("i-1"), row("i-2")]).await;
+    let error = error.unwrap_err().to_string();
+    let wanted = "the list of DescribeInstances has more than 1000 pages";
+    assert!(error.contains(wanted), "{error}");
     assert_eq!(proxy.calls("DescribeInstances").len(), 1 + MAX_PAGES);
 }
 
 #[tokio::test]
-async fn a_filter_that_found_too_much_does_not_make_it_ours() {
+async fn a_machine_of_another_deployment_that_a_filter_lists_is_not_ours() {
     let (provider, proxy) = alone().await;
     let theirs = instance("i-1", "running", "https://elsewhere.example.com");
     answer(&proxy, "DescribeInstances", &page(&[theirs], ""));
@@ -196,7 +197,7 @@ async fn a_filter_that_found_too_much_does_not_make_it_ours() {
 #[tokio::test]
 async fn a_machine_that_cannot_be_seen_is_ended_all_the_same() {
     let (provider, proxy) = alone().await;
-    let unknown = || Trouble::Refuse {
+    let unknown = || InjectedFailure::Refuse {
         status: 400,
         code: "InvalidInstanceID.NotFound",
     };
@@ -221,12 +222,12 @@ fn rows(ids: &[String]) -> Vec<Worker> {
     ids.iter().map(|id| row(id)).collect()
 }
 
-/// What tells EC2 that a machine is ours.
+/// The tags of our machines.
 fn ours(id: &str) -> String {
     instance(id, "running", ROOT_URL)
 }
 
-/// How many machines each call of an action names, and all of them.
+/// How many machines each call of an action names, and all their ids.
 fn named(proxy: &Proxy, action: &str) -> (Vec<usize>, Vec<String>) {
     let (mut sizes, mut ids) = (Vec::new(), Vec::new());
     for call in proxy.calls(action) {
@@ -241,7 +242,7 @@ fn named(proxy: &Proxy, action: &str) -> (Vec<usize>, Vec<String>) {
     (sizes, ids)
 }
 
-/// The sizes of the batches of `count` items: first one that may be smaller, then full ones.
+/// The sizes of the batches of `count` items: the first may be smaller, the others are full.
 fn batches(count: usize, batch: usize) -> Vec<usize> {
     let rest = Some(count % batch).filter(|rest| *rest > 0);
     let full = std::iter::repeat_n(batch, count / batch);
@@ -297,7 +298,7 @@ async fn one_question_to_all_regions_is_a_few_calls_at_a_time() {
             now.fetch_sub(1, Ordering::SeqCst);
             number
         };
-        let mut answers = side_by_side((0..count).map(call).collect()).await;
+        let mut answers = run_concurrently((0..count).map(call).collect()).await;
         answers.sort_unstable();
         assert_eq!(answers, (0..count).collect::<Vec<_>>());
         assert_eq!(most.load(Ordering::SeqCst), count.min(MAX_CALLS_AT_ONCE));
@@ -305,12 +306,12 @@ async fn one_question_to_all_regions_is_a_few_calls_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_machine_that_ec2_refuses_to_end_keeps_no_other_from_its_end() {
+async fn a_machine_that_ec2_refuses_to_end_does_not_keep_others_from_ending() {
     let (provider, proxy) = alone().await;
     let ids = ids(0..4);
     let found: Vec<String> = ids.iter().map(|id| ours(id)).collect();
     answer(&proxy, "DescribeInstances", &page(&found, ""));
-    let protected = || Trouble::Refuse {
+    let protected = || InjectedFailure::Refuse {
         status: 400,
         code: "OperationNotPermitted",
     };
@@ -337,14 +338,14 @@ async fn a_machine_that_ec2_refuses_to_end_keeps_no_other_from_its_end() {
 }
 
 #[tokio::test]
-async fn an_end_that_is_throttled_is_not_cut_into_more_calls() {
+async fn a_throttled_end_is_not_split_into_more_calls() {
     let (provider, proxy) = alone().await;
     let ids = ids(0..4);
     let found: Vec<String> = ids.iter().map(|id| ours(id)).collect();
     answer(&proxy, "DescribeInstances", &page(&found, ""));
     proxy.next(
         "TerminateInstances",
-        Trouble::Refuse {
+        InjectedFailure::Refuse {
             status: 503,
             code: "RequestLimitExceeded",
         },
@@ -356,12 +357,12 @@ async fn an_end_that_is_throttled_is_not_cut_into_more_calls() {
 }
 
 #[tokio::test]
-async fn silence_is_a_lost_answer_once_the_time_is_up() {
+async fn a_time_out_is_a_lost_response() {
     let (provider, proxy) = alone().await;
-    proxy.next("RunInstances", Trouble::Stall);
+    proxy.next("RunInstances", InjectedFailure::Stall);
     let limit = Duration::from_millis(50);
     let parameters = Parameters::default();
-    let silent: Result<Done, _> = provider
+    let silent: Result<EmptyResponse, _> = provider
         .ec2
         .call_within(limit, "us-west-2", "RunInstances", &parameters)
         .await;
@@ -369,7 +370,7 @@ async fn silence_is_a_lost_answer_once_the_time_is_up() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_in_the_file_is_looked_at_again_after_it_was_refused() {
+async fn a_key_file_is_read_again_after_its_key_was_refused() {
     let proxy = Proxy::start("").await;
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "wrong").unwrap();
@@ -392,12 +393,15 @@ async fn a_wrong_key_in_the_file_is_looked_at_again_after_it_was_refused() {
         ("SignatureDoesNotMatch", true),
         ("InternalError", false),
     ] {
-        proxy.next("DescribeRegions", Trouble::Refuse { status: 400, code });
+        proxy.next(
+            "DescribeRegions",
+            InjectedFailure::Refuse { status: 400, code },
+        );
         let credentials = matches!(ask().await, CloudError::Credentials(_));
         assert_eq!(credentials, refused, "{code}");
         std::fs::write(file.path(), "right").unwrap();
     }
-    // Not being allowed to is no reason to look for another key; a bad signature is.
+    // A missing permission is no reason to read the key file again; a bad signature is.
     assert_eq!(signature(0), signature(1));
     assert_ne!(signature(1), signature(2));
 }

@@ -1,4 +1,4 @@
-//! Where machines can be put: learnt from EC2, remembered, and never half.
+//! Availability zones: asked from EC2, cached, and complete or unknown.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use domain::time::MINUTE_MS;
 use serde_json::json;
 
 use super::moto::OnMoto;
-use super::proxy::{Proxy, Trouble};
+use super::proxy::{InjectedFailure, Proxy};
 use crate::aws::{AwsConfig, AwsProvider};
 use crate::provider_tests::{TestClock, context_at};
 use crate::{Machines as _, Place, Provider as _};
 
 const ACTION: &str = "DescribeAvailabilityZones";
-const AS_ALWAYS: [(&str, &str, &str); 2] = [
+const USUAL_ZONES: [(&str, &str, &str); 2] = [
     ("west-a", "availability-zone", "opt-in-not-required"),
     ("west-b", "availability-zone", "opt-in-not-required"),
 ];
 
-/// A provider that is not set up, and behind which there is nothing but the proxy.
+/// A provider that is not set up, with only the proxy behind it.
 struct World {
     provider: AwsProvider,
     proxy: Proxy,
@@ -55,7 +55,8 @@ impl World {
 
     fn answer(&self, action: &'static str, body: String) {
         let status = 200;
-        self.proxy.next(action, Trouble::Answer { status, body });
+        self.proxy
+            .next(action, InjectedFailure::Answer { status, body });
     }
 
     fn zones_are(&self, zones: &[(&str, &str, &str)]) {
@@ -71,7 +72,8 @@ impl World {
     }
 
     fn refuse(&self, status: u16, code: &'static str) {
-        self.proxy.next(ACTION, Trouble::Refuse { status, code });
+        self.proxy
+            .next(ACTION, InjectedFailure::Refuse { status, code });
     }
 
     fn places(&self) -> Vec<String> {
@@ -80,7 +82,7 @@ impl World {
         places.into_iter().map(text).collect()
     }
 
-    fn not_known(&self) -> String {
+    fn unknown_error(&self) -> String {
         self.provider.places().unwrap_err().to_string()
     }
 
@@ -92,7 +94,7 @@ impl World {
 #[tokio::test]
 async fn the_zones_of_our_regions_are_places() {
     let world = World::new(&["us-west-2"]).await;
-    assert!(world.not_known().contains("before the set-up"));
+    assert!(world.unknown_error().contains("before its set-up"));
     world.zones_are(&[
         ("west-b", "availability-zone", "opt-in-not-required"),
         ("west-lax-1a", "local-zone", "opted-in"),
@@ -112,7 +114,7 @@ async fn the_zones_of_our_regions_are_places() {
 }
 
 #[tokio::test]
-async fn a_zone_in_trouble_is_a_place_and_one_that_takes_nobody_is_none() {
+async fn an_impaired_zone_is_a_place_and_a_constrained_one_is_not() {
     let world = World::new(&["us-west-2"]).await;
     let zones = [
         "available",
@@ -136,17 +138,17 @@ async fn a_zone_in_trouble_is_a_place_and_one_that_takes_nobody_is_none() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_is_no_knowledge() {
+async fn an_empty_answer_leaves_the_zones_unknown() {
     let world = World::new(&["us-west-2"]).await;
     world.zones_are(&[]);
     world.set_up().await;
-    let problem = world.not_known();
+    let error = world.unknown_error();
     assert!(
-        problem.contains("zones of region us-west-2 are not known"),
-        "{problem}"
+        error.contains("zones of region us-west-2 are unknown"),
+        "{error}"
     );
-    assert!(problem.contains("EC2 names none"), "{problem}");
-    world.zones_are(&AS_ALWAYS);
+    assert!(error.contains("EC2 lists no zones"), "{error}");
+    world.zones_are(&USUAL_ZONES);
     world.provider.refresh().await.unwrap();
     let before = world.places();
     world.clock.advance_ms(60 * MINUTE_MS);
@@ -156,19 +158,19 @@ async fn an_empty_answer_is_no_knowledge() {
 }
 
 #[tokio::test]
-async fn half_of_the_regions_is_not_all_of_them() {
+async fn places_are_unknown_until_every_region_is_known() {
     let world = World::new(&["us-east-1", "us-west-2"]).await;
-    world.zones_are(&AS_ALWAYS);
+    world.zones_are(&USUAL_ZONES);
     world.refuse(403, "UnauthorizedOperation");
     world.set_up().await;
-    let problem = world.not_known();
-    assert!(problem.contains("zones of region us-"), "{problem}");
+    let error = world.unknown_error();
+    assert!(error.contains("zones of region us-"), "{error}");
     assert!(
-        problem.contains("allow ec2:DescribeAvailabilityZones there, or name"),
-        "{problem}"
+        error.contains("allow ec2:DescribeAvailabilityZones there, or list"),
+        "{error}"
     );
-    // Only the region that is missing is asked again.
-    world.zones_are(&AS_ALWAYS);
+    // Only the missing region is asked again.
+    world.zones_are(&USUAL_ZONES);
     world.provider.refresh().await.unwrap();
     assert_eq!(world.n_asked(), 3);
     assert_eq!(
@@ -183,14 +185,14 @@ async fn half_of_the_regions_is_not_all_of_them() {
 }
 
 #[tokio::test]
-async fn what_was_known_stays_while_it_cannot_be_asked_for() {
+async fn known_zones_stay_while_ec2_fails() {
     let world = World::new(&["us-west-2"]).await;
-    world.zones_are(&AS_ALWAYS);
+    world.zones_are(&USUAL_ZONES);
     world.set_up().await;
     let before = world.places();
     world.clock.advance_ms(59 * MINUTE_MS);
     world.provider.refresh().await.unwrap();
-    assert_eq!(world.n_asked(), 1, "it is known well enough");
+    assert_eq!(world.n_asked(), 1, "the last answer is recent");
     world.clock.advance_ms(MINUTE_MS);
     for (status, code) in [(503, "RequestLimitExceeded"), (500, "InternalError")] {
         world.refuse(status, code);
@@ -207,7 +209,7 @@ async fn what_was_known_stays_while_it_cannot_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_trouble_is_told_when_it_begins_and_when_it_ends() {
+async fn a_failure_is_logged_when_it_begins_and_when_it_ends() {
     let zones = crate::aws::zones::Zones::default();
     let now = crate::provider_tests::now();
     let trouble = || crate::CloudError::Unavailable("down".to_owned());
@@ -215,35 +217,35 @@ async fn a_trouble_is_told_when_it_begins_and_when_it_ends() {
     assert!(!zones.failed("us-west-2", trouble()));
     assert!(
         zones.failed("us-east-1", trouble()),
-        "each region by itself"
+        "each region separately"
     );
     assert!(zones.learn("us-west-2", BTreeSet::new(), now));
     assert!(!zones.learn("us-west-2", BTreeSet::new(), now));
 }
 
 #[tokio::test]
-async fn a_silent_region_does_not_hold_up_the_set_up() {
+async fn a_silent_region_does_not_delay_the_set_up() {
     let world = World::new(&["us-west-2"]).await;
-    world.proxy.next(ACTION, Trouble::Stall);
+    world.proxy.next(ACTION, InjectedFailure::Stall);
     // The call itself would wait for half a minute.
     tokio::time::timeout(Duration::from_secs(20), world.set_up())
         .await
         .unwrap();
-    let problem = world.not_known();
+    let error = world.unknown_error();
     assert!(
-        problem.ends_with("EC2 has not answered yet; ask again in a few minutes"),
-        "{problem}"
+        error.ends_with("EC2 has not answered yet, try again in a few minutes"),
+        "{error}"
     );
     let mut config = json!({"minCapacity": 0, "maxCapacity": 1,
         "launchConfigs": [{"region": "us-west-2", "launchConfig": {"ImageId": "ami-1"}}]});
     world.provider.validate(&mut config).unwrap();
-    world.zones_are(&AS_ALWAYS);
+    world.zones_are(&USUAL_ZONES);
     world.provider.refresh().await.unwrap();
     assert_eq!(world.places().len(), 2);
 }
 
 #[tokio::test]
-async fn a_server_that_plays_ec2_has_zones_in_each_region() {
+async fn moto_has_zones_in_each_region() {
     let Some(moto) = OnMoto::start("zones").await else {
         return;
     };

@@ -1,10 +1,10 @@
-//! What the fake cloud presents to rules is what its settings or its script say, and fits the launch configs that it takes.
+//! The places of the fake cloud come from its settings or its script and fit its launch configs.
 
 use super::*;
 use crate::place::MAX_PLACES;
 
 fn settings(text: Value) -> Result<FakeSettings, String> {
-    serde_json::from_value(text).map_err(|problem| problem.to_string())
+    serde_json::from_value(text).map_err(|error| error.to_string())
 }
 
 fn place(pairs: &[(&str, &str)]) -> Place {
@@ -12,7 +12,7 @@ fn place(pairs: &[(&str, &str)]) -> Place {
     pairs.iter().map(owned).collect()
 }
 
-/// What a fake cloud presents in these tests.
+/// Settings of a fake cloud with places.
 fn lunar() -> Value {
     json!([{"region": "moon", "zone": "near"}, {"region": "moon", "zone": "far"}])
 }
@@ -31,13 +31,13 @@ fn places_are_those_of_the_settings_until_a_script_says_otherwise() {
     assert_eq!(cloud.places(), Ok(vec![near.clone(), far]));
     cloud.set_places(Ok(vec![near.clone()]));
     assert_eq!(cloud.places(), Ok(vec![near]));
-    let clouded = PlacesUnknown("the sky is clouded".to_owned());
+    let clouded = PlacesUnknown("the region is unreachable".to_owned());
     cloud.set_places(Err(clouded.clone()));
     assert_eq!(cloud.places(), Err(clouded));
 }
 
 #[test]
-fn settings_with_places_that_rules_cannot_ask_about_are_refused() {
+fn settings_with_invalid_places_are_refused() {
     let many: Vec<_> = (0..=MAX_PLACES)
         .map(|n| json!({"rack": n.to_string()}))
         .collect();
@@ -47,17 +47,17 @@ fn settings_with_places_that_rules_cannot_ask_about_are_refused() {
             json!([{}, {"workerType": "x"}]),
             "places[1]: \"workerType\"",
         ),
-        (json!([{"a": "x"}, {"a": "x"}]), "places[1]: says the same"),
-        (json!(many), "places: 2001 are more than 2000"),
+        (json!([{"a": "x"}, {"a": "x"}]), "places[1]: is the same"),
+        (json!(many), "places: 2001 exceed the limit of 2000"),
         (json!([{"region": 1}]), "expected a string"),
         (json!({"region": "x"}), "expected a sequence"),
     ] {
-        let problem = settings(json!({ "places": places })).unwrap_err();
-        assert!(problem.contains(wanted), "{problem}");
+        let error = settings(json!({ "places": places })).unwrap_err();
+        assert!(error.contains(wanted), "{error}");
     }
 }
 
-/// Launch configs as real fleets have them, but for where they are.
+/// Launch configs like those of real fleets, without a place.
 fn placeless(accepts: AcceptedConfig) -> Value {
     match accepts {
         AcceptedConfig::Aws => json!({"launchConfig": {"ImageId": "ami-1"}}),
@@ -70,7 +70,7 @@ fn placeless(accepts: AcceptedConfig) -> Value {
 }
 
 #[test]
-fn what_places_say_has_room_in_each_kind_of_launch_config() {
+fn the_values_of_places_fit_each_kind_of_launch_config() {
     for (accepts, filled) in [
         (AcceptedConfig::Aws, vec!["availabilityZone", "region"]),
         (AcceptedConfig::Azure, vec!["region"]),
@@ -90,7 +90,7 @@ fn what_places_say_has_room_in_each_kind_of_launch_config() {
         let mut config = json!({"minCapacity": 0, "maxCapacity": 1,
             "launchConfigs": [launch_config.clone()]});
         world.cloud.validate(&mut config).unwrap();
-        // And the machines are where the place said.
+        // The machines are in the place.
         let group = world.cloud.group(&world.launch_config(launch_config));
         assert_eq!(group.unwrap().as_str(), "moon", "{accepts:?}");
     }

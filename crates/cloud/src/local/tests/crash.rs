@@ -1,17 +1,19 @@
-//! The parent is killed, between any two steps of a launch.
+//! The parent is killed between any two steps of a launch.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// In the environment of a parent that dies: where its folder is, and after which step of its second worker.
+/// Environment variables of a parent that kills itself: its folder, and the step of its second
+/// worker.
 const CRASH_FOLDER: &str = "FLEETWRIGHT_TEST_CRASH_FOLDER";
 const CRASH_STEP: &str = "FLEETWRIGHT_TEST_CRASH_STEP";
 const THIS_TEST: &str =
     "local::tests::crash::whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled";
 
-/// Kills itself, as `kill -9` would, after the step that the environment names, for its second worker.
+/// Kills the process, like `kill -9`, after the step that the environment names, for its second
+/// worker.
 fn die_at(step: Step) {
     static SEEN: AtomicU32 = AtomicU32::new(0);
     if std::env::var(CRASH_STEP).is_ok_and(|wanted| wanted == format!("{step:?}"))
@@ -32,7 +34,7 @@ async fn launch_and_die(folder: &Path) {
     unreachable!("it was killed before");
 }
 
-/// Runs itself as the parents that die.
+/// Runs this test program as the parents that kill themselves.
 #[tokio::test]
 async fn whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled() {
     if let Some(folder) = std::env::var_os(CRASH_FOLDER) {
@@ -60,11 +62,12 @@ async fn whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled() 
         assert_eq!(
             machine.owned().await,
             ids,
-            "{step:?}: all that live are found by their token"
+            "{step:?}: all running workers are found by their token"
         );
         machine.n_processes(n_alive).await;
 
-        // The same launch again starts what was never begun, and nothing twice.
+        // The same launch again starts the workers that never started, and no second process of the
+        // others.
         let workers = machine.launch(TOKEN, 3).await.unwrap();
         assert_eq!(workers.len(), 3);
         machine.n_processes(n_alive + 1).await;
@@ -72,8 +75,8 @@ async fn whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled() 
         assert_eq!(machine.seen(&workers[2]).await, Sighting::Alive);
         match step {
             Step::Intended => assert_eq!(
-                machine.gone(&workers[1]).await,
-                "its process was never seen"
+                machine.wait_until_ended(&workers[1]).await,
+                "its process was never started"
             ),
             Step::Started | Step::Recorded => {
                 assert_eq!(machine.seen(&workers[1]).await, Sighting::Alive);
@@ -81,7 +84,7 @@ async fn whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled() 
         }
         for worker in &workers {
             machine.provider.end(worker).await.unwrap();
-            machine.gone(worker).await;
+            machine.wait_until_ended(worker).await;
         }
         machine.n_processes(0).await;
     }

@@ -1,4 +1,4 @@
-//! What is found again, what is left to other hosts, and what is forgotten.
+//! Processes that are found again, those of other hosts, and folders that are deleted.
 
 use ::testing::sizes_around;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::local::host::{MAX_ENDED, MAX_MACHINES};
 
 #[tokio::test]
-async fn a_worker_whose_number_was_not_written_down_is_found_and_ended() {
+async fn a_worker_whose_process_id_was_not_stored_is_found_and_ended() {
     let machine = Machine::new().await;
     let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
     machine.n_processes(1).await;
@@ -14,11 +14,11 @@ async fn a_worker_whose_number_was_not_written_down_is_found_and_ended() {
     assert_eq!(machine.seen(&worker).await, Sighting::Alive);
     assert!(machine.file(&worker, "process.json").exists());
     machine.provider.end(&worker).await.unwrap();
-    machine.gone(&worker).await;
+    machine.wait_until_ended(&worker).await;
 }
 
 #[tokio::test]
-async fn a_worker_that_keeps_its_environment_to_itself_is_found_by_its_command_line() {
+async fn a_worker_that_hides_its_environment_is_found_by_its_command_line() {
     let script = r#"[ -z "$FLEETWRIGHT_IDENTITY" ] || exec -c /bin/bash -c "$BASH_EXECUTION_STRING" "$0"
         echo hidden; while :; do /bin/sleep 600 & wait; done"#;
     let machine = Machine::running(&["/bin/bash", "-c", script, "{identity}"], 1).await;
@@ -28,7 +28,7 @@ async fn a_worker_that_keeps_its_environment_to_itself_is_found_by_its_command_l
     machine.n_processes(0).await;
     fs::remove_file(machine.file(&worker, "process.json")).unwrap();
     machine.provider.end(&worker).await.unwrap();
-    machine.gone(&worker).await;
+    machine.wait_until_ended(&worker).await;
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn workers_of_another_host_are_neither_seen_nor_ended_here() {
     let refused = machine.provider.end(&theirs).await.unwrap_err();
     assert!(matches!(refused, CloudError::Unavailable(_)), "{refused:?}");
     assert!(
-        refused.to_string().contains("a process of host other-host"),
+        refused.to_string().contains("a process on host other-host"),
         "{refused}"
     );
 }
@@ -59,14 +59,14 @@ async fn a_host_that_was_renamed_still_knows_its_workers() {
     fs::write(&record, launch.to_string()).unwrap();
     assert_eq!(machine.seen(&worker).await, Sighting::Alive);
     machine.provider.end(&worker).await.unwrap();
-    machine.gone(&worker).await;
+    machine.wait_until_ended(&worker).await;
 }
 
 #[tokio::test]
-async fn folders_of_the_dead_are_kept_for_a_day() {
+async fn folders_of_ended_workers_are_kept_for_a_day() {
     let mut machine = Machine::running(&["/bin/true"], 1).await;
     let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
-    machine.gone(&worker).await;
+    machine.wait_until_ended(&worker).await;
     let unfinished = machine
         .root()
         .join(format!(".new-{}-7-x", machine.clock.now().as_millis()));
@@ -76,7 +76,7 @@ async fn folders_of_the_dead_are_kept_for_a_day() {
     assert!(!unfinished.exists());
     machine.clock.advance_ms(86_400_000 - 3_600_001);
     machine.owned().await;
-    assert!(matches!(machine.seen(&worker).await, Sighting::Gone(_)));
+    assert!(matches!(machine.seen(&worker).await, Sighting::Ended(_)));
     machine.clock.advance_ms(1);
     machine.owned().await;
     assert_eq!(machine.seen(&worker).await, Sighting::NotFound);
@@ -84,7 +84,7 @@ async fn folders_of_the_dead_are_kept_for_a_day() {
 }
 
 #[tokio::test]
-async fn of_very_many_dead_the_oldest_are_forgotten_early_and_no_living_is_missed() {
+async fn above_the_limit_the_oldest_folders_are_deleted_early_and_running_workers_are_listed() {
     let machine = Machine::new().await;
     let alive = machine.launch(TOKEN, 2).await.unwrap();
     let folder = |number: usize| machine.root().join(format!("dead-{number}"));
@@ -97,7 +97,8 @@ async fn of_very_many_dead_the_oldest_are_forgotten_early_and_no_living_is_misse
         let ended = json!({"at": at, "why": "it ended"});
         fs::write(folder(number).join("ended.json"), ended.to_string()).unwrap();
     }
-    // A folder that a worker of another user left cannot be deleted, except by root, who runs some of these tests.
+    // The folder of another user's worker cannot be deleted, except by root, as which some of these
+    // tests run.
     let closed = folder(MAX_ENDED + 1).join("work");
     fs::create_dir_all(closed.join("inside")).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
@@ -108,7 +109,7 @@ async fn of_very_many_dead_the_oldest_are_forgotten_early_and_no_living_is_misse
 }
 
 #[tokio::test]
-async fn looks_are_of_so_many_workers_and_each_is_seen() {
+async fn each_worker_is_seen_in_batches_of_a_look() {
     let machine = Machine::new().await;
     for count in sizes_around("cloud::local::LOOK_BATCH", LOOK_BATCH) {
         let named = |number: usize| {
@@ -119,7 +120,7 @@ async fn looks_are_of_so_many_workers_and_each_is_seen() {
         };
         let workers: Vec<Worker> = (0..count).map(named).collect();
         let (mut n_looks, mut seen) = (0, Vec::new());
-        // In batches, as a scan does it.
+        // In batches, like a scan.
         for some in workers.chunks(machine.provider.look_batch()) {
             seen.extend(machine.provider.look(some).await.unwrap());
             n_looks += 1;
@@ -131,7 +132,7 @@ async fn looks_are_of_so_many_workers_and_each_is_seen() {
 }
 
 #[tokio::test]
-async fn so_many_machines_are_made_at_a_time_and_what_is_beyond_is_left_out() {
+async fn an_order_above_the_limit_is_cut() {
     let machine = Machine::new().await;
     let pool = testing::pool(&machine, json!({}));
     let config = testing::launch_config(&pool, 0, serde_json::Map::new());
@@ -150,7 +151,7 @@ async fn so_many_machines_are_made_at_a_time_and_what_is_beyond_is_left_out() {
             root_url: ROOT_URL,
             now: machine.clock.now(),
         });
-        // What is taken along is what is made: no test starts a thousand processes.
+        // Compares the order only: no test starts a thousand processes.
         assert_eq!(usize::try_from(order.machines), Ok(count.min(most)));
     }
     let workers = machine.launch(TOKEN, 3).await.unwrap();

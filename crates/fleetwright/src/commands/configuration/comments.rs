@@ -2,7 +2,7 @@
 //!
 //! Not a parser: it knows just enough of quotes, block texts and lines to tell a comment from a `#` in a value.
 
-use crate::files::Format;
+use files::Format;
 
 /// What is lost, in a word.
 pub(super) fn lost(text: &str, format: Format) -> Option<&'static str> {
@@ -139,11 +139,11 @@ fn is_header_of_block(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use files::to_yaml;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::files::to_yaml;
 
     fn yaml(text: &str) -> Option<&'static str> {
         lost(text, Format::Yaml)

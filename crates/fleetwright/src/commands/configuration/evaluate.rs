@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use domain::configuration::WorkerType;
-use rules::{Evaluator, Presented, RuleSet, did_you_mean};
+use rules::{Attributes, Evaluator, RuleSet, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use super::super::Session;
@@ -73,7 +73,7 @@ impl Subject {
         }
     }
 
-    fn presented(&self) -> Presented {
+    fn presented(&self) -> Attributes {
         self.presented
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))

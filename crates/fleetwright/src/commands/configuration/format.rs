@@ -4,14 +4,14 @@ use std::io::Write as _;
 use std::path::Path;
 
 use clap::Args;
+use files::Format;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value};
 
-use super::super::body::{format_of, read_text};
 use super::comments;
 use crate::code::KEYS_FIRST;
 use crate::failure::{Exit, Failure};
-use crate::files::{self, Format};
+use crate::input::{format_of, read_text};
 use crate::output;
 
 #[derive(Args, Debug)]

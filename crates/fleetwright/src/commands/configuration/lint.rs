@@ -17,7 +17,7 @@ use super::super::{Session, provider};
 use super::source::{self, Source};
 use super::stored;
 use crate::failure::Failure;
-use crate::{files, output};
+use crate::output;
 
 /// The provider that every server has, whose workers are declared by people.
 const DECLARED: &str = "static";

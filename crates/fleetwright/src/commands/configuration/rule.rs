@@ -3,13 +3,12 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::super::body::read_document;
 use super::super::{Consent, Session};
 use super::LOOK;
 use crate::client::{Call, WORKER_MANAGER};
 use crate::code::KEYS_FIRST;
 use crate::failure::Failure;
-use crate::files;
+use crate::input::read_document;
 use crate::output;
 
 #[derive(Subcommand, Debug)]

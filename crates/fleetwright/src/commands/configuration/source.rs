@@ -3,8 +3,8 @@
 use rules::RuleSet;
 use serde_json::Value;
 
-use super::super::body::read_document;
 use crate::failure::Failure;
+use crate::input::read_document;
 
 const LIST: &str = "workerConfigurations";
 const ID: &str = "workerConfigurationId";

@@ -8,7 +8,6 @@ use super::{LOOK, source};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::code::{KEYS_FIRST, Paint, semantic};
 use crate::failure::Failure;
-use crate::files;
 use crate::output::{self, Column};
 
 #[derive(Args, Debug)]

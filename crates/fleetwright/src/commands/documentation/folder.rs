@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use domain::documentation::{Building, Refusal, Tree};
+use documentation::{Building, Refusal, Tree};
 
 use crate::failure::Failure;
 use crate::output::{self, Progress};

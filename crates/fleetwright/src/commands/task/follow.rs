@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::log::Reading;
-use super::{Session, status};
+use super::status;
 use crate::failure::{Exit, Failure};
+use crate::session::Session;
 use crate::{machine, output};
 
 /// How often a task is looked at while there is no log to listen to.

@@ -9,9 +9,10 @@ use reqwest::header::CONTENT_ENCODING;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{LOOK, Session};
+use super::LOOK;
 use crate::client::{Call, FLEETWRIGHT, Opened, QUEUE};
 use crate::failure::{Exit, Failure};
+use crate::session::Session;
 use crate::{machine, output};
 
 /// A log that is silent for this long may have been lost on the way: it is opened again where it stopped.

@@ -7,10 +7,11 @@ use domain::time::{DAY_MS, SECOND_MS, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::follow::{reason, until_resolved};
-use super::{Session, name};
+use super::name;
 use crate::client::{Call, QUEUE, WORKER_MANAGER};
 use crate::commands::body::{json_argument, set};
 use crate::failure::{Exit, Failure};
+use crate::session::Session;
 use crate::{machine, output};
 
 /// Names are cut after so many characters.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use access::Secret;
 use access::authenticate::{Client, NO_AUTH, Policy, verify};
-use access::hawk::{Presented, RequestLine, read};
+use access::hawk::{RequestAuth, RequestLine, read};
 use access::scope::{Expression, ScopeSet};
 use domain::time::Timestamp;
 use serde::Deserialize;
@@ -117,7 +117,7 @@ fn test_client(
     let policy = Policy::default();
     let authenticated =
         verify(&presented, &line, client, &as_given, now_ms, &policy).map_err(GateError::from)?;
-    let with_credentials = !matches!(presented, Presented::Nothing);
+    let with_credentials = !matches!(presented, RequestAuth::Nothing);
     let caller = Caller {
         client_id: with_credentials.then(|| authenticated.client_id.clone()),
         scopes: Arc::clone(&authenticated.scopes),

@@ -1,23 +1,18 @@
 //! Roles: scopes under a name.
 
-use access::role::{Role, Roles};
-use domain::Version;
 use domain::access::RoleRecord;
 use domain::audit::EntityType;
-use domain::event::{AccessChange, EventBody};
 use domain::id::RoleId;
+use engine::access::{AccessError, AskedRole, create_role, delete_role, update_role};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{StoreError, Tx};
+use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::paging::Page;
 use super::super::reply::Reply;
 use super::{embedded, refuse_double_stars};
-
-/// Whose turn it is to add to the roles with a parameter.
-const TURN: &str = "roles";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -61,41 +56,11 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (role_id(&call)?, call.body::<RoleBody>()?);
     let params = call.url_params().list("scopes", body.scopes.clone());
     call.authorize(params).await?;
-    refuse_double_stars(&body.scopes)?;
-    let now = call.now;
-    let record = RoleRecord {
-        role_id: id.clone(),
-        description: body.description,
-        scopes: body.scopes,
-        created: now,
-        last_modified: now,
-        version: Version::FIRST,
-    };
+    let asked = asked(body)?;
     let audit = call.audit(EntityType::Role, id.as_str(), "created");
-    let written = call.change("role_create", move |change| {
-        if let Some(known) = store::roles::get(change.tx, &id)? {
-            let same = known.scopes == record.scopes && known.description == record.description;
-            return if same {
-                Ok(known)
-            } else {
-                Err(ApiError::conflict("Role already exists"))
-            };
-        }
-        check(change.tx, &record)?;
-        if !store::roles::insert(change.tx, &record)? {
-            return Err(change.tx.lost_race().into());
-        }
-        let event = EventBody::Role {
-            change: AccessChange::Created,
-            role_id: id.clone(),
-        };
-        change.announce([event])?;
-        store::audit::insert(change.tx, &audit)?;
-        Ok(record.clone())
-    });
-    let record = written.await?;
+    let created = create_role(&call.app.engine, id, asked, audit).await?;
     call.app.gate.forget();
-    Reply::json(&shown(&call, &record).await?)
+    Reply::json(&shown(&call, &created).await?)
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
@@ -107,50 +72,28 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let added = beyond(&call, &before.scopes, &body.scopes).await?;
     let params = call.url_params().list("scopesAdded", added);
     call.authorize(params).await?;
-    refuse_double_stars(&body.scopes)?;
+    let asked = asked(body)?;
+    // What was authorised was a change of the role as it was read: no other is made.
     let audit = call.audit(EntityType::Role, id.as_str(), "updated");
-    let written = call.change("role_update", move |change| {
-        let mut record = store::roles::get(change.tx, &id)?.ok_or_else(no_such_role)?;
-        // What was authorised was a change of the role as it was read: no other is made.
-        if record.version != before.version {
-            let text = "The role was changed by somebody else meanwhile; read it and try again";
-            return Err(ApiError::conflict(text));
-        }
-        record.description.clone_from(&body.description);
-        record.scopes.clone_from(&body.scopes);
-        record.last_modified = change.now;
-        check(change.tx, &record)?;
-        record.version = store::roles::update(change.tx, &record)?;
-        let event = EventBody::Role {
-            change: AccessChange::Updated,
-            role_id: id.clone(),
-        };
-        change.announce([event])?;
-        store::audit::insert(change.tx, &audit)?;
-        Ok(record)
-    });
-    let record = written.await?;
+    let updated = update_role(&call.app.engine, id, before.version, asked, audit).await?;
     call.app.gate.forget();
-    Reply::json(&shown(&call, &record).await?)
+    Reply::json(&shown(&call, &updated).await?)
 }
 
 pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     let id = role_id(&call)?;
     let audit = call.audit(EntityType::Role, id.as_str(), "deleted");
-    let written = call.change("role_delete", move |change| {
-        if store::roles::delete(change.tx, &id)? {
-            let event = EventBody::Role {
-                change: AccessChange::Deleted,
-                role_id: id.clone(),
-            };
-            change.announce([event])?;
-            store::audit::insert(change.tx, &audit)?;
-        }
-        Ok::<_, ApiError>(())
-    });
-    written.await?;
+    delete_role(&call.app.engine, id, audit).await?;
     call.app.gate.forget();
     Ok(Reply::Empty)
+}
+
+fn asked(body: RoleBody) -> Result<AskedRole, ApiError> {
+    refuse_double_stars(&body.scopes)?;
+    Ok(AskedRole {
+        description: body.description,
+        scopes: body.scopes,
+    })
 }
 
 /// The scopes that the role does not satisfy yet, by a pattern or through another role: only these must the caller hold.
@@ -158,29 +101,6 @@ async fn beyond(call: &Call, before: &[String], after: &[String]) -> Result<Vec<
     let satisfied = embedded(call)?.expand(before, call.now).await?;
     let is_beyond = |scope: &&String| !satisfied.satisfies(scope);
     Ok(after.iter().filter(is_beyond).cloned().collect())
-}
-
-/// Roles that would expand without end are refused.
-///
-/// Only roles with a parameter can, and only together: they take turns, so that no two of them are made at once of
-/// which neither has seen the other. All others can be made at once, however many.
-fn check(tx: &mut Tx<'_>, candidate: &RoleRecord) -> Result<(), ApiError> {
-    let candidate = role(candidate.clone());
-    let known = if candidate.has_parameter() {
-        store::turns::take(tx, TURN)?;
-        Roles::new(store::roles::all(tx)?.into_iter().map(role))
-    } else {
-        Roles::default()
-    };
-    let refused = known.check_new(&candidate);
-    refused.map_err(|refused| ApiError::input(refused.to_string()))
-}
-
-fn role(record: RoleRecord) -> Role {
-    Role {
-        role_id: record.role_id.to_string(),
-        scopes: record.scopes,
-    }
 }
 
 async fn page(call: &Call) -> Result<(Vec<RoleRecord>, Option<String>), ApiError> {
@@ -232,7 +152,7 @@ async fn load(call: &Call) -> Result<RoleRecord, ApiError> {
         .engine
         .store
         .read("role_get", move |tx| store::roles::get(tx, &id));
-    read.await?.ok_or_else(no_such_role)
+    read.await?.ok_or_else(|| AccessError::NoSuchRole.into())
 }
 
 async fn shown_all(call: &Call, records: &[RoleRecord]) -> Result<Vec<Value>, ApiError> {
@@ -258,8 +178,4 @@ async fn shown(call: &Call, record: &RoleRecord) -> Result<Value, ApiError> {
 
 fn role_id(call: &Call) -> Result<RoleId, ApiError> {
     Ok(call.parameter("roleId").parse()?)
-}
-
-fn no_such_role() -> ApiError {
-    ApiError::not_found("Role not found")
 }

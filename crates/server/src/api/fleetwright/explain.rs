@@ -1,5 +1,6 @@
 //! Why a pool has the workers that it has, and why a worker came and went: from what was decided and stored.
 
+use domain::facts::Facts;
 use domain::id::LaunchToken;
 use domain::launch::{Launch, LaunchState};
 use domain::plan::Plan;
@@ -8,6 +9,7 @@ use domain::supply::{Horizon, Presence, Signs};
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use engine::fleet;
+use engine::pools::PoolError;
 use serde_json::{Value, json};
 use store::plans::PlanRecord;
 use store::running_workers::SilentWorker;
@@ -37,7 +39,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let (embedded, horizon) = (!app.engine.demands.is_outside(), app.engine.horizon(now));
     let read = app.engine.store.read("explain_pool", move |tx| {
         let pool = store::pools::get(tx, &id)?;
-        let pool = pool.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
+        let pool = pool.ok_or(PoolError::NoSuchPool)?;
         let mut demand = demand.clone();
         if embedded {
             demand.insert(id.clone(), store::demand::of(tx, &id, now)?);
@@ -46,11 +48,12 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         let silent = store::running_workers::list_silent(tx, &horizon, &id, SILENT)?;
         let plans = store::plans::list(tx, &id, HISTORY)?;
         let launches = store::launches::list(tx, &id, HISTORY)?;
-        Ok::<_, ApiError>((facts, silent, plans, launches))
+        Ok::<_, PoolError>((facts, silent, plans, launches))
     });
     let (facts, silent, plans, launches) = read.await?;
-    let facts = facts.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
-    let present = match fleet::preview(&app.engine, &facts).await? {
+    let facts = facts.ok_or(PoolError::NoSuchPool)?;
+    let problems = problems(&app, &facts, &launches);
+    let present = match fleet::preview(&app.engine, facts).await? {
         Some((snapshot, plan)) => json!({"text": plan.text(), "plan": plan.to_json(),
             "snapshot": snapshot.to_json()}),
         None => {
@@ -61,7 +64,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&json!({
         "workerPoolId": pool_id.as_str(),
         "time": now.to_string(),
-        "problems": problems(&app, &facts, &launches),
+        "problems": problems,
         "now": present,
         "silent": silent.iter().map(silent_json).collect::<Vec<_>>(),
         "plans": plans.iter().map(plan_json).collect::<Vec<_>>(),
@@ -70,9 +73,9 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
 }
 
 /// What keeps the pool from getting workers, beyond what plans say.
-fn problems(app: &App, facts: &fleet::Facts, launches: &[Launch]) -> Vec<String> {
+fn problems(app: &App, facts: &Facts, launches: &[Launch]) -> Vec<String> {
     let out_of_service = facts.pool.provider_ids().filter_map(|id| {
-        let problem = app.engine.providers.problem(id)?;
+        let problem = app.engine.providers.setup_error(id)?;
         Some(format!("provider {id} is out of service: {problem}"))
     });
     let unknown = launches.iter().filter_map(|launch| match &launch.state {
@@ -93,8 +96,9 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
     let horizon =
         (!call.app.engine.demands.is_outside()).then(|| call.app.engine.horizon(call.now));
     let read = call.app.engine.store.read("explain_worker", move |tx| {
-        let worker = store::workers::get(tx, &key)?;
-        let worker = worker.ok_or_else(|| ApiError::not_found("Worker not found"))?;
+        let Some(worker) = store::workers::get(tx, &key)? else {
+            return Ok(None);
+        };
         let seen = store::queue_workers::get(tx, &key)?;
         let claims = store::claimed_tasks::list_of_worker(tx, &key, 1)?;
         let presence = horizon
@@ -104,9 +108,11 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
             Some(launch) => store::plans::get(tx, &launch.pool_id, launch.plan)?,
             None => None,
         };
-        Ok::<_, ApiError>((worker, seen, presence, launch, plan))
+        Ok::<_, StoreError>(Some((worker, seen, presence, launch, plan)))
     });
-    let (worker, seen, presence, launch, plan) = read.await?;
+    let found = read.await?;
+    let missing = || ApiError::not_found("Worker not found");
+    let (worker, seen, presence, launch, plan) = found.ok_or_else(missing)?;
     let mut story = story(&worker, seen.as_ref(), launch.as_ref(), plan.as_ref());
     if presence == Some(Presence::Silent) {
         let asked = seen.as_ref().and_then(|seen| seen.last_date_active);

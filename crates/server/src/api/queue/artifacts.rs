@@ -1,10 +1,8 @@
 //! Artifacts: made by the worker of a run, listed, and found by those who want them.
 
-use domain::artifact::{Artifact, ArtifactName, Content, TakesNothing, author};
-use domain::event::{ArtifactNews, EventBody};
-use domain::task::Task;
+use domain::artifact::{Artifact, ArtifactName, Content};
 use domain::time::{MINUTE_MS, Timestamp};
-use engine::change::Change;
+use engine::artifacts;
 use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::runs::{folder, known_run, latest, name, run_id, runs_of, takes_nothing, task_id};
+use super::runs::{known_run, latest, name, run_id, runs_of, task_id};
 use super::signed_url::{Good, Target};
 
 /// An upload must begin within this time.
@@ -55,7 +53,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     let (content_type, content) = content(&call)?;
     let (task_id, now) = (task_id(&call)?, call.now);
     let run_id = run_id(&call).ok_or_else(|| ApiError::input("Run not found"))?;
-    let wanted = Artifact {
+    let asked = Artifact {
         task_id,
         run_id,
         name,
@@ -64,17 +62,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
         created: now,
         content,
     };
-    let written = call.change("artifact_create", move |change| {
-        let task = store::tasks::get(change.tx, &wanted.task_id)?;
-        let task = task.ok_or_else(|| ApiError::input("Task not found"))?;
-        check_run(&task, &wanted, change.now)?;
-        write(change, task, &wanted)
-    });
-    let artifact = written.await?;
-    if artifact.name.as_str() == ArtifactName::LIVE_LOG {
-        let run = (artifact.task_id.clone(), artifact.run_id);
-        call.app.engine.artifacts.grown.wake(&run);
-    }
+    let artifact = artifacts::create(&call.app.engine, asked).await?;
     let storage_type = artifact.content.storage_type();
     match artifact.content {
         Content::File { .. } => {
@@ -204,7 +192,7 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
             content_type,
             content_length,
         } => {
-            folder(&call.app)?;
+            call.app.engine.artifacts.required_folder()?;
             let limit = call.app.config.artifacts.max_bytes;
             if content_length.is_some_and(|length| length > limit) {
                 let text = format!("An artifact cannot be larger than {limit} bytes");
@@ -263,62 +251,6 @@ fn asked(call: &Call) -> Result<Asked, ApiError> {
     }
     Asked::deserialize(body)
         .map_err(|problem| ApiError::input(format!("The body does not fit: {problem}")))
-}
-
-fn check_run(task: &Task, wanted: &Artifact, now: Timestamp) -> Result<(), ApiError> {
-    let run = task.run(wanted.run_id);
-    let run = run.ok_or_else(|| ApiError::input("Run not found"))?;
-    let author = author(run, now);
-    if author == Err(TakesNothing::NeverClaimed) {
-        let text = "Run was not claimed by a worker and so no artifacts can exist";
-        return Err(ApiError::input(text));
-    }
-    let limit = task.definition.expires;
-    if wanted.expires > limit {
-        return Err(ApiError::input(format!(
-            "Artifact expires ({}) after the task expiration {limit} (task.expires < expires) - \
-             this is not allowed, artifacts may not expire after the task they belong to expires",
-            wanted.expires
-        )));
-    }
-    author.map(drop).map_err(takes_nothing)
-}
-
-/// Stores it, and tells of it, unless that has been done before.
-fn write(change: &mut Change<'_, '_>, task: Task, wanted: &Artifact) -> Result<Artifact, ApiError> {
-    let known = store::artifacts::get(change.tx, &wanted.task_id, wanted.run_id, &wanted.name)?;
-    let artifact = match known.clone() {
-        None => wanted.clone(),
-        Some(known) => known.asked_again(wanted.clone()).map_err(|other| {
-            let text = "Artifact already exists with different properties, and none of the allowed \
-                        exceptions apply";
-            ApiError::conflict(format!("{text}: {other}"))
-        })?,
-    };
-    let is_news = known.as_ref() != Some(&artifact);
-    if known.is_none() {
-        if !store::artifacts::insert(change.tx, &artifact)? {
-            return Err(change.tx.lost_race().into());
-        }
-    } else if is_news {
-        store::artifacts::update(change.tx, &artifact)?;
-    }
-    // An upload is not there yet; clients know no message about one.
-    if is_news && !matches!(artifact.content, Content::File { .. }) {
-        let news = ArtifactNews {
-            storage_type: artifact.content.storage_type().to_owned(),
-            name: artifact.name.to_string(),
-            expires: artifact.expires,
-            content_type: artifact.content_type.clone(),
-        };
-        let told = EventBody::Artifact {
-            artifact: Box::new(news),
-            run_id: artifact.run_id,
-            task: Box::new(task),
-        };
-        change.announce([told])?;
-    }
-    Ok(artifact)
 }
 
 fn document(artifact: &Artifact) -> Value {

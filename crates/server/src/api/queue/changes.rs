@@ -26,7 +26,7 @@ pub(super) async fn schedule(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn rerun(mut call: Call) -> Result<Reply, ApiError> {
     let task = load(&call).await?;
     call.authorize(params(&task)).await?;
-    let rerun = queue::rerun(&call.app.engine, call.endpoint.name, call.now, task.id);
+    let rerun = queue::rerun(&call.app.engine, call.name, call.now, task.id);
     status_reply(&rerun.await?)
 }
 
@@ -71,6 +71,6 @@ pub(super) async fn moved(
     id: TaskId,
     step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Send + 'static,
 ) -> Result<Task, ApiError> {
-    let (engine, name) = (&call.app.engine, call.endpoint.name);
+    let (engine, name) = (&call.app.engine, call.name);
     Ok(queue::change_task(engine, name, call.now, id, step).await?)
 }

@@ -112,9 +112,9 @@ async fn demand(call: &Call) -> Result<(PoolId, Demand), ApiError> {
     let (queue, now) = (queue(call)?, call.now);
     let read = call.app.engine.store.scan("task_demand", move |tx| {
         let demand = store::demand::of(tx, &queue, now)?;
-        Ok::<_, ApiError>((queue, demand))
+        Ok::<_, StoreError>((queue, demand))
     });
-    read.await
+    Ok(read.await?)
 }
 
 fn queue(call: &Call) -> Result<PoolId, ApiError> {

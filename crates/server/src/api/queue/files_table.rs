@@ -2,10 +2,10 @@
 
 use access::scope::Template::Scope;
 use contract::patterns::DIGITS;
+use engine::artifacts::LOG_CONTENT_TYPE;
 
 use super::super::endpoint::Verb::{Get, Put};
 use super::super::endpoint::{Endpoint, Handler, Query, Service, Verb};
-use super::log_stream::TEXT;
 use super::{files, log};
 
 const CATEGORY: &str = "Artifacts";
@@ -62,7 +62,7 @@ pub const FILES: &[Endpoint] = &[
              then. Repeating is harmless. A log that grows too long is cut, which the answer tells.",
         ),
     on("taskLog", Get, LOG, |call| Box::pin(log::read(call)))
-        .streams(TEXT)
+        .streams(LOG_CONTENT_TYPE)
         .query(READING)
         .scopes(Scope("queue:get-artifact:public/logs/live.log"))
         .about(
@@ -72,7 +72,7 @@ pub const FILES: &[Endpoint] = &[
              run; a connection that breaks off before is resumed with a new offset.",
         ),
     on("latestTaskLog", Get, "/task/<taskId>/log", |call| Box::pin(log::read_latest(call)))
-        .streams(TEXT)
+        .streams(LOG_CONTENT_TYPE)
         .query(READING)
         .scopes(Scope("queue:get-artifact:public/logs/live.log"))
         .about(CATEGORY, "Read the log of the last run", "As `taskLog`, of the task's last run."),

@@ -2,11 +2,10 @@
 
 use access::scope::Params;
 use domain::audit::EntityType;
-use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
+use engine::queue;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -34,19 +33,9 @@ pub(super) async fn quarantine(call: Call) -> Result<Reply, ApiError> {
     let until = moment("quarantineUntil", &body.quarantine_until)?;
     let mut audit = call.audit(EntityType::Worker, &key.to_string(), "quarantined");
     audit.detail = json!({"until": until.to_string(), "info": body.quarantine_info});
-    let written = call.change("queue_worker_quarantine", move |change| {
-        let Some(mut worker) = store::queue_workers::get(change.tx, &key)? else {
-            return Ok::<_, StoreError>(None);
-        };
-        let info = body.quarantine_info.clone();
-        worker.quarantine(until, &audit.client_id, info, change.now);
-        store::queue_workers::upsert(change.tx, &worker)?;
-        store::audit::insert(change.tx, &audit)?;
-        // What it could have done, others must do now; or it waits for work itself, and may have some now.
-        change.wake_queue(&key.pool_id);
-        Ok(Some(worker))
-    });
-    let worker = written.await?.ok_or_else(|| not_found(&call))?;
+    let (engine, info) = (&call.app.engine, body.quarantine_info);
+    let worker = queue::quarantine_worker(engine, key, until, info, audit).await?;
+    let worker = worker.ok_or_else(|| not_found(&call))?;
     Reply::json(&details(&worker))
 }
 
@@ -56,16 +45,8 @@ pub(super) async fn declare(mut call: Call) -> Result<Reply, ApiError> {
     let body: DeclareBody = call.body()?;
     call.authorize(declared_properties(&call)).await?;
     let expires = moment("expires", &body.expires)?;
-    let written = call.change("queue_worker_declare", move |change| {
-        let (tx, now) = (&mut *change.tx, change.now);
-        store::task_queues::note_used(tx, &key.pool_id, now, true)?;
-        let known = store::queue_workers::get(tx, &key)?;
-        let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
-        worker.expires = worker.expires.max(expires);
-        store::queue_workers::upsert(tx, &worker)?;
-        Ok::<_, StoreError>(worker)
-    });
-    Reply::json(&details(&written.await?))
+    let declared = queue::declare_worker(&call.app.engine, call.now, key, expires);
+    Reply::json(&details(&declared.await?))
 }
 
 /// Each property that is given needs a scope of its own.

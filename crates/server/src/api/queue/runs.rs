@@ -1,19 +1,13 @@
-//! Which run a request about files means, and whether it may still leave something behind.
+//! Which run a request about files means.
 
-use domain::artifact::{ArtifactName, TakesNothing, author};
+use domain::artifact::ArtifactName;
 use domain::id::TaskId;
 use domain::task::Run;
-use engine::artifacts::Folder;
+use engine::artifacts::ArtifactError;
 use store::tasks::TaskRuns;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
-use crate::app::App;
-
-const ENDED: &str = "Artifacts cannot be created for a run after it has ended, unless it ended as \
-     exception, and then for 25 minutes: what depends on the task may rely on its artifacts being \
-     complete";
-const NEVER_CLAIMED: &str = "No worker has claimed the run, so it cannot have artifacts";
 
 pub(super) fn task_id(call: &Call) -> Result<TaskId, ApiError> {
     Ok(call.parameter("taskId").parse()?)
@@ -36,8 +30,7 @@ pub(super) async fn runs_of(call: &Call, task_id: &TaskId) -> Result<TaskRuns, A
         .engine
         .store
         .read("task_runs", move |tx| store::tasks::get_runs(tx, &id));
-    read.await?
-        .ok_or_else(|| ApiError::not_found("Task not found"))
+    Ok(read.await?.ok_or(ArtifactError::NoSuchTask)?)
 }
 
 /// The number of the last run.
@@ -56,26 +49,5 @@ pub(super) fn known_run<'a>(
     found.ok_or_else(|| {
         let run_id = call.parameter("runId");
         ApiError::not_found(format!("Task `{task_id}` has no run `{run_id}`"))
-    })
-}
-
-/// Refuses what comes too late or too early.
-pub(super) fn check_author(call: &Call, run: &Run) -> Result<(), ApiError> {
-    author(run, call.now).map(drop).map_err(takes_nothing)
-}
-
-pub(super) fn takes_nothing(why: TakesNothing) -> ApiError {
-    ApiError::conflict(match why {
-        TakesNothing::NeverClaimed => NEVER_CLAIMED,
-        TakesNothing::Ended => ENDED,
-    })
-}
-
-pub(super) fn folder(app: &App) -> Result<&Folder, ApiError> {
-    app.engine.artifacts.folder.as_ref().ok_or_else(|| {
-        ApiError::input(
-            "This server keeps no files of tasks: its configuration names no folder for them \
-             (`data`, or `artifacts.folder`)",
-        )
     })
 }

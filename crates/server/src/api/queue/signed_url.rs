@@ -78,6 +78,10 @@ impl Target {
         }
     }
 
+    pub(super) fn into_key(self) -> (TaskId, u32, ArtifactName) {
+        (self.task_id, self.run_id, self.name)
+    }
+
     /// The name comes last, so that nothing in it can be taken for anything else.
     fn signed_text(&self, good: Good, until_ms: i64) -> Secret {
         let good = match good {

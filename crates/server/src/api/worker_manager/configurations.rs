@@ -99,7 +99,7 @@ async fn delete(mut call: Call) -> Result<Reply, ApiError> {
 async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let stored = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configurations::get(tx, &id)?.ok_or_else(no_such_configuration)
+        store::configurations::get(tx, &id)?.ok_or(ConfigurationError::NotThere)
     });
     Reply::json(&ConfigurationReply::from(&stored.await?))
 }

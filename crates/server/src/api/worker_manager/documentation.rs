@@ -5,28 +5,20 @@
 mod reading;
 mod subject;
 
-use std::sync::LazyLock;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
-use domain::audit::EntityType;
-use domain::documentation::{MAX_UPLOAD_BYTES, Record, Refusal, Subject, Tree};
+use documentation::MAX_UPLOAD_BYTES;
+use domain::audit::{AuditEntry, EntityType};
+use domain::documentation::{Record, Subject};
 use domain::time::Timestamp;
-use engine::turns::Turns;
+use engine::configurations::{delete_documentation, put_documentation};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 pub(super) use self::reading::{PAGE, TARBALL, get, page};
 
 use self::subject::subject;
 use super::super::call::Call;
-use super::super::error::{ApiError, Code};
+use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::wire::When;
-
-/// So many trees are taken apart or put together at once: each takes memory and all of a core.
-static TURNS: LazyLock<Turns> = LazyLock::new(|| Turns::new(2));
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -52,62 +44,20 @@ struct RecordsReply {
     continuation_token: Option<String>,
 }
 
-/// What was uploaded, as it will be kept.
-struct Packed {
-    title: String,
-    tarball: Vec<u8>,
-    unpacked_bytes: u64,
-    n_files: u32,
-}
-
 pub(super) async fn put(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
     let mut body = call.raw_body(MAX_UPLOAD_BYTES as u64)?;
     let upload = body.whole().await?;
-    let packed = TURNS.run(move || packed(&upload)).await??;
-    let record = Record {
-        title: packed.title,
-        digest: URL_SAFE_NO_PAD.encode(Sha256::digest(&packed.tarball)),
-        packed_bytes: packed.tarball.len() as u64,
-        unpacked_bytes: packed.unpacked_bytes,
-        n_files: packed.n_files,
-        created: call.now,
-        last_modified: call.now,
-        subject,
-    };
-    let audit = audit(&call, &record.subject, "documentation-updated");
-    let tarball = Bytes::from(packed.tarball);
-    let written = call.change("documentation_put", move |change| {
-        let tx = &mut *change.tx;
-        if !store::documentation::subject_exists(tx, &record.subject)? {
-            return Err(nothing_to_document(&record.subject));
-        }
-        let mut record = record.clone();
-        if let Some(known) = store::documentation::get_record(tx, &record.subject)? {
-            // The same again is a repeat of a request whose answer was lost.
-            if known.digest == record.digest {
-                return Ok(known);
-            }
-            record.created = known.created;
-        }
-        store::documentation::put(tx, &record, &tarball)?;
-        store::audit::insert(tx, &audit)?;
-        Ok(record)
-    });
-    Reply::json(&RecordReply::from(written.await?))
+    let audit = audit(&call, &subject, "documentation-updated");
+    let record = put_documentation(&call.app.engine, subject, upload, audit).await?;
+    Reply::json(&RecordReply::from(record))
 }
 
 /// May be repeated.
 pub(super) async fn delete(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
     let audit = audit(&call, &subject, "documentation-deleted");
-    let written = call.change("documentation_delete", move |change| {
-        if store::documentation::delete(change.tx, &subject)? {
-            store::audit::insert(change.tx, &audit)?;
-        }
-        Ok::<_, ApiError>(())
-    });
-    written.await?;
+    delete_documentation(&call.app.engine, subject, audit).await?;
     Ok(Reply::Empty)
 }
 
@@ -132,41 +82,12 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     })
 }
 
-fn packed(upload: &[u8]) -> Result<Packed, ApiError> {
-    let tree = Tree::accept(upload)?;
-    Ok(Packed {
-        title: tree.title(),
-        unpacked_bytes: tree.n_bytes() as u64,
-        n_files: u32::try_from(tree.n_files()).unwrap_or(u32::MAX),
-        tarball: tree.pack(),
-    })
-}
-
-fn audit(call: &Call, subject: &Subject, action: &str) -> domain::audit::AuditEntry {
+fn audit(call: &Call, subject: &Subject, action: &str) -> AuditEntry {
     let entity = match subject {
         Subject::Configuration(_) => EntityType::WorkerConfiguration,
         Subject::WorkerType(_) => EntityType::WorkerPool,
     };
     call.audit(entity, subject.id(), action)
-}
-
-fn nothing_to_document(subject: &Subject) -> ApiError {
-    let what = match subject {
-        Subject::Configuration(_) => "Worker configuration",
-        Subject::WorkerType(_) => "Worker pool",
-    };
-    ApiError::not_found(format!("{what} does not exist"))
-}
-
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        let code = if refusal == Refusal::TooLarge {
-            Code::InputTooLarge
-        } else {
-            Code::InputError
-        };
-        Self::new(code, refusal.to_string())
-    }
 }
 
 impl From<Record> for RecordReply {

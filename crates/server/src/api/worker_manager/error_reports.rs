@@ -1,9 +1,10 @@
 //! What went wrong in a pool: reported, listed, counted.
 
 use domain::error_report::{ErrorReport, ErrorStats, Tallies};
-use domain::event::EventBody;
 use domain::id::{ErrorId, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::time::Timestamp;
+use engine::pools::PoolError;
+use engine::workers::{self, WorkerReport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::worker_errors::ErrorFilter;
@@ -12,9 +13,7 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::pools::no_such_pool;
-use super::providers;
 use super::wire::ErrorReply;
-use super::workers::reporter;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -55,49 +54,18 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
         .text("workerId", &body.worker_id);
     call.authorize(params).await?;
     let key = WorkerKey {
-        pool_id: pool_id.clone(),
+        pool_id,
         group: body.worker_group.parse::<WorkerGroup>()?,
         id: body.worker_id.parse::<WorkerId>()?,
     };
-    let named = key.clone();
-    let read = call.app.engine.store.read("error_report_load", move |tx| {
-        let pool = store::pools::get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
-        let worker = store::workers::get(tx, &named)?;
-        let own = worker.map(|worker| worker.provider_id);
-        // The worker itself need not be there.
-        let own = own.filter(|id| pool.has_provider(id));
-        Ok::<_, ApiError>(own.unwrap_or(pool.definition.provider_id))
-    });
-    let provider_id = read.await?;
-    let unknown = || ApiError::input("Invalid Provider");
-    providers::get(&call.app, &provider_id, unknown)?;
-    let mut extra = body.extra;
-    extra.extend(reporter(&key.group, &key.id));
-    let mut report = ErrorReport {
-        pool_id: key.pool_id.clone(),
-        error_id: call.app.engine.random.slugid().parse::<ErrorId>()?,
-        reported: call.now,
+    let asked = WorkerReport {
+        key,
         kind: body.kind,
         title: body.title,
         description: body.description,
-        extra,
-        launch_config_id: None,
+        extra: body.extra,
     };
-    let written = call.change("error_report", move |change| {
-        let worker = store::workers::get(change.tx, &key)?;
-        report.launch_config_id = worker.and_then(|worker| worker.launch_config_id);
-        store::worker_errors::insert(change.tx, &report)?;
-        let event = EventBody::PoolError {
-            provider_id: provider_id.clone(),
-            report: Box::new(report.clone()),
-            worker: Some((key.group.to_string(), key.id.to_string())),
-        };
-        change.announce([event])?;
-        Ok::<_, ApiError>(report.clone())
-    });
-    let report = written.await?;
-    tracing::warn!(pool.id = %report.pool_id, error.id = %report.error_id, error.kind = %report.kind,
-        "a worker of {} reported: {}", report.pool_id, report.title);
+    let report = workers::report_error(&call.app.engine, call.now, asked).await?;
     Reply::json(&ErrorReply::from(&report))
 }
 
@@ -155,9 +123,9 @@ pub(super) async fn stats(mut call: Call) -> Result<Reply, ApiError> {
     let now = call.now;
     let read = call.app.engine.store.scan("error_stats", move |tx| {
         if let Some(id) = &pool_id {
-            store::pools::get(tx, id)?.ok_or_else(no_such_pool)?;
+            store::pools::get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
         }
-        Ok::<_, ApiError>(store::error_stats::count(tx, pool_id.as_ref(), now)?)
+        Ok::<_, PoolError>(store::error_stats::count(tx, pool_id.as_ref(), now)?)
     });
     let stats: ErrorStats = read.await?;
     let totals = TotalsReply {

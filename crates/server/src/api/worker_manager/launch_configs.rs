@@ -2,6 +2,7 @@
 
 use domain::id::LaunchConfigId;
 use domain::launch_config::LaunchConfig;
+use engine::pools::PoolError;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -9,7 +10,6 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::paging::MAX_PAGE_BYTES;
 use super::super::reply::Reply;
-use super::pools::no_such_pool;
 use super::wire::When;
 
 #[derive(Serialize)]
@@ -55,11 +55,11 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let include_archived = call.query("includeArchived") == Some("true");
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("launch_config_list", move |tx| {
-        store::pools::get(tx, &id)?.ok_or_else(no_such_pool)?;
+        store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
         let after = after.as_ref();
         let part =
             store::launch_configs::part(tx, &id, include_archived, after, limit, MAX_PAGE_BYTES);
-        Ok::<_, ApiError>(part?)
+        Ok::<_, PoolError>(part?)
     });
     let (configs, continuation_token) =
         page.cut_part(read.await?, |config| (config.id.to_string(),));

@@ -1,13 +1,12 @@
 //! Worker pools: made, changed, deleted, shown.
 
 use domain::audit::EntityType;
-use domain::counts::{self, Counts};
+use domain::counts;
 use domain::id::PoolId;
 use domain::launch_config::LaunchConfig;
-use domain::pool::Pool;
-use engine::pools::{self, AskedPool, JudgedPool, PoolError};
+use engine::pools::{self, AskedPool, JudgedPool, PoolDetails, PoolError};
 use serde::Serialize;
-use store::{StoreError, Tx};
+use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -28,10 +27,9 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let judged = judged(&mut call, body).await?;
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), "created");
     let written = call.change("pool_create", move |change| {
-        let pool = pools::create(change, &id, judged.clone(), &audit)?;
-        Ok::<_, PoolError>(load(change.tx, pool)?)
+        pools::create(change, &id, judged.clone(), &audit)
     });
-    written.await?.reply()
+    reply(&written.await?)
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
@@ -43,29 +41,27 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     }
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), "updated");
     let written = call.change("pool_redefine", move |change| {
-        let pool = pools::update(change, &id, judged.clone(), &audit)?;
-        Ok::<_, PoolError>(load(change.tx, pool)?)
+        pools::update(change, &id, judged.clone(), &audit)
     });
-    written.await?.reply()
+    reply(&written.await?)
 }
 
 pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), "deleted");
     let written = call.change("pool_redefine", move |change| {
-        let pool = pools::delete(change, &id, &audit)?;
-        Ok::<_, PoolError>(load(change.tx, pool)?)
+        pools::delete(change, &id, &audit)
     });
-    written.await?.reply()
+    reply(&written.await?)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
     let loaded = call.app.engine.store.read("pool_show", move |tx| {
         let pool = store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
-        Ok::<_, PoolError>(load(tx, pool)?)
+        Ok::<_, PoolError>(PoolDetails::load(tx, pool)?)
     });
-    loaded.await?.reply()
+    reply(&loaded.await?)
 }
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
@@ -79,7 +75,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let read = call.app.engine.store.scan("pool_list", move |tx| {
         let part = store::pools::part(tx, after.as_ref(), limit, MAX_PAGE_BYTES)?;
         let (Some(first), Some(last)) = (part.items.first(), part.items.last()) else {
-            return Ok::<_, ApiError>((part, Vec::new(), Vec::new()));
+            return Ok::<_, StoreError>((part, Vec::new(), Vec::new()));
         };
         let counts = store::worker_counts::between(tx, &first.id, &last.id)?;
         let configs = store::launch_configs::active_between(tx, &first.id, &last.id)?;
@@ -133,27 +129,13 @@ pub(super) fn asked(body: PoolBody) -> Result<AskedPool, PoolError> {
     })
 }
 
-/// A pool with all that a reply shows of it.
-struct Loaded {
-    pool: Pool,
-    active: Vec<LaunchConfig>,
-    counts: Counts,
-}
-
-impl Loaded {
-    fn reply(&self) -> Result<Reply, ApiError> {
-        Reply::json(&PoolReply::new(&self.pool, &self.active, &self.counts))
-    }
-}
-
-fn load(tx: &mut Tx<'_>, pool: Pool) -> Result<Loaded, StoreError> {
-    let active = store::launch_configs::active_between(tx, &pool.id, &pool.id)?;
-    let counts = store::worker_counts::of_pool(tx, &pool.id)?;
-    Ok(Loaded {
+fn reply(details: &PoolDetails) -> Result<Reply, ApiError> {
+    let PoolDetails {
         pool,
-        active,
+        launch_configs,
         counts,
-    })
+    } = details;
+    Reply::json(&PoolReply::new(pool, launch_configs, counts))
 }
 
 pub(super) fn no_such_pool() -> ApiError {

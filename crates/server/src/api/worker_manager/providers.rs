@@ -1,15 +1,10 @@
 //! Which providers there are, and how handlers get hold of one.
 
-use std::sync::Arc;
-
-use cloud::{NotAvailable, Provider};
-use domain::id::ProviderId;
 use serde_json::{Value, json};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use crate::app::App;
 
 /// How many providers a page has when nothing else is asked for.
 const DEFAULT_PAGE: usize = 100;
@@ -31,7 +26,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .listed()
         .map(|(id, kind)| {
             let mut listed = json!({"providerId": id.as_str(), "providerType": kind});
-            if let Some(problem) = call.app.engine.providers.problem(id) {
+            if let Some(problem) = call.app.engine.providers.setup_error(id) {
                 listed["problem"] = json!(problem);
             }
             listed
@@ -45,19 +40,4 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         reply["continuationToken"] = json!(end.to_string());
     }
     Reply::json(&reply)
-}
-
-/// A provider, or the given error if there is none of this name.
-pub(super) fn get<'a>(
-    app: &'a App,
-    id: &ProviderId,
-    unknown: impl FnOnce() -> ApiError,
-) -> Result<&'a Arc<dyn Provider>, ApiError> {
-    app.engine
-        .providers
-        .get(id)
-        .map_err(|problem| match problem {
-            NotAvailable::Unknown => unknown(),
-            NotAvailable::SetupFailed => ApiError::provider_setup_failed(),
-        })
 }

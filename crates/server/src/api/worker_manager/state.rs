@@ -7,9 +7,9 @@ use domain::run_outcome::{RunOutcome, Tally, Window};
 use domain::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::Tx;
 use store::run_counts::Tallies;
 use store::run_outcomes::RunCursor;
+use store::{StoreError, Tx};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -59,14 +59,14 @@ pub(super) async fn of_worker(call: Call) -> Result<Reply, ApiError> {
         ("workerId".to_owned(), json!(key.id.as_str())),
     ]);
     let now = call.now;
-    read(&call, name, move |tx, after, limit| {
+    read(&call, name, worker_not_found, move |tx, after, limit| {
         let kept = store::run_outcomes::list_of_worker(tx, &key, None, MAX_PAGE)?;
         // The queue may have workers of a pool that are not ours, and remember those that are gone.
         if kept.is_empty() && store::workers::get(tx, &key)?.is_none() {
-            return Err(worker_not_found());
+            return Ok(None);
         }
         let runs = store::run_outcomes::list_of_worker(tx, &key, after, limit)?;
-        Ok((runs, tallies_of(&kept, now)))
+        Ok(Some((runs, tallies_of(&kept, now))))
     })
     .await
 }
@@ -84,12 +84,14 @@ pub(super) async fn of_worker_type(call: Call) -> Result<Reply, ApiError> {
 async fn of_pool_named(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
     let name = Map::from_iter([("workerPoolId".to_owned(), json!(pool_id.as_str()))]);
     let now = call.now;
-    read(&call, name, move |tx, after, limit| {
-        store::pools::get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
+    read(&call, name, no_such_pool, move |tx, after, limit| {
+        if store::pools::get(tx, &pool_id)?.is_none() {
+            return Ok(None);
+        }
         let tallies = store::run_counts::of_pool(tx, &pool_id, now)?;
         let pools = [pool_id];
         let runs = store::run_outcomes::list_of_pools(tx, &pools, after, limit)?;
-        Ok((runs, tallies))
+        Ok(Some((runs, tallies)))
     })
     .await
 }
@@ -98,29 +100,31 @@ pub(super) async fn of_configuration(call: Call) -> Result<Reply, ApiError> {
     let id: ConfigurationId = call.parameter("workerConfigurationId").parse()?;
     let name = Map::from_iter([("workerConfigurationId".to_owned(), json!(id.as_str()))]);
     let now = call.now;
-    read(&call, name, move |tx, after, limit| {
+    let text = format!("There is no worker configuration {id} with worker types");
+    let missing = || ApiError::not_found(text);
+    read(&call, name, missing, move |tx, after, limit| {
         let pools = store::run_outcomes::pools_of_configuration(tx, &id)?;
         if pools.is_empty() {
-            return Err(ApiError::not_found(format!(
-                "There is no worker configuration {id} with worker types"
-            )));
+            return Ok(None);
         }
         let tallies = store::run_counts::of_configuration(tx, &id, now)?;
         let runs = store::run_outcomes::list_of_pools(tx, &pools, after, limit)?;
-        Ok((runs, tallies))
+        Ok(Some((runs, tallies)))
     })
     .await
 }
 
-/// Reads a page of runs and the counts, and answers under this name.
+/// Reads a page of runs and the counts, and answers under this name; `missing`: what they are of does
+/// not exist.
 async fn read(
     call: &Call,
     name: Map<String, Value>,
+    missing: impl FnOnce() -> ApiError,
     find: impl FnOnce(
         &mut Tx<'_>,
         Option<&RunCursor>,
         u32,
-    ) -> Result<(Vec<RunOutcome>, Tallies), ApiError>
+    ) -> Result<Option<(Vec<RunOutcome>, Tallies)>, StoreError>
     + Send
     + 'static,
 ) -> Result<Reply, ApiError> {
@@ -132,7 +136,7 @@ async fn read(
         .engine
         .store
         .scan("worker_state", move |tx| find(tx, after.as_ref(), limit));
-    let (mut runs, tallies) = found.await?;
+    let (mut runs, tallies) = found.await?.ok_or_else(missing)?;
     let token = page.cut(&mut runs, |run| {
         let RunCursor {
             resolved,

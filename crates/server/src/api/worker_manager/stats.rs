@@ -2,12 +2,13 @@
 
 use domain::counts::{self, Counts};
 use domain::id::{LaunchConfigId, PoolId};
+use engine::pools::PoolError;
 use serde::Serialize;
+use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::pools::no_such_pool;
 use super::wire::StatsReply;
 
 /// What stands for workers without a launch config.
@@ -35,8 +36,8 @@ pub(super) async fn of_launch_configs(call: Call) -> Result<Reply, ApiError> {
         .engine
         .store
         .scan("worker_counts_by_launch_config", move |tx| {
-            store::pools::get(tx, &id)?.ok_or_else(no_such_pool)?;
-            Ok::<_, ApiError>(store::worker_counts::by_launch_config(tx, &id)?)
+            store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
+            Ok::<_, PoolError>(store::worker_counts::by_launch_config(tx, &id)?)
         });
     let name = |config: Option<LaunchConfigId>| {
         config.map_or_else(|| UNKNOWN.to_owned(), |id| id.to_string())
@@ -75,7 +76,7 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
             _ => Vec::new(),
         };
         let ids: Vec<PoolId> = pools.into_iter().map(|pool| pool.id).collect();
-        Ok::<_, ApiError>((ids, counts))
+        Ok::<_, StoreError>((ids, counts))
     });
     let (mut ids, by_pool) = read.await?;
     let continuation_token = page.cut(&mut ids, |id| (id.to_string(),));

@@ -1,13 +1,11 @@
 //! Workers: listed, shown, declared by hand, changed, removed.
 
-use std::collections::BTreeMap;
-
 use domain::audit::EntityType;
 use domain::id::{PoolId, WorkerGroup, WorkerId};
 use domain::time::Timestamp;
 use domain::worker::Worker;
-use engine::workers::{self, Declaration};
-use serde_json::{Value, json};
+use engine::workers::{self, Declaration, WorkerError};
+use serde_json::json;
 use store::workers::{WorkerCursor, WorkerFilter};
 
 use super::super::call::Call;
@@ -15,6 +13,8 @@ use super::super::error::ApiError;
 use super::super::paging::Page;
 use super::super::reply::Reply;
 use super::wire::{WorkerBody, WorkerReply, WorkersReply};
+
+const NO_SUCH_POOL: &str = "Worker Pool does not exist";
 
 /// The order of lists: newest first, then by group and id.
 type Cursor = (i64, String, String);
@@ -59,7 +59,7 @@ async fn list(
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("worker_list", move |tx| {
         if pool_must_exist && store::pools::get(tx, &pool_id)?.is_none() {
-            return Err(ApiError::not_found("Worker Pool does not exist"));
+            return Err(WorkerError::NotThere(NO_SUCH_POOL.to_owned()));
         }
         Ok(store::workers::list(
             tx,
@@ -100,7 +100,7 @@ async fn empty_after_check(call: Call, pool_id: PoolId) -> Result<Reply, ApiErro
             workers: Vec::new(),
             continuation_token: None,
         }),
-        None => Err(ApiError::not_found("Worker Pool does not exist")),
+        None => Err(ApiError::not_found(NO_SUCH_POOL)),
     }
 }
 
@@ -174,12 +174,4 @@ fn capacity(body: &WorkerBody) -> Result<Option<u32>, ApiError> {
 
 pub(super) fn worker_not_found() -> ApiError {
     ApiError::not_found("Worker not found")
-}
-
-/// The names under which `reportWorkerError` remembers who reported.
-pub(super) fn reporter(group: &WorkerGroup, id: &WorkerId) -> BTreeMap<String, Value> {
-    BTreeMap::from([
-        ("workerGroup".to_owned(), json!(group.as_str())),
-        ("workerId".to_owned(), json!(id.as_str())),
-    ])
 }

@@ -71,7 +71,7 @@ impl OutsideOutcomes {
                 note(tx, bodies.iter().map(Vec::as_slice))
             });
             let noted = noting.await?;
-            taken.done().await?;
+            taken.acknowledge().await?;
             n_new += noted.new.len() as u64;
             noted.tell();
         }

@@ -3,9 +3,10 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use domain::facts::Facts;
 use domain::id::PoolId;
 use engine::Engine;
-use engine::fleet::{self, Decided, Facts};
+use engine::fleet::{self, Decided};
 use futures_util::FutureExt;
 use serde_json::Value;
 use store::StoreError;
@@ -50,11 +51,10 @@ pub(super) struct Decision {
 pub(super) async fn decide(engine: &Arc<Engine>, facts: Facts) -> Decision {
     let pool_id = facts.pool.id.clone();
     let deciding = AssertUnwindSafe(async {
-        let facts = engine
-            .store
-            .scan("provision_launch_configs", move |tx| facts.complete(tx));
-        let facts = facts.await?;
-        fleet::decide(engine, &facts).await
+        let facts = engine.store.scan("provision_launch_configs", move |tx| {
+            fleet::add_launch_configs(tx, facts)
+        });
+        fleet::decide(engine, facts.await?).await
     });
     let result = match deciding.catch_unwind().await {
         Ok(decided) => decided.map_err(|problem| problem.to_string()),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::demand::Demand;
+use domain::facts::Facts;
 use domain::id::PoolId;
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool};
 use engine::Engine;
-use engine::fleet::{self, Facts};
+use engine::fleet;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
@@ -222,7 +223,7 @@ async fn read(
     let horizon = engine.horizon(now);
     let read = engine.store.scan("provision_facts", move |tx| {
         let mut facts = fleet::page_of_supply(tx, pools, &demand, &horizon)?;
-        facts.retain(|facts| !fleet::is_content(facts));
+        facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)
     });
     let facts = read.await?;

@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
+use api_client::with_causes;
 use async_trait::async_trait;
-use backplane::{Broker, BrokerError, Message, Published, Publisher};
+use backplane::{Broker, BrokerError, Message, PublishResult, Publisher};
 use domain::event::{EXCHANGES, Exchange, Rfc191};
 use domain::time::Timestamp;
 use metrics::{counter, gauge};
@@ -109,17 +110,14 @@ impl PublishToBroker {
             ends.push(messages.len());
         }
         let publisher = self.connect().await?;
-        let Published {
-            n_confirmed,
-            problem,
-        } = publisher.publish(&messages).await;
+        let PublishResult { n_confirmed, error } = publisher.publish(&messages).await;
         let n_done = ends.partition_point(|end| *end <= n_confirmed);
         if let Some(last) = n_done.checked_sub(1).and_then(|last| rows.get(last)) {
             self.move_to(lease, last.position).await?;
         }
         counter!(EVENTS_PUBLISHED).increment(n_done as u64);
-        match problem {
-            Some(problem) => Err(Stop::Broker(problem)),
+        match error {
+            Some(error) => Err(Stop::Broker(error)),
             None => Ok(n_done as u64),
         }
     }
@@ -265,16 +263,6 @@ fn tell_forgotten(place: i64, first: i64) {
             "{n_lost} events had been forgotten before they could be published"
         );
     }
-}
-
-fn with_causes(problem: &dyn std::error::Error) -> String {
-    let mut text = problem.to_string();
-    let mut cause = problem.source();
-    while let Some(next) = cause {
-        text.push_str(&format!(": {next}"));
-        cause = next.source();
-    }
-    text
 }
 
 impl From<StoreError> for Stop {

@@ -97,7 +97,7 @@ pub(super) async fn warrant(call: &mut Call, touched: &Touched) -> Result<Warran
     call.authorize(touched.put_into(call.url_params())).await?;
     Ok(Warrant {
         caller: call.caller.clone(),
-        scopes: call.endpoint.scopes,
+        scopes: call.required_scopes,
         url: call.url_params(),
     })
 }

@@ -1,7 +1,7 @@
 //! What rules give under given conditions, and where each value comes from.
 
 use engine::configurations::compiled_now;
-use rules::{Evaluator, Presented, RuleSet};
+use rules::{Attributes, Evaluator, RuleSet};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -71,7 +71,7 @@ fn evaluate(evaluator: &Evaluator, body: &EvaluateBody) -> Result<Value, ApiErro
     Ok(reply)
 }
 
-fn presented(conditions: &Map<String, Value>) -> Result<Presented, ApiError> {
+fn presented(conditions: &Map<String, Value>) -> Result<Attributes, ApiError> {
     if conditions.len() > MAX_CONDITIONS {
         let text = format!("At most {MAX_CONDITIONS} conditions can be presented");
         return Err(ApiError::input(text));

@@ -1,7 +1,7 @@
 //! Single rules: an edit of one of them touches nothing else of its set.
 
 use domain::configuration::{Action, Configuration, StoredConfiguration};
-use engine::configurations::{Edit, Next, carry_out};
+use engine::configurations::{ConfigurationError, Edit, Next, carry_out};
 use rules::{EditError, Position, Problems, Rule, RuleSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ impl From<&PositionBody> for Position {
 impl From<EditError> for ApiError {
     fn from(error: EditError) -> Self {
         match &error {
-            EditError::NotThere { .. } => Self::not_found(error.to_string()),
+            EditError::NotFound { .. } => Self::not_found(error.to_string()),
             EditError::Duplicate(_) => Self::conflict(error.to_string()),
             EditError::NextToItself(_) | EditError::Invalid(_) => Self::input(error.to_string()),
         }
@@ -75,7 +75,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let rule_id = call.parameter("ruleId").to_owned();
     let read = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configurations::get(tx, &id)?.ok_or_else(no_such_configuration)
+        store::configurations::get(tx, &id)?.ok_or(ConfigurationError::NotThere)
     });
     let stored = read.await?;
     told(&stored, &rule_id)
@@ -178,7 +178,9 @@ fn told(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> 
     let rule = rules.and_then(|rules| rules.iter().find(|rule| rule["ruleId"] == rule_id));
     match rule {
         Some(rule) => Reply::json(&json!({"rule": rule, "version": stored.version.0})),
-        None => Err(ApiError::not_found(format!("there is no rule {rule_id:?}"))),
+        None => Err(ApiError::not_found(format!(
+            "no rule has the ruleId {rule_id:?}"
+        ))),
     }
 }
 

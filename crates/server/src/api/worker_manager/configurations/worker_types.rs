@@ -3,13 +3,12 @@
 use access::scope::Params;
 use domain::configuration::WorkerType;
 use domain::id::LaunchConfigId;
-use engine::configurations::compiled;
+use engine::configurations::{ConfigurationError, compiled};
 use serde_json::json;
 
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::no_such_configuration;
 
 /// The worker type of the URL, by whichever of its names; scopes know it by the short one, if it has one.
 async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {
@@ -44,12 +43,14 @@ pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiErr
         .engine
         .store
         .read("worker_type_configuration", move |tx| {
-            let record = store::worker_types::get(tx, &pool_id)?.ok_or_else(no_such_worker_type)?;
+            let Some(record) = store::worker_types::get(tx, &pool_id)? else {
+                return Ok(None);
+            };
             let stored = store::configurations::get(tx, &record.configuration_id)?;
-            let stored = stored.ok_or_else(no_such_configuration)?;
-            Ok::<_, ApiError>((record, stored))
+            let stored = stored.ok_or(ConfigurationError::NotThere)?;
+            Ok::<_, ConfigurationError>(Some((record, stored)))
         });
-    let (record, stored) = read.await?;
+    let (record, stored) = read.await?.ok_or_else(no_such_worker_type)?;
     let compilation = compiled(&call.app.engine, &stored).await?;
     let pool = compilation
         .pool(worker_type.pool_id())

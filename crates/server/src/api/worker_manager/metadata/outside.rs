@@ -1,9 +1,10 @@
 //! Workers as the queue of another deployment knows them, together with our own rows.
 
+use api_client::with_causes;
 use backplane::{DemandError, TaskclusterQueue};
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
-use engine::demand::{as_worker, chain};
+use engine::demand::as_worker;
 use serde_json::{Value, json};
 use store::StoreError;
 use store::worker_metadata::{MetadataFilter, WorkerMetadata};
@@ -91,5 +92,5 @@ fn passes(row: &WorkerMetadata, filter: &MetadataFilter) -> bool {
 }
 
 fn unavailable(problem: &DemandError) -> ApiError {
-    ApiError::queue_unavailable(&chain(problem))
+    ApiError::queue_unavailable(&with_causes(problem))
 }

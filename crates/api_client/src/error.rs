@@ -1,0 +1,168 @@
+//! Why a call failed, and errors as one line of text.
+
+use std::error::Error;
+
+use reqwest::StatusCode;
+use serde_json::Value;
+
+/// Why a call brought no result.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The server may have carried out the call or not. Repeat it if that is harmless.
+    #[error("no answer")]
+    NoAnswer(#[source] reqwest::Error),
+    /// The server did not carry out the call, and says why.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The server carried out the call, but its reply makes no sense.
+    #[error("{0}")]
+    BadReply(String),
+}
+
+/// A reply whose status is not a success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: StatusCode,
+    pub body: Vec<u8>,
+}
+
+impl CallError {
+    /// Whether the same call may succeed a little later.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::NoAnswer(_) => true,
+            Self::Refused(refusal) => {
+                refusal.status.as_u16() == 429 || refusal.status.is_server_error()
+            }
+            Self::BadReply(_) => false,
+        }
+    }
+
+    /// Whether the server never saw the call.
+    pub fn is_unsent(&self) -> bool {
+        match self {
+            Self::NoAnswer(source) => source.is_connect(),
+            Self::Refused(_) | Self::BadReply(_) => false,
+        }
+    }
+}
+
+impl Refusal {
+    /// What the server says about it.
+    pub fn message(&self) -> Option<String> {
+        message_of(&self.body)
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.message() {
+            Some(message) => write!(f, "{}: {message}", self.status),
+            None => write!(f, "{}", self.status),
+        }
+    }
+}
+
+/// The message of an error reply, without the trailer that repeats the request.
+pub fn message_of(body: &[u8]) -> Option<String> {
+    let reply: Value = serde_json::from_slice(body).ok()?;
+    let text = reply["message"].as_str().or(reply["error"].as_str())?;
+    let message = text.split("\n---\n").next().unwrap_or(text).trim();
+    (!message.is_empty()).then(|| message.to_owned())
+}
+
+/// An error and its causes, in one line.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(&format!(": {cause}"));
+        next = cause.source();
+    }
+    text
+}
+
+/// The cause at the bottom: "Connection refused", not "error sending request".
+pub fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let is_timeout = |cause: &(dyn Error + 'static)| {
+        let of_http = cause.downcast_ref::<reqwest::Error>();
+        of_http.is_some_and(reqwest::Error::is_timeout)
+    };
+    let mut cause = error;
+    loop {
+        if is_timeout(cause) {
+            return "it took too long".to_owned();
+        }
+        match cause.source() {
+            Some(next) => cause = next,
+            None => return cause.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Layer {
+        text: &'static str,
+        source: Option<Box<Layer>>,
+    }
+
+    fn layers() -> Layer {
+        let bottom = Layer {
+            text: "disk full",
+            source: None,
+        };
+        Layer {
+            text: "cannot save",
+            source: Some(Box::new(bottom)),
+        }
+    }
+
+    #[test]
+    fn an_error_is_shown_with_all_its_causes_or_with_the_last() {
+        assert_eq!(with_causes(&layers()), "cannot save: disk full");
+        assert_eq!(root_cause(&layers()), "disk full");
+    }
+
+    #[test]
+    fn a_message_has_no_trailer_and_may_be_missing() {
+        let body = br#"{"message": " Bad proof\n\n---\n\n* method: registerWorker"}"#;
+        assert_eq!(message_of(body).unwrap(), "Bad proof");
+        assert_eq!(message_of(br#"{"error": "no"}"#).unwrap(), "no");
+        for odd in [
+            &b""[..],
+            b"<html>",
+            b"[]",
+            b"{\"message\": 5}",
+            b"{\"message\": \"\"}",
+        ] {
+            assert_eq!(message_of(odd), None);
+        }
+    }
+
+    #[test]
+    fn only_overload_and_broken_servers_may_pass() {
+        for (status, expected) in [
+            (400, false),
+            (401, false),
+            (404, false),
+            (409, false),
+            (429, true),
+            (500, true),
+            (503, true),
+        ] {
+            let refusal = Refusal {
+                status: StatusCode::from_u16(status).unwrap(),
+                body: Vec::new(),
+            };
+            let refused = CallError::Refused(refusal);
+            assert_eq!(refused.may_pass(), expected, "{status}");
+            assert!(!refused.is_unsent());
+        }
+        assert!(!CallError::BadReply(String::new()).may_pass());
+    }
+}

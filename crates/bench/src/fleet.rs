@@ -1,0 +1,220 @@
+//! How fast the fleet is looked after: decisions, rounds over all pools, scans, claims, and doing nothing.
+//!
+//! The clouds are simulated and answer at once; store, planner, tasks and API are the real ones. Each part runs
+//! in a process of its own, on one database that the first part fills, so that memory and time are its own.
+
+mod claims;
+mod cloud;
+mod fill;
+mod host;
+mod idle;
+mod latency;
+mod report;
+mod round;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use host::Host;
+
+use super::child::{Database, this_program};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// `sqlite`, or the URL of an empty PostgreSQL database
+    #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
+    database: Database,
+    /// How many worker pools there are
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pools: u32,
+    /// How many workers there are in all of them together
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    workers: u32,
+    /// Only these parts, with commas between
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    only: Vec<Part>,
+    /// Only rounds, over 100, 1,000 and 10,000 pools with 100 workers each
+    #[arg(long, conflicts_with_all = ["pools", "workers", "only"])]
+    curve: bool,
+}
+
+/// How many pools there are at each point of the curve.
+const CURVE: [u32; 3] = [100, 1_000, 10_000];
+const WORKERS_PER_POOL: u32 = 100;
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// From createTask to the launch call, at 50 tasks a second over 100 pools
+    Latency,
+    /// claimWork with 64 waiting workers
+    Claims,
+    /// A round over all pools, and a scan of all workers
+    Round,
+    /// What `up` costs while nothing happens, and how soon a task's log begins
+    Idle,
+}
+
+/// A part in its own process; for this program only.
+#[derive(Args, Debug)]
+pub(crate) struct PartArguments {
+    #[arg(value_enum)]
+    step: Step,
+    #[arg(long)]
+    folder: std::path::PathBuf,
+    #[arg(long)]
+    database: String,
+    #[arg(long)]
+    pools: u32,
+    #[arg(long)]
+    workers: u32,
+    /// How many of the pools are there already
+    #[arg(long)]
+    already: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Step {
+    Fill,
+    Latency,
+    Claims,
+    Round,
+    Scan,
+}
+
+/// How large the fleet is that a step makes or finds.
+#[derive(Clone, Copy)]
+struct Size {
+    pools: u32,
+    workers: u32,
+    already: u32,
+}
+
+pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
+    let mut figures = serde_json::Map::new();
+    figures.insert("database".to_owned(), arguments.database.name().into());
+    figures.insert("loadBefore".to_owned(), host::load().into());
+    if arguments.curve {
+        figures.insert("curve".to_owned(), curve(&arguments)?);
+    } else {
+        parts(&arguments, &mut figures).await?;
+    }
+    figures.insert("loadAfter".to_owned(), host::load().into());
+    let figures = Value::Object(figures);
+    match as_json {
+        true => output::json(&figures),
+        false => output::out(&report::text(&figures)),
+    }
+    Ok(())
+}
+
+/// Each point has the pools of the one before, and more.
+fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
+    let folder = host::Folder::of(&arguments.database)?;
+    let mut points = Vec::new();
+    let mut already = 0;
+    for pools in CURVE {
+        let workers = pools * WORKERS_PER_POOL;
+        let size = Size {
+            pools,
+            workers,
+            already,
+        };
+        output::note(&format!("filling the database: {pools} pools"));
+        let fill = in_own_process(size, Step::Fill, &folder)?;
+        output::note(&format!("measuring: a round over {pools} pools"));
+        let round = in_own_process(size, Step::Round, &folder)?;
+        points.push(json!({"pools": pools, "workers": workers, "fill": fill, "round": round}));
+        already = pools;
+    }
+    Ok(Value::Array(points))
+}
+
+async fn parts(
+    arguments: &Arguments,
+    figures: &mut serde_json::Map<String, Value>,
+) -> anyhow::Result<()> {
+    let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let size = Size {
+        pools: arguments.pools,
+        workers: arguments.workers,
+        already: 0,
+    };
+    figures.insert("pools".to_owned(), size.pools.into());
+    figures.insert("workers".to_owned(), size.workers.into());
+    // The one database of PostgreSQL is opened with the same keys each time.
+    let shared = host::Folder::of(&arguments.database)?;
+    let mut measure = |steps: &[(Step, &str)]| -> anyhow::Result<()> {
+        let own = match arguments.database {
+            Database::Sqlite => Some(host::Folder::of(&arguments.database)?),
+            Database::Postgres { .. } => None,
+        };
+        for (step, name) in steps {
+            output::note(&format!("measuring: {name}"));
+            let figure = in_own_process(size, *step, own.as_ref().unwrap_or(&shared))?;
+            figures.insert((*name).to_owned(), figure);
+        }
+        Ok(())
+    };
+    if wants(Part::Latency) {
+        measure(&[(Step::Latency, "latency")])?;
+    }
+    if wants(Part::Claims) {
+        measure(&[(Step::Claims, "claims")])?;
+    }
+    if wants(Part::Round) {
+        measure(&[
+            (Step::Fill, "fill"),
+            (Step::Round, "round"),
+            (Step::Scan, "scan"),
+        ])?;
+    }
+    if wants(Part::Idle) && matches!(arguments.database, Database::Sqlite) {
+        output::note("measuring: an idle server, and the first line of a log");
+        figures.insert("idle".to_owned(), idle::measure(&arguments.database).await?);
+    }
+    Ok(())
+}
+
+fn in_own_process(size: Size, step: Step, folder: &host::Folder) -> anyhow::Result<Value> {
+    let name = step
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned());
+    let done = this_program()?
+        .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
+        .arg(folder.path())
+        .args(["--database", &folder.url()])
+        .args(["--pools", &size.pools.to_string()])
+        .args(["--workers", &size.workers.to_string()])
+        .args(["--already", &size.already.to_string()])
+        .output()
+        .context("cannot start a part of the measurement")?;
+    if !done.status.success() {
+        let problem = String::from_utf8_lossy(&done.stderr);
+        anyhow::bail!("a part of the measurement failed: {problem}");
+    }
+    serde_json::from_slice(&done.stdout).context("a part of the measurement said nothing")
+}
+
+/// Runs one part and prints its figures.
+pub(crate) async fn part(arguments: PartArguments) -> anyhow::Result<()> {
+    let PartArguments {
+        pools,
+        workers,
+        already,
+        ..
+    } = arguments;
+    let host = Host::start(&arguments.folder, &arguments.database).await?;
+    let figures = match arguments.step {
+        Step::Fill => fill::fill(&host, already, pools, workers).await?,
+        Step::Latency => latency::measure(&host).await?,
+        Step::Claims => claims::measure(&host).await?,
+        Step::Round => round::round(&host).await?,
+        Step::Scan => round::scan(&host).await?,
+    };
+    host.stop().await;
+    output::json(&figures);
+    Ok(())
+}

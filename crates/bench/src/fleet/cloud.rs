@@ -1,0 +1,134 @@
+//! A cloud that costs nothing: it makes machines at once, remembers when it was asked, and takes its time to show them.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ::cloud::{
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
+    ProofRefused, Provider, Region, Sighting, Verification, VerifyError,
+};
+use async_trait::async_trait;
+use contract::Invalid;
+use domain::id::{PoolId, WorkerKey};
+use domain::worker::Worker;
+use serde_json::{Value, json};
+
+use crate::machine::{self, Stopwatch};
+
+pub(crate) const PROVIDER: &str = "bench";
+/// As many as a large cloud describes in one call.
+const LOOK_BATCH: usize = 1_000;
+/// And no slower: real ones take several times as long.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(crate) struct BenchCloud {
+    watch: Mutex<Option<Stopwatch>>,
+    /// When launches were asked for, in seconds, for which pool, and of how many machines.
+    asked: Mutex<Vec<(PoolId, f64, u32)>>,
+    looks: Mutex<Looks>,
+}
+
+/// Calls that describe machines.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Looks {
+    pub(crate) count: u64,
+    /// How long they took, one after the other.
+    pub(crate) seconds: f64,
+}
+
+impl BenchCloud {
+    /// From now on launches are noted.
+    pub(crate) fn listen(&self) {
+        *lock(&self.watch) = Some(Stopwatch::start());
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        let watch = lock(&self.watch);
+        watch
+            .as_ref()
+            .map_or(0.0, |watch| watch.elapsed().as_secs_f64())
+    }
+
+    pub(crate) fn asked(&self) -> Vec<(PoolId, f64, u32)> {
+        lock(&self.asked).clone()
+    }
+
+    /// Those since the last time that this was asked.
+    pub(crate) fn take_looks(&self) -> Looks {
+        std::mem::take(&mut *lock(&self.looks))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl Provider for BenchCloud {
+    fn kind(&self) -> &'static str {
+        "bench"
+    }
+
+    fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
+        Err(ProofRefused {
+            message: "not supported for this provider",
+            detail: "nobody registers in this measurement".to_owned(),
+        }
+        .into())
+    }
+
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Machines for BenchCloud {
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
+        let at = self.seconds();
+        lock(&self.asked).push((order.pool.id.clone(), at, order.machines));
+        let made = (0..order.machines).map(|number| LaunchedMachine {
+            group: "bench".parse().expect("this is a group"),
+            id: format!("{}-{number}", order.token)
+                .parse()
+                .expect("this is an id"),
+            provider_data: json!({}),
+        });
+        Ok(made.collect())
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        let watch = Stopwatch::start();
+        machine::pause(LOOK).await;
+        let mut looks = lock(&self.looks);
+        looks.count += 1;
+        looks.seconds += watch.elapsed().as_secs_f64();
+        drop(looks);
+        let seen = workers
+            .iter()
+            .map(|worker| (worker.key.clone(), Sighting::Alive));
+        Ok(seen.collect())
+    }
+
+    fn look_batch(&self) -> usize {
+        LOOK_BATCH
+    }
+
+    /// The machines of the measurement were not launched by us, so there is none to find.
+    async fn owned_page(
+        &self,
+        _region: &Region,
+        _after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        Ok(OwnedPage::default())
+    }
+
+    async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! The server's inside without its sockets: an app on the measurement's database, with a simulated cloud.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use access::seal::generate_key;
+use access::{Secret, slugid};
+use anyhow::Context as _;
+use api_client::{Call, Credentials};
+use cloud::Provider;
+use engine::clock::SystemClock;
+use engine::random::Random;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use server::api::listener::Server;
+use server::app::App;
+use server::config::{Config, StaticClient};
+use server::tasks::driver::Driver;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::cloud::{BenchCloud, PROVIDER};
+use crate::child::{Database, OWNER};
+use crate::machine;
+use crate::prepare::signed;
+
+/// A temporary folder with the database in it; removed in the end.
+pub(crate) struct Folder {
+    path: PathBuf,
+    database: Database,
+}
+
+impl Folder {
+    pub(crate) fn of(database: &Database) -> anyhow::Result<Self> {
+        let name = format!("fleetwright-bench-{}", slugid::nice(&mut machine::chance()));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)
+            .with_context(|| format!("cannot make the folder {}", path.display()))?;
+        let keys = format!("k1 {}\n", generate_key(&mut machine::chance()).expose());
+        std::fs::write(path.join("keys"), keys).context("cannot write the keys")?;
+        Ok(Self {
+            path,
+            database: database.clone(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match &self.database {
+            Database::Sqlite => format!("sqlite:{}", self.path.join("fleet.db").display()),
+            Database::Postgres { url } => url.clone(),
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _left_behind = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+pub(crate) struct Host {
+    pub(crate) app: Arc<App>,
+    pub(crate) cloud: Arc<BenchCloud>,
+    token: Secret,
+}
+
+/// The host with its doors open: it answers requests, and its tasks run.
+pub(crate) struct Open {
+    pub(crate) address: SocketAddr,
+    pub(crate) credentials: Credentials,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+    driver: Driver,
+}
+
+impl Host {
+    pub(crate) async fn start(folder: &Path, database: &str) -> anyhow::Result<Self> {
+        let mut config = Config::default();
+        config.database.url = database.to_owned();
+        config.keys.file = folder.join("keys");
+        let token = Secret::new(slugid::secret(&mut machine::chance()));
+        config.auth.static_clients.push(StaticClient {
+            client_id: OWNER.to_owned(),
+            access_token: Some(token.clone()),
+            access_token_file: None,
+            scopes: vec!["*".to_owned()],
+            description: String::new(),
+        });
+        let cloud = Arc::new(BenchCloud::default());
+        let further = vec![(
+            PROVIDER
+                .parse()
+                .context("the provider's name is well-formed")?,
+            Arc::clone(&cloud) as Arc<dyn Provider>,
+        )];
+        let random = Random::new(StdRng::seed_from_u64(7));
+        let clock = Arc::new(SystemClock);
+        // What is measured costs as much as in a server.
+        server::telemetry::Telemetry::of_process();
+        let app = server::start::start_with(config, clock, random, further).await;
+        let app = app.context("the server's inside cannot start")?;
+        Ok(Self { app, cloud, token })
+    }
+
+    pub(crate) async fn open(&self) -> anyhow::Result<Open> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+        let listener = listener.context("cannot listen")?;
+        let address = listener.local_addr().context("cannot listen")?;
+        let stop = CancellationToken::new();
+        let mut driver = Driver::new(Arc::clone(&self.app.engine.clock), stop.clone());
+        server::tasks::start(&self.app, &mut driver);
+        let server = Arc::new(Server::new(Arc::clone(&self.app)));
+        let credentials = Credentials {
+            client_id: OWNER.to_owned(),
+            access_token: self.token.clone(),
+            extension: None,
+        };
+        Ok(Open {
+            address,
+            credentials,
+            serving: tokio::spawn(server.serve(listener, stop.clone())),
+            stop,
+            driver,
+        })
+    }
+
+    pub(crate) async fn stop(&self) {
+        self.app.engine.launching.finish().await;
+        self.app.engine.store.close().await;
+    }
+}
+
+impl Open {
+    pub(crate) async fn close(self) {
+        self.stop.cancel();
+        let _ended = self.serving.await;
+        self.driver.join().await;
+    }
+
+    /// A signed request.
+    pub(crate) fn request(&self, call: &Call) -> Request<Full<Bytes>> {
+        signed(call, self.address, Some(&self.credentials))
+    }
+}
+
+/// How many processes wanted to run in the last minute, where the system tells.
+pub(crate) fn load() -> Option<f64> {
+    let averages = std::fs::read_to_string("/proc/loadavg").ok()?;
+    averages.split(' ').next()?.parse().ok()
+}
+
+/// The most memory that this process ever had, where the system tells.
+pub(crate) fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1_024)
+}

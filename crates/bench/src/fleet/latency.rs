@@ -1,0 +1,91 @@
+//! How long it takes from `createTask` until a cloud is asked for the worker.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use access::slugid;
+use api_client::{Call, QUEUE};
+use domain::id::PoolId;
+use serde_json::{Value, json};
+
+use super::fill::make_pool;
+use super::host::Host;
+use crate::figures::Sample;
+use crate::load::Connection;
+use crate::machine;
+
+const POOLS: u32 = 100;
+const TASKS: u32 = 1_000;
+const PER_SECOND: f64 = 50.0;
+/// After the last task, for what is still under way.
+const SETTLING: Duration = Duration::from_secs(2);
+
+pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
+    let now = machine::now();
+    for number in 0..POOLS {
+        make_pool(host, &pool_id(number), TASKS, now).await?;
+    }
+    let open = host.open().await?;
+    host.cloud.listen();
+    let mut connection = Connection::open(open.address).await?;
+    let mut created: BTreeMap<PoolId, VecDeque<f64>> = BTreeMap::new();
+    for number in 0..TASKS {
+        let pool = pool_id(number % POOLS);
+        let due = f64::from(number) / PER_SECOND;
+        let early = due - host.cloud.seconds();
+        if early > 0.0 {
+            machine::pause(Duration::from_secs_f64(early)).await;
+        }
+        let request = open.request(&create_task(&pool));
+        created
+            .entry(pool)
+            .or_default()
+            .push_back(host.cloud.seconds());
+        let (status, body) = connection.send(request).await?;
+        if !status.is_success() {
+            let problem = String::from_utf8_lossy(&body).into_owned();
+            anyhow::bail!("a task was not made: {problem}");
+        }
+    }
+    machine::pause(SETTLING).await;
+    let elapsed = host.cloud.seconds();
+    open.close().await;
+    // Nobody claims here, so the n-th machine of a pool is there for its n-th task.
+    let mut latencies = Vec::new();
+    for (pool, asked, machines) in host.cloud.asked() {
+        let waiting = created.entry(pool).or_default();
+        for _ in 0..machines {
+            if let Some(at) = waiting.pop_front() {
+                latencies.push(Duration::from_secs_f64((asked - at).max(0.0)));
+            }
+        }
+    }
+    let n_launched = latencies.len();
+    let sample = Sample::new(latencies, Duration::from_secs_f64(elapsed));
+    Ok(json!({
+        "tasks": TASKS,
+        "launched": n_launched,
+        "medianMs": sample.percentile_ms(50),
+        "p99Ms": sample.percentile_ms(99),
+    }))
+}
+
+fn pool_id(number: u32) -> PoolId {
+    let id = format!("bench-latency/pool-{number:03}");
+    id.parse().expect("this is a pool id")
+}
+
+/// The call that makes a task in this pool's queue.
+fn create_task(pool: &PoolId) -> Call {
+    let now = machine::now();
+    let id = slugid::nice(&mut machine::chance());
+    let body = json!({
+        "taskQueueId": pool.as_str(),
+        "created": now.to_string(),
+        "deadline": now.plus_seconds(60 * 60).to_string(),
+        "payload": {"command": ["true"], "maxRunTime": 60},
+        "metadata": {"name": "bench", "description": "", "owner": "bench@example.com",
+            "source": "https://example.com"},
+    });
+    Call::put(QUEUE, &["task", &id], &body)
+}

@@ -1,0 +1,155 @@
+//! Makes load: many connections that each send one request after another, and measure each.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body, Bytes};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::CONNECTIONS;
+use super::figures::Sample;
+use crate::machine::Stopwatch;
+
+/// One request's wait at most; longer is a server that hangs.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// Requests made before the clock starts.
+#[derive(Clone)]
+pub(crate) struct Requests {
+    pub(crate) prepared: Arc<[Request<Full<Bytes>>]>,
+    /// Each is sent once at most, because it makes something; otherwise they go round.
+    pub(crate) once: bool,
+}
+
+/// A connection that stays open.
+pub(crate) struct Connection<B> {
+    sender: SendRequest<B>,
+    driver: AbortHandle,
+}
+
+impl<B> Connection<B>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(async move {
+            // A broken connection shows where requests are sent.
+            let _shows_there = connection.await;
+        });
+        Ok(Self {
+            sender,
+            driver: driver.abort_handle(),
+        })
+    }
+
+    /// Sends a request and reads all of the reply.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<B>,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let exchange = async {
+            self.sender.ready().await?;
+            let reply = self.sender.send_request(request).await?;
+            let status = reply.status();
+            anyhow::Ok((status, reply.into_body().collect().await?.to_bytes()))
+        };
+        tokio::time::timeout(REQUEST_LIMIT, exchange)
+            .await
+            .context("no reply in time")?
+    }
+}
+
+impl<B> Drop for Connection<B> {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// Sends requests for so long, or until all that may be sent are.
+pub(crate) async fn run(
+    address: SocketAddr,
+    requests: &Requests,
+    length: Duration,
+) -> anyhow::Result<Sample> {
+    run_on(CONNECTIONS, address, requests, length).await
+}
+
+pub(crate) async fn run_on(
+    n_connections: usize,
+    address: SocketAddr,
+    requests: &Requests,
+    length: Duration,
+) -> anyhow::Result<Sample> {
+    let mut connections = Vec::with_capacity(n_connections);
+    for _ in 0..n_connections {
+        connections.push(
+            Connection::open(address)
+                .await
+                .context("cannot connect to the measured server")?,
+        );
+    }
+    let next = Arc::new(AtomicUsize::new(0));
+    let watch = Arc::new(Stopwatch::start());
+    let mut tasks = JoinSet::new();
+    for connection in connections {
+        tasks.spawn(one(
+            connection,
+            requests.clone(),
+            Arc::clone(&next),
+            Arc::clone(&watch),
+            length,
+        ));
+    }
+    let mut latencies = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        latencies.extend(done.context("the load broke off")??);
+    }
+    Ok(Sample::new(latencies, watch.elapsed()))
+}
+
+async fn one(
+    mut connection: Connection<Full<Bytes>>,
+    requests: Requests,
+    next: Arc<AtomicUsize>,
+    watch: Arc<Stopwatch>,
+    length: Duration,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut latencies = Vec::new();
+    while watch.elapsed() < length {
+        let position = next.fetch_add(1, Ordering::Relaxed);
+        if requests.once && position >= requests.prepared.len() {
+            break;
+        }
+        let request = requests.prepared[position % requests.prepared.len()].clone();
+        latencies.push(timed(&mut connection, request).await?);
+    }
+    Ok(latencies)
+}
+
+/// Sends one request that must succeed, and says how long that took.
+pub(crate) async fn timed(
+    connection: &mut Connection<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+) -> anyhow::Result<Duration> {
+    let watch = Stopwatch::start();
+    let (status, body) = connection.send(request).await?;
+    let took = watch.elapsed();
+    anyhow::ensure!(
+        status.is_success(),
+        "the measured server answered {status}: {}",
+        String::from_utf8_lossy(&body)
+    );
+    Ok(took)
+}

@@ -1,0 +1,164 @@
+//! Benchmarks: how fast the shipped program is, next to the least that this machine could do.
+#![doc = include_str!("../README.md")]
+
+mod bare;
+mod child;
+mod figures;
+mod fleet;
+mod load;
+mod machine;
+mod output;
+mod paced;
+mod prepare;
+mod report;
+mod rules;
+mod scenario;
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use child::{Child, Database};
+use report::{Report, Starts};
+
+/// How many rounds each side gets in each scenario.
+const ROUNDS: usize = 5;
+/// Over how many connections the load comes.
+const CONNECTIONS: usize = 16;
+/// How long a server is left alone before its memory is read.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// A request makes some hundred small texts; docs/performance.md says what this saves.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measure Fleetwright on this machine
+///
+/// The measured program is `fleetwright` in the folder of this one, or what FLEETWRIGHT_BINARY
+/// names.
+#[derive(Parser, Debug)]
+#[command(name = "bench")]
+struct Arguments {
+    /// Print the figures as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Measure the API against a bare HTTP server
+    ///
+    /// A server is started for it, with a database of its own in a temporary folder, or with the
+    /// PostgreSQL database given, in which the pools of the measurement stay. Next to it runs a bare
+    /// axum server that says hello: a process of the same program, with the same runtime. Short
+    /// rounds of both take turns; every figure is the median of the rounds, and a ratio compares
+    /// rounds that ran next to each other.
+    ///
+    /// Latencies are what a client waits: sending, the server's work, and reading the whole reply,
+    /// over connections that stay open. Signing the requests is not in them. Both servers share the
+    /// machine's cores with the client that makes the load.
+    Api(ApiArguments),
+    /// Measure how the fleet is looked after: decisions, rounds, scans, claims
+    ///
+    /// Clouds are simulated; store, planner, tasks and API are the real ones, each part in a process of its own, on a
+    /// database of its own in a temporary folder, or on the empty PostgreSQL database given (which keeps what the
+    /// measurement puts there).
+    Fleet(fleet::Arguments),
+    /// Measure how rule sets are compiled, edited and evaluated
+    ///
+    /// 200 rules over 400 worker types, 6 regions and 3 zones, which is 7,200 launch configs: compiled from nothing, after an
+    /// edit of one rule that touches one worker type, and evaluated by requests to a server of its own.
+    Rules(rules::Arguments),
+    /// A part of that measurement
+    #[command(hide = true)]
+    RulesPart,
+    /// A part of that measurement
+    #[command(hide = true)]
+    FleetPart(fleet::PartArguments),
+    /// The bare server that is measured against
+    #[command(hide = true)]
+    Bare,
+}
+
+#[derive(Args, Debug)]
+struct ApiArguments {
+    /// `sqlite`, or the URL of an empty PostgreSQL database
+    #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
+    database: Database,
+    /// How long each side is measured in each scenario
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Arguments { json, verb } = Arguments::parse();
+    run(verb, json).await
+}
+
+async fn run(verb: Verb, as_json: bool) -> anyhow::Result<()> {
+    match verb {
+        Verb::Api(arguments) => {
+            let report = measure(&arguments).await?;
+            match as_json {
+                true => output::json(&report.document()),
+                false => output::out(&report.text()),
+            }
+            Ok(())
+        }
+        Verb::Fleet(arguments) => fleet::run(arguments, as_json).await,
+        Verb::FleetPart(arguments) => fleet::part(arguments).await,
+        Verb::Rules(arguments) => rules::run(arguments, as_json).await,
+        Verb::RulesPart => rules::part(),
+        Verb::Bare => bare::serve().await,
+    }
+}
+
+async fn measure(arguments: &ApiArguments) -> anyhow::Result<Report> {
+    let total = Duration::from_secs(arguments.seconds);
+    let round = total / u32::try_from(ROUNDS).expect("the number of rounds is small");
+
+    let folder = child::Folder::new(&arguments.database)?;
+    let (first, first_start) = Child::ours(&folder).await?;
+    first.end().await;
+    let (ours, later_start) = Child::ours(&folder).await?;
+    machine::pause(SETTLING).await;
+    let starts = Starts {
+        first: first_start,
+        later: later_start,
+        resident_bytes: ours.resident_bytes(),
+    };
+    let bare = Child::bare().await?;
+
+    let world = prepare::World::make(&ours).await?;
+    let hello = prepare::hello();
+    let mut scenarios = Vec::new();
+    for mut scenario in world.scenarios() {
+        output::note(&format!("measuring {}", scenario.name));
+        let mut rounds = Vec::new();
+        load::run(bare.address, &hello, round / 2).await?;
+        load::run(ours.address, &scenario.next_round(), round / 2).await?;
+        for _ in 0..ROUNDS {
+            let bare = load::run(bare.address, &hello, round).await?;
+            let requests = scenario.next_round();
+            let ours = load::run(ours.address, &requests, round).await?;
+            rounds.push((bare, ours));
+        }
+        scenarios.push(scenario::Outcome::new(scenario.name, &rounds));
+    }
+    output::note("measuring reads while workers register");
+    let mixed = paced::measure(ours.address, &world, total).await?;
+    bare.end().await;
+    ours.end().await;
+    Ok(Report {
+        database: arguments.database.name(),
+        seconds: arguments.seconds,
+        connections: CONNECTIONS,
+        rounds: ROUNDS,
+        scenarios,
+        mixed,
+        starts,
+    })
+}

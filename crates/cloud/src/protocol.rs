@@ -1,0 +1,480 @@
+//! A provider behind a versioned protocol, written by the operator. See docs/providers/protocol.md.
+//!
+//! Requests and responses are JSON with published schemas, and a [`Transport`] carries them. A
+//! response that does not fit its schema counts as lost: for a launch, its outcome is unknown.
+
+mod bids;
+mod messages;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use contract::{Invalid, Problem};
+use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
+use domain::launch::{self, Cause};
+use domain::plan::Bid;
+use domain::worker::Worker;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use self::bids::BidCache;
+use self::messages::{
+    BidBody, BidsResponse, ConfigCheck, ErrorBody, LaunchResponse, LookResponse, OwnedResponse,
+    SetupResponse, SightingBody, VerifyResponse, read,
+};
+pub(crate) use self::transport::{
+    Answer, Failure, MAX_ANSWER_BYTES, NoAnswer, Operation, Transport,
+};
+use crate::identity::{Tokens, refuse, register_once};
+use crate::place::{self, Fills, Place, PlacesUnknown};
+use crate::{
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
+    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError,
+    Verification, VerifyError,
+};
+
+const VERSION: u32 = 1;
+/// Workers that one `look` takes until the provider sets its own limit.
+const DEFAULT_LOOK_BATCH: usize = 100;
+/// Launch configs in one request for bids.
+const BID_BATCH: usize = 100;
+/// Machines in one launch request at most.
+const MAX_MACHINES: u32 = 1_000;
+const MAX_GROUP_LENGTH: usize = 38;
+/// Longest text of the provider that goes into an error.
+const MAX_TEXT_CHARS: usize = 500;
+
+pub struct ProtocolProvider<C> {
+    context: ProviderContext,
+    transport: C,
+    tokens: Tokens,
+    bids: BidCache,
+    description: Mutex<Description>,
+}
+
+/// The provider's description of itself, from its last response to `setup`.
+struct Description {
+    look_batch: usize,
+    max_machines: Option<u64>,
+    places: Vec<Place>,
+    fills: Fills,
+    /// The error of the last try, if it failed.
+    error: Option<CloudError>,
+}
+
+#[expect(private_bounds, reason = "a transport is a detail of this crate")]
+impl<C: Transport> ProtocolProvider<C> {
+    pub(crate) fn new_over(context: ProviderContext, transport: C) -> Self {
+        Self {
+            tokens: Tokens::new(&context),
+            context,
+            transport,
+            bids: BidCache::default(),
+            description: Mutex::new(Description {
+                look_batch: DEFAULT_LOOK_BATCH,
+                max_machines: None,
+                places: Vec::new(),
+                fills: Fills::new(),
+                error: None,
+            }),
+        }
+    }
+
+    fn description(&self) -> MutexGuard<'_, Description> {
+        self.description
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the provider to describe itself. If this fails, the last description stays.
+    async fn ask_for_description(&self) -> Result<(), CloudError> {
+        let ready: SetupResponse = self.ask(Operation::Setup, json!({})).await?;
+        place::check(&ready.places, &ready.fills).map_err(|error| {
+            CloudError::Unavailable(format!(
+                "the response to setup has invalid {}",
+                shorten(&error.to_string())
+            ))
+        })?;
+        *self.description() = Description {
+            look_batch: ready.look_batch,
+            max_machines: ready.max_machines,
+            places: ready.places,
+            fills: ready.fills,
+            error: None,
+        };
+        Ok(())
+    }
+
+    /// Asks again now and then, since places change. A failure is logged once.
+    async fn refresh_description(&self) {
+        let had_failed = self.description().error.is_some();
+        let id = &self.context.id;
+        match self.ask_for_description().await {
+            Ok(()) if had_failed => {
+                tracing::info!(provider.id = %id, "{id} answers setup again");
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if !had_failed {
+                    tracing::warn!(provider.id = %id, error = %error,
+                        "{id} does not answer setup, its last answer stays valid: {error}");
+                }
+                self.description().error = Some(error);
+            }
+        }
+    }
+
+    /// Sends a request and reads the response if it fits its schema.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        mut question: Value,
+    ) -> Result<T, Failure> {
+        question["version"] = json!(VERSION);
+        question["deployment"] = json!(self.context.root_url);
+        question["providerId"] = json!(self.context.id.as_str());
+        let answer = self
+            .transport
+            .send(operation, question.to_string().into_bytes())
+            .await?;
+        if !answer.done {
+            return Err(self.refusal(operation, answer));
+        }
+        let schema = format!(
+            "fleetwright/v1/provider-{}-response.json",
+            operation.as_str()
+        );
+        let lost = |error: String| {
+            Failure::Lost(format!(
+                "the response to {} {}",
+                operation.as_str(),
+                shorten(&error)
+            ))
+        };
+        let mut body = serde_json::from_slice(&answer.body)
+            .map_err(|error| lost(format!("is not JSON: {error}")))?;
+        self.context
+            .schemas
+            .validate(&schema, &mut body)
+            .map_err(|invalid| lost(invalid.to_string()))?;
+        read(body).map_err(lost)
+    }
+
+    /// The failure in an error response.
+    fn refusal(&self, operation: Operation, answer: Answer) -> Failure {
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let outline = format!("{}: {}", operation.as_str(), answer.outline);
+        let fits = self
+            .context
+            .schemas
+            .check("fleetwright/v1/provider-error.json", &body);
+        let stated = fits
+            .map_err(|invalid| invalid.to_string())
+            .and_then(|()| read::<ErrorBody>(body));
+        match (stated, answer.cause) {
+            (Ok(error), _) => match error.cause.parse() {
+                Ok(cause) => Failure::Refused {
+                    cause,
+                    message: shorten(&error.message),
+                },
+                // The cause is `unknown`.
+                Err(_) => Failure::Lost(shorten(&error.message)),
+            },
+            (Err(_), Some(cause)) => Failure::Refused {
+                cause,
+                message: outline,
+            },
+            (Err(error), None) => Failure::Lost(format!(
+                "{outline}, and the response body {}",
+                shorten(&error)
+            )),
+        }
+    }
+
+    /// Identities that machines may take, with proofs that we know.
+    fn identities(&self, order: &LaunchOrder<'_>, machines: u32) -> Vec<Value> {
+        let group: String = self
+            .context
+            .id
+            .as_str()
+            .chars()
+            .take(MAX_GROUP_LENGTH)
+            .collect();
+        let group = group.parse::<WorkerGroup>();
+        let identity = |number: u32| {
+            let key = WorkerKey {
+                pool_id: order.pool.id.clone(),
+                group: group.as_ref().ok()?.clone(),
+                id: launch::offered_id(order.token, number)?,
+            };
+            Some(json!({
+                "workerGroup": key.group.as_str(),
+                "workerId": key.id.as_str(),
+                "proof": {"token": self.tokens.token(&key).expose()},
+                "staticSecret": self.tokens.static_secret(&key).expose(),
+            }))
+        };
+        (0..machines).filter_map(identity).collect()
+    }
+
+    async fn ask_to_launch(
+        &self,
+        order: &LaunchOrder<'_>,
+    ) -> Result<Vec<LaunchedMachine>, Failure> {
+        let machines = order.machines.min(MAX_MACHINES);
+        let mut question = json!({
+            "token": order.token.as_str(),
+            "workerPoolId": order.pool.id.as_str(),
+            "launchConfigId": order.launch_config.id.as_str(),
+            "launchConfig": order.launch_config.configuration,
+            "machines": machines,
+            "capacityEach": order.capacity_each,
+            "identities": self.identities(order, machines),
+        });
+        if let Some(max_price) = order.max_price {
+            question["maxPrice"] = json!(max_price);
+        }
+        let made: LaunchResponse = self.ask(Operation::Launch, question).await?;
+        let launched: Vec<_> = made
+            .machines
+            .iter()
+            .filter_map(|it| it.launched())
+            .collect();
+        let names: BTreeSet<_> = launched.iter().map(|it| (&it.group, &it.id)).collect();
+        if names.len() != made.machines.len() || names.len() > machines as usize {
+            let n_listed = made.machines.len();
+            let text = format!(
+                "{machines} machines were requested, and the response lists {} different ones in {n_listed} entries",
+                names.len()
+            );
+            return Err(Failure::Lost(text));
+        }
+        Ok(launched)
+    }
+
+    async fn ask_for_bids(&self) -> Result<(), CloudError> {
+        let now = self.context.clock.now();
+        for batch in self.bids.wanted(now, BID_BATCH) {
+            let (keys, contents): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let question = json!({"launchConfigs": contents});
+            let answer: BidsResponse = self.ask(Operation::Bids, question).await?;
+            // A provider that does not price launch configs returns no bids.
+            if answer.bids.is_empty() {
+                continue;
+            }
+            if answer.bids.len() != keys.len() {
+                let (asked, received) = (keys.len(), answer.bids.len());
+                let text = format!("the response has {received} bids for {asked} launch configs");
+                return Err(CloudError::Unavailable(text));
+            }
+            for (key, bid) in keys.iter().zip(answer.bids) {
+                self.bids.answered(key, BidBody::bid(bid), now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks about a proof that we did not make.
+    async fn ask_to_verify(&self, claim: &IdentityClaim<'_>) -> Result<(), VerifyError> {
+        let question = json!({
+            "worker": messages::worker(claim.worker),
+            "proof": messages::proof(claim.proof),
+        });
+        let no = |detail: &str| {
+            let detail = format!(
+                "the proof is not this worker's token, and the provider refused it: {detail}"
+            );
+            VerifyError::from(refuse(&detail))
+        };
+        let asked = self
+            .ask::<VerifyResponse>(Operation::Verify, question)
+            .await;
+        match asked.map_err(CloudError::from) {
+            Ok(verdict) if verdict.verified => Ok(()),
+            Ok(verdict) => Err(no(&shorten(&verdict.detail))),
+            Err(CloudError::Refused(error)) => Err(no(&error)),
+            Err(
+                error @ (CloudError::Throttled(_)
+                | CloudError::Credentials(_)
+                | CloudError::Unavailable(_)),
+            ) => Err(error.into()),
+        }
+    }
+}
+
+#[async_trait]
+impl<C: Transport> Provider for ProtocolProvider<C> {
+    fn kind(&self) -> &'static str {
+        self.transport.kind()
+    }
+
+    fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
+        self.context
+            .schemas
+            .validate(self.transport.schema(), config)
+    }
+
+    async fn validate_outside(&self, config: &mut Value) -> Result<(), ValidateError> {
+        let schema = self.transport.schema();
+        let invalid = |problems| {
+            let schema = schema.to_owned();
+            ValidateError::Invalid(Invalid { schema, problems })
+        };
+        let asked = self
+            .ask(Operation::Validate, json!({"config": config}))
+            .await;
+        let check: ConfigCheck = match asked {
+            Ok(check) => check,
+            Err(Failure::Refused {
+                cause: Cause::Configuration,
+                message,
+            }) => {
+                let pointer = String::new();
+                return Err(invalid(vec![Problem { pointer, message }]));
+            }
+            Err(failure) => return Err(ValidateError::Cloud(failure.into())),
+        };
+        if !check.problems.is_empty() {
+            let placed = check.problems.into_iter().map(|error| Problem {
+                pointer: shorten(&error.pointer),
+                message: shorten(&error.message),
+            });
+            return Err(invalid(placed.collect()));
+        }
+        if let Some(mut completed) = check.config {
+            let fits = self.context.schemas.validate(schema, &mut completed);
+            fits.map_err(|error| {
+                let text = format!(
+                    "the config with the provider's defaults {}",
+                    shorten(&error.to_string())
+                );
+                CloudError::Unavailable(text)
+            })?;
+            *config = completed;
+        }
+        Ok(())
+    }
+
+    async fn setup(&self) -> Result<(), SetupError> {
+        self.transport.prepare().await.map_err(SetupError)?;
+        let asked = self.ask_for_description().await;
+        asked.map_err(|error| SetupError(error.to_string()))
+    }
+
+    fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
+        Ok(self.description().places.clone())
+    }
+
+    fn fills(&self) -> Fills {
+        self.description().fills.clone()
+    }
+
+    /// A worker registers once, with a proof that we offered or with a proof that the provider
+    /// knows.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
+        let verified = register_once(claim)?;
+        if !self.tokens.is_ours(&claim.worker.key, claim.proof) {
+            self.ask_to_verify(claim).await?;
+        }
+        Ok(verified)
+    }
+
+    fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
+        self.tokens.offered_by(worker, proof)
+    }
+
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<C: Transport> Machines for ProtocolProvider<C> {
+    fn max_machines(&self) -> Option<u64> {
+        self.description().max_machines
+    }
+
+    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+        self.bids.bids(ask)
+    }
+
+    /// Runs both requests at the same time, so that a slow description does not delay bids.
+    async fn refresh(&self) -> Result<(), CloudError> {
+        tokio::join!(self.refresh_description(), self.ask_for_bids()).1
+    }
+
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
+        let launched = self.ask_to_launch(order).await;
+        launched.map_err(|failure| match failure {
+            Failure::NotSent(error) => LaunchError::Refused {
+                cause: Cause::Unavailable,
+                error,
+            },
+            Failure::Refused { cause, message } => LaunchError::Refused {
+                cause,
+                error: message,
+            },
+            Failure::Lost(error) => LaunchError::Unknown(error),
+        })
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        let described: Vec<Value> = workers.iter().map(messages::worker).collect();
+        let question = json!({"workers": described});
+        let answer: LookResponse = self.ask(Operation::Look, question).await?;
+        let asked: HashMap<_, _> = workers.iter().map(|it| (named(&it.key), it)).collect();
+        let seen = |sighting: SightingBody| {
+            let worker = asked.get(&sighting.name()).ok_or_else(|| {
+                let (pool, group, id) = sighting.name();
+                let text = format!(
+                    "the response to look has {pool}/{group}/{id}, which was not in the request"
+                );
+                CloudError::Unavailable(text)
+            })?;
+            Ok((worker.key.clone(), sighting.sighting()))
+        };
+        answer.sightings.into_iter().map(seen).collect()
+    }
+
+    fn look_batch(&self) -> usize {
+        self.description().look_batch
+    }
+
+    async fn owned_page(
+        &self,
+        _region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        let question = match after {
+            Some(continuation) => json!({"continuation": continuation}),
+            None => json!({}),
+        };
+        let page: OwnedResponse = self.ask(Operation::Owned, question).await?;
+        let machines = page.machines.iter();
+        Ok(OwnedPage {
+            machines: machines.filter_map(|machine| machine.owned()).collect(),
+            next: page.continuation,
+        })
+    }
+
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        let question = json!({"worker": messages::worker(worker)});
+        let _: Value = self.ask(Operation::End, question).await?;
+        Ok(())
+    }
+}
+
+fn named(key: &WorkerKey) -> (&str, &str, &str) {
+    (key.pool_id.as_str(), key.group.as_str(), key.id.as_str())
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

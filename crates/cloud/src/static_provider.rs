@@ -1,0 +1,216 @@
+//! The `static` provider: hosts that people declare, each with a shared secret.
+
+use std::sync::Arc;
+
+use access::Secret;
+use access::seal::Keyring;
+use async_trait::async_trait;
+use contract::{Invalid, Schemas};
+use domain::id::WorkerKey;
+use domain::lifecycle;
+use domain::worker::{Worker, WorkerState};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    DeclarationError, Descriptor, IdentityClaim, Proof, ProofRefused, Provider, Verification,
+    VerifyError, WorkerDeclarer,
+};
+
+/// The key of a worker's provider data with the digest of its secret.
+const DIGEST_KEY: &str = "staticSecretDigest";
+
+pub struct StaticProvider {
+    schemas: Schemas,
+    keyring: Arc<Keyring>,
+}
+
+impl StaticProvider {
+    pub fn new(schemas: Schemas, keyring: Arc<Keyring>) -> Self {
+        Self { schemas, keyring }
+    }
+
+    /// Binds a digest to its worker, so that it is useless in another worker's row.
+    fn purpose(worker: &WorkerKey) -> String {
+        format!("static-secret:{worker}")
+    }
+
+    fn knows(&self, worker: &Worker, candidate: &Secret) -> bool {
+        let digest = worker.provider_data.get(DIGEST_KEY).and_then(Value::as_str);
+        let purpose = Self::purpose(&worker.key);
+        digest.is_some_and(|digest| self.keyring.digest_matches(&purpose, digest, candidate))
+    }
+}
+
+#[async_trait]
+impl Provider for StaticProvider {
+    fn kind(&self) -> &'static str {
+        "static"
+    }
+
+    fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
+        self.schemas
+            .validate("worker-manager/v1/config-static.json", config)
+    }
+
+    /// A static worker may register repeatedly, since its secret does not change.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
+        let refuse = |message, detail: &str| {
+            VerifyError::from(ProofRefused {
+                message,
+                detail: detail.to_owned(),
+            })
+        };
+        if claim.worker.state != WorkerState::Running {
+            let detail = format!("the worker is {}", claim.worker.state);
+            return Err(refuse("worker is not running", &detail));
+        }
+        let Proof::StaticSecret(candidate) = claim.proof else {
+            let detail = "the proof is not a static secret";
+            return Err(refuse(
+                "missing staticSecret in workerIdentityProof",
+                detail,
+            ));
+        };
+        if !self.knows(claim.worker, candidate) {
+            let detail = "the secret differs from the declared one";
+            return Err(refuse("bad staticSecret in workerIdentityProof", detail));
+        }
+        let config = &claim.pool.definition.config;
+        Ok(Verification {
+            state: WorkerState::Running,
+            lasts_ms: lifecycle::reregistration_timeout(config)
+                .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
+            worker_config: config
+                .get("workerConfig")
+                .cloned()
+                .unwrap_or_else(|| Value::Object(Map::new())),
+        })
+    }
+
+    fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
+        Some(self)
+    }
+}
+
+impl WorkerDeclarer for StaticProvider {
+    fn describe(
+        &self,
+        worker: &Worker,
+        provider_info: Option<&Value>,
+    ) -> Result<Descriptor, DeclarationError> {
+        let secret = provider_info
+            .and_then(|info| info.get("staticSecret"))
+            .and_then(Value::as_str)
+            .ok_or_else(|| DeclarationError("no worker staticSecret provided".to_owned()))?;
+        let digest = self
+            .keyring
+            .digest(&Self::purpose(&worker.key), &Secret::new(secret));
+        Ok(Descriptor {
+            provider_data: json!({ DIGEST_KEY: digest }),
+            state: WorkerState::Running,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::provider_tests::{Case, keyring, schemas, worker};
+
+    use super::*;
+
+    const SECRET: &str = "ssssssssssssssssssssssssssssssssssssssssssss";
+
+    fn provider() -> StaticProvider {
+        StaticProvider::new(schemas(), keyring())
+    }
+
+    fn declared() -> Worker {
+        let mut worker = worker(WorkerState::Running);
+        let info = json!({"staticSecret": SECRET});
+        worker.provider_data = provider()
+            .describe(&worker, Some(&info))
+            .unwrap()
+            .provider_data;
+        worker
+    }
+
+    fn secret(text: &str) -> Proof {
+        Proof::StaticSecret(Secret::new(text))
+    }
+
+    #[tokio::test]
+    async fn a_declared_worker_with_its_secret_is_verified_for_the_pools_time() {
+        let config = json!({"workerConfig": {"a": 1}, "lifecycle": {"reregistrationTimeout": 60}});
+        let case = Case {
+            worker: declared(),
+            proof: secret(SECRET),
+            config,
+        };
+        let verified = case.verify(&provider()).await.unwrap();
+        assert_eq!(verified.state, WorkerState::Running);
+        assert_eq!(verified.lasts_ms, 60_000);
+        assert_eq!(verified.worker_config, json!({"a": 1}));
+    }
+
+    #[tokio::test]
+    async fn a_pool_without_settings_gives_four_days_and_an_empty_config() {
+        let case = Case {
+            worker: declared(),
+            proof: secret(SECRET),
+            config: json!({}),
+        };
+        let verified = case.verify(&provider()).await.unwrap();
+        assert_eq!(verified.lasts_ms, 96 * 3_600_000);
+        assert_eq!(verified.worker_config, json!({}));
+    }
+
+    #[tokio::test]
+    async fn each_refusal_has_its_own_message() {
+        let stopped = Worker {
+            state: WorkerState::Stopped,
+            ..declared()
+        };
+        let other_row = Worker {
+            provider_data: json!({}),
+            ..declared()
+        };
+        for (worker, proof, text) in [
+            (stopped, secret(SECRET), "worker is not running"),
+            (
+                declared(),
+                Proof::Token(Secret::new("t")),
+                "missing staticSecret in workerIdentityProof",
+            ),
+            (
+                declared(),
+                secret("wrong"),
+                "bad staticSecret in workerIdentityProof",
+            ),
+            (
+                other_row,
+                secret(SECRET),
+                "bad staticSecret in workerIdentityProof",
+            ),
+        ] {
+            let case = Case {
+                worker,
+                proof,
+                config: json!({}),
+            };
+            assert_eq!(case.verify(&provider()).await.unwrap_err().message, text);
+        }
+    }
+
+    #[test]
+    fn a_worker_without_a_secret_cannot_be_declared() {
+        let refused = provider()
+            .describe(&worker(WorkerState::Running), None)
+            .unwrap_err();
+        assert_eq!(refused.to_string(), "no worker staticSecret provided");
+    }
+
+    #[test]
+    fn the_secret_itself_is_not_kept() {
+        assert!(!declared().provider_data.to_string().contains(SECRET));
+    }
+}

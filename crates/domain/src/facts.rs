@@ -1,0 +1,172 @@
+//! The inputs of decisions about one pool, as plain values, and the snapshot that is made of them.
+//!
+//! The store fills them in, so the live loop, `explain`, simulations and tests plan from the same
+//! snapshot.
+
+mod candidates;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, first_candidate};
+
+use crate::demand::Demand;
+use crate::id::{LaunchConfigId, PoolId, ProviderId};
+use crate::launch_config::LaunchConfig;
+use crate::overrides::Override;
+use crate::plan::{
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, Settings, Snapshot, Source, Tries,
+};
+use crate::pool::Pool;
+use crate::supply::{Horizon, Inventory};
+
+/// The state of one pool at one moment.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub pool: Pool,
+    /// The active launch configs, in their author's order.
+    pub launch_configs: Vec<Arc<LaunchConfig>>,
+    pub demand: Demand,
+    /// The moment, and from when on signs of workers count.
+    pub horizon: Horizon,
+    /// Those in force that concern the pool.
+    pub overrides: Vec<Override>,
+    pub inventory: Inventory,
+    /// Some running worker belongs to an archived launch config.
+    pub has_archived: bool,
+    pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
+}
+
+/// The recent launches of one launch config.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LaunchRecord {
+    pub health: Health,
+    pub tries: Tries,
+    /// Machines that asked for work at least once. Always 0 where the queue is another deployment's.
+    pub claimed: u64,
+}
+
+/// How many further machines each provider takes; providers without a limit are absent.
+pub type Rooms = BTreeMap<ProviderId, u64>;
+
+impl Facts {
+    /// The facts about a pool that has nothing yet.
+    pub fn new(pool: Pool, demand: Demand, horizon: Horizon) -> Self {
+        // Waiting tasks beyond what any plan of the pool could serve do not count.
+        let pending = demand.pending.min(u64::from(most_pending(&pool)));
+        Self {
+            pool,
+            launch_configs: Vec::new(),
+            demand: Demand { pending, ..demand },
+            horizon,
+            overrides: Vec::new(),
+            inventory: Inventory::default(),
+            has_archived: false,
+            records: BTreeMap::new(),
+        }
+    }
+
+    /// The usual pool at night: it has no worker, wants none, and no task waits.
+    pub fn is_asleep(&self) -> bool {
+        let min_capacity = self.pool.definition.config.get("minCapacity");
+        let min_capacity = min_capacity.and_then(serde_json::Value::as_u64);
+        min_capacity.unwrap_or(0) == 0
+            && !self.overrides.iter().any(Override::wants_capacity)
+            && self.demand.pending == 0
+            && self.inventory.is_empty()
+    }
+
+    /// Whether the pool needs no decision, whatever its launch configs are like. Reads no launch
+    /// configs, so these may be missing.
+    pub fn is_content(&self) -> bool {
+        if self.is_asleep() {
+            return true;
+        }
+        let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
+            return true;
+        };
+        snapshot.wants_nothing() && !self.needs_candidates(&snapshot)
+    }
+
+    /// Whether the advice to some worker may change, so that workers must be read one by one.
+    pub fn needs_candidates(&self, snapshot: &Snapshot) -> bool {
+        snapshot.may_change_advice()
+            || !self.pool.previous_provider_ids.is_empty()
+            || self.has_archived
+    }
+
+    pub fn capacity(&self) -> Capacity {
+        self.inventory.capacity(|id| self.pool.has_provider(id))
+    }
+
+    /// The planner's input. The bids are in the order of the launch configs.
+    pub fn snapshot(
+        &self,
+        bids: &[Result<Bid, String>],
+        rooms: &Rooms,
+        workers: Vec<Candidate>,
+    ) -> Result<Snapshot, BadSettings> {
+        let mut settings = Settings::parse(&self.pool.definition.config)?;
+        let lines = self.overrides.iter().flat_map(|given| {
+            let mut lines = given.limit(&mut settings);
+            if given.pauses_any(bids.iter().filter_map(|bid| bid.as_ref().err())) {
+                lines.push(given.headline());
+            }
+            lines
+        });
+        let overrides = lines.collect();
+        let sources = self.pool.provider_ids().map(|id| Source {
+            provider_id: id.clone(),
+            room: rooms.get(id).copied(),
+        });
+        Ok(Snapshot {
+            now: self.horizon.now,
+            pool_id: self.pool.id.clone(),
+            sources: sources.collect(),
+            settings,
+            demand: self.demand,
+            capacity: self.capacity(),
+            offers: self.offers(bids),
+            overrides,
+            workers,
+        })
+    }
+
+    fn offers(&self, bids: &[Result<Bid, String>]) -> Vec<Offer> {
+        let live = self.inventory.live();
+        let offer = |(config, bid): (&Arc<LaunchConfig>, &Result<Bid, String>)| {
+            let provider_id = config.provider_id(&self.pool);
+            let record = self.records.get(&config.id);
+            let (mut health, tries) = record
+                .map(|record| (record.health, record.tries))
+                .unwrap_or_default();
+            if !self.horizon.hears_workers {
+                health.silent = 0;
+            }
+            let live = live.get(&config.id).copied().unwrap_or(0);
+            Offer::of(config, provider_id, live, health, bid.clone()).tried(tries)
+        };
+        self.launch_configs.iter().zip(bids).map(offer).collect()
+    }
+
+    /// The launch configs and the providers that bid for them, by which it is known whether bids
+    /// are still those for these facts.
+    pub fn places(&self) -> Vec<(LaunchConfigId, ProviderId)> {
+        let configs = self.launch_configs.iter();
+        let place = |config: &Arc<LaunchConfig>| {
+            (config.id.clone(), config.provider_id(&self.pool).clone())
+        };
+        configs.map(place).collect()
+    }
+
+    pub fn id(&self) -> &PoolId {
+        &self.pool.id
+    }
+}
+
+/// How many waiting tasks of a pool are worth counting.
+pub fn most_pending(pool: &Pool) -> u32 {
+    let settings = Settings::parse(&pool.definition.config);
+    let most = settings.map_or(u64::MAX, |settings| settings.most_pending());
+    u32::try_from(most).unwrap_or(u32::MAX)
+}

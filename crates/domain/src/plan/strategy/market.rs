@@ -1,0 +1,278 @@
+//! The launch configs that a plan can launch now, and what it may take from them.
+//!
+//! Offers that are paused, full, ill or out of stock are left out, each with its reason. An offer
+//! that was ill may be tried with one machine. The strategy chooses among the others.
+
+use super::super::health::Condition;
+use super::super::need::exact;
+use super::super::notes::{Notes, units};
+use super::super::spot_bids::{Budget, NoBid};
+use super::super::{Award, MAX_MACHINES, Offer, Snapshot};
+use super::Strategy;
+use crate::time::Timestamp;
+
+/// One plan tries at most this many launch configs whose pause is over, those first that have
+/// waited longest.
+pub const MAX_TRIED: usize = 20;
+
+/// The lots of one plan, and its budget.
+pub(in crate::plan) struct Market<'a> {
+    pub(in crate::plan) snapshot: &'a Snapshot,
+    /// The lots with the least weight first.
+    pub(in crate::plan) lots: Vec<Lot<'a>>,
+    pub(in crate::plan) budget: Budget,
+    pub(in crate::plan) notes: &'a mut Notes,
+    /// When the next offer can be used that is left alone now.
+    pub(in crate::plan) resting_until: Option<Timestamp>,
+}
+
+/// An offer that can be used now.
+pub(in crate::plan) struct Lot<'a> {
+    /// Its place among the offers.
+    pub(in crate::plan) index: usize,
+    /// Its provider's place among the sources.
+    pub(in crate::plan) source: usize,
+    pub(in crate::plan) offer: &'a Offer,
+    each: u32,
+    /// How many further machines it gives.
+    pub(in crate::plan) left: u64,
+    /// `None`: it is only to be tried.
+    pub(in crate::plan) weight: Option<f64>,
+    /// Its units that exist, with those of this plan.
+    pub(in crate::plan) live: f64,
+    pub(in crate::plan) max_price: Option<f64>,
+    won: u32,
+}
+
+/// Why an offer is not used now.
+struct Skipped {
+    why: String,
+    /// It is left alone until then.
+    until: Option<Timestamp>,
+}
+
+impl From<String> for Skipped {
+    fn from(why: String) -> Self {
+        Self { why, until: None }
+    }
+}
+
+impl<'a> Market<'a> {
+    pub(in crate::plan) fn open(
+        snapshot: &'a Snapshot,
+        budget: Budget,
+        notes: &'a mut Notes,
+    ) -> Self {
+        let strategy = snapshot.settings.strategy.strategy();
+        let mut lots = Vec::with_capacity(snapshot.offers.len());
+        let mut resting_until: Option<Timestamp> = None;
+        for (index, offer) in snapshot.offers.iter().enumerate() {
+            match Lot::of(snapshot, strategy, index, &budget, notes) {
+                Ok(lot) => lots.push(lot),
+                Err(Skipped { why, until }) => {
+                    notes.add(format!("{}: skipped, {why}", snapshot.name_of(offer)));
+                    resting_until = resting_until.into_iter().chain(until).min();
+                }
+            }
+        }
+        lots.sort_by(|a: &Lot<'_>, b| {
+            let weight = |lot: &Lot<'_>| lot.weight.unwrap_or(0.0);
+            weight(a).total_cmp(&weight(b))
+        });
+        Self {
+            snapshot,
+            lots,
+            budget,
+            notes,
+            resting_until,
+        }
+    }
+
+    /// Tries the lots whose pause is over with one machine each, at most [`MAX_TRIED`]. Next to others
+    /// that work, only one is tried, and not with the only machine that is wanted if its failure would
+    /// take long to show.
+    pub(in crate::plan) fn try_again(&mut self) {
+        let some_work = self.lots.iter().any(|lot| lot.weight.is_some());
+        let mut due: Vec<usize> = (0..self.lots.len())
+            .filter(|at| self.lots[*at].weight.is_none())
+            .collect();
+        due.sort_by_key(|at| {
+            let offer = self.lots[*at].offer;
+            (
+                offer.health.last_failure.max(offer.tries.last),
+                self.lots[*at].index,
+            )
+        });
+        if some_work {
+            let wanted = self.budget.wanted;
+            due.retain(|at| {
+                let lot = &self.lots[*at];
+                wanted > f64::from(lot.each) || !lot.offer.health.fails_late()
+            });
+            due.truncate(1);
+        }
+        for at in due.into_iter().take(MAX_TRIED) {
+            if self.budget.is_open() && self.lots[at].can_give(&self.budget) {
+                self.take(at);
+                let offer = self.lots[at].offer;
+                let trouble = offer.trouble().unwrap_or_default();
+                let name = self.snapshot.name_of(offer);
+                self.notes.add(format!("{name}: tried again, {trouble}"));
+            }
+        }
+    }
+
+    /// Takes one machine of a lot.
+    pub(in crate::plan) fn take(&mut self, at: usize) {
+        let lot = &mut self.lots[at];
+        lot.won += 1;
+        lot.left -= 1;
+        lot.live += f64::from(lot.each);
+        self.budget.spend(lot.each, lot.source);
+    }
+
+    /// What was taken, in the order of the offers.
+    pub(in crate::plan) fn awards(self) -> Vec<Award> {
+        let mut lots = self.lots;
+        lots.retain(|lot| lot.won > 0);
+        lots.sort_by_key(|lot| lot.index);
+        let awards = lots.into_iter();
+        awards
+            .map(|lot| lot.award(self.snapshot, self.notes))
+            .collect()
+    }
+}
+
+impl<'a> Lot<'a> {
+    fn of(
+        snapshot: &'a Snapshot,
+        strategy: &dyn Strategy,
+        index: usize,
+        budget: &Budget,
+        notes: &mut Notes,
+    ) -> Result<Self, Skipped> {
+        let (settings, offer) = (&snapshot.settings, &snapshot.offers[index]);
+        let each = offer.capacity_each.max(1);
+        let left = offer.machines(settings.max_capacity)?;
+        let id = &offer.provider_id;
+        let mut sources = snapshot.sources.iter();
+        let source = sources.position(|source| source.provider_id == *id);
+        let source = source.ok_or_else(|| format!("the pool has no provider {id}"))?;
+        if !budget.has_room(source) {
+            let why = format!("the provider {id} takes no more machines now");
+            return Err(why.into());
+        }
+        if !budget.has_units(each) {
+            let room = budget.units;
+            let why = format!("a machine has {each} units, and there is room for {room}");
+            return Err(why.into());
+        }
+        let condition = strategy.condition(settings, offer, snapshot.now);
+        let weight = weight(offer, condition)?;
+        let max_price = strategy.max_price(settings, offer).map_err(|no_bid| {
+            if let NoBid::Alarming { .. } = no_bid {
+                notes.alarm(format!("{}: {no_bid}", snapshot.name_of(offer)));
+            }
+            no_bid.to_string()
+        })?;
+        if let (Some(weight), Some(trouble)) = (weight, offer.trouble()) {
+            notes.add(format!(
+                "{}: weight {}, {trouble}",
+                snapshot.name_of(offer),
+                units(weight)
+            ));
+        }
+        Ok(Self {
+            index,
+            source,
+            offer,
+            each,
+            left,
+            weight,
+            live: exact(offer.live),
+            max_price,
+            won: 0,
+        })
+    }
+
+    pub(in crate::plan) fn can_give(&self, budget: &Budget) -> bool {
+        self.left > 0 && budget.has_units(self.each) && budget.has_room(self.source)
+    }
+
+    fn award(self, snapshot: &Snapshot, notes: &mut Notes) -> Award {
+        let machines = if self.won == 1 { "machine" } else { "machines" };
+        let price = self
+            .max_price
+            .map(|price| format!(", at most ${price} an hour each"));
+        let (won, price) = (self.won, price.unwrap_or_default());
+        let name = snapshot.name_of(self.offer);
+        notes.add(format!("{name}: {won} {machines}{price}"));
+        let provider_id = snapshot
+            .has_several_providers()
+            .then(|| self.offer.provider_id.clone());
+        Award {
+            launch_config_id: self.offer.launch_config_id.clone(),
+            provider_id,
+            machines: self.won,
+            capacity_each: self.each,
+            max_price: self.max_price,
+        }
+    }
+}
+
+impl Budget {
+    /// All that a strategy may take, whatever it wants.
+    pub(in crate::plan) fn of(snapshot: &Snapshot, change: f64) -> Self {
+        let taken = snapshot.capacity.all();
+        let rooms = snapshot.rooms();
+        let machines = rooms.iter().copied().fold(0, u64::saturating_add);
+        Self {
+            wanted: change.max(0.0),
+            units: snapshot.settings.max_capacity.saturating_sub(taken),
+            machines: machines.min(MAX_MACHINES),
+            rooms,
+        }
+    }
+}
+
+impl Snapshot {
+    pub(in crate::plan) fn has_several_providers(&self) -> bool {
+        self.sources.len() > 1
+    }
+
+    pub(in crate::plan) fn rooms(&self) -> Vec<u64> {
+        let rooms = self.sources.iter().map(|source| source.room);
+        rooms.map(|room| room.unwrap_or(u64::MAX)).collect()
+    }
+
+    /// For people: its provider if there are several, its place and its id.
+    pub(in crate::plan) fn name_of(&self, offer: &Offer) -> String {
+        match self.has_several_providers() {
+            false => offer.name(),
+            true => format!("{} {}", offer.provider_id, offer.name()),
+        }
+    }
+}
+
+/// How much an offer counts when machines are chosen; `None`: it is only to be tried.
+fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skipped> {
+    let trouble = || offer.trouble().unwrap_or_default();
+    match condition {
+        Condition::Usable(share) => Ok(Some(offer.initial_weight * share)),
+        Condition::Due => Ok(None),
+        Condition::Resting { until } => Err(Skipped {
+            why: format!("{}, tried again at {}", trouble(), time_of_day(until)),
+            until: Some(until),
+        }),
+        Condition::Awaited => {
+            let when = "tried again when it is known whether its last machine comes up";
+            Err(format!("{}, {when}", trouble()).into())
+        }
+    }
+}
+
+/// `12:03:10`
+fn time_of_day(moment: Timestamp) -> String {
+    let text = moment.to_string();
+    text.get(11..19).unwrap_or(&text).to_owned()
+}

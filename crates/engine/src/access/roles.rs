@@ -1,0 +1,155 @@
+//! Roles: scopes under a name.
+
+use std::sync::Arc;
+
+use access::role::{Role, Roles};
+use domain::Version;
+use domain::access::RoleRecord;
+use domain::audit::AuditEntry;
+use domain::event::{AccessChange, EventBody};
+use domain::id::RoleId;
+use store::{StoreError, Tx};
+
+use super::AccessError;
+use crate::Engine;
+use crate::change::Change;
+
+/// Whose turn it is to add to the roles with a parameter.
+const TURN: &str = "roles";
+
+/// A role as somebody asks for it.
+#[derive(Clone)]
+pub struct AskedRole {
+    pub description: String,
+    pub scopes: Vec<String>,
+}
+
+/// Makes a role. The same again is a repeat of a request whose answer was lost, and changes
+/// nothing.
+pub async fn create_role(
+    engine: &Arc<Engine>,
+    id: RoleId,
+    asked: AskedRole,
+    audit: AuditEntry,
+) -> Result<RoleRecord, AccessError> {
+    let now = audit.created;
+    let record = RoleRecord {
+        role_id: id,
+        description: asked.description,
+        scopes: asked.scopes,
+        created: now,
+        last_modified: now,
+        version: Version::FIRST,
+    };
+    let written = engine.change("role_create", now, move |change| {
+        insert(change, &record, &audit)
+    });
+    written.await
+}
+
+fn insert(
+    change: &mut Change<'_, '_>,
+    record: &RoleRecord,
+    audit: &AuditEntry,
+) -> Result<RoleRecord, AccessError> {
+    if let Some(known) = store::roles::get(change.tx, &record.role_id)? {
+        let same = known.scopes == record.scopes && known.description == record.description;
+        return if same {
+            Ok(known)
+        } else {
+            Err(AccessError::RoleExists)
+        };
+    }
+    check(change.tx, record)?;
+    if !store::roles::insert(change.tx, record)? {
+        return Err(change.tx.lost_race().into());
+    }
+    announce(change, AccessChange::Created, &record.role_id)?;
+    store::audit::insert(change.tx, audit)?;
+    Ok(record.clone())
+}
+
+/// Changes a role, if it still is as its caller saw it.
+pub async fn update_role(
+    engine: &Arc<Engine>,
+    id: RoleId,
+    seen: Version,
+    asked: AskedRole,
+    audit: AuditEntry,
+) -> Result<RoleRecord, AccessError> {
+    let written = engine.change("role_update", audit.created, move |change| {
+        rewrite(change, &id, seen, &asked, &audit)
+    });
+    written.await
+}
+
+fn rewrite(
+    change: &mut Change<'_, '_>,
+    id: &RoleId,
+    seen: Version,
+    asked: &AskedRole,
+    audit: &AuditEntry,
+) -> Result<RoleRecord, AccessError> {
+    let known = store::roles::get(change.tx, id)?;
+    let mut record = known.ok_or(AccessError::NoSuchRole)?;
+    if record.version != seen {
+        return Err(AccessError::RoleChanged);
+    }
+    record.description.clone_from(&asked.description);
+    record.scopes.clone_from(&asked.scopes);
+    record.last_modified = change.now;
+    check(change.tx, &record)?;
+    record.version = store::roles::update(change.tx, &record)?;
+    announce(change, AccessChange::Updated, id)?;
+    store::audit::insert(change.tx, audit)?;
+    Ok(record)
+}
+
+/// May be repeated.
+pub async fn delete_role(
+    engine: &Arc<Engine>,
+    id: RoleId,
+    audit: AuditEntry,
+) -> Result<(), StoreError> {
+    let written = engine.change("role_delete", audit.created, move |change| {
+        if store::roles::delete(change.tx, &id)? {
+            announce(change, AccessChange::Deleted, &id)?;
+            store::audit::insert(change.tx, &audit)?;
+        }
+        Ok(())
+    });
+    written.await
+}
+
+fn announce(
+    change: &mut Change<'_, '_>,
+    news: AccessChange,
+    id: &RoleId,
+) -> Result<(), StoreError> {
+    change.announce([EventBody::Role {
+        change: news,
+        role_id: id.clone(),
+    }])
+}
+
+/// Roles that would expand without end are refused.
+///
+/// Only roles with a parameter can, and only together: they take turns, so that no two of them are
+/// made at once of which neither has seen the other. All others can be made at once, however many.
+fn check(tx: &mut Tx<'_>, candidate: &RoleRecord) -> Result<(), AccessError> {
+    let candidate = role(candidate.clone());
+    let known = if candidate.has_parameter() {
+        store::turns::take(tx, TURN)?;
+        Roles::new(store::roles::all(tx)?.into_iter().map(role))
+    } else {
+        Roles::default()
+    };
+    Ok(known.check_new(&candidate)?)
+}
+
+fn role(record: RoleRecord) -> Role {
+    Role {
+        role_id: record.role_id.to_string(),
+        scopes: record.scopes,
+    }
+}

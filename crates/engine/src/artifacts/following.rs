@@ -1,0 +1,118 @@
+//! Readers that follow a log: what there is of it, and what comes while the run goes on.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::id::TaskId;
+use domain::time::Timestamp;
+use futures_util::stream;
+use store::StoreError;
+use store::tasks::TaskRuns;
+
+use super::ArtifactError;
+use super::log_file::state;
+use super::reading::{ByteStream, Reader};
+use super::run_log::{blocking, is_elsewhere};
+use crate::Engine;
+use crate::wakeups::Listener;
+
+/// Another process may have written: without a wake-up, a follower looks this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// After this many looks in a row that found nothing new, it also asks whether the run has ended.
+const QUIET_LOOKS: u32 = 4;
+
+/// The log of a run from an offset on, until the run ends or this moment comes; `limit`: how long
+/// a log may be.
+pub fn follow_log(
+    engine: &Arc<Engine>,
+    (task_id, run_id): (&TaskId, u32),
+    offset: u64,
+    until: Timestamp,
+    limit: u64,
+) -> Result<ByteStream, ArtifactError> {
+    let path = engine.artifacts.required_folder()?.log(task_id, run_id);
+    let follower = Follower {
+        listener: engine.artifacts.grown.listen(&(task_id.clone(), run_id)),
+        engine: Arc::clone(engine),
+        until,
+        limit,
+        reader: Reader::open(path.clone(), offset),
+        path,
+        task_id: task_id.clone(),
+        run_id,
+        quiet: 0,
+    };
+    let pieces = stream::try_unfold(follower, |mut follower| async move {
+        let next = follower.next().await?;
+        Ok(next.map(|piece| (piece, follower)))
+    });
+    Ok(Box::pin(pieces))
+}
+
+struct Follower {
+    engine: Arc<Engine>,
+    path: PathBuf,
+    task_id: TaskId,
+    run_id: u32,
+    reader: Reader,
+    listener: Listener<(TaskId, u32)>,
+    until: Timestamp,
+    limit: u64,
+    /// How many looks in a row have found nothing new.
+    quiet: u32,
+}
+
+impl Follower {
+    /// Waits for more; `None` when nothing more can come. If the time is up before, the reply breaks
+    /// off: were it to end, the reader would take what it has for all of the log.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if self.engine.clock.now() >= self.until {
+                let text = "this reader's time is up; it may come again with its credentials";
+                return Err(io::Error::other(text));
+            }
+            // Asked before reading: what was written before the end is then read.
+            let is_over = self.is_over().await?;
+            let piece = self.reader.next().await?;
+            if !piece.is_empty() {
+                self.quiet = 0;
+                return Ok(Some(piece));
+            }
+            if is_over {
+                return Ok(None);
+            }
+            let woken = self.listener.woken_within(LOOK_AGAIN).await;
+            self.quiet = if woken { 0 } else { self.quiet.wrapping_add(1) };
+        }
+    }
+
+    async fn is_over(&self) -> io::Result<bool> {
+        let (path, limit) = (self.path.clone(), self.limit);
+        let state = blocking(move || state(&path, limit)).await??;
+        let has_log = state.is_some();
+        if state.is_some_and(|state| state.is_finished) {
+            return Ok(true);
+        }
+        if !self.quiet.is_multiple_of(QUIET_LOOKS) {
+            return Ok(false);
+        }
+        let (id, run_id, now) = (self.task_id.clone(), self.run_id, self.engine.clock.now());
+        let read = self.engine.store.read("task_runs", move |tx| {
+            let is_elsewhere = !has_log && is_elsewhere(tx, &id, run_id, now)?;
+            Ok((store::tasks::get_runs(tx, &id)?, is_elsewhere))
+        });
+        let (runs, is_elsewhere): (Option<TaskRuns>, bool) = read
+            .await
+            .map_err(|problem: StoreError| io::Error::other(problem))?;
+        if is_elsewhere {
+            let text = "the worker shows its log elsewhere; ask again to be led there";
+            return Err(io::Error::other(text));
+        }
+        // A task that is gone has no log any more.
+        let run = runs.as_ref().and_then(|runs| runs.run(run_id));
+        Ok(run.is_none_or(|run| run.end.is_some()))
+    }
+}

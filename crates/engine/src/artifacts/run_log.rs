@@ -1,0 +1,134 @@
+//! The log of a run, as its worker appends to it and others ask how far it has come.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use domain::artifact::{Artifact, ArtifactName, Content, author};
+use domain::id::TaskId;
+use domain::task::Run;
+use domain::time::Timestamp;
+use store::{StoreError, Tx};
+
+use super::ArtifactError;
+use super::log_file::{LogState, append, state};
+use crate::Engine;
+
+/// What logs are.
+pub const LOG_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+
+/// A piece of a log.
+pub struct LogPiece {
+    pub bytes: Bytes,
+    /// How many bytes of the log precede it.
+    pub offset: u64,
+    pub is_last: bool,
+}
+
+/// Appends a piece to the log of a run, whose task expires at this moment.
+pub async fn append_to_log(
+    engine: &Arc<Engine>,
+    (task_id, run_id): (TaskId, u32),
+    run: &Run,
+    expires: Timestamp,
+    piece: LogPiece,
+    (limit, now): (u64, Timestamp),
+) -> Result<LogState, ArtifactError> {
+    author(run, now)?;
+    if log_state(engine, (&task_id, run_id), limit)
+        .await?
+        .is_none()
+    {
+        // Before the file, so that there is never a file that nobody knows of.
+        announce(engine, &task_id, run_id, expires, now).await?;
+    }
+    let path = engine.artifacts.required_folder()?.log(&task_id, run_id);
+    let LogPiece {
+        bytes,
+        offset,
+        is_last,
+    } = piece;
+    let appended = blocking(move || append(&path, offset, &bytes, is_last, limit));
+    let state = appended.await??;
+    engine.artifacts.grown.wake(&(task_id, run_id));
+    Ok(state)
+}
+
+/// How far the log of a run has come; `None`: it has not begun.
+pub async fn log_state(
+    engine: &Engine,
+    (task_id, run_id): (&TaskId, u32),
+    limit: u64,
+) -> Result<Option<LogState>, ArtifactError> {
+    let path = engine.artifacts.required_folder()?.log(task_id, run_id);
+    Ok(blocking(move || state(&path, limit)).await??)
+}
+
+/// Whether a worker that keeps no log here shows that of its run elsewhere.
+pub async fn is_log_elsewhere(
+    engine: &Engine,
+    task_id: TaskId,
+    run_id: u32,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let read = engine.store.read("artifact_get", move |tx| {
+        is_elsewhere(tx, &task_id, run_id, now)
+    });
+    read.await
+}
+
+/// Whether the live log of a run is an artifact that is no log of ours, and can be fetched.
+pub(super) fn is_elsewhere(
+    tx: &mut Tx<'_>,
+    task_id: &TaskId,
+    run_id: u32,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let Ok(name) = ArtifactName::LIVE_LOG.parse() else {
+        return Ok(false);
+    };
+    let artifact = store::artifacts::get(tx, task_id, run_id, &name)?;
+    Ok(artifact.is_some_and(|artifact| {
+        artifact.expires >= now && artifact.content != Content::Log && artifact.content.is_present()
+    }))
+}
+
+/// The log is also two artifacts of its run, unless the worker has made others of these names.
+async fn announce(
+    engine: &Arc<Engine>,
+    task_id: &TaskId,
+    run_id: u32,
+    expires: Timestamp,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let names = [ArtifactName::LIVE_LOG, ArtifactName::LIVE_BACKING_LOG];
+    let artifacts: Vec<Artifact> = names
+        .into_iter()
+        .filter_map(|name| {
+            Some(Artifact {
+                task_id: task_id.clone(),
+                run_id,
+                name: name.parse().ok()?,
+                content_type: LOG_CONTENT_TYPE.to_owned(),
+                expires,
+                created: now,
+                content: Content::Log,
+            })
+        })
+        .collect();
+    let written = engine.change("log_create", now, move |change| {
+        for artifact in &artifacts {
+            store::artifacts::insert(change.tx, artifact)?;
+        }
+        Ok(())
+    });
+    written.await
+}
+
+/// Files block, so a thread that may be blocked looks at them.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other)
+}

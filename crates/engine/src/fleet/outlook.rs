@@ -1,0 +1,140 @@
+//! The answers of providers and of an outside queue that a decision needs. They are asked for before
+//! the transaction, which cannot wait for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::demand::Demand;
+use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate};
+use domain::id::{LaunchConfigId, ProviderId};
+use domain::overrides::Override;
+use domain::plan::{Bid, Candidate, Snapshot};
+use rand::RngExt;
+use store::{StoreError, Tx};
+
+use super::bids;
+use crate::Engine;
+
+pub(super) struct Outlook {
+    /// The launch configs and providers of the bids, in their order.
+    places: Vec<(LaunchConfigId, ProviderId)>,
+    bids: Vec<Result<Bid, String>>,
+    /// The overrides that are in the bids.
+    overrides: Vec<Override>,
+    /// How many machines the pool's providers take; providers without a limit are absent.
+    pub(super) max_machines: BTreeMap<ProviderId, u64>,
+    /// The providers that make machines, and so may have workers advised to go.
+    machine_providers: Vec<ProviderId>,
+    /// What an outside queue said about the demand.
+    pub(super) demand: Option<Demand>,
+    claims: ClaimSource,
+    pub(super) seed: u64,
+}
+
+impl Outlook {
+    pub(super) async fn ask(engine: &Arc<Engine>, facts: &Facts) -> Self {
+        let is_outside = engine.demands.is_outside();
+        let max_machines = facts.pool.provider_ids().filter_map(|id| {
+            let machines = engine.providers.get(id).ok()?.machines()?;
+            Some((id.clone(), machines.max_machines()?))
+        });
+        let mut outlook = Self {
+            places: facts.places(),
+            bids: bids::ask(engine, facts),
+            overrides: facts.overrides.clone(),
+            max_machines: max_machines.collect(),
+            machine_providers: machine_providers(engine),
+            demand: is_outside.then_some(facts.demand),
+            claims: ClaimSource::Store,
+            seed: engine.random.with(|random| random.random()),
+        };
+        if is_outside && outlook.needs_candidates(facts) {
+            outlook.claims = ask_claims(engine, facts).await;
+        }
+        outlook
+    }
+
+    /// Whether these answers are still about the launch configs and overrides of these facts.
+    pub(super) fn is_about(&self, facts: &Facts) -> bool {
+        facts.places() == self.places && facts.overrides == self.overrides
+    }
+
+    /// Whether a plan needs more from the store than the facts.
+    pub(super) fn needs_store(&self, facts: &Facts) -> bool {
+        !self.max_machines.is_empty() || self.needs_candidates(facts)
+    }
+
+    fn needs_candidates(&self, facts: &Facts) -> bool {
+        let snapshot = self.snapshot(facts, &Rooms::new());
+        snapshot.is_some_and(|snapshot| facts.needs_candidates(&snapshot))
+    }
+
+    /// The snapshot without candidates. `None`: the pool's config cannot be planned by.
+    pub(super) fn snapshot(&self, facts: &Facts, rooms: &Rooms) -> Option<Snapshot> {
+        let snapshot = facts.snapshot(&self.bids, rooms, Vec::new());
+        let id = facts.id();
+        snapshot
+            .inspect_err(|error| tracing::debug!(pool.id = %id, "{id} is not planned: {error}"))
+            .ok()
+    }
+
+    /// The whole snapshot. Candidates are read only if advice may change: there may be very many.
+    pub(super) fn read_snapshot(
+        &self,
+        tx: &mut Tx<'_>,
+        facts: &Facts,
+    ) -> Result<Option<Snapshot>, StoreError> {
+        let rooms = rooms(tx, &self.max_machines)?;
+        let Some(mut snapshot) = self.snapshot(facts, &rooms) else {
+            return Ok(None);
+        };
+        // While it is not known which workers have tasks, no advice changes.
+        if facts.needs_candidates(&snapshot) && self.claims != ClaimSource::Unknown {
+            snapshot.workers = self.read_candidates(tx, facts)?;
+        }
+        Ok(Some(snapshot))
+    }
+
+    fn read_candidates(
+        &self,
+        tx: &mut Tx<'_>,
+        facts: &Facts,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        let now = facts.horizon.now;
+        let first = first_candidate(now, facts.inventory.n_running(), MAX_CANDIDATES);
+        let running = store::running_workers::list(tx, facts.id(), now, first, MAX_CANDIDATES)?;
+        Ok(facts.candidates(running, &self.claims, &self.machine_providers))
+    }
+}
+
+fn machine_providers(engine: &Engine) -> Vec<ProviderId> {
+    let makes_machines = |id: &ProviderId| {
+        let provider = engine.providers.get(id).ok();
+        provider.is_some_and(|provider| provider.machines().is_some())
+    };
+    let ids = engine.providers.listed().map(|(id, _)| id);
+    ids.filter(|id| makes_machines(id)).cloned().collect()
+}
+
+async fn ask_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
+    match engine.demands.busy(facts.id()).await {
+        Ok(listed) => ClaimSource::Listed(listed),
+        Err(error) => {
+            let id = facts.id();
+            tracing::warn!(pool.id = %id, error = %error,
+                "the queue does not say which workers of {id} have tasks, so no worker is advised \
+                to go: {error}");
+            ClaimSource::Unknown
+        }
+    }
+}
+
+/// How many further machines each of these providers takes.
+fn rooms(tx: &mut Tx<'_>, max_machines: &BTreeMap<ProviderId, u64>) -> Result<Rooms, StoreError> {
+    let rooms = max_machines.iter().map(|(id, max)| {
+        let existing = store::workers::live_machines(tx, id)?;
+        let to_come = store::launches::pending_machines(tx, id)?;
+        Ok((id.clone(), max.saturating_sub(existing + to_come)))
+    });
+    rooms.collect()
+}

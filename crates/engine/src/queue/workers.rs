@@ -1,0 +1,54 @@
+//! Workers as the queue knows them: quarantined, or made known before they ask for work.
+
+use std::sync::Arc;
+
+use domain::audit::AuditEntry;
+use domain::id::WorkerKey;
+use domain::queue_worker::QueueWorker;
+use domain::time::Timestamp;
+use store::StoreError;
+
+use crate::Engine;
+
+/// Keeps a worker from work until this moment; one in the past lets it work again. `None`: the queue
+/// does not know the worker.
+pub async fn quarantine_worker(
+    engine: &Arc<Engine>,
+    key: WorkerKey,
+    until: Timestamp,
+    info: Option<String>,
+    audit: AuditEntry,
+) -> Result<Option<QueueWorker>, StoreError> {
+    let written = engine.change("queue_worker_quarantine", audit.created, move |change| {
+        let Some(mut worker) = store::queue_workers::get(change.tx, &key)? else {
+            return Ok(None);
+        };
+        worker.quarantine(until, &audit.client_id, info.clone(), change.now);
+        store::queue_workers::upsert(change.tx, &worker)?;
+        store::audit::insert(change.tx, &audit)?;
+        // What it could have done, others must do now; or it waits for work itself, and may have
+        // some now.
+        change.wake_queue(&key.pool_id);
+        Ok(Some(worker))
+    });
+    written.await
+}
+
+/// Makes a worker known that has not asked for work yet, or keeps one known for longer.
+pub async fn declare_worker(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    key: WorkerKey,
+    expires: Timestamp,
+) -> Result<QueueWorker, StoreError> {
+    let written = engine.change("queue_worker_declare", now, move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
+        store::task_queues::note_used(tx, &key.pool_id, now, true)?;
+        let known = store::queue_workers::get(tx, &key)?;
+        let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
+        worker.expires = worker.expires.max(expires);
+        store::queue_workers::upsert(tx, &worker)?;
+        Ok(worker)
+    });
+    written.await
+}

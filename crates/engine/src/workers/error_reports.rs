@@ -1,0 +1,83 @@
+//! Workers report what went wrong with them.
+
+use std::sync::Arc;
+
+use cloud::ProviderUnavailable;
+use domain::error_report::ErrorReport;
+use domain::event::EventBody;
+use domain::id::{ProviderId, WorkerKey};
+use domain::time::Timestamp;
+use serde_json::{Map, Value, json};
+use store::{StoreError, Tx};
+
+use super::WorkerError;
+use crate::Engine;
+use crate::pools::PoolError;
+
+/// What a worker says went wrong.
+pub struct WorkerReport {
+    pub key: WorkerKey,
+    pub kind: String,
+    pub title: String,
+    pub description: String,
+    pub extra: Map<String, Value>,
+}
+
+/// Keeps the report, and announces it.
+pub async fn report_error(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    asked: WorkerReport,
+) -> Result<ErrorReport, WorkerError> {
+    let key = asked.key.clone();
+    let read = engine
+        .store
+        .read("error_report_load", move |tx| provider_of(tx, &key));
+    let provider_id = read.await?;
+    match engine.providers.get(&provider_id) {
+        Ok(_) => {}
+        Err(ProviderUnavailable::Unknown) => {
+            return Err(WorkerError::Refused(PoolError::UnknownProvider.to_string()));
+        }
+        Err(ProviderUnavailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
+    }
+    let key = asked.key;
+    let mut extra = asked.extra;
+    extra.insert("workerGroup".to_owned(), json!(key.group.as_str()));
+    extra.insert("workerId".to_owned(), json!(key.id.as_str()));
+    let written = engine.change("error_report", now, move |change| {
+        let worker = store::workers::get(change.tx, &key)?;
+        let report = ErrorReport {
+            pool_id: key.pool_id.clone(),
+            error_id: change.new_id().parse().expect("a slugid is an error id"),
+            reported: change.now,
+            kind: asked.kind.clone(),
+            title: asked.title.clone(),
+            description: asked.description.clone(),
+            extra: extra.clone(),
+            launch_config_id: worker.and_then(|worker| worker.launch_config_id),
+        };
+        store::worker_errors::insert(change.tx, &report)?;
+        let event = EventBody::PoolError {
+            provider_id: provider_id.clone(),
+            report: Box::new(report.clone()),
+            worker: Some((key.group.to_string(), key.id.to_string())),
+        };
+        change.announce([event])?;
+        Ok::<_, StoreError>(report)
+    });
+    let report = written.await?;
+    tracing::warn!(pool.id = %report.pool_id, error.id = %report.error_id, error.kind = %report.kind,
+        "a worker of {} reported: {}", report.pool_id, report.title);
+    Ok(report)
+}
+
+/// The provider of the worker, which need not be known; otherwise the pool's.
+fn provider_of(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<ProviderId, WorkerError> {
+    let missing = || WorkerError::NotThere(PoolError::NoSuchPool.to_string());
+    let pool = store::pools::get(tx, &key.pool_id)?.ok_or_else(missing)?;
+    let worker = store::workers::get(tx, key)?;
+    let own = worker.map(|worker| worker.provider_id);
+    let own = own.filter(|id| pool.has_provider(id));
+    Ok(own.unwrap_or(pool.definition.provider_id))
+}

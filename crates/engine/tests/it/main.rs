@@ -1,0 +1,11 @@
+//! Workflows against a real database, without HTTP.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod access_changes;
+mod artifacts;
+mod documentation;
+mod queue_workers;
+mod world;

@@ -1,0 +1,260 @@
+//! Values as YAML that people like to read: important keys first, small things on one line.
+
+use serde_json::{Map, Value};
+
+use super::scalar;
+
+/// What fits into so many columns stands on one line.
+const WIDTH: usize = 100;
+/// YAML wants longer keys to be marked as such.
+const MAX_SIMPLE_KEY: usize = 900;
+
+/// Writes a document. In every mapping the keys in `first` come first, in that order, and the others after
+/// them by name.
+pub fn to_yaml(value: &Value, first: &[&str]) -> String {
+    let writer = Writer { first };
+    let mut text = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => writer.mapping(&mut text, fields, 0),
+        Value::Array(items) if !items.is_empty() => writer.sequence(&mut text, items, 0),
+        Value::Object(_)
+        | Value::Array(_)
+        | Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_) => {
+            text.push_str(&writer.flow(value));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+struct Writer<'a> {
+    first: &'a [&'a str],
+}
+
+enum Block<'a> {
+    Mapping(&'a Map<String, Value>),
+    Sequence(&'a [Value]),
+}
+
+impl Writer<'_> {
+    /// Its lines, of which the first follows what stands there already.
+    fn mapping(&self, out: &mut String, fields: &Map<String, Value>, indent: usize) {
+        for (position, (name, value)) in self.ordered(fields).into_iter().enumerate() {
+            let margin = " ".repeat(indent);
+            if position > 0 {
+                out.push_str(&margin);
+            }
+            if name.len() > MAX_SIMPLE_KEY {
+                out.push_str(&format!("? {}\n{margin}", scalar::text(name)));
+            } else {
+                out.push_str(&scalar::text(name));
+            }
+            out.push(':');
+            match self.as_block(value, column(out)) {
+                None => self.on_this_line(out, value, indent),
+                Some(block) => {
+                    out.push_str(&format!("\n{margin}  "));
+                    self.block(out, block, indent + 2);
+                }
+            }
+        }
+    }
+
+    fn sequence(&self, out: &mut String, items: &[Value], indent: usize) {
+        for (position, item) in items.iter().enumerate() {
+            if position > 0 {
+                out.push_str(&" ".repeat(indent));
+            }
+            out.push('-');
+            // Rules and the like have lines of their own, however small they are.
+            let column = if indent <= 2 && item.is_object() {
+                WIDTH
+            } else {
+                column(out)
+            };
+            match self.as_block(item, column) {
+                None => self.on_this_line(out, item, indent),
+                Some(block) => {
+                    out.push(' ');
+                    self.block(out, block, indent + 2);
+                }
+            }
+        }
+    }
+
+    fn block(&self, out: &mut String, block: Block<'_>, indent: usize) {
+        match block {
+            Block::Mapping(fields) => self.mapping(out, fields, indent),
+            Block::Sequence(items) => self.sequence(out, items, indent),
+        }
+    }
+
+    /// What has too much in it for the rest of a line.
+    fn as_block<'a>(&self, value: &'a Value, column: usize) -> Option<Block<'a>> {
+        let block = match value {
+            Value::Object(fields) if !fields.is_empty() => Block::Mapping(fields),
+            Value::Array(items) if !items.is_empty() => Block::Sequence(items),
+            Value::Object(_)
+            | Value::Array(_)
+            | Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_) => return None,
+        };
+        let is_small = !has_lines(value) && {
+            let flow = self.flow(value);
+            column + 1 + flow.chars().count() <= WIDTH
+        };
+        (!is_small).then_some(block)
+    }
+
+    fn on_this_line(&self, out: &mut String, value: &Value, indent: usize) {
+        out.push(' ');
+        match value
+            .as_str()
+            .and_then(|text| scalar::literal(text, indent + 2))
+        {
+            Some(literal) => out.push_str(&literal),
+            None => {
+                out.push_str(&self.flow(value));
+                out.push('\n');
+            }
+        }
+    }
+
+    /// On one line.
+    fn flow(&self, value: &Value) -> String {
+        match value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(flag) => flag.to_string(),
+            Value::Number(number) => scalar::number(number),
+            Value::String(text) => scalar::text(text),
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().map(|item| self.flow(item)).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+            Value::Object(fields) => {
+                let fields = self.ordered(fields).into_iter();
+                let fields: Vec<_> = fields
+                    .map(|(name, value)| format!("{}: {}", scalar::text(name), self.flow(value)))
+                    .collect();
+                format!("{{ {} }}", fields.join(", "))
+            }
+        }
+    }
+
+    fn ordered<'a>(&self, fields: &'a Map<String, Value>) -> Vec<(&'a String, &'a Value)> {
+        let mut ordered: Vec<_> = fields.iter().collect();
+        let rank = |name: &str| {
+            let known = self.first.iter().position(|first| *first == name);
+            known.unwrap_or(self.first.len())
+        };
+        ordered.sort_by(|(left, _), (right, _)| {
+            rank(left).cmp(&rank(right)).then_with(|| left.cmp(right))
+        });
+        ordered
+    }
+}
+
+fn column(out: &str) -> usize {
+    let line = out.rsplit('\n').next().unwrap_or_default();
+    line.chars().count()
+}
+
+/// Whether there is a text of several lines in it, which stands best as such.
+fn has_lines(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => text.contains('\n'),
+        Value::Array(items) => items.iter().any(has_lines),
+        Value::Object(fields) => fields.values().any(has_lines),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Format, parse};
+
+    #[test]
+    fn important_keys_come_first_and_small_things_stand_on_one_line() {
+        let document = json!({
+            "rules": [{
+                "ruleId": "r", "conditions": {"provider": ["a", "b*"]},
+                "values": {
+                    "script": "#!/bin/sh\necho \"x\"\n",
+                    "list": ["a".repeat(60), "b".repeat(60)],
+                    "odd": ["yes", "1", "", "a: b", "# c", "C:\\d", "é", "0x1f", "x,y", null, 1.0],
+                },
+            }],
+            "id": "x",
+            "none": {},
+        });
+        insta::assert_snapshot!(to_yaml(&document, &["id", "ruleId"]), @r##"
+        id: x
+        none: {}
+        rules:
+          - ruleId: r
+            conditions: { provider: [a, b*] }
+            values:
+              list:
+                - aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+                - bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+              odd: ["yes", "1", "", "a: b", "# c", 'C:\d', "é", "0x1f", "x,y", null, 1.0]
+              script: |
+                #!/bin/sh
+                echo "x"
+        "##);
+    }
+
+    fn any_text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            "[ -~\\n\\t]{0,40}",
+            "[a-z0-9.:_ \\n-]{0,12}",
+            "(a|\\n| |\\t|#|:){0,8}",
+            "[0-9+.eExXoO_:-]{1,8}",
+            Just("k".repeat(1_200)),
+            prop::sample::select(vec![
+                "null", "~", "yes", "No", "TRUE", "on", "---", "...", "<<", "=", ".inf", ".NaN",
+                "-", "?",
+            ])
+            .prop_map(str::to_owned),
+        ]
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any_text().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 60, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(any_text(), inner, 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+        #[test]
+        fn what_is_written_is_read_again_as_it_was(value in any_value()) {
+            let text = to_yaml(&value, &["a", "b"]);
+            let read = parse("f", &text, Format::Yaml);
+            prop_assert!(read.as_ref().is_ok_and(|read| *read == value), "{read:?}\n{text}");
+        }
+    }
+}

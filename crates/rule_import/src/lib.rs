@@ -1,0 +1,161 @@
+//! Rule sets out of worker pools: worker configurations that compile to exactly these pools.
+#![doc = include_str!("../README.md")]
+
+mod cloud;
+mod configuration_file;
+mod cover;
+mod factor;
+mod leaves;
+mod patterns;
+mod places;
+mod pool;
+mod render;
+mod solve;
+mod source;
+mod table;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_common;
+mod verify;
+
+use std::collections::BTreeMap;
+
+use domain::id::PoolId;
+
+use source::Source;
+
+pub use configuration_file::{ConfigurationFile, Unproven};
+pub use pool::Pool;
+
+/// The id of the configuration of a fleet that is written as one.
+const ALL_POOLS: &str = "fleet";
+
+/// How pools are divided into configurations.
+#[derive(Clone, Copy, Debug)]
+pub enum Grouping {
+    One,
+    /// By the part of the worker pool ids before the slash.
+    ByProvisioner,
+}
+
+/// A pool that does not become rules, and why.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExcludedPool {
+    pub id: PoolId,
+    pub reason: String,
+}
+
+/// Which pools become rules.
+#[derive(Debug)]
+pub struct PoolSelection {
+    sources: Vec<Source>,
+    /// Pools that need no rules.
+    pub left_out: Vec<ExcludedPool>,
+    /// Pools that rules cannot express.
+    pub refused: Vec<ExcludedPool>,
+}
+
+impl PoolSelection {
+    pub fn new(pools: &BTreeMap<PoolId, Pool>) -> Self {
+        let mut selection = Self {
+            sources: Vec::new(),
+            left_out: Vec::new(),
+            refused: Vec::new(),
+        };
+        let lasting = pools.values().filter(|pool| !pool.is_being_deleted());
+        let takes = source::what_providers_take(lasting);
+        for (id, pool) in pools {
+            let excluded = |reason| ExcludedPool {
+                id: id.clone(),
+                reason,
+            };
+            if pool.is_being_deleted() {
+                let reason = "it is being deleted".to_owned();
+                selection.left_out.push(excluded(reason));
+            } else if let Some(configuration) = &pool.worker_configuration_id {
+                let reason = format!("it is made of the rules of {configuration} already");
+                selection.left_out.push(excluded(reason));
+            } else {
+                match Source::new(id, pool, takes[pool.provider_id.as_str()]) {
+                    Ok(source) => selection.sources.push(source),
+                    Err(reason) => selection.refused.push(excluded(reason)),
+                }
+            }
+        }
+        selection
+    }
+
+    /// The ids of the pools that become rules.
+    pub fn pool_ids(&self) -> impl Iterator<Item = &PoolId> {
+        self.sources.iter().map(|source| &source.id)
+    }
+
+    pub fn n_pools(&self) -> usize {
+        self.sources.len()
+    }
+
+    pub fn n_launch_configs(&self) -> usize {
+        let sources = self.sources.iter();
+        sources.map(|source| source.launch_configs.len()).sum()
+    }
+
+    /// The pools as configurations. Pools that no configuration can hold become refused ones. They
+    /// are looked for only if a configuration fails, since that takes as long as writing.
+    pub fn configurations(
+        &mut self,
+        grouping: Grouping,
+    ) -> Result<Vec<ConfigurationFile>, Unproven> {
+        let failure = match configurations(&self.sources, grouping) {
+            Err(failure) => failure,
+            done @ Ok(_) => return done,
+        };
+        let before = self.refused.len();
+        for source in std::mem::take(&mut self.sources) {
+            match configuration_file::obstacle(&source)? {
+                None => self.sources.push(source),
+                Some(reason) => self.refused.push(ExcludedPool {
+                    id: source.id,
+                    reason,
+                }),
+            }
+        }
+        if self.refused.len() == before {
+            return Err(failure);
+        }
+        self.refused.sort();
+        configurations(&self.sources, grouping)
+    }
+}
+
+fn configurations(
+    sources: &[Source],
+    grouping: Grouping,
+) -> Result<Vec<ConfigurationFile>, Unproven> {
+    let mut files = Vec::new();
+    for (id, sources) in grouped(sources.to_vec(), grouping) {
+        let plural = if sources.len() == 1 { "" } else { "s" };
+        let description = format!(
+            "{} worker pool{plural}, as they were when rules were made of them",
+            sources.len()
+        );
+        files.extend(configuration_file::configurations(
+            &id,
+            &description,
+            &sources,
+        )?);
+    }
+    Ok(files)
+}
+
+fn grouped(sources: Vec<Source>, grouping: Grouping) -> BTreeMap<String, Vec<Source>> {
+    let mut groups: BTreeMap<String, Vec<Source>> = BTreeMap::new();
+    for source in sources {
+        let group = match grouping {
+            Grouping::One => ALL_POOLS,
+            Grouping::ByProvisioner => source.id.as_str().split('/').next().unwrap_or(ALL_POOLS),
+        };
+        groups.entry(group.to_owned()).or_default().push(source);
+    }
+    groups
+}

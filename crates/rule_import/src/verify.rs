@@ -1,0 +1,135 @@
+//! The proof that is made before anything is written: the rules give exactly the pools that they were made of.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::configuration::{CONFIG_KEYS, Compilation, CompiledPool, Configuration, Market, Wares};
+use domain::id::ProviderId;
+use serde_json::{Map, Value, json};
+
+use super::source::{Source, Takes};
+
+/// Compiles a document as a server does.
+pub(super) fn compiled(document: &Value, sources: &[Source]) -> Result<Compilation, String> {
+    let mut content = document.clone();
+    if let Some(content) = content.as_object_mut() {
+        // It belongs to the address under which the document is stored.
+        content.remove("workerConfigurationId");
+    }
+    let configuration = Configuration::parse(&content).map_err(|problems| problems.to_string())?;
+    let market = Arc::new(market(sources)?);
+    Compilation::new(configuration, market).map_err(|problems| problems.to_string())
+}
+
+/// Says of one pool what is not as it was.
+pub(super) fn compare(compiled: &Compilation, sources: &[Source]) -> Result<(), String> {
+    if compiled.pools.len() != sources.len() {
+        return Err(format!(
+            "{} pools became {}",
+            sources.len(),
+            compiled.pools.len()
+        ));
+    }
+    sources
+        .iter()
+        .zip(&compiled.pools)
+        .try_for_each(|(source, pool)| {
+            let differs =
+                |what: &str| format!("worker pool {}: its {what} would be another", source.id);
+            difference(source, pool).map_or(Ok(()), |what| Err(differs(&what)))
+        })
+}
+
+/// The providers, which present what no pool has asked for: all places stand in the rules, and no others.
+fn market(sources: &[Source]) -> Result<Market, String> {
+    let mut providers: BTreeMap<ProviderId, Wares> = BTreeMap::new();
+    let clouds = super::source::clouds(sources);
+    for source in sources {
+        let id: ProviderId = source
+            .provider
+            .parse()
+            .map_err(|problem| format!("{problem}"))?;
+        let elsewhere = super::cloud::condition_names()
+            .map(|name| (name.to_owned(), format!("another-{name}")))
+            .collect();
+        let mut wares = Wares::launching(vec![elsewhere]);
+        if source.takes == Takes::Declarations {
+            wares.takes = domain::configuration::Takes::Declarations;
+        }
+        if let Some(cloud) = clouds.get(&source.provider) {
+            wares.fills = cloud.fills();
+        }
+        providers.insert(id, wares);
+    }
+    Ok(Market {
+        providers,
+        ..Market::default()
+    })
+}
+
+fn difference(source: &Source, pool: &CompiledPool) -> Option<String> {
+    let settings = Value::Object(source.settings().clone());
+    let expected = |key: &str| settings.get(key);
+    if *pool.pool_id() != source.id {
+        return Some("id".to_owned());
+    }
+    if expected("owner") != Some(&json!(pool.owner)) {
+        return Some("owner".to_owned());
+    }
+    if expected("description") != Some(&json!(pool.description)) {
+        return Some("description".to_owned());
+    }
+    if expected("emailOnError").unwrap_or(&json!(false)) != &json!(pool.email_on_error) {
+        return Some("emailOnError".to_owned());
+    }
+    let [provider] = pool.providers.as_slice() else {
+        return Some("provider".to_owned());
+    };
+    if provider.id.as_str() != source.provider || provider.declared != *source.declared() {
+        return Some("provider".to_owned());
+    }
+    if let Some(key) = differing_key(&pool.config, source) {
+        return Some(key.clone());
+    }
+    let (given, wanted) = (&provider.launch_configs, &source.launch_configs);
+    if given.len() != wanted.len() {
+        return Some("number of launch configs".to_owned());
+    }
+    let mut pairs = (1..).zip(given.iter().zip(wanted));
+    pairs.find_map(|(number, (given, wanted))| {
+        let pointer = differing_pointer(&given.configuration, &wanted.whole())?;
+        Some(format!("launch config number {number} at {pointer}"))
+    })
+}
+
+/// Where two objects differ first.
+fn differing_pointer(left: &Map<String, Value>, right: &Map<String, Value>) -> Option<String> {
+    let names = left
+        .keys()
+        .chain(right.keys().filter(|name| !left.contains_key(*name)));
+    for name in names {
+        let pointer = super::leaves::below("", name);
+        match (left.get(name), right.get(name)) {
+            (Some(Value::Object(left)), Some(Value::Object(right))) => {
+                if let Some(rest) = differing_pointer(left, right) {
+                    return Some(format!("{pointer}{rest}"));
+                }
+            }
+            (left, right) if left == right => {}
+            (_, _) => return Some(pointer),
+        }
+    }
+    None
+}
+
+fn differing_key<'a>(config: &'a Map<String, Value>, source: &'a Source) -> Option<&'a String> {
+    let settings = source.settings();
+    let none = json!(0);
+    let expected = |key: &String| match settings.get(key) {
+        None if key == "minCapacity" && source.takes == Takes::Launches => Some(&none),
+        value => value,
+    };
+    let is_config = |key: &&String| CONFIG_KEYS.contains(&key.as_str());
+    let mut keys = config.keys().chain(settings.keys().filter(is_config));
+    keys.find(|key| config.get(*key) != expected(key))
+}
