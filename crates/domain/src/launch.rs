@@ -161,9 +161,9 @@ impl Launch {
         u64::from(self.machines) * u64::from(self.capacity_each)
     }
 
-    /// Machines that the cloud did not make, where that speaks against the launch config: it
-    /// refused for such a cause, or it made fewer than were asked for.
-    pub fn not_made(&self) -> u32 {
+    /// Number of machines that the provider failed to create for a reason that counts against the
+    /// launch config: it refused for such a cause, or created fewer than requested.
+    pub fn failed_machines(&self) -> u32 {
         match &self.state {
             LaunchState::Refused { cause, .. } if cause.is_ill_health() => self.machines,
             LaunchState::Accepted => self.machines.saturating_sub(self.made),

@@ -81,7 +81,7 @@ impl<'a, 'tx> Change<'a, 'tx> {
 
     /// Has the dependents of this task looked at again after the commit, by whatever process.
     pub fn release_later(&mut self, task: &TaskId) -> Result<(), StoreError> {
-        store::dependencies::look_again(self.tx, task, self.now)?;
+        store::dependencies::request_recheck(self.tx, task, self.now)?;
         self.wakeups.releases.push(task.clone());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What happened: audit, events, outcomes of runs, errors and notices.
+//! Audit entries, events, run outcomes, errors and notices.
 
 pub mod audit;
 pub mod error_stats;

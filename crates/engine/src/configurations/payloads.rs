@@ -116,16 +116,14 @@ pub async fn judge_payload(
 /// Takes note of the schema as it is now.
 pub async fn learn_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<(), PayloadError> {
     let id = pool_id.clone();
-    let read =
-        engine.store.read(
-            "worker_type_schema",
-            move |tx| match store::worker_types::judged_by(tx, &id)? {
-                Some(by) => {
-                    Ok::<_, PayloadError>(store::worker_types::get(tx, &id)?.map(|of| (by, of)))
-                }
-                None => Ok(None),
-            },
-        );
+    let read = engine.store.read("worker_type_schema", move |tx| {
+        match store::worker_types::payload_schema_version(tx, &id)? {
+            Some(by) => {
+                Ok::<_, PayloadError>(store::worker_types::get(tx, &id)?.map(|of| (by, of)))
+            }
+            None => Ok(None),
+        }
+    });
     let Some((by, worker_type)) = read.await? else {
         engine.payload_schemas.forget(pool_id);
         return Ok(());
@@ -148,7 +146,7 @@ pub fn payload_standing(
     pool_id: &PoolId,
     verdict: Option<&Verdict>,
 ) -> Result<Standing, StoreError> {
-    let by = store::worker_types::judged_by(tx, pool_id)?;
+    let by = store::worker_types::payload_schema_version(tx, pool_id)?;
     Ok(match (by, verdict) {
         (None, None) => Standing::Fits,
         (None, Some(_)) => {

@@ -227,7 +227,7 @@ async fn serve_batch(engine: &Arc<Engine>, batch: Vec<Served>) {
             return;
         }
         // Others were faster, again and again: the next sweep is the retry.
-        Ok(Err(problem)) if matches!(*problem, StoreError::Congested { .. }) => {
+        Ok(Err(problem)) if matches!(*problem, StoreError::TooManyConflicts { .. }) => {
             for served in batch {
                 broker.put_back(served, Left::Nothing);
             }

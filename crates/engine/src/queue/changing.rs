@@ -40,7 +40,7 @@ pub async fn rerun(
 ) -> Result<Task, TaskError> {
     let named = id.clone();
     let look = engine.store.read("task_look_is_due", move |tx| {
-        store::dependencies::look_is_due(tx, &named)
+        store::dependencies::is_recheck_due(tx, &named)
     });
     let is_due = look.await?;
     let release = || {

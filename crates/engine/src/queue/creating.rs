@@ -97,7 +97,7 @@ fn depend(change: &mut Change<'_, '_>, task: Task) -> Result<Task, TaskError> {
     }
     store::dependencies::require(change.tx, &task)?;
     if store::dependencies::count_open(change.tx, &task.id, 1)? > 0 {
-        if change.tx.has_rivals() {
+        if change.tx.has_concurrent_writers() {
             change.release_later(&task.id)?;
         }
         return Ok(task);

@@ -111,13 +111,13 @@ pub struct SecondLook {
 pub async fn look_again(engine: &Arc<Engine>, tasks: &[TaskId]) -> Result<SecondLook, StoreError> {
     let tasks = tasks.to_vec();
     let written = engine.change("task_look_again", engine.clock.now(), move |change| {
-        let edges = store::dependencies::edges_freed(change.tx, &tasks, RELEASED_AT_ONCE)?;
+        let edges = store::dependencies::releasable_edges(change.tx, &tasks, RELEASED_AT_ONCE)?;
         for edge in &edges {
             release_edge(change, &edge.required, &edge.waiting)?;
         }
         let more = edges.len() >= RELEASED_AT_ONCE as usize;
         if !more {
-            store::dependencies::looks_done(change.tx, &tasks)?;
+            store::dependencies::finish_rechecks(change.tx, &tasks)?;
         }
         let n_released = edges.len();
         Ok::<_, StoreError>(SecondLook { n_released, more })
@@ -141,7 +141,7 @@ fn carry_out_first(
 
 fn release(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreError> {
     let more = release_some(change, required)?;
-    if more || change.tx.has_rivals() {
+    if more || change.tx.has_concurrent_writers() {
         change.release_later(&required.id)?;
     }
     Ok(())

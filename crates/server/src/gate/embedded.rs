@@ -19,7 +19,7 @@ use domain::access::{ClientRecord, RoleRecord, token_purpose};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
 use store::revisions::AccessRevision;
-use store::roles::RoleNews;
+use store::roles::RoleChanges;
 use store::{Store, StoreError};
 
 use super::{Asking, Caller, Gate, GateError};
@@ -218,7 +218,7 @@ impl Embedded {
                 let revision = store::revisions::current(tx)?;
                 let news = match revision == seen {
                     true => None,
-                    false => Some(store::roles::news(tx, &seen, &revision)?),
+                    false => Some(store::roles::changes(tx, &seen, &revision)?),
                 };
                 Ok::<_, StoreError>((revision, news))
             })
@@ -227,11 +227,11 @@ impl Embedded {
             (_, None) => known,
             (revision, Some(news)) => {
                 let roles = match news {
-                    RoleNews::Changed(roles) if roles.is_empty() => Arc::clone(&known.roles),
-                    RoleNews::Changed(roles) => {
+                    RoleChanges::Changed(roles) if roles.is_empty() => Arc::clone(&known.roles),
+                    RoleChanges::Changed(roles) => {
                         Arc::new(Roles::clone(&known.roles).with(compiled(roles)))
                     }
-                    RoleNews::All(roles) => Arc::new(Roles::new(compiled(roles))),
+                    RoleChanges::All(roles) => Arc::new(Roles::new(compiled(roles))),
                 };
                 let fresh = Arc::new(Known::new(revision, roles));
                 let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);

@@ -143,7 +143,7 @@ fn collect(
     let until = head.min(reader.position.saturating_add(limits.span));
     let told = store::run_messages::list(tx, reader.position, until, limits.messages.size)?;
     let place = match told.items.last() {
-        Some((last, _)) if told.may_go_on(limits.messages.size) => *last,
+        Some((last, _)) if told.may_have_more(limits.messages.size) => *last,
         Some(_) | None => until,
     };
     let bodies = told.items.iter().map(|(_, payload)| payload.as_bytes());

@@ -62,7 +62,7 @@ impl Publish {
         let (placed, is_waiting) = read.await?;
         self.tell(&placed.items);
         if !is_waiting {
-            return Ok(!placed.may_go_on(size));
+            return Ok(!placed.may_have_more(size));
         }
         let placing = app
             .engine
@@ -70,7 +70,7 @@ impl Publish {
             .write("event_place", move |tx| store::events::place(tx, size));
         let placed = match placing.await {
             // Another process is about it all the time: what it has placed is there to be read.
-            Err(StoreError::Congested { .. }) => return Ok(false),
+            Err(StoreError::TooManyConflicts { .. }) => return Ok(false),
             placed => placed?,
         };
         placed.items.iter().for_each(log);
@@ -80,7 +80,7 @@ impl Publish {
         if follows {
             self.tell(&placed.items);
         }
-        Ok(follows && !placed.may_go_on(size))
+        Ok(follows && !placed.may_have_more(size))
     }
 
     /// Wakes in this process those who wait for what was announced, by whichever process.

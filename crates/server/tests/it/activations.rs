@@ -345,7 +345,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
             .write(move |tx| {
                 (0..count).try_for_each(|index| {
                     let id: TaskId = task_id(number(index)).parse().unwrap();
-                    store::dependencies::look_again(tx, &id, noted)
+                    store::dependencies::request_recheck(tx, &id, noted)
                 })
             })
             .await;
@@ -354,7 +354,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
         let now = world.now();
         let mut left = count;
         loop {
-            let due = world.read(move |tx| store::dependencies::looks_due(tx, now, all));
+            let due = world.read(move |tx| store::dependencies::rechecks_due(tx, now, all));
             assert_eq!(due.await.len(), left);
             if left == 0 {
                 break;

@@ -174,7 +174,7 @@ on_both!(
                 let before = store::tasks::get(tx, &id)?.unwrap();
                 let after = before.clone().cancel(now).unwrap().task;
                 store::tasks::update(tx, &before, &after)?;
-                store::dependencies::look_again(tx, &id, now)
+                store::dependencies::request_recheck(tx, &id, now)
             })
             .await;
         world.clock.advance_ms(60_000);

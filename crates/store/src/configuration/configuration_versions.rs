@@ -1,4 +1,4 @@
-//! All versions of worker configurations, those of deleted ones too.
+//! All versions of worker configurations, including those of deleted configurations.
 
 use domain::Version;
 use domain::configuration::{Action, VersionRecord};
@@ -37,7 +37,7 @@ statements! { TABLE;
          WHERE worker_configuration_id = $1 AND version < $2 ORDER BY version DESC LIMIT $3";
 }
 
-/// A version without what it says.
+/// A version without its document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedVersion {
     pub id: ConfigurationId,
@@ -60,7 +60,7 @@ pub fn get(
     tx.row(&GET, &[id.as_str().into(), version.into()], entity)
 }
 
-/// Newest first, also of configurations that have been deleted.
+/// Ordered from newest to oldest. Deleted configurations have versions, too.
 pub fn list(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,

@@ -1,4 +1,5 @@
-//! Documentation of worker configurations and worker types: a tarball each, and what is told of it.
+//! Documentation of worker configurations and worker types: one tarball each, and a record that
+//! describes it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,7 +35,7 @@ impl Field for Subject {
         match cells.next::<String>()?.as_str() {
             Self::CONFIGURATION => Ok(Self::Configuration(cells.next()?)),
             Self::WORKER_TYPE => Ok(Self::WorkerType(cells.next()?)),
-            other => Err(BadRow(format!("nothing of kind {other:?} is documented"))),
+            other => Err(BadRow(format!("{other:?} is not a kind of documentation"))),
         }
     }
 }
@@ -69,7 +70,7 @@ statements! { TABLE;
          WHERE worker_configuration_id = $1";
 }
 
-/// With the tarball.
+/// Returns the record and the tarball.
 pub fn get(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
     tx.row(&GET, &key(subject), |row| {
         let mut cells = Cells::of(row);
@@ -94,26 +95,28 @@ pub fn list(
     tx.rows(&LIST, &values, entity)
 }
 
-/// Takes the place of what was there, but for when that was made.
+/// Replaces the documentation of the subject, but keeps its time of creation.
 pub fn put(tx: &mut Tx<'_>, record: &Record, tarball: &[u8]) -> Result<(), StoreError> {
     let mut values = record.inserted();
     values.push(STANDARD.encode(tarball).into());
     tx.execute(&PUT, &values).map(drop)
 }
 
-/// `false` if there was none. Whoever deletes what is documented calls this in the same transaction.
+/// Returns `false` if the subject has no documentation. A transaction that deletes a subject must
+/// call this, too.
 pub fn delete(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
     Ok(tx.execute(&DELETE, &key(subject))? > 0)
 }
 
-/// What documents nothing that is there. Returns how many; as many as the limit means: ask again.
+/// Deletes documentation whose subject does not exist, and returns the number of deleted rows. Call
+/// it again while it returns the limit.
 pub fn delete_orphans(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
     let kinds = [Subject::WORKER_TYPE, Subject::CONFIGURATION];
     let values = [kinds[0].into(), kinds[1].into(), limit.into()];
     tx.execute(&DELETE_ORPHANS, &values)
 }
 
-/// The configuration that a worker type belongs to, if it does.
+/// The configuration to which a worker type belongs, if any.
 pub fn configuration_of(
     tx: &mut Tx<'_>,
     worker_type: &PoolId,
@@ -124,7 +127,7 @@ pub fn configuration_of(
     })
 }
 
-/// Whether there is what would be documented.
+/// Whether the pool or the configuration exists.
 pub fn subject_exists(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
     match subject {
         Subject::Configuration(id) => {

@@ -1,4 +1,4 @@
-//! Elapsed time for metrics; nothing is ever decided by it.
+//! Elapsed time, for metrics only: no decision depends on it.
 
 use std::time::Instant;
 

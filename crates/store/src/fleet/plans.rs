@@ -1,4 +1,4 @@
-//! Plans as they were decided: a bounded history for each pool.
+//! Plans: a bounded history for each pool.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -46,7 +46,8 @@ pub struct PlanRecord {
     pub plan: Value,
 }
 
-/// Keeps this plan and those before it, up to `keep` of them. The input is opaque here.
+/// Stores a plan and deletes old ones, so that the pool keeps its last `keep` plans. The input is
+/// opaque here.
 pub fn insert(
     tx: &mut Tx<'_>,
     record: &PlanRecord,
@@ -62,7 +63,7 @@ pub fn insert(
     tx.execute(&FORGET, &values).map(drop)
 }
 
-/// Newest first.
+/// Ordered from newest to oldest.
 pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<PlanRecord>, StoreError> {
     tx.rows(&LIST, &[pool_id.as_str().into(), limit.into()], entity)
 }
@@ -89,7 +90,7 @@ pub fn input(
     Ok(input.flatten())
 }
 
-/// As many as the limit means: ask again.
+/// Call it again while it returns the limit.
 pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[before.into(), limit.into()])
 }

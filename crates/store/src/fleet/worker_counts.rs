@@ -1,4 +1,4 @@
-//! How many workers there are and how much they can do, by state; answered from an index alone.
+//! Number and capacity of workers by state, read from an index only.
 
 use domain::counts::{Counts, Tally};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
@@ -10,7 +10,7 @@ use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
 
-/// Groups of workers have no key but what they are grouped by.
+/// Groups of workers have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("workers", 2);
 
 statements! { TABLE;
@@ -44,7 +44,8 @@ pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> 
         .unwrap_or_default())
 }
 
-/// The workers of all pools from the first to the last, by pool; pools without workers are absent.
+/// The workers of all pools from the first to the last, ordered by pool. Pools without workers are
+/// absent.
 pub fn between(
     tx: &mut Tx<'_>,
     first: &PoolId,
@@ -56,7 +57,8 @@ pub fn between(
     })?))
 }
 
-/// The workers that are not stopped of all pools from the first to the last, by pool and provider.
+/// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
+/// provider.
 pub fn by_provider_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
@@ -68,7 +70,7 @@ pub fn by_provider_between(
     })?))
 }
 
-/// The workers of a pool by their launch config; those without one come first.
+/// The workers of a pool by launch config; workers without one come first.
 pub fn by_launch_config(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,

@@ -1,4 +1,4 @@
-//! Who changed what; rows are only ever added.
+//! The audit log: which client changed what. Rows are only added.
 
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::ClientId;
@@ -38,7 +38,7 @@ pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
     tx.execute(&INSERT, &entry.inserted()).map(drop)
 }
 
-/// What happened to one thing, oldest first, each with its number by which to go on.
+/// Changes of one entity, oldest first. Pass the number of the last entry to continue after it.
 pub fn by_entity(
     tx: &mut Tx<'_>,
     entity_type: EntityType,
@@ -55,7 +55,7 @@ pub fn by_entity(
     tx.rows(&BY_ENTITY, &values, entry)
 }
 
-/// What one client did, oldest first, each with its number by which to go on.
+/// Changes by one client, oldest first. Pass the number of the last entry to continue after it.
 pub fn by_client(
     tx: &mut Tx<'_>,
     client_id: &ClientId,

@@ -1,8 +1,9 @@
-//! The stream of events: every committed event has a place in it, and places are given in order.
+//! The event stream: every committed event gets a position, and positions are assigned in order.
 //!
-//! Giving places is a write of its own that counts up one row, so two processes that do it at once do it
-//! one after the other: whoever has seen a place has seen all before it, and nothing is ever put in between.
-//! A change that saw another has the later place, since it was numbered later and cannot be seen without it.
+//! A transaction of its own assigns positions and increments one row, so two processes cannot
+//! assign at the same time. A reader that has seen a position has seen all lower ones, and no event
+//! is ever inserted between them. An event that was written after its transaction saw another one
+//! has the higher position: its number is higher, and it cannot be visible without the other.
 
 use domain::time::Timestamp;
 
@@ -32,21 +33,25 @@ statements! { TABLE;
     DELETE "event_delete_until" = "DELETE FROM outbox WHERE position <= $1";
 }
 
-/// The last place that was given away; 0 if none was.
+/// The last assigned position, or 0.
 pub fn head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
     let head = tx.row(&HEAD, &[], |row| row.integer(0))?;
     head.ok_or_else(|| {
-        StoreError::corrupt("event_stream", "events".to_owned(), "it is gone".to_owned())
+        StoreError::corrupt(
+            "event_stream",
+            "events".to_owned(),
+            "it is missing".to_owned(),
+        )
     })
 }
 
-/// Whether some event has no place yet.
+/// Whether any event has no position yet.
 pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
     let first = tx.row(&WAITING, &[1_u32.into()], |row| row.integer(0))?;
     Ok(first.is_some())
 }
 
-/// Gives the oldest events that have no place the next ones, and returns them in their order.
+/// Assigns the next positions to the oldest events without one, and returns these events in order.
 pub fn place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
     let head = head(tx)?;
     let Part {
@@ -61,11 +66,11 @@ pub fn place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError>
             is_cut,
         });
     }
-    // First of all, so that two who place at once meet here and nowhere else.
+    // This update comes first, so that two concurrent transactions conflict here and nowhere else.
     let new_head = waiting.iter().fold(head, |place, _| place + 1);
     tx.execute_guarded(&MOVE_HEAD, &[new_head.into(), head.into()])?;
     let mut place = head;
-    // Numbers are nearly always without gaps, so that one statement does for all of them.
+    // Numbers rarely have gaps, so one statement usually updates all rows.
     for run in waiting.chunk_by(|left, right| left + 1 == *right) {
         let (first, last) = (run[0], run[run.len() - 1]);
         let offset = place + 1 - first;
@@ -76,24 +81,24 @@ pub fn place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError>
     Ok(Part { items, is_cut })
 }
 
-/// Events after this place, in order.
+/// Events after this position, in order.
 pub fn list_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
     part::read(tx, &AFTER_SIZES, &AFTER, &[after.into()], limit, outbox_row)
 }
 
-/// The place and the time of the first event after this place.
+/// The position and the time of the first event after this position.
 pub fn time_after(tx: &mut Tx<'_>, after: i64) -> Result<Option<(i64, Timestamp)>, StoreError> {
     Ok(times_after(tx, after, 1)?.pop())
 }
 
-/// The place before the first event that happened at this time or later. Events are nearly in the order of
-/// their times, so a few may lie on the wrong side.
+/// The position before the first event at this time or later. Events are only nearly in the order
+/// of their times, so a few may be on the wrong side.
 pub fn place_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
     let mut high = head(tx)?;
     let Some((first, _)) = time_after(tx, 0)? else {
         return Ok(high);
     };
-    // All up to `low` are earlier; what comes after `high` is not.
+    // All events up to `low` are earlier than `time`; events after `high` are not.
     let mut low = first - 1;
     while low < high {
         let middle = low + (high - low) / 2;
@@ -105,7 +110,8 @@ pub fn place_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError>
     Ok(low)
 }
 
-/// Forgets events that are older than this, of the oldest so many, but none after the place `keep_after`.
+/// Deletes events from before this time, at most `limit` of the oldest, and none after the position
+/// `keep_after`.
 pub fn delete_before(
     tx: &mut Tx<'_>,
     before: Timestamp,

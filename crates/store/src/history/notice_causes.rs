@@ -1,4 +1,4 @@
-//! Errors that have one cause, counted for each channel by which people are told of them.
+//! Causes of errors, counted for each channel that notifies people.
 
 use domain::Version;
 use domain::error_report::ErrorReport;
@@ -32,7 +32,8 @@ static TABLE: Table = Table::of::<NoticeCause>("notice_causes");
 
 statements! { TABLE;
     GET "notice_cause_get" =
-        "SELECT {columns} FROM notice_causes WHERE channel = $1 AND worker_pool_id = $2 AND cause = $3";
+        "SELECT {columns} FROM notice_causes \
+         WHERE channel = $1 AND worker_pool_id = $2 AND cause = $3";
     COUNT "notice_cause_count" =
         "SELECT COUNT(*) FROM notice_causes WHERE channel = $1 AND worker_pool_id = $2";
     INSERT "notice_cause_insert" =
@@ -52,30 +53,30 @@ statements! { TABLE;
         "DELETE FROM notice_causes WHERE (channel, worker_pool_id, cause) IN (\
          SELECT channel, worker_pool_id, cause FROM notice_causes \
          WHERE last_reported < $1 ORDER BY last_reported LIMIT $2)";
-    // The topic stands here in full, so that the index on events of this kind is used.
+    // The topic is a literal, so that the databases use the partial index on these events.
     EVENTS "notice_source" =
         "SELECT position, worker_pool_id, payload FROM outbox \
          WHERE topic = 'exchange/taskcluster-worker-manager/v1/worker-pool-error' \
          AND position > $1 AND position <= $2 ORDER BY position LIMIT $3";
 }
 
-/// What one channel knows of the errors that have one cause.
+/// The errors with one cause, and how many of them a channel has reported to people.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoticeCause {
     pub channel: String,
     pub pool_id: PoolId,
-    /// A digest of what the errors have in common.
+    /// A digest of the properties that these errors share.
     pub cause: String,
-    /// The latest of them.
+    /// The latest of these errors.
     pub error_id: ErrorId,
     pub first_reported: Timestamp,
     pub last_reported: Timestamp,
-    /// How many have not been told yet, and when the first of these was reported.
+    /// Number of errors that no notice contains yet.
     pub untold: u64,
     pub first_untold: Option<Timestamp>,
     pub told: u64,
     pub last_told: Option<Timestamp>,
-    /// When to tell of them; `None` if there is nothing to tell.
+    /// When to send the next notice. `None` if no error is waiting.
     pub due: Option<Timestamp>,
     pub version: Version,
 }
@@ -90,23 +91,23 @@ pub fn get(
     tx.row(&GET, &values, entity)
 }
 
-/// How many causes are known of this pool.
+/// Number of known causes in this pool.
 pub fn count(tx: &mut Tx<'_>, channel: &str, pool_id: &PoolId) -> Result<u64, StoreError> {
     let values = [channel.into(), pool_id.as_str().into()];
     Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
 }
 
-/// Writes a cause that is new.
+/// Writes a new cause. If it exists already, the transaction has lost a race.
 pub fn insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     tx.execute_guarded(&INSERT, &cause.inserted())
 }
 
-/// Writes what has changed, if the cause is as it was read.
+/// Writes the mutable columns, unless another transaction changed the row since it was read.
 pub fn update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     tx.update(&UPDATE, cause)
 }
 
-/// Those of which it is time to tell, the longest due first.
+/// The causes whose notice is due, the longest due first.
 pub fn list_due(
     tx: &mut Tx<'_>,
     channel: &str,
@@ -117,7 +118,7 @@ pub fn list_due(
     tx.rows(&DUE, &values, entity)
 }
 
-/// Nobody is to be told of it any more.
+/// Deletes a cause, so that no further notice contains it.
 pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     let values = [
         (&cause.channel).into(),
@@ -127,8 +128,8 @@ pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     tx.execute_guarded(&DELETE, &values)
 }
 
-/// Forgets causes of which all has been told before the first moment, and whatever last happened before the
-/// second. As many as the limit means: ask again.
+/// Deletes causes whose last notice is from before `told_before`, with no error waiting, and causes
+/// whose last error is from before `reported_before`. Call it again while it returns the limit.
 pub fn delete_settled(
     tx: &mut Tx<'_>,
     told_before: Timestamp,
@@ -140,8 +141,8 @@ pub fn delete_settled(
     Ok(n_settled + n_old)
 }
 
-/// Errors whose events have these places in the stream (after the first, up to the second), in order.
-/// `None` stands for one that has been forgotten since.
+/// Errors whose events have positions after `after`, up to `until`, in order. `None` stands for an
+/// error that was deleted since.
 pub fn list_errors_after(
     tx: &mut Tx<'_>,
     after: i64,

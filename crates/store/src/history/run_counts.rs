@@ -1,4 +1,4 @@
-//! How many runs ended how, by pool and hour.
+//! Number of ended runs by pool, hour and reason.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::engine::tx::Tx;
 
 static TABLE: Table = Table::unlisted("run_counts", 3);
 
-/// One sum for each window, the longest last: it bounds what is read.
+/// One sum for each window. The longest, which is last, bounds the rows that are read.
 macro_rules! sums {
     () => {
         "SELECT reason, CAST(SUM(CASE WHEN hour >= $1 THEN runs ELSE 0 END) AS BIGINT), \
@@ -39,7 +39,7 @@ statements! { TABLE;
          ORDER BY hour LIMIT $2)";
 }
 
-/// How many runs ended how, in each of the windows.
+/// Number of ended runs by reason, for each window.
 pub type Tallies = [Tally; Window::ALL.len()];
 
 pub(crate) fn add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreError> {
@@ -65,7 +65,7 @@ pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Tall
     tallies(tx, &OF_POOL, pool_id.as_str(), now)
 }
 
-/// Of all pools that are made of a worker configuration.
+/// Counts the runs in all pools of a worker configuration.
 pub fn of_configuration(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
@@ -74,7 +74,8 @@ pub fn of_configuration(
     tallies(tx, &OF_CONFIGURATION, id.as_str(), now)
 }
 
-/// Forgets whole hours that began before this moment. As many as the limit means: ask again.
+/// Deletes the counts of hours that began before this moment. Call it again while it returns the
+/// limit.
 pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
 }

@@ -1,4 +1,4 @@
-//! What became of the last runs of workers. An outcome that is told again changes nothing.
+//! Outcomes of the last runs of workers. A duplicate changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,10 +33,11 @@ statements! { TABLE;
     HAS_POOL "run_outcome_has_pool" =
         "SELECT worker_pool_id FROM worker_pools WHERE worker_pool_id = $1";
     OF_WORKER "run_outcome_list_of_worker" =
-        "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3 \
+        "SELECT {columns} FROM run_outcomes \
+         WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3 \
          AND (resolved, task_id, run_id) < ($4, $5, $6) \
          ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT $7";
-    // The last moment is there twice because one of them bounds the search.
+    // The last moment appears twice because the second condition bounds the search.
     OF_POOL "run_outcome_list_of_pool" =
         "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 \
          AND (resolved, task_id, run_id) < ($2, $3, $4) AND resolved >= $5 \
@@ -46,7 +47,7 @@ statements! { TABLE;
          ORDER BY worker_pool_id LIMIT $2";
 }
 
-/// Where a list of outcomes, newest first, goes on.
+/// The last outcome of a page, where the next page continues.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunCursor {
     pub resolved: Timestamp,
@@ -64,8 +65,8 @@ impl From<&RunOutcome> for RunCursor {
     }
 }
 
-/// Takes note of outcomes and counts them, unless they are known or their pool is none of ours. Returns those
-/// that are new.
+/// Stores outcomes and counts them, unless they are known already or their pool does not exist.
+/// Returns the new outcomes.
 pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>, StoreError> {
     let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();
     let mut ours = BTreeSet::new();
@@ -74,7 +75,7 @@ pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>,
             ours.insert(pool_id);
         }
     }
-    // In one order, so that two who write the same do not wait for each other.
+    // Sorted, so that two transactions that write the same rows do not wait for each other.
     let sorted: BTreeMap<RunCursor, &RunOutcome> = outcomes
         .iter()
         .filter(|outcome| ours.contains(&outcome.worker.pool_id))
@@ -117,8 +118,8 @@ pub fn list_of_worker(
 
 /// The last runs in these pools together, newest first.
 ///
-/// Each pool's are in order already, so they are merged: once as many are known as are wanted, only what is
-/// newer than the last of these is read.
+/// Outcomes of one pool are in order already, so they are merged. Once `limit` outcomes are known,
+/// only outcomes that are newer than the last of them are read.
 pub fn list_of_pools(
     tx: &mut Tx<'_>,
     pools: &[PoolId],
@@ -155,7 +156,7 @@ pub fn list_of_pools(
     Ok(newest.into_values().rev().collect())
 }
 
-/// The pools that are made of a worker configuration.
+/// The pools of a worker configuration.
 pub fn pools_of_configuration(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,

@@ -1,4 +1,4 @@
-//! Errors of workers and providers, as they were reported.
+//! Reported errors of workers and providers.
 
 use domain::error_report::ErrorReport;
 use domain::id::{ErrorId, LaunchConfigId, PoolId};
@@ -24,7 +24,7 @@ also { Fixed "code" = report.code() } }
 
 static TABLE: Table = Table::of::<ErrorReport>("worker_errors");
 
-// An absent filter is an empty text: no id is empty.
+// An empty text means no filter, since ids are never empty.
 statements! { TABLE;
     INSERT "error_insert" =
         "INSERT INTO worker_errors ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
@@ -41,14 +41,14 @@ statements! { TABLE;
          WHERE reported < $1 ORDER BY reported LIMIT $2)";
 }
 
-/// Which errors of a pool to list; all if nothing is given.
+/// Selects errors of a pool; an empty filter selects all.
 #[derive(Clone, Debug, Default)]
 pub struct ErrorFilter {
     pub launch_config_id: Option<LaunchConfigId>,
     pub error_id: Option<ErrorId>,
 }
 
-/// `false` if this error is there already.
+/// Returns `false` if the error exists already.
 pub fn insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, StoreError> {
     tx.insert(&INSERT, report)
 }
@@ -62,7 +62,8 @@ pub fn get(
     tx.row(&GET, &values, entity)
 }
 
-/// Newest first; `after` is the moment and id of the last one of the page before.
+/// Ordered from newest to oldest. `after` is the time and id of the last error of the previous
+/// page.
 pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
@@ -88,7 +89,7 @@ pub fn list(
     tx.rows(&LIST, &values, entity)
 }
 
-/// Oldest first. As many as the limit means: ask again.
+/// Deletes the oldest errors first. Call it again while it returns the limit.
 pub fn delete_older_than(
     tx: &mut Tx<'_>,
     before: Timestamp,

@@ -1,4 +1,4 @@
-//! Runs that wait for a worker: which is next, and which there are.
+//! Pending runs: the next to be claimed, and lists of all.
 
 use domain::id::PoolId;
 use domain::task::Task;
@@ -47,14 +47,15 @@ statements! { TABLE;
     ANY "task_any_waiting" =
         "SELECT task_id FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2 LIMIT 1";
     QUEUES "task_queues_with_work" =
-        "SELECT v.value ->> 0 FROM json_each($1) AS v WHERE EXISTS (SELECT 1 FROM pending_tasks AS p \
+        "SELECT v.value ->> 0 FROM json_each($1) AS v \
+         WHERE EXISTS (SELECT 1 FROM pending_tasks AS p \
          WHERE p.task_queue_id = v.value ->> 0 AND p.deadline > $2)";
     LIST "task_list_pending" = concat!(
         "SELECT ", task_columns!(), ", p.run_id, p.inserted, p.priority, p.sequence", after!());
     LIST_SIZES "task_list_pending_sizes" = concat!("SELECT ", size!(), after!());
 }
 
-/// A run that waits, as lists show it.
+/// A pending run, as lists show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingTask {
     pub task: Task,
@@ -63,14 +64,14 @@ pub struct PendingTask {
     pub place: PendingPlace,
 }
 
-/// Where a run stands in the line: by priority, then first come, first served.
+/// The place of a run in its queue: ordered by priority, then by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PendingPlace {
     pub rank: u32,
     pub sequence: i64,
 }
 
-/// The tasks that are next to be claimed; those past their deadline are not.
+/// The next tasks to be claimed, without tasks whose deadline has passed.
 pub fn next(
     tx: &mut Tx<'_>,
     queue: &PoolId,
@@ -81,13 +82,13 @@ pub fn next(
     part::read(tx, &NEXT_SIZES, &NEXT, &keys, limit, task)
 }
 
-/// Whether there is anything to claim.
+/// Whether the queue has a task to claim.
 pub fn any(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<bool, StoreError> {
     let found = tx.row(&ANY, &[queue.as_str().into(), now.into()], |_| Ok(()))?;
     Ok(found.is_some())
 }
 
-/// Those of these queues in which there is anything to claim.
+/// The queues, of these, that have a task to claim.
 pub fn queues_with_work(
     tx: &mut Tx<'_>,
     queues: &[PoolId],
@@ -99,7 +100,7 @@ pub fn queues_with_work(
     tx.rows(&QUEUES, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-/// In the order in which they are claimed.
+/// Ordered as they will be claimed.
 pub fn list(
     tx: &mut Tx<'_>,
     queue: &PoolId,

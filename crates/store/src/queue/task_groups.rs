@@ -1,4 +1,4 @@
-//! Groups of tasks, and the tasks in them.
+//! Task groups, and the tasks in them.
 
 use domain::Version;
 use domain::id::{TaskGroupId, TaskId};
@@ -58,7 +58,7 @@ pub fn get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>, Store
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
-/// False: there is a group of this name.
+/// Returns `false` if the group exists already.
 pub fn insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<bool, StoreError> {
     tx.insert(&INSERT, group)
 }
@@ -68,12 +68,13 @@ pub fn update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version, StoreError>
     Ok(group.version.next())
 }
 
-/// Makes whoever touches this group at the same time do so again, with what we wrote in sight.
+/// Makes a concurrent transaction that touches this group run again, so that it sees this
+/// transaction's changes.
 pub fn touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<(), StoreError> {
     tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
 }
 
-/// The tasks of a group, by id.
+/// The tasks of a group, ordered by id.
 pub fn tasks(
     tx: &mut Tx<'_>,
     id: &TaskGroupId,
@@ -85,7 +86,7 @@ pub fn tasks(
     part::read(tx, &SIZES, &LIST, &keys, limit, task)
 }
 
-/// Those to which something can still happen, by id.
+/// The unresolved tasks of a group, ordered by id.
 pub fn active(
     tx: &mut Tx<'_>,
     id: &TaskGroupId,
@@ -97,13 +98,13 @@ pub fn active(
     tx.rows(&ACTIVE, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-/// How many tasks the group has.
+/// Number of tasks in the group.
 pub fn size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64, StoreError> {
     let size = tx.row(&SIZE, &[id.as_str().into()], |row| row.number(0))?;
     Ok(size.unwrap_or(0))
 }
 
-/// Those of which no task is left. As many as the limit means: ask again.
+/// Deletes expired groups without tasks. Call it again while it returns the limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }

@@ -1,4 +1,4 @@
-//! Artifacts: stored, listed by name, replaced, expired.
+//! Artifacts: reads, lists, updates and deletion.
 
 use domain::artifact::{Artifact, ArtifactName, Content, Uploaded};
 use domain::id::TaskId;
@@ -43,7 +43,7 @@ fn file() -> Content {
     }
 }
 
-on_both!(an_artifact_is_kept_as_it_is, |database| {
+on_both!(an_artifact_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let contents = [
         file(),
@@ -81,7 +81,7 @@ on_both!(an_artifact_is_kept_as_it_is, |database| {
     assert_eq!(elsewhere.await, None);
 });
 
-on_both!(an_update_replaces_what_may_change, |database| {
+on_both!(an_update_writes_the_mutable_columns, |database| {
     let store = database.migrated().await;
     let first = artifact(TASK, 2, "public/a", file());
     let mut second = first.clone();
@@ -123,7 +123,7 @@ on_both!(the_artifacts_of_a_run_are_listed_by_name, |database| {
     assert_eq!(list(Some("public/a"), 3).await, ["public/b"]);
 });
 
-on_both!(what_has_expired_is_told_when_it_is_deleted, |database| {
+on_both!(deleting_expired_artifacts_returns_them, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for (number, expires) in [30, 10, 20, 40].into_iter().enumerate() {
@@ -149,7 +149,7 @@ on_both!(what_has_expired_is_told_when_it_is_deleted, |database| {
     assert_eq!(left.len(), 1);
 });
 
-on_both!(a_row_that_makes_no_sense_is_named, |database| {
+on_both!(a_corrupt_row_is_named, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         artifacts::insert(tx, &artifact(TASK, 7, "public/a", link()))

@@ -1,4 +1,4 @@
-//! The audit log: rows that are only ever added.
+//! The audit log: rows are only added.
 
 use domain::audit::{AuditEntry, EntityType};
 use store::audit;
@@ -20,7 +20,7 @@ fn entry(entity_id: &str, client_id: &str, action: &str) -> AuditEntry {
 }
 
 on_both!(
-    the_history_of_a_thing_and_of_a_client_is_oldest_first,
+    the_history_of_an_entity_and_of_a_client_is_oldest_first,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -66,7 +66,7 @@ on_both!(
 );
 
 on_both!(
-    a_history_comes_in_pages_of_as_many_entries_as_asked_for,
+    a_history_is_read_in_pages_of_the_requested_size,
     |database| {
         let store = database.migrated().await;
         let limit: u32 = 3;

@@ -1,4 +1,4 @@
-//! Requests to delete caches: the latest of each cache, until it expires, in pages.
+//! Requests to purge caches: the latest of each cache, until it expires, in pages.
 
 use domain::time::Timestamp;
 use store::Store;
@@ -44,7 +44,7 @@ on_both!(a_cache_has_one_request_with_the_latest_moment, |database| {
 });
 
 on_both!(
-    requests_are_listed_by_pool_moment_and_until_they_expire,
+    requests_are_listed_by_pool_and_time_until_they_expire,
     |database| {
         let store = database.migrated().await;
         let (old, new) = (purge("a/b", "old", 5), purge("a/b", "new", 6));
@@ -65,33 +65,30 @@ on_both!(
     }
 );
 
-on_both!(
-    pages_and_batches_hold_as_many_as_their_limit_says,
-    |database| {
-        let store = database.migrated().await;
-        let limit: u32 = 3;
-        let mut n_stored = 0;
-        for wanted in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
-            let more = (n_stored..wanted).map(|number| purge("a/b", &format!("c{number:02}"), 5));
-            put(&store, more.collect()).await;
-            n_stored = wanted;
-            let first = of_pool(&store, "a/b", 10, 0, limit).await;
-            assert_eq!(first.len(), wanted.min(limit) as usize);
-            let all = all_pages(&store, at(10), limit).await;
-            assert_eq!(all.len(), wanted as usize);
-            assert!(all.is_sorted_by(|one, next| one.cache_name < next.cache_name));
-        }
-        let mut left = n_stored;
-        while left > 0 {
-            let deleted = write(&store, move |tx| {
-                cache_purges::delete_expired(tx, at(EXPIRES), limit)
-            });
-            let deleted = deleted.await;
-            assert_eq!(deleted, u64::from(left.min(limit)));
-            left -= left.min(limit);
-        }
+on_both!(pages_and_batches_have_the_size_of_their_limit, |database| {
+    let store = database.migrated().await;
+    let limit: u32 = 3;
+    let mut n_stored = 0;
+    for wanted in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
+        let more = (n_stored..wanted).map(|number| purge("a/b", &format!("c{number:02}"), 5));
+        put(&store, more.collect()).await;
+        n_stored = wanted;
+        let first = of_pool(&store, "a/b", 10, 0, limit).await;
+        assert_eq!(first.len(), wanted.min(limit) as usize);
+        let all = all_pages(&store, at(10), limit).await;
+        assert_eq!(all.len(), wanted as usize);
+        assert!(all.is_sorted_by(|one, next| one.cache_name < next.cache_name));
     }
-);
+    let mut left = n_stored;
+    while left > 0 {
+        let deleted = write(&store, move |tx| {
+            cache_purges::delete_expired(tx, at(EXPIRES), limit)
+        });
+        let deleted = deleted.await;
+        assert_eq!(deleted, u64::from(left.min(limit)));
+        left -= left.min(limit);
+    }
+});
 
 async fn all_pages(store: &Store, now: Timestamp, limit: u32) -> Vec<CachePurge> {
     let mut all: Vec<CachePurge> = Vec::new();

@@ -1,4 +1,4 @@
-//! The two databases are one to their users: the same operations give the same answers.
+//! Both databases behave the same: the same operations give the same answers.
 
 use domain::id::ProviderId;
 use domain::worker::WorkerState;
@@ -74,7 +74,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Does one thing and tells in words what came of it.
+/// Runs one operation and returns a description of its result.
 fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError> {
     Ok(match operation {
         Operation::PoolInsert(n) => {

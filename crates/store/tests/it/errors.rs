@@ -1,4 +1,4 @@
-//! Reported errors: lists, statistics, retention.
+//! Reported errors: lists, statistics and deletion.
 
 use domain::id::ErrorId;
 use domain::time::{DAY_MS, HOUR_MS};
@@ -8,28 +8,31 @@ use store::worker_errors::{self, ErrorFilter};
 use crate::samples::{at, error, object, pool_id};
 use crate::world::{on_both, read, write};
 
-on_both!(errors_are_listed_newest_first_page_by_page, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for (number, reported) in [(0, 30), (1, 10), (2, 20), (3, 20)] {
-            worker_errors::insert(tx, &error("a/b", number, reported))?;
-        }
-        worker_errors::insert(tx, &error("a/c", 4, 40))
-    })
-    .await;
-    let filter = ErrorFilter::default;
-    let page = read(&store, move |tx| {
-        worker_errors::list(tx, &pool_id("a/b"), &filter(), None, 2)
-    })
-    .await;
-    assert_eq!(page, [error("a/b", 0, 30), error("a/b", 3, 20)]);
-    let last: ErrorId = page[1].error_id.clone();
-    let page = read(&store, move |tx| {
-        worker_errors::list(tx, &pool_id("a/b"), &filter(), Some((at(20), &last)), 5)
-    })
-    .await;
-    assert_eq!(page, [error("a/b", 2, 20), error("a/b", 1, 10)]);
-});
+on_both!(
+    errors_are_listed_from_newest_to_oldest_in_pages,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (number, reported) in [(0, 30), (1, 10), (2, 20), (3, 20)] {
+                worker_errors::insert(tx, &error("a/b", number, reported))?;
+            }
+            worker_errors::insert(tx, &error("a/c", 4, 40))
+        })
+        .await;
+        let filter = ErrorFilter::default;
+        let page = read(&store, move |tx| {
+            worker_errors::list(tx, &pool_id("a/b"), &filter(), None, 2)
+        })
+        .await;
+        assert_eq!(page, [error("a/b", 0, 30), error("a/b", 3, 20)]);
+        let last: ErrorId = page[1].error_id.clone();
+        let page = read(&store, move |tx| {
+            worker_errors::list(tx, &pool_id("a/b"), &filter(), Some((at(20), &last)), 5)
+        })
+        .await;
+        assert_eq!(page, [error("a/b", 2, 20), error("a/b", 1, 10)]);
+    }
+);
 
 on_both!(errors_are_found_by_id_and_by_launch_config, |database| {
     let store = database.migrated().await;
@@ -106,7 +109,7 @@ on_both!(
     }
 );
 
-on_both!(old_errors_go_oldest_first_in_batches, |database| {
+on_both!(old_errors_are_deleted_oldest_first_in_batches, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for number in 0..4 {

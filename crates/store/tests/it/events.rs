@@ -1,4 +1,4 @@
-//! The stream of events: every event has its place, in an order in which nothing comes too late.
+//! The event stream: every event gets a position, and readers never miss one.
 
 use std::sync::mpsc;
 
@@ -22,7 +22,7 @@ async fn push(store: &Store, ids: &'static [&'static str]) {
     .await;
 }
 
-/// As `push`, at these times.
+/// Like `push`, with these times.
 async fn push_at(store: &Store, times: impl IntoIterator<Item = i64>) {
     let times: Vec<i64> = times.into_iter().collect();
     write(store, move |tx| {
@@ -63,7 +63,7 @@ fn named(rows: &[(i64, &str)]) -> Vec<(i64, String)> {
         .collect()
 }
 
-/// An event of about a million bytes.
+/// An event of about 1 MB.
 fn large_event(id: &str) -> Event {
     let mut document = document("a/b");
     document.tags.insert("t".to_owned(), "é".repeat(500_000));
@@ -80,7 +80,7 @@ fn large_event(id: &str) -> Event {
     }
 }
 
-on_both!(large_events_come_a_few_at_a_time, |database| {
+on_both!(large_events_are_read_a_few_at_a_time, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         (0..20).try_for_each(|number| outbox::push(tx, &large_event(&number.to_string())))
@@ -94,16 +94,16 @@ on_both!(large_events_come_a_few_at_a_time, |database| {
         placed.extend(part.items.into_iter().map(|row| row.event_id));
     }
     let expected: Vec<String> = (0..20).map(|number| number.to_string()).collect();
-    assert_eq!(placed, expected, "each once, in order");
+    assert_eq!(placed, expected, "each event once, in order");
     let part = read(&store, |tx| events::list_after(tx, 10, 100)).await;
     assert_eq!((part.items.len(), part.is_cut), (8, true));
     assert_eq!(part.items[0].position, 11);
     let part = read(&store, |tx| events::list_after(tx, 10, 8)).await;
     assert_eq!((part.items.len(), part.is_cut), (8, false));
-    assert!(part.may_go_on(8));
+    assert!(part.may_have_more(8));
 });
 
-on_both!(events_wait_until_they_are_given_a_place, |database| {
+on_both!(events_wait_until_they_have_a_position, |database| {
     let store = database.migrated().await;
     push(&store, &["one", "two", "three"]).await;
     assert_eq!(read(&store, outbox::depth).await, 3);
@@ -125,7 +125,7 @@ on_both!(events_wait_until_they_are_given_a_place, |database| {
     assert_eq!(rest[0].created, at(7));
 });
 
-on_both!(numbers_that_were_never_used_leave_no_holes, |database| {
+on_both!(unused_numbers_leave_no_gaps_in_positions, |database| {
     let store = database.migrated().await;
     push(&store, &["one"]).await;
     let failed = store.write("fails", |tx| {
@@ -137,9 +137,9 @@ on_both!(numbers_that_were_never_used_leave_no_holes, |database| {
     assert_eq!(place(&store, 9).await, named(&[(1, "one"), (2, "two")]));
 });
 
-/// On SQLite one transaction writes at a time, so there this cannot happen.
+/// PostgreSQL only: SQLite has one writer at a time.
 #[tokio::test]
-async fn what_is_committed_late_is_placed_late_and_not_passed_over() {
+async fn an_event_that_is_committed_late_gets_a_late_position() {
     let Some(database) = Database::postgres() else {
         return;
     };
@@ -152,9 +152,9 @@ async fn what_is_committed_late_is_placed_late_and_not_passed_over() {
     assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
 }
 
-/// On SQLite one transaction writes at a time, so there this cannot happen.
+/// PostgreSQL only: SQLite has one writer at a time.
 #[tokio::test]
-async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
+async fn two_processes_that_assign_positions_to_different_events_conflict_safely() {
     let Some(database) = Database::postgres() else {
         return;
     };
@@ -163,7 +163,7 @@ async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
     push(&store, &["early"]).await;
     let first = Held::start(&store, |tx| events::place(tx, 9).map(drop)).await;
     late.finish().await;
-    // The second has both events before it, and the first has not committed yet.
+    // The second transaction sees both events before the first has committed.
     let (has_looked, looked) = mpsc::channel();
     let second = store.clone();
     let second = tokio::spawn(async move {
@@ -182,7 +182,7 @@ async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
     assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
 }
 
-/// A transaction that has done its work and waits to be committed.
+/// A transaction that has run its statements and waits for its commit.
 struct Held {
     go_on: mpsc::Sender<()>,
     running: tokio::task::JoinHandle<Result<(), store::StoreError>>,
@@ -221,7 +221,7 @@ async fn received(channel: mpsc::Receiver<()>) {
     received.await.unwrap().unwrap();
 }
 
-on_both!(many_that_give_places_at_once_give_each_once, |database| {
+on_both!(concurrent_processes_assign_each_position_once, |database| {
     const N_EVENTS: usize = 300;
     let first = database.migrated().await;
     let stores = [first.clone(), database.open(), database.open()];
@@ -253,29 +253,32 @@ on_both!(many_that_give_places_at_once_give_each_once, |database| {
     assert_eq!(placed, expected);
 });
 
-on_both!(old_events_go_unless_a_reader_needs_them, |database| {
-    let store = database.migrated().await;
-    push_at(&store, [10, 20, 30, 40]).await;
-    place(&store, 9).await;
-    let forget = async |before: i64, keep_after: i64, limit: u32| {
-        write(&store, move |tx| {
-            events::delete_before(tx, at(before), keep_after, limit)
-        })
-        .await
-    };
-    assert_eq!(forget(10, i64::MAX, 9).await, 0);
-    assert_eq!(forget(99, 1, 9).await, 1);
-    assert_eq!(forget(99, 1, 9).await, 0);
-    assert_eq!(forget(40, i64::MAX, 1).await, 1);
-    assert_eq!(forget(40, i64::MAX, 9).await, 1);
-    assert_eq!(all(&store).await, named(&[(4, "e")]));
-    assert_eq!(forget(99, i64::MAX, 9).await, 1);
-    // Places are never given twice, even when no event is left.
-    push(&store, &["next"]).await;
-    assert_eq!(place(&store, 9).await, named(&[(5, "next")]));
-});
+on_both!(
+    old_events_are_deleted_unless_a_reader_needs_them,
+    |database| {
+        let store = database.migrated().await;
+        push_at(&store, [10, 20, 30, 40]).await;
+        place(&store, 9).await;
+        let forget = async |before: i64, keep_after: i64, limit: u32| {
+            write(&store, move |tx| {
+                events::delete_before(tx, at(before), keep_after, limit)
+            })
+            .await
+        };
+        assert_eq!(forget(10, i64::MAX, 9).await, 0);
+        assert_eq!(forget(99, 1, 9).await, 1);
+        assert_eq!(forget(99, 1, 9).await, 0);
+        assert_eq!(forget(40, i64::MAX, 1).await, 1);
+        assert_eq!(forget(40, i64::MAX, 9).await, 1);
+        assert_eq!(all(&store).await, named(&[(4, "e")]));
+        assert_eq!(forget(99, i64::MAX, 9).await, 1);
+        // Positions are never assigned twice, even if no event is left.
+        push(&store, &["next"]).await;
+        assert_eq!(place(&store, 9).await, named(&[(5, "next")]));
+    }
+);
 
-on_both!(an_event_that_waits_is_never_forgotten, |database| {
+on_both!(an_event_without_a_position_is_never_deleted, |database| {
     let store = database.migrated().await;
     push_at(&store, [10]).await;
     let forgotten = write(&store, |tx| events::delete_before(tx, at(99), i64::MAX, 9));
@@ -283,7 +286,7 @@ on_both!(an_event_that_waits_is_never_forgotten, |database| {
     assert_eq!(place(&store, 9).await.len(), 1);
 });
 
-on_both!(a_time_has_its_place_in_the_stream, |database| {
+on_both!(the_position_before_a_time_is_found, |database| {
     let store = database.migrated().await;
     let before =
         async |time: Timestamp| read(&store, move |tx| events::place_before(tx, time)).await;
@@ -309,7 +312,7 @@ on_both!(a_time_has_its_place_in_the_stream, |database| {
     assert_eq!(read(&store, |tx| events::time_after(tx, 50)).await, None);
 });
 
-on_both!(a_reader_begins_with_what_happens_from_now_on, |database| {
+on_both!(a_new_reader_begins_with_the_next_event, |database| {
     let store = database.migrated().await;
     assert_eq!(take(&store, "p1", 100).await, None);
     push(&store, &["past"]).await;
@@ -342,9 +345,15 @@ on_both!(one_process_reads_at_a_time, |database| {
         })
         .await
     };
-    assert!(!mover(first.fence, 7).await, "who lost it cannot move it");
+    assert!(
+        !mover(first.fence, 7).await,
+        "a process that lost the reader cannot move it"
+    );
     assert!(mover(second.fence, 7).await);
-    assert!(!mover(second.fence, 6).await, "it never goes back");
+    assert!(
+        !mover(second.fence, 6).await,
+        "the position never decreases"
+    );
     for holder in ["p1", "p2"] {
         write(&store, move |tx| {
             event_readers::leave(tx, "r", holder, at(116))
@@ -355,7 +364,7 @@ on_both!(one_process_reads_at_a_time, |database| {
     assert_eq!((third.position, third.holder.as_str()), (7, "p1"));
 });
 
-on_both!(of_many_that_want_to_read_one_may, |database| {
+on_both!(of_many_processes_one_takes_the_reader, |database| {
     let store = database.migrated().await;
     write(&store, |tx| event_readers::open(tx, "r")).await;
     let tasks = ["a", "b", "c", "d", "e"].map(|holder| {

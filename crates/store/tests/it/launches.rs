@@ -1,4 +1,4 @@
-//! Launches, plans and turns: what was decided, and what became of it.
+//! Launches, plans, turns, and the supply that the planner counts.
 
 use domain::Version;
 use domain::id::LaunchToken;
@@ -49,7 +49,7 @@ pub(crate) fn unknown() -> LaunchState {
     }
 }
 
-on_both!(a_launch_comes_back_as_it_was_stored, |database| {
+on_both!(a_launch_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let states = [
         LaunchState::Open,
@@ -79,7 +79,7 @@ on_both!(a_launch_comes_back_as_it_was_stored, |database| {
     );
 });
 
-on_both!(an_outcome_is_written_once, |database| {
+on_both!(the_result_of_a_launch_is_written_once, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))
@@ -100,7 +100,10 @@ on_both!(an_outcome_is_written_once, |database| {
         launches::update(tx, &launch(1, "a/b", "lc", refused(Cause::Lost)))
     });
     let second: Result<_, StoreError> = second.await;
-    assert!(second.is_err(), "the version was that of the first outcome");
+    assert!(
+        second.is_err(),
+        "the version is from before the first update"
+    );
     let found = read(&store, |tx| launches::get(tx, &token(1)))
         .await
         .unwrap();
@@ -108,7 +111,7 @@ on_both!(an_outcome_is_written_once, |database| {
 });
 
 on_both!(
-    launches_without_an_answer_count_as_capacity_to_come,
+    launches_without_an_answer_count_as_pending_capacity,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -165,7 +168,7 @@ on_both!(
     }
 );
 
-on_both!(only_settled_launches_are_forgotten, |database| {
+on_both!(only_settled_launches_are_deleted, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
@@ -227,130 +230,127 @@ on_both!(turns_count_up_for_each_name, |database| {
     assert_eq!(taken.await, (1, 1, 2));
 });
 
-on_both!(
-    of_many_that_decide_at_once_each_has_a_turn_of_its_own,
-    |database| {
-        let store = database.migrated().await;
-        let deciders = (0..16).map(|_| {
-            let store = store.clone();
-            tokio::spawn(async move { write(&store, |tx| turns::take(tx, "pool")).await })
-        });
-        let mut turns = Vec::new();
-        for decider in deciders.collect::<Vec<_>>() {
-            turns.push(decider.await.unwrap());
-        }
-        turns.sort_unstable();
-        assert_eq!(turns, (1..=16).collect::<Vec<i64>>());
-    }
-);
-
-on_both!(supply_is_grouped_by_what_workers_are_good_for, |database| {
+on_both!(concurrent_transactions_get_different_turns, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| {
-        let mut number = 0;
-        let mut add = |config: Option<&str>, state, draining: bool| {
-            number += 1;
-            let mut worker = worker("a/b", "g", &format!("w{number}"));
-            worker.launch_config_id = config.map(|id| id.parse().unwrap());
-            worker.state = state;
-            worker.capacity = 2;
-            worker.terms.advice = draining.then(|| Advice {
-                terminate: true,
-                reason: "over capacity".to_owned(),
-                decided_at: 0,
-            });
-            workers::insert(tx, &worker)
-        };
-        add(Some("lc"), WorkerState::Running, false)?;
-        add(Some("lc"), WorkerState::Running, false)?;
-        add(Some("lc"), WorkerState::Running, true)?;
-        add(Some("lc"), WorkerState::Requested, false)?;
-        add(None, WorkerState::Stopping, false)?;
-        add(Some("lc"), WorkerState::Stopped, false)?;
-        let mut elsewhere = worker("a/c", "g", "w");
-        elsewhere.state = WorkerState::Running;
-        workers::insert(tx, &elsewhere)?;
-        let mut ill = queue_worker("a/b", "g", "w2");
-        ill.quarantine_until = Some(at(5_000));
-        queue_workers::upsert(tx, &ill)
-    })
-    .await;
-    let supply = read(&store, |tx| {
-        worker_supply::between(tx, &pool_id("a/b"), &pool_id("a/b"))
-    })
-    .await;
-    let summary: Vec<_> = supply
-        .iter()
-        .map(|group| {
-            let config = group
-                .launch_config_id
-                .as_ref()
-                .map_or("-", |id| id.as_str());
-            format!(
-                "{config} {} {} {}x{}",
-                group.state, group.draining, group.count, group.capacity
-            )
-        })
-        .collect();
-    assert_eq!(
-        summary,
-        [
-            "- stopping false 1x2",
-            "lc requested false 1x2",
-            "lc running false 2x4",
-            "lc running true 1x2",
-        ]
-    );
-    let quarantined = read(&store, |tx| {
-        let at_its_end = at(5_000);
-        worker_supply::quarantined_between(tx, at_its_end, &pool_id("a/a"), &pool_id("a/z"))
-    })
-    .await;
-    assert_eq!(quarantined.len(), 1);
-    assert_eq!((quarantined[0].count, quarantined[0].capacity), (1, 2));
-    let after = read(&store, |tx| {
-        worker_supply::quarantined_between(tx, at(5_001), &pool_id("a/a"), &pool_id("a/z"))
+    let deciders = (0..16).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move { write(&store, |tx| turns::take(tx, "pool")).await })
     });
-    assert_eq!(after.await, []);
+    let mut turns = Vec::new();
+    for decider in deciders.collect::<Vec<_>>() {
+        turns.push(decider.await.unwrap());
+    }
+    turns.sort_unstable();
+    assert_eq!(turns, (1..=16).collect::<Vec<i64>>());
 });
 
 on_both!(
-    workers_are_listed_by_state_for_those_who_end_them,
+    supply_is_grouped_by_state_advice_and_launch_config,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            for (id, state) in [
-                ("a", WorkerState::Stopping),
-                ("b", WorkerState::Running),
-                ("c", WorkerState::Stopping),
-                ("d", WorkerState::Stopped),
-            ] {
-                let mut worker = worker("a/b", "g", id);
+            let mut number = 0;
+            let mut add = |config: Option<&str>, state, draining: bool| {
+                number += 1;
+                let mut worker = worker("a/b", "g", &format!("w{number}"));
+                worker.launch_config_id = config.map(|id| id.parse().unwrap());
                 worker.state = state;
-                workers::insert(tx, &worker)?;
-            }
-            Ok(())
+                worker.capacity = 2;
+                worker.terms.advice = draining.then(|| Advice {
+                    terminate: true,
+                    reason: "over capacity".to_owned(),
+                    decided_at: 0,
+                });
+                workers::insert(tx, &worker)
+            };
+            add(Some("lc"), WorkerState::Running, false)?;
+            add(Some("lc"), WorkerState::Running, false)?;
+            add(Some("lc"), WorkerState::Running, true)?;
+            add(Some("lc"), WorkerState::Requested, false)?;
+            add(None, WorkerState::Stopping, false)?;
+            add(Some("lc"), WorkerState::Stopped, false)?;
+            let mut elsewhere = worker("a/c", "g", "w");
+            elsewhere.state = WorkerState::Running;
+            workers::insert(tx, &elsewhere)?;
+            let mut ill = queue_worker("a/b", "g", "w2");
+            ill.quarantine_until = Some(at(5_000));
+            queue_workers::upsert(tx, &ill)
         })
         .await;
-        let provider = worker("a/b", "g", "a").provider_id;
-        let for_count = provider.clone();
-        let count = read(&store, move |tx| workers::live_machines(tx, &for_count)).await;
-        assert_eq!(count, 3);
-        let stopping = read(&store, move |tx| {
-            let first = workers::list_stopping(tx, &provider, None, 1)?;
-            let rest = workers::list_stopping(tx, &provider, Some(&first[0].key), 9)?;
-            Ok([first, rest].concat())
+        let supply = read(&store, |tx| {
+            worker_supply::between(tx, &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
-        let ids: Vec<_> = stopping
+        let summary: Vec<_> = supply
             .iter()
-            .map(|worker| worker.key.id.as_str())
+            .map(|group| {
+                let config = group
+                    .launch_config_id
+                    .as_ref()
+                    .map_or("-", |id| id.as_str());
+                format!(
+                    "{config} {} {} {}x{}",
+                    group.state, group.draining, group.count, group.capacity
+                )
+            })
             .collect();
-        assert_eq!(ids, ["a", "c"]);
+        assert_eq!(
+            summary,
+            [
+                "- stopping false 1x2",
+                "lc requested false 1x2",
+                "lc running false 2x4",
+                "lc running true 1x2",
+            ]
+        );
+        let quarantined = read(&store, |tx| {
+            let at_its_end = at(5_000);
+            worker_supply::quarantined_between(tx, at_its_end, &pool_id("a/a"), &pool_id("a/z"))
+        })
+        .await;
+        assert_eq!(quarantined.len(), 1);
+        assert_eq!((quarantined[0].count, quarantined[0].capacity), (1, 2));
+        let after = read(&store, |tx| {
+            worker_supply::quarantined_between(tx, at(5_001), &pool_id("a/a"), &pool_id("a/z"))
+        });
+        assert_eq!(after.await, []);
     }
 );
 
-on_both!(a_look_is_noted_without_a_new_version, |database| {
+on_both!(stopping_workers_are_listed_by_provider, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for (id, state) in [
+            ("a", WorkerState::Stopping),
+            ("b", WorkerState::Running),
+            ("c", WorkerState::Stopping),
+            ("d", WorkerState::Stopped),
+        ] {
+            let mut worker = worker("a/b", "g", id);
+            worker.state = state;
+            workers::insert(tx, &worker)?;
+        }
+        Ok(())
+    })
+    .await;
+    let provider = worker("a/b", "g", "a").provider_id;
+    let for_count = provider.clone();
+    let count = read(&store, move |tx| workers::live_machines(tx, &for_count)).await;
+    assert_eq!(count, 3);
+    let stopping = read(&store, move |tx| {
+        let first = workers::list_stopping(tx, &provider, None, 1)?;
+        let rest = workers::list_stopping(tx, &provider, Some(&first[0].key), 9)?;
+        Ok([first, rest].concat())
+    })
+    .await;
+    let ids: Vec<_> = stopping
+        .iter()
+        .map(|worker| worker.key.id.as_str())
+        .collect();
+    assert_eq!(ids, ["a", "c"]);
+});
+
+on_both!(a_check_is_recorded_without_a_new_version, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for id in ["a", "b", "c"] {
@@ -377,26 +377,31 @@ on_both!(a_look_is_noted_without_a_new_version, |database| {
     );
 });
 
-on_both!(what_has_not_registered_in_time_is_overdue, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        let mut late = worker("a/b", "g", "late");
-        late.state = WorkerState::Requested;
-        workers::insert(tx, &late)?;
-        workers::insert(tx, &worker("a/b", "g", "registered"))
-    })
-    .await;
-    let overdue = |before| {
-        let (first, last) = (pool_id("a/a"), pool_id("a/z"));
-        move |tx: &mut store::Tx<'_>| worker_supply::overdue_between(tx, at(before), &first, &last)
-    };
-    let found = read(&store, overdue(101)).await;
-    assert_eq!((found.len(), found[0].count, found[0].capacity), (1, 1, 2));
-    assert_eq!(read(&store, overdue(100)).await, []);
-});
+on_both!(
+    workers_that_have_not_registered_in_time_are_overdue,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let mut late = worker("a/b", "g", "late");
+            late.state = WorkerState::Requested;
+            workers::insert(tx, &late)?;
+            workers::insert(tx, &worker("a/b", "g", "registered"))
+        })
+        .await;
+        let overdue = |before| {
+            let (first, last) = (pool_id("a/a"), pool_id("a/z"));
+            move |tx: &mut store::Tx<'_>| {
+                worker_supply::overdue_between(tx, at(before), &first, &last)
+            }
+        };
+        let found = read(&store, overdue(101)).await;
+        assert_eq!((found.len(), found[0].count, found[0].capacity), (1, 1, 2));
+        assert_eq!(read(&store, overdue(100)).await, []);
+    }
+);
 
 on_both!(
-    what_comes_from_a_provider_that_its_pool_has_left_is_overdue,
+    requested_workers_of_a_provider_that_the_pool_has_left_are_overdue,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {

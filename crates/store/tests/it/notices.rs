@@ -1,4 +1,4 @@
-//! Notices: what is due, one at a time to each recipient, and never by two senders.
+//! Notices: due ones are sent one at a time to each recipient, and never by two processes.
 
 use domain::Version;
 use domain::event::{Event, EventBody};
@@ -57,7 +57,7 @@ on_both!(one_notice_at_a_time_waits_for_each_recipient, |database| {
         assert!(notices::mark_sent(tx, &first, at(11))?);
         assert!(
             !notices::mark_sent(tx, &first, at(12))?,
-            "it is sent already"
+            "it was sent already"
         );
         assert_eq!(notices::waiting(tx, "email", "b@x")?, None);
         assert!(notices::insert(tx, &notice("n5", "b@x", 20))?);
@@ -73,35 +73,38 @@ on_both!(one_notice_at_a_time_waits_for_each_recipient, |database| {
     .await;
 });
 
-on_both!(a_notice_is_moved_on_only_as_it_was_read, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| notices::insert(tx, &notice("n1", "a@x", 10))).await;
-    let moved = write(&store, |tx| {
-        let read = notices::next(tx, "email", at(10))?.unwrap();
-        let later = Notice {
-            due: at(99),
-            refusals: 2,
-            ..read
-        };
-        Ok(notices::update(tx, later)?.unwrap())
-    })
-    .await;
-    assert_eq!((moved.due, moved.refusals), (at(99), 2));
-    write(&store, |tx| {
-        let stale = notice("n1", "a@x", 10);
-        assert!(!notices::delete(tx, &stale)?);
-        assert_eq!(notices::update(tx, stale)?, None);
-        Ok(())
-    })
-    .await;
-    let found = read(&store, |tx| notices::next(tx, "email", at(99))).await;
-    assert_eq!(found, Some(moved.clone()));
-    assert!(write(&store, move |tx| notices::delete(tx, &moved)).await);
-    let found = read(&store, |tx| notices::waiting(tx, "email", "a@x")).await;
-    assert_eq!(found, None);
-});
+on_both!(
+    a_notice_changes_only_in_the_version_that_was_read,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| notices::insert(tx, &notice("n1", "a@x", 10))).await;
+        let moved = write(&store, |tx| {
+            let read = notices::next(tx, "email", at(10))?.unwrap();
+            let later = Notice {
+                due: at(99),
+                refusals: 2,
+                ..read
+            };
+            Ok(notices::update(tx, later)?.unwrap())
+        })
+        .await;
+        assert_eq!((moved.due, moved.refusals), (at(99), 2));
+        write(&store, |tx| {
+            let stale = notice("n1", "a@x", 10);
+            assert!(!notices::delete(tx, &stale)?);
+            assert_eq!(notices::update(tx, stale)?, None);
+            Ok(())
+        })
+        .await;
+        let found = read(&store, |tx| notices::next(tx, "email", at(99))).await;
+        assert_eq!(found, Some(moved.clone()));
+        assert!(write(&store, move |tx| notices::delete(tx, &moved)).await);
+        let found = read(&store, |tx| notices::waiting(tx, "email", "a@x")).await;
+        assert_eq!(found, None);
+    }
+);
 
-on_both!(old_notices_are_forgotten_in_batches, |database| {
+on_both!(old_notices_are_deleted_in_batches, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for (number, recipient) in ["a", "b", "c"].into_iter().enumerate() {
@@ -116,76 +119,82 @@ on_both!(old_notices_are_forgotten_in_batches, |database| {
     .await;
 });
 
+on_both!(due_causes_are_listed_longest_due_first, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for one in [
+            cause("a/b", "late", Some(30)),
+            cause("a/b", "told", None),
+            cause("a/c", "early", Some(10)),
+            cause("a/b", "next", Some(20)),
+        ] {
+            notice_causes::insert(tx, &one)?;
+        }
+        let due = notice_causes::list_due(tx, "email", at(20), 9)?;
+        assert_eq!(
+            due,
+            [
+                cause("a/c", "early", Some(10)),
+                cause("a/b", "next", Some(20))
+            ]
+        );
+        assert_eq!(notice_causes::list_due(tx, "email", at(99), 1)?.len(), 1);
+        assert_eq!(notice_causes::list_due(tx, "hook", at(99), 9)?, []);
+        assert_eq!(notice_causes::count(tx, "email", &pool_id("a/b"))?, 3);
+        notice_causes::delete(tx, &due[0])?;
+        assert_eq!(
+            notice_causes::get(tx, "email", &pool_id("a/c"), "early")?,
+            None
+        );
+        Ok(())
+    })
+    .await;
+});
+
 on_both!(
-    causes_that_are_due_are_listed_longest_due_first,
+    a_cause_changes_only_in_the_version_that_was_read,
     |database| {
         let store = database.migrated().await;
+        let changed = NoticeCause {
+            error_id: error("a/b", 2, 0).error_id,
+            last_reported: at(50),
+            untold: 0,
+            first_untold: None,
+            told: 7,
+            last_told: Some(at(60)),
+            due: None,
+            ..cause("a/b", "x", Some(10))
+        };
+        let expected = NoticeCause {
+            version: Version(Version::FIRST.0 + 1),
+            ..changed.clone()
+        };
         write(&store, |tx| {
-            for one in [
-                cause("a/b", "late", Some(30)),
-                cause("a/b", "told", None),
-                cause("a/c", "early", Some(10)),
-                cause("a/b", "next", Some(20)),
-            ] {
-                notice_causes::insert(tx, &one)?;
-            }
-            let due = notice_causes::list_due(tx, "email", at(20), 9)?;
-            assert_eq!(
-                due,
-                [
-                    cause("a/c", "early", Some(10)),
-                    cause("a/b", "next", Some(20))
-                ]
-            );
-            assert_eq!(notice_causes::list_due(tx, "email", at(99), 1)?.len(), 1);
-            assert_eq!(notice_causes::list_due(tx, "hook", at(99), 9)?, []);
-            assert_eq!(notice_causes::count(tx, "email", &pool_id("a/b"))?, 3);
-            notice_causes::delete(tx, &due[0])?;
-            assert_eq!(
-                notice_causes::get(tx, "email", &pool_id("a/c"), "early")?,
-                None
-            );
-            Ok(())
+            notice_causes::insert(tx, &cause("a/b", "x", Some(10)))
         })
         .await;
+        let change = changed.clone();
+        write(&store, move |tx| notice_causes::update(tx, &change)).await;
+        let found = read(&store, |tx| {
+            notice_causes::get(tx, "email", &pool_id("a/b"), "x")
+        });
+        assert_eq!(found.await, Some(expected));
+        let stale = store.write("stale", move |tx| notice_causes::update(tx, &changed));
+        assert!(matches!(
+            stale.await,
+            Err(StoreError::TooManyConflicts { .. })
+        ));
+        let twice = store.write("twice", |tx| {
+            notice_causes::insert(tx, &cause("a/b", "x", None))
+        });
+        assert!(matches!(
+            twice.await,
+            Err(StoreError::TooManyConflicts { .. })
+        ));
     }
 );
 
-on_both!(a_cause_is_changed_only_as_it_was_read, |database| {
-    let store = database.migrated().await;
-    let changed = NoticeCause {
-        error_id: error("a/b", 2, 0).error_id,
-        last_reported: at(50),
-        untold: 0,
-        first_untold: None,
-        told: 7,
-        last_told: Some(at(60)),
-        due: None,
-        ..cause("a/b", "x", Some(10))
-    };
-    let expected = NoticeCause {
-        version: Version(Version::FIRST.0 + 1),
-        ..changed.clone()
-    };
-    write(&store, |tx| {
-        notice_causes::insert(tx, &cause("a/b", "x", Some(10)))
-    })
-    .await;
-    let change = changed.clone();
-    write(&store, move |tx| notice_causes::update(tx, &change)).await;
-    let found = read(&store, |tx| {
-        notice_causes::get(tx, "email", &pool_id("a/b"), "x")
-    });
-    assert_eq!(found.await, Some(expected));
-    let stale = store.write("stale", move |tx| notice_causes::update(tx, &changed));
-    assert!(matches!(stale.await, Err(StoreError::Congested { .. })));
-    let twice = store.write("twice", |tx| {
-        notice_causes::insert(tx, &cause("a/b", "x", None))
-    });
-    assert!(matches!(twice.await, Err(StoreError::Congested { .. })));
-});
-
-on_both!(causes_are_forgotten_once_told_or_very_old, |database| {
+on_both!(causes_are_deleted_once_reported_or_very_old, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         let settled = |name: &str, told: i64| NoticeCause {
@@ -225,7 +234,7 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
     write(&store, |tx| {
         for (number, pool) in [(3, "a/b"), (1, "a/c"), (2, "a/b")] {
             let report = error(pool, number, 10);
-            // The second has been forgotten.
+            // The second error was deleted.
             if number != 1 {
                 worker_errors::insert(tx, &report)?;
             }
@@ -252,7 +261,7 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
         assert_eq!(
             notice_causes::list_errors_after(tx, 0, 99, 9)?,
             [],
-            "they have no places yet"
+            "they have no positions yet"
         );
         events::place(tx, 99)?;
         let head = events::head(tx)?;

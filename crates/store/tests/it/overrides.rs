@@ -1,4 +1,4 @@
-//! Overrides: stored whole, in force until their end, forgotten after it.
+//! Overrides: in force until their end, and deleted some time after it.
 
 use domain::Version;
 use domain::overrides::{Effect, Override, Target};
@@ -29,7 +29,7 @@ fn ids(list: &[Override]) -> Vec<&str> {
     list.iter().map(|given| given.id.as_str()).collect()
 }
 
-on_both!(an_override_comes_back_as_it_was_stored, |database| {
+on_both!(an_override_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let config = Target::LaunchConfig(pool_id("a/b"), "lc".parse().unwrap());
     let region = Target::Region("us-east-1".parse().unwrap());
@@ -59,7 +59,7 @@ on_both!(an_override_comes_back_as_it_was_stored, |database| {
     assert!(!write(&store, move |tx| overrides::insert(tx, &again)).await);
 });
 
-on_both!(a_change_is_guarded_and_writes_everything, |database| {
+on_both!(an_update_is_guarded_and_writes_all_columns, |database| {
     let store = database.migrated().await;
     let given = pause("p", provider(), 90);
     let mut changed = given.clone();
@@ -85,7 +85,7 @@ on_both!(a_change_is_guarded_and_writes_everything, |database| {
         .write("late", move |tx| overrides::delete(tx, &old))
         .await;
     assert!(
-        matches!(late, Err(StoreError::Congested { .. })),
+        matches!(late, Err(StoreError::TooManyConflicts { .. })),
         "{late:?}"
     );
     write(&store, move |tx| overrides::delete(tx, &changed)).await;
@@ -96,7 +96,7 @@ on_both!(a_change_is_guarded_and_writes_everything, |database| {
 });
 
 on_both!(
-    an_override_is_in_force_then_due_then_ended_then_gone,
+    an_override_is_in_force_then_due_then_ended_then_deleted,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {

@@ -1,4 +1,4 @@
-//! Pools: made once, changed under guard, listed by id.
+//! Pools: inserts, guarded updates and lists.
 
 use domain::id::ProviderId;
 use store::{launch_configs, pools, workers};
@@ -6,7 +6,7 @@ use store::{launch_configs, pools, workers};
 use crate::samples::{at, launch_config, object, pool, pool_id, worker};
 use crate::world::{on_both, read, write};
 
-on_both!(a_pool_comes_back_as_it_was_stored, |database| {
+on_both!(a_pool_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let mut stored = pool("a/b", "aws-1");
     stored.previous_provider_ids = vec!["old-1".parse().unwrap(), "old-2".parse().unwrap()];
@@ -24,7 +24,7 @@ on_both!(a_pool_comes_back_as_it_was_stored, |database| {
     );
 });
 
-on_both!(a_second_pool_of_one_id_is_not_stored, |database| {
+on_both!(a_second_pool_with_the_same_id_is_not_inserted, |database| {
     let store = database.migrated().await;
     assert!(write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await);
     assert!(!write(&store, |tx| pools::insert(tx, &pool("a/b", "two"))).await);
@@ -34,32 +34,35 @@ on_both!(a_second_pool_of_one_id_is_not_stored, |database| {
     assert_eq!(kept.definition.provider_id.as_str(), "one");
 });
 
-on_both!(an_update_writes_everything_but_the_birthday, |database| {
-    let store = database.migrated().await;
-    let changed = write(&store, |tx| {
-        pools::insert(tx, &pool("a/b", "one"))?;
-        let mut changed = pools::get(tx, &pool_id("a/b"))?.unwrap();
-        changed.definition.provider_id = "two".parse().unwrap();
-        changed.definition.further_provider_ids = vec!["three".parse().unwrap()];
-        changed.worker_configuration_id = Some("build".parse().unwrap());
-        changed.definition.description = "other".to_owned();
-        changed.definition.config = object(serde_json::json!({}));
-        changed.definition.owner = "you@example.com".to_owned();
-        changed.definition.email_on_error = false;
-        changed.previous_provider_ids = vec!["one".parse().unwrap()];
-        changed.last_modified = at(2_000);
-        changed.version = pools::update(tx, &changed)?;
-        Ok(changed)
-    })
-    .await;
-    assert_eq!(changed.version, domain::Version(2));
-    assert_eq!(
-        read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
-        Some(changed)
-    );
-});
+on_both!(
+    an_update_writes_all_columns_but_the_time_of_creation,
+    |database| {
+        let store = database.migrated().await;
+        let changed = write(&store, |tx| {
+            pools::insert(tx, &pool("a/b", "one"))?;
+            let mut changed = pools::get(tx, &pool_id("a/b"))?.unwrap();
+            changed.definition.provider_id = "two".parse().unwrap();
+            changed.definition.further_provider_ids = vec!["three".parse().unwrap()];
+            changed.worker_configuration_id = Some("build".parse().unwrap());
+            changed.definition.description = "other".to_owned();
+            changed.definition.config = object(serde_json::json!({}));
+            changed.definition.owner = "you@example.com".to_owned();
+            changed.definition.email_on_error = false;
+            changed.previous_provider_ids = vec!["one".parse().unwrap()];
+            changed.last_modified = at(2_000);
+            changed.version = pools::update(tx, &changed)?;
+            Ok(changed)
+        })
+        .await;
+        assert_eq!(changed.version, domain::Version(2));
+        assert_eq!(
+            read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
+            Some(changed)
+        );
+    }
+);
 
-on_both!(pages_of_pools_follow_each_other, |database| {
+on_both!(pages_of_pools_contain_every_pool_once, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for number in [3, 1, 4, 2, 5] {
@@ -80,10 +83,11 @@ on_both!(pages_of_pools_follow_each_other, |database| {
     assert_eq!(seen, ["a/p1", "a/p2", "a/p3", "a/p4", "a/p5"]);
 });
 
-/// What a pool of these tests weighs without its launch configs, and what each of those weighs beside its text.
+/// The size of a pool in these tests without its launch configs, and of a launch config without its
+/// text.
 const ROW_BYTES: u64 = 256;
 
-on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
+on_both!(a_part_of_pools_has_a_bounded_size, |database| {
     let store = database.migrated().await;
     let one = write(&store, |tx| {
         for number in 0..40 {
@@ -107,7 +111,7 @@ on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
         let part = read(&store, move |tx| pools::part(tx, None, limit, max_bytes)).await;
         (part.items.len() as u64, part.is_cut)
     };
-    // One is always read, and otherwise as many as fit.
+    // At least one pool is read, and otherwise as many as fit.
     assert_eq!(n_fit(0, 99).await, (1, true));
     assert_eq!(n_fit(1, 99).await, (1, true));
     for n_pools in [2, 4, 40] {
@@ -116,43 +120,40 @@ on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
         assert_eq!(n_fit(n_pools * one + 1, 99).await, (n_pools, n_pools < 40));
     }
     assert_eq!(n_fit(10 * 40 * one, 99).await, (40, false));
-    // The number counts as before.
+    // The limit of rows still applies.
     assert_eq!(n_fit(40 * one, 0).await, (0, false));
     assert_eq!(n_fit(40 * one, 5).await, (5, false));
 });
 
-on_both!(
-    a_part_of_launch_configs_weighs_no_more_than_it_may,
-    |database| {
-        let store = database.migrated().await;
-        write(&store, |tx| {
-            for number in 0..20 {
-                launch_configs::insert(tx, &launch_config("a/b", &format!("lc-{number:02}")))?;
-            }
-            Ok(())
-        })
-        .await;
-        let config = launch_config("a/b", "lc-00").configuration;
-        let one = serde_json::to_string(&config).unwrap().len() as u64 + ROW_BYTES;
-        for (max_bytes, expected) in [
-            (0, 1),
-            (one, 1),
-            (4 * one - 1, 3),
-            (4 * one, 4),
-            (4 * one + 1, 4),
-            (40 * one, 20),
-        ] {
-            let part = read(&store, move |tx| {
-                launch_configs::part(tx, &pool_id("a/b"), true, None, 99, max_bytes)
-            });
-            let part = part.await;
-            assert_eq!((part.items.len(), part.is_cut), (expected, expected < 20));
+on_both!(a_part_of_launch_configs_has_a_bounded_size, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for number in 0..20 {
+            launch_configs::insert(tx, &launch_config("a/b", &format!("lc-{number:02}")))?;
         }
+        Ok(())
+    })
+    .await;
+    let config = launch_config("a/b", "lc-00").configuration;
+    let one = serde_json::to_string(&config).unwrap().len() as u64 + ROW_BYTES;
+    for (max_bytes, expected) in [
+        (0, 1),
+        (one, 1),
+        (4 * one - 1, 3),
+        (4 * one, 4),
+        (4 * one + 1, 4),
+        (40 * one, 20),
+    ] {
+        let part = read(&store, move |tx| {
+            launch_configs::part(tx, &pool_id("a/b"), true, None, 99, max_bytes)
+        });
+        let part = part.await;
+        assert_eq!((part.items.len(), part.is_cut), (expected, expected < 20));
     }
-);
+});
 
 on_both!(
-    only_pools_made_by_hand_without_any_provider_are_expirable,
+    only_pools_without_provider_and_configuration_are_expirable,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -180,7 +181,7 @@ on_both!(
 );
 
 on_both!(
-    pools_that_left_a_provider_and_who_still_works_in_them_are_found,
+    pools_with_previous_providers_and_their_live_providers_are_found,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -220,21 +221,18 @@ on_both!(
     }
 );
 
-on_both!(
-    pools_are_counted_by_each_of_their_present_providers,
-    |database| {
-        let store = database.migrated().await;
-        write(&store, |tx| {
-            pools::insert(tx, &pool("a/p1", "two"))?;
-            pools::insert(tx, &pool("a/p2", "one"))?;
-            let mut of_three = pool("a/p3", "two");
-            of_three.definition.further_provider_ids =
-                ["one", "three"].map(|id| id.parse().unwrap()).into();
-            pools::insert(tx, &of_three)
-        })
-        .await;
-        let counts = read(&store, pools::count_by_provider).await;
-        let counts: Vec<_> = counts.iter().map(|(id, n)| (id.as_str(), *n)).collect();
-        assert_eq!(counts, [("one", 2), ("three", 1), ("two", 2)]);
-    }
-);
+on_both!(pools_are_counted_by_each_current_provider, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        pools::insert(tx, &pool("a/p1", "two"))?;
+        pools::insert(tx, &pool("a/p2", "one"))?;
+        let mut of_three = pool("a/p3", "two");
+        of_three.definition.further_provider_ids =
+            ["one", "three"].map(|id| id.parse().unwrap()).into();
+        pools::insert(tx, &of_three)
+    })
+    .await;
+    let counts = read(&store, pools::count_by_provider).await;
+    let counts: Vec<_> = counts.iter().map(|(id, n)| (id.as_str(), *n)).collect();
+    assert_eq!(counts, [("one", 2), ("three", 1), ("two", 2)]);
+});

@@ -1,4 +1,4 @@
-//! The queue's view of workers, alone and beside ours.
+//! The queue's records of workers, alone and joined with the table of workers.
 
 use domain::worker::WorkerState;
 use store::worker_metadata::{self, MetadataFilter};
@@ -7,7 +7,7 @@ use store::{queue_workers, workers};
 use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
 
-on_both!(an_upsert_makes_the_row_and_replaces_it, |database| {
+on_both!(an_upsert_inserts_and_replaces_the_row, |database| {
     let store = database.migrated().await;
     let first = queue_worker("a/b", "g", "w");
     let mut second = first.clone();
@@ -127,47 +127,50 @@ on_both!(a_quarantine_outlives_the_expiry_of_its_worker, |database| {
     assert!(held.is_some());
 });
 
-on_both!(workers_are_listed_as_long_as_they_matter, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for (id, expires, quarantine_until) in [
-            ("current", 100, None),
-            ("held", 100, Some(60)),
-            ("held-and-gone", 40, Some(60)),
-            ("once-held", 100, Some(49)),
-            ("gone", 49, Some(49)),
-        ] {
-            let mut seen = queue_worker("a/b", "g", id);
-            seen.expires = at(expires);
-            seen.quarantine_until = quarantine_until.map(at);
-            queue_workers::upsert(tx, &seen)?;
-        }
-        queue_workers::upsert(tx, &queue_worker("a/c", "g", "elsewhere"))
-    })
-    .await;
-    let list = async |quarantined: Option<bool>, after: Option<&'static str>, limit: u32| {
-        let after = after.map(|id| worker_key("a/b", "g", id));
-        let found = read(&store, move |tx| {
-            let after = after.as_ref().map(|key| (&key.group, &key.id));
-            queue_workers::list(tx, &pool_id("a/b"), quarantined, at(50), after, limit)
-        });
-        let ids = found
-            .await
-            .into_iter()
-            .map(|worker| worker.key.id.to_string());
-        ids.collect::<Vec<_>>()
-    };
-    assert_eq!(
-        list(None, None, 9).await,
-        ["current", "held", "held-and-gone", "once-held"]
-    );
-    assert_eq!(list(Some(true), None, 9).await, ["held", "held-and-gone"]);
-    assert_eq!(list(Some(false), None, 9).await, ["current", "once-held"]);
-    assert_eq!(list(None, Some("current"), 1).await, ["held"]);
-});
+on_both!(
+    workers_are_listed_until_they_expire_and_their_quarantine_ends,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (id, expires, quarantine_until) in [
+                ("current", 100, None),
+                ("held", 100, Some(60)),
+                ("held-and-gone", 40, Some(60)),
+                ("once-held", 100, Some(49)),
+                ("gone", 49, Some(49)),
+            ] {
+                let mut seen = queue_worker("a/b", "g", id);
+                seen.expires = at(expires);
+                seen.quarantine_until = quarantine_until.map(at);
+                queue_workers::upsert(tx, &seen)?;
+            }
+            queue_workers::upsert(tx, &queue_worker("a/c", "g", "elsewhere"))
+        })
+        .await;
+        let list = async |quarantined: Option<bool>, after: Option<&'static str>, limit: u32| {
+            let after = after.map(|id| worker_key("a/b", "g", id));
+            let found = read(&store, move |tx| {
+                let after = after.as_ref().map(|key| (&key.group, &key.id));
+                queue_workers::list(tx, &pool_id("a/b"), quarantined, at(50), after, limit)
+            });
+            let ids = found
+                .await
+                .into_iter()
+                .map(|worker| worker.key.id.to_string());
+            ids.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            list(None, None, 9).await,
+            ["current", "held", "held-and-gone", "once-held"]
+        );
+        assert_eq!(list(Some(true), None, 9).await, ["held", "held-and-gone"]);
+        assert_eq!(list(Some(false), None, 9).await, ["current", "once-held"]);
+        assert_eq!(list(None, Some("current"), 1).await, ["held"]);
+    }
+);
 
 on_both!(
-    rows_of_other_pools_and_of_ended_workers_do_not_count_when_live_workers_are_read,
+    rows_of_other_pools_and_of_stopped_workers_do_not_use_up_the_limit_of_rows,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -191,7 +194,7 @@ on_both!(
             Ok(())
         })
         .await;
-        // Around the number of rows that one answer may have, all between the first worker and the last.
+        // Sizes around the limit of rows of one answer, all between the first worker and the last.
         let mut n_foreign = 0;
         for total in [0, 1, 99_999, 100_000, 100_001] {
             if total > n_foreign {

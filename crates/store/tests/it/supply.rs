@@ -1,4 +1,4 @@
-//! Running workers: who counts as supply, and what planning reads of each.
+//! Running workers: which count as supply, and the columns that planning reads.
 
 use domain::facts::RunningWorker;
 use domain::lifecycle::DEFAULT_IDLE_HOLD_MS;
@@ -16,7 +16,7 @@ fn ago(ms: i64) -> Timestamp {
     at(NOW - ms)
 }
 
-/// Each moment at and around the bounds, and none.
+/// Every moment at and around the bounds, and no moment.
 fn moments() -> Vec<Option<i64>> {
     let bounds = [FRESH_MS, ASKED_MS, STARTING_MS, HOUR_MS, -FRESH_MS];
     let around = bounds.iter().flat_map(|ms| [ms - 1, *ms, ms + 1]);
@@ -43,7 +43,7 @@ fn all_signs() -> Vec<Signs> {
 }
 
 on_both!(
-    the_database_and_the_rules_agree_on_who_is_silent,
+    the_database_and_the_domain_agree_on_silent_workers,
     |database| {
         let store = database.migrated().await;
         let signs = all_signs();
@@ -108,7 +108,7 @@ on_both!(
 );
 
 on_both!(
-    silent_workers_are_grouped_and_quarantined_ones_are_none,
+    silent_workers_are_grouped_without_quarantined_ones,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -152,7 +152,7 @@ on_both!(
 );
 
 on_both!(
-    running_workers_are_read_with_what_the_queue_knows,
+    running_workers_are_read_with_the_records_of_the_queue,
     |database| {
         let store = database.migrated().await;
         let mut told = worker("a/b", "g", "told");
@@ -204,7 +204,7 @@ on_both!(
             ..of(&told)
         };
         assert_eq!(running, [of(&worker("a/b", "g", "plain")), told_row]);
-        // What changes is read as it is now.
+        // Changes are visible in the next read.
         write(&store, |tx| {
             let mut worker = workers::get(tx, &worker_key("a/b", "g", "told"))?.unwrap();
             worker.terms.advice = None;

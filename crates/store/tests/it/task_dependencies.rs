@@ -1,4 +1,4 @@
-//! Who waits for whom, and is released when.
+//! Dependencies between tasks, and their release.
 
 use domain::task::{Requires, Task};
 use store::{Store, StoreError, Tx, dependencies, tasks};
@@ -50,7 +50,7 @@ async fn to_release(store: &Store, number: u32, completed: bool) -> Vec<u32> {
     numbers.collect()
 }
 
-on_both!(what_is_unknown_is_left_out, |database| {
+on_both!(unknown_dependencies_are_left_out, |database| {
     let store = database.migrated().await;
     insert(&store, vec![task(1, "a/b"), task(3, "a/b")]).await;
     let expires = task(1, "a/b").definition.expires;
@@ -65,18 +65,21 @@ on_both!(what_is_unknown_is_left_out, |database| {
     );
 });
 
-on_both!(what_has_happened_already_is_released_at_once, |database| {
-    let store = database.migrated().await;
-    insert(&store, (1..=3).map(|number| task(number, "a/b")).collect()).await;
-    end(&store, 1, true).await;
-    end(&store, 2, false).await;
-    require(&store, waiting(8, Requires::AllCompleted, &[1, 2, 3])).await;
-    require(&store, waiting(9, Requires::AllResolved, &[1, 2, 3])).await;
-    assert_eq!(open(&store, 8).await, 2);
-    assert_eq!(open(&store, 9).await, 1);
-});
+on_both!(
+    dependencies_that_are_met_already_are_released_immediately,
+    |database| {
+        let store = database.migrated().await;
+        insert(&store, (1..=3).map(|number| task(number, "a/b")).collect()).await;
+        end(&store, 1, true).await;
+        end(&store, 2, false).await;
+        require(&store, waiting(8, Requires::AllCompleted, &[1, 2, 3])).await;
+        require(&store, waiting(9, Requires::AllResolved, &[1, 2, 3])).await;
+        assert_eq!(open(&store, 8).await, 2);
+        assert_eq!(open(&store, 9).await, 1);
+    }
+);
 
-on_both!(an_end_releases_those_that_waited_for_it, |database| {
+on_both!(the_end_of_a_task_releases_its_dependents, |database| {
     let store = database.migrated().await;
     insert(&store, vec![task(1, "a/b")]).await;
     require(&store, waiting(8, Requires::AllCompleted, &[1])).await;
@@ -114,7 +117,7 @@ on_both!(requiring_twice_changes_nothing, |database| {
     assert_eq!(open(&store, 9).await, 0);
 });
 
-on_both!(a_task_may_wait_for_ten_thousand, |database| {
+on_both!(a_task_can_depend_on_ten_thousand_others, |database| {
     let store = database.migrated().await;
     insert(
         &store,
@@ -133,7 +136,8 @@ on_both!(a_task_may_wait_for_ten_thousand, |database| {
     assert_eq!(read(&store, counted(7)).await, 7);
 });
 
-/// One transaction reads, another does what it would have seen, and both write: one runs again.
+/// Runs one transaction during another one that has read before, and returns the result of `first`
+/// in each of its runs.
 async fn raced(
     store: &Store,
     other: &Store,
@@ -147,13 +151,13 @@ async fn raced(
     let written: Result<(), StoreError> = store
         .write("first", move |tx| {
             let is_first_run = seen.lock().unwrap().is_empty();
-            // The snapshot is taken with the first statement.
+            // The first statement takes the snapshot.
             tasks::get(tx, &task_id(1))?;
             if is_first_run {
                 let (other, meanwhile) = (other.clone(), meanwhile.clone());
                 runtime.block_on(other.write("meanwhile", move |tx| meanwhile(tx)))?;
             }
-            // Remembered before the write that may fail.
+            // Recorded before the write that may fail.
             seen.lock().unwrap().push(false);
             let what_was_seen = first(tx)?;
             if let Some(last) = seen.lock().unwrap().last_mut() {
@@ -173,9 +177,9 @@ fn cancel(tx: &mut Tx<'_>, number: u32) -> Result<(), StoreError> {
     tasks::update(tx, &before, &after).map(drop)
 }
 
-async fn freed(store: &Store, looked_at: u32) -> Vec<(u32, u32)> {
+async fn releasable(store: &Store, rechecked: u32) -> Vec<(u32, u32)> {
     let found = read(store, move |tx| {
-        dependencies::edges_freed(tx, &[task_id(looked_at)], 9)
+        dependencies::releasable_edges(tx, &[task_id(rechecked)], 9)
     })
     .await;
     let number = |id: &domain::id::TaskId| id.as_str()[..8].parse().unwrap();
@@ -185,9 +189,9 @@ async fn freed(store: &Store, looked_at: u32) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// SQLite has one writer at a time, so only PostgreSQL can show this.
+/// PostgreSQL only: SQLite has one writer at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edge_and_the_end_that_it_waits_for_do_not_conflict_and_a_second_look_sees_both() {
+async fn a_new_edge_and_the_end_of_its_task_do_not_conflict_and_a_recheck_sees_both() {
     for edge_first in [true, false] {
         let Some(database) = crate::world::Database::postgres() else {
             return;
@@ -208,14 +212,18 @@ async fn an_edge_and_the_end_that_it_waits_for_do_not_conflict_and_a_second_look
         } else {
             raced(&store, &other, add, move |tx| end(tx).map(drop)).await
         };
-        assert_eq!(runs, [false], "one run, which did not see the other");
-        assert_eq!(freed(&store, 1).await, [(1, 9)]);
-        assert_eq!(freed(&store, 9).await, [(1, 9)]);
+        assert_eq!(
+            runs,
+            [false],
+            "the transaction ran once and did not see the other"
+        );
+        assert_eq!(releasable(&store, 1).await, [(1, 9)]);
+        assert_eq!(releasable(&store, 9).await, [(1, 9)]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_that_release_the_last_edges_one_sees_that_none_is_left() {
+async fn of_two_transactions_that_release_the_last_edges_one_sees_none_left() {
     let Some(database) = crate::world::Database::postgres() else {
         return;
     };
@@ -235,70 +243,78 @@ async fn of_two_that_release_the_last_edges_one_sees_that_none_is_left() {
     assert_eq!(runs, [false, true]);
 }
 
-on_both!(only_edges_whose_end_has_come_are_free, |database| {
+on_both!(only_edges_to_ended_tasks_are_releasable, |database| {
     let store = database.migrated().await;
     insert(&store, (1..=3).map(|number| task(number, "a/b")).collect()).await;
     require(&store, waiting(8, Requires::AllCompleted, &[1, 2])).await;
     require(&store, waiting(9, Requires::AllResolved, &[1, 2, 3])).await;
-    for looked_at in [1, 2, 3, 8, 9] {
-        assert_eq!(freed(&store, looked_at).await, []);
+    for rechecked in [1, 2, 3, 8, 9] {
+        assert_eq!(releasable(&store, rechecked).await, []);
     }
-    // Behind the back of those who would release them.
+    // Written without the functions that would release them.
     end(&store, 1, true).await;
     end(&store, 2, false).await;
-    assert_eq!(freed(&store, 1).await, [(1, 8), (1, 9)]);
-    assert_eq!(freed(&store, 2).await, [(2, 9)]);
-    assert_eq!(freed(&store, 3).await, []);
-    assert_eq!(freed(&store, 8).await, [(1, 8)]);
-    assert_eq!(freed(&store, 9).await, [(1, 9), (2, 9)]);
+    assert_eq!(releasable(&store, 1).await, [(1, 8), (1, 9)]);
+    assert_eq!(releasable(&store, 2).await, [(2, 9)]);
+    assert_eq!(releasable(&store, 3).await, []);
+    assert_eq!(releasable(&store, 8).await, [(1, 8)]);
+    assert_eq!(releasable(&store, 9).await, [(1, 9), (2, 9)]);
     let release = |tx: &mut Tx<'_>| dependencies::release(tx, &task_id(1), &task_id(9));
     write(&store, release).await;
-    assert_eq!(freed(&store, 9).await, [(2, 9)]);
+    assert_eq!(releasable(&store, 9).await, [(2, 9)]);
     let two = read(&store, |tx| {
-        dependencies::edges_freed(tx, &[task_id(1), task_id(2)], 1)
+        dependencies::releasable_edges(tx, &[task_id(1), task_id(2)], 1)
     })
     .await;
     assert_eq!(two.len(), 1);
 });
 
-on_both!(what_is_to_be_looked_at_again_is_remembered, |database| {
+on_both!(requested_rechecks_are_stored, |database| {
     let store = database.migrated().await;
     for (number, now) in [(2, 5), (1, 6), (3, 9)] {
         write(&store, move |tx| {
-            dependencies::look_again(tx, &task_id(number), at(now))
+            dependencies::request_recheck(tx, &task_id(number), at(now))
         })
         .await;
     }
-    let due =
-        async |before| read(&store, move |tx| dependencies::looks_due(tx, at(before), 9)).await;
+    let due = async |before| {
+        read(&store, move |tx| {
+            dependencies::rechecks_due(tx, at(before), 9)
+        })
+        .await
+    };
     assert_eq!(due(4).await, []);
     assert_eq!(due(8).await, [task_id(2), task_id(1)]);
     write(&store, |tx| {
-        dependencies::looks_done(tx, &[task_id(2), task_id(7)])
+        dependencies::finish_rechecks(tx, &[task_id(2), task_id(7)])
     })
     .await;
     assert_eq!(due(9).await, [task_id(1), task_id(3)]);
-    assert!(read(&store, |tx| dependencies::look_is_due(tx, &task_id(1))).await);
-    assert!(!read(&store, |tx| dependencies::look_is_due(tx, &task_id(2))).await);
+    assert!(read(&store, |tx| dependencies::is_recheck_due(tx, &task_id(1))).await);
+    assert!(!read(&store, |tx| dependencies::is_recheck_due(tx, &task_id(2))).await);
 });
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_look_that_is_noted_while_the_first_one_ends_is_not_lost() {
+async fn a_recheck_requested_while_another_finishes_is_not_lost() {
     let Some(database) = crate::world::Database::postgres() else {
         return;
     };
     let (store, other) = (database.migrated().await, database.open());
     write(&store, |tx| {
-        dependencies::look_again(tx, &task_id(1), at(1))
+        dependencies::request_recheck(tx, &task_id(1), at(1))
     })
     .await;
-    let done = |tx: &mut Tx<'_>| dependencies::looks_done(tx, &[task_id(1)]).map(|()| true);
-    let note = |tx: &mut Tx<'_>| dependencies::look_again(tx, &task_id(1), at(2));
+    let done = |tx: &mut Tx<'_>| dependencies::finish_rechecks(tx, &[task_id(1)]).map(|()| true);
+    let note = |tx: &mut Tx<'_>| dependencies::request_recheck(tx, &task_id(1), at(2));
     let runs = raced(&store, &other, done, note).await;
-    assert_eq!(runs, [false, true], "who ends the first look looks again");
+    assert_eq!(
+        runs,
+        [false, true],
+        "the transaction that finishes the first recheck runs again"
+    );
 }
 
-on_both!(edges_go_with_the_task_that_waits, |database| {
+on_both!(edges_are_deleted_with_the_waiting_task, |database| {
     let store = database.migrated().await;
     insert(&store, vec![pending(1, "a/b", 5)]).await;
     let cancelled = waiting(9, Requires::AllResolved, &[1]).cancel(at(6));

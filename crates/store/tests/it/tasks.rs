@@ -1,4 +1,4 @@
-//! Tasks: one row for what a task is, one for where it stands, and one more while it waits or runs.
+//! Tasks: their rows, claims, demand and deletion.
 
 use domain::Version;
 use domain::demand::Demand;
@@ -58,7 +58,7 @@ pub(crate) async fn insert(store: &Store, tasks: Vec<Task>) {
     .await;
 }
 
-/// Moves a task as it is stored, and returns it as it is stored then.
+/// Reads a task, changes it, writes it and returns it as it is stored then.
 pub(crate) async fn change(
     store: &Store,
     number: u32,
@@ -105,7 +105,7 @@ on_both!(a_task_is_read_as_it_was_written, |database| {
     assert_eq!(read(&store, |tx| tasks::get(tx, &task_id(3))).await, None);
 });
 
-on_both!(a_second_task_of_one_name_is_not_inserted, |database| {
+on_both!(a_second_task_with_the_same_id_is_not_inserted, |database| {
     let store = database.migrated().await;
     insert(&store, vec![pending(1, "a/b", 5)]).await;
     let other = task(1, "c/d");
@@ -117,34 +117,31 @@ on_both!(a_second_task_of_one_name_is_not_inserted, |database| {
     assert_eq!(demand(&store, "a/b", 6).await, (1, 0));
 });
 
-on_both!(
-    a_task_waits_is_claimed_and_ends_and_the_counts_follow,
-    |database| {
-        let store = database.migrated().await;
-        insert(&store, vec![task(1, "a/b")]).await;
-        assert_eq!(demand(&store, "a/b", 6).await, (0, 0));
-        change(&store, 1, |task| task.schedule(at(5)).unwrap().task).await;
-        assert_eq!(demand(&store, "a/b", 6).await, (1, 0));
-        let running = change(&store, 1, |task| claimed(task, "w", 7, 20)).await;
-        assert_eq!(running.version, Version(3));
-        assert_eq!(demand(&store, "a/b", 8).await, (0, 1));
-        // A claim that has run out is nobody's work.
-        assert_eq!(demand(&store, "a/b", 20).await, (0, 0));
-        change(&store, 1, |task| {
-            task.reclaim(0, at(9), at(30)).unwrap().task
-        })
-        .await;
-        assert_eq!(demand(&store, "a/b", 20).await, (0, 1));
-        change(&store, 1, |task| task.expire_claim(0, at(30)).unwrap().task).await;
-        assert_eq!(demand(&store, "a/b", 31).await, (1, 0));
-        change(&store, 1, |task| claimed(task, "w", 32, 40)).await;
-        change(&store, 1, |task| task.report(1, true, at(33)).unwrap().task).await;
-        assert_eq!(demand(&store, "a/b", 34).await, (0, 0));
-    }
-);
+on_both!(demand_follows_a_task_from_pending_to_its_end, |database| {
+    let store = database.migrated().await;
+    insert(&store, vec![task(1, "a/b")]).await;
+    assert_eq!(demand(&store, "a/b", 6).await, (0, 0));
+    change(&store, 1, |task| task.schedule(at(5)).unwrap().task).await;
+    assert_eq!(demand(&store, "a/b", 6).await, (1, 0));
+    let running = change(&store, 1, |task| claimed(task, "w", 7, 20)).await;
+    assert_eq!(running.version, Version(3));
+    assert_eq!(demand(&store, "a/b", 8).await, (0, 1));
+    // An expired claim does not count.
+    assert_eq!(demand(&store, "a/b", 20).await, (0, 0));
+    change(&store, 1, |task| {
+        task.reclaim(0, at(9), at(30)).unwrap().task
+    })
+    .await;
+    assert_eq!(demand(&store, "a/b", 20).await, (0, 1));
+    change(&store, 1, |task| task.expire_claim(0, at(30)).unwrap().task).await;
+    assert_eq!(demand(&store, "a/b", 31).await, (1, 0));
+    change(&store, 1, |task| claimed(task, "w", 32, 40)).await;
+    change(&store, 1, |task| task.report(1, true, at(33)).unwrap().task).await;
+    assert_eq!(demand(&store, "a/b", 34).await, (0, 0));
+});
 
 on_both!(
-    of_two_moves_of_one_task_the_second_sees_the_first,
+    of_two_changes_of_one_task_the_second_sees_the_first,
     |database| {
         let store = database.migrated().await;
         insert(&store, vec![pending(1, "a/b", 5)]).await;
@@ -157,7 +154,7 @@ on_both!(
             .write("stale", move |tx| tasks::update(tx, &stale, &late))
             .await;
         assert!(
-            matches!(failed, Err(StoreError::Congested { .. })),
+            matches!(failed, Err(StoreError::TooManyConflicts { .. })),
             "{failed:?}"
         );
         let kept = read(&store, |tx| tasks::get(tx, &task_id(1)))
@@ -207,7 +204,7 @@ on_both!(tasks_are_next_by_priority_and_then_by_arrival, |database| {
 });
 
 on_both!(
-    what_is_past_its_deadline_is_neither_counted_nor_next,
+    tasks_past_their_deadline_are_neither_counted_nor_claimed,
     |database| {
         let store = database.migrated().await;
         insert(&store, vec![pending(1, "a/b", 5)]).await;
@@ -233,44 +230,47 @@ on_both!(
     }
 );
 
-on_both!(all_demands_come_by_pool_in_pages_without_gaps, |database| {
-    let store = database.migrated().await;
-    let mut tasks = Vec::new();
-    for (number, queue) in (0..).zip(["p/a", "p/b", "p/c", "p/d", "p/e", "p/a"]) {
-        tasks.push(pending(number, queue, 5));
-    }
-    for (number, queue) in (10..).zip(["p/b", "p/d", "p/f", "p/f"]) {
-        tasks.push(claimed(pending(number, queue, 5), "w", 6, 50));
-    }
-    insert(&store, tasks).await;
-    let expected: Vec<(PoolId, Demand)> = [
-        ("p/a", 2, 0),
-        ("p/b", 1, 1),
-        ("p/c", 1, 0),
-        ("p/d", 1, 1),
-        ("p/e", 1, 0),
-        ("p/f", 0, 2),
-    ]
-    .map(|(queue, pending, claimed)| (pool_id(queue), Demand { pending, claimed }))
-    .to_vec();
-    for limit in 1..=7_u32 {
-        let mut all = Vec::new();
-        // More pages than there are pools would be a loop without end.
-        for _ in 0..10 {
-            let after = all.last().map(|(id, _): &(PoolId, Demand)| id.clone());
-            let page = read(&store, move |tx| {
-                demand::all(tx, after.as_ref(), limit, at(10))
-            })
-            .await;
-            assert!(page.len() <= limit as usize);
-            if page.is_empty() {
-                break;
-            }
-            all.extend(page);
+on_both!(
+    demands_of_all_pools_are_read_in_pages_without_gaps,
+    |database| {
+        let store = database.migrated().await;
+        let mut tasks = Vec::new();
+        for (number, queue) in (0..).zip(["p/a", "p/b", "p/c", "p/d", "p/e", "p/a"]) {
+            tasks.push(pending(number, queue, 5));
         }
-        assert_eq!(all, expected, "limit {limit}");
+        for (number, queue) in (10..).zip(["p/b", "p/d", "p/f", "p/f"]) {
+            tasks.push(claimed(pending(number, queue, 5), "w", 6, 50));
+        }
+        insert(&store, tasks).await;
+        let expected: Vec<(PoolId, Demand)> = [
+            ("p/a", 2, 0),
+            ("p/b", 1, 1),
+            ("p/c", 1, 0),
+            ("p/d", 1, 1),
+            ("p/e", 1, 0),
+            ("p/f", 0, 2),
+        ]
+        .map(|(queue, pending, claimed)| (pool_id(queue), Demand { pending, claimed }))
+        .to_vec();
+        for limit in 1..=7_u32 {
+            let mut all = Vec::new();
+            // More pages than pools would mean an endless loop.
+            for _ in 0..10 {
+                let after = all.last().map(|(id, _): &(PoolId, Demand)| id.clone());
+                let page = read(&store, move |tx| {
+                    demand::all(tx, after.as_ref(), limit, at(10))
+                })
+                .await;
+                assert!(page.len() <= limit as usize);
+                if page.is_empty() {
+                    break;
+                }
+                all.extend(page);
+            }
+            assert_eq!(all, expected, "limit {limit}");
+        }
     }
-});
+);
 
 on_both!(claims_are_found_by_worker_queue_and_end, |database| {
     let store = database.migrated().await;
@@ -306,29 +306,26 @@ on_both!(claims_are_found_by_worker_queue_and_end, |database| {
     assert_eq!(rest.await.items[0].task.id, task_id(1));
 });
 
-on_both!(
-    groups_list_their_tasks_and_those_that_are_left,
-    |database| {
-        let store = database.migrated().await;
-        insert(&store, vec![task(1, "a/b"), task(2, "a/b"), task(3, "a/b")]).await;
-        let group_id = || "00000000QACAAAAAAAAAAA".parse().unwrap();
-        change(&store, 2, |task| task.cancel(at(9)).unwrap().task).await;
-        let (tasks, active, size) = read(&store, move |tx| {
-            Ok((
-                task_groups::tasks(tx, &group_id(), Some(&task_id(1)), 9)?.items,
-                task_groups::active(tx, &group_id(), None, 9)?,
-                task_groups::size(tx, &group_id())?,
-            ))
-        })
-        .await;
-        let listed: Vec<TaskId> = tasks.into_iter().map(|task| task.id).collect();
-        assert_eq!(listed, [task_id(2), task_id(3)]);
-        assert_eq!(active, [task_id(1), task_id(3)]);
-        assert_eq!(size, 3);
-    }
-);
+on_both!(groups_list_all_tasks_and_unresolved_tasks, |database| {
+    let store = database.migrated().await;
+    insert(&store, vec![task(1, "a/b"), task(2, "a/b"), task(3, "a/b")]).await;
+    let group_id = || "00000000QACAAAAAAAAAAA".parse().unwrap();
+    change(&store, 2, |task| task.cancel(at(9)).unwrap().task).await;
+    let (tasks, active, size) = read(&store, move |tx| {
+        Ok((
+            task_groups::tasks(tx, &group_id(), Some(&task_id(1)), 9)?.items,
+            task_groups::active(tx, &group_id(), None, 9)?,
+            task_groups::size(tx, &group_id())?,
+        ))
+    })
+    .await;
+    let listed: Vec<TaskId> = tasks.into_iter().map(|task| task.id).collect();
+    assert_eq!(listed, [task_id(2), task_id(3)]);
+    assert_eq!(active, [task_id(1), task_id(3)]);
+    assert_eq!(size, 3);
+});
 
-on_both!(a_group_is_made_once_sealed_and_forgotten, |database| {
+on_both!(a_group_is_inserted_once_sealed_and_deleted, |database| {
     let store = database.migrated().await;
     let group = TaskGroup::new(
         "00000000QACAAAAAAAAAAA".parse().unwrap(),
@@ -372,7 +369,7 @@ on_both!(
     }
 );
 
-on_both!(an_expired_task_leaves_nothing_behind, |database| {
+on_both!(an_expired_task_is_deleted_with_all_its_rows, |database| {
     let store = database.migrated().await;
     insert(
         &store,
@@ -390,9 +387,9 @@ on_both!(an_expired_task_leaves_nothing_behind, |database| {
     assert_eq!(write(&store, gone(200_001)).await, 0);
     assert_eq!(demand(&store, "a/b", 7).await, (0, 0));
     assert_eq!(read(&store, |tx| tasks::get(tx, &task_id(1))).await, None);
-    // Its end has not been told yet.
+    // No event has reported its end yet.
     assert_eq!(demand(&store, "a/c", 7).await, (1, 0));
-    // The name is free again.
+    // The id can be used again.
     insert(&store, vec![pending(1, "a/b", 5)]).await;
 });
 
@@ -439,7 +436,7 @@ on_both!(large_tasks_are_read_a_few_at_a_time, |database| {
     .await;
 });
 
-/// Claims what is next until nothing is left; says what it got.
+/// Claims the next task until none is left, and returns the claimed tasks.
 async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
     let mut got = Vec::new();
     loop {
@@ -462,15 +459,15 @@ async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
         match claimed {
             Ok(Some(id)) => got.push(id),
             Ok(None) => return got,
-            // Others were faster ten times in a row.
-            Err(StoreError::Congested { .. }) => {}
+            // The transaction has conflicted with others too often.
+            Err(StoreError::TooManyConflicts { .. }) => {}
             Err(problem) => panic!("{problem}"),
         }
     }
 }
 
 on_both!(
-    of_many_that_claim_through_two_stores_each_task_has_one,
+    many_claims_through_two_stores_get_each_task_once,
     |database| {
         let (one, two) = (database.migrated().await, database.open());
         insert(

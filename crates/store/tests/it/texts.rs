@@ -35,28 +35,31 @@ on_both!(names_are_ordered_bytewise, |database| {
     assert_eq!(listed, names);
 });
 
-on_both!(quotes_unicode_and_a_megabyte_survive, |database| {
-    let store = database.migrated().await;
-    let texts = [
-        "'; DROP TABLE worker_pools; --".to_owned(),
-        "\"double\" `back` \\ $1 ? :name".to_owned(),
-        "日本語 🏗️ \u{7f} \r\n\t \u{10FFFF}".to_owned(),
-        String::new(),
-        "ü".repeat(512 * 1024),
-    ];
-    for (number, text) in texts.into_iter().enumerate() {
-        let id = format!("a/p{number}");
-        let mut stored = pool(&id, "one");
-        stored.definition.description.clone_from(&text);
-        stored.definition.config.insert(text.clone(), text.into());
-        let expected = stored.clone();
-        write(&store, move |tx| pools::insert(tx, &stored)).await;
-        let found = read(&store, move |tx| pools::get(tx, &pool_id(&id))).await;
-        assert!(found == Some(expected), "text {number} came back changed");
+on_both!(
+    quotes_unicode_and_long_texts_are_read_as_they_were_written,
+    |database| {
+        let store = database.migrated().await;
+        let texts = [
+            "'; DROP TABLE worker_pools; --".to_owned(),
+            "\"double\" `back` \\ $1 ? :name".to_owned(),
+            "日本語 🏗️ \u{7f} \r\n\t \u{10FFFF}".to_owned(),
+            String::new(),
+            "ü".repeat(512 * 1024),
+        ];
+        for (number, text) in texts.into_iter().enumerate() {
+            let id = format!("a/p{number}");
+            let mut stored = pool(&id, "one");
+            stored.definition.description.clone_from(&text);
+            stored.definition.config.insert(text.clone(), text.into());
+            let expected = stored.clone();
+            write(&store, move |tx| pools::insert(tx, &stored)).await;
+            let found = read(&store, move |tx| pools::get(tx, &pool_id(&id))).await;
+            assert!(found == Some(expected), "text {number} came back changed");
+        }
     }
-});
+);
 
-on_both!(what_one_database_refuses_both_refuse, |database| {
+on_both!(both_databases_refuse_the_same_texts, |database| {
     let store = database.migrated().await;
     for text in ["nul \0 inside".to_owned(), "x".repeat(MAX_TEXT_BYTES + 1)] {
         let mut bad = pool("a/b", "one");
@@ -86,7 +89,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn any_text_comes_back_from_sqlite(text in "[^\0]{0,64}") {
+    fn sqlite_returns_any_text_unchanged(text in "[^\0]{0,64}") {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let database = crate::world::Database::sqlite();
         let mut stored = pool("a/b", "one");

@@ -20,7 +20,7 @@ fn worker_in(state: WorkerState, id: &str, launch_config: Option<&str>) -> Worke
     worker
 }
 
-on_both!(a_worker_comes_back_as_it_was_stored, |database| {
+on_both!(a_worker_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let mut bare = worker("a/b", "g", "bare");
     bare.launch_config_id = None;
@@ -76,54 +76,57 @@ on_both!(an_update_writes_every_field, |database| {
     assert_eq!(found, Some(changed));
 });
 
-on_both!(lists_are_newest_first_and_filtered, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for (group, id, created) in [
-            ("g1", "a", 1),
-            ("g2", "b", 3),
-            ("g1", "c", 2),
-            ("g1", "d", 3),
-        ] {
-            let mut worker = worker("a/b", group, id);
-            worker.created = at(created);
-            if id == "c" {
-                worker.state = WorkerState::Stopped;
-                worker.launch_config_id = None;
+on_both!(
+    lists_are_filtered_and_ordered_from_newest_to_oldest,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (group, id, created) in [
+                ("g1", "a", 1),
+                ("g2", "b", 3),
+                ("g1", "c", 2),
+                ("g1", "d", 3),
+            ] {
+                let mut worker = worker("a/b", group, id);
+                worker.created = at(created);
+                if id == "c" {
+                    worker.state = WorkerState::Stopped;
+                    worker.launch_config_id = None;
+                }
+                workers::insert(tx, &worker)?;
             }
-            workers::insert(tx, &worker)?;
-        }
-        workers::insert(tx, &worker("a/c", "g1", "elsewhere"))
-    })
-    .await;
-    let list = async |filter: WorkerFilter| {
-        let listed = read(&store, move |tx| {
-            workers::list(tx, &pool_id("a/b"), &filter, None, 10)
+            workers::insert(tx, &worker("a/c", "g1", "elsewhere"))
         })
         .await;
-        listed
-            .iter()
-            .map(|w| w.key.id.to_string())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(list(WorkerFilter::default()).await, ["b", "d", "c", "a"]);
-    let group = WorkerFilter {
-        group: Some("g1".parse().unwrap()),
-        ..WorkerFilter::default()
-    };
-    assert_eq!(list(group.clone()).await, ["d", "c", "a"]);
-    let state = Some(WorkerState::Running);
-    assert_eq!(list(WorkerFilter { state, ..group }).await, ["d", "a"]);
-    let launch_config_id = Some("lc-1".parse().unwrap());
-    let filter = WorkerFilter {
-        launch_config_id,
-        ..WorkerFilter::default()
-    };
-    assert_eq!(list(filter).await, ["b", "d", "a"]);
-});
+        let list = async |filter: WorkerFilter| {
+            let listed = read(&store, move |tx| {
+                workers::list(tx, &pool_id("a/b"), &filter, None, 10)
+            })
+            .await;
+            listed
+                .iter()
+                .map(|w| w.key.id.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(list(WorkerFilter::default()).await, ["b", "d", "c", "a"]);
+        let group = WorkerFilter {
+            group: Some("g1".parse().unwrap()),
+            ..WorkerFilter::default()
+        };
+        assert_eq!(list(group.clone()).await, ["d", "c", "a"]);
+        let state = Some(WorkerState::Running);
+        assert_eq!(list(WorkerFilter { state, ..group }).await, ["d", "a"]);
+        let launch_config_id = Some("lc-1".parse().unwrap());
+        let filter = WorkerFilter {
+            launch_config_id,
+            ..WorkerFilter::default()
+        };
+        assert_eq!(list(filter).await, ["b", "d", "a"]);
+    }
+);
 
 on_both!(
-    pages_show_every_worker_once_while_others_are_added,
+    pages_contain_every_worker_once_while_others_are_added,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -133,7 +136,7 @@ on_both!(
                     if number % 3 == 0 { "g1" } else { "g2" },
                     &format!("w{number}"),
                 );
-                // Several share a moment, so the rest of the key must decide.
+                // Several are created at the same moment, so the rest of the key decides.
                 worker.created = at(number / 4);
                 workers::insert(tx, &worker)?;
             }
@@ -173,7 +176,7 @@ on_both!(
 );
 
 on_both!(
-    the_scan_sees_live_workers_of_one_provider_by_key,
+    the_scan_reads_live_workers_of_one_provider_by_key,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -276,7 +279,7 @@ on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
 });
 
 on_both!(
-    expired_workers_go_in_batches_whatever_their_state,
+    expired_workers_in_any_state_are_deleted_in_batches,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {

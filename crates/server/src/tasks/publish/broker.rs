@@ -91,7 +91,7 @@ impl PublishToBroker {
             };
             tell_forgotten(place, first.position);
             n_published += self.batch(lease, &rows.items).await?;
-            if !rows.may_go_on(limit) {
+            if !rows.may_have_more(limit) {
                 break;
             }
             limit = size;
