@@ -47,7 +47,6 @@ const NOT_YET: &[&str] = &[
     "fleetwright",
     "rule_import",
     "server",
-    "store",
     "worker",
 ];
 

@@ -136,8 +136,8 @@ on_both!(a_task_can_depend_on_ten_thousand_others, |database| {
     assert_eq!(read(&store, counted(7)).await, 7);
 });
 
-/// Runs one transaction during another one that has read before, and returns the result of `first`
-/// in each of its runs.
+/// Runs the transaction `meanwhile` after `first` has read and before it writes. Returns the result
+/// of `first` in each of its runs.
 async fn raced(
     store: &Store,
     other: &Store,
