@@ -139,20 +139,22 @@ impl Counting<'_> {
             error_id: latest.error_id.clone(),
             first_reported: first,
             last_reported: last,
-            untold: 0,
-            first_untold: None,
-            told: 0,
-            last_told: None,
+            n_waiting: 0,
+            first_waiting: None,
+            n_notified: 0,
+            last_notified: None,
             due: None,
             version: Version::FIRST,
         });
         known.error_id = latest.error_id.clone();
         known.last_reported = known.last_reported.max(last);
-        known.untold += reports.len() as u64;
-        known.first_untold = known.first_untold.or(Some(first));
+        known.n_waiting += reports.len() as u64;
+        known.first_waiting = known.first_waiting.or(Some(first));
         known.due = known.due.or_else(|| {
             let gathered = now.plus_millis(pace.gather_ms);
-            let again = known.last_told.map(|told| told.plus_millis(pace.repeat_ms));
+            let again = known
+                .last_notified
+                .map(|told| told.plus_millis(pace.repeat_ms));
             Some(again.map_or(gathered, |again| again.max(gathered)))
         });
         if is_new {

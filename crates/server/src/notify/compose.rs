@@ -129,7 +129,7 @@ fn choose(causes: Vec<NoticeCause>, notices_left: u32) -> Vec<NoticeCause> {
     if pools.len() <= MAX_SEPARATE_POOLS && notices_left > 1 {
         chosen.retain(|cause| Some(&cause.pool_id) == first.as_ref());
     }
-    chosen.sort_by_key(|cause| std::cmp::Reverse(cause.untold));
+    chosen.sort_by_key(|cause| std::cmp::Reverse(cause.n_waiting));
     chosen
 }
 
@@ -151,7 +151,7 @@ fn describe(
         match sample {
             Some(sample) => described.push(sample),
             None => {
-                further.errors += cause.untold;
+                further.errors += cause.n_waiting;
                 further.causes += 1;
             }
         }
@@ -171,10 +171,10 @@ fn describe(
 
 fn told(cause: NoticeCause, now: Timestamp) -> NoticeCause {
     NoticeCause {
-        told: cause.told + cause.untold,
-        untold: 0,
-        first_untold: None,
-        last_told: Some(now),
+        n_notified: cause.n_notified + cause.n_waiting,
+        n_waiting: 0,
+        first_waiting: None,
+        last_notified: Some(now),
         due: None,
         ..cause
     }
@@ -195,19 +195,19 @@ fn pools_of(tx: &mut Tx<'_>, causes: &[NoticeCause]) -> Result<BTreeMap<PoolId, 
 mod tests {
     use super::*;
 
-    fn cause(pool: &str, untold: u64) -> NoticeCause {
+    fn cause(pool: &str, n_waiting: u64) -> NoticeCause {
         let moment = Timestamp::from_millis(0);
         NoticeCause {
             channel: "email".to_owned(),
             pool_id: pool.parse().unwrap(),
-            cause: format!("{untold}"),
+            cause: format!("{n_waiting}"),
             error_id: "AAAAAAAAQACAAAAAAAAAAA".parse().unwrap(),
             first_reported: moment,
             last_reported: moment,
-            untold,
-            first_untold: Some(moment),
-            told: 3,
-            last_told: None,
+            n_waiting,
+            first_waiting: Some(moment),
+            n_notified: 3,
+            last_notified: None,
             due: Some(moment),
             version: Version::FIRST,
         }
@@ -222,7 +222,7 @@ mod tests {
         let chosen = choose(causes, notices_left);
         chosen
             .iter()
-            .map(|cause| format!("{} {}", cause.pool_id, cause.untold))
+            .map(|cause| format!("{} {}", cause.pool_id, cause.n_waiting))
             .collect()
     }
 
@@ -246,7 +246,10 @@ mod tests {
     fn what_was_told_is_counted_and_not_due() {
         let now = Timestamp::from_millis(7);
         let told = told(cause("a/b", 2), now);
-        assert_eq!((told.untold, told.told, told.last_told), (0, 5, Some(now)));
-        assert_eq!((told.due, told.first_untold), (None, None));
+        assert_eq!(
+            (told.n_waiting, told.n_notified, told.last_notified),
+            (0, 5, Some(now))
+        );
+        assert_eq!((told.due, told.first_waiting), (None, None));
     }
 }

@@ -64,10 +64,9 @@ impl Publish {
         if !is_waiting {
             return Ok(!placed.may_have_more(size));
         }
-        let placing = app
-            .engine
-            .store
-            .write("event_place", move |tx| store::events::place(tx, size));
+        let placing = app.engine.store.write("event_place", move |tx| {
+            store::events::assign_positions(tx, size)
+        });
         let placed = match placing.await {
             // Another process is about it all the time: what it has placed is there to be read.
             Err(StoreError::TooManyConflicts { .. }) => return Ok(false),

@@ -65,15 +65,15 @@ fn errors(size: u32, most: usize) -> NotifyLimits {
 }
 
 /// What is known of this channel's causes and not told yet.
-async fn untold(world: &World, channel: &'static str) -> Vec<NoticeCause> {
+async fn waiting_causes(world: &World, channel: &'static str) -> Vec<NoticeCause> {
     let far = world.now().plus_millis(1_000 * DAY_MS);
     let due = world.read(move |tx| store::notice_causes::list_due(tx, channel, far, 10_000));
     due.await
 }
 
 async fn n_untold(world: &World) -> u64 {
-    let causes = untold(world, ID).await.into_iter();
-    causes.map(|cause| cause.untold).sum()
+    let causes = waiting_causes(world, ID).await.into_iter();
+    causes.map(|cause| cause.n_waiting).sum()
 }
 
 /// Reports `count` errors, each with a cause of its own if `are_different`.
@@ -142,13 +142,13 @@ on_both!(so_many_causes_of_a_pool_are_kept_apart, |world| {
         with_pool(world, &pool, json!({})).await;
         report_all(world, &pool, count, true).await;
         task.activate().await.unwrap();
-        let causes = untold(world, ID).await;
+        let causes = waiting_causes(world, ID).await;
         // What comes on top is one cause, in which every error counts.
         let n_kept = count.min(LIMIT) + usize::from(count > LIMIT);
         assert_eq!(causes.len() - n_before, n_kept);
         n_before = causes.len();
         let ours = causes.iter().filter(|cause| cause.pool_id.as_str() == pool);
-        assert_eq!(ours.map(|cause| cause.untold).sum::<u64>(), count as u64);
+        assert_eq!(ours.map(|cause| cause.n_waiting).sum::<u64>(), count as u64);
     }
 });
 
@@ -223,10 +223,10 @@ async fn old_causes(world: &World, count: usize, moment: Timestamp) {
                     error_id: "AAAAAAAAQACAAAAAAAAAAA".parse().unwrap(),
                     first_reported: moment,
                     last_reported: moment,
-                    untold: 1,
-                    first_untold: Some(moment),
-                    told: 0,
-                    last_told: None,
+                    n_waiting: 1,
+                    first_waiting: Some(moment),
+                    n_notified: 0,
+                    last_notified: None,
                     due: Some(moment),
                     version: Version::FIRST,
                 };
@@ -252,7 +252,7 @@ on_both!(
             for _ in 0..=count / LIMIT {
                 task.activate().await.unwrap();
                 left -= left.min(LIMIT);
-                assert_eq!(untold(world, "gone").await.len(), left);
+                assert_eq!(waiting_causes(world, "gone").await.len(), left);
             }
             // Then it is looked at now and then.
             let look = world.counted(task.activate());

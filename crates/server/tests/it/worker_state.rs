@@ -370,7 +370,7 @@ on_both!(many_outcomes_are_collected_in_batches, |world| {
             Ok(())
         })
         .await;
-    let place = |tx: &mut store::Tx<'_>| store::events::place(tx, 5_000);
+    let place = |tx: &mut store::Tx<'_>| store::events::assign_positions(tx, 5_000);
     assert_eq!(world.write(place).await.items.len(), 1_100);
     assert_eq!(collect(world).await, json!({"outcomes": 1_100}));
     let of_pool = world.get(POOL_STATE).await.expect(200);

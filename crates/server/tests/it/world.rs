@@ -198,7 +198,9 @@ impl World {
 
     /// What nobody has told yet, in order; each payload is checked against its schema.
     pub(crate) async fn events(&self) -> Vec<OutboxRow> {
-        let rows = self.write(|tx| store::events::place(tx, MAX_EVENTS)).await;
+        let rows = self
+            .write(|tx| store::events::assign_positions(tx, MAX_EVENTS))
+            .await;
         let rows = rows.items;
         for row in &rows {
             let exchange = EXCHANGES.iter().find(|known| known.topic() == row.topic);

@@ -30,10 +30,10 @@ impl<T: Cell> Cell for Option<T> {
     }
 
     fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
-        match row.is_null(column)? {
-            true => Ok(None),
-            false => T::read(row, column).map(Some),
+        if row.is_null(column)? {
+            return Ok(None);
         }
+        T::read(row, column).map(Some)
     }
 }
 

@@ -45,10 +45,10 @@ fn read_time(row: &Row<'_>) -> Result<Timestamp, BadRow> {
 fn parse_time(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_at_checked(19)?;
     let utc: Timestamp = format!("{}Z", date.replace(' ', "T")).parse().ok()?;
-    let Some(place) = rest.find(['+', '-']) else {
+    let Some(sign_at) = rest.find(['+', '-']) else {
         return Some(utc);
     };
-    let (sign, offset) = rest[place..].split_at(1);
+    let (sign, offset) = rest[sign_at..].split_at(1);
     let mut parts = offset.split(':').map(|part| part.parse::<i64>().ok());
     let hours = parts.next().flatten()?;
     let minutes = parts.next().unwrap_or(Some(0))?;

@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Drops the connection: after a panic or a failed rollback its state is not known.
+    /// Resets or drops the connection: after a panic or a failed rollback its state is not known.
     pub(crate) fn abandon_connection(&mut self) {
         match &mut self.connection {
             Connection::Sqlite(sqlite) => {

@@ -79,7 +79,7 @@ impl SqliteSession {
         self.each_table("CREATE TEMP TABLE saved_{} AS SELECT * FROM main.{};")
     }
 
-    /// Replaces all rows by the copies. The tables stay, and with them all configured statements.
+    /// Replaces all rows by the copies. The tables stay, and with them all prepared statements.
     pub(crate) fn restore_rows(&self) -> Result<(), Failure> {
         self.each_table("DELETE FROM main.{}; INSERT INTO main.{} SELECT * FROM temp.saved_{};")
     }

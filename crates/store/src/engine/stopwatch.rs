@@ -7,7 +7,7 @@ pub(crate) struct Stopwatch(Instant);
 impl Stopwatch {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the one place of this crate that measures; the result goes to metrics only"
+        reason = "the only measurement in this crate; the result is used for metrics only"
     )]
     pub(crate) fn start() -> Self {
         Self(Instant::now())

@@ -293,7 +293,8 @@ impl Store {
             if answer.is_closed() {
                 return;
             }
-            // The caller may have been dropped meanwhile. The transaction stays committed.
+            // The caller may have been dropped meanwhile. The result is lost then, but a commit
+            // stays.
             let _ = answer.send(work(session));
         });
         queue

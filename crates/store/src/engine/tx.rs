@@ -44,9 +44,9 @@ impl<'a> Tx<'a> {
         StoreError::LostRace
     }
 
-    /// A number that differs between concurrent transactions of one process, but not between
-    /// processes. A transaction that adds to a sum writes the row of this number, so that it seldom
-    /// conflicts with another.
+    /// Concurrent transactions of one process have different numbers; those of different processes
+    /// may share one. A transaction that adds to a sum writes the row of this number, so that it
+    /// seldom conflicts with another.
     pub(crate) fn slot(&self) -> u32 {
         self.session.backoff.thread
     }

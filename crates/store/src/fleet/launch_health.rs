@@ -57,7 +57,7 @@ macro_rules! health {
              COUNT(DISTINCT CASE WHEN never_registered + overdue + silent > 0 THEN plan END), \
              MAX(tried_at), \
              CAST(SUM(claimed) AS BIGINT) FROM (\
-             SELECT heard.*, MAX(accepted_at) \
+             SELECT recent.*, MAX(accepted_at) \
              OVER (PARTITION BY worker_pool_id, launch_config_id) AS last_accepted, \
              FIRST_VALUE(cause) OVER (PARTITION BY worker_pool_id, launch_config_id \
              ORDER BY refused_at DESC, token) AS last_cause FROM (",
@@ -68,7 +68,7 @@ macro_rules! health {
                  AND last_event < $4 AND ",
                 $pools
             ),
-            ") AS heard) AS judged GROUP BY worker_pool_id, launch_config_id \
+            ") AS recent) AS ranked GROUP BY worker_pool_id, launch_config_id \
              ORDER BY worker_pool_id, launch_config_id LIMIT ",
             $limit
         )

@@ -68,12 +68,13 @@ impl Field for Effect {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let is_pause: bool = cells.next()?;
         let (min_capacity, max_capacity) = (cells.next()?, cells.next()?);
-        Ok(match is_pause {
-            true => Self::Pause,
-            false => Self::Limits {
+        Ok(if is_pause {
+            Self::Pause
+        } else {
+            Self::Limits {
                 min_capacity,
                 max_capacity,
-            },
+            }
         })
     }
 }

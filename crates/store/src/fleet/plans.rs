@@ -90,7 +90,7 @@ pub fn input(
     Ok(input.flatten())
 }
 
-/// Call it again while it returns the limit.
+/// Deletes at most `limit` rows. Call it again while it returns the limit.
 pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[before.into(), limit.into()])
 }

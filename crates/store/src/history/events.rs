@@ -21,7 +21,7 @@ statements! { TABLE;
         "SELECT sequence FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT $1";
     WAITING_SIZES "event_waiting_sizes" = concat!("SELECT ", size!(),
         " FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT $1");
-    PLACE "event_place" =
+    ASSIGN "event_position_assign" =
         "UPDATE outbox SET position = sequence + $1 \
          WHERE position IS NULL AND sequence >= $2 AND sequence <= $3";
     AFTER "event_list_after" = concat!("SELECT ", columns!(),
@@ -52,7 +52,7 @@ pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
 }
 
 /// Assigns the next positions to the oldest events without one, and returns these events in order.
-pub fn place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
+pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
     let head = head(tx)?;
     let Part {
         items: waiting,
@@ -67,15 +67,15 @@ pub fn place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError>
         });
     }
     // This update comes first, so that two concurrent transactions conflict here and nowhere else.
-    let new_head = waiting.iter().fold(head, |place, _| place + 1);
+    let new_head = waiting.iter().fold(head, |position, _| position + 1);
     tx.execute_guarded(&MOVE_HEAD, &[new_head.into(), head.into()])?;
-    let mut place = head;
+    let mut position = head;
     // Numbers rarely have gaps, so one statement usually updates all rows.
     for run in waiting.chunk_by(|left, right| left + 1 == *right) {
         let (first, last) = (run[0], run[run.len() - 1]);
-        let offset = place + 1 - first;
-        tx.execute(&PLACE, &[offset.into(), first.into(), last.into()])?;
-        place = last + offset;
+        let offset = position + 1 - first;
+        tx.execute(&ASSIGN, &[offset.into(), first.into(), last.into()])?;
+        position = last + offset;
     }
     let items = tx.rows(&AFTER, &[head.into(), limit.into()], outbox_row)?;
     Ok(Part { items, is_cut })
@@ -93,7 +93,7 @@ pub fn time_after(tx: &mut Tx<'_>, after: i64) -> Result<Option<(i64, Timestamp)
 
 /// The position before the first event at this time or later. Events are only nearly in the order
 /// of their times, so a few may be on the wrong side.
-pub fn place_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
+pub fn position_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
     let mut high = head(tx)?;
     let Some((first, _)) = time_after(tx, 0)? else {
         return Ok(high);
@@ -103,7 +103,7 @@ pub fn place_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError>
     while low < high {
         let middle = low + (high - low) / 2;
         match time_after(tx, middle)? {
-            Some((place, then)) if then < time => low = place.min(high),
+            Some((position, then)) if then < time => low = position.min(high),
             Some(_) | None => high = middle,
         }
     }
@@ -121,7 +121,7 @@ pub fn delete_before(
     let oldest = times_after(tx, 0, limit)?;
     let old = oldest
         .iter()
-        .take_while(|(place, created)| *created < before && *place <= keep_after);
+        .take_while(|(position, created)| *created < before && *position <= keep_after);
     match old.last() {
         Some((last, _)) => tx.execute(&DELETE, &[(*last).into()]),
         None => Ok(0),

@@ -20,10 +20,10 @@ columns! { cause: NoticeCause {
     error_id: Mutable "error_id",
     first_reported: Fixed "first_reported",
     last_reported: Mutable "last_reported",
-    untold: Mutable "untold",
-    first_untold: Mutable "first_untold",
-    told: Mutable "told",
-    last_told: Mutable "last_told",
+    n_waiting: Mutable "untold",
+    first_waiting: Mutable "first_untold",
+    n_notified: Mutable "told",
+    last_notified: Mutable "last_told",
     due: Mutable "due",
     version: Version "version",
 } }
@@ -72,10 +72,12 @@ pub struct NoticeCause {
     pub first_reported: Timestamp,
     pub last_reported: Timestamp,
     /// Number of errors that no notice contains yet.
-    pub untold: u64,
-    pub first_untold: Option<Timestamp>,
-    pub told: u64,
-    pub last_told: Option<Timestamp>,
+    pub n_waiting: u64,
+    /// When the first of the waiting errors was reported.
+    pub first_waiting: Option<Timestamp>,
+    /// Number of errors that notices contain.
+    pub n_notified: u64,
+    pub last_notified: Option<Timestamp>,
     /// When to send the next notice. `None` if no error is waiting.
     pub due: Option<Timestamp>,
     pub version: Version,
@@ -128,15 +130,16 @@ pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     tx.execute_guarded(&DELETE, &values)
 }
 
-/// Deletes causes whose last notice is from before `told_before`, with no error waiting, and causes
-/// whose last error is from before `reported_before`. Call it again while it returns the limit.
+/// Deletes causes whose last notice is from before `notified_before`, with no error waiting, and
+/// causes whose last error is from before `reported_before`. Call it again while it returns the
+/// limit.
 pub fn delete_settled(
     tx: &mut Tx<'_>,
-    told_before: Timestamp,
+    notified_before: Timestamp,
     reported_before: Timestamp,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let n_settled = tx.execute(&DELETE_SETTLED, &[told_before.into(), limit.into()])?;
+    let n_settled = tx.execute(&DELETE_SETTLED, &[notified_before.into(), limit.into()])?;
     let n_old = tx.execute(&DELETE_OLDER, &[reported_before.into(), limit.into()])?;
     Ok(n_settled + n_old)
 }

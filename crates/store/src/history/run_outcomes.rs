@@ -103,7 +103,7 @@ pub fn list_of_worker(
     after: Option<&RunCursor>,
     limit: u32,
 ) -> Result<Vec<RunOutcome>, StoreError> {
-    let (resolved, task_id, run_id) = place(after);
+    let (resolved, task_id, run_id) = cursor_values(after);
     let values = [
         worker.pool_id.as_str().into(),
         worker.group.as_str().into(),
@@ -126,7 +126,7 @@ pub fn list_of_pools(
     after: Option<&RunCursor>,
     limit: u32,
 ) -> Result<Vec<RunOutcome>, StoreError> {
-    let (resolved, task_id, run_id) = place(after);
+    let (resolved, task_id, run_id) = cursor_values(after);
     let mut newest: BTreeMap<RunCursor, RunOutcome> = BTreeMap::new();
     let mut since = i64::MIN;
     for pool_id in pools {
@@ -165,7 +165,7 @@ pub fn pools_of_configuration(
     tx.rows(&POOLS, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-fn place(after: Option<&RunCursor>) -> (i64, &str, i64) {
+fn cursor_values(after: Option<&RunCursor>) -> (i64, &str, i64) {
     after.map_or((i64::MAX, AFTER_ALL, i64::MAX), |after| {
         (
             after.resolved.as_millis(),

@@ -94,7 +94,7 @@ pub fn list(
     tx.rows(&LIST, &values, purge)
 }
 
-/// Call it again while it returns the limit.
+/// Deletes at most `limit` rows. Call it again while it returns the limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[now.into(), limit.into()])
 }

@@ -61,12 +61,12 @@ pub struct PendingTask {
     pub task: Task,
     pub run_id: u32,
     pub inserted: Timestamp,
-    pub place: PendingPlace,
+    pub position: PendingPosition,
 }
 
-/// The place of a run in its queue: ordered by priority, then by time.
+/// The position of a run in its queue: ordered by priority, then by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PendingPlace {
+pub struct PendingPosition {
     pub rank: u32,
     pub sequence: i64,
 }
@@ -104,10 +104,10 @@ pub fn queues_with_work(
 pub fn list(
     tx: &mut Tx<'_>,
     queue: &PoolId,
-    after: Option<PendingPlace>,
+    after: Option<PendingPosition>,
     limit: u32,
 ) -> Result<Part<PendingTask>, StoreError> {
-    let (rank, sequence) = after.map_or((-1, 0), |place| (place.rank.into(), place.sequence));
+    let (rank, sequence) = after.map_or((-1, 0), |last| (last.rank.into(), last.sequence));
     let keys = [queue.as_str().into(), i64::into(rank), sequence.into()];
     part::read(tx, &LIST_SIZES, &LIST, &keys, limit, pending)
 }
@@ -118,7 +118,7 @@ fn pending(row: &Row<'_>) -> Result<PendingTask, BadRow> {
         task: read_task(&mut cells)?,
         run_id: cells.next()?,
         inserted: cells.next()?,
-        place: PendingPlace {
+        position: PendingPosition {
             rank: cells.next()?,
             sequence: cells.next()?,
         },

@@ -147,7 +147,7 @@ pub fn get_provisioner(
     tx.row(&LIST_PROVISIONERS, &values, provisioner)
 }
 
-/// Call it again while it returns the limit.
+/// Deletes at most `limit` rows. Call it again while it returns the limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }

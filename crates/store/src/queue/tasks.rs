@@ -109,7 +109,7 @@ impl TaskRuns {
 
 /// The additional table that contains a task.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum Placement<'a> {
     None,
     Pending { run_id: u32, since: Timestamp },
     Claimed { run_id: u32, claim: &'a Claim },
@@ -161,7 +161,7 @@ pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
     }
     let text = to_json(&TaskDocument::from(&**definition));
     tx.execute(&DEFINE, &[task.id.as_str().into(), (&text).into()])?;
-    insert_place(tx, task)?;
+    insert_placement(tx, task)?;
     Ok(true)
 }
 
@@ -179,14 +179,16 @@ pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, S
         ],
     )?;
     let id = after.id.as_str();
-    match (place(before), place(after)) {
-        (Place::None, Place::None) => {}
-        (Place::Pending { run_id: old, .. }, Place::Pending { run_id: new, .. }) if old == new => {
+    match (placement(before), placement(after)) {
+        (Placement::None, Placement::None) => {}
+        (Placement::Pending { run_id: old, .. }, Placement::Pending { run_id: new, .. })
+            if old == new =>
+        {
             if before.priority != after.priority {
                 tx.execute(&REORDER, &[after.priority.value(), id.into()])?;
             }
         }
-        (Place::Claimed { claim: old, .. }, Place::Claimed { claim: new, .. })
+        (Placement::Claimed { claim: old, .. }, Placement::Claimed { claim: new, .. })
             if old.started == new.started =>
         {
             if old.taken_until != new.taken_until {
@@ -194,8 +196,8 @@ pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, S
             }
         }
         (left, _) => {
-            delete_place(tx, after, left)?;
-            insert_place(tx, after)?;
+            delete_placement(tx, after, left)?;
+            insert_placement(tx, after)?;
         }
     }
     Ok(before.version.next())
@@ -247,16 +249,16 @@ pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64
     Ok(expired.len() as u64)
 }
 
-fn place(task: &Task) -> Place<'_> {
+fn placement(task: &Task) -> Placement<'_> {
     let Some((run_id, run)) = task.last_run() else {
-        return Place::None;
+        return Placement::None;
     };
     match (run.state(), &run.claim) {
-        (TaskState::Pending, _) => Place::Pending {
+        (TaskState::Pending, _) => Placement::Pending {
             run_id,
             since: run.scheduled,
         },
-        (TaskState::Running, Some(claim)) => Place::Claimed { run_id, claim },
+        (TaskState::Running, Some(claim)) => Placement::Claimed { run_id, claim },
         (
             TaskState::Unscheduled
             | TaskState::Running
@@ -264,24 +266,28 @@ fn place(task: &Task) -> Place<'_> {
             | TaskState::Failed
             | TaskState::Exception,
             _,
-        ) => Place::None,
+        ) => Placement::None,
     }
 }
 
-fn delete_place(tx: &mut Tx<'_>, task: &Task, place: Place<'_>) -> Result<(), StoreError> {
-    let statement = match place {
-        Place::None => return Ok(()),
-        Place::Pending { .. } => &DELETE_FROM_PENDING,
-        Place::Claimed { .. } => &DELETE_FROM_CLAIMED,
+fn delete_placement(
+    tx: &mut Tx<'_>,
+    task: &Task,
+    placement: Placement<'_>,
+) -> Result<(), StoreError> {
+    let statement = match placement {
+        Placement::None => return Ok(()),
+        Placement::Pending { .. } => &DELETE_FROM_PENDING,
+        Placement::Claimed { .. } => &DELETE_FROM_CLAIMED,
     };
     tx.execute_guarded(statement, &[task.id.as_str().into()])
 }
 
-fn insert_place(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+fn insert_placement(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
     let definition = &task.definition;
-    match place(task) {
-        Place::None => Ok(()),
-        Place::Pending { run_id, since } => tx
+    match placement(task) {
+        Placement::None => Ok(()),
+        Placement::Pending { run_id, since } => tx
             .execute(
                 &INSERT_PENDING,
                 &[
@@ -294,7 +300,7 @@ fn insert_place(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
                 ],
             )
             .map(drop),
-        Place::Claimed { run_id, claim } => tx
+        Placement::Claimed { run_id, claim } => tx
             .execute(
                 &INSERT_CLAIM,
                 &[

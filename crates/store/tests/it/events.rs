@@ -36,8 +36,8 @@ async fn push_at(store: &Store, times: impl IntoIterator<Item = i64>) {
     .await;
 }
 
-async fn place(store: &Store, limit: u32) -> Vec<(i64, String)> {
-    let placed = write(store, move |tx| events::place(tx, limit)).await;
+async fn assign(store: &Store, limit: u32) -> Vec<(i64, String)> {
+    let placed = write(store, move |tx| events::assign_positions(tx, limit)).await;
     let placed = placed.items.into_iter();
     placed.map(|row| (row.position, row.event_id)).collect()
 }
@@ -59,7 +59,7 @@ async fn take(store: &Store, holder: &'static str, now: i64) -> Option<EventRead
 
 fn named(rows: &[(i64, &str)]) -> Vec<(i64, String)> {
     rows.iter()
-        .map(|(place, id)| (*place, (*id).to_owned()))
+        .map(|(position, id)| (*position, (*id).to_owned()))
         .collect()
 }
 
@@ -88,7 +88,7 @@ on_both!(large_events_are_read_a_few_at_a_time, |database| {
     .await;
     let mut placed = Vec::new();
     for expected in [8, 8, 4] {
-        let part = write(&store, |tx| events::place(tx, 100)).await;
+        let part = write(&store, |tx| events::assign_positions(tx, 100)).await;
         assert_eq!(part.items.len(), expected);
         assert_eq!(part.is_cut, expected == 8);
         placed.extend(part.items.into_iter().map(|row| row.event_id));
@@ -108,11 +108,11 @@ on_both!(events_wait_until_they_have_a_position, |database| {
     push(&store, &["one", "two", "three"]).await;
     assert_eq!(read(&store, outbox::depth).await, 3);
     assert!(all(&store).await.is_empty());
-    assert_eq!(place(&store, 2).await, named(&[(1, "one"), (2, "two")]));
+    assert_eq!(assign(&store, 2).await, named(&[(1, "one"), (2, "two")]));
     assert!(read(&store, events::is_waiting).await);
-    assert_eq!(place(&store, 2).await, named(&[(3, "three")]));
+    assert_eq!(assign(&store, 2).await, named(&[(3, "three")]));
     assert!(!read(&store, events::is_waiting).await);
-    assert!(place(&store, 2).await.is_empty());
+    assert!(assign(&store, 2).await.is_empty());
     assert_eq!(read(&store, events::head).await, 3);
 
     let rest = read(&store, |tx| events::list_after(tx, 1, 9)).await.items;
@@ -134,7 +134,7 @@ on_both!(unused_numbers_leave_no_gaps_in_positions, |database| {
     });
     assert!(failed.await.is_err());
     push(&store, &["two"]).await;
-    assert_eq!(place(&store, 9).await, named(&[(1, "one"), (2, "two")]));
+    assert_eq!(assign(&store, 9).await, named(&[(1, "one"), (2, "two")]));
 });
 
 /// PostgreSQL only: SQLite has one writer at a time.
@@ -146,9 +146,9 @@ async fn an_event_that_is_committed_late_gets_a_late_position() {
     let store = database.migrated().await;
     let late = Held::start(&store, |tx| outbox::push(tx, &event("late", "a/b"))).await;
     push(&store, &["early"]).await;
-    assert_eq!(place(&store, 9).await, named(&[(1, "early")]));
+    assert_eq!(assign(&store, 9).await, named(&[(1, "early")]));
     late.finish().await;
-    assert_eq!(place(&store, 9).await, named(&[(2, "late")]));
+    assert_eq!(assign(&store, 9).await, named(&[(2, "late")]));
     assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
 }
 
@@ -161,7 +161,7 @@ async fn two_processes_that_assign_positions_to_different_events_conflict_safely
     let store = database.migrated().await;
     let late = Held::start(&store, |tx| outbox::push(tx, &event("late", "a/b"))).await;
     push(&store, &["early"]).await;
-    let first = Held::start(&store, |tx| events::place(tx, 9).map(drop)).await;
+    let first = Held::start(&store, |tx| events::assign_positions(tx, 9).map(drop)).await;
     late.finish().await;
     // The second transaction sees both events before the first has committed.
     let (has_looked, looked) = mpsc::channel();
@@ -171,7 +171,7 @@ async fn two_processes_that_assign_positions_to_different_events_conflict_safely
             .write("second", move |tx| {
                 events::head(tx)?;
                 let _nobody_waits_any_more = has_looked.send(());
-                events::place(tx, 9)
+                events::assign_positions(tx, 9)
             })
             .await
     });
@@ -231,7 +231,7 @@ on_both!(concurrent_processes_assign_each_position_once, |database| {
             let mut placed = Vec::new();
             for _ in 0..N_EVENTS / 3 {
                 push(&store, &["e"]).await;
-                placed.extend(place(&store, 7).await);
+                placed.extend(assign(&store, 7).await);
             }
             placed
         }));
@@ -243,7 +243,7 @@ on_both!(concurrent_processes_assign_each_position_once, |database| {
         placed.extend(mine);
     }
     loop {
-        match place(&first, 100).await {
+        match assign(&first, 100).await {
             rest if rest.is_empty() => break,
             rest => placed.extend(rest.into_iter().map(|(n, _)| n)),
         }
@@ -258,7 +258,7 @@ on_both!(
     |database| {
         let store = database.migrated().await;
         push_at(&store, [10, 20, 30, 40]).await;
-        place(&store, 9).await;
+        assign(&store, 9).await;
         let forget = async |before: i64, keep_after: i64, limit: u32| {
             write(&store, move |tx| {
                 events::delete_before(tx, at(before), keep_after, limit)
@@ -274,7 +274,7 @@ on_both!(
         assert_eq!(forget(99, i64::MAX, 9).await, 1);
         // Positions are never assigned twice, even if no event is left.
         push(&store, &["next"]).await;
-        assert_eq!(place(&store, 9).await, named(&[(5, "next")]));
+        assert_eq!(assign(&store, 9).await, named(&[(5, "next")]));
     }
 );
 
@@ -283,21 +283,21 @@ on_both!(an_event_without_a_position_is_never_deleted, |database| {
     push_at(&store, [10]).await;
     let forgotten = write(&store, |tx| events::delete_before(tx, at(99), i64::MAX, 9));
     assert_eq!(forgotten.await, 0);
-    assert_eq!(place(&store, 9).await.len(), 1);
+    assert_eq!(assign(&store, 9).await.len(), 1);
 });
 
 on_both!(the_position_before_a_time_is_found, |database| {
     let store = database.migrated().await;
     let before =
-        async |time: Timestamp| read(&store, move |tx| events::place_before(tx, time)).await;
+        async |time: Timestamp| read(&store, move |tx| events::position_before(tx, time)).await;
     assert_eq!(before(at(5)).await, 0);
     push_at(&store, (1..=50).map(|n| n * 10)).await;
-    place(&store, 100).await;
+    assign(&store, 100).await;
     write(&store, |tx| {
         events::delete_before(tx, at(101), i64::MAX, 100)
     })
     .await;
-    for (time, place) in [
+    for (time, position) in [
         (0, 10),
         (110, 10),
         (111, 11),
@@ -305,7 +305,7 @@ on_both!(the_position_before_a_time_is_found, |database| {
         (500, 49),
         (501, 50),
     ] {
-        assert_eq!(before(at(time)).await, place, "{time}");
+        assert_eq!(before(at(time)).await, position, "{time}");
     }
     let first = read(&store, |tx| events::time_after(tx, 0)).await;
     assert_eq!(first, Some((11, at(110))));
@@ -316,11 +316,11 @@ on_both!(a_new_reader_begins_with_the_next_event, |database| {
     let store = database.migrated().await;
     assert_eq!(take(&store, "p1", 100).await, None);
     push(&store, &["past"]).await;
-    place(&store, 9).await;
+    assign(&store, 9).await;
     for _ in 0..2 {
         write(&store, |tx| event_readers::open(tx, "r")).await;
         push(&store, &["next"]).await;
-        place(&store, 9).await;
+        assign(&store, 9).await;
     }
     let reader = read(&store, |tx| event_readers::get(tx, "r"))
         .await

@@ -31,10 +31,10 @@ fn cause(pool: &str, name: &str, due: Option<i64>) -> NoticeCause {
         error_id: error(pool, 1, 0).error_id,
         first_reported: at(1),
         last_reported: at(2),
-        untold: 3,
-        first_untold: Some(at(1)),
-        told: 4,
-        last_told: None,
+        n_waiting: 3,
+        first_waiting: Some(at(1)),
+        n_notified: 4,
+        last_notified: None,
         due: due.map(at),
         version: Version::FIRST,
     }
@@ -158,10 +158,10 @@ on_both!(
         let changed = NoticeCause {
             error_id: error("a/b", 2, 0).error_id,
             last_reported: at(50),
-            untold: 0,
-            first_untold: None,
-            told: 7,
-            last_told: Some(at(60)),
+            n_waiting: 0,
+            first_waiting: None,
+            n_notified: 7,
+            last_notified: Some(at(60)),
             due: None,
             ..cause("a/b", "x", Some(10))
         };
@@ -198,7 +198,7 @@ on_both!(causes_are_deleted_once_reported_or_very_old, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         let settled = |name: &str, told: i64| NoticeCause {
-            last_told: Some(at(told)),
+            last_notified: Some(at(told)),
             last_reported: at(1_000),
             ..cause("a/b", name, None)
         };
@@ -207,7 +207,7 @@ on_both!(causes_are_deleted_once_reported_or_very_old, |database| {
             ..cause("a/b", "old", Some(10))
         };
         let waiting = NoticeCause {
-            last_told: Some(at(1)),
+            last_notified: Some(at(1)),
             last_reported: at(1_000),
             ..cause("a/b", "waiting", Some(10))
         };
@@ -263,7 +263,7 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
             [],
             "they have no positions yet"
         );
-        events::place(tx, 99)?;
+        events::assign_positions(tx, 99)?;
         let head = events::head(tx)?;
         let all = notice_causes::list_errors_after(tx, 0, head, 9)?;
         let found: Vec<_> = all.iter().map(|(_, report)| report.clone()).collect();

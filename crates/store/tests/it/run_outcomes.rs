@@ -402,7 +402,7 @@ on_both!(
             for id in ["a", "b"] {
                 outbox::push(tx, &event(id, "p/one"))?;
             }
-            events::place(tx, 9)
+            events::assign_positions(tx, 9)
         })
         .await;
         database.raw(

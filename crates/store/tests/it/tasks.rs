@@ -5,7 +5,7 @@ use domain::demand::Demand;
 use domain::id::{PoolId, TaskId};
 use domain::task::{Moved, Priority, Task, TaskDocument, TaskGroup};
 use serde_json::json;
-use store::pending_tasks::{self, PendingPlace};
+use store::pending_tasks::{self, PendingPosition};
 use store::{Store, StoreError, Tx, claimed_tasks, demand, dependencies, task_groups, tasks};
 
 use crate::samples::{at, pool_id, worker_key};
@@ -192,11 +192,11 @@ on_both!(tasks_are_next_by_priority_and_then_by_arrival, |database| {
     })
     .await;
     let listed = listed.items;
-    let places: Vec<PendingPlace> = listed.iter().map(|row| row.place).collect();
+    let positions: Vec<PendingPosition> = listed.iter().map(|row| row.position).collect();
     assert_eq!(listed[1].task.id, task_id(2));
     assert_eq!((listed[1].run_id, listed[1].inserted), (0, at(6)));
     let rest = read(&store, move |tx| {
-        pending_tasks::list(tx, &pool_id("a/b"), Some(places[1]), 9)
+        pending_tasks::list(tx, &pool_id("a/b"), Some(positions[1]), 9)
     });
     let rest = rest.await.items.into_iter();
     let rest: Vec<TaskId> = rest.map(|row| row.task.id).collect();
@@ -417,7 +417,7 @@ on_both!(large_tasks_are_read_a_few_at_a_time, |database| {
         assert_eq!((next.items.len(), next.is_cut), (8, true));
         let listed = pending_tasks::list(tx, &pool_id("a/b"), None, 100)?;
         assert_eq!((listed.items.len(), listed.is_cut), (8, true));
-        let rest = pending_tasks::list(tx, &pool_id("a/b"), Some(listed.items[7].place), 100)?;
+        let rest = pending_tasks::list(tx, &pool_id("a/b"), Some(listed.items[7].position), 100)?;
         assert_eq!((rest.items.len(), rest.is_cut), (2, false));
         let group = task_groups::tasks(tx, &group_id, None, 100)?;
         assert_eq!((group.items.len(), group.is_cut), (8, true));

@@ -155,7 +155,7 @@ impl From {
             // Events are in the order of their times only nearly; the filter has the last word.
             Self::Since(time) => {
                 let margin = time.plus_millis(-MINUTE_MS);
-                (store::events::place_before(tx, margin)?, None)
+                (store::events::position_before(tx, margin)?, None)
             }
             Self::After(place) => {
                 let first = store::events::time_after(tx, 0)?.map_or(head + 1, |(first, _)| first);

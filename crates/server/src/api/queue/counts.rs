@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
-use store::pending_tasks::PendingPlace;
+use store::pending_tasks::PendingPosition;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -57,7 +57,7 @@ pub(super) async fn batch(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn list_pending(call: Call) -> Result<Reply, ApiError> {
     let queue = queue(&call)?;
     let page = call.page::<(u32, i64)>()?;
-    let after = page.after.as_ref().map(|(rank, sequence)| PendingPlace {
+    let after = page.after.as_ref().map(|(rank, sequence)| PendingPosition {
         rank: *rank,
         sequence: *sequence,
     });
@@ -65,7 +65,9 @@ pub(super) async fn list_pending(call: Call) -> Result<Reply, ApiError> {
     let read = call.app.engine.store.scan("task_list_pending", move |tx| {
         store::pending_tasks::list(tx, &queue, after, limit)
     });
-    let (rows, token) = page.cut_part(read.await?, |row| (row.place.rank, row.place.sequence));
+    let (rows, token) = page.cut_part(read.await?, |row| {
+        (row.position.rank, row.position.sequence)
+    });
     let tasks = rows.iter().map(|row| {
         json!({
             "taskId": row.task.id.as_str(),
