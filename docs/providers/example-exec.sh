@@ -1,15 +1,17 @@
 #!/bin/sh
-# A provider program whose machines are background processes on this very machine: a start for your own.
-# MACHINE is what a machine runs, in its folder, where identity.json says who the worker is. A state folder holds a folder for each machine, which also makes a launch idempotent.
-# shellcheck disable=SC2030,SC2031 # what is set for a worker is used only for that worker
+# A provider program whose machines are background processes on this machine. Use it as a template.
+# MACHINE is the command that a machine runs in its folder, next to identity.json. The state folder
+# holds a folder for each machine, so a repeated launch creates no second machine.
+# shellcheck disable=SC2030,SC2031 # values of a worker are used only for that worker
 set -eu
 cd "${FLEETWRIGHT_STATE:?names the folder for our state}"
 question=$(cat)
-# One worker a line, without what is nested in it. A program in a language that reads JSON has this for nothing.
+# One worker per line, without nested values. Most languages have a JSON parser for this.
 workers=$(printf '%s' "$question" | sed -e 's/"providerData":{[^}]*},*//g' -e 's/"proof":{\([^}]*\)}/\1/g' | tr '{' '\n' | grep '"workerId"') || :
 get() { printf '%s' "$worker" | sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
 asked() { printf '%s' "$question" | sed -n "s/.*\"$1\":\"*\([^\",}]*\).*/\1/p"; }
-# A number alone: after a reboot another process may have it. Keep the boot id and the start time beside it, as `local` does.
+# After a reboot another process may have this number. A real provider also stores the boot id and
+# the start time, as `local` does.
 alive() { [ -s "$1/pid" ] && grep -qs '^State:.[^Z]' "/proc/$(cat "$1/pid")/status"; }
 each() { printf '%s\n' "$workers" | while read -r worker; do id=$(get workerId) group=$(get workerGroup); "$1"; done | paste -sd, -; }
 launch() { if mkdir "$id" 2>/dev/null; then

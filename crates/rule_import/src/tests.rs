@@ -284,7 +284,7 @@ fn a_pool_that_no_configuration_can_hold_is_refused_and_the_others_are_written()
     ]);
     assert_eq!(selection.refused, []);
     let written = selection.configurations(Grouping::One).unwrap();
-    insta::assert_snapshot!(reasons(&selection.refused), @r#"p/deep: as rules: /rules/1/values: values are at most 32 objects and lists deep (rule "google")"#);
+    insta::assert_snapshot!(reasons(&selection.refused), @r#"p/deep: as rules: /rules/1/values: values are nested deeper than 32 objects and lists (rule "google")"#);
     assert_eq!((written.len(), written[0].n_worker_types), (1, 2));
     assert_eq!(selection.sources.len(), 2);
 }

@@ -1,4 +1,5 @@
-//! Test support for all crates. No shipped code depends on it.
+//! What the tests of all crates share.
+#![doc = include_str!("../README.md")]
 
 /// The sizes around a limit at which errors show: zero, one, just below, at and above the limit,
 /// and far beyond.

@@ -1,9 +1,9 @@
 //! What no plan exceeds, whatever a strategy wants.
 
-use domain::plan::{MAX_MACHINES, Offer, StrategyName};
+use domain::plan::{MAX_ADVICE, MAX_MACHINES, Offer, StrategyName};
 use testing::sizes_around;
 
-use crate::common::{decide, from, idle, launched, machines, offer, pool, source};
+use crate::common::{carried_out, decide, from, idle, launched, machines, offer, pool, source};
 
 #[test]
 fn everything_that_is_there_or_may_come_takes_room() {
@@ -145,6 +145,28 @@ fn a_plan_starts_a_bounded_number_of_machines() {
             let is_told = plan.reasons.contains(&rest);
             assert_eq!(is_told, count > limit, "{:?}", plan.reasons);
         }
+    }
+}
+
+#[test]
+fn a_plan_asks_a_bounded_number_of_workers_to_stop_and_the_next_ones_go_on() {
+    for count in sizes_around("domain::plan::letting_go::MAX_ADVICE", MAX_ADVICE) {
+        let mut snapshot = pool(0, 100_000);
+        snapshot.workers = (0..count)
+            .map(|index| idle(&format!("w{index}"), 100))
+            .collect();
+        snapshot.capacity.running = count as u64;
+        let mut left = count;
+        while left > 0 {
+            let plan = decide(&snapshot);
+            assert_eq!(plan.advice.len(), left.min(MAX_ADVICE), "{left} of {count}");
+            assert!(plan.advice.iter().all(|(_, advice)| advice.terminate));
+            left -= plan.advice.len();
+            let names_rest = plan.text().contains(&format!("{left} more"));
+            assert_eq!(names_rest, left > 0, "{}", plan.text());
+            snapshot = carried_out(snapshot, &plan);
+        }
+        assert!(decide(&snapshot).is_idle());
     }
 }
 

@@ -7,7 +7,7 @@
 mod bids;
 mod capacity;
 mod common;
-mod cost;
+mod input;
 mod letting_go;
 mod limits;
 mod properties;

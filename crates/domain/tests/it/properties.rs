@@ -2,7 +2,7 @@
 
 use domain::launch::Cause;
 use domain::plan::{
-    Candidate, Health, MAX_MACHINES, MAX_QUARANTINE_MS, Offer, Plan, REASON_OVER_CAPACITY,
+    Candidate, Health, Input, MAX_MACHINES, MAX_QUARANTINE_MS, Offer, Plan, REASON_OVER_CAPACITY,
     Refusals, Snapshot, StrategyName, Tries, chances,
 };
 use domain::time::SECOND_MS;
@@ -172,6 +172,14 @@ fn is_well(snapshot: &Snapshot, offer: &Offer) -> bool {
 }
 
 proptest! {
+    #[test]
+    fn a_stored_input_makes_the_same_plan_byte_by_byte(snapshot in a_snapshot(), seed in any::<u64>()) {
+        let plan = Input::plan(&snapshot, seed).to_json().to_string();
+        let packed = Input { seed, snapshot }.pack().unwrap();
+        let again = Input::unpack(&packed).unwrap().replay();
+        prop_assert_eq!(again.to_json().to_string(), plan);
+    }
+
     #[test]
     fn no_limit_is_ever_exceeded(snapshot in a_snapshot(), seed in any::<u64>()) {
         let plan = decide_with(&snapshot, seed);

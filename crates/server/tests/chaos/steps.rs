@@ -7,7 +7,7 @@ use domain::facts::Facts;
 use domain::id::{PoolId, WorkerKey};
 use domain::plan::Plan;
 use domain::time::Timestamp;
-use engine::fleet;
+use engine::fleet::{self, ReplayError};
 use server::tasks::driver::Task;
 use server::tasks::{
     Housekeeping, Provision, Publish, QueueClaims, QueueDeadlines, QueueHousekeeping,
@@ -333,10 +333,33 @@ impl World {
             Some(_) | None => {}
         }
         if let Some(decided) = decided {
+            self.check_replay(
+                process,
+                decided.pool.id.clone(),
+                decided.number,
+                &decided.plan,
+            )
+            .await;
             fleet::launch(&process.app.engine, &decided.pool, decided.launches);
         }
         if let Some((snapshot, _)) = previewed {
             self.check_supply(process, &snapshot).await;
+        }
+    }
+
+    /// The stored input of a plan makes the same plan again.
+    async fn check_replay(&self, process: &Process, pool: PoolId, number: i64, plan: &Plan) {
+        let place = pool.clone();
+        let read = process.app.engine.store.read("replay", move |tx| {
+            Ok::<_, StoreError>(fleet::replay(tx, &pool, number))
+        });
+        match read.await {
+            Ok(Ok(Some(again))) if again == *plan => {}
+            // The process was stopped.
+            Err(_) | Ok(Err(ReplayError::Store(_))) => {}
+            Ok(other) => self.problem(format!(
+                "plan {number} of {place} is {plan:?}, and {other:?} when it is made again"
+            )),
         }
     }
 }

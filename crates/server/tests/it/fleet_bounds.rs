@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cloud::Call;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{Launch, LaunchState};
+use domain::plan::MAX_ADVICE;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use engine::fleet::{Ender, EndingLimits, ScanLimits, Scanner, launch};
@@ -378,7 +379,6 @@ async fn earlier_plans(fleet: &Fleet, pool: &str, count: usize) {
 fleet_test!(
     a_plan_tells_so_many_workers_and_the_next_the_others,
     |fleet| {
-        const MAX_ADVICE: usize = 1_000;
         let sizes = sizes_around("domain::plan::letting_go::MAX_ADVICE", MAX_ADVICE);
         fleet.make_pool(POOL, plain_pool(20_000)).await;
         let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();

@@ -1,8 +1,11 @@
 //! Why there are these workers and no others: asked over the API, answered from what was decided.
 
 use cloud::LaunchOutcome;
+use domain::id::PoolId;
 use domain::launch::Cause;
+use engine::fleet;
 use serde_json::{Value, json};
+use store::PlanRecord;
 
 use crate::database::assert_snapshot;
 use crate::fleet_world::{Fleet, IDLE_MS, POOL, fleet_test, machine, plain_pool, pool};
@@ -30,6 +33,58 @@ fn told(explained: &Value, launch: &str) -> String {
     let texts = lines.map(|line| line["text"].as_str().unwrap().replace(launch, "[launch]"));
     texts.collect::<Vec<_>>().join("\n")
 }
+
+fleet_test!(every_stored_plan_is_made_again_from_its_input, |fleet| {
+    fleet.make_pool(POOL, plain_pool(40)).await;
+    fleet.idle(POOL, 7).await;
+    fleet.pass_ms(IDLE_MS + 1_000);
+    fleet.round().await;
+    fleet.tasks(POOL, 20).await;
+    fleet.round().await;
+    let pool: PoolId = POOL.parse().unwrap();
+    let plans = fleet.plans(POOL).await;
+    assert!(plans.len() > 2, "{plans:?}");
+    for record in plans {
+        let id = pool.clone();
+        let again = fleet
+            .read(move |tx| Ok(fleet::replay(tx, &id, record.number)))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(again.to_json().to_string(), record.plan.to_string());
+    }
+    let missing = fleet
+        .read(move |tx| Ok(fleet::replay(tx, &pool, 1_000)))
+        .await;
+    assert_eq!(missing.unwrap(), None);
+});
+
+fleet_test!(
+    a_plan_with_a_damaged_or_without_an_input_is_not_made_again,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let pool: PoolId = POOL.parse().unwrap();
+        for (number, input) in [(1, None), (2, Some(b"damaged".as_slice()))] {
+            let record = PlanRecord {
+                pool_id: pool.clone(),
+                number,
+                created: fleet.now(),
+                plan: json!({}),
+            };
+            fleet
+                .write(move |tx| store::plan_insert(tx, &record, input, i64::MAX))
+                .await;
+        }
+        let id = pool.clone();
+        let without = fleet.read(move |tx| Ok(fleet::replay(tx, &id, 1))).await;
+        assert_eq!(without.unwrap(), None);
+        let damaged = fleet.read(move |tx| Ok(fleet::replay(tx, &pool, 2))).await;
+        assert_eq!(
+            damaged.unwrap_err().to_string(),
+            "the stored input of the plan cannot be read"
+        );
+    }
+);
 
 fleet_test!(a_pool_says_what_it_would_do_now_and_did_before, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;

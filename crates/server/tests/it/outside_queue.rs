@@ -312,7 +312,7 @@ async fn a_queue_that_does_not_answer_is_no_empty_list_of_workers() {
     two.stop_queue().await;
     for path in [LISTED.to_owned(), format!("{LISTED}/g/w1")] {
         let refused = two.fleet.get(&path).await;
-        refused.refused_with(503, "QueueUnavailable", "did not answer");
+        refused.refused_with(503, "QueueUnavailable", "did not respond");
     }
 }
 
@@ -355,7 +355,7 @@ async fn a_queue_that_is_gone_is_an_error_and_not_an_empty_one() {
     two.task("pp/a").await;
     two.stop_queue().await;
     let problem = two.demand(&["pp/a"]).await.unwrap_err();
-    assert!(problem.contains("did not answer"), "{problem}");
+    assert!(problem.contains("did not respond"), "{problem}");
     two.fleet
         .get("fleetwright:/explain/pool/pp%2Fa")
         .await

@@ -16,7 +16,7 @@ use crate::samples::{STATIC_SECRET, key, pool, static_pool, static_worker, worke
 use crate::world::World;
 
 const POOL: &str = "/worker-pool/pp%2Fee";
-const NOT_DECLARED: &str = "not the one that the worker was declared with";
+const NOT_DECLARED: &str = "the secret differs from the declared one";
 
 fn google_pool() -> Value {
     pool(
@@ -239,17 +239,10 @@ on_both!(each_bad_proof_of_a_static_worker_has_its_text, |world| {
     with_static_worker(world).await;
     let text = "missing staticSecret in workerIdentityProof";
     let token = claim("static", json!({"token": "abc"}));
-    refused(world, token, 400, text, "another kind").await;
+    refused(world, token, 400, text, "the proof is not a static secret").await;
     let text = "bad staticSecret in workerIdentityProof";
     let wrong = claim("static", json!({"staticSecret": "x".repeat(44)}));
-    refused(
-        world,
-        wrong,
-        400,
-        text,
-        "not the one that the worker was declared with",
-    )
-    .await;
+    refused(world, wrong, 400, text, NOT_DECLARED).await;
     world.delete("/workers/pp%2Fee/g/w").await.expect(200);
     refused(
         world,
@@ -278,22 +271,35 @@ on_both!(bad_proofs_of_a_cloud_worker_all_look_the_same, |world| {
     with_requested_worker(world).await;
     let text = "Token validation error";
     for (proof, logged) in [
-        (json!({"token": "forged"}), "the proof is none of ours"),
-        (json!({"document": "d"}), "the proof is none of ours"),
+        (
+            json!({"token": "forged"}),
+            "the proof is not this worker's token",
+        ),
+        (
+            json!({"document": "d"}),
+            "the proof is not this worker's token",
+        ),
         (
             json!({"document": "d", "signature": "s"}),
-            "the proof is none of ours",
+            "the proof is not this worker's token",
         ),
         (
             json!({"staticSecret": STATIC_SECRET}),
-            "the proof is none of ours",
+            "the proof is not this worker's token",
         ),
     ] {
         refused(world, claim("google", proof), 400, text, logged).await;
     }
     let neighbour = world.identity_token(&key("pp/ee", "g", "neighbour"));
     let stolen = claim("google", json!({"token": neighbour.expose()}));
-    refused(world, stolen, 400, text, "the proof is none of ours").await;
+    refused(
+        world,
+        stolen,
+        400,
+        text,
+        "the proof is not this worker's token",
+    )
+    .await;
 });
 
 on_both!(a_proof_must_be_of_exactly_one_kind, |world| {
