@@ -344,7 +344,7 @@ impl Launch {
 
     /// Machines that were requested and not made, if this counts against the launch config: the
     /// cloud refused for such a cause, or it made fewer.
-    pub fn not_made(&self) -> u32 {
+    pub fn failed_machines(&self) -> u32 {
         match &self.state {
             LaunchState::Refused { cause, .. } if cause.is_ill_health() => self.machines,
             LaunchState::Accepted => self.machines.saturating_sub(self.made),
@@ -443,7 +443,10 @@ mod tests {
     #[test]
     fn a_machine_that_was_found_outweighs_a_refusal() {
         let refusal = launch().settle(refused(), at(5)).unwrap();
-        assert_eq!((refusal.state.as_str(), refusal.not_made()), ("refused", 3));
+        assert_eq!(
+            (refusal.state.as_str(), refusal.failed_machines()),
+            ("refused", 3)
+        );
         let found = launch().settle(unknown(), at(5)).unwrap();
         let found = found.add_machine().unwrap();
         assert_eq!((found.made, found.state.as_str()), (1, "unknown"));

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use domain::id::PoolId;
 use domain::time::{DAY_MS, Timestamp};
-use store::{CachePurge, StoreError};
+use store::StoreError;
+use store::cache_purges::CachePurge;
 
 use crate::Engine;
 
@@ -40,11 +41,11 @@ pub async fn request(
     let written = engine.change("cache_purge", now, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let (pool_id, name) = (&purge.pool_id, &purge.cache_name);
-        let others = store::cache_purge_count_others(tx, pool_id, name, now)?;
+        let others = store::cache_purges::count_others(tx, pool_id, name, now)?;
         if others >= u64::from(MAX_CACHES) {
             return Err(CachePurgeError::TooMany(pool_id.clone()));
         }
-        Ok(store::cache_purge_put(
+        Ok(store::cache_purges::put(
             tx,
             &purge,
             now.plus_millis(KEPT_MS),

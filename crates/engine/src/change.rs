@@ -59,7 +59,7 @@ impl<'a, 'tx> Change<'a, 'tx> {
                 created: self.now,
                 body,
             };
-            store::outbox_push(self.tx, &event)?;
+            store::outbox::push(self.tx, &event)?;
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl<'a, 'tx> Change<'a, 'tx> {
 
     /// Checks the dependents of this task again after the commit, in any process.
     pub fn release_later(&mut self, task: &TaskId) -> Result<(), StoreError> {
-        store::task_look_again(self.tx, task, self.now)?;
+        store::dependencies::request_recheck(self.tx, task, self.now)?;
         self.wakeups.releases.push(task.clone());
         Ok(())
     }

@@ -41,7 +41,7 @@ pub async fn set(
     let written = engine.change("override_set", now, move |change| {
         check_target(&inner, change.tx, &asked.target)?;
         fleet::wake_target(change, &asked);
-        let known = match store::override_get(change.tx, &asked.id)? {
+        let known = match store::overrides::get(change.tx, &asked.id)? {
             Some(known) if !known.is_in_force(now) => {
                 delete_ended(change, known)?;
                 None
@@ -57,13 +57,13 @@ pub async fn set(
             }
             Some(known) => {
                 (given.created, given.version) = (known.created, known.version);
-                given.version = store::override_update(tx, &given)?;
+                given.version = store::overrides::update(tx, &given)?;
             }
             None => {
-                if store::override_list_in_force(tx, now)?.len() >= MAX_IN_FORCE {
+                if store::overrides::list_in_force(tx, now)?.len() >= MAX_IN_FORCE {
                     return Err(OverrideError::TooMany);
                 }
-                if !store::override_insert(tx, &given)? {
+                if !store::overrides::insert(tx, &given)? {
                     return Err(tx.lost_race().into());
                 }
             }
@@ -74,7 +74,7 @@ pub async fn set(
             fleet::announce_pause(change, known, PauseChange::Resumed)?;
         }
         fleet::announce_pause(change, &given, PauseChange::Paused)?;
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok(given)
     });
     written.await
@@ -85,7 +85,7 @@ fn delete_ended(change: &mut Change<'_, '_>, mut known: Override) -> Result<(), 
     if known.ended.is_none() {
         fleet::end_override(change, &mut known)?;
     }
-    store::override_delete(change.tx, &known)
+    store::overrides::delete(change.tx, &known)
 }
 
 /// Removes an override, if its target is still the one for which the caller was authorised.
@@ -95,17 +95,17 @@ pub async fn remove(
     audit: AuditEntry,
 ) -> Result<(), OverrideError> {
     let written = engine.change("override_remove", audit.created, move |change| {
-        let known = store::override_get(change.tx, &seen.id)?;
+        let known = store::overrides::get(change.tx, &seen.id)?;
         let known = known.filter(|known| known.target == seen.target);
         let Some(known) = known else {
             return Err(OverrideError::NotFound);
         };
-        store::override_delete(change.tx, &known)?;
+        store::overrides::delete(change.tx, &known)?;
         if known.ended.is_none() {
             fleet::announce_pause(change, &known, PauseChange::Resumed)?;
         }
         fleet::wake_target(change, &known);
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok(())
     });
     written.await
@@ -114,12 +114,12 @@ pub async fn remove(
 fn check_target(engine: &Engine, tx: &mut Tx<'_>, target: &Target) -> Result<(), OverrideError> {
     match target {
         Target::Pool(id) => {
-            store::pool_get(tx, id)?.ok_or_else(no_such_pool)?;
+            store::pools::get(tx, id)?.ok_or_else(no_such_pool)?;
         }
         Target::LaunchConfig(pool_id, id) => {
-            store::pool_get(tx, pool_id)?.ok_or_else(no_such_pool)?;
+            store::pools::get(tx, pool_id)?.ok_or_else(no_such_pool)?;
             let text = format!("Launch config {id} does not exist in worker pool {pool_id}");
-            store::launch_config_get(tx, pool_id, id)?
+            store::launch_configs::get(tx, pool_id, id)?
                 .ok_or_else(|| OverrideError::NoTarget(text))?;
         }
         Target::Provider(id) => {

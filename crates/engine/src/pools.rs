@@ -50,8 +50,8 @@ pub struct PoolDetails {
 
 impl PoolDetails {
     pub fn load(tx: &mut Tx<'_>, pool: Pool) -> Result<Self, StoreError> {
-        let launch_configs = store::launch_config_active_between(tx, &pool.id, &pool.id)?;
-        let counts = store::worker_counts(tx, &pool.id)?;
+        let launch_configs = store::launch_configs::active_between(tx, &pool.id, &pool.id)?;
+        let counts = store::worker_counts::of_pool(tx, &pool.id)?;
         Ok(Self {
             pool,
             launch_configs,
@@ -105,9 +105,9 @@ pub fn create(
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
     let (tx, now) = (&mut *change.tx, change.now);
-    let known = store::launch_config_all(tx, id)?;
+    let known = store::launch_configs::all(tx, id)?;
     let done = reconcile(id, known.clone(), validated.launch_configs, now)?;
-    if let Some(pool) = store::pool_get(tx, id)? {
+    if let Some(pool) = store::pools::get(tx, id)? {
         refuse_compiled(&pool)?;
         let same = pool.definition == validated.definition && changes_nothing(&known, &done);
         return if same {
@@ -117,7 +117,7 @@ pub fn create(
         };
     }
     let pool = Pool::new(id.clone(), validated.definition, now);
-    if !store::pool_insert(tx, &pool)? {
+    if !store::pools::insert(tx, &pool)? {
         return Err(tx.lost_race().into());
     }
     let created = EventBody::PoolCreated {
@@ -128,7 +128,7 @@ pub fn create(
     change.announce(events)?;
     change.wake_pool(id);
     write_launch_configs(change.tx, &done, now)?;
-    store::audit_insert(change.tx, audit)?;
+    store::audit::insert(change.tx, audit)?;
     Ok(PoolDetails::load(change.tx, pool)?)
 }
 
@@ -170,10 +170,10 @@ fn redefine(
 ) -> Result<PoolDetails, PoolError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let previous_provider_id = pool.definition.provider_id.clone();
-    let known = store::launch_config_all(tx, &pool.id)?;
+    let known = store::launch_configs::all(tx, &pool.id)?;
     let done = reconcile(&pool.id, known, validated.launch_configs, now)?;
     pool.redefine(validated.definition, now);
-    pool.version = store::pool_update(tx, &pool)?;
+    pool.version = store::pools::update(tx, &pool)?;
     let updated = EventBody::PoolUpdated {
         pool_id: pool.id.clone(),
         provider_id: pool.definition.provider_id.clone(),
@@ -183,12 +183,12 @@ fn redefine(
     change.announce(events)?;
     change.wake_pool(&pool.id);
     write_launch_configs(change.tx, &done, now)?;
-    store::audit_insert(change.tx, audit)?;
+    store::audit::insert(change.tx, audit)?;
     Ok(PoolDetails::load(change.tx, pool)?)
 }
 
 fn load_declared_pool(tx: &mut Tx<'_>, id: &PoolId) -> Result<Pool, PoolError> {
-    let pool = store::pool_get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
+    let pool = store::pools::get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
     refuse_compiled(&pool)?;
     Ok(pool)
 }

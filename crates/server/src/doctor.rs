@@ -391,7 +391,7 @@ async fn database(config: &Config) -> Vec<Finding> {
 /// Compares the database's clock with ours.
 async fn database_clock(store: &Store) -> Option<Finding> {
     let before = SystemClock.now();
-    let read = store.read("database_clock", store::database_clock);
+    let read = store.read("database_clock", store::probe::clock);
     let theirs = read.await.ok()?;
     let problem = skew_problem(skew_ms(before, SystemClock.now(), theirs))?;
     Some(Finding::warning(
@@ -412,7 +412,7 @@ async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
     let mut after: Option<ClientId> = None;
     loop {
         let read = store.scan("doctor_clients", move |tx| {
-            store::client_list(tx, "", after.as_ref(), PAGE)
+            store::clients::list(tx, "", after.as_ref(), PAGE)
         });
         let clients = read.await.ok()?;
         let mut shut = clients.iter().filter(|client| is_shut(client)).peekable();

@@ -10,7 +10,7 @@ use backplane::Broker;
 use bytes::Bytes;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
-use store::OutboxRow;
+use store::outbox::OutboxRow;
 use tokio::sync::{Notify, watch};
 
 mod event_subject;

@@ -130,8 +130,8 @@ impl State {
 async fn write(store: &Store, clock: &dyn Clock) -> Result<i64, String> {
     let before = clock.now();
     let writing = store.write("write_probe", move |tx| {
-        store::write_probe(tx, std::process::id(), before)?;
-        store::database_clock(tx)
+        store::probe::write(tx, std::process::id(), before)?;
+        store::probe::clock(tx)
     });
     match tokio::time::timeout(WRITE_LIMIT, writing).await {
         Ok(Ok(theirs)) => Ok(skew_ms(before, clock.now(), theirs)),

@@ -303,18 +303,18 @@ async fn open_events(
     let broker = amqp.map(|amqp| amqp.broker("events.amqp")).transpose()?;
     if broker.is_some() {
         let opening = store.write("event_reader_open", |tx| {
-            store::event_reader_open(tx, BROKER_READER)
+            store::event_readers::open(tx, BROKER_READER)
         });
         opening.await?;
     }
-    let head = store.read("event_head", store::event_head).await?;
+    let head = store.read("event_head", store::events::head).await?;
     Ok(EventStream::new(process, broker, head))
 }
 
 /// Pools of a missing provider get no workers, so they are reported at the start.
 async fn warn_of_missing_providers(store: &Store, providers: &Providers) -> Result<(), StoreError> {
     for (id, pools) in store
-        .scan("pools_by_provider", store::pools_by_provider)
+        .scan("pools_by_provider", store::pools::count_by_provider)
         .await?
     {
         if matches!(providers.get(&id), Err(ProviderUnavailable::Unknown)) {
@@ -383,7 +383,7 @@ async fn synchronise_clients(
 /// One of our own clients, with its token.
 fn issuer(tx: &mut Tx<'_>, keyring: &Keyring, id: &str) -> Result<WorkerIssuer, StartError> {
     let known = client_id(id)?;
-    let record = store::client_get(tx, &known)?;
+    let record = store::clients::get(tx, &known)?;
     let opened = record.and_then(|record| {
         let purpose = token_purpose(&known);
         keyring.open(&purpose, &record.sealed_access_token).ok()
@@ -402,9 +402,9 @@ fn synchronise(
     sealed: &str,
     now: Timestamp,
 ) -> Result<(), StartError> {
-    let Some(mut known) = store::client_get(tx, &wanted.id)? else {
+    let Some(mut known) = store::clients::get(tx, &wanted.id)? else {
         let record = record(wanted, sealed, now);
-        if !store::client_insert(tx, &record)? {
+        if !store::clients::insert(tx, &record)? {
             return Err(tx.lost_race().into());
         }
         return Ok(());
@@ -435,7 +435,7 @@ fn synchronise(
     known.description.clone_from(&wanted.description);
     known.disabled = false;
     known.last_modified = now;
-    store::client_update(tx, &known)?;
+    store::clients::update(tx, &known)?;
     Ok(())
 }
 
@@ -461,10 +461,10 @@ fn remove_others(tx: &mut Tx<'_>, wanted: &[ConfiguredClient]) -> Result<(), Sto
     let wanted: BTreeSet<&ClientId> = wanted.iter().map(|wanted| &wanted.id).collect();
     let mut after: Option<ClientId> = None;
     loop {
-        let clients = store::client_list(tx, STATIC_PREFIX, after.as_ref(), PAGE)?;
+        let clients = store::clients::list(tx, STATIC_PREFIX, after.as_ref(), PAGE)?;
         for known in &clients {
             if !wanted.contains(&known.client_id) {
-                store::client_delete(tx, &known.client_id)?;
+                store::clients::delete(tx, &known.client_id)?;
             }
         }
         if clients.len() < PAGE as usize {

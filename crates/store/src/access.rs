@@ -1,5 +1,5 @@
 //! Clients and roles: who may do what.
 
-pub(crate) mod clients;
-pub(crate) mod revisions;
-pub(crate) mod roles;
+pub mod clients;
+pub mod revisions;
+pub mod roles;

@@ -1,29 +1,29 @@
-//! Two database engines behind one door: connections, transactions, statements and the tables themselves.
+//! SQLite and PostgreSQL: connections, transactions, statements and migrations.
 
 pub(crate) mod attempts;
+pub(crate) mod backoff;
 pub(crate) mod cells;
 pub(crate) mod columns;
 pub(crate) mod counts;
 pub(crate) mod error;
 pub(crate) mod failure;
-pub(crate) mod in_place;
-pub(crate) mod lanes;
 pub(crate) mod lock;
 pub(crate) mod migration;
 pub(crate) mod options;
 pub(crate) mod part;
-pub(crate) mod pause;
 pub(crate) mod postgres_session;
-pub(crate) mod probe;
+pub mod probe;
+pub(crate) mod retry_locks;
 pub(crate) mod row;
 pub(crate) mod session;
 pub(crate) mod simulation;
+pub(crate) mod simulation_state;
 pub(crate) mod sqlite;
 pub(crate) mod statement;
 pub(crate) mod stopwatch;
 pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod tls;
-pub(crate) mod turns;
+pub mod turns;
 pub(crate) mod tx;
 pub(crate) mod value;

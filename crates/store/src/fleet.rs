@@ -1,12 +1,12 @@
 //! Pools, launch configs, launches and workers: what the planner sees and writes.
 
-pub(crate) mod launch_configs;
-pub(crate) mod launch_health;
-pub(crate) mod launches;
-pub(crate) mod overrides;
-pub(crate) mod plans;
-pub(crate) mod pools;
-pub(crate) mod running_workers;
-pub(crate) mod worker_counts;
-pub(crate) mod worker_supply;
-pub(crate) mod workers;
+pub mod launch_configs;
+pub mod launch_health;
+pub mod launches;
+pub mod overrides;
+pub mod plans;
+pub mod pools;
+pub mod running_workers;
+pub mod worker_counts;
+pub mod worker_supply;
+pub mod workers;

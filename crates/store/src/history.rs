@@ -1,14 +1,14 @@
-//! What happened: audit, events, outcomes of runs, errors and notices.
+//! Audit entries, events, run outcomes, errors and notices.
 
-pub(crate) mod audit;
-pub(crate) mod error_stats;
-pub(crate) mod event_readers;
-pub(crate) mod events;
-pub(crate) mod kept_runs;
-pub(crate) mod notice_causes;
-pub(crate) mod notices;
-pub(crate) mod outbox;
-pub(crate) mod run_counts;
-pub(crate) mod run_messages;
-pub(crate) mod run_outcomes;
-pub(crate) mod worker_errors;
+pub mod audit;
+pub mod error_stats;
+pub mod event_readers;
+pub mod events;
+pub mod kept_runs;
+pub mod notice_causes;
+pub mod notices;
+pub mod outbox;
+pub mod run_counts;
+pub mod run_messages;
+pub mod run_outcomes;
+pub mod worker_errors;

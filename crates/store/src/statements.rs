@@ -1,4 +1,4 @@
-//! Every statement of this crate, to check them all at once.
+//! All statements of this crate, for checks of every statement.
 
 use crate::engine::error::StoreError;
 use crate::engine::session::Session;
@@ -6,7 +6,7 @@ use crate::engine::sqlite::Mode;
 use crate::engine::statement::{PING, Statement};
 use crate::engine::store::Store;
 
-/// Grouped by the file that owns it.
+/// Grouped by file.
 static ALL: &[&[&Statement]] = &[
     &[&PING],
     crate::engine::migration::STATEMENTS,
@@ -56,7 +56,7 @@ static ALL: &[&[&Statement]] = &[
 ];
 
 impl Store {
-    /// Lets the database check every statement of this program; returns how many there are.
+    /// Lets the database prepare every statement, and returns their number.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         self.submit(Mode::Read, check_all).await
     }
@@ -75,7 +75,7 @@ fn check_all(session: &mut Session) -> Result<usize, StoreError> {
                 .prepare(statement)
                 .map_err(|failure| session.error(statement.name, failure))?;
             if n_seen != statement.n_parameters() {
-                let source = format!("the database sees {n_seen} parameters").into();
+                let source = format!("the database finds {n_seen} parameters").into();
                 return Err(StoreError::Query {
                     statement: statement.name,
                     source,
@@ -116,7 +116,7 @@ mod tests {
         for statement in ALL.iter().copied().flatten() {
             assert!(
                 names.insert(statement.name),
-                "{} is there twice",
+                "{} is used twice",
                 statement.name
             );
         }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn no_statement_reads_the_clock_of_the_database_or_locks_rows() {
-        // But the one that compares that clock with ours.
+        // Except the statement that compares this clock with ours.
         let all = ALL.iter().copied().flatten();
         for statement in all.filter(|statement| statement.name != "database_clock") {
             let sql = statement.sql().to_ascii_lowercase();

@@ -55,7 +55,7 @@ fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result
     if number.is_multiple_of(each) {
         insert_pool(tx, &pool_id, each + 100, now)?;
         // One task of each pool waits, so that every round has something to decide.
-        store::task_insert(tx, &task(task_id('W'), &pool_id, now))?;
+        store::tasks::insert(tx, &task(task_id('W'), &pool_id, now))?;
     }
     let key = WorkerKey {
         pool_id,
@@ -64,15 +64,15 @@ fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result
             .parse()
             .expect("this is an id"),
     };
-    store::worker_insert(tx, &worker(&key, now))?;
+    store::workers::insert(tx, &worker(&key, now))?;
     let mut seen = QueueWorker::new(key.clone(), now, now.plus_millis(DAY_MS));
     seen.last_date_active = Some(now);
-    store::queue_worker_upsert(tx, &seen)?;
+    store::queue_workers::upsert(tx, &seen)?;
     let waiting = task(task_id('B'), &key.pool_id, now);
     let until = now.plus_millis(HOUR_MS);
     let claimed = waiting.claim(0, &key.group, &key.id, now, until);
     let claimed = claimed.expect("a task that waits can be claimed");
-    store::task_insert(tx, &claimed.task).map(drop)
+    store::tasks::insert(tx, &claimed.task).map(drop)
 }
 
 pub(crate) fn pool_id(number: u32) -> PoolId {
@@ -111,9 +111,9 @@ fn insert_pool(
         owner: "bench@example.com".to_owned(),
         email_on_error: false,
     };
-    store::pool_insert(tx, &Pool::new(id.clone(), definition, now))?;
+    store::pools::insert(tx, &Pool::new(id.clone(), definition, now))?;
     for number in 0..LAUNCH_CONFIGS {
-        store::launch_config_insert(tx, &launch_config(id, number, now))?;
+        store::launch_configs::insert(tx, &launch_config(id, number, now))?;
     }
     Ok(())
 }

@@ -65,12 +65,12 @@ fn insert(
     record: &ClientRecord,
     audit: &AuditEntry,
 ) -> Result<ClientRecord, AccessError> {
-    if store::client_insert(change.tx, record)? {
+    if store::clients::insert(change.tx, record)? {
         announce(change, AccessChange::Created, &record.client_id)?;
-        store::audit_insert(change.tx, audit)?;
+        store::audit::insert(change.tx, audit)?;
         return Ok(record.clone());
     }
-    store::client_get(change.tx, &record.client_id)?
+    store::clients::get(change.tx, &record.client_id)?
         .filter(|known| is_repeat(known, record))
         .ok_or(AccessError::ClientExists)
 }
@@ -139,9 +139,9 @@ pub async fn delete_client(
     audit: AuditEntry,
 ) -> Result<(), StoreError> {
     let written = engine.change("client_delete", audit.created, move |change| {
-        if store::client_delete(change.tx, &id)? {
+        if store::clients::delete(change.tx, &id)? {
             announce(change, AccessChange::Deleted, &id)?;
-            store::audit_insert(change.tx, &audit)?;
+            store::audit::insert(change.tx, &audit)?;
         }
         Ok(())
     });
@@ -169,16 +169,16 @@ fn rewrite(
     edit: impl Fn(&mut ClientRecord),
     audit: &AuditEntry,
 ) -> Result<ClientRecord, AccessError> {
-    let known = store::client_get(change.tx, id)?;
+    let known = store::clients::get(change.tx, id)?;
     let mut record = known.ok_or(AccessError::NoSuchClient)?;
     if seen.is_some_and(|seen| seen != record.version) {
         return Err(AccessError::ClientChanged);
     }
     edit(&mut record);
     record.last_modified = change.now;
-    record.version = store::client_update(change.tx, &record)?;
+    record.version = store::clients::update(change.tx, &record)?;
     announce(change, AccessChange::Updated, id)?;
-    store::audit_insert(change.tx, audit)?;
+    store::audit::insert(change.tx, audit)?;
     Ok(record)
 }
 

@@ -51,7 +51,7 @@ fn insert(
     record: &RoleRecord,
     audit: &AuditEntry,
 ) -> Result<RoleRecord, AccessError> {
-    if let Some(known) = store::role_get(change.tx, &record.role_id)? {
+    if let Some(known) = store::roles::get(change.tx, &record.role_id)? {
         let same = known.scopes == record.scopes && known.description == record.description;
         return if same {
             Ok(known)
@@ -60,11 +60,11 @@ fn insert(
         };
     }
     check(change.tx, record)?;
-    if !store::role_insert(change.tx, record)? {
+    if !store::roles::insert(change.tx, record)? {
         return Err(change.tx.lost_race().into());
     }
     announce(change, AccessChange::Created, &record.role_id)?;
-    store::audit_insert(change.tx, audit)?;
+    store::audit::insert(change.tx, audit)?;
     Ok(record.clone())
 }
 
@@ -89,7 +89,7 @@ fn rewrite(
     asked: &RoleRequest,
     audit: &AuditEntry,
 ) -> Result<RoleRecord, AccessError> {
-    let known = store::role_get(change.tx, id)?;
+    let known = store::roles::get(change.tx, id)?;
     let mut record = known.ok_or(AccessError::NoSuchRole)?;
     if record.version != seen {
         return Err(AccessError::RoleChanged);
@@ -98,9 +98,9 @@ fn rewrite(
     record.scopes.clone_from(&asked.scopes);
     record.last_modified = change.now;
     check(change.tx, &record)?;
-    record.version = store::role_update(change.tx, &record)?;
+    record.version = store::roles::update(change.tx, &record)?;
     announce(change, AccessChange::Updated, id)?;
-    store::audit_insert(change.tx, audit)?;
+    store::audit::insert(change.tx, audit)?;
     Ok(record)
 }
 
@@ -111,9 +111,9 @@ pub async fn delete_role(
     audit: AuditEntry,
 ) -> Result<(), StoreError> {
     let written = engine.change("role_delete", audit.created, move |change| {
-        if store::role_delete(change.tx, &id)? {
+        if store::roles::delete(change.tx, &id)? {
             announce(change, AccessChange::Deleted, &id)?;
-            store::audit_insert(change.tx, &audit)?;
+            store::audit::insert(change.tx, &audit)?;
         }
         Ok(())
     });
@@ -138,8 +138,8 @@ fn announce(
 fn check(tx: &mut Tx<'_>, candidate: &RoleRecord) -> Result<(), AccessError> {
     let candidate = role(candidate.clone());
     let known = if candidate.has_parameter() {
-        store::turn_take(tx, TURN)?;
-        Roles::new(store::role_all(tx)?.into_iter().map(role))
+        store::turns::take(tx, TURN)?;
+        Roles::new(store::roles::all(tx)?.into_iter().map(role))
     } else {
         Roles::default()
     };

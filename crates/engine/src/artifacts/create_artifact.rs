@@ -17,7 +17,7 @@ pub async fn create_artifact(
     asked: Artifact,
 ) -> Result<Artifact, ArtifactError> {
     let written = engine.change("artifact_create", asked.created, move |change| {
-        let task = store::task_get(change.tx, &asked.task_id)?;
+        let task = store::tasks::get(change.tx, &asked.task_id)?;
         let task = task.ok_or_else(|| refused("Task not found"))?;
         check_run(&task, &asked, change.now)?;
         write(change, task, &asked)
@@ -55,7 +55,7 @@ fn write(
     task: Task,
     asked: &Artifact,
 ) -> Result<Artifact, ArtifactError> {
-    let known = store::artifact_get(change.tx, &asked.task_id, asked.run_id, &asked.name)?;
+    let known = store::artifacts::get(change.tx, &asked.task_id, asked.run_id, &asked.name)?;
     let artifact = match known.clone() {
         None => asked.clone(),
         Some(known) => known.merge_request(asked.clone()).map_err(|other| {
@@ -66,11 +66,11 @@ fn write(
     };
     let is_news = known.as_ref() != Some(&artifact);
     if known.is_none() {
-        if !store::artifact_insert(change.tx, &artifact)? {
+        if !store::artifacts::insert(change.tx, &artifact)? {
             return Err(change.tx.lost_race().into());
         }
     } else if is_news {
-        store::artifact_update(change.tx, &artifact)?;
+        store::artifacts::update(change.tx, &artifact)?;
     }
     // An upload has no file yet, and clients know no message about uploads.
     if is_news && !matches!(artifact.content, Content::File { .. }) {

@@ -24,7 +24,7 @@ pub async fn find_file(
     now: Timestamp,
 ) -> Result<Artifact, ArtifactError> {
     let read = engine.store.read("artifact_get", move |tx| {
-        store::artifact_get(tx, &task_id, run_id, &name)
+        store::artifacts::get(tx, &task_id, run_id, &name)
     });
     let artifact = read.await?.ok_or(ArtifactError::NoFile)?;
     if artifact.expires < now {
@@ -47,7 +47,7 @@ impl ExpectedFile {
         let task_id = artifact.task_id.clone();
         let read = engine
             .store
-            .read("task_runs", move |tx| store::task_runs(tx, &task_id));
+            .read("task_runs", move |tx| store::tasks::get_runs(tx, &task_id));
         let runs = read.await?.ok_or(ArtifactError::NoSuchTask)?;
         let run = runs.run(artifact.run_id).ok_or(ArtifactError::NoFile)?;
         author(run, now)?;
@@ -80,19 +80,20 @@ impl ExpectedFile {
         let now = engine.clock.now();
         let written = engine.change("artifact_uploaded", now, move |change| {
             let tx = &mut *change.tx;
-            store::task_touch(tx, &artifact.task_id)?;
-            let runs = store::task_runs(tx, &artifact.task_id)?.ok_or(ArtifactError::NoFile)?;
+            store::tasks::touch(tx, &artifact.task_id)?;
+            let runs =
+                store::tasks::get_runs(tx, &artifact.task_id)?.ok_or(ArtifactError::NoFile)?;
             let run = runs.run(artifact.run_id).ok_or(ArtifactError::NoFile)?;
             author(run, now)?;
             let known =
-                store::artifact_get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
+                store::artifacts::get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
             // Its expiration may have changed meanwhile, or its kind.
             let known = known.ok_or(ArtifactError::Expired)?;
             if !matches!(known.content, Content::File { .. }) {
                 return Err(ArtifactError::NoFile);
             }
             artifact.expires = known.expires;
-            store::artifact_update(tx, &artifact)?;
+            store::artifacts::update(tx, &artifact)?;
             Ok(complete.put_in_place()?)
         });
         written.await

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use domain::id::TaskId;
 use domain::time::Timestamp;
 use futures_util::stream;
-use store::{StoreError, TaskRuns};
+use store::StoreError;
+use store::tasks::TaskRuns;
 
 use super::ArtifactError;
 use super::file_stream::{ByteStream, Reader};
@@ -104,7 +105,7 @@ impl Follower {
         let (id, run_id, now) = (self.task_id.clone(), self.run_id, self.engine.clock.now());
         let read = self.engine.store.read("task_runs", move |tx| {
             let is_external = !has_log && has_external_log(tx, &id, run_id, now)?;
-            Ok((store::task_runs(tx, &id)?, is_external))
+            Ok((store::tasks::get_runs(tx, &id)?, is_external))
         });
         let (runs, is_external): (Option<TaskRuns>, bool) = read
             .await

@@ -87,7 +87,7 @@ pub(super) fn has_external_log(
     let Ok(name) = ArtifactName::LIVE_LOG.parse() else {
         return Ok(false);
     };
-    let artifact = store::artifact_get(tx, task_id, run_id, &name)?;
+    let artifact = store::artifacts::get(tx, task_id, run_id, &name)?;
     Ok(artifact.is_some_and(|artifact| {
         artifact.expires >= now && artifact.content != Content::Log && artifact.content.is_present()
     }))
@@ -118,7 +118,7 @@ async fn announce(
         .collect();
     let written = engine.change("log_create", now, move |change| {
         for artifact in &artifacts {
-            store::artifact_insert(change.tx, artifact)?;
+            store::artifacts::insert(change.tx, artifact)?;
         }
         Ok(())
     });

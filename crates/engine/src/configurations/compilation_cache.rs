@@ -115,7 +115,7 @@ pub async fn compile_current(
 ) -> Result<Option<(Version, Arc<Compilation>)>, ConfigurationError> {
     let named = id.clone();
     let read = engine.store.read("configuration_version", move |tx| {
-        store::configuration_version_now(tx, &named)
+        store::configurations::current_version(tx, &named)
     });
     let Some(version) = read.await? else {
         return Ok(None);
@@ -125,7 +125,7 @@ pub async fn compile_current(
     }
     let named = id.clone();
     let read = engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &named)
+        store::configurations::get(tx, &named)
     });
     match read.await? {
         Some(stored) => Ok(Some((

@@ -64,11 +64,11 @@ pub(super) async fn find_conflicts(
         }
         for judged in &wanted.judged.pools {
             let pool_id = judged.compiled.pool_id();
-            let launch_configs = store::launch_config_all(tx, pool_id)?;
+            let launch_configs = store::launch_configs::all(tx, pool_id)?;
             let clash = judged.reconcile(launch_configs.clone(), now).err();
             found.conflicts.extend(clash.map(|clash| clash.to_string()));
             if created.contains(pool_id)
-                && let Some(pool) = store::pool_get(tx, pool_id)?
+                && let Some(pool) = store::pools::get(tx, pool_id)?
                 && wanted.may_compare(&pool)
             {
                 let stored = StoredPool {
@@ -102,7 +102,7 @@ fn owner_conflict(
     pool_id: &PoolId,
     wanted: &ConflictCheck,
 ) -> Result<Option<String>, StoreError> {
-    let owner = store::worker_type_get(tx, pool_id)?.map(|owner| owner.configuration_id);
+    let owner = store::worker_types::get(tx, pool_id)?.map(|owner| owner.configuration_id);
     Ok(match owner {
         Some(owner) if owner != wanted.id => Some(format!(
             "{pool_id} belongs to the worker configuration {owner}"
@@ -110,7 +110,7 @@ fn owner_conflict(
         Some(_) => None,
         None if wanted.adopts => None,
         None => {
-            let pool = store::pool_get(tx, pool_id)?;
+            let pool = store::pools::get(tx, pool_id)?;
             let by_hand = pool.is_some_and(|pool| !pool.definition.provider_id.is_null());
             by_hand.then(|| {
                 format!("there is a worker pool {pool_id} that was made by hand (see adoptPools)")

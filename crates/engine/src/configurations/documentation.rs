@@ -59,19 +59,19 @@ pub async fn put_documentation(
         .await??;
     let written = engine.change("documentation_put", now, move |change| {
         let tx = &mut *change.tx;
-        if !store::documentation_subject_exists(tx, &record.subject)? {
+        if !store::documentation::subject_exists(tx, &record.subject)? {
             return Err(DocumentationError::NoSubject(record.subject.clone()));
         }
         let mut record = record.clone();
-        if let Some(known) = store::documentation_record(tx, &record.subject)? {
+        if let Some(known) = store::documentation::get_record(tx, &record.subject)? {
             // The same upload again is a repeated request.
             if known.digest == record.digest {
                 return Ok(known);
             }
             record.created = known.created;
         }
-        store::documentation_put(tx, &record, &tarball)?;
-        store::audit_insert(tx, &audit)?;
+        store::documentation::put(tx, &record, &tarball)?;
+        store::audit::insert(tx, &audit)?;
         Ok(record)
     });
     written.await
@@ -104,8 +104,8 @@ pub async fn delete_documentation(
     audit: AuditEntry,
 ) -> Result<(), StoreError> {
     let written = engine.change("documentation_delete", audit.created, move |change| {
-        if store::documentation_delete(change.tx, &subject)? {
-            store::audit_insert(change.tx, &audit)?;
+        if store::documentation::delete(change.tx, &subject)? {
+            store::audit::insert(change.tx, &audit)?;
         }
         Ok(())
     });
@@ -130,7 +130,7 @@ pub async fn find_documentation(
         }
         let mut tarballs = Tarballs::default();
         for record in &records {
-            let found = store::documentation_get(tx, &record.subject)?;
+            let found = store::documentation::get(tx, &record.subject)?;
             let found = found.map(|(_, tarball)| tarball);
             match &record.subject {
                 Subject::WorkerType(_) => tarballs.worker_type = found,
@@ -147,13 +147,13 @@ fn read_records(
     subject: &Subject,
     only_own: bool,
 ) -> Result<Vec<Record>, StoreError> {
-    let mut records = Vec::from_iter(store::documentation_record(tx, subject)?);
+    let mut records = Vec::from_iter(store::documentation::get_record(tx, subject)?);
     if let Subject::WorkerType(id) = subject
         && !only_own
-        && let Some(configuration) = store::documentation_configuration_of(tx, id)?
+        && let Some(configuration) = store::documentation::configuration_of(tx, id)?
     {
         let subject = Subject::Configuration(configuration);
-        records.extend(store::documentation_record(tx, &subject)?);
+        records.extend(store::documentation::get_record(tx, &subject)?);
     }
     Ok(records)
 }

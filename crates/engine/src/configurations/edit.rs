@@ -131,7 +131,7 @@ pub(super) async fn read(
 ) -> Result<Option<StoredConfiguration>, ConfigurationError> {
     let id = id.clone();
     let read = engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)
+        store::configurations::get(tx, &id)
     });
     Ok(read.await?)
 }
@@ -222,19 +222,19 @@ async fn write<E>(
     let written = engine.change("configuration_write", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let mut stored = stored.clone();
-        let current = store::configuration_get(tx, &stored.id)?.map(|current| current.version);
+        let current = store::configurations::get(tx, &stored.id)?.map(|current| current.version);
         if current != seen {
             return Ok::<_, ConfigurationError>(None);
         }
         match seen {
-            Some(seen) => store::configuration_update(tx, &stored, seen)?,
+            Some(seen) => store::configurations::update(tx, &stored, seen)?,
             None => {
                 // Versions continue after those of a deleted configuration of this name.
-                let last = store::configuration_version_list(tx, &stored.id, None, 1)?;
+                let last = store::configuration_versions::list(tx, &stored.id, None, 1)?;
                 if let Some(last) = last.first() {
                     stored.version = last.version.next();
                 }
-                if !store::configuration_insert(tx, &stored)? {
+                if !store::configurations::insert(tx, &stored)? {
                     return Err(tx.lost_race().into());
                 }
             }
@@ -249,10 +249,10 @@ async fn write<E>(
             reason: reason.clone(),
             created: now,
         };
-        store::configuration_version_insert(tx, &record)?;
+        store::configuration_versions::insert(tx, &record)?;
         write_pools::write_pools(change, &stored.id, &judged, adopts)?;
         audit.detail = json!({"version": stored.version.0, "reason": reason});
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok(Some(stored))
     });
     written.await
@@ -272,12 +272,12 @@ async fn remove<E>(
     let stored = known.clone();
     let written = engine.change("configuration_delete", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
-        let current = store::configuration_get(tx, &known.id)?.map(|current| current.version);
+        let current = store::configurations::get(tx, &known.id)?.map(|current| current.version);
         if current != Some(known.version) {
             return Ok::<_, ConfigurationError>(false);
         }
-        store::configuration_delete(tx, &known.id, known.version)?;
-        store::documentation_delete(tx, &Subject::Configuration(known.id.clone()))?;
+        store::configurations::delete(tx, &known.id, known.version)?;
+        store::documentation::delete(tx, &Subject::Configuration(known.id.clone()))?;
         let record = VersionRecord {
             id: known.id.clone(),
             version: known.version.next(),
@@ -288,9 +288,9 @@ async fn remove<E>(
             reason: String::new(),
             created: now,
         };
-        store::configuration_version_insert(tx, &record)?;
+        store::configuration_versions::insert(tx, &record)?;
         write_pools::write_pools(change, &known.id, &judged, false)?;
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok(true)
     });
     Ok(written.await?.then_some(stored))

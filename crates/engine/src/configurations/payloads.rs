@@ -118,13 +118,14 @@ pub async fn validate_payload(
 /// Caches the current schema.
 pub async fn load_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<(), PayloadError> {
     let id = pool_id.clone();
-    let read = engine.store.read(
-        "worker_type_schema",
-        move |tx| match store::worker_type_judged_by(tx, &id)? {
-            Some(by) => Ok::<_, PayloadError>(store::worker_type_get(tx, &id)?.map(|of| (by, of))),
+    let read = engine.store.read("worker_type_schema", move |tx| {
+        match store::worker_types::payload_schema_version(tx, &id)? {
+            Some(by) => {
+                Ok::<_, PayloadError>(store::worker_types::get(tx, &id)?.map(|of| (by, of)))
+            }
             None => Ok(None),
-        },
-    );
+        }
+    });
     let Some((by, worker_type)) = read.await? else {
         engine.payload_schemas.forget(pool_id);
         return Ok(());
@@ -147,7 +148,7 @@ pub fn payload_status(
     pool_id: &PoolId,
     verdict: Option<&Verdict>,
 ) -> Result<PayloadStatus, StoreError> {
-    let by = store::worker_type_judged_by(tx, pool_id)?;
+    let by = store::worker_types::payload_schema_version(tx, pool_id)?;
     Ok(match (by, verdict) {
         (None, None) => PayloadStatus::Valid,
         (None, Some(_)) => {

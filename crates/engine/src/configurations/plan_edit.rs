@@ -131,7 +131,7 @@ impl EditImpact {
         let read = engine.store.scan("configuration_outdated", move |tx| {
             let mut workers = BTreeMap::new();
             for id in ids {
-                for (config, counts) in store::worker_counts_by_launch_config(tx, &id)? {
+                for (config, counts) in store::worker_counts::by_launch_config(tx, &id)? {
                     let live =
                         counts.requested.count + counts.running.count + counts.stopping.count;
                     if let Some(config) = config {

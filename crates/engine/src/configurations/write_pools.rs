@@ -21,8 +21,8 @@ pub(super) fn write_pools(
     adopts: bool,
 ) -> Result<(), ConfigurationError> {
     for pool_id in &judged.removed {
-        store::worker_type_release(change.tx, pool_id, id)?;
-        if let Some(pool) = store::pool_get(change.tx, pool_id)?
+        store::worker_types::release(change.tx, pool_id, id)?;
+        if let Some(pool) = store::pools::get(change.tx, pool_id)?
             && pool.worker_configuration_id.as_ref() == Some(id)
         {
             let emptied = PoolDefinition {
@@ -60,10 +60,10 @@ fn claim_worker_type(
         payload_schema: pool.payload_schema.as_deref().cloned(),
         check_payload: pool.check_payload,
     };
-    if store::worker_type_claim(tx, &record)? {
+    if store::worker_types::claim(tx, &record)? {
         return Ok(());
     }
-    let owner = store::worker_type_get(tx, pool.pool_id())?;
+    let owner = store::worker_types::get(tx, pool.pool_id())?;
     let owner = owner.map_or_else(
         || "another one".to_owned(),
         |owner| owner.configuration_id.to_string(),
@@ -109,7 +109,7 @@ fn write_pool(
         owner: Some(id.clone()),
     };
     let pool_id = judged.compiled.pool_id();
-    let Some(pool) = store::pool_get(change.tx, pool_id)? else {
+    let Some(pool) = store::pools::get(change.tx, pool_id)? else {
         create(change, pool_id, target)?;
         return Ok(true);
     };
@@ -131,11 +131,11 @@ fn create(
     target: Target<'_>,
 ) -> Result<(), ConfigurationError> {
     let (tx, now) = (&mut *change.tx, change.now);
-    let known = store::launch_config_all(tx, id)?;
+    let known = store::launch_configs::all(tx, id)?;
     let done = target.reconcile(id, known, now)?;
     let mut pool = Pool::new(id.clone(), target.definition, now);
     pool.worker_configuration_id = target.owner;
-    if !store::pool_insert(tx, &pool)? {
+    if !store::pools::insert(tx, &pool)? {
         return Err(tx.lost_race().into());
     }
     let created = EventBody::PoolCreated {
@@ -155,7 +155,7 @@ fn redefine(
     target: Target<'_>,
 ) -> Result<bool, ConfigurationError> {
     let (tx, now) = (&mut *change.tx, change.now);
-    let known = store::launch_config_all(tx, &pool.id)?;
+    let known = store::launch_configs::all(tx, &pool.id)?;
     let done = target.reconcile(&pool.id, known.clone(), now)?;
     let same = pool.definition == target.definition
         && pool.worker_configuration_id == target.owner
@@ -166,7 +166,7 @@ fn redefine(
     let previous_provider_id = pool.definition.provider_id.clone();
     pool.redefine(target.definition, now);
     pool.worker_configuration_id = target.owner;
-    store::pool_update(tx, &pool)?;
+    store::pools::update(tx, &pool)?;
     let updated = EventBody::PoolUpdated {
         pool_id: pool.id.clone(),
         provider_id: pool.definition.provider_id.clone(),

@@ -14,7 +14,8 @@ use domain::plan::{Award, Input, Plan, Snapshot};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::HOUR_MS;
-use store::{PlanRecord, StoreError, Tx};
+use store::plans::PlanRecord;
+use store::{StoreError, Tx};
 
 use super::facts::read_facts;
 use super::outside_facts::OutsideFacts;
@@ -91,7 +92,7 @@ async fn is_known_alarm(
     let id = snapshot.pool_id.clone();
     let last = engine
         .store
-        .read("plan_last", move |tx| store::plan_list(tx, &id, 1));
+        .read("plan_last", move |tx| store::plans::list(tx, &id, 1));
     let Some(last) = last.await?.into_iter().next() else {
         return Ok(false);
     };
@@ -139,7 +140,7 @@ fn commit(
     outside: &OutsideFacts,
     horizon: &Horizon,
 ) -> Result<Option<CommittedPlan>, StoreError> {
-    let number = store::turn_take(change.tx, &format!("pool:{pool_id}"))?;
+    let number = store::turns::take(change.tx, &format!("pool:{pool_id}"))?;
     let Some(facts) = reread_facts(change.tx, pool_id, outside, horizon)? else {
         return Ok(None);
     };
@@ -160,10 +161,10 @@ fn commit(
     }
     let launches = insert_launches(change, &facts, &plan, number)?;
     for (key, advice) in &plan.advice {
-        let Some(worker) = store::worker_get(change.tx, key)? else {
+        let Some(worker) = store::workers::get(change.tx, key)? else {
             continue;
         };
-        store::worker_update(change.tx, &worker.advise(advice.clone()))?;
+        store::workers::update(change.tx, &worker.advise(advice.clone()))?;
     }
     report_unserved(change, &facts.pool, &plan)?;
     let record = PlanRecord {
@@ -172,7 +173,7 @@ fn commit(
         created: change.now,
         plan: plan.to_json(),
     };
-    store::plan_insert(change.tx, &record, input.pack().as_deref(), KEPT_PLANS)?;
+    store::plans::insert(change.tx, &record, input.pack().as_deref(), KEPT_PLANS)?;
     Ok(Some(CommittedPlan {
         number,
         plan,
@@ -188,16 +189,16 @@ fn reread_facts(
     outside: &OutsideFacts,
     horizon: &Horizon,
 ) -> Result<Option<Facts>, StoreError> {
-    let Some(pool) = store::pool_get(tx, pool_id)? else {
+    let Some(pool) = store::pools::get(tx, pool_id)? else {
         return Ok(None);
     };
     // In the order of the names, so that decisions for different pools do not deadlock.
     for id in outside.max_machines.keys() {
-        store::turn_take(tx, &format!("provider:{id}"))?;
+        store::turns::take(tx, &format!("provider:{id}"))?;
     }
     let demand = match outside.demand {
         Some(demand) => demand,
-        None => store::task_demand_up_to(tx, pool_id, horizon.now, most_pending(&pool))?,
+        None => store::demand::up_to(tx, pool_id, horizon.now, most_pending(&pool))?,
     };
     let demand = BTreeMap::from([(pool_id.clone(), demand)]);
     Ok(read_facts(tx, vec![pool], &demand, horizon)?.pop())
@@ -216,7 +217,7 @@ fn insert_launches(
             continue;
         };
         for launch in new_launches(change, facts, config, award, number) {
-            store::launch_insert(change.tx, &launch)?;
+            store::launches::insert(change.tx, &launch)?;
             launches.push((launch, Arc::clone(config)));
         }
     }
@@ -226,7 +227,7 @@ fn insert_launches(
 /// Makes the plan with this number again, from the input that was stored with it. `None`: the plan
 /// does not exist, or its input was too large to store.
 pub fn replay(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<Plan>, ReplayError> {
-    let Some(packed) = store::plan_input(tx, pool_id, number)? else {
+    let Some(packed) = store::plans::input(tx, pool_id, number)? else {
         return Ok(None);
     };
     Ok(Some(Input::unpack(&packed)?.replay()))
@@ -250,7 +251,9 @@ fn report_unserved(
     if !plan.unserved {
         return Ok(());
     }
-    let last = store::plan_list(change.tx, &pool.id, 1)?.into_iter().next();
+    let last = store::plans::list(change.tx, &pool.id, 1)?
+        .into_iter()
+        .next();
     let is_known = last.is_some_and(|last| {
         change.now.millis_since(last.created) < HOUR_MS
             && Plan::from_json(&last.plan).is_ok_and(|plan| plan.unserved)

@@ -10,7 +10,8 @@ use domain::plan::{FIRST_CLAIM_MS, START_UP_MS};
 use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
-use store::{HealthWindow, StoreError, Tx};
+use store::launch_health::HealthWindow;
+use store::{StoreError, Tx};
 
 /// Launches of this period count for the health of their launch config.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
@@ -40,8 +41,8 @@ pub fn read_supply(
     let (first, last) = (first.id.clone(), last.id.clone());
     let now = horizon.now;
     let mut inventories = read_inventories(tx, horizon, &first, &last)?;
-    let archived = store::worker_pools_with_archived_between(tx, &first, &last)?;
-    let overrides = store::override_list_in_force(tx, now)?;
+    let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
+    let overrides = store::overrides::list_in_force(tx, now)?;
     let facts = pools.into_iter().map(|pool| {
         let demand = demand.get(&pool.id).copied().unwrap_or_default();
         let mut facts = Facts::new(pool, demand, *horizon);
@@ -62,28 +63,28 @@ fn read_inventories(
     last: &PoolId,
 ) -> Result<BTreeMap<PoolId, Inventory>, StoreError> {
     let mut all: BTreeMap<PoolId, Inventory> = BTreeMap::new();
-    for group in store::worker_supply_between(tx, first, last)? {
+    for group in store::worker_supply::between(tx, first, last)? {
         let own = all.entry(group.pool_id.clone()).or_default();
         own.workers.push(group);
     }
-    for group in store::worker_supply_quarantined_between(tx, horizon.now, first, last)? {
+    for group in store::worker_supply::quarantined_between(tx, horizon.now, first, last)? {
         let own = all.entry(group.pool_id.clone()).or_default();
         own.quarantined.push(group);
     }
-    for group in store::worker_supply_silent_between(tx, horizon, first, last)? {
+    for group in store::running_workers::silent_between(tx, horizon, first, last)? {
         let own = all.entry(group.pool_id.clone()).or_default();
         own.silent.push(group);
     }
-    for group in store::worker_supply_fresh_between(tx, horizon, first, last)? {
+    for group in store::running_workers::fresh_between(tx, horizon, first, last)? {
         let own = all.entry(group.pool_id.clone()).or_default();
         own.fresh.push(group);
     }
     let old = horizon.now.plus_millis(-START_UP_MS);
-    for group in store::worker_supply_overdue_between(tx, old, first, last)? {
+    for group in store::worker_supply::overdue_between(tx, old, first, last)? {
         let own = all.entry(group.pool_id.clone()).or_default();
         own.overdue.push(group);
     }
-    for launches in store::launch_pending_between(tx, old, first, last)? {
+    for launches in store::launches::pending_between(tx, old, first, last)? {
         let own = all.entry(launches.pool_id.clone()).or_default();
         own.awaited.push(launches);
     }
@@ -101,7 +102,7 @@ fn read_launch_configs(
     };
     let (first, last) = (first.pool.id.clone(), last.pool.id.clone());
     let mut configs = group_by_pool(
-        store::launch_config_active_between(tx, &first, &last)?,
+        store::launch_configs::active_between(tx, &first, &last)?,
         |config| config.pool_id.clone(),
     );
     let window = HealthWindow {
@@ -111,7 +112,7 @@ fn read_launch_configs(
         registered_before: now.plus_millis(-FIRST_CLAIM_MS),
     };
     let mut records = group_by_pool(
-        store::launch_health_between(tx, &window, &first, &last)?,
+        store::launch_health::between(tx, &window, &first, &last)?,
         |(pool, _, _)| pool.clone(),
     );
     for facts in facts {

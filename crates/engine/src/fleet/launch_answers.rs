@@ -6,7 +6,7 @@
 
 use domain::id::{LaunchToken, WorkerId};
 use domain::launch;
-use store::OutboxRow;
+use store::outbox::OutboxRow;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::keyed_wakeups::{KeyedWakeups, Listener};

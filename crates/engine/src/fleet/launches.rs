@@ -117,12 +117,14 @@ async fn run_launch(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &
     metrics::histogram!(LAUNCHES, &labels).record(stopwatch.elapsed().as_secs_f64());
     let (token, now) = (launch.token.clone(), engine.clock.now());
     let plan_at = next_plan_time(&answer, now);
-    let written = engine.change("launch_settle", now, move |change| match store::launch_get(
-        change.tx, &token,
-    )? {
-        Some(launch) => write_answer(change, launch, &answer),
-        None => Ok(()),
-    });
+    let written = engine.change(
+        "launch_settle",
+        now,
+        move |change| match store::launches::get(change.tx, &token)? {
+            Some(launch) => write_answer(change, launch, &answer),
+            None => Ok(()),
+        },
+    );
     let written: Result<(), StoreError> = written.await;
     engine.launch_answers.wake(&launch.token);
     if let Some(at) = plan_at {
@@ -230,7 +232,7 @@ async fn permit_call(
 ) -> Result<CallPermission, StoreError> {
     let (clock, token) = (Arc::clone(&engine.clock), token.clone());
     let written = engine.store.write("launch_begin", move |tx| {
-        let Some(launch) = store::launch_get(tx, &token)? else {
+        let Some(launch) = store::launches::get(tx, &token)? else {
             return Ok(CallPermission::Settled);
         };
         let (now, created) = (clock.now(), launch.created);
@@ -240,7 +242,7 @@ async fn permit_call(
         if now.millis_since(created) > MAX_CALL_START_MS {
             return Ok(CallPermission::TooLate);
         }
-        store::launch_update(tx, &launch)?;
+        store::launches::update(tx, &launch)?;
         Ok(CallPermission::CallNow(now))
     });
     written.await
@@ -273,7 +275,7 @@ fn write_answer(
     if let Some(details) = details {
         report_pool_error(change, &launch.pool_id, &launch.provider_id, &details)?;
     }
-    store::launch_update(change.tx, &launch)?;
+    store::launches::update(change.tx, &launch)?;
     Ok(())
 }
 
@@ -299,10 +301,10 @@ pub(super) fn insert_worker(
     // No machine is older than its launch: otherwise the clock was set back, and with the correct
     // time the machine would seem to be hours late.
     let (tx, made) = (&mut *change.tx, change.now.max(launch.created));
-    let pool = store::pool_get(tx, &launch.pool_id)?;
-    let config = store::launch_config_get(tx, &launch.pool_id, &launch.launch_config_id)?;
+    let pool = store::pools::get(tx, &launch.pool_id)?;
+    let config = store::launch_configs::get(tx, &launch.pool_id, &launch.launch_config_id)?;
     let mut worker = requested_worker(pool.as_ref(), launch, config.as_ref(), machine, made);
-    if !store::worker_insert(tx, &worker)? {
+    if !store::workers::insert(tx, &worker)? {
         return Ok(());
     }
     change.announce([worker_event(&worker, WorkerChange::Requested)])?;

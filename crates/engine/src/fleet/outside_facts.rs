@@ -103,7 +103,7 @@ impl OutsideFacts {
     ) -> Result<Vec<Candidate>, StoreError> {
         let now = facts.horizon.now;
         let first = first_candidate(now, facts.inventory.n_running(), MAX_CANDIDATES);
-        let running = store::worker_list_running(tx, facts.id(), now, first, MAX_CANDIDATES)?;
+        let running = store::running_workers::list(tx, facts.id(), now, first, MAX_CANDIDATES)?;
         Ok(facts.candidates(running, &self.claims, &self.machine_providers))
     }
 }
@@ -136,8 +136,8 @@ fn read_rooms(
     max_machines: &BTreeMap<ProviderId, u64>,
 ) -> Result<Rooms, StoreError> {
     let rooms = max_machines.iter().map(|(id, max)| {
-        let existing = store::worker_live_machines(tx, id)?;
-        let to_come = store::launch_pending_machines(tx, id)?;
+        let existing = store::workers::live_machines(tx, id)?;
+        let to_come = store::launches::pending_machines(tx, id)?;
         Ok((id.clone(), max.saturating_sub(existing + to_come)))
     });
     rooms.collect()

@@ -17,8 +17,8 @@ pub fn announce_pause(
     }
     let provider_id = match &given.target {
         Target::LaunchConfig(pool_id, id) => {
-            let pool = store::pool_get(change.tx, pool_id)?;
-            let config = store::launch_config_get(change.tx, pool_id, id)?;
+            let pool = store::pools::get(change.tx, pool_id)?;
+            let config = store::launch_configs::get(change.tx, pool_id, id)?;
             let both = pool.zip(config);
             both.map(|(pool, config)| config.provider_id(&pool).clone())
         }
@@ -35,7 +35,7 @@ pub fn announce_pause(
 /// Writes that an override has ended.
 pub fn end_override(change: &mut Change<'_, '_>, given: &mut Override) -> Result<(), StoreError> {
     given.ended = Some(change.now);
-    given.version = store::override_update(change.tx, given)?;
+    given.version = store::overrides::update(change.tx, given)?;
     announce_pause(change, given, PauseChange::Resumed)
 }
 

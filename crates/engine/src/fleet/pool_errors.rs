@@ -45,7 +45,7 @@ pub fn report_pool_error(
         extra,
         launch_config_id: problem.launch_config_id.clone(),
     };
-    store::error_insert(change.tx, &report)?;
+    store::worker_errors::insert(change.tx, &report)?;
     tracing::warn!(pool.id = %pool_id, error.id = %report.error_id, error.kind = problem.kind,
         "{} in {pool_id}: {}", problem.title, report.description);
     let worker = problem.worker.as_ref();

@@ -46,12 +46,12 @@ pub(super) async fn pending_launches(
         let id = provider_id.clone();
         let read = engine.store.read("launch_list_pending", move |tx| {
             let after = after.as_ref().map(|(since, token)| (*since, token));
-            let launches = store::launch_list_pending(tx, &id, after, PAGE)?;
+            let launches = store::launches::list_pending(tx, &id, after, PAGE)?;
             let mut configs = BTreeMap::new();
             for launch in &launches {
                 let (pool_id, id) = (&launch.pool_id, &launch.launch_config_id);
                 if let Entry::Vacant(place) = configs.entry((pool_id.clone(), id.clone())) {
-                    place.insert(store::launch_config_get(tx, pool_id, id)?);
+                    place.insert(store::launch_configs::get(tx, pool_id, id)?);
                 }
             }
             Ok::<_, StoreError>((launches, configs))
@@ -108,7 +108,7 @@ pub(super) async fn settle_launches(
 pub async fn settle_old_launches(engine: &Arc<Engine>) -> Result<u64, StoreError> {
     let now = engine.clock.now();
     let providers = engine.store.read("launch_unsettled_providers", |tx| {
-        store::launch_unsettled_providers(tx)
+        store::launches::unsettled_providers(tx)
     });
     let mut n_settled = 0;
     for provider_id in providers.await? {
@@ -165,7 +165,7 @@ async fn page_of_pending(
     let id = provider_id.clone();
     let read = engine.store.read("launch_list_pending", move |tx| {
         let after = after.as_ref().map(|(since, token)| (*since, token));
-        store::launch_list_pending(tx, &id, after, PAGE)
+        store::launches::list_pending(tx, &id, after, PAGE)
     });
     read.await
 }
@@ -288,7 +288,7 @@ fn adopt_machine(
     token: &LaunchToken,
     machine: &LaunchedMachine,
 ) -> Result<Adoption, StoreError> {
-    let Some(launch) = store::launch_get(change.tx, token)? else {
+    let Some(launch) = store::launches::get(change.tx, token)? else {
         return Ok(Adoption::UnknownLaunch);
     };
     if launch.provider_id != *provider_id {
@@ -299,7 +299,7 @@ fn adopt_machine(
         group: machine.group.clone(),
         id: machine.id.clone(),
     };
-    if let Some(worker) = store::worker_get(change.tx, &key)? {
+    if let Some(worker) = store::workers::get(change.tx, &key)? {
         return Ok(match worker.state {
             WorkerState::Stopped => Adoption::Stopped(Box::new(worker)),
             WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => {
@@ -310,7 +310,7 @@ fn adopt_machine(
     insert_worker(change, &launch, machine)?;
     change.wake_pool(&launch.pool_id);
     if let Ok(launch) = launch.add_machine() {
-        store::launch_update(change.tx, &launch)?;
+        store::launches::update(change.tx, &launch)?;
     }
     Ok(Adoption::Adopted)
 }
@@ -319,7 +319,7 @@ fn adopt_machine(
 async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
     let written = engine.change("launch_withdraw", now, move |change| {
         change.wake_pool(&launch.pool_id);
-        let Some(current) = store::launch_get(change.tx, &launch.token)? else {
+        let Some(current) = store::launches::get(change.tx, &launch.token)? else {
             return Ok(());
         };
         if current.version != launch.version {
@@ -327,7 +327,7 @@ async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
         }
         let problem = "the process that decided on it did not ask for it in time".to_owned();
         if let Ok(withdrawn) = current.withdraw(None, problem, change.now) {
-            store::launch_update(change.tx, &withdrawn)?;
+            store::launches::update(change.tx, &withdrawn)?;
         }
         Ok::<_, StoreError>(())
     });
@@ -342,7 +342,7 @@ async fn settle_launch(
 ) -> Result<(), StoreError> {
     let written = engine.change("launch_conclude", now, move |change| {
         change.wake_pool(&launch.pool_id);
-        let Some(current) = store::launch_get(change.tx, &launch.token)? else {
+        let Some(current) = store::launches::get(change.tx, &launch.token)? else {
             return Ok(());
         };
         let problem = "it was asked for, and no machine of it ever appeared";
@@ -353,7 +353,7 @@ async fn settle_launch(
             let details = lost_launch_error(&settled, problem);
             report_pool_error(change, &settled.pool_id, &settled.provider_id, &details)?;
         }
-        store::launch_update(change.tx, &settled)?;
+        store::launches::update(change.tx, &settled)?;
         Ok::<_, StoreError>(())
     });
     written.await

@@ -218,7 +218,7 @@ impl Scanner {
         let id = self.provider_id.clone();
         let most = self.limits.groups;
         let groups = self.engine.store.read("scan_groups", move |tx| {
-            store::worker_live_groups(tx, &id, most + 1)
+            store::workers::live_groups(tx, &id, most + 1)
         });
         let mut groups = groups.await?;
         if groups.len() > most {
@@ -276,7 +276,7 @@ impl RegionScan {
                 let (id, in_group) = (self.provider_id.clone(), group.clone());
                 let size = self.limits.page;
                 let page = self.engine.store.scan("scan_page", move |tx| {
-                    store::worker_list_live(tx, &id, &in_group, after.as_ref(), size)
+                    store::workers::list_live(tx, &id, &in_group, after.as_ref(), size)
                 });
                 let page = page.await?;
                 after = page.last().map(|worker| worker.key.clone());
@@ -366,7 +366,7 @@ impl RegionScan {
         );
         let written = self.engine.change("scan_apply", now, move |change| {
             let stale = now.plus_millis(-CHECKED_MS);
-            store::worker_note_checked(change.tx, &id, &first, &last, now, stale)?;
+            store::workers::note_checked(change.tx, &id, &first, &last, now, stale)?;
             let mut done = ScanResult::default();
             for found in &affected {
                 apply(change, found, is_outside, &mut done)?;
@@ -505,7 +505,7 @@ async fn queue_facts(
     }
     let (id, first, last) = (provider_id.clone(), first.key.clone(), last.key.clone());
     let read = engine.store.scan("scan_queue_workers", move |tx| {
-        store::queue_worker_of_live(tx, &id, &first, &last)
+        store::queue_workers::list_of_live(tx, &id, &first, &last)
     });
     let rows = read.await?;
     Ok(Some(
@@ -522,7 +522,7 @@ fn apply(
     done: &mut ScanResult,
 ) -> Result<(), StoreError> {
     let key = &found.worker.key;
-    let Some(mut worker) = store::worker_get(change.tx, key)? else {
+    let Some(mut worker) = store::workers::get(change.tx, key)? else {
         return Ok(());
     };
     if worker.version != found.worker.version {
@@ -530,12 +530,12 @@ fn apply(
     }
     let mut found = found.clone();
     if !is_outside {
-        found.queue = Some(store::queue_worker_get(change.tx, key)?);
+        found.queue = Some(store::queue_workers::get(change.tx, key)?);
     }
     match found.judge() {
         Judgement::Keep { .. } => {
             let kept = worker.keep_until(change.now.plus_millis(LIFE_MS));
-            store::worker_update(change.tx, &kept)?;
+            store::workers::update(change.tx, &kept)?;
         }
         Judgement::Stopped { reason } => {
             done.stopped += u64::from(mark_stopped(change, &mut worker, &reason)?);

@@ -221,7 +221,7 @@ impl Terminator {
             let (id, start) = (self.provider_id.clone(), after.take());
             let size = self.limits.page;
             let page = self.engine.store.read("worker_list_stopping", move |tx| {
-                store::worker_list_stopping(tx, &id, start.as_ref(), size)
+                store::workers::list_stopping(tx, &id, start.as_ref(), size)
             });
             let page = page.await?;
             let is_last = page.len() < size as usize;

@@ -60,11 +60,11 @@ fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreErr
     let advice = worker.terms.advice.as_ref();
     let is_draining = advice.is_some_and(|advice| advice.terminate);
     match worker.state {
-        WorkerState::Requested => store::launch_note_never_registered(tx, &token, now),
+        WorkerState::Requested => store::launches::note_never_registered(tx, &token, now),
         WorkerState::Running if is_draining => {
-            store::worker_note_first_claim(tx, &worker.key, now).map(drop)
+            store::workers::note_first_claim(tx, &worker.key, now).map(drop)
         }
-        WorkerState::Running => store::launch_note_silent(tx, &token, now),
+        WorkerState::Running => store::launches::note_silent(tx, &token, now),
         WorkerState::Stopping | WorkerState::Stopped => Ok(()),
     }
 }
@@ -75,7 +75,7 @@ fn write(
     worker: &mut Worker,
     moved: Worker,
 ) -> Result<(), StoreError> {
-    let version = store::worker_update(change.tx, &moved)?;
+    let version = store::workers::update(change.tx, &moved)?;
     *worker = moved.with_version(version);
     Ok(())
 }

@@ -25,15 +25,15 @@ pub(crate) fn write_launch_configs(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     for config in &done.inserts {
-        if !store::launch_config_insert(tx, config)? {
+        if !store::launch_configs::insert(tx, config)? {
             return Err(tx.lost_race());
         }
     }
     for config in &done.rewrites {
-        store::launch_config_update(tx, config)?;
+        store::launch_configs::update(tx, config)?;
     }
     for config in &done.retirements {
-        store::launch_config_archive(tx, config, now)?;
+        store::launch_configs::archive(tx, config, now)?;
     }
     Ok(())
 }

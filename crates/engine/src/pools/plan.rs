@@ -22,8 +22,8 @@ pub fn plan(
     validated: &ValidatedPool,
     now: Timestamp,
 ) -> Result<PoolPlan, StoreError> {
-    let pool = store::pool_get(tx, id)?;
-    let known = store::launch_config_all(tx, id)?;
+    let pool = store::pools::get(tx, id)?;
+    let known = store::launch_configs::all(tx, id)?;
     let refused = pool.as_ref().and_then(|pool| refuse_compiled(pool).err());
     let mut conflicts: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let done = reconcile(id, known.clone(), validated.launch_configs.clone(), now);

@@ -23,7 +23,7 @@ pub async fn change_task(
     step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError> + Send + 'static,
 ) -> Result<Task, TaskError> {
     let written = engine.change(name, now, move |change| {
-        let before = store::task_get(change.tx, &id)?;
+        let before = store::tasks::get(change.tx, &id)?;
         let before = before.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
         let moved = step(before.clone(), change.now)?;
         Ok::<_, TaskError>(apply_transition(change, &before, moved)?)
@@ -40,7 +40,7 @@ pub async fn rerun(
 ) -> Result<Task, TaskError> {
     let named = id.clone();
     let look = engine.store.read("task_look_is_due", move |tx| {
-        store::task_look_is_due(tx, &named)
+        store::dependencies::is_recheck_due(tx, &named)
     });
     let is_due = look.await?;
     let release = || {

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use domain::id::{PoolId, WorkerKey};
 use futures_util::FutureExt;
-use store::{OutboxRow, StoreError};
+use store::StoreError;
+use store::outbox::OutboxRow;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -198,7 +199,7 @@ async fn sweep(engine: &Engine) {
     let queues: Vec<PoolId> = quiet.iter().map(|(queue, _)| queue.clone()).collect();
     let now = engine.clock.now();
     let found = engine.store.scan("claim_sweep", move |tx| {
-        store::task_queues_with_work(tx, &queues, now)
+        store::pending_tasks::queues_with_work(tx, &queues, now)
     });
     match found.await {
         Ok(found) => {
@@ -233,7 +234,7 @@ async fn serve_batch(engine: &Arc<Engine>, batch: Vec<ListBatch>) {
             return;
         }
         // A conflict with other transactions: the next sweep is the retry.
-        Ok(Err(problem)) if matches!(*problem, StoreError::Congested { .. }) => {
+        Ok(Err(problem)) if matches!(*problem, StoreError::TooManyConflicts { .. }) => {
             for served in batch {
                 dispatcher.put_back(served, RemainingWork::None);
             }

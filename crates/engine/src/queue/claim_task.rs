@@ -21,9 +21,10 @@ pub async fn claim_task(
     let until = claim_end(engine, now);
     let written = engine.change("task_claim", now, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
-        let before = store::task_get(tx, &id)?.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
-        let mut found = store::claimant_list(tx, std::slice::from_ref(&worker))?;
-        let store::Claimant { state, known } = found.remove(&worker).unwrap_or_default();
+        let before =
+            store::tasks::get(tx, &id)?.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
+        let mut found = store::claimants::list(tx, std::slice::from_ref(&worker))?;
+        let store::claimants::Claimant { state, known } = found.remove(&worker).unwrap_or_default();
         if let Some(state) = refusal(state) {
             let worker = worker.clone();
             return Err(TaskError::WorkerLeaving { worker, state });
@@ -61,7 +62,7 @@ pub async fn reclaim(
     let until = claim_end(engine, now);
     let written = engine.change("task_reclaim", now, move |change| {
         let now = change.now;
-        let before = store::task_get(change.tx, &id)?;
+        let before = store::tasks::get(change.tx, &id)?;
         let before = before.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
         let moved = before.clone().reclaim(run_id, now, until)?;
         let task = apply_transition(change, &before, moved)?;
@@ -71,7 +72,7 @@ pub async fn reclaim(
                 group: claim.group.clone(),
                 id: claim.worker_id.clone(),
             };
-            let known = store::queue_worker_get(change.tx, &worker)?;
+            let known = store::queue_workers::get(change.tx, &worker)?;
             note_worker_seen(change.tx, &worker, known, &[], now)?;
         }
         Ok::<_, TaskError>(task)

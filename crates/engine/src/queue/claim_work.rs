@@ -65,7 +65,7 @@ pub(super) struct ListOutcome {
 }
 
 /// The records of the workers that are served.
-type ClaimantRecords = HashMap<WorkerKey, store::Claimant>;
+type ClaimantRecords = HashMap<WorkerKey, store::claimants::Claimant>;
 
 /// The end of a claim that is made now.
 pub(super) fn claim_end(engine: &Engine, now: Timestamp) -> Timestamp {
@@ -118,7 +118,7 @@ fn read_claimants(
 ) -> Result<ClaimantRecords, StoreError> {
     let claimants = lists.iter().flat_map(|(_, list)| list);
     let keys: Vec<WorkerKey> = claimants.map(|claimant| claimant.worker.clone()).collect();
-    store::claimant_list(tx, &keys)
+    store::claimants::list(tx, &keys)
 }
 
 /// Reads first, since reading is cheap. `None`: a transaction has something to write.
@@ -128,7 +128,7 @@ fn read_outcomes(
     now: Timestamp,
 ) -> Result<Option<Vec<ListOutcome>>, StoreError> {
     let queues: Vec<PoolId> = lists.iter().map(|(queue, _)| queue.clone()).collect();
-    let with_work = store::task_queues_with_work(tx, &queues, now)?;
+    let with_work = store::pending_tasks::queues_with_work(tx, &queues, now)?;
     let known = read_claimants(tx, lists)?;
     let mut outcomes = Vec::with_capacity(lists.len());
     for (queue, list) in lists {
@@ -190,7 +190,7 @@ fn serve_list(
     let Part {
         items: next,
         is_cut,
-    } = store::task_next(change.tx, queue, now, limit)?;
+    } = store::pending_tasks::next(change.tx, queue, now, limit)?;
     let n_next = u32::try_from(next.len()).unwrap_or(limit);
     let mut tasks = vec![Vec::new(); list.len()];
     for (task, place) in next.into_iter().zip(deal_rounds(&wanted)) {
@@ -202,7 +202,7 @@ fn serve_list(
     let some_got_nothing = wanted.iter().zip(&tasks).any(is_left_out);
     let some_got_tasks = tasks.iter().any(|tasks| !tasks.is_empty());
     let is_exhausted = match limit {
-        0 => !store::task_any_waiting(change.tx, queue, now)?,
+        0 => !store::pending_tasks::any(change.tx, queue, now)?,
         _ => n_next < limit && !is_cut,
     };
     let remaining = match (is_exhausted, some_got_nothing) {
@@ -224,7 +224,7 @@ fn serve_list(
             *result = ClaimResult::Tasks(tasks);
         }
     }
-    store::task_queue_seen(change.tx, queue, now, true)?;
+    store::task_queues::note_used(change.tx, queue, now, true)?;
     Ok((ListOutcome { results, remaining }, n_next))
 }
 
@@ -277,10 +277,10 @@ pub(super) fn note_worker_seen(
         let task_id = task.id.to_string();
         Some(TaskRun { task_id, run_id })
     }));
-    store::queue_worker_upsert(tx, &worker)?;
+    store::queue_workers::upsert(tx, &worker)?;
     // Once a minute and not for each claim: whether this claim is its first.
     if !is_fresh {
-        store::worker_note_first_claim(tx, key, now)?;
+        store::workers::note_first_claim(tx, key, now)?;
     }
     Ok(())
 }

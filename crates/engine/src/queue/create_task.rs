@@ -59,30 +59,30 @@ fn try_create(
         PayloadStatus::NotValidated => return Ok(None),
         PayloadStatus::Invalid(text) => {
             // The payload of an existing task was validated when it was created.
-            if store::task_get(change.tx, &task.id)?.is_none() {
+            if store::tasks::get(change.tx, &task.id)?.is_none() {
                 return Err(TaskError::InvalidPayload(text));
             }
         }
     }
     join_group(change.tx, task)?;
-    store::task_queue_seen(change.tx, &definition.task_queue_id, now, false)?;
+    store::task_queues::note_used(change.tx, &definition.task_queue_id, now, false)?;
     if definition.dependencies.is_empty() {
         // Without dependencies the task is written once, as scheduled.
         let scheduled = match task.clone().schedule(now) {
             Ok(moved) => moved.task,
             Err(refused) => return Err(refused.into()),
         };
-        if store::task_insert(change.tx, &scheduled)? {
+        if store::tasks::insert(change.tx, &scheduled)? {
             let news = [TaskEvent::Defined, TaskEvent::Pending(0)];
             announce_news(change, &scheduled, &news)?;
             return Ok(Some(scheduled));
         }
-    } else if store::task_insert(change.tx, task)? {
+    } else if store::tasks::insert(change.tx, task)? {
         // After the insert, because a task may depend on itself.
         check_dependencies(change.tx, task)?;
         announce_news(change, task, &[TaskEvent::Defined])?;
     }
-    let known = store::task_get(change.tx, &task.id)?.ok_or_else(|| change.tx.lost_race())?;
+    let known = store::tasks::get(change.tx, &task.id)?.ok_or_else(|| change.tx.lost_race())?;
     if known.definition != task.definition {
         let text = format!(
             "Task {} exists with another definition. This is either a second use of one id, or \
@@ -99,9 +99,9 @@ fn require_dependencies(change: &mut Change<'_, '_>, task: Task) -> Result<Task,
     if !task.runs.is_empty() || task.definition.dependencies.is_empty() {
         return Ok(task);
     }
-    store::task_require(change.tx, &task)?;
-    if store::task_open_dependencies(change.tx, &task.id, 1)? > 0 {
-        if change.tx.has_rivals() {
+    store::dependencies::require(change.tx, &task)?;
+    if store::dependencies::count_open(change.tx, &task.id, 1)? > 0 {
+        if change.tx.has_concurrent_writers() {
             change.release_later(&task.id)?;
         }
         return Ok(task);
@@ -118,7 +118,7 @@ fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
         deadline,
         ..
     } = &*task.definition;
-    let known = store::task_required(tx, task)?;
+    let known = store::dependencies::required(tx, task)?;
     let unknown = dependencies.iter().filter(|id| !known.contains_key(*id));
     let unknown: Vec<&TaskId> = unknown.collect();
     if !unknown.is_empty() {
@@ -143,13 +143,13 @@ fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
 fn join_group(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
     let definition = &task.definition;
     let id = &definition.task_group_id;
-    let Some(mut group) = store::task_group_get(tx, id)? else {
+    let Some(mut group) = store::task_groups::get(tx, id)? else {
         let group = TaskGroup::new(
             id.clone(),
             definition.scheduler_id.clone(),
             definition.expires,
         );
-        if !store::task_group_insert(tx, &group)? {
+        if !store::task_groups::insert(tx, &group)? {
             return Err(tx.lost_race().into());
         }
         return Ok(());
@@ -167,7 +167,7 @@ fn join_group(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
         )));
     }
     if group.outlive(definition.expires) {
-        store::task_group_update(tx, &group)?;
+        store::task_groups::update(tx, &group)?;
     }
     Ok(())
 }

@@ -20,12 +20,12 @@ pub async fn quarantine_worker(
     audit: AuditEntry,
 ) -> Result<Option<QueueWorker>, StoreError> {
     let written = engine.change("queue_worker_quarantine", audit.created, move |change| {
-        let Some(mut worker) = store::queue_worker_get(change.tx, &key)? else {
+        let Some(mut worker) = store::queue_workers::get(change.tx, &key)? else {
             return Ok(None);
         };
         worker.quarantine(until, &audit.client_id, info.clone(), change.now);
-        store::queue_worker_upsert(change.tx, &worker)?;
-        store::audit_insert(change.tx, &audit)?;
+        store::queue_workers::upsert(change.tx, &worker)?;
+        store::audit::insert(change.tx, &audit)?;
         // Others must run its tasks now; or, after a quarantine, it may wait for tasks itself.
         change.wake_queue(&key.pool_id);
         Ok(Some(worker))
@@ -42,11 +42,11 @@ pub async fn declare_worker(
 ) -> Result<QueueWorker, StoreError> {
     let written = engine.change("queue_worker_declare", now, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
-        store::task_queue_seen(tx, &key.pool_id, now, true)?;
-        let known = store::queue_worker_get(tx, &key)?;
+        store::task_queues::note_used(tx, &key.pool_id, now, true)?;
+        let known = store::queue_workers::get(tx, &key)?;
         let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
         worker.expires = worker.expires.max(expires);
-        store::queue_worker_upsert(tx, &worker)?;
+        store::queue_workers::upsert(tx, &worker)?;
         Ok(worker)
     });
     written.await

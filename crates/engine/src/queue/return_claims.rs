@@ -37,7 +37,7 @@ async fn return_claims(engine: Arc<Engine>, worker: WorkerKey, runs: Vec<Claimed
     let n_runs = runs.len();
     let written = engine.change("claim_give_back", engine.clock.now(), move |change| {
         for (task_id, run_id, claim) in &runs {
-            let Some(before) = store::task_get(change.tx, task_id)? else {
+            let Some(before) = store::tasks::get(change.tx, task_id)? else {
                 continue;
             };
             if let Ok(moved) = before.clone().give_back(*run_id, claim, change.now) {

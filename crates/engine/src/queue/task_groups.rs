@@ -26,11 +26,11 @@ pub async fn seal_group(
     id: TaskGroupId,
 ) -> Result<TaskGroup, TaskError> {
     let written = engine.change("task_group_seal", now, move |change| {
-        let found = store::task_group_get(change.tx, &id)?;
+        let found = store::task_groups::get(change.tx, &id)?;
         let mut group = found.ok_or_else(|| TaskError::NoSuchGroup(id.clone()))?;
         if group.sealed.is_none() {
             group.sealed = Some(change.now);
-            group.version = store::task_group_update(change.tx, &group)?;
+            group.version = store::task_groups::update(change.tx, &group)?;
             announce(change, &group, TaskGroupChange::Sealed)?;
         }
         Ok::<_, TaskError>(group)
@@ -99,7 +99,7 @@ async fn change_each_task(
         let id = id.clone();
         async move {
             let written = engine.change("task_group_move", now, move |change| {
-                let active = store::task_group_active(change.tx, &id, start.as_ref(), BATCH)?;
+                let active = store::task_groups::active(change.tx, &id, start.as_ref(), BATCH)?;
                 let mut moved = Vec::new();
                 for task_id in &active {
                     if change_one(change, task_id, step)? {
@@ -141,7 +141,7 @@ fn change_one(
     id: &TaskId,
     step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError>,
 ) -> Result<bool, StoreError> {
-    let Some(before) = store::task_get(change.tx, id)? else {
+    let Some(before) = store::tasks::get(change.tx, id)? else {
         return Ok(false);
     };
     let Ok(moved) = step(before.clone(), change.now) else {

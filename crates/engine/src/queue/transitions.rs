@@ -31,7 +31,7 @@ pub fn apply_transition(
     if is_unchanged {
         return Ok(task);
     }
-    let version = store::task_update(change.tx, before, &task)?;
+    let version = store::tasks::update(change.tx, before, &task)?;
     let task = task.with_version(version);
     announce_news(change, &task, &news)?;
     if task.state().is_resolved() && !before.state().is_resolved() {
@@ -69,8 +69,12 @@ pub fn announce_news(
 /// Releases tasks that waited for the end of this one; true if more are left.
 fn release_some(change: &mut Change<'_, '_>, required: &Task) -> Result<bool, StoreError> {
     let completed = required.state() == TaskState::Completed;
-    let waiting =
-        store::task_dependents_to_release(change.tx, &required.id, completed, RELEASE_BATCH)?;
+    let waiting = store::dependencies::dependents_to_release(
+        change.tx,
+        &required.id,
+        completed,
+        RELEASE_BATCH,
+    )?;
     for id in &waiting {
         release_edge(change, &required.id, id)?;
     }
@@ -82,13 +86,13 @@ fn release_edge(
     required: &TaskId,
     id: &TaskId,
 ) -> Result<(), StoreError> {
-    store::task_dependency_release(change.tx, required, id)?;
-    match store::task_open_dependencies(change.tx, id, COUNT_LIMIT)? {
+    store::dependencies::release(change.tx, required, id)?;
+    match store::dependencies::count_open(change.tx, id, COUNT_LIMIT)? {
         0 => {}
-        left if left < COUNT_LIMIT as usize => return store::task_touch(change.tx, id),
+        left if left < COUNT_LIMIT as usize => return store::tasks::touch(change.tx, id),
         _ => return Ok(()),
     }
-    let Some(task) = store::task_get(change.tx, id)? else {
+    let Some(task) = store::tasks::get(change.tx, id)? else {
         return Ok(());
     };
     // A task that is past its deadline is resolved soon by the deadline.
@@ -112,13 +116,13 @@ pub async fn release_dependents(
 ) -> Result<ReleaseResult, StoreError> {
     let tasks = tasks.to_vec();
     let written = engine.change("task_look_again", engine.clock.now(), move |change| {
-        let edges = store::task_edges_freed(change.tx, &tasks, RELEASE_BATCH)?;
+        let edges = store::dependencies::releasable_edges(change.tx, &tasks, RELEASE_BATCH)?;
         for edge in &edges {
             release_edge(change, &edge.required, &edge.waiting)?;
         }
         let more = edges.len() >= RELEASE_BATCH as usize;
         if !more {
-            store::task_looks_done(change.tx, &tasks)?;
+            store::dependencies::finish_rechecks(change.tx, &tasks)?;
         }
         let n_released = edges.len();
         Ok::<_, StoreError>(ReleaseResult { n_released, more })
@@ -136,13 +140,13 @@ fn apply_first_transition(
     if news.is_empty() {
         return Ok(());
     }
-    store::task_update(change.tx, before, &task)?;
+    store::tasks::update(change.tx, before, &task)?;
     announce_news(change, &task, &news)
 }
 
 fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreError> {
     let more = release_some(change, required)?;
-    if more || change.tx.has_rivals() {
+    if more || change.tx.has_concurrent_writers() {
         change.release_later(&required.id)?;
     }
     Ok(())
@@ -151,15 +155,15 @@ fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> Result
 /// Announces the end of the group if this was its last task.
 fn announce_group_end(change: &mut Change<'_, '_>, task: &Task) -> Result<(), StoreError> {
     let group_id = &task.definition.task_group_id;
-    let left = store::task_group_active(change.tx, group_id, None, COUNT_LIMIT)?.len();
+    let left = store::task_groups::active(change.tx, group_id, None, COUNT_LIMIT)?.len();
     if left >= COUNT_LIMIT as usize {
         return Ok(());
     }
-    store::task_group_touch(change.tx, group_id)?;
+    store::task_groups::touch(change.tx, group_id)?;
     if left > 0 {
         return Ok(());
     }
-    let Some(group) = store::task_group_get(change.tx, group_id)? else {
+    let Some(group) = store::task_groups::get(change.tx, group_id)? else {
         return Ok(());
     };
     let body = EventBody::TaskGroup {
@@ -182,5 +186,5 @@ fn note_worker_idle(
         group: claim.group.clone(),
         id: claim.worker_id.clone(),
     };
-    store::task_note_ended(change.tx, &worker, change.now)
+    store::claimed_tasks::note_ended(change.tx, &worker, change.now)
 }

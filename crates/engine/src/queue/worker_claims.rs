@@ -24,10 +24,10 @@ pub fn release_worker_claims_up_to(
     worker: &WorkerKey,
     max_claims: u32,
 ) -> Result<u64, StoreError> {
-    let claims = store::task_list_claims_of_worker(change.tx, worker, max_claims)?;
+    let claims = store::claimed_tasks::list_of_worker(change.tx, worker, max_claims)?;
     let mut n_taken = 0;
     for (task_id, run_id) in claims {
-        let Some(before) = store::task_get(change.tx, &task_id)? else {
+        let Some(before) = store::tasks::get(change.tx, &task_id)? else {
             continue;
         };
         let reason = ExceptionReason::WorkerShutdown;

@@ -55,15 +55,15 @@ pub async fn declare(
     };
     let worker = new.declare(now);
     let written = engine.change("worker_create", now, move |change| {
-        if store::worker_insert(change.tx, &worker)? {
+        if store::workers::insert(change.tx, &worker)? {
             change.announce([EventBody::Worker {
                 change: WorkerChange::Running,
                 worker: Box::new(worker.clone()),
             }])?;
-            store::audit_insert(change.tx, &audit)?;
+            store::audit::insert(change.tx, &audit)?;
             return Ok(worker.clone());
         }
-        match store::worker_get(change.tx, &worker.key)? {
+        match store::workers::get(change.tx, &worker.key)? {
             Some(known) if is_repeat(&known, &worker) => Ok(known),
             _ => Err(WorkerError::Conflict("Worker already exists".to_owned())),
         }
@@ -94,7 +94,7 @@ pub async fn update_declaration(
     let written = engine.change("worker_update", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let missing = || WorkerError::NotFound(format!("Worker {key} does not exist"));
-        let worker = store::worker_get(tx, &key)?.ok_or_else(missing)?;
+        let worker = store::workers::get(tx, &key)?.ok_or_else(missing)?;
         if !declares || !is_declared(&inner, &worker) {
             return Err(WorkerError::Refused(
                 DeclarationError::not_supported().to_string(),
@@ -106,8 +106,8 @@ pub async fn update_declaration(
             .map(|info| describe(&inner, &pool, &worker.provider_id, &worker.key, Some(info)));
         let (expires, capacity) = (declaration.expires, declaration.capacity);
         let worker = worker.redeclare(expires, capacity, described.transpose()?, now);
-        let version = store::worker_update(tx, &worker)?;
-        store::audit_insert(tx, &audit)?;
+        let version = store::workers::update(tx, &worker)?;
+        store::audit::insert(tx, &audit)?;
         Ok(worker.with_version(version))
     });
     written.await
@@ -139,7 +139,7 @@ pub async fn remove(
     let own_name = worker_credentials::client_id(&worker.provider_id, &worker.key);
     let by_itself = audit.client_id == own_name;
     let written = engine.change("worker_remove", now, move |change| {
-        let found = store::worker_get(change.tx, &worker.key)?;
+        let found = store::workers::get(change.tx, &worker.key)?;
         let missing = || WorkerError::NotFound("Worker not found".to_owned());
         let mut worker = found.ok_or_else(missing)?;
         // A worker never moves back to an earlier state, and a repeat changes nothing.
@@ -154,7 +154,7 @@ pub async fn remove(
         if state == WorkerState::Stopped {
             fleet::mark_stopped(change, &mut worker, REMOVED_BY_API)?;
         }
-        store::audit_insert(change.tx, &audit)?;
+        store::audit::insert(change.tx, &audit)?;
         Ok::<_, WorkerError>(Some(worker))
     });
     if let Some(worker) = written.await? {
@@ -197,7 +197,7 @@ async fn pool_of(engine: &Engine, key: &WorkerKey) -> Result<Pool, WorkerError> 
     let id = key.pool_id.clone();
     let read = engine
         .store
-        .read("pool_get", move |tx| store::pool_get(tx, &id));
+        .read("pool_get", move |tx| store::pools::get(tx, &id));
     let missing = || format!("Worker pool {} does not exist", key.pool_id);
     read.await?.ok_or_else(|| WorkerError::NotFound(missing()))
 }

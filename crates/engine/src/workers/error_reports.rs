@@ -46,7 +46,7 @@ pub async fn report_error(
     extra.insert("workerGroup".to_owned(), json!(key.group.as_str()));
     extra.insert("workerId".to_owned(), json!(key.id.as_str()));
     let written = engine.change("error_report", now, move |change| {
-        let worker = store::worker_get(change.tx, &key)?;
+        let worker = store::workers::get(change.tx, &key)?;
         let report = ErrorReport {
             pool_id: key.pool_id.clone(),
             error_id: change.new_id().parse().expect("a slugid is an error id"),
@@ -57,7 +57,7 @@ pub async fn report_error(
             extra: extra.clone(),
             launch_config_id: worker.and_then(|worker| worker.launch_config_id.clone()),
         };
-        store::error_insert(change.tx, &report)?;
+        store::worker_errors::insert(change.tx, &report)?;
         let event = EventBody::PoolError {
             provider_id: provider_id.clone(),
             report: Box::new(report.clone()),
@@ -75,8 +75,8 @@ pub async fn report_error(
 /// The provider of the worker if it is known, otherwise that of the pool.
 fn provider_of(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<ProviderId, WorkerError> {
     let missing = || WorkerError::NotFound(PoolError::NoSuchPool.to_string());
-    let pool = store::pool_get(tx, &key.pool_id)?.ok_or_else(missing)?;
-    let worker = store::worker_get(tx, key)?;
+    let pool = store::pools::get(tx, &key.pool_id)?.ok_or_else(missing)?;
+    let worker = store::workers::get(tx, key)?;
     let own = worker.map(|worker| worker.provider_id.clone());
     let own = own.filter(|id| pool.has_provider(id));
     Ok(own.unwrap_or(pool.definition.provider_id))

@@ -63,10 +63,10 @@ async fn read_result(
 ) -> Result<WaitResult, StoreError> {
     let (key, token) = (key.clone(), token.clone());
     let read = engine.store.read("registration_await", move |tx| {
-        if let Some(worker) = store::worker_get(tx, &key)? {
+        if let Some(worker) = store::workers::get(tx, &key)? {
             return Ok(WaitResult::Worker(Box::new(worker)));
         }
-        let launch = store::launch_get(tx, &token)?;
+        let launch = store::launches::get(tx, &token)?;
         let is_pending = launch.is_some_and(|launch| launch.state.is_pending());
         Ok(match is_pending {
             true => WaitResult::NotAnswered,

@@ -94,9 +94,9 @@ async fn load_worker(
     let (key, provider_id) = (&asked.key, &asked.provider_id);
     let (pool_id, id) = (&key.pool_id, key.clone());
     let read = engine.store.read("registration_load", move |tx| {
-        let pool = store::pool_get(tx, &id.pool_id)?;
+        let pool = store::pools::get(tx, &id.pool_id)?;
         let worker = if pool.is_some() {
-            store::worker_get(tx, &id)?
+            store::workers::get(tx, &id)?
         } else {
             None
         };
@@ -210,11 +210,11 @@ async fn write_worker(
     now: Timestamp,
 ) -> Result<Option<Worker>, StoreError> {
     let written = engine.change("worker_register", now, move |change| {
-        let seen = store::worker_get(change.tx, &worker.key)?.map(|current| current.version);
+        let seen = store::workers::get(change.tx, &worker.key)?.map(|current| current.version);
         if seen != Some(worker.version) {
             return Ok::<_, StoreError>(None);
         }
-        let version = store::worker_update(change.tx, &worker)?;
+        let version = store::workers::update(change.tx, &worker)?;
         if is_new {
             note_registered(change.tx, &worker, change.now)?;
             let boxed = Box::new(worker.clone());
@@ -234,7 +234,7 @@ async fn write_worker(
 fn note_registered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(), StoreError> {
     let token = worker.terms.launch_token.as_ref();
     match token.and_then(|token| token.parse().ok()) {
-        Some(token) => store::launch_note_registered(tx, &token, now),
+        Some(token) => store::launches::note_registered(tx, &token, now),
         None => Ok(()),
     }
 }

@@ -26,17 +26,17 @@ pub async fn renew(
     let for_reply = next.clone();
     let written = engine.change("worker_reregister", now, move |change| {
         let tx = &mut *change.tx;
-        let worker = store::worker_get(tx, &key)?
+        let worker = store::workers::get(tx, &key)?
             .filter(|worker| knows_secret(&inner, worker, &shown, now))
             .ok_or_else(wrong_secret)?;
         let archived = match &worker.launch_config_id {
             None => false,
-            Some(id) => store::launch_config_get(tx, &key.pool_id, id)?
+            Some(id) => store::launch_configs::get(tx, &key.pool_id, id)?
                 .is_some_and(|config| config.archived),
         };
         check_may_continue(&worker, archived, now)?;
         let (worker, expires) = renew_secret(&inner, worker, &shown, &next, now)?;
-        let version = store::worker_update(tx, &worker)?;
+        let version = store::workers::update(tx, &worker)?;
         Ok::<_, WorkerError>((worker.with_version(version), expires))
     });
     let (worker, expires) = written.await.inspect_err(|why| {

@@ -169,7 +169,7 @@ async fn a_log_is_known_as_soon_as_it_begins_and_ends_with_its_run() {
     let read = world
         .engine
         .store
-        .read("task_get", move |tx| store::task_get(tx, &id));
+        .read("task_get", move |tx| store::tasks::get(tx, &id));
     let ended: Result<Option<Task>, store::StoreError> = read.await;
     let late = append(8, false, &ended.unwrap().unwrap())
         .await

@@ -113,7 +113,7 @@ impl World {
     pub(crate) async fn actions(&self, entity_type: EntityType, id: &str) -> Vec<String> {
         let id = id.to_owned();
         let read = self.engine.store.scan("audit_by_entity", move |tx| {
-            store::audit_by_entity(tx, entity_type, &id, None, 100)
+            store::audit::by_entity(tx, entity_type, &id, None, 100)
         });
         let entries = read.await.unwrap().into_iter();
         entries.map(|(_, entry)| entry.action).collect()
@@ -121,7 +121,7 @@ impl World {
 
     /// How many events wait to be published.
     pub(crate) async fn n_events(&self) -> u64 {
-        let read = self.engine.store.read("outbox_depth", store::outbox_depth);
+        let read = self.engine.store.read("outbox_depth", store::outbox::depth);
         let depth: Result<u64, StoreError> = read.await;
         depth.unwrap()
     }

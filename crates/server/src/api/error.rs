@@ -226,7 +226,7 @@ impl ApiError {
 impl From<StoreError> for ApiError {
     fn from(cause: StoreError) -> Self {
         // Nothing is broken, and nothing was changed.
-        if let StoreError::Congested { name, attempts } = cause {
+        if let StoreError::TooManyConflicts { name, attempts } = cause {
             let message = format!(
                 "Nothing was changed: other requests changed the same things first, {attempts} times (transaction \
                  `{name}`). Send the request again in a few seconds."

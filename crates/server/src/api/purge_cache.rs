@@ -8,7 +8,8 @@ use domain::time::Timestamp;
 use engine::cache_purges::{self, MAX_CACHES};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{CachePurge, StoreError};
+use store::StoreError;
+use store::cache_purges::CachePurge;
 
 use super::call::Call;
 use super::endpoint::Verb::{Get, Post};
@@ -138,7 +139,7 @@ async fn list_all(call: Call) -> Result<Reply, ApiError> {
         let after = after
             .as_ref()
             .map(|(pool_id, name)| (pool_id, name.as_str()));
-        store::cache_purge_list(tx, after, now, limit)
+        store::cache_purges::list(tx, after, now, limit)
     });
     let mut purges: Vec<CachePurge> = read.await?;
     let token = page.cut(&mut purges, |purge| {
@@ -158,7 +159,7 @@ async fn list(call: Call) -> Result<Reply, ApiError> {
         .engine
         .store
         .read("cache_purge_list_of_pool", move |tx| {
-            store::cache_purge_list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
+            store::cache_purges::list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
         });
     let purges: Result<Vec<CachePurge>, StoreError> = read.await;
     Reply::json(&shown(&purges?))

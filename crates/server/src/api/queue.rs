@@ -56,7 +56,7 @@ async fn load(call: &Call) -> Result<Task, ApiError> {
         .app
         .engine
         .store
-        .read("task_get", move |tx| store::task_get(tx, &id));
+        .read("task_get", move |tx| store::tasks::get(tx, &id));
     Ok(read.await?.ok_or(TaskError::NoSuchTask(named))?)
 }
 

@@ -17,7 +17,9 @@ use async_trait::async_trait;
 use domain::access::{ClientRecord, RoleRecord, token_purpose};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
-use store::{AccessRevision, RoleNews, Store, StoreError};
+use store::revisions::AccessRevision;
+use store::roles::RoleChanges;
+use store::{Store, StoreError};
 
 use super::{AuthenticationError, Authenticator, Caller, RequestToAuthenticate};
 
@@ -215,11 +217,11 @@ impl EmbeddedAuthenticator {
         let news = self
             .store
             .read("access_load", move |tx| {
-                let revision = store::access_revision(tx)?;
+                let revision = store::revisions::current(tx)?;
                 let news = if revision == seen {
                     None
                 } else {
-                    Some(store::role_news(tx, &seen, &revision)?)
+                    Some(store::roles::changes(tx, &seen, &revision)?)
                 };
                 Ok::<_, StoreError>((revision, news))
             })
@@ -228,11 +230,11 @@ impl EmbeddedAuthenticator {
             (_, None) => known,
             (revision, Some(news)) => {
                 let roles = match news {
-                    RoleNews::Changed(roles) if roles.is_empty() => Arc::clone(&known.roles),
-                    RoleNews::Changed(roles) => {
+                    RoleChanges::Changed(roles) if roles.is_empty() => Arc::clone(&known.roles),
+                    RoleChanges::Changed(roles) => {
                         Arc::new(Roles::clone(&known.roles).with(compiled(roles)))
                     }
-                    RoleNews::All(roles) => Arc::new(Roles::new(compiled(roles))),
+                    RoleChanges::All(roles) => Arc::new(Roles::new(compiled(roles))),
                 };
                 let fresh = Arc::new(AccessSnapshot::new(revision, roles));
                 let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -285,7 +287,7 @@ impl EmbeddedAuthenticator {
         };
         let record = self
             .store
-            .read("client_get", move |tx| store::client_get(tx, &client_id));
+            .read("client_get", move |tx| store::clients::get(tx, &client_id));
         let Some(record) = record.await? else {
             return Ok(None);
         };

@@ -112,7 +112,7 @@ impl ArtifactCleanup {
 
     async fn expire_some(&self, now: Timestamp, limit: u32) -> Result<u64, Problem> {
         let expired = self.engine.store.write("artifact_expire", move |tx| {
-            store::artifact_delete_expired(tx, now, limit)
+            store::artifacts::delete_expired(tx, now, limit)
         });
         let expired: Vec<Artifact> = expired.await?;
         let files = self.files_of(&expired);
@@ -189,7 +189,7 @@ impl ArtifactCleanup {
             let mut wanted = KnownFiles::default();
             let mut after = None;
             for _ in 0..pages {
-                let page = store::artifact_list(tx, &task_id, run_id, after.as_ref(), size)?;
+                let page = store::artifacts::list(tx, &task_id, run_id, after.as_ref(), size)?;
                 for artifact in &page {
                     match artifact.content {
                         Content::File { .. } => {

@@ -58,11 +58,11 @@ impl Housekeeping {
         let old_errors = now.plus_millis(-i64::from(kept.error_retention_days) * DAY_MS);
         self.note_uses(now).await?;
         let workers = self.forget(batches, "worker_expire", move |tx| {
-            store::worker_delete_expired(tx, now, size)
+            store::workers::delete_expired(tx, now, size)
         });
         let workers = workers.await?;
         let seen = self.forget(batches, "queue_worker_expire", move |tx| {
-            store::queue_worker_delete_expired(tx, now, size)
+            store::queue_workers::delete_expired(tx, now, size)
         });
         let seen = seen.await?;
         let settled = settle_old_launches(&app.engine).await?;
@@ -72,31 +72,31 @@ impl Housekeeping {
         });
         let pools = pools.await?;
         let configs = self.forget(batches, "launch_config_expire", move |tx| {
-            store::launch_config_delete_expirable(tx, size)
+            store::launch_configs::delete_expirable(tx, size)
         });
         let configs = configs.await?;
         let documentation = self.forget(batches, "documentation_expire", move |tx| {
-            store::documentation_delete_orphans(tx, size)
+            store::documentation::delete_orphans(tx, size)
         });
         let documentation = documentation.await?;
         let errors = self.forget(batches, "error_expire", move |tx| {
-            store::error_delete_older_than(tx, old_errors, size)
+            store::worker_errors::delete_older_than(tx, old_errors, size)
         });
         let errors = errors.await?;
         let events = self.expire_events(now, batches).await?;
         let outcomes = forget_outcomes(app, now, batches).await?;
         let old_plans = now.plus_millis(-i64::from(app.config.fleet.history_days) * DAY_MS);
         let launches = self.forget(batches, "launch_expire", move |tx| {
-            store::launch_delete_before(tx, old_plans, size)
+            store::launches::delete_before(tx, old_plans, size)
         });
         let launches = launches.await?;
         let plans = self.forget(batches, "plan_expire", move |tx| {
-            store::plan_delete_before(tx, old_plans, size)
+            store::plans::delete_before(tx, old_plans, size)
         });
         let plans = plans.await?;
         let old_overrides = now.plus_millis(-OVERRIDES_KEPT_MS);
         let overrides = self.forget(batches, "override_expire", move |tx| {
-            store::override_delete_ended_before(tx, old_overrides, size)
+            store::overrides::delete_ended_before(tx, old_overrides, size)
         });
         let overrides = overrides.await?;
         let purges = self.forget_purges(now, batches).await?;
@@ -123,7 +123,7 @@ impl Housekeeping {
     /// Old events that no reader still needs.
     async fn forget_purges(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
         let forget = self.forget(batches, "cache_purge_expire", move |tx| {
-            store::cache_purge_delete_expired(tx, now, batches.size)
+            store::cache_purges::delete_expired(tx, now, batches.size)
         });
         forget.await
     }
@@ -138,7 +138,7 @@ impl Housekeeping {
             let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
             let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
             let keep_after = by_broker.min(by_outcomes);
-            store::event_delete_before(tx, old_events, keep_after, size)
+            store::events::delete_before(tx, old_events, keep_after, size)
         });
         expired.await
     }
@@ -157,11 +157,11 @@ impl Housekeeping {
     async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
         let (size, actor) = (batches.size, self.0.engine.issuer.client_id.clone());
         let expire = move |change: &mut Change<'_, '_>| {
-            let expired = store::client_delete_expired(change.tx, now, size)?;
+            let expired = store::clients::delete_expired(change.tx, now, size)?;
             let n_expired = expired.len() as u64;
             for client_id in &expired {
                 let entry = expiry(client_id, &actor, now);
-                store::audit_insert(change.tx, &entry)?;
+                store::audit::insert(change.tx, &entry)?;
             }
             let events = expired.into_iter().map(|client_id| EventBody::Client {
                 change: AccessChange::Deleted,
@@ -187,7 +187,7 @@ impl Housekeeping {
         loop {
             let start = after.take();
             let page = self.0.engine.store.write("provider_leave", move |tx| {
-                let leaving = store::pool_list_leaving(tx, start.as_ref(), size)?;
+                let leaving = store::pools::list_leaving(tx, start.as_ref(), size)?;
                 let n_left = leaving.iter().map(|pool| leave(tx, pool));
                 let n_left = n_left.sum::<Result<u64, StoreError>>()?;
                 let full = leaving.len() == size as usize;
@@ -219,7 +219,7 @@ impl Housekeeping {
             .engine
             .store
             .write("client_touch", move |tx| {
-                store::client_touch(tx, &used, now)
+                store::clients::touch(tx, &used, now)
             })
             .await
     }
@@ -246,20 +246,20 @@ fn needed_by(
     is_ours: bool,
     dead: Timestamp,
 ) -> Result<i64, StoreError> {
-    let reader = store::event_reader_get(tx, reader)?;
+    let reader = store::event_readers::get(tx, reader)?;
     let alive = reader.filter(|reader| is_ours || reader.held_until > dead);
     Ok(alive.map_or(i64::MAX, |reader| reader.position))
 }
 
 fn leave(tx: &mut Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
-    let live = store::worker_live_providers(tx, &pool.id)?;
-    let to_come = store::launch_pending_providers(tx, &pool.id)?;
+    let live = store::workers::live_providers(tx, &pool.id)?;
+    let to_come = store::launches::pending_providers(tx, &pool.id)?;
     let mut staying = pool.clone();
     let stays = |id: &ProviderId| live.contains(id) || to_come.contains(id);
     staying.previous_provider_ids.retain(stays);
     let n_left = pool.previous_provider_ids.len() - staying.previous_provider_ids.len();
     if n_left > 0 {
-        store::pool_update(tx, &staying)?;
+        store::pools::update(tx, &staying)?;
     }
     Ok(n_left as u64)
 }
@@ -267,12 +267,12 @@ fn leave(tx: &mut Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
 /// Deletes a pool that was marked for deletion once no provider has workers in it. Its launch
 /// configs are archived and are deleted once no worker's row names them.
 fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, StoreError> {
-    let expired = store::pool_list_expirable(tx, size)?;
+    let expired = store::pools::list_expirable(tx, size)?;
     for pool in &expired {
-        for config in store::launch_config_active_between(tx, &pool.id, &pool.id)? {
-            store::launch_config_archive(tx, &config, now)?;
+        for config in store::launch_configs::active_between(tx, &pool.id, &pool.id)? {
+            store::launch_configs::archive(tx, &config, now)?;
         }
-        store::pool_delete(tx, &pool.id)?;
+        store::pools::delete(tx, &pool.id)?;
     }
     Ok(expired.len() as u64)
 }

@@ -10,7 +10,8 @@ use domain::time::Timestamp;
 use engine::measures::seconds;
 use metrics::gauge;
 use serde_json::Value;
-use store::{PoolAndProvider, StoreError, Tx};
+use store::worker_counts::PoolAndProvider;
+use store::{StoreError, Tx};
 
 use super::driver::BackgroundTask;
 use super::publish::READER as BROKER_READER;
@@ -58,11 +59,11 @@ impl Measure {
 
     async fn totals(&self) -> Result<(), StoreError> {
         let read = self.0.engine.store.scan("measure_totals", |tx| {
-            let workers = store::worker_count_by_state(tx)?;
+            let workers = store::worker_counts::by_state(tx)?;
             Ok::<_, StoreError>((
                 workers,
-                store::pools_by_provider(tx)?,
-                store::outbox_depth(tx)?,
+                store::pools::count_by_provider(tx)?,
+                store::outbox::depth(tx)?,
                 Lag::of(tx)?,
             ))
         });
@@ -91,10 +92,10 @@ impl Measure {
         for _ in 0..limits.pages {
             let start = after.clone();
             let read = self.0.engine.store.scan("measure_pools", move |tx| {
-                let pools = store::pool_list(tx, start.as_ref(), limits.page)?;
+                let pools = store::pools::list(tx, start.as_ref(), limits.page)?;
                 let counts = match (pools.first(), pools.last()) {
                     (Some(first), Some(last)) => {
-                        store::worker_counts_by_provider_between(tx, &first.id, &last.id)?
+                        store::worker_counts::by_provider_between(tx, &first.id, &last.id)?
                     }
                     _ => Vec::new(),
                 };
@@ -129,11 +130,11 @@ struct Lag {
 
 impl Lag {
     fn of(tx: &mut Tx<'_>) -> Result<Option<Self>, StoreError> {
-        let Some(reader) = store::event_reader_get(tx, BROKER_READER)? else {
+        let Some(reader) = store::event_readers::get(tx, BROKER_READER)? else {
             return Ok(None);
         };
-        let n_waiting = store::event_head(tx)?.saturating_sub(reader.position);
-        let oldest = store::event_time_after(tx, reader.position)?;
+        let n_waiting = store::events::head(tx)?.saturating_sub(reader.position);
+        let oldest = store::events::time_after(tx, reader.position)?;
         Ok(Some(Self {
             n_waiting: u64::try_from(n_waiting).unwrap_or(0),
             oldest: oldest.map(|(_, created)| created),

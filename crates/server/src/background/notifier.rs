@@ -8,7 +8,8 @@ use metrics::{counter, gauge};
 use rand::RngExt;
 use serde::Deserialize;
 use serde_json::Value;
-use store::{Notice, StoreError};
+use store::StoreError;
+use store::notices::Notice;
 
 use super::backoff::Backoff;
 use super::batches::Batches;
@@ -149,11 +150,11 @@ impl Notifier {
     async fn has_news(&self) -> Result<bool, StoreError> {
         let name = self.channel.id().to_owned();
         let read = self.app.engine.store.read("notice_look", move |tx| {
-            let Some(reader) = store::event_reader_get(tx, &name)? else {
+            let Some(reader) = store::event_readers::get(tx, &name)? else {
                 return Ok(true);
             };
-            let head = store::event_head(tx)?;
-            let first = store::error_list_after(tx, reader.position, head, 1)?;
+            let head = store::events::head(tx)?;
+            let first = store::notice_causes::list_errors_after(tx, reader.position, head, 1)?;
             Ok::<_, StoreError>(!first.is_empty())
         });
         read.await
@@ -171,9 +172,9 @@ impl Notifier {
         );
         let name = channel.id().to_owned();
         let looked = self.app.engine.store.read("notice_due", move |tx| {
-            let is_waiting = store::notice_next(tx, &name, now)?.is_some();
+            let is_waiting = store::notices::next(tx, &name, now)?.is_some();
             Ok::<_, StoreError>(
-                is_waiting || !store::notice_cause_list_due(tx, &name, now, 1)?.is_empty(),
+                is_waiting || !store::notice_causes::list_due(tx, &name, now, 1)?.is_empty(),
             )
         });
         if !looked.await? {
@@ -181,10 +182,10 @@ impl Notifier {
         }
         let taken =
             self.app.engine.store.write("notice_take", move |tx| {
-                match store::notice_next(tx, channel.id(), now)? {
+                match store::notices::next(tx, channel.id(), now)? {
                     Some(notice) => {
                         let due = until;
-                        let taken = store::notice_update(tx, Notice { due, ..notice })?;
+                        let taken = store::notices::update(tx, Notice { due, ..notice })?;
                         taken.map(Some).ok_or_else(|| tx.lost_race())
                     }
                     None => compose(tx, &channel, &id, pace, due, now, until),
@@ -222,7 +223,7 @@ impl Notifier {
             Ok(()) => {
                 count("sent").increment(1);
                 let sent = self.app.engine.store.write("notice_sent", move |tx| {
-                    store::notice_mark_sent(tx, &notice, now)
+                    store::notices::mark_sent(tx, &notice, now)
                 });
                 sent.await.map(drop)
             }
@@ -232,7 +233,7 @@ impl Notifier {
                                                         {MAX_REFUSALS} times and is dropped: \
                                                         {problem}", notice.recipient);
                 let given_up = self.app.engine.store.write("notice_give_up", move |tx| {
-                    store::notice_delete(tx, &notice)
+                    store::notices::delete(tx, &notice)
                 });
                 given_up.await.map(drop)
             }
@@ -257,7 +258,7 @@ impl Notifier {
 
     async fn put_back(&self, notice: Notice, due: Timestamp) -> Result<(), StoreError> {
         let written = self.app.engine.store.write("notice_put_back", move |tx| {
-            store::notice_update(
+            store::notices::update(
                 tx,
                 Notice {
                     due,
@@ -307,8 +308,8 @@ impl Notifier {
         );
         let limit = self.limits.forgotten;
         let forgotten = self.app.engine.store.write("notice_forget", move |tx| {
-            let n_notices = store::notice_delete_older_than(tx, old, limit)?;
-            let n_causes = store::notice_cause_delete_settled(tx, settled, old, limit)?;
+            let n_notices = store::notices::delete_older_than(tx, old, limit)?;
+            let n_causes = store::notice_causes::delete_settled(tx, settled, old, limit)?;
             Ok::<_, StoreError>(n_notices + n_causes)
         });
         // A full batch: the next activation deletes more.

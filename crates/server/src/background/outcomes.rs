@@ -14,7 +14,8 @@ use domain::run_outcome::{BadMessage, RunOutcome};
 use domain::time::Timestamp;
 use metrics::counter;
 use serde_json::Value;
-use store::{EventReader, StoreError, Tx};
+use store::event_readers::EventReader;
+use store::{StoreError, Tx};
 
 use super::batches::Batches;
 use super::driver::{BackgroundTask, summary};
@@ -90,13 +91,13 @@ impl Outcomes {
         let app = &self.0;
         let (process, now) = (app.events.process.clone(), app.engine.clock.now());
         let look = app.engine.store.read("outcomes_look", move |tx| {
-            let reader = store::event_reader_get(tx, READER)?;
-            Ok::<_, StoreError>((reader, store::event_head(tx)?))
+            let reader = store::event_readers::get(tx, READER)?;
+            Ok::<_, StoreError>((reader, store::events::head(tx)?))
         });
         match look.await? {
             // A migration creates this row, so somebody has deleted it.
             (None, _) => {
-                let open = |tx: &mut Tx<'_>| store::event_reader_open(tx, READER);
+                let open = |tx: &mut Tx<'_>| store::event_readers::open(tx, READER);
                 app.engine.store.write("outcomes_open", open).await?;
                 return Ok(0);
             }
@@ -133,21 +134,21 @@ fn collect(
     limits: OutcomeLimits,
 ) -> Result<Collected, StoreError> {
     let until = now.plus_millis(LEASE_MS);
-    let Some(reader) = store::event_reader_take(tx, READER, process, now, until)? else {
+    let Some(reader) = store::event_readers::take(tx, READER, process, now, until)? else {
         let is_done = true;
         let noted = Noted::default();
         return Ok(Collected { noted, is_done });
     };
-    let head = store::event_head(tx)?;
+    let head = store::events::head(tx)?;
     let until = head.min(reader.position.saturating_add(limits.span));
-    let messages = store::run_message_list(tx, reader.position, until, limits.messages.size)?;
+    let messages = store::run_messages::list(tx, reader.position, until, limits.messages.size)?;
     let place = match messages.items.last() {
-        Some((last, _)) if messages.may_go_on(limits.messages.size) => *last,
+        Some((last, _)) if messages.may_have_more(limits.messages.size) => *last,
         Some(_) | None => until,
     };
     let bodies = messages.items.iter().map(|(_, payload)| payload.as_bytes());
     let noted = note(tx, bodies)?;
-    if place > reader.position && !store::event_reader_move(tx, READER, reader.fence, place)? {
+    if place > reader.position && !store::event_readers::advance(tx, READER, reader.fence, place)? {
         return Err(tx.lost_race());
     }
     let is_done = place >= head;
@@ -167,7 +168,7 @@ fn note<'a>(tx: &mut Tx<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<N
             }
         }
     }
-    noted.new = store::run_outcome_note(tx, &outcomes)?;
+    noted.new = store::run_outcomes::note(tx, &outcomes)?;
     Ok(noted)
 }
 

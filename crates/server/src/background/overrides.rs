@@ -32,13 +32,13 @@ impl Overrides {
     async fn end(&self) -> Result<u64, StoreError> {
         let now = self.0.clock.now();
         let looking = self.0.store.read("override_list_due", move |tx| {
-            store::override_list_due(tx, now, 1)
+            store::overrides::list_due(tx, now, 1)
         });
         if looking.await?.is_empty() {
             return Ok(0);
         }
         let ending = self.0.change("override_end", now, move |change| {
-            let due = store::override_list_due(change.tx, now, BATCH)?;
+            let due = store::overrides::list_due(change.tx, now, BATCH)?;
             let n_ended = due.len() as u64;
             for mut given in due {
                 fleet::end_override(change, &mut given)?;

@@ -266,7 +266,7 @@ async fn known(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<PoolId>, Stor
     let known = engine.store.read("provision_known", move |tx| {
         let mut known = Vec::new();
         for id in &ids {
-            known.extend(store::pool_get(tx, id)?.map(|pool| pool.id));
+            known.extend(store::pools::get(tx, id)?.map(|pool| pool.id));
         }
         Ok(known)
     });
@@ -279,12 +279,12 @@ fn runs(tx: &mut Tx<'_>, ids: &[PoolId]) -> Result<Vec<Vec<Pool>>, StoreError> {
     let (Some(first), Some(last)) = (ids.first(), ids.last()) else {
         return Ok(Vec::new());
     };
-    let first = store::pool_get(tx, first)?;
+    let first = store::pools::get(tx, first)?;
     if ids.len() == 1 {
         return Ok(first.into_iter().map(|pool| vec![pool]).collect());
     }
     let limit = u32::try_from(2 * ids.len()).unwrap_or(u32::MAX);
-    let further = store::pool_list(tx, ids.first(), limit)?;
+    let further = store::pools::list(tx, ids.first(), limit)?;
     let is_dense =
         further.len() < limit as usize || further.last().is_some_and(|pool| pool.id >= *last);
     if is_dense {
@@ -295,7 +295,7 @@ fn runs(tx: &mut Tx<'_>, ids: &[PoolId]) -> Result<Vec<Vec<Pool>>, StoreError> {
     }
     let mut runs: Vec<Vec<Pool>> = first.into_iter().map(|pool| vec![pool]).collect();
     for id in &ids[1..] {
-        runs.extend(store::pool_get(tx, id)?.map(|pool| vec![pool]));
+        runs.extend(store::pools::get(tx, id)?.map(|pool| vec![pool]));
     }
     Ok(runs)
 }
@@ -307,7 +307,7 @@ fn embedded_demand(
 ) -> Result<BTreeMap<PoolId, Demand>, StoreError> {
     let demand = pools.iter().map(|pool| {
         let most = most_pending(pool);
-        let demand = store::task_demand_up_to(tx, &pool.id, now, most)?;
+        let demand = store::demand::up_to(tx, &pool.id, now, most)?;
         Ok((pool.id.clone(), demand))
     });
     demand.collect()

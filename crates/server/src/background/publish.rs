@@ -9,7 +9,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::id::{PoolId, ProviderId};
 use serde_json::Value;
-use store::{OutboxRow, StoreError};
+use store::StoreError;
+use store::outbox::OutboxRow;
 
 use super::batches::Batches;
 use super::driver::BackgroundTask;
@@ -56,21 +57,20 @@ impl EventPublisher {
         let app = &self.0;
         let head = app.events.head();
         let read = app.engine.store.read("event_look", move |tx| {
-            let placed = store::event_list_after(tx, head, size)?;
-            Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
+            let placed = store::events::list_after(tx, head, size)?;
+            Ok::<_, StoreError>((placed, store::events::is_waiting(tx)?))
         });
         let (placed, is_waiting) = read.await?;
         self.publish_here(&placed.items);
         if !is_waiting {
-            return Ok(!placed.may_go_on(size));
+            return Ok(!placed.may_have_more(size));
         }
-        let placing = app
-            .engine
-            .store
-            .write("event_place", move |tx| store::event_place(tx, size));
+        let placing = app.engine.store.write("event_place", move |tx| {
+            store::events::assign_positions(tx, size)
+        });
         let placed = match placing.await {
             // Another process is assigning positions; its events can be read then.
-            Err(StoreError::Congested { .. }) => return Ok(false),
+            Err(StoreError::TooManyConflicts { .. }) => return Ok(false),
             placed => placed?,
         };
         placed.items.iter().for_each(log);
@@ -81,7 +81,7 @@ impl EventPublisher {
         if follows {
             self.publish_here(&placed.items);
         }
-        Ok(follows && !placed.may_go_on(size))
+        Ok(follows && !placed.may_have_more(size))
     }
 
     /// Wakes the tasks of this process that depend on these events, whichever process announced

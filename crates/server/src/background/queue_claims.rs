@@ -44,15 +44,15 @@ impl QueueClaims {
     async fn batch(&self, now: Timestamp, size: u32) -> Result<u64, StoreError> {
         // A read costs less than a transaction that writes.
         let look = self.0.store.read("claims_expired", move |tx| {
-            store::task_list_claims_expired(tx, now, 1)
+            store::claimed_tasks::list_expired(tx, now, 1)
         });
         if look.await?.is_empty() {
             return Ok(0);
         }
         let written = self.0.change("claims_expire", now, move |change| {
-            let expired = store::task_list_claims_expired(change.tx, now, size)?;
+            let expired = store::claimed_tasks::list_expired(change.tx, now, size)?;
             for (task_id, run_id) in &expired {
-                let Some(before) = store::task_get(change.tx, task_id)? else {
+                let Some(before) = store::tasks::get(change.tx, task_id)? else {
                     continue;
                 };
                 if let Ok(moved) = before.clone().expire_claim(*run_id, now) {

@@ -44,15 +44,15 @@ impl QueueDeadlines {
     async fn batch(&self, now: Timestamp, size: u32) -> Result<u64, StoreError> {
         let before_grace = now.plus_millis(-GRACE_MS);
         let look = self.0.store.read("deadlines_missed", move |tx| {
-            store::task_list_overdue(tx, before_grace, 1)
+            store::tasks::list_overdue(tx, before_grace, 1)
         });
         if look.await?.is_empty() {
             return Ok(0);
         }
         let written = self.0.change("deadlines_miss", now, move |change| {
-            let overdue = store::task_list_overdue(change.tx, before_grace, size)?;
+            let overdue = store::tasks::list_overdue(change.tx, before_grace, size)?;
             for id in &overdue {
-                if let Some(before) = store::task_get(change.tx, id)? {
+                if let Some(before) = store::tasks::get(change.tx, id)? {
                     let moved = before.clone().miss_deadline(now);
                     apply_transition(change, &before, moved)?;
                 }

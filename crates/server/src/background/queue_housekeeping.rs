@@ -39,15 +39,15 @@ impl QueueHousekeeping {
     async fn tidy(&self, batches: Batches) -> Result<Value, StoreError> {
         let (now, size) = (self.0.clock.now(), batches.size);
         let tasks = self.forget(batches, "task_expire", move |tx| {
-            store::task_delete_expired(tx, now, size)
+            store::tasks::delete_expired(tx, now, size)
         });
         let tasks = tasks.await?;
         let groups = self.forget(batches, "task_group_expire", move |tx| {
-            store::task_group_delete_expired(tx, now, size)
+            store::task_groups::delete_expired(tx, now, size)
         });
         let groups = groups.await?;
         let queues = self.forget(batches, "task_queue_expire", move |tx| {
-            store::task_queue_delete_expired(tx, now, size)
+            store::task_queues::delete_expired(tx, now, size)
         });
         let queues = queues.await?;
         Ok(summary(&[

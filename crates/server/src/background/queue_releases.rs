@@ -55,7 +55,7 @@ impl QueueReleases {
             .await?;
         let before = engine.clock.now().plus_millis(-LEFT_TO_OTHERS_MS);
         let due = engine.store.read("task_looks_due", move |tx| {
-            store::task_looks_due(tx, before, limits.tasks)
+            store::dependencies::rechecks_due(tx, before, limits.tasks)
         });
         let due = due.await?;
         n_batches += self.look_again(&due, limits).await?;

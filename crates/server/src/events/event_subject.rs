@@ -5,7 +5,7 @@
 
 use access::scope::{Expression, ScopeSet};
 use serde_json::Value;
-use store::OutboxRow;
+use store::outbox::OutboxRow;
 
 /// The objects that an event names.
 #[derive(Clone, Debug, PartialEq, Eq)]

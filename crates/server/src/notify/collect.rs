@@ -7,7 +7,8 @@ use domain::Version;
 use domain::error_report::ErrorReport;
 use domain::id::PoolId;
 use domain::time::{HOUR_MS, Timestamp};
-use store::{NoticeCause, StoreError, Tx};
+use store::notice_causes::NoticeCause;
+use store::{StoreError, Tx};
 
 use super::Channel;
 use super::cause::{MIXED, cause_of};
@@ -52,12 +53,12 @@ pub fn collect(
     now: Timestamp,
 ) -> Result<usize, StoreError> {
     let name = channel.id();
-    let Some(reader) = store::event_reader_get(tx, name)? else {
-        store::event_reader_open(tx, name)?;
+    let Some(reader) = store::event_readers::get(tx, name)? else {
+        store::event_readers::open(tx, name)?;
         return Ok(0);
     };
-    let head = store::event_head(tx)?;
-    let errors = store::error_list_after(tx, reader.position, head, limits.errors)?;
+    let head = store::events::head(tx)?;
+    let errors = store::notice_causes::list_errors_after(tx, reader.position, head, limits.errors)?;
     let Some((last, _)) = errors.last() else {
         return Ok(0);
     };
@@ -78,7 +79,7 @@ pub fn collect(
         let is_wanted = match wanted.get(&pool_id) {
             Some(known) => *known,
             None => {
-                let pool = store::pool_get(tx, &pool_id)?;
+                let pool = store::pools::get(tx, &pool_id)?;
                 let is_wanted = pool.and_then(|pool| channel.recipient(&pool)).is_some();
                 wanted.insert(pool_id.clone(), is_wanted);
                 is_wanted
@@ -88,7 +89,7 @@ pub fn collect(
             counting.count(tx, &pool_id, cause, &reports)?;
         }
     }
-    if store::event_reader_move(tx, name, reader.fence, last)? {
+    if store::event_readers::advance(tx, name, reader.fence, last)? {
         Ok(n_errors)
     } else {
         Err(tx.lost_race())
@@ -118,11 +119,11 @@ impl Counting<'_> {
             max_causes,
             now,
         } = *self;
-        let mut known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
+        let mut known = store::notice_causes::get(tx, channel, pool_id, &cause)?;
         let mut cause = cause;
-        if known.is_none() && store::notice_cause_count(tx, channel, pool_id)? >= max_causes {
+        if known.is_none() && store::notice_causes::count(tx, channel, pool_id)? >= max_causes {
             cause = MIXED.to_owned();
-            known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
+            known = store::notice_causes::get(tx, channel, pool_id, &cause)?;
         }
         let times = || reports.iter().map(|report| report.reported);
         let (Some(first), Some(last), Some(latest)) =
@@ -138,26 +139,28 @@ impl Counting<'_> {
             error_id: latest.error_id.clone(),
             first_reported: first,
             last_reported: last,
-            untold: 0,
-            first_untold: None,
-            told: 0,
-            last_told: None,
+            n_waiting: 0,
+            first_waiting: None,
+            n_notified: 0,
+            last_notified: None,
             due: None,
             version: Version::FIRST,
         });
         known.error_id = latest.error_id.clone();
         known.last_reported = known.last_reported.max(last);
-        known.untold += reports.len() as u64;
-        known.first_untold = known.first_untold.or(Some(first));
+        known.n_waiting += reports.len() as u64;
+        known.first_waiting = known.first_waiting.or(Some(first));
         known.due = known.due.or_else(|| {
             let gathered = now.plus_millis(pace.gather_ms);
-            let again = known.last_told.map(|told| told.plus_millis(pace.repeat_ms));
+            let again = known
+                .last_notified
+                .map(|told| told.plus_millis(pace.repeat_ms));
             Some(again.map_or(gathered, |again| again.max(gathered)))
         });
         if is_new {
-            store::notice_cause_insert(tx, &known)
+            store::notice_causes::insert(tx, &known)
         } else {
-            store::notice_cause_update(tx, &known)
+            store::notice_causes::update(tx, &known)
         }
     }
 }

@@ -7,7 +7,9 @@ use domain::Version;
 use domain::id::PoolId;
 use domain::pool::Pool;
 use domain::time::{HOUR_MS, Timestamp};
-use store::{Notice, NoticeCause, StoreError, Tx};
+use store::notice_causes::NoticeCause;
+use store::notices::Notice;
+use store::{StoreError, Tx};
 
 use super::Channel;
 use super::collect::Pace;
@@ -31,7 +33,7 @@ pub fn compose(
     now: Timestamp,
     until: Timestamp,
 ) -> Result<Option<Notice>, StoreError> {
-    let due = store::notice_cause_list_due(tx, channel.id(), now, limit)?;
+    let due = store::notice_causes::list_due(tx, channel.id(), now, limit)?;
     let pools = pools_of(tx, &due)?;
     let mut by_recipient: BTreeMap<String, Vec<NoticeCause>> = BTreeMap::new();
     for cause in due {
@@ -41,7 +43,7 @@ pub fn compose(
         {
             Some(recipient) => by_recipient.entry(recipient).or_default().push(cause),
             // The pool was deleted, or its notices were switched off.
-            None => store::notice_cause_delete(tx, &cause)?,
+            None => store::notice_causes::delete(tx, &cause)?,
         }
     }
     for (recipient, causes) in by_recipient {
@@ -67,9 +69,9 @@ pub fn compose(
             version: Version::FIRST,
         };
         for cause in chosen {
-            store::notice_cause_update(tx, &mark_reported(cause, now))?;
+            store::notice_causes::update(tx, &mark_reported(cause, now))?;
         }
-        return if store::notice_insert(tx, &notice)? {
+        return if store::notices::insert(tx, &notice)? {
             Ok(Some(notice))
         } else {
             Err(tx.lost_race())
@@ -94,12 +96,12 @@ fn budget(
     pace: Pace,
     now: Timestamp,
 ) -> Result<Budget, StoreError> {
-    if let Some(due) = store::notice_waiting(tx, channel, recipient)? {
+    if let Some(due) = store::notices::waiting(tx, channel, recipient)? {
         return Ok(Budget::NoneBefore(due.max(now.plus_millis(1))));
     }
     let an_hour_ago = now.plus_millis(-HOUR_MS);
     let limit = pace.max_per_hour;
-    let recent = store::notice_recent(tx, channel, recipient, an_hour_ago, limit)?;
+    let recent = store::notices::recent(tx, channel, recipient, an_hour_ago, limit)?;
     let n_recent = u32::try_from(recent.len()).unwrap_or(limit);
     Ok(match recent.last() {
         Some(oldest) if n_recent >= limit => Budget::NoneBefore(oldest.plus_millis(HOUR_MS)),
@@ -114,7 +116,7 @@ fn postpone(
 ) -> Result<(), StoreError> {
     for cause in causes {
         let due = Some(moment);
-        store::notice_cause_update(tx, &NoticeCause { due, ..cause })?;
+        store::notice_causes::update(tx, &NoticeCause { due, ..cause })?;
     }
     Ok(())
 }
@@ -128,7 +130,7 @@ fn choose(causes: Vec<NoticeCause>, notices_left: u32) -> Vec<NoticeCause> {
     if pools.len() <= MAX_SEPARATE_POOLS && notices_left > 1 {
         chosen.retain(|cause| Some(&cause.pool_id) == first.as_ref());
     }
-    chosen.sort_by_key(|cause| std::cmp::Reverse(cause.untold));
+    chosen.sort_by_key(|cause| std::cmp::Reverse(cause.n_waiting));
     chosen
 }
 
@@ -142,7 +144,7 @@ fn describe(
     for cause in causes {
         let sample = match pools.get(&cause.pool_id) {
             Some(pool) if described.len() < MAX_DESCRIBED => {
-                let report = store::error_get(tx, &cause.pool_id, &cause.error_id)?;
+                let report = store::worker_errors::get(tx, &cause.pool_id, &cause.error_id)?;
                 report.map(|report| Described::new(cause, pool, &report))
             }
             Some(_) | None => None,
@@ -150,7 +152,7 @@ fn describe(
         match sample {
             Some(sample) => described.push(sample),
             None => {
-                further.errors += cause.untold;
+                further.errors += cause.n_waiting;
                 further.causes += 1;
             }
         }
@@ -158,7 +160,7 @@ fn describe(
     if described.is_empty() {
         // Errors are kept for days and reported within hours: these have waited for too long.
         for cause in causes {
-            store::notice_cause_delete(tx, cause)?;
+            store::notice_causes::delete(tx, cause)?;
         }
         return Ok(None);
     }
@@ -170,10 +172,10 @@ fn describe(
 
 fn mark_reported(cause: NoticeCause, now: Timestamp) -> NoticeCause {
     NoticeCause {
-        told: cause.told + cause.untold,
-        untold: 0,
-        first_untold: None,
-        last_told: Some(now),
+        n_notified: cause.n_notified + cause.n_waiting,
+        n_waiting: 0,
+        first_waiting: None,
+        last_notified: Some(now),
         due: None,
         ..cause
     }
@@ -183,7 +185,7 @@ fn pools_of(tx: &mut Tx<'_>, causes: &[NoticeCause]) -> Result<BTreeMap<PoolId, 
     let ids: BTreeSet<&PoolId> = causes.iter().map(|cause| &cause.pool_id).collect();
     let mut pools = BTreeMap::new();
     for id in ids {
-        if let Some(pool) = store::pool_get(tx, id)? {
+        if let Some(pool) = store::pools::get(tx, id)? {
             pools.insert(id.clone(), pool);
         }
     }
@@ -194,19 +196,19 @@ fn pools_of(tx: &mut Tx<'_>, causes: &[NoticeCause]) -> Result<BTreeMap<PoolId, 
 mod tests {
     use super::*;
 
-    fn cause(pool: &str, untold: u64) -> NoticeCause {
+    fn cause(pool: &str, n_waiting: u64) -> NoticeCause {
         let moment = Timestamp::from_millis(0);
         NoticeCause {
             channel: "email".to_owned(),
             pool_id: pool.parse().unwrap(),
-            cause: format!("{untold}"),
+            cause: format!("{n_waiting}"),
             error_id: "AAAAAAAAQACAAAAAAAAAAA".parse().unwrap(),
             first_reported: moment,
             last_reported: moment,
-            untold,
-            first_untold: Some(moment),
-            told: 3,
-            last_told: None,
+            n_waiting,
+            first_waiting: Some(moment),
+            n_notified: 3,
+            last_notified: None,
             due: Some(moment),
             version: Version::FIRST,
         }
@@ -221,7 +223,7 @@ mod tests {
         let chosen = choose(causes, notices_left);
         chosen
             .iter()
-            .map(|cause| format!("{} {}", cause.pool_id, cause.untold))
+            .map(|cause| format!("{} {}", cause.pool_id, cause.n_waiting))
             .collect()
     }
 
@@ -245,7 +247,10 @@ mod tests {
     fn a_reported_cause_is_counted_and_not_due() {
         let now = Timestamp::from_millis(7);
         let told = mark_reported(cause("a/b", 2), now);
-        assert_eq!((told.untold, told.told, told.last_told), (0, 5, Some(now)));
-        assert_eq!((told.due, told.first_untold), (None, None));
+        assert_eq!(
+            (told.n_waiting, told.n_notified, told.last_notified),
+            (0, 5, Some(now))
+        );
+        assert_eq!((told.due, told.first_waiting), (None, None));
     }
 }

@@ -4,7 +4,7 @@ use domain::error_report::ErrorReport;
 use domain::pool::Pool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use store::NoticeCause;
+use store::notice_causes::NoticeCause;
 
 use super::cause::MIXED;
 
@@ -81,7 +81,7 @@ impl Described {
     /// `sample` is the latest error with this cause.
     pub fn new(cause: &NoticeCause, pool: &Pool, sample: &ErrorReport) -> Self {
         let config = sample.launch_config_id.as_ref();
-        let first = cause.first_untold.unwrap_or(cause.last_reported);
+        let first = cause.first_waiting.unwrap_or(cause.last_reported);
         Self {
             worker_pool_id: pool.id.to_string(),
             owner: pool.definition.owner.clone(),
@@ -94,10 +94,10 @@ impl Described {
             error_id: sample.error_id.to_string(),
             description: cut(&sample.description, MAX_DESCRIPTION),
             extra: bounded(without_secrets(&sample.extra)),
-            count: cause.untold,
+            count: cause.n_waiting,
             first_at: first.to_string(),
             last_at: cause.last_reported.to_string(),
-            told_before: cause.told,
+            told_before: cause.n_notified,
             since: cause.first_reported.to_string(),
         }
     }

@@ -241,7 +241,7 @@ impl World {
         let read = self.observer.read("new_runs", move |tx| {
             let mut n_new = 0;
             for id in &ids {
-                let task = store::task_get(tx, &id.parse().unwrap())?;
+                let task = store::tasks::get(tx, &id.parse().unwrap())?;
                 let task = task.filter(|task| task.definition.task_queue_id == pool_id);
                 let runs = task.iter().flat_map(|task| &task.runs);
                 let new = runs.filter(|run| after < run.scheduled && run.scheduled <= until);
@@ -344,7 +344,7 @@ impl World {
 pub(crate) async fn launch_configs(observer: &Store, pool: &str) -> Vec<LaunchConfig> {
     let id: PoolId = pool.parse().unwrap();
     let read = observer.read("launch_configs", move |tx| {
-        store::launch_config_all(tx, &id)
+        store::launch_configs::all(tx, &id)
     });
     let read: Result<Vec<LaunchConfig>, StoreError> = read.await;
     let mut configs = read.unwrap();

@@ -133,7 +133,7 @@ impl World {
         let intents: Vec<Launch> = launches.iter().map(|(launch, _)| launch.clone()).collect();
         let written = process.app.engine.store.write("no_turn", move |tx| {
             let mut intents = intents.iter();
-            intents.try_for_each(|launch| store::launch_insert(tx, launch))
+            intents.try_for_each(|launch| store::launches::insert(tx, launch))
         });
         let written: Result<(), StoreError> = written.await;
         let does_not_care = self.mutant == Some(Mutant::LaunchesUnwritten);

@@ -117,8 +117,8 @@ impl World {
     async fn spread(&self, pool: &'static str) {
         let (id, now): (PoolId, _) = (pool.parse().expect("it is a pool's"), self.now());
         let written = self.observer.write("spread", move |tx| {
-            let configs = store::launch_config_active_between(tx, &id, &id)?;
-            let Some(mut pool) = store::pool_get(tx, &id)?.filter(|_| configs.len() > 1) else {
+            let configs = store::launch_configs::active_between(tx, &id, &id)?;
+            let Some(mut pool) = store::pools::get(tx, &id)?.filter(|_| configs.len() > 1) else {
                 return Ok(false);
             };
             let other = match pool.definition.provider_id.as_str() {
@@ -130,11 +130,11 @@ impl World {
                 ..pool.definition.clone()
             };
             pool.redefine(definition, now);
-            store::pool_update(tx, &pool)?;
+            store::pools::update(tx, &pool)?;
             for mut config in configs.into_iter().skip(1).step_by(2) {
                 let steering = config.configuration.entry("workerManager");
                 steering.or_insert_with(|| json!({}))["providerId"] = json!(other);
-                store::launch_config_update(tx, &config)?;
+                store::launch_configs::update(tx, &config)?;
             }
             Ok(true)
         });

@@ -10,7 +10,9 @@ use domain::pool::Pool;
 use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 use domain::worker::Worker;
-use store::{OutboxRow, Store, StoreError, Tx, WorkerFilter};
+use store::outbox::OutboxRow;
+use store::workers::WorkerFilter;
+use store::{Store, StoreError, Tx};
 
 use crate::people::POOLS;
 
@@ -57,24 +59,24 @@ fn take(tx: &mut Tx<'_>, now: Timestamp) -> Result<Picture, StoreError> {
         launches: BTreeMap::new(),
         demand: BTreeMap::new(),
         seen: BTreeMap::new(),
-        n_waiting_events: store::outbox_depth(tx)?,
+        n_waiting_events: store::outbox::depth(tx)?,
     };
     for name in POOLS {
         let id: PoolId = name.parse().unwrap();
-        if let Some(pool) = store::pool_get(tx, &id)? {
+        if let Some(pool) = store::pools::get(tx, &id)? {
             picture.pools.insert(id.clone(), pool);
         }
-        picture.configs.extend(store::launch_config_all(tx, &id)?);
-        for worker in store::worker_list(tx, &id, &WorkerFilter::default(), None, MANY)? {
+        picture.configs.extend(store::launch_configs::all(tx, &id)?);
+        for worker in store::workers::list(tx, &id, &WorkerFilter::default(), None, MANY)? {
             picture.workers.insert(worker.key.clone(), worker);
         }
-        for launch in store::launch_list(tx, &id, MANY)? {
+        for launch in store::launches::list(tx, &id, MANY)? {
             picture.launches.insert(launch.token.clone(), launch);
         }
-        for seen in store::queue_worker_list(tx, &id, None, now, None, MANY)? {
+        for seen in store::queue_workers::list(tx, &id, None, now, None, MANY)? {
             picture.seen.insert(seen.key.clone(), seen);
         }
-        let demand = store::task_demand_of(tx, &id, now)?;
+        let demand = store::demand::of(tx, &id, now)?;
         picture.demand.insert(id, demand);
     }
     Ok(picture)
@@ -82,7 +84,9 @@ fn take(tx: &mut Tx<'_>, now: Timestamp) -> Result<Picture, StoreError> {
 
 /// The events that were published after this position.
 pub(crate) async fn events_after(observer: &Store, place: i64) -> Vec<OutboxRow> {
-    let read = observer.read("events", move |tx| store::event_list_after(tx, place, MANY));
+    let read = observer.read("events", move |tx| {
+        store::events::list_after(tx, place, MANY)
+    });
     let read: Result<_, StoreError> = read.await;
     read.unwrap().items
 }

@@ -51,7 +51,7 @@ impl World {
                     ..launch.into_stored()
                 });
                 let written = self.observer.write("forget_refusal", move |tx| {
-                    store::launch_update(tx, &launch).map(drop)
+                    store::launches::update(tx, &launch).map(drop)
                 });
                 let written: Result<(), StoreError> = written.await;
                 written.expect("the observer's database works");

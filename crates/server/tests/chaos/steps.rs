@@ -233,10 +233,10 @@ impl World {
             horizon.until = Timestamp::from_millis(i64::MAX);
         }
         let read = process.app.engine.store.read("facts", move |tx| {
-            let Some(pool) = store::pool_get(tx, &id)? else {
+            let Some(pool) = store::pools::get(tx, &id)? else {
                 return Ok(Vec::new());
             };
-            let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
+            let demand = BTreeMap::from([(id.clone(), store::demand::of(tx, &id, now)?)]);
             fleet::read_facts(tx, vec![pool], &demand, &horizon)
         });
         let read: Result<Vec<Facts>, StoreError> = read.await;

@@ -56,7 +56,7 @@ impl World {
     async fn has_task(&self, key: &WorkerKey) -> bool {
         let key = key.clone();
         let read = self.observer.read("claims", move |tx| {
-            store::task_list_claims_of_worker(tx, &key, 1)
+            store::claimed_tasks::list_of_worker(tx, &key, 1)
         });
         let claims: Result<_, StoreError> = read.await;
         !claims.expect("the observer's database works").is_empty()

@@ -139,7 +139,7 @@ impl World {
         let (wanted, now) = (key.clone(), self.now());
         let read = self
             .observer
-            .read("claimant", move |tx| store::worker_get(tx, &wanted));
+            .read("claimant", move |tx| store::workers::get(tx, &wanted));
         let row: Result<_, StoreError> = read.await;
         if row.is_ok_and(|row| row.is_some_and(|row| row.state < WorkerState::Stopping)) {
             self.state().active.insert(key.clone(), now);
@@ -150,7 +150,7 @@ impl World {
         let (pool, now) = (pool.clone(), self.now());
         let read = self
             .observer
-            .read("pending", move |tx| store::task_demand_of(tx, &pool, now));
+            .read("pending", move |tx| store::demand::of(tx, &pool, now));
         let demand: Result<_, StoreError> = read.await;
         demand.unwrap().pending
     }

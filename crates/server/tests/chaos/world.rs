@@ -450,7 +450,7 @@ impl Home {
         );
         let store = Store::in_memory().unwrap();
         store.migrate(START_MS).await.unwrap();
-        store.remember_rows().unwrap();
+        store.save_rows().unwrap();
         Self {
             config: Config::from_toml(&text, "chaos.toml".as_ref()).unwrap(),
             store,

@@ -115,7 +115,7 @@ async fn resolved(world: &World, from: u32, count: usize) {
         .write(move |tx| {
             for number in (from..).take(count) {
                 let task = numbered(&template, number);
-                assert!(store::task_insert(tx, &task)?);
+                assert!(store::tasks::insert(tx, &task)?);
             }
             Ok(())
         })
@@ -205,7 +205,7 @@ async fn events(world: &World, count: usize) {
                         provider_id: "google".parse().unwrap(),
                     },
                 };
-                store::outbox_push(tx, &event)?;
+                store::outbox::push(tx, &event)?;
             }
             Ok(())
         })
@@ -224,7 +224,7 @@ on_both!(
                 task.in_batches(BATCHES).await.unwrap();
                 let placed = left.min(SIZE * MOST);
                 left -= placed;
-                assert_eq!(world.read(store::outbox_depth).await, left as u64);
+                assert_eq!(world.read(store::outbox::depth).await, left as u64);
                 // Events with a position are published at once.
                 let n_told = world.app.events.head() - head;
                 assert_eq!(usize::try_from(n_told).unwrap(), placed);
@@ -339,7 +339,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
             .write(move |tx| {
                 (0..count).try_for_each(|index| {
                     let id: TaskId = task_id(number(index)).parse().unwrap();
-                    store::task_look_again(tx, &id, noted)
+                    store::dependencies::request_recheck(tx, &id, noted)
                 })
             })
             .await;
@@ -348,7 +348,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
         let now = world.now();
         let mut left = count;
         loop {
-            let due = world.read(move |tx| store::task_looks_due(tx, now, all));
+            let due = world.read(move |tx| store::dependencies::rechecks_due(tx, now, all));
             assert_eq!(due.await.len(), left);
             if left == 0 {
                 break;
@@ -371,8 +371,8 @@ async fn waiting_for(world: &World, required: u32, count: usize) {
         .write(move |tx| {
             for number in (required + 1..).take(count) {
                 let task = numbered(&template, number);
-                assert!(store::task_insert(tx, &task)?);
-                store::task_require(tx, &task)?;
+                assert!(store::tasks::insert(tx, &task)?);
+                store::dependencies::require(tx, &task)?;
             }
             Ok(())
         })

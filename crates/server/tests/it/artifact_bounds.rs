@@ -40,7 +40,7 @@ async fn rows(world: &World, count: usize, content: Content) {
             for number in 0..count {
                 let mut artifact = artifact.clone();
                 artifact.name = format!("public/{number}").parse().unwrap();
-                assert!(store::artifact_insert(tx, &artifact)?);
+                assert!(store::artifacts::insert(tx, &artifact)?);
             }
             Ok(())
         })

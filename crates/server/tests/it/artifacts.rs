@@ -193,7 +193,7 @@ on_both!(a_bounded_number_of_links_is_followed, |world| {
     world
         .write(move |tx| {
             all.iter()
-                .try_for_each(|artifact| store::artifact_insert(tx, artifact).map(drop))
+                .try_for_each(|artifact| store::artifacts::insert(tx, artifact).map(drop))
         })
         .await;
     for count in sizes {

@@ -31,7 +31,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "engine::artifacts::log_file::GROWING",
             "engine::artifacts::log_file::FINISHED",
             "server::notify::webhook::VERSION",
-            "store::engine::in_place::UNLIMITED",
+            "store::engine::simulation_state::UNLIMITED",
             "contract::measured_value::BYTES_PER_STEP",
             "contract::problems::BYTES_PER_WEIGHT",
             "files::rounded::MIN_DIGITS",

@@ -388,7 +388,7 @@ async fn source_of_change(world: &World, id: &str, forwarded: &str) -> String {
     ask.header("x-forwarded-for", forwarded).await.expect(200);
     let id = id.to_owned();
     let read = move |tx: &mut store::Tx<'_>| {
-        store::audit_by_entity(tx, domain::audit::EntityType::Client, &id, None, 1)
+        store::audit::by_entity(tx, domain::audit::EntityType::Client, &id, None, 1)
     };
     let (_, entry) = world.read(read).await.remove(0);
     assert!(entry.request_id.is_some());

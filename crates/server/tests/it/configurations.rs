@@ -547,14 +547,14 @@ on_both!(
             [Value::Null, Value::Null, Value::Null, json!("google")]
         );
         let stored = world
-            .read(|tx| store::pool_get(tx, &"worker-manager/build-opt".parse().unwrap()))
+            .read(|tx| store::pools::get(tx, &"worker-manager/build-opt".parse().unwrap()))
             .await
             .unwrap();
         assert!(stored.has_provider(&"google".parse().unwrap()));
         // And back to one.
         world.post(BUILD, build()).await.expect(200);
         let stored = world
-            .read(|tx| store::pool_get(tx, &"worker-manager/build-opt".parse().unwrap()))
+            .read(|tx| store::pools::get(tx, &"worker-manager/build-opt".parse().unwrap()))
             .await
             .unwrap();
         assert_eq!(stored.previous_provider_ids, ["google".parse().unwrap()]);

@@ -34,11 +34,11 @@ fn by_twins(launch_config: &Value) -> Value {
 async fn stored_anew(world: &World, market: Option<Value>) {
     let write = world.write(move |tx| {
         let id = "build".parse().unwrap();
-        let mut stored = store::configuration_get(tx, &id)?.unwrap();
+        let mut stored = store::configurations::get(tx, &id)?.unwrap();
         let seen = stored.version;
         stored.market = market.clone().unwrap_or(stored.market);
         stored.version = seen.next();
-        store::configuration_update(tx, &stored, seen)
+        store::configurations::update(tx, &stored, seen)
     });
     write.await;
 }

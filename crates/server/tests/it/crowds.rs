@@ -63,10 +63,12 @@ async fn pending(world: &World) -> u64 {
 async fn n_told(world: &World, kind: &'static str) -> usize {
     let mut n_told = 0;
     loop {
-        let placed = world.write(|tx| store::event_place(tx, 1_000)).await;
+        let placed = world
+            .write(|tx| store::events::assign_positions(tx, 1_000))
+            .await;
         let found = placed.items.iter().filter(|row| row.topic.ends_with(kind));
         n_told += found.count();
-        if !placed.may_go_on(1_000) {
+        if !placed.may_have_more(1_000) {
             return n_told;
         }
     }

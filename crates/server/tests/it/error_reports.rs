@@ -99,9 +99,9 @@ on_both!(an_error_needs_a_provider_in_service, |world| {
         ),
     ] {
         let change = move |tx: &mut store::Tx<'_>| {
-            let mut pool = store::pool_get(tx, &"foobar/baz".parse().unwrap())?.unwrap();
+            let mut pool = store::pools::get(tx, &"foobar/baz".parse().unwrap())?.unwrap();
             pool.definition.provider_id = provider.parse().unwrap();
-            store::pool_update(tx, &pool)
+            store::pools::update(tx, &pool)
         };
         world.write(change).await;
         world
@@ -130,7 +130,7 @@ fn error_id(number: u8) -> String {
 
 async fn store(world: &World, report: ErrorReport) {
     world
-        .write(move |tx| store::error_insert(tx, &report))
+        .write(move |tx| store::worker_errors::insert(tx, &report))
         .await;
 }
 

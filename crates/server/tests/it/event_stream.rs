@@ -269,7 +269,7 @@ on_both!(a_slow_listener_misses_nothing, |world| {
                     created: domain::time::Timestamp::from_millis(1_790_000_000_000),
                     body,
                 };
-                store::outbox_push(tx, &event)?;
+                store::outbox::push(tx, &event)?;
             }
             Ok(())
         })
@@ -451,7 +451,7 @@ async fn tell(world: &World, count: usize) {
                     provider_id: "static".parse().unwrap(),
                 };
                 let id = format!("of-{count}-{number}");
-                store::outbox_push(tx, &domain::event::Event { id, created, body })?;
+                store::outbox::push(tx, &domain::event::Event { id, created, body })?;
             }
             Ok(())
         })

@@ -65,7 +65,7 @@ on_both!(
         for expected in [vec!["static"], vec![]] {
             world.keep_house().await;
             let pool = world
-                .read(|tx| store::pool_get(tx, &"pp/ee".parse().unwrap()))
+                .read(|tx| store::pools::get(tx, &"pp/ee".parse().unwrap()))
                 .await
                 .unwrap();
             let left: Vec<_> = pool
@@ -153,7 +153,7 @@ on_both!(errors_are_kept_for_a_week, |world| {
             launch_config_id: None,
         };
         world
-            .write(move |tx| store::error_insert(tx, &report))
+            .write(move |tx| store::worker_errors::insert(tx, &report))
             .await;
     }
     world.keep_house().await;

@@ -12,7 +12,7 @@ use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use engine::fleet::{ScanLimits, Scanner, TerminationLimits, Terminator, start_launches};
 use serde_json::{Value, json};
-use store::PlanRecord;
+use store::plans::PlanRecord;
 use testing::sizes_around;
 use tokio::sync::Semaphore;
 
@@ -255,7 +255,7 @@ fleet_test!(
             fleet
                 .write(move |tx| {
                     rows.iter()
-                        .try_for_each(|worker| store::worker_insert(tx, worker).map(drop))
+                        .try_for_each(|worker| store::workers::insert(tx, worker).map(drop))
                 })
                 .await;
             fleet.pass_ms(10 * MINUTE_MS);
@@ -289,7 +289,7 @@ fleet_test!(
         let pool = fleet.stored_pool(POOL).await.unwrap();
         let config = {
             let (pool, id) = (pool.id.clone(), template.launch_config_id.clone());
-            fleet.read(move |tx| store::launch_config_get(tx, &pool, &id))
+            fleet.read(move |tx| store::launch_configs::get(tx, &pool, &id))
         };
         let config = Arc::new(config.await.unwrap());
         for count in sizes_around("engine::fleet::launches::MAX_AT_ONCE", AT_ONCE) {
@@ -341,7 +341,7 @@ async fn new_launches(fleet: &Fleet, template: &Launch, count: usize) -> Vec<Lau
     fleet
         .write(move |tx| {
             rows.iter()
-                .try_for_each(|launch| store::launch_insert(tx, launch))
+                .try_for_each(|launch| store::launches::insert(tx, launch))
         })
         .await;
     launches
@@ -373,11 +373,11 @@ async fn earlier_plans(fleet: &Fleet, pool: &str, count: usize) {
             for _ in 0..count {
                 let record = PlanRecord {
                     pool_id: pool.parse().unwrap(),
-                    number: store::turn_take(tx, &format!("pool:{pool}"))?,
+                    number: store::turns::take(tx, &format!("pool:{pool}"))?,
                     created,
                     plan: json!({}),
                 };
-                store::plan_insert(tx, &record, None, i64::MAX)?;
+                store::plans::insert(tx, &record, None, i64::MAX)?;
             }
             Ok(())
         })
@@ -416,9 +416,9 @@ async fn idle_copies(fleet: &Fleet, of: &WorkerKey, count: usize) -> Vec<WorkerK
     fleet
         .write(move |tx| {
             for key in &rows {
-                let mut worker = store::worker_get(tx, key)?.unwrap().into_stored();
+                let mut worker = store::workers::get(tx, key)?.unwrap().into_stored();
                 worker.terms.advice = None;
-                store::worker_update(tx, &Worker::from_stored(worker))?;
+                store::workers::update(tx, &Worker::from_stored(worker))?;
             }
             Ok(())
         })

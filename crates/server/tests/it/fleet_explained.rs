@@ -5,7 +5,7 @@ use domain::id::PoolId;
 use domain::launch::Cause;
 use engine::fleet;
 use serde_json::{Value, json};
-use store::PlanRecord;
+use store::plans::PlanRecord;
 
 use crate::database::assert_snapshot;
 use crate::fleet_world::{Fleet, IDLE_MS, POOL, fleet_test, machine, plain_pool, pool};
@@ -72,7 +72,7 @@ fleet_test!(
                 plan: json!({}),
             };
             fleet
-                .write(move |tx| store::plan_insert(tx, &record, input, i64::MAX))
+                .write(move |tx| store::plans::insert(tx, &record, input, i64::MAX))
                 .await;
         }
         let id = pool.clone();

@@ -48,8 +48,8 @@ impl Fleet {
         let (id, now): (PoolId, _) = (POOL.parse().unwrap(), self.now());
         let horizon = self.app.engine.horizon(now);
         let facts = self.read(move |tx| {
-            let pool = store::pool_get(tx, &id)?.unwrap();
-            let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
+            let pool = store::pools::get(tx, &id)?.unwrap();
+            let demand = BTreeMap::from([(id.clone(), store::demand::of(tx, &id, now)?)]);
             engine::fleet::read_facts(tx, vec![pool], &demand, &horizon)
         });
         let facts = facts.await.remove(0);
@@ -63,7 +63,7 @@ impl Fleet {
     async fn carry_out_again(&self, app: &Arc<App>) {
         let (launch, definition) = (self.launch().await, self.stored_pool(POOL).await.unwrap());
         let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
-        let config = self.read(move |tx| store::launch_config_get(tx, &pool_id, &config_id));
+        let config = self.read(move |tx| store::launch_configs::get(tx, &pool_id, &config_id));
         let config: LaunchConfig = config.await.unwrap();
         engine::fleet::start_launches(&app.engine, &definition, vec![(launch, Arc::new(config))]);
         app.engine.launch_tracker.finish().await;
@@ -332,7 +332,7 @@ fleet_test!(
                 ..launch.into_stored()
             });
             fleet
-                .write(move |tx| store::launch_update(tx, &launch).map(drop))
+                .write(move |tx| store::launches::update(tx, &launch).map(drop))
                 .await;
             fleet.scan().await;
             let [worker] = fleet

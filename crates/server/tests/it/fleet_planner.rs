@@ -359,7 +359,9 @@ async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
         let quick: PoolId = "pp/quick".parse().unwrap();
         loop {
             let id = quick.clone();
-            let launches = world.read(move |tx| store::launch_list(tx, &id, 9)).await;
+            let launches = world
+                .read(move |tx| store::launches::list(tx, &id, 9))
+                .await;
             if launches.iter().any(|launch| launch.made == 1) {
                 return;
             }

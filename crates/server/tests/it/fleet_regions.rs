@@ -101,7 +101,7 @@ impl Fleet {
                     state,
                     ..template.clone().into_stored()
                 };
-                store::worker_insert(tx, &Worker::from_stored(worker))?;
+                store::workers::insert(tx, &Worker::from_stored(worker))?;
             }
             Ok(())
         })
@@ -113,12 +113,12 @@ impl Fleet {
     pub(crate) async fn stop(&self, keys: Vec<WorkerKey>) {
         self.write(move |tx| {
             for key in &keys {
-                let worker = store::worker_get(tx, key)?.unwrap();
+                let worker = store::workers::get(tx, key)?.unwrap();
                 let worker = StoredWorker {
                     state: WorkerState::Stopped,
                     ..worker.into_stored()
                 };
-                store::worker_update(tx, &Worker::from_stored(worker))?;
+                store::workers::update(tx, &Worker::from_stored(worker))?;
             }
             Ok(())
         })
@@ -411,8 +411,8 @@ fleet_test!(
         let later = fleet.now().plus_millis(1);
         fleet
             .write(move |tx| {
-                store::launch_update(tx, &launch)?;
-                store::launch_delete_before(tx, later, 10).map(drop)
+                store::launches::update(tx, &launch)?;
+                store::launches::delete_before(tx, later, 10).map(drop)
             })
             .await;
         let mut scanner = fleet.scanner();
@@ -443,8 +443,8 @@ fleet_test!(
         let later = fleet.now().plus_millis(1);
         fleet
             .write(move |tx| {
-                store::launch_update(tx, &launch)?;
-                store::launch_delete_before(tx, later, 10).map(drop)
+                store::launches::update(tx, &launch)?;
+                store::launches::delete_before(tx, later, 10).map(drop)
             })
             .await;
         for _ in 0..3 {
@@ -482,7 +482,7 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
                         last_modified: created,
                         ..template.clone().into_stored()
                     });
-                    store::launch_insert(tx, &launch)?;
+                    store::launches::insert(tx, &launch)?;
                 }
                 Ok(())
             })

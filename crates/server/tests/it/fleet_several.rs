@@ -33,18 +33,18 @@ impl Fleet {
         let places: Vec<String> = providers.iter().map(|&id| id.to_owned()).collect();
         let now = self.now();
         self.write(move |tx| {
-            let mut pool = store::pool_get(tx, &POOL.parse().unwrap())?.unwrap();
+            let mut pool = store::pools::get(tx, &POOL.parse().unwrap())?.unwrap();
             let definition = PoolDefinition {
                 provider_id: ids[0].clone(),
                 further_provider_ids: ids[1..].to_vec(),
                 ..pool.definition.clone()
             };
             pool.redefine(definition, now);
-            store::pool_update(tx, &pool)?;
-            let configs = store::launch_config_active_between(tx, &pool.id, &pool.id)?;
+            store::pools::update(tx, &pool)?;
+            let configs = store::launch_configs::active_between(tx, &pool.id, &pool.id)?;
             for (mut config, provider) in configs.into_iter().zip(&places) {
                 config.configuration["workerManager"]["providerId"] = json!(provider);
-                store::launch_config_update(tx, &config)?;
+                store::launch_configs::update(tx, &config)?;
             }
             Ok(())
         })

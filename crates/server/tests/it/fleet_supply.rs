@@ -37,14 +37,14 @@ async fn declared(fleet: &Fleet, id: &str) -> Running {
 async fn first_claims(fleet: &Fleet) -> u64 {
     let pool: domain::id::PoolId = POOL.parse().unwrap();
     let long_ago = domain::time::Timestamp::from_millis(0);
-    let window = store::HealthWindow {
+    let window = store::launch_health::HealthWindow {
         since: long_ago,
         until: domain::time::Timestamp::from_millis(i64::MAX),
         launched_before: long_ago,
         registered_before: long_ago,
     };
     let records = fleet
-        .read(move |tx| store::launch_health_between(tx, &window, &pool, &pool))
+        .read(move |tx| store::launch_health::between(tx, &window, &pool, &pool))
         .await;
     records.iter().map(|(_, _, record)| record.claimed).sum()
 }

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use server::app::App;
 use server::background::driver::BackgroundTask;
 use server::background::{MachineTermination, Provision, ProvisionRounds, Scan};
-use store::{PlanRecord, WorkerFilter};
+use store::plans::PlanRecord;
+use store::workers::WorkerFilter;
 
 use crate::ask::{Ask, Who};
 use crate::database::Database;
@@ -410,9 +411,9 @@ impl Fleet {
     ) {
         let key = key.clone();
         self.write(move |tx| {
-            let mut worker = store::worker_get(tx, &key)?.unwrap().into_stored();
+            let mut worker = store::workers::get(tx, &key)?.unwrap().into_stored();
             change(&mut worker);
-            store::worker_update(tx, &Worker::from_stored(worker))
+            store::workers::update(tx, &Worker::from_stored(worker))
         })
         .await;
     }
@@ -427,7 +428,7 @@ impl Fleet {
     pub(crate) async fn workers(&self, pool: &str) -> Vec<Worker> {
         let pool: PoolId = pool.parse().unwrap();
         self.read(move |tx| {
-            let mut all = store::worker_list(tx, &pool, &WorkerFilter::default(), None, ALL)?;
+            let mut all = store::workers::list(tx, &pool, &WorkerFilter::default(), None, ALL)?;
             all.sort_by(|one, other| one.key.cmp(&other.key));
             Ok(all)
         })
@@ -462,7 +463,7 @@ impl Fleet {
     pub(crate) async fn launches(&self, pool: &str) -> Vec<Launch> {
         let pool: PoolId = pool.parse().unwrap();
         self.read(move |tx| {
-            let mut all = store::launch_list(tx, &pool, ALL)?;
+            let mut all = store::launches::list(tx, &pool, ALL)?;
             all.sort_by_key(|launch| (launch.created, launch.plan));
             Ok(all)
         })
@@ -472,12 +473,13 @@ impl Fleet {
     /// Newest first.
     pub(crate) async fn plans(&self, pool: &str) -> Vec<PlanRecord> {
         let pool: PoolId = pool.parse().unwrap();
-        self.read(move |tx| store::plan_list(tx, &pool, ALL)).await
+        self.read(move |tx| store::plans::list(tx, &pool, ALL))
+            .await
     }
 
     pub(crate) async fn stored_pool(&self, pool: &str) -> Option<Pool> {
         let pool: PoolId = pool.parse().unwrap();
-        self.read(move |tx| store::pool_get(tx, &pool)).await
+        self.read(move |tx| store::pools::get(tx, &pool)).await
     }
 
     /// Of each report about the pool, newest first, its kind and the code of its cause.

@@ -36,7 +36,7 @@ async fn clients(world: &World, prefix: &str, count: usize) {
                     disabled: false,
                     version: Version::FIRST,
                 };
-                assert!(store::client_insert(tx, &record)?);
+                assert!(store::clients::insert(tx, &record)?);
             }
             Ok(())
         })
@@ -44,7 +44,7 @@ async fn clients(world: &World, prefix: &str, count: usize) {
 }
 
 async fn static_clients(world: &World) -> Vec<String> {
-    let list = |tx: &mut store::Tx<'_>| store::client_list(tx, "static/", None, 10_000);
+    let list = |tx: &mut store::Tx<'_>| store::clients::list(tx, "static/", None, 10_000);
     let clients = world.read(list).await.into_iter();
     clients.map(|client| client.client_id.to_string()).collect()
 }

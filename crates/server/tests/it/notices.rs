@@ -444,7 +444,7 @@ on_both!(a_deleted_pool_is_not_reported, |world| {
     report(world, "a/b", "h", "Trouble", "x").await;
     task.activate().await.unwrap();
     world
-        .write(|tx| store::pool_delete(tx, &"a/b".parse().unwrap()))
+        .write(|tx| store::pools::delete(tx, &"a/b".parse().unwrap()))
         .await;
     assert!(after(world, &mut task, &inbox, GATHER_MS).await.is_empty());
 });

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use server::background::driver::BackgroundTask;
 use server::background::{Batches, Notifier, NotifierLimits};
 use server::notify::{Channel, Content, Notification, SendError};
-use store::NoticeCause;
+use store::notice_causes::NoticeCause;
 use testing::sizes_around;
 
 use crate::database::on_both;
@@ -65,15 +65,15 @@ fn errors(size: u32, most: usize) -> NotifierLimits {
 }
 
 /// The causes of this channel that were not reported yet.
-async fn untold(world: &World, channel: &'static str) -> Vec<NoticeCause> {
+async fn waiting_causes(world: &World, channel: &'static str) -> Vec<NoticeCause> {
     let far = world.now().plus_millis(1_000 * DAY_MS);
-    let due = world.read(move |tx| store::notice_cause_list_due(tx, channel, far, 10_000));
+    let due = world.read(move |tx| store::notice_causes::list_due(tx, channel, far, 10_000));
     due.await
 }
 
 async fn n_untold(world: &World) -> u64 {
-    let causes = untold(world, ID).await.into_iter();
-    causes.map(|cause| cause.untold).sum()
+    let causes = waiting_causes(world, ID).await.into_iter();
+    causes.map(|cause| cause.n_waiting).sum()
 }
 
 /// Reports `count` errors, each with a cause of its own if `are_different`.
@@ -142,13 +142,13 @@ on_both!(
             with_pool(world, &pool, json!({})).await;
             report_all(world, &pool, count, true).await;
             task.activate().await.unwrap();
-            let causes = untold(world, ID).await;
+            let causes = waiting_causes(world, ID).await;
             // Further causes are one cause, in which every error counts.
             let n_kept = count.min(LIMIT) + usize::from(count > LIMIT);
             assert_eq!(causes.len() - n_before, n_kept);
             n_before = causes.len();
             let ours = causes.iter().filter(|cause| cause.pool_id.as_str() == pool);
-            assert_eq!(ours.map(|cause| cause.untold).sum::<u64>(), count as u64);
+            assert_eq!(ours.map(|cause| cause.n_waiting).sum::<u64>(), count as u64);
         }
     }
 );
@@ -218,14 +218,14 @@ async fn old_causes(world: &World, count: usize, moment: Timestamp) {
                     error_id: "AAAAAAAAQACAAAAAAAAAAA".parse().unwrap(),
                     first_reported: moment,
                     last_reported: moment,
-                    untold: 1,
-                    first_untold: Some(moment),
-                    told: 0,
-                    last_told: None,
+                    n_waiting: 1,
+                    first_waiting: Some(moment),
+                    n_notified: 0,
+                    last_notified: None,
                     due: Some(moment),
                     version: Version::FIRST,
                 };
-                store::notice_cause_insert(tx, &cause)
+                store::notice_causes::insert(tx, &cause)
             })
         })
         .await;
@@ -245,7 +245,7 @@ on_both!(settled_causes_are_deleted_in_batches, |world| {
         for _ in 0..=count / LIMIT {
             task.activate().await.unwrap();
             left -= left.min(LIMIT);
-            assert_eq!(untold(world, "gone").await.len(), left);
+            assert_eq!(waiting_causes(world, "gone").await.len(), left);
         }
         // Then expired rows are looked for at intervals.
         let look = world.counted(task.activate());

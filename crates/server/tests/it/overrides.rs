@@ -33,7 +33,7 @@ impl Fleet {
 
     async fn stored_override(&self, id: &str) -> Option<Override> {
         let id = id.parse().unwrap();
-        self.read(move |tx| store::override_get(tx, &id)).await
+        self.read(move |tx| store::overrides::get(tx, &id)).await
     }
 
     async fn plan_now(&self) -> String {
@@ -197,8 +197,8 @@ fleet_test!(a_pause_that_comes_while_it_is_decided_is_heeded, |fleet| {
     let now = fleet.now();
     let horizon = fleet.app.engine.horizon(now);
     let facts = fleet.read(move |tx| {
-        let pool = store::pool_get(tx, &id)?.unwrap();
-        let demand = [(id.clone(), store::task_demand_of(tx, &id, now)?)].into();
+        let pool = store::pools::get(tx, &id)?.unwrap();
+        let demand = [(id.clone(), store::demand::of(tx, &id, now)?)].into();
         fleet::read_facts(tx, vec![pool], &demand, &horizon)
     });
     let [facts] = facts.await.try_into().ok().unwrap();

@@ -259,7 +259,7 @@ on_both!(the_number_of_overrides_in_force_is_bounded, |world| {
                         ended: None,
                         version: Version::FIRST,
                     };
-                    store::override_insert(tx, &given).map(drop)
+                    store::overrides::insert(tx, &given).map(drop)
                 })
             })
             .await;

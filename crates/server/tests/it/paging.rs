@@ -69,7 +69,7 @@ async fn populate(world: &World) {
             quarantine_details: Vec::new(),
         };
         world
-            .write(move |tx| store::queue_worker_upsert(tx, &seen))
+            .write(move |tx| store::queue_workers::upsert(tx, &seen))
             .await;
     }
     for letter in ['A', 'B', 'C'] {
@@ -84,7 +84,7 @@ async fn populate(world: &World) {
             launch_config_id: None,
         };
         world
-            .write(move |tx| store::error_insert(tx, &report))
+            .write(move |tx| store::worker_errors::insert(tx, &report))
             .await;
     }
     for id in ["c1", "c2", "c3"] {
@@ -167,7 +167,7 @@ on_both!(
                 .await;
         }
         world
-            .write(|tx| store::pool_delete(tx, &"pp/b".parse().unwrap()))
+            .write(|tx| store::pools::delete(tx, &"pp/b".parse().unwrap()))
             .await;
         let path = |page: &Value| {
             format!(

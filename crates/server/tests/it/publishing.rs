@@ -85,7 +85,7 @@ async fn write(app: &Arc<App>, pool: &str, ids: Vec<String>) {
                     created: now,
                     body,
                 };
-                store::outbox_push(change.tx, &event)?;
+                store::outbox::push(change.tx, &event)?;
             }
             Ok(())
         })
@@ -148,7 +148,7 @@ async fn events_reach_the_exchanges_of_the_contract_and_those_of_rfc_191() {
 
 /// How many events the broker has confirmed, of those that have a place.
 async fn n_confirmed(world: &World) -> i64 {
-    let reader = world.read(|tx| store::event_reader_get(tx, BROKER_READER));
+    let reader = world.read(|tx| store::event_readers::get(tx, BROKER_READER));
     reader.await.unwrap().position
 }
 
@@ -356,7 +356,7 @@ async fn an_unreachable_broker_delays_nothing_and_is_reported_once() {
         world.clock.advance_ms(100 * 3_600_000);
         world.keep_house().await;
         let kept = world
-            .read(move |tx| store::event_list_after(tx, head, 9))
+            .read(move |tx| store::events::list_after(tx, head, 9))
             .await;
         assert_eq!(kept.items.len(), 3);
         Measure(Arc::clone(&world.app)).activate().await.unwrap();
@@ -439,9 +439,9 @@ async fn killed_under_load(database: Database) {
     }
     let all_published = async {
         loop {
-            let reader = world.read(|tx| store::event_reader_get(tx, "amqp")).await;
-            let head = world.read(store::event_head).await;
-            let waiting = world.read(store::outbox_depth).await;
+            let reader = world.read(|tx| store::event_readers::get(tx, "amqp")).await;
+            let head = world.read(store::events::head).await;
+            let waiting = world.read(store::outbox::depth).await;
             if waiting == 0 && reader.unwrap().position == head {
                 return;
             }
@@ -489,7 +489,7 @@ async fn a_new_broker_gets_the_events_from_now_on() {
     let clock = Arc::clone(&world.clock) as _;
     let random = Random::new(StdRng::seed_from_u64(5));
     start_with(config, clock, random, Vec::new()).await.unwrap();
-    let reader = world.read(|tx| store::event_reader_get(tx, "amqp")).await;
+    let reader = world.read(|tx| store::event_readers::get(tx, "amqp")).await;
     assert_eq!(reader.unwrap().position, world.app.events.head());
 }
 

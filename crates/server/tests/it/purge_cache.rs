@@ -3,7 +3,7 @@
 use domain::time::DAY_MS;
 use engine::cache_purges::MAX_CACHES;
 use serde_json::{Value, json};
-use store::CachePurge;
+use store::cache_purges::CachePurge;
 use testing::sizes_around;
 
 use crate::ask::Answer;
@@ -138,7 +138,7 @@ on_both!(
                             cache_name: format!("c{number:05}"),
                             before,
                         };
-                        store::cache_purge_put(tx, &purge, before.plus_millis(DAY_MS))
+                        store::cache_purges::put(tx, &purge, before.plus_millis(DAY_MS))
                     })
                 })
                 .await;

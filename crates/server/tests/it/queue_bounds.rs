@@ -24,8 +24,8 @@ async fn store_tasks(world: &World, tasks: Vec<Task>) {
     world
         .write(move |tx| {
             for task in &tasks {
-                assert!(store::task_insert(tx, task)?);
-                store::task_require(tx, task)?;
+                assert!(store::tasks::insert(tx, task)?);
+                store::dependencies::require(tx, task)?;
             }
             Ok(())
         })

@@ -417,7 +417,7 @@ on_both!(when_a_worker_became_idle_is_remembered, |world| {
         .expect(200);
     let key = key("pp/ee", "g", "w");
     let seen = world
-        .read(move |tx| store::queue_worker_get(tx, &key))
+        .read(move |tx| store::queue_workers::get(tx, &key))
         .await
         .unwrap();
     assert_eq!(seen.last_task_ended, Some(world.now()));

@@ -45,7 +45,7 @@ async fn stored(world: &World, count: u32) {
     let write = world.write(move |tx| {
         for number in 1..=count {
             let task = numbered(&task, number);
-            assert!(store::task_insert(tx, &task)?);
+            assert!(store::tasks::insert(tx, &task)?);
         }
         Ok(())
     });
@@ -161,7 +161,7 @@ on_both!(
             for name in &names {
                 let mut worker = QueueWorker::new(key("pp/ee", "g", name), now, until);
                 worker.quarantine(until, "c", None, now);
-                store::queue_worker_upsert(tx, &worker)?;
+                store::queue_workers::upsert(tx, &worker)?;
             }
             Ok(())
         });
@@ -203,7 +203,7 @@ async fn hold_up(
     let mut once = Some((begun, held));
     let holding = tokio::spawn(async move {
         let write = store.write("hold_up", move |tx| {
-            store::queue_worker_upsert(tx, &QueueWorker::new(worker.clone(), now, now))?;
+            store::queue_workers::upsert(tx, &QueueWorker::new(worker.clone(), now, now))?;
             if let Some((begun, held)) = once.take() {
                 begun.send(()).unwrap();
                 assert!(held.recv().is_err());

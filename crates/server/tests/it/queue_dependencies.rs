@@ -169,10 +169,10 @@ on_both!(a_missed_end_is_found_by_the_second_check, |world| {
     // As it would be if neither transaction had seen the other, and the process had died then.
     world
         .write(move |tx| {
-            let before = store::task_get(tx, &id)?.unwrap();
+            let before = store::tasks::get(tx, &id)?.unwrap();
             let after = before.clone().cancel(now).unwrap().task;
-            store::task_update(tx, &before, &after)?;
-            store::task_look_again(tx, &id, now)
+            store::tasks::update(tx, &before, &after)?;
+            store::dependencies::request_recheck(tx, &id, now)
         })
         .await;
     world.clock.advance_ms(60_000);
@@ -272,7 +272,7 @@ on_both!(
             .write(move |tx| {
                 for number in 1..10_000 {
                     let task = numbered(&resolved, number);
-                    assert!(store::task_insert(tx, &task)?);
+                    assert!(store::tasks::insert(tx, &task)?);
                 }
                 Ok(())
             })

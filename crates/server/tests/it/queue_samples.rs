@@ -123,7 +123,7 @@ impl World {
     /// The exchanges of the published events, with the run for tasks.
     pub(crate) async fn news(&self) -> Vec<String> {
         let rows = self.events().await;
-        let line = |row: &store::OutboxRow| {
+        let line = |row: &store::outbox::OutboxRow| {
             let name = row.topic.rsplit('/').next().unwrap();
             let number = row.payload["status"]["taskId"].as_str();
             let number = number.map(|id| id[..8].trim_start_matches('0').to_owned());

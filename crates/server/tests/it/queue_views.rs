@@ -11,7 +11,7 @@ impl World {
     /// A worker asked this queue for work, or a task was made for it.
     async fn used(&self, id: &str, by_worker: bool) {
         let (id, now): (PoolId, _) = (id.parse().unwrap(), self.now());
-        self.write(move |tx| store::task_queue_seen(tx, &id, now, by_worker))
+        self.write(move |tx| store::task_queues::note_used(tx, &id, now, by_worker))
             .await;
     }
 

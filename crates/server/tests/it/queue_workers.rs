@@ -21,7 +21,7 @@ impl World {
             task_id: TASK.to_owned(),
             run_id: 3,
         }];
-        self.write(move |tx| store::queue_worker_upsert(tx, &worker))
+        self.write(move |tx| store::queue_workers::upsert(tx, &worker))
             .await;
     }
 

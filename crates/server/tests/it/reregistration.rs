@@ -47,11 +47,11 @@ async fn reregister(world: &World, secret: &Value) -> Answer {
 
 async fn change(world: &World, edit: impl Fn(&mut StoredWorker) + Send + 'static) {
     let write = move |tx: &mut store::Tx<'_>| {
-        let mut worker = store::worker_get(tx, &key("pp/ee", "g", "w"))?
+        let mut worker = store::workers::get(tx, &key("pp/ee", "g", "w"))?
             .unwrap()
             .into_stored();
         edit(&mut worker);
-        store::worker_update(tx, &Worker::from_stored(worker))
+        store::workers::update(tx, &Worker::from_stored(worker))
     };
     world.write(write).await;
 }

@@ -45,14 +45,14 @@ impl World {
     /// A task without runs.
     pub(crate) async fn unscheduled_task(&self) {
         let task = defined(self.now());
-        assert!(self.write(move |tx| store::task_insert(tx, &task)).await);
+        assert!(self.write(move |tx| store::tasks::insert(tx, &task)).await);
     }
 
     /// A task whose run 0 waits.
     pub(crate) async fn pending_task(&self) {
         let now = self.now();
         let task = defined(now).schedule(now).unwrap().task;
-        assert!(self.write(move |tx| store::task_insert(tx, &task)).await);
+        assert!(self.write(move |tx| store::tasks::insert(tx, &task)).await);
     }
 
     /// A task whose run 0 is claimed.
@@ -84,9 +84,9 @@ impl World {
     async fn move_task(&self, step: impl Fn(Task, Timestamp) -> Transition + Send + 'static) {
         let now = self.now();
         self.write(move |tx| {
-            let before = store::task_get(tx, &task_id())?.unwrap();
+            let before = store::tasks::get(tx, &task_id())?.unwrap();
             let after = step(before.clone(), now).task;
-            store::task_update(tx, &before, &after)
+            store::tasks::update(tx, &before, &after)
         })
         .await;
     }

@@ -111,7 +111,7 @@ pub(crate) async fn pause(world: &World, count: usize, until: Timestamp, ended: 
                     ended,
                     version: Version::FIRST,
                 };
-                store::override_insert(tx, &given).map(drop)
+                store::overrides::insert(tx, &given).map(drop)
             })
         })
         .await;
@@ -170,7 +170,7 @@ on_both!(events_get_their_places_in_batches, |world| {
                             provider_id: "google".parse().unwrap(),
                         },
                     };
-                    store::outbox_push(tx, &event)
+                    store::outbox::push(tx, &event)
                 })
             })
             .await;
@@ -179,7 +179,7 @@ on_both!(events_get_their_places_in_batches, |world| {
         published.unwrap();
         assert_eq!(counts.transactions("event_place"), n_batches(count, BATCH));
         assert_eq!(counts.transactions("event_look"), n_looks(count, BATCH));
-        assert_eq!(world.read(store::outbox_depth).await, 0);
+        assert_eq!(world.read(store::outbox::depth).await, 0);
     }
 });
 

@@ -95,7 +95,7 @@ fn in_each_window(
 
 /// Outcomes that did not come from the queue here.
 async fn note(world: &World, outcomes: Vec<RunOutcome>) -> usize {
-    let written = world.write(move |tx| store::run_outcome_note(tx, &outcomes));
+    let written = world.write(move |tx| store::run_outcomes::note(tx, &outcomes));
     written.await.len()
 }
 
@@ -170,12 +170,12 @@ on_both!(a_rerun_does_not_count_old_runs_again, |world| {
     // As if the run had been forgotten meanwhile.
     world
         .write(|tx| {
-            let kept = store::KeptRuns {
+            let kept = store::kept_runs::KeptRuns {
                 of_pool: 0,
                 of_worker: 0,
                 since: domain::time::Timestamp::from_millis(i64::MAX),
             };
-            store::run_outcome_trim(tx, &"pp/ee".parse().unwrap(), kept, 9)
+            store::kept_runs::trim(tx, &"pp/ee".parse().unwrap(), kept, 9)
         })
         .await;
     let rerun = world.about_task(1, "rerun");
@@ -260,7 +260,7 @@ on_both!(a_configuration_has_the_runs_of_all_its_pools, |world| {
                     payload_schema: None,
                     check_payload: false,
                 };
-                assert!(store::worker_type_claim(tx, &worker_type)?);
+                assert!(store::worker_types::claim(tx, &worker_type)?);
             }
             Ok(())
         })
@@ -365,7 +365,7 @@ on_both!(many_outcomes_are_collected_in_batches, |world| {
             Ok(())
         })
         .await;
-    let place = |tx: &mut store::Tx<'_>| store::event_place(tx, 5_000);
+    let place = |tx: &mut store::Tx<'_>| store::events::assign_positions(tx, 5_000);
     assert_eq!(world.write(place).await.items.len(), 1_100);
     assert_eq!(collect(world).await, json!({"outcomes": 1_100}));
     let of_pool = world.get(POOL_STATE).await.expect(200);
@@ -417,8 +417,9 @@ on_both!(of_a_worker_the_last_runs_are_kept, |world| {
         note(world, told.collect()).await;
         world.keep_house().await;
         let key = key("pp/ee", "g", &worker);
-        let list =
-            move |tx: &mut store::Tx<'_>| store::run_outcome_list_of_worker(tx, &key, None, 1_000);
+        let list = move |tx: &mut store::Tx<'_>| {
+            store::run_outcomes::list_of_worker(tx, &key, None, 1_000)
+        };
         let kept = world.read(list).await.into_iter();
         let kept: Vec<String> = kept.map(|kept| kept.task_id.to_string()).collect();
         // The newest ones.
@@ -435,7 +436,7 @@ on_both!(events_are_kept_until_their_outcomes_are_known, |world| {
     world.clock.advance_ms(90 * DAY_MS);
     world.keep_house().await;
     assert_eq!(collect(world).await, json!({"outcomes": 1}));
-    let after = |tx: &mut store::Tx<'_>| store::event_list_after(tx, 0, 1_000);
+    let after = |tx: &mut store::Tx<'_>| store::events::list_after(tx, 0, 1_000);
     assert!(!world.read(after).await.items.is_empty());
     world.keep_house().await;
     assert!(world.read(after).await.items.is_empty());

@@ -90,9 +90,9 @@ on_both!(
     |world| {
         with_pool(world).await;
         let change = |tx: &mut store::Tx<'_>| {
-            let mut pool = store::pool_get(tx, &"pp/ee".parse().unwrap())?.unwrap();
+            let mut pool = store::pools::get(tx, &"pp/ee".parse().unwrap())?.unwrap();
             pool.definition.provider_id = "nosuch".parse().unwrap();
-            store::pool_update(tx, &pool)
+            store::pools::update(tx, &pool)
         };
         world.write(change).await;
         let text = "Provider nosuch for worker pool pp/ee does not exist";
@@ -151,9 +151,9 @@ on_both!(a_provider_out_of_service_takes_no_workers, |world| {
         .store(false, std::sync::atomic::Ordering::Release);
     with_pool(world).await;
     let change = |tx: &mut store::Tx<'_>| {
-        let mut pool = store::pool_get(tx, &"pp/ee".parse().unwrap())?.unwrap();
+        let mut pool = store::pools::get(tx, &"pp/ee".parse().unwrap())?.unwrap();
         pool.definition.provider_id = "shaky".parse().unwrap();
-        store::pool_update(tx, &pool)
+        store::pools::update(tx, &pool)
     };
     world.write(change).await;
     let text = "Provider backend may be down or misconfigured";

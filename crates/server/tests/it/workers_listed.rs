@@ -170,7 +170,7 @@ fn task_id(first: &str) -> String {
 
 async fn note(world: &World, seen: QueueWorker) {
     world
-        .write(move |tx| store::queue_worker_upsert(tx, &seen))
+        .write(move |tx| store::queue_workers::upsert(tx, &seen))
         .await;
 }
 

@@ -27,7 +27,8 @@ use server::background::driver::BackgroundTask;
 use server::background::{Housekeeping, Outcomes, ProviderSetup};
 use server::config::Config;
 use server::start::start_with;
-use store::{Counts, OutboxRow, StoreError, Tx};
+use store::outbox::OutboxRow;
+use store::{Counts, StoreError, Tx};
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
 
@@ -197,7 +198,9 @@ impl World {
 
     /// The unpublished events, in order; each payload is checked against its schema.
     pub(crate) async fn events(&self) -> Vec<OutboxRow> {
-        let rows = self.write(|tx| store::event_place(tx, MAX_EVENTS)).await;
+        let rows = self
+            .write(|tx| store::events::assign_positions(tx, MAX_EVENTS))
+            .await;
         let rows = rows.items;
         for row in &rows {
             let exchange = EXCHANGES.iter().find(|known| known.topic() == row.topic);
@@ -219,13 +222,13 @@ impl World {
     }
 
     pub(crate) async fn insert(&self, worker: Worker) {
-        let inserted = self.write(move |tx| store::worker_insert(tx, &worker));
+        let inserted = self.write(move |tx| store::workers::insert(tx, &worker));
         assert!(inserted.await, "there is such a worker already");
     }
 
     pub(crate) async fn worker(&self, key: &WorkerKey) -> Option<Worker> {
         let key = key.clone();
-        self.read(move |tx| store::worker_get(tx, &key)).await
+        self.read(move |tx| store::workers::get(tx, &key)).await
     }
 
     pub(crate) async fn write<T: Send + 'static>(

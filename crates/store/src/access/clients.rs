@@ -1,4 +1,4 @@
-//! Clients: those who can sign requests.
+//! Clients: the identities that can sign requests.
 
 use domain::Version;
 use domain::access::ClientRecord;
@@ -48,31 +48,32 @@ statements! { TABLE;
         "UPDATE clients SET last_date_used = $1 WHERE client_id = $2 AND last_date_used < $1";
 }
 
-pub fn client_get(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<ClientRecord>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<ClientRecord>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
-/// `false` if there is one of this id already; nothing changes then.
-pub fn client_insert(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<bool, StoreError> {
+/// Returns `false` and changes nothing if the id exists already.
+pub fn insert(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<bool, StoreError> {
     let is_new = tx.insert(&INSERT, client)?;
-    bump_if(tx, is_new)
+    increment_if(tx, is_new)
 }
 
-/// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn client_update(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<Version, StoreError> {
+/// Writes the mutable columns, unless another transaction changed the row since it was read.
+/// Returns the new version.
+pub fn update(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<Version, StoreError> {
     tx.update(&UPDATE, client)?;
-    revisions::bump(tx)?;
+    revisions::increment(tx)?;
     Ok(client.version.next())
 }
 
-/// `false` if there was none.
-pub fn client_delete(tx: &mut Tx<'_>, id: &ClientId) -> Result<bool, StoreError> {
+/// Returns `false` if the row does not exist.
+pub fn delete(tx: &mut Tx<'_>, id: &ClientId) -> Result<bool, StoreError> {
     let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
-    bump_if(tx, n_deleted > 0)
+    increment_if(tx, n_deleted > 0)
 }
 
-/// Those whose id begins with the prefix, by id.
-pub fn client_list(
+/// Lists clients whose id begins with the prefix, ordered by id.
+pub fn list(
     tx: &mut Tx<'_>,
     prefix: &str,
     after: Option<&ClientId>,
@@ -87,29 +88,29 @@ pub fn client_list(
     )
 }
 
-/// Returns which there were; as many as the limit means: ask again.
-pub fn client_delete_expired(
+/// Returns the ids of the deleted clients. Call it again while there are as many as the limit.
+pub fn delete_expired(
     tx: &mut Tx<'_>,
     now: Timestamp,
     limit: u32,
 ) -> Result<Vec<ClientId>, StoreError> {
     let values = [now.into(), limit.into()];
     let deleted = tx.rows(&DELETE_EXPIRED, &values, |row| Ok(row.text(0)?.parse()?))?;
-    bump_if(tx, !deleted.is_empty())?;
+    increment_if(tx, !deleted.is_empty())?;
     Ok(deleted)
 }
 
-/// Remembers that they signed something. No change of the client: version and revision stay.
-pub fn client_touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<(), StoreError> {
+/// Records when these clients last signed a request. Their versions and the revision do not change.
+pub fn touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<(), StoreError> {
     for id in ids {
         tx.execute(&TOUCH, &[date.into(), id.as_str().into()])?;
     }
     Ok(())
 }
 
-fn bump_if(tx: &mut Tx<'_>, changed: bool) -> Result<bool, StoreError> {
+fn increment_if(tx: &mut Tx<'_>, changed: bool) -> Result<bool, StoreError> {
     if changed {
-        revisions::bump(tx)?;
+        revisions::increment(tx)?;
     }
     Ok(changed)
 }

@@ -1,8 +1,10 @@
-//! Counters that grow with every change of a client or a role, so that caches know when to reload, and what.
+//! Counters that grow with every change of a client or a role. They show caches when to reload, and
+//! which roles.
 //!
-//! Transactions that run at once write different counters, so that none is in the way of another. A role says which
-//! counter its last change counted up, and to what. The changes of one counter are committed in its order, so those
-//! above the value that a cache has seen are all that it does not know yet.
+//! Concurrent transactions write different counters, so that they do not conflict. A role stores
+//! which counter its last change incremented, and the resulting value. The changes of one counter
+//! are committed in the order of its values, so a cache lacks exactly the changes above the value
+//! that it has seen.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +15,25 @@ use crate::engine::tx::Tx;
 
 static TABLE: Table = Table::unlisted("revisions", 1);
 
-/// The first counter, from before there were several.
+/// The oldest counter, from the time when there was only one.
 const ACCESS: &str = "access";
-/// What the names of the counters of deleted roles begin with.
+/// Prefix of the names of the counters of deleted roles.
 const DELETED: &str = "access-deleted/";
 
 statements! { TABLE;
-    // `access-…` and `access/…` as well: `0` is the character after `/`.
+    // Includes `access-…` and `access/…`: `0` is the character after `/`.
     GET "access_revision" =
         "SELECT name, value FROM revisions WHERE name >= 'access' AND name < 'access0'";
-    BUMP "access_revision_bump" =
+    INCREMENT "access_revision_bump" =
         "INSERT INTO revisions (name, value) VALUES ($1, 1) \
          ON CONFLICT (name) DO UPDATE SET value = revisions.value + 1";
 }
 
-/// How far the changes of clients and roles are known; by default nothing is.
+/// The changes of clients and roles that a reader has seen; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRevision(BTreeMap<String, i64>);
 
-pub fn access_revision(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
+pub fn current(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
     let counters = tx.rows(&GET, &[], |row| {
         Ok((row.text(0)?.to_owned(), row.integer(1)?))
     })?;
@@ -44,13 +46,13 @@ pub fn access_revision(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
 }
 
 impl AccessRevision {
-    /// How many changes there were.
+    /// Number of changes so far.
     pub fn n_changes(&self) -> i64 {
         self.0.values().sum()
     }
 
-    /// The counters that grew since a cache has seen the other one, and how far it knows them. `None` if that is not all
-    /// that the cache lacks.
+    /// Returns the counters that grew since `seen`, each with its value in `seen`. Returns `None`
+    /// if reading the roles of these counters would not bring a cache up to date.
     pub(crate) fn grown_since<'a>(
         &'a self,
         seen: &'a Self,
@@ -64,32 +66,33 @@ impl AccessRevision {
             .then(|| grown.map(move |(name, _)| (name.as_str(), known(name))))
     }
 
-    /// Whether a cache that has seen the other one lacks nothing but roles that can be found by their counters. It is
-    /// not so after roles were deleted, and after the database was restored from a backup: then a counter is smaller.
+    /// Whether a cache at `seen` lacks only roles that can be found by their counters. That is not
+    /// so after roles were deleted, nor after the database was restored from a backup, which makes
+    /// a counter smaller.
     fn continues(&self, seen: &Self) -> bool {
         let deleted = |revision: &Self| {
             let counters = revision.0.iter();
             let deleted = counters.filter(|(name, _)| name.starts_with(DELETED));
             deleted.map(|(_, value)| value).sum::<i64>()
         };
-        let is_there = |(name, value): (&String, &i64)| self.0.get(name) >= Some(value);
-        !seen.0.is_empty() && seen.0.iter().all(is_there) && deleted(self) == deleted(seen)
+        let has_not_shrunk = |(name, value): (&String, &i64)| self.0.get(name) >= Some(value);
+        !seen.0.is_empty() && seen.0.iter().all(has_not_shrunk) && deleted(self) == deleted(seen)
     }
 }
 
-/// The counter of this transaction.
+/// Name of the counter that this transaction increments.
 pub(crate) fn counter(tx: &Tx<'_>) -> String {
     format!("{ACCESS}/{:02}", tx.slot())
 }
 
-/// Belongs into every transaction that changes what somebody may do.
-pub(crate) fn bump(tx: &mut Tx<'_>) -> Result<(), StoreError> {
+/// Every transaction that changes what a client may do must call this.
+pub(crate) fn increment(tx: &mut Tx<'_>) -> Result<(), StoreError> {
     let name = counter(tx);
-    tx.execute(&BUMP, &[(&name).into()]).map(drop)
+    tx.execute(&INCREMENT, &[(&name).into()]).map(drop)
 }
 
-/// As [`bump`], where a role was deleted.
-pub(crate) fn bump_deleted(tx: &mut Tx<'_>) -> Result<(), StoreError> {
+/// Like [`increment`], for transactions that delete a role.
+pub(crate) fn increment_deleted(tx: &mut Tx<'_>) -> Result<(), StoreError> {
     let name = format!("{DELETED}{:02}", tx.slot());
-    tx.execute(&BUMP, &[(&name).into()]).map(drop)
+    tx.execute(&INCREMENT, &[(&name).into()]).map(drop)
 }

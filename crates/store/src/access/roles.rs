@@ -22,8 +22,8 @@ columns! { role: RoleRecord {
 
 static TABLE: Table = Table::of::<RoleRecord>("roles");
 
-/// What the counter is about to be counted up to. Somebody else who counts it up at the same time is in conflict with
-/// that, so the number is right if the transaction is committed.
+/// The next value of the counter. A concurrent transaction that increments the same counter
+/// conflicts with this one, so the value is right if the transaction commits.
 macro_rules! next_revision {
     () => {
         "COALESCE((SELECT value FROM revisions WHERE name = $1), 0) + 1"
@@ -46,41 +46,42 @@ statements! { TABLE;
         "SELECT {columns} FROM roles WHERE revision_name = $1 AND revision > $2";
 }
 
-pub fn role_get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
-/// `false` if there is one of this id already; nothing changes then.
-pub fn role_insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreError> {
+/// Returns `false` and changes nothing if the id exists already.
+pub fn insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreError> {
     let counter = revisions::counter(tx);
     let values = [vec![counter.into()], role.inserted()].concat();
     let is_new = tx.execute(&INSERT, &values)? > 0;
     if is_new {
-        revisions::bump(tx)?;
+        revisions::increment(tx)?;
     }
     Ok(is_new)
 }
 
-/// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn role_update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreError> {
+/// Writes the mutable columns, unless another transaction changed the row since it was read.
+/// Returns the new version.
+pub fn update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreError> {
     let counter = revisions::counter(tx);
     let values = [vec![counter.into()], role.updated()].concat();
     tx.execute_guarded(&UPDATE, &values)?;
-    revisions::bump(tx)?;
+    revisions::increment(tx)?;
     Ok(role.version.next())
 }
 
-/// `false` if there was none.
-pub fn role_delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
+/// Returns `false` if the row does not exist.
+pub fn delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
     let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
     if n_deleted > 0 {
-        revisions::bump_deleted(tx)?;
+        revisions::increment_deleted(tx)?;
     }
     Ok(n_deleted > 0)
 }
 
-/// By id.
-pub fn role_list(
+/// Ordered by id.
+pub fn list(
     tx: &mut Tx<'_>,
     after: Option<&RoleId>,
     limit: u32,
@@ -89,36 +90,40 @@ pub fn role_list(
     tx.rows(&LIST, &[after.into(), limit.into()], entity)
 }
 
-/// All of them, as expanding scopes needs them.
-pub fn role_all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>, StoreError> {
-    role_list(tx, None, ALL_ROWS)
+/// All roles, as the expansion of scopes needs them.
+pub fn all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>, StoreError> {
+    list(tx, None, ALL_ROWS)
 }
 
-/// Those whose last change counted this counter up above the value.
-fn role_changed(tx: &mut Tx<'_>, counter: &str, above: i64) -> Result<Vec<RoleRecord>, StoreError> {
+/// The roles whose last change brought this counter above the value.
+fn changed_since(
+    tx: &mut Tx<'_>,
+    counter: &str,
+    above: i64,
+) -> Result<Vec<RoleRecord>, StoreError> {
     tx.rows(&CHANGED, &[counter.into(), above.into()], entity)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoleNews {
-    /// These are new or were changed; the others are as they were.
+pub enum RoleChanges {
+    /// These roles are new or changed; all others are unchanged.
     Changed(Vec<RoleRecord>),
-    /// All that there are.
+    /// All existing roles.
     All(Vec<RoleRecord>),
 }
 
-/// What changed between the revision that a cache has seen and the current one.
-pub fn role_news(
+/// Returns the changes of roles between the revision that a cache has seen and the current one.
+pub fn changes(
     tx: &mut Tx<'_>,
     seen: &AccessRevision,
     current: &AccessRevision,
-) -> Result<RoleNews, StoreError> {
+) -> Result<RoleChanges, StoreError> {
     let Some(grown) = current.grown_since(seen) else {
-        return role_all(tx).map(RoleNews::All);
+        return all(tx).map(RoleChanges::All);
     };
     let mut changed = Vec::new();
     for (counter, known) in grown {
-        changed.extend(role_changed(tx, counter, known)?);
+        changed.extend(changed_since(tx, counter, known)?);
     }
-    Ok(RoleNews::Changed(changed))
+    Ok(RoleChanges::Changed(changed))
 }

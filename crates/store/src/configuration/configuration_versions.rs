@@ -1,4 +1,4 @@
-//! All versions of worker configurations, those of deleted ones too.
+//! All versions of worker configurations, including those of deleted configurations.
 
 use domain::Version;
 use domain::configuration::{Action, VersionRecord};
@@ -37,7 +37,7 @@ statements! { TABLE;
          WHERE worker_configuration_id = $1 AND version < $2 ORDER BY version DESC LIMIT $3";
 }
 
-/// A version without what it says.
+/// A version without its document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedVersion {
     pub id: ConfigurationId,
@@ -48,14 +48,11 @@ pub struct ListedVersion {
     pub created: Timestamp,
 }
 
-pub fn configuration_version_insert(
-    tx: &mut Tx<'_>,
-    record: &VersionRecord,
-) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, record: &VersionRecord) -> Result<(), StoreError> {
     tx.execute(&INSERT, &record.inserted()).map(drop)
 }
 
-pub fn configuration_version_get(
+pub fn get(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     version: Version,
@@ -63,8 +60,8 @@ pub fn configuration_version_get(
     tx.row(&GET, &[id.as_str().into(), version.into()], entity)
 }
 
-/// Newest first, also of configurations that have been deleted.
-pub fn configuration_version_list(
+/// Ordered from newest to oldest. Deleted configurations have versions, too.
+pub fn list(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     before: Option<Version>,

@@ -31,7 +31,7 @@ static TABLE: Table = Table::of::<StoredConfiguration>("worker_configurations");
 statements! { TABLE;
     GET "configuration_get" =
         "SELECT {columns} FROM worker_configurations WHERE worker_configuration_id = $1";
-    VERSION_NOW "configuration_version_now" =
+    CURRENT_VERSION "configuration_version_now" =
         "SELECT version FROM worker_configurations WHERE worker_configuration_id = $1";
     INSERT "configuration_insert" =
         "INSERT INTO worker_configurations ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
@@ -40,7 +40,8 @@ statements! { TABLE;
     DELETE "configuration_delete" =
         "DELETE FROM worker_configurations WHERE worker_configuration_id = $1 AND version = $2";
     LIST "configuration_list" =
-        "SELECT worker_configuration_id, coalesce(summary, document), created, last_modified, version \
+        "SELECT worker_configuration_id, coalesce(summary, document), created, \
+         last_modified, version \
          FROM worker_configurations WHERE worker_configuration_id > $1 \
          ORDER BY worker_configuration_id LIMIT $2";
 }
@@ -56,31 +57,31 @@ pub struct ListedConfiguration {
     pub version: Version,
 }
 
-pub fn configuration_get(
+pub fn get(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
 ) -> Result<Option<StoredConfiguration>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
-/// The number of its present version, without reading it.
-pub fn configuration_version_now(
+/// Number of the current version, without its document.
+pub fn current_version(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
 ) -> Result<Option<Version>, StoreError> {
-    tx.row(&VERSION_NOW, &[id.as_str().into()], |row| row.version(0))
+    tx.row(&CURRENT_VERSION, &[id.as_str().into()], |row| {
+        row.version(0)
+    })
 }
 
-/// `false` if there is one of this id already; nothing changes then.
-pub fn configuration_insert(
-    tx: &mut Tx<'_>,
-    stored: &StoredConfiguration,
-) -> Result<bool, StoreError> {
+/// Returns `false` and changes nothing if the id exists already.
+pub fn insert(tx: &mut Tx<'_>, stored: &StoredConfiguration) -> Result<bool, StoreError> {
     tx.insert(&INSERT, stored)
 }
 
-/// Writes it under its version, if nobody changed it since the version before was read.
-pub fn configuration_update(
+/// Writes a new version, unless another transaction changed the configuration since version `seen`
+/// was read.
+pub fn update(
     tx: &mut Tx<'_>,
     stored: &StoredConfiguration,
     seen: Version,
@@ -90,17 +91,14 @@ pub fn configuration_update(
     tx.execute_guarded(&UPDATE, &values)
 }
 
-/// Deletes it, if nobody changed it since it was read. Its versions stay.
-pub fn configuration_delete(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-    seen: Version,
-) -> Result<(), StoreError> {
+/// Deletes a configuration, unless another transaction changed it since it was read. Its versions
+/// stay.
+pub fn delete(tx: &mut Tx<'_>, id: &ConfigurationId, seen: Version) -> Result<(), StoreError> {
     tx.execute_guarded(&DELETE, &[id.as_str().into(), seen.into()])
 }
 
-/// By id.
-pub fn configuration_list(
+/// Ordered by id.
+pub fn list(
     tx: &mut Tx<'_>,
     after: Option<&ConfigurationId>,
     limit: u32,

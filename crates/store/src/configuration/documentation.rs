@@ -1,4 +1,5 @@
-//! Documentation of worker configurations and worker types: a tarball each, and what is told of it.
+//! Documentation of worker configurations and worker types: one tarball each, and a record that
+//! describes it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::Tx;
 use crate::engine::value::Value;
+use crate::fleet::pools;
 
 columns! { record: Record {
     subject: Key ["kind", "subject"],
@@ -33,7 +35,7 @@ impl Field for Subject {
         match cells.next::<String>()?.as_str() {
             Self::CONFIGURATION => Ok(Self::Configuration(cells.next()?)),
             Self::WORKER_TYPE => Ok(Self::WorkerType(cells.next()?)),
-            other => Err(BadRow(format!("nothing of kind {other:?} is documented"))),
+            other => Err(BadRow(format!("{other:?} is not a kind of documentation"))),
         }
     }
 }
@@ -68,11 +70,8 @@ statements! { TABLE;
          WHERE worker_configuration_id = $1";
 }
 
-/// With the tarball.
-pub fn documentation_get(
-    tx: &mut Tx<'_>,
-    subject: &Subject,
-) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
+/// Returns the record and the tarball.
+pub fn get(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
     tx.row(&GET, &key(subject), |row| {
         let mut cells = Cells::of(row);
         let record = Record::read(&mut cells)?;
@@ -81,15 +80,12 @@ pub fn documentation_get(
     })
 }
 
-pub fn documentation_record(
-    tx: &mut Tx<'_>,
-    subject: &Subject,
-) -> Result<Option<Record>, StoreError> {
+pub fn get_record(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<Record>, StoreError> {
     tx.row(&RECORD, &key(subject), entity)
 }
 
 /// Configurations first, each kind by id.
-pub fn documentation_list(
+pub fn list(
     tx: &mut Tx<'_>,
     after: Option<(&str, &str)>,
     limit: u32,
@@ -99,31 +95,29 @@ pub fn documentation_list(
     tx.rows(&LIST, &values, entity)
 }
 
-/// Takes the place of what was there, but for when that was made.
-pub fn documentation_put(
-    tx: &mut Tx<'_>,
-    record: &Record,
-    tarball: &[u8],
-) -> Result<(), StoreError> {
+/// Replaces the documentation of the subject, but keeps its time of creation.
+pub fn put(tx: &mut Tx<'_>, record: &Record, tarball: &[u8]) -> Result<(), StoreError> {
     let mut values = record.inserted();
     values.push(STANDARD.encode(tarball).into());
     tx.execute(&PUT, &values).map(drop)
 }
 
-/// `false` if there was none. Whoever deletes what is documented calls this in the same transaction.
-pub fn documentation_delete(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
+/// Returns `false` if the subject has no documentation. A transaction that deletes a subject must
+/// call this, too.
+pub fn delete(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
     Ok(tx.execute(&DELETE, &key(subject))? > 0)
 }
 
-/// What documents nothing that is there. Returns how many; as many as the limit means: ask again.
-pub fn documentation_delete_orphans(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
+/// Deletes documentation whose subject does not exist, and returns the number of deleted rows. Call
+/// it again while it returns the limit.
+pub fn delete_orphans(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
     let kinds = [Subject::WORKER_TYPE, Subject::CONFIGURATION];
     let values = [kinds[0].into(), kinds[1].into(), limit.into()];
     tx.execute(&DELETE_ORPHANS, &values)
 }
 
-/// The configuration that a worker type belongs to, if it does.
-pub fn documentation_configuration_of(
+/// The configuration to which a worker type belongs, if any.
+pub fn configuration_of(
     tx: &mut Tx<'_>,
     worker_type: &PoolId,
 ) -> Result<Option<ConfigurationId>, StoreError> {
@@ -133,17 +127,14 @@ pub fn documentation_configuration_of(
     })
 }
 
-/// Whether there is what would be documented.
-pub fn documentation_subject_exists(
-    tx: &mut Tx<'_>,
-    subject: &Subject,
-) -> Result<bool, StoreError> {
+/// Whether the pool or the configuration exists.
+pub fn subject_exists(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
     match subject {
         Subject::Configuration(id) => {
             let found = tx.row(&CONFIGURATION, &[id.as_str().into()], |_| Ok(()))?;
             Ok(found.is_some())
         }
-        Subject::WorkerType(id) => Ok(crate::fleet::pools::pool_get(tx, id)?.is_some()),
+        Subject::WorkerType(id) => Ok(pools::get(tx, id)?.is_some()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which worker configuration a worker type belongs to, and what the payload of its tasks must look like.
+//! The worker configuration of each worker type, and the schema of its tasks' payloads.
 
 use domain::Version;
 use domain::configuration::WorkerTypeRecord;
@@ -28,44 +28,39 @@ statements! { TABLE;
         "UPDATE worker_types SET {changes} WHERE {key}";
     RELEASE "worker_type_release" =
         "DELETE FROM worker_types WHERE worker_pool_id = $1 AND worker_configuration_id = $2";
-    JUDGED_BY "worker_type_judged_by" =
+    PAYLOAD_SCHEMA_VERSION "worker_type_payload_schema_version" =
         "SELECT c.worker_configuration_id, c.version FROM worker_types AS t \
          CROSS JOIN worker_configurations AS c WHERE t.worker_pool_id = $1 AND t.check_payload = 1 \
-         AND t.payload_schema IS NOT NULL AND c.worker_configuration_id = t.worker_configuration_id";
+         AND t.payload_schema IS NOT NULL \
+         AND c.worker_configuration_id = t.worker_configuration_id";
     LIST "worker_type_list" =
         "SELECT {columns} FROM worker_types WHERE worker_configuration_id = $1 \
          ORDER BY worker_pool_id LIMIT $2";
 }
 
-pub fn worker_type_get(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-) -> Result<Option<WorkerTypeRecord>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Option<WorkerTypeRecord>, StoreError> {
     tx.row(&GET, &[pool_id.as_str().into()], entity)
 }
 
-/// The version of the configuration by whose schema payloads are judged, if they are judged.
-pub fn worker_type_judged_by(
+/// The version of the configuration whose schema checks payloads, if payloads are checked.
+pub fn payload_schema_version(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
 ) -> Result<Option<(ConfigurationId, Version)>, StoreError> {
-    tx.row(&JUDGED_BY, &[pool_id.as_str().into()], |row| {
+    tx.row(&PAYLOAD_SCHEMA_VERSION, &[pool_id.as_str().into()], |row| {
         Ok((row.text(0)?.parse()?, row.version(1)?))
     })
 }
 
-/// Makes the worker type this configuration's, or says that it is another's: `false`. If it is the configuration's
-/// already, what is known of it is written anew.
-pub fn worker_type_claim(
-    tx: &mut Tx<'_>,
-    worker_type: &WorkerTypeRecord,
-) -> Result<bool, StoreError> {
+/// Assigns the worker type to this configuration, or updates its schema if it is assigned already.
+/// Returns `false` if it belongs to another configuration.
+pub fn claim(tx: &mut Tx<'_>, worker_type: &WorkerTypeRecord) -> Result<bool, StoreError> {
     let is_new = tx.insert(&CLAIM, worker_type)?;
     Ok(is_new || tx.execute(&UPDATE, &worker_type.updated())? > 0)
 }
 
-/// The worker type is free again, if it was this configuration's.
-pub fn worker_type_release(
+/// Unassigns the worker type, if it belongs to this configuration.
+pub fn release(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     configuration_id: &ConfigurationId,
@@ -74,8 +69,8 @@ pub fn worker_type_release(
     tx.execute(&RELEASE, &values).map(drop)
 }
 
-/// Those of a configuration, by pool id.
-pub fn worker_type_list(
+/// The worker types of a configuration, ordered by pool id.
+pub fn list(
     tx: &mut Tx<'_>,
     configuration_id: &ConfigurationId,
 ) -> Result<Vec<WorkerTypeRecord>, StoreError> {

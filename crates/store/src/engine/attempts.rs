@@ -1,4 +1,4 @@
-//! Runs transactions on a session: again when others were in the way, and rolled back when they fail.
+//! Runs transactions on a session: retries them after conflicts, and rolls them back after errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,18 +10,18 @@ use super::sqlite::Mode;
 use super::stopwatch::Stopwatch;
 use super::tx::Tx;
 
-/// How often a transaction that lost to others runs before the caller is told.
+/// Maximum number of attempts of a transaction that conflicts with others.
 pub const MAX_ATTEMPTS: u32 = 20;
 
-/// What one run of a transaction came to.
-enum Attempt<R> {
-    Done(R),
-    /// Another transaction was in the way of this statement.
-    Again(&'static str),
+/// Result of one attempt to run a transaction.
+enum AttemptResult<R> {
+    Finished(R),
+    /// This statement conflicted with another transaction.
+    Conflict(&'static str),
 }
 
 impl Session {
-    /// Runs the closure until it commits, fails for good, or lost too often.
+    /// Runs the closure until it commits, fails, or has conflicted too often.
     pub(crate) fn write<T, E: From<StoreError>>(
         &mut self,
         name: &'static str,
@@ -29,10 +29,12 @@ impl Session {
     ) -> Result<T, E> {
         self.measured(name, |session| {
             let mut run = |session: &mut Self| match session.attempt(Mode::Write, name, &mut f) {
-                Attempt::Done(result) => Some(result),
-                Attempt::Again(statement) => {
+                AttemptResult::Finished(result) => Some(result),
+                AttemptResult::Conflict(statement) => {
                     metrics::counter!(
-                        "fleetwright_store_conflicts_total", "name" => name, "statement" => statement
+                        "fleetwright_store_conflicts_total",
+                        "name" => name,
+                        "statement" => statement
                     )
                     .increment(1);
                     None
@@ -41,16 +43,16 @@ impl Session {
             if let Some(result) = run(session) {
                 return result;
             }
-            let lane = session.lanes.of(name);
-            let _alone = lock(&lane);
+            let retry_lock = session.retry_locks.of(name);
+            let _guard = lock(&retry_lock);
             for attempt in 2..=MAX_ATTEMPTS {
                 metrics::counter!("fleetwright_store_retries_total", "name" => name).increment(1);
-                session.pause.before_attempt(attempt);
+                session.backoff.wait_before_attempt(attempt);
                 if let Some(result) = run(session) {
                     return result;
                 }
             }
-            Err(StoreError::Congested {
+            Err(StoreError::TooManyConflicts {
                 name,
                 attempts: MAX_ATTEMPTS,
             }
@@ -58,15 +60,17 @@ impl Session {
         })
     }
 
-    /// Runs the closure once on one snapshot.
+    /// Runs the closure once, on one snapshot.
     pub(crate) fn read<T, E: From<StoreError>>(
         &mut self,
         name: &'static str,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         self.measured(name, |session| match session.attempt(Mode::Read, name, f) {
-            Attempt::Done(result) => result,
-            Attempt::Again(_) => Err(StoreError::Congested { name, attempts: 1 }.into()),
+            AttemptResult::Finished(result) => result,
+            AttemptResult::Conflict(_) => {
+                Err(StoreError::TooManyConflicts { name, attempts: 1 }.into())
+            }
         })
     }
 
@@ -91,42 +95,42 @@ impl Session {
         mode: Mode,
         name: &'static str,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
-    ) -> Attempt<Result<T, E>> {
+    ) -> AttemptResult<Result<T, E>> {
         self.counter.transaction(name);
         if let Err(failure) = self.begin(mode) {
             return match failure {
-                Failure::Conflict(_) => Attempt::Again("begin"),
+                Failure::Conflict(_) => AttemptResult::Conflict("begin"),
                 Failure::Lost(_) | Failure::NotMigrated(_) | Failure::Other(_) => {
-                    Attempt::Done(Err(self.error("begin", failure).into()))
+                    AttemptResult::Finished(Err(self.error("begin", failure).into()))
                 }
             };
         }
         let mut tx = Tx::new(self);
         let outcome = catch_unwind(AssertUnwindSafe(|| f(&mut tx)));
-        let (conflict, spoiled) = (tx.conflict(), tx.is_spoiled());
-        let again = conflict.is_some();
+        let (conflict, has_failed) = (tx.conflict(), tx.has_failed());
+        let is_conflict = conflict.is_some();
         match outcome {
             Err(_panic) => {
-                self.give_up_connection();
-                Attempt::Done(Err(StoreError::Panicked { name }.into()))
+                self.abandon_connection();
+                AttemptResult::Finished(Err(StoreError::Panicked { name }.into()))
             }
-            Ok(Err(error)) if !again => {
+            Ok(Err(error)) if !is_conflict => {
                 self.rollback();
-                Attempt::Done(Err(error))
+                AttemptResult::Finished(Err(error))
             }
-            Ok(Ok(_)) if spoiled && !again && mode == Mode::Write => {
+            Ok(Ok(_)) if has_failed && !is_conflict && mode == Mode::Write => {
                 self.rollback();
-                Attempt::Done(Err(StoreError::Overlooked { name }.into()))
+                AttemptResult::Finished(Err(StoreError::IgnoredFailure { name }.into()))
             }
-            Ok(Ok(value)) if !again => self.finish(mode, name, value),
-            // A read runs once: its own error says more than "congested".
+            Ok(Ok(value)) if !is_conflict => self.finish(mode, name, value),
+            // A read runs once, and its own error says more than `TooManyConflicts`.
             Ok(Err(error)) if mode == Mode::Read => {
                 self.rollback();
-                Attempt::Done(Err(error))
+                AttemptResult::Finished(Err(error))
             }
             Ok(_) => {
                 self.rollback();
-                Attempt::Again(conflict.unwrap_or("unknown"))
+                AttemptResult::Conflict(conflict.unwrap_or("unknown"))
             }
         }
     }
@@ -136,24 +140,24 @@ impl Session {
         mode: Mode,
         name: &'static str,
         value: T,
-    ) -> Attempt<Result<T, E>> {
+    ) -> AttemptResult<Result<T, E>> {
         match self.commit() {
-            Ok(()) => Attempt::Done(Ok(value)),
-            // All that was asked for has been read.
+            Ok(()) => AttemptResult::Finished(Ok(value)),
+            // The closure has read everything, so a failed commit does not matter.
             Err(_) if mode == Mode::Read => {
                 self.rollback();
-                Attempt::Done(Ok(value))
+                AttemptResult::Finished(Ok(value))
             }
             Err(Failure::Conflict(_)) => {
                 self.rollback();
-                Attempt::Again("commit")
+                AttemptResult::Conflict("commit")
             }
             Err(Failure::Lost(source)) => {
-                Attempt::Done(Err(StoreError::OutcomeUnknown { name, source }.into()))
+                AttemptResult::Finished(Err(StoreError::OutcomeUnknown { name, source }.into()))
             }
             Err(failure @ (Failure::NotMigrated(_) | Failure::Other(_))) => {
                 self.rollback();
-                Attempt::Done(Err(self.error("commit", failure).into()))
+                AttemptResult::Finished(Err(self.error("commit", failure).into()))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How single values are written into columns and read from them, by their types.
+//! Conversion of values to and from single columns, by type.
 
 use domain::Version;
 use domain::artifact::{ArtifactName, Content};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value as Json};
 use super::row::{BadRow, Row};
 use super::value::{Value, to_json};
 
-/// What one column holds.
+/// The value of one column.
 pub(crate) trait Cell: Sized {
     fn value(&self) -> Value<'_>;
     fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow>;
@@ -30,10 +30,10 @@ impl<T: Cell> Cell for Option<T> {
     }
 
     fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
-        match row.is_null(column)? {
-            true => Ok(None),
-            false => T::read(row, column).map(Some),
+        if row.is_null(column)? {
+            return Ok(None);
         }
+        T::read(row, column).map(Some)
     }
 }
 
@@ -47,7 +47,7 @@ impl Cell for String {
     }
 }
 
-/// More than a column holds is cut to what it holds.
+/// Numbers above the maximum of a column are stored as that maximum.
 impl Cell for u64 {
     fn value(&self) -> Value<'_> {
         i64::try_from(*self).unwrap_or(i64::MAX).into()
@@ -58,11 +58,11 @@ impl Cell for u64 {
     }
 }
 
-/// The only fractions are prices: they are stored in millionths of a dollar.
+/// Only prices are fractions. They are stored in millionths of a dollar.
 impl Cell for f64 {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a price beyond what fits is cut to what fits"
+        reason = "a price above the maximum is stored as the maximum"
     )]
     fn value(&self) -> Value<'_> {
         ((self * 1_000_000.0).round() as i64).into()
@@ -93,7 +93,7 @@ macro_rules! number_cells {
 
 number_cells!(i64: integer, u32: number, bool: flag, Timestamp: time, Version: version);
 
-/// Types with a text of their own that their parser reads.
+/// Types with `as_str` and a parser for its text.
 macro_rules! text_cells {
     ($($type:ty),+ $(,)?) => {$(
         impl Cell for $type {

@@ -1,7 +1,7 @@
-//! The columns of a table, named once: statements, writing and reading follow from one list.
+//! The columns of a table, listed once: statements, reads and writes are derived from the list.
 //!
-//! `columns!` has the shape of the struct that a row becomes. A field takes one column, or several, or is
-//! a struct with columns of its own. The placeholders of `statement.rs` stand for the names.
+//! `columns!` has the shape of the struct for a row. A field takes one column, or several, or is a
+//! struct with columns of its own. The placeholders in `table.rs` stand for the names.
 
 use super::cells::Cell;
 use super::row::{BadRow, Row};
@@ -9,26 +9,28 @@ use super::value::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Names the row, with all others of this kind.
+    /// Part of the key that identifies the row.
     Key,
-    /// Written with a new row only.
+    /// Written by inserts only.
     Fixed,
     /// Written by every update.
     Mutable,
-    /// Counts the updates: one that names an old version changes nothing.
+    /// Counts updates. An update with an old version changes nothing.
     Version,
 }
 
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Others are written for what statements look for, and can be derived from the rest.
+    /// Whether it is read. Other columns are derived from the entity, and only statements refer to
+    /// them.
     pub(crate) is_read: bool,
 }
 
-/// What a row is read into and written from.
+/// A struct that is stored as a row.
 pub(crate) trait Entity: Sized {
-    /// In the order in which they are read and written; keys first, so that errors can name the row.
+    /// The columns in the order of reads and writes. Keys come first, so that errors can name the
+    /// row.
     fn columns() -> Vec<Column>;
     fn write<'a>(&'a self, values: &mut Values<'a>);
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
@@ -43,12 +45,12 @@ pub(crate) trait Entity: Sized {
         values.values
     }
 
-    /// What `{values}` stands for.
+    /// The values for `{values}`.
     fn inserted(&self) -> Vec<Value<'_>> {
         self.values(&[Kind::Key, Kind::Fixed, Kind::Mutable, Kind::Version])
     }
 
-    /// What `{changes}` and then `{key}` stand for.
+    /// The values for `{changes}` and then `{key}`.
     fn updated(&self) -> Vec<Value<'_>> {
         let mut values = self.values(&[Kind::Mutable]);
         values.extend(self.values(&[Kind::Key, Kind::Version]));
@@ -114,7 +116,7 @@ impl<'r, 'a> Cells<'r, 'a> {
         T::read(self)
     }
 
-    /// An entity from a table whose row may be missing in a join.
+    /// Reads an entity from a joined table whose row may be missing.
     pub(crate) fn joined<T: Entity>(&mut self) -> Result<Option<T>, BadRow> {
         if self.row.is_null(self.next)? {
             let columns = T::columns();
@@ -125,9 +127,9 @@ impl<'r, 'a> Cells<'r, 'a> {
     }
 }
 
-/// Says which columns make up a type, by the shape of the type; `also` lists columns that are only written.
-/// `Worker(StoredWorker)` is a type whose fields only its module writes: rows are read into the type in
-/// the brackets.
+/// Declares the columns of a type, by its shape. `also` lists columns that are only written.
+/// `Worker(StoredWorker)` is a type whose fields only its module writes: rows are read into the type
+/// in the brackets.
 macro_rules! columns {
     (
         $entity:ident: $type:ident $(($stored:ident))?

@@ -1,4 +1,5 @@
-//! Counts what transactions do, for tests: a count is the same on a busy machine, a time is not.
+//! Counts what transactions do, for tests. Unlike a duration, a count is the same on a busy
+//! machine.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use crate::engine::lock::lock;
 use crate::engine::statement::Statement;
 
-/// What the transactions of a store did, by name.
+/// Transactions of a store, and statements and returned rows, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     transactions: BTreeMap<&'static str, u64>,
@@ -17,7 +18,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// How often transactions of this name began; one that lost to others and ran again counts again.
+    /// How often transactions of this name began. Each attempt counts.
     pub fn transactions(&self, name: &str) -> u64 {
         self.transactions.get(name).copied().unwrap_or(0)
     }
@@ -26,7 +27,7 @@ impl Counts {
         self.transactions.values().sum()
     }
 
-    /// How often the statement of this name was executed.
+    /// Number of executions of the statement with this name.
     pub fn statements(&self, name: &str) -> u64 {
         self.statements.get(name).copied().unwrap_or(0)
     }
@@ -35,7 +36,7 @@ impl Counts {
         self.statements.values().sum()
     }
 
-    /// How many rows the statement of this name returned.
+    /// Number of rows that the statement with this name returned.
     pub fn rows(&self, name: &str) -> u64 {
         self.rows.get(name).copied().unwrap_or(0)
     }
@@ -52,15 +53,16 @@ impl AddAssign for Counts {
             (&mut self.statements, other.statements),
             (&mut self.rows, other.rows),
         ];
-        for (sum, more) in sums {
-            for (name, count) in more {
+        for (sum, added) in sums {
+            for (name, count) in added {
                 *sum.entry(name).or_default() += count;
             }
         }
     }
 }
 
-/// Shared by all sessions of a store. Costs one load per statement until somebody counts.
+/// Shared by all sessions of a store. Until counting starts, it costs one atomic load per
+/// statement.
 #[derive(Clone, Default)]
 pub(crate) struct Counter(Arc<Inner>);
 
@@ -77,7 +79,7 @@ impl Counter {
         }
     }
 
-    /// What was counted since the last call. The first call starts the counting.
+    /// Returns the counts since the last call. The first call starts counting.
     pub(crate) fn take(&self) -> Counts {
         self.0.is_on.store(true, Ordering::Relaxed);
         std::mem::take(&mut lock(&self.0.counts))

@@ -1,48 +1,51 @@
-//! What can go wrong in the store, and what to do about it.
+//! Errors of the store, and what the caller should do about each.
 
-/// Boxed because two drivers have two error types and no caller tells them apart.
+/// Boxed because the two drivers have different error types and no caller distinguishes them.
 pub type DriverError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing was read or written. Try again later, or look after the database.
-    #[error("the database {address} cannot be used; is it running, and is its address right?")]
+    /// Nothing was read or written. Try again later, or repair the database.
+    #[error(
+        "cannot use the database {address}; check that it is running and that its address is right"
+    )]
     Unavailable {
         address: String,
         #[source]
         source: DriverError,
     },
-    /// The connection broke between the order to commit and its answer. Read before trying again.
+    /// The connection broke between the request to commit and its reply. Read before trying again.
     #[error(
-        "the connection broke during the commit of `{name}`: its changes may or may not be there"
+        "the connection broke during the commit of `{name}`, which may have succeeded or failed"
     )]
     OutcomeUnknown {
         name: &'static str,
         #[source]
         source: DriverError,
     },
-    /// Others changed the same rows each time. Try again later.
-    #[error("`{name}` lost to other changes {attempts} times; try again later")]
-    Congested { name: &'static str, attempts: u32 },
-    /// Somebody changed the row since it was read. The transaction runs again by itself.
-    #[error("somebody else changed the row first")]
+    /// Every attempt conflicted with another transaction. Try again later.
+    #[error("`{name}` conflicted with other transactions {attempts} times; try again later")]
+    TooManyConflicts { name: &'static str, attempts: u32 },
+    /// Another transaction changed the row since it was read. `Store::write` runs the closure
+    /// again.
+    #[error("another transaction changed the row first")]
     LostRace,
-    /// A row that this program cannot have written. A person has to look.
+    /// This program cannot have written the row. An operator must look at it.
     #[error("the row {key} of table {table} is corrupt: {reason}")]
     Corrupt {
         table: &'static str,
         key: String,
         reason: String,
     },
-    /// A text that the databases would not treat alike, or that is too large. Refuse the input.
-    #[error("`{statement}` was given a text that cannot be stored: {reason}")]
+    /// The text is too large, or the two databases would store it differently. Refuse the input.
+    #[error("`{statement}` cannot store a text: {reason}")]
     BadText {
         statement: &'static str,
         reason: &'static str,
     },
-    /// A list that should have been paged.
+    /// The list must be read in pages.
     #[error("`{statement}` found more than {limit} rows")]
-    TooMany {
+    TooManyRows {
         statement: &'static str,
         limit: usize,
     },
@@ -52,10 +55,10 @@ pub enum StoreError {
         #[source]
         source: DriverError,
     },
-    /// A bug in the closure of the named transaction; it was rolled back.
-    #[error("a statement of `{name}` failed, but its error was overlooked")]
-    Overlooked { name: &'static str },
-    /// The tables are not there. Run the migrations.
+    /// A bug in the closure of the named transaction, which was rolled back.
+    #[error("a statement of `{name}` failed, but the closure ignored its error")]
+    IgnoredFailure { name: &'static str },
+    /// A table or column does not exist. Run the migrations.
     #[error("`{statement}` found no such table or column; run `fleetwright migrate`")]
     NotMigrated {
         statement: &'static str,
@@ -64,14 +67,14 @@ pub enum StoreError {
     },
     #[error("migration {migration} failed: {reason}")]
     Migration { migration: String, reason: String },
-    #[error("the database address is wrong: {0}")]
+    #[error("the database address is invalid: {0}")]
     BadUrl(String),
-    #[error("encryption of the connection to the database cannot be set up: {0}")]
+    #[error("cannot set up TLS for the connection to the database: {0}")]
     Tls(String),
-    /// A bug in the closure of the named transaction; it was rolled back.
+    /// A bug in the closure of the named transaction, which was rolled back.
     #[error("the transaction `{name}` panicked and was rolled back")]
     Panicked { name: &'static str },
-    /// The store was closed, or the program is ending.
+    /// The store was closed, or the program is shutting down.
     #[error("the store is closed")]
     Closed,
 }

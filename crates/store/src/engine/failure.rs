@@ -1,4 +1,4 @@
-//! What a driver's error means for the transaction in which it happened.
+//! Classifies driver errors by their effect on the transaction.
 
 use std::error::Error;
 
@@ -9,9 +9,9 @@ use crate::engine::error::DriverError;
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Another transaction was in the way; running this one again can succeed.
+    /// Another transaction conflicted with this one. Running it again can succeed.
     Conflict(DriverError),
-    /// The connection is gone, and the transaction with it.
+    /// The connection was lost, and the transaction with it.
     Lost(DriverError),
     /// A table or column does not exist.
     NotMigrated(DriverError),
@@ -46,20 +46,20 @@ impl From<rusqlite::Error> for Failure {
 impl From<postgres::Error> for Failure {
     fn from(error: postgres::Error) -> Self {
         let Some(state) = error.code().cloned() else {
-            // Without a code it is either our mistake in the values or the connection.
+            // An error without a code is either a wrong value or a lost connection.
             let io = error
                 .source()
                 .is_some_and(|source| source.is::<std::io::Error>());
             return if error.is_closed() || io {
-                Self::Lost(readable(error))
+                Self::Lost(with_server_message(error))
             } else {
-                Self::Other(readable(error))
+                Self::Other(with_server_message(error))
             };
         };
-        let error = readable(error);
+        let error = with_server_message(error);
         match state {
-            // The last two: somebody else held a lock for too long, or we did, and the server has ended our
-            // transaction and closed the connection.
+            // The last two: another transaction held a lock for too long, or this one was idle for
+            // too long, so the server has ended it and closed the connection.
             SqlState::T_R_SERIALIZATION_FAILURE
             | SqlState::T_R_DEADLOCK_DETECTED
             | SqlState::LOCK_NOT_AVAILABLE
@@ -74,8 +74,8 @@ impl From<postgres::Error> for Failure {
     }
 }
 
-/// The driver's own text is only "db error"; the server's words are one level down.
-fn readable(error: postgres::Error) -> DriverError {
+/// The driver's own text is only "db error". The server's message is in its source.
+fn with_server_message(error: postgres::Error) -> DriverError {
     match error.as_db_error() {
         Some(server) => {
             let detail = server

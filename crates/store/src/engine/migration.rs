@@ -1,4 +1,4 @@
-//! Numbered, forward-only changes of the tables, applied under one lock and never edited afterwards.
+//! Migrations: numbered changes of the schema, applied in order under a lock and never edited.
 
 use std::fmt::Write as _;
 
@@ -65,13 +65,14 @@ statements! { TABLE;
 }
 
 const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
-    number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied BIGINT NOT NULL)";
+    number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
+    applied BIGINT NOT NULL)";
 
-/// Any constant does, as long as nobody else in the database uses it: "fleet" in ASCII.
+/// An arbitrary number that no other program in the database should use: "fleet" in ASCII.
 const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; \
      SELECT pg_advisory_xact_lock(439804749172)";
 
-/// Applies all that are missing in one transaction, or none.
+/// Applies all missing migrations in one transaction.
 pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>, StoreError> {
     locked(session, |session| {
         batch(session, "schema_migrations", CREATE_TABLE)?;
@@ -121,7 +122,8 @@ fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>, StoreError> {
     })
 }
 
-/// Compares what the database has with what the program knows.
+/// Compares the migrations of the database with those of this program, and returns the missing
+/// ones.
 fn missing(applied: &[Applied]) -> Result<&'static [Migration], StoreError> {
     for (index, applied) in applied.iter().enumerate() {
         let refuse = |reason: &str| {
@@ -135,11 +137,11 @@ fn missing(applied: &[Applied]) -> Result<&'static [Migration], StoreError> {
         };
         if known.number != applied.number || known.name != applied.name {
             return refuse(
-                "this program does not know it; was the database made by another program?",
+                "this program does not have it; another program may have created the database",
             );
         }
         if checksum(known.sql) != applied.checksum {
-            return refuse("it was applied in another form than this program has");
+            return refuse("its content differs from this program's migration of that name");
         }
     }
     Ok(&MIGRATIONS[applied.len()..])
@@ -155,12 +157,12 @@ fn locked<T>(
 ) -> Result<T, StoreError> {
     let mut attempt = 1;
     while let Err(failure) = begin_locked(session) {
-        // Somebody else holds the lock, perhaps to migrate.
+        // Another process holds the lock, perhaps to migrate.
         if !matches!(failure, Failure::Conflict(_)) || attempt == MAX_ATTEMPTS {
             return Err(session.error("migrate", failure));
         }
         attempt += 1;
-        session.pause.before_attempt(attempt);
+        session.backoff.wait_before_attempt(attempt);
     }
     let result = work(session);
     let result = result.and_then(|value| {
@@ -179,7 +181,8 @@ fn begin_locked(session: &mut Session) -> Result<(), Failure> {
     match &mut session.connection {
         Connection::Sqlite(sqlite) => sqlite.begin(Mode::Write),
         Connection::Postgres(postgres) => {
-            // Not a snapshot: after waiting for the lock we must see what its holder did.
+            // No snapshot: after the wait for the lock, this transaction must see what its previous
+            // holder committed.
             postgres.batch("BEGIN ISOLATION LEVEL READ COMMITTED")?;
             postgres.batch(POSTGRES_LOCK)
         }
@@ -197,7 +200,7 @@ fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<(), StoreE
     })
 }
 
-/// The only two differences between the databases: bytewise order, and ever-growing numbers.
+/// Replaces the only two differences between the databases: bytewise order, and generated numbers.
 fn translate(session: &Session, sql: &str) -> String {
     let (key, serial) = match &session.connection {
         Connection::Sqlite(_) => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT"),
@@ -209,7 +212,7 @@ fn translate(session: &Session, sql: &str) -> String {
     sql.replace("{key}", key).replace("{serial}", serial)
 }
 
-/// Line ends do not count: some tools change them on check-out.
+/// Ignores the kind of line ends, which some tools change on checkout.
 fn checksum(sql: &str) -> String {
     let digest = Sha256::digest(sql.replace("\r\n", "\n").as_bytes());
     digest.iter().fold(String::new(), |mut text, byte| {

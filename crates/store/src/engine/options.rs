@@ -1,6 +1,6 @@
-//! Where the database is and how many connections to keep.
+//! Address of the database, and number of connections.
 //!
-//! The address may hold a password, so nothing here prints it.
+//! The address may contain a password, so no code here prints it.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -12,26 +12,27 @@ use percent_encoding::percent_decode_str;
 
 use crate::engine::error::StoreError;
 
-/// How long a connection attempt to PostgreSQL may take, unless the address says otherwise.
+/// Time limit for connecting to PostgreSQL, unless the address sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long unanswered data may wait before a PostgreSQL connection counts as dead.
+/// A connection to PostgreSQL is given up if data stay unacknowledged for this long.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// More connections than this help no database.
+/// Maximum number of connections: more do not make a database faster.
 pub const MAX_CONNECTIONS: usize = 64;
 
 #[derive(Clone)]
 pub struct Options {
     /// `sqlite:PATH` or `postgres://user:password@host:port/database?sslmode=…`.
     ///
-    /// `sslmode` is `disable`, `prefer` (the default) or `require`. Whenever the connection is encrypted the
-    /// server's certificate is checked, against the platform's roots or those in `sslrootcert=PATH`.
+    /// `sslmode` is `disable`, `prefer` (the default) or `require`. The certificate of an encrypted
+    /// connection is always checked, against the platform's roots or the file in
+    /// `sslrootcert=PATH`.
     pub url: String,
-    /// Connections to PostgreSQL, or readers of SQLite (which always has one writer).
+    /// Number of connections to PostgreSQL, or of readers of SQLite (which always has one writer).
     pub connections: usize,
 }
 
-/// Keeps other servers away from a SQLite file, until it is dropped or the process ends in any way.
+/// Prevents other servers from using a SQLite file, until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct DatabaseLock {
     _file: File,
@@ -72,7 +73,7 @@ pub(crate) enum Target {
 }
 
 impl Options {
-    /// The SQLite file that does not exist yet, if that is what this names. Opening would make it.
+    /// The path of the SQLite file if it does not exist yet. Opening the store would create it.
     pub fn missing_file(&self) -> Option<PathBuf> {
         match self.target() {
             Ok(Target::Sqlite { path }) if !path.exists() => Some(path),
@@ -80,12 +81,12 @@ impl Options {
         }
     }
 
-    /// SQLite works for one server; PostgreSQL for any number, and needs no lock.
+    /// Locks a SQLite file, which only one server may use. PostgreSQL needs no lock.
     pub fn lock(&self) -> Result<Option<DatabaseLock>, LockError> {
         let Ok(Target::Sqlite { path }) = self.target() else {
             return Ok(None);
         };
-        // One file, however it is called.
+        // One lock for each file, whatever path leads to it.
         let path = path.canonicalize().unwrap_or(path);
         let mut name = path.clone().into_os_string();
         name.push(".lock");
@@ -138,7 +139,7 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 }
 
 impl Target {
-    /// Names the database for people, without its password.
+    /// The address of the database without its password, for messages.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Sqlite { path } => format!("sqlite:{}", path.display()),
@@ -161,7 +162,7 @@ impl Target {
     }
 }
 
-/// The driver refuses parameters that it does not know, so ours are taken out first.
+/// Removes our own parameters, since the driver refuses parameters that it does not know.
 fn postgres_target(url: &str) -> Result<Target, StoreError> {
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut root_certificates = None;
@@ -172,14 +173,14 @@ fn postgres_target(url: &str) -> Result<Target, StoreError> {
                 let path = percent_decode_str(path).decode_utf8_lossy();
                 root_certificates = Some(PathBuf::from(path.as_ref()));
             }
-            // We never trust without checking, so these two mean the same here.
+            // Every certificate is checked, so `require` means the same here.
             Some(("sslmode", "verify-ca" | "verify-full")) => kept.push("sslmode=require"),
             _ => kept.push(pair),
         }
     }
     let cleaned = format!("{base}?{}", kept.join("&"));
     let mut config: postgres::Config = cleaned.trim_end_matches('?').parse().map_err(
-        // The driver's text can quote the address, password included: only its kind is kept.
+        // The driver's message can quote the address with its password, so it is dropped.
         |_: postgres::Error| {
             StoreError::BadUrl(
                 "it is not of the form postgres://user:password@host:port/database".into(),
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_parameters_are_taken_out_of_the_address() {
+    fn our_own_parameters_are_removed_from_the_address() {
         let target = options("postgres://u@h/d?sslrootcert=%2Fetc/my%20ca.pem&sslmode=verify-full")
             .target()
             .expect("a good address");
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sqlite_file_is_for_one_server_at_a_time() {
+    fn only_one_server_at_a_time_locks_a_sqlite_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.sqlite");
         let of = |path: &std::path::Path| options(&format!("sqlite:{}", path.display()));

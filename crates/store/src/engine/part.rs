@@ -1,7 +1,8 @@
-//! The beginning of a list: as many rows as were asked for, but no more bytes than one answer should hold.
+//! Parts of lists: at most the requested number of rows, and at most as many bytes as one answer
+//! should hold.
 //!
-//! What is large is measured before it is read, since a driver may hold a whole answer in memory. Both
-//! databases know the size of a text without reading it.
+//! Rows are measured before they are read, since a driver may hold a complete answer in memory.
+//! Both databases know the size of a text without reading it.
 
 use crate::engine::error::StoreError;
 use crate::engine::row::{BadRow, Row};
@@ -9,25 +10,26 @@ use crate::engine::statement::Statement;
 use crate::engine::tx::Tx;
 use crate::engine::value::Value;
 
-/// So many bytes of documents are read at once, or a single one that is larger.
+/// At most this many bytes of documents are read at once, unless the first document alone is
+/// larger.
 pub const MAX_PART_BYTES: u64 = 8 * 1024 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part<T> {
     pub items: Vec<T>,
-    /// There is more, and was to be read, but would have been too much at once.
+    /// Requested rows were left out because they would not fit.
     pub is_cut: bool,
 }
 
 impl<T> Part<T> {
-    /// Whether there may be more, if at most so many were asked for.
-    pub fn may_go_on(&self, limit: u32) -> bool {
+    /// Whether the list may have more rows, if at most `limit` were requested.
+    pub fn may_have_more(&self, limit: u32) -> bool {
         self.is_cut || self.items.len() >= limit as usize
     }
 }
 
-/// How many of these sizes, from the first on, are not too much together; one at least.
-pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>, max_bytes: u64) -> u32 {
+/// How many of these sizes, from the first on, fit into `max_bytes`; at least one.
+pub(crate) fn count_fitting(sizes: impl IntoIterator<Item = u64>, max_bytes: u64) -> u32 {
     let mut total = 0_u64;
     let fitting = sizes.into_iter().take_while(|size| {
         let is_first = total == 0;
@@ -37,8 +39,8 @@ pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>, max_bytes: u64) -> u
     fitting.fold(0, |count, _| count + 1)
 }
 
-/// Reads what `list` lists. `sizes` says how large each of the same rows is; the last value of both is how
-/// many rows there may be.
+/// Reads the rows of `list`, as many as fit. `sizes` returns the sizes of the same rows. The last
+/// parameter of both statements is the limit.
 pub(crate) fn read<T>(
     tx: &mut Tx<'_>,
     sizes: &'static Statement,
@@ -50,7 +52,7 @@ pub(crate) fn read<T>(
     read_within(tx, MAX_PART_BYTES, sizes, list, keys, limit, read)
 }
 
-/// The same with another bound.
+/// Like `read`, with another limit of bytes.
 pub(crate) fn read_within<T>(
     tx: &mut Tx<'_>,
     max_bytes: u64,
@@ -63,7 +65,7 @@ pub(crate) fn read_within<T>(
     let mut values = keys.to_vec();
     values.push(limit.into());
     let sizes: Vec<u64> = tx.rows(sizes, &values, |row| row.number(0))?;
-    let count = fitting(sizes.iter().copied(), max_bytes);
+    let count = count_fitting(sizes.iter().copied(), max_bytes);
     values.pop();
     values.push(count.into());
     Ok(Part {
@@ -77,21 +79,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_counted_from_the_first_on() {
-        let fitting = |sizes: Vec<u64>| fitting(sizes, MAX_PART_BYTES);
+    fn a_part_ends_before_the_first_row_that_does_not_fit() {
+        let fitting = |sizes: Vec<u64>| count_fitting(sizes, MAX_PART_BYTES);
         assert_eq!(fitting(vec![]), 0);
         assert_eq!(
             fitting(vec![MAX_PART_BYTES * 9, 1]),
             1,
-            "one is always read"
+            "the first row is always read"
         );
         assert_eq!(fitting(vec![1, MAX_PART_BYTES - 1]), 2);
         assert_eq!(fitting(vec![1, MAX_PART_BYTES]), 1);
-        assert_eq!(
-            fitting(vec![1, MAX_PART_BYTES, 1]),
-            1,
-            "none is passed over"
-        );
+        assert_eq!(fitting(vec![1, MAX_PART_BYTES, 1]), 1, "no row is skipped");
         assert_eq!(fitting(vec![0; 1_000]), 1_000);
     }
 }

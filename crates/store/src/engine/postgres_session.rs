@@ -1,4 +1,4 @@
-//! A connection to PostgreSQL that is made when it is needed and made again when it was lost.
+//! A connection to PostgreSQL, opened when it is needed and reopened when it was lost.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,13 +14,14 @@ use crate::engine::sqlite::Mode;
 use crate::engine::statement::Statement;
 use crate::engine::value::Value;
 
-/// No statement of ours runs this long; a server on which one does is stuck. Migrations lift it.
+/// Our statements are faster than this; otherwise the server is stuck. Does not apply to
+/// migrations.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a statement waits for a row that another transaction has written. Then all of its transaction runs
-/// again, as after any conflict. Migrations lift it.
+/// How long a statement waits for a row that another transaction has written. Then its transaction
+/// runs again, as after any conflict. Does not apply to migrations.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a transaction may leave the server waiting for its next statement. Then the server ends it, and lets
-/// others have what it had locked: our process was frozen, or its machine has vanished.
+/// How long a transaction may be idle between two statements. Then the server ends it and releases
+/// its locks: this process was frozen, or its machine has failed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct PostgresSession {
@@ -43,7 +44,7 @@ impl PostgresSession {
         }
     }
 
-    /// Nothing has happened in a transaction that has not begun, so a lost connection is replaced here.
+    /// Reopens a lost connection, which is safe because the transaction has not begun.
     pub(crate) fn begin(&mut self, mode: Mode) -> Result<(), Failure> {
         let sql = match mode {
             Mode::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -56,7 +57,8 @@ impl PostgresSession {
     }
 
     pub(crate) fn commit(&mut self) -> Result<(), Failure> {
-        // Not on a new connection, which has nothing to commit and would say that it did.
+        // Never reopens the connection: a commit on a new one would succeed without committing
+        // anything.
         self.with(|connection| connection.client.batch_execute("COMMIT"))
     }
 
@@ -67,8 +69,8 @@ impl PostgresSession {
         }
     }
 
-    /// Drops the connection, and with it whatever state it was in.
-    pub(crate) fn forget(&mut self) {
+    /// Drops the connection, whatever its state.
+    pub(crate) fn drop_connection(&mut self) {
         self.connection = None;
     }
 
@@ -83,7 +85,7 @@ impl PostgresSession {
         })
     }
 
-    /// The outer result is the driver's, the inner one the reader's.
+    /// The outer result is an error of the driver, the inner one an error of `read`.
     pub(crate) fn rows<T>(
         &mut self,
         statement: &Statement,
@@ -127,7 +129,7 @@ impl PostgresSession {
             Some(tls) => self.config.connect(tls.clone()),
             None => self.config.connect(NoTls),
         };
-        // Whatever kept us from connecting, there is no connection.
+        // Every error while connecting means that there is no connection.
         let mut client =
             connected.map_err(|error| Failure::Lost(Failure::from(error).into_source()))?;
         client.batch_execute(&session_settings())?;
@@ -138,13 +140,13 @@ impl PostgresSession {
         Ok(())
     }
 
-    /// Runs one step and drops the connection when the step finds it broken.
+    /// Runs one step, and drops the connection if the step finds it lost.
     fn with<T>(
         &mut self,
         step: impl FnOnce(&mut Connection) -> Result<T, postgres::Error>,
     ) -> Result<T, Failure> {
         let Some(connection) = &mut self.connection else {
-            // Never reconnect here: the rest of a transaction must not run outside of it.
+            // Never reopen it here: the rest of a transaction must not run outside of it.
             return Err(Failure::Lost("the connection was lost".into()));
         };
         step(connection).map_err(|error| {

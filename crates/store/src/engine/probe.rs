@@ -1,4 +1,4 @@
-//! Can the database be written? And what time is it there?
+//! Checks whether the database accepts writes, and reads its clock.
 
 use domain::time::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::engine::tx::Tx;
 
 static TABLE: Table = Table::unlisted("revisions", 1);
 
-/// Processes write into this many rows, so that they seldom meet and leave no more behind.
+/// Processes share this many rows: they seldom conflict, and never leave more rows than this.
 const SLOTS: u32 = 64;
 
 statements! { TABLE;
@@ -19,8 +19,8 @@ statements! { TABLE;
     CLOCK "database_clock" = "SELECT CAST(CURRENT_TIMESTAMP AS TEXT)";
 }
 
-/// Writes a row of the process with this number, over and over the same one.
-pub fn write_probe(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<(), StoreError> {
+/// Writes the row of the process with this number, which is always the same one.
+pub fn write(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<(), StoreError> {
     let name = slot(process);
     tx.execute(&PUT, &[(&name).into(), now.into()]).map(drop)
 }
@@ -29,26 +29,26 @@ fn slot(process: u32) -> String {
     format!("probe {}", process % SLOTS)
 }
 
-/// When this transaction began, by the clock of the database, to a second.
-pub fn database_clock(tx: &mut Tx<'_>) -> Result<Timestamp, StoreError> {
-    tx.row(&CLOCK, &[], moment)?
-        .ok_or_else(|| StoreError::corrupt("(clock)", "now", "it has no time"))
+/// The start of this transaction by the clock of the database, in full seconds.
+pub fn clock(tx: &mut Tx<'_>) -> Result<Timestamp, StoreError> {
+    tx.row(&CLOCK, &[], read_time)?
+        .ok_or_else(|| StoreError::corrupt("(clock)", "now", "the database returned no time"))
 }
 
-fn moment(row: &Row<'_>) -> Result<Timestamp, BadRow> {
+fn read_time(row: &Row<'_>) -> Result<Timestamp, BadRow> {
     let text = row.text(0)?;
-    parsed(text).ok_or_else(|| BadRow(format!("{text:?} is no time")))
+    parse_time(text).ok_or_else(|| BadRow(format!("{text:?} is not a time")))
 }
 
-/// `2026-09-21 14:13:20` is UTC, as SQLite says it; PostgreSQL adds a fraction and the offset of its
+/// SQLite returns `2026-09-21 14:13:20` in UTC. PostgreSQL adds a fraction and the offset of its
 /// session: `2026-09-21 16:13:20.123456+02`.
-fn parsed(text: &str) -> Option<Timestamp> {
+fn parse_time(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_at_checked(19)?;
     let utc: Timestamp = format!("{}Z", date.replace(' ', "T")).parse().ok()?;
-    let Some(place) = rest.find(['+', '-']) else {
+    let Some(sign_at) = rest.find(['+', '-']) else {
         return Some(utc);
     };
-    let (sign, offset) = rest[place..].split_at(1);
+    let (sign, offset) = rest[sign_at..].split_at(1);
     let mut parts = offset.split(':').map(|part| part.parse::<i64>().ok());
     let hours = parts.next().flatten()?;
     let minutes = parts.next().unwrap_or(Some(0))?;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_read_as_both_databases_say_it() {
+    fn times_of_both_databases_are_parsed() {
         for text in [
             "2026-09-21 14:13:20",
             "2026-09-21 14:13:20+00",
@@ -83,10 +83,10 @@ mod tests {
             "2026-09-21 10:43:20.1-03:30",
         ] {
             let expected = Timestamp::from_millis(1_790_000_000_000);
-            assert_eq!(parsed(text), Some(expected), "{text}");
+            assert_eq!(parse_time(text), Some(expected), "{text}");
         }
         for text in ["", "yesterday", "2026-09-21 14:13:20+x"] {
-            assert_eq!(parsed(text), None, "{text}");
+            assert_eq!(parse_time(text), None, "{text}");
         }
     }
 }

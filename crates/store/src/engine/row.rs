@@ -1,17 +1,17 @@
-//! What comes out of a statement, for both drivers, without trusting it.
+//! Rows that a statement returns, for both drivers. Every value is checked when it is read.
 
 use domain::Version;
 use domain::time::Timestamp;
 use postgres::types::{FromSql, Type};
 use rusqlite::types::ValueRef;
 
-/// One row of an answer; columns count from zero.
+/// One row of an answer. Columns are counted from 0.
 pub(crate) enum Row<'a> {
     Sqlite(&'a rusqlite::Row<'a>),
     Postgres(&'a postgres::Row),
 }
 
-/// Why a row cannot be understood. Any error of a parser becomes one.
+/// Why a row cannot be read. Every error of a parser converts into it.
 #[derive(Debug)]
 pub(crate) struct BadRow(pub(crate) String);
 
@@ -23,7 +23,8 @@ impl<E: std::error::Error> From<E> for BadRow {
 
 impl Row<'_> {
     pub(crate) fn text(&self, column: usize) -> Result<&str, BadRow> {
-        self.optional_text(column)?.ok_or_else(|| absent(column))
+        self.optional_text(column)?
+            .ok_or_else(|| unexpected_null(column))
     }
 
     pub(crate) fn optional_text(&self, column: usize) -> Result<Option<&str>, BadRow> {
@@ -42,12 +43,13 @@ impl Row<'_> {
     pub(crate) fn is_null(&self, column: usize) -> Result<bool, BadRow> {
         match self {
             Self::Sqlite(row) => Ok(row.get_ref(column)? == ValueRef::Null),
-            Self::Postgres(row) => Ok(row.try_get::<_, Option<Unread>>(column)?.is_none()),
+            Self::Postgres(row) => Ok(row.try_get::<_, Option<AnyValue>>(column)?.is_none()),
         }
     }
 
     pub(crate) fn integer(&self, column: usize) -> Result<i64, BadRow> {
-        self.optional_integer(column)?.ok_or_else(|| absent(column))
+        self.optional_integer(column)?
+            .ok_or_else(|| unexpected_null(column))
     }
 
     pub(crate) fn optional_integer(&self, column: usize) -> Result<Option<i64>, BadRow> {
@@ -63,7 +65,7 @@ impl Row<'_> {
         }
     }
 
-    /// Any whole number that the wanted type holds.
+    /// A whole number, if it fits into the type.
     pub(crate) fn number<T: TryFrom<i64>>(&self, column: usize) -> Result<T, BadRow> {
         let number = self.integer(column)?;
         T::try_from(number)
@@ -87,18 +89,15 @@ impl Row<'_> {
     }
 
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, column: usize) -> Result<T, BadRow> {
-        serde_json::from_str(self.text(column)?).map_err(|error| {
-            BadRow(format!(
-                "column {column} is not the JSON it should be: {error}"
-            ))
-        })
+        serde_json::from_str(self.text(column)?)
+            .map_err(|error| BadRow(format!("column {column} is not the expected JSON: {error}")))
     }
 }
 
-/// A value of any type, of which only matters that there is one.
-struct Unread;
+/// A value of any type that is not read: it only shows that the column is not NULL.
+struct AnyValue;
 
-impl FromSql<'_> for Unread {
+impl FromSql<'_> for AnyValue {
     fn from_sql(_: &Type, _: &[u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(Self)
     }
@@ -108,6 +107,6 @@ impl FromSql<'_> for Unread {
     }
 }
 
-fn absent(column: usize) -> BadRow {
-    BadRow(format!("column {column} is empty"))
+fn unexpected_null(column: usize) -> BadRow {
+    BadRow(format!("column {column} is NULL"))
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::engine::backoff::Backoff;
 use crate::engine::counts::Counter;
 use crate::engine::error::StoreError;
 use crate::engine::failure::Failure;
-use crate::engine::lanes::Lanes;
-use crate::engine::pause::Pause;
 use crate::engine::postgres_session::PostgresSession;
+use crate::engine::retry_locks::RetryLocks;
 use crate::engine::row::{BadRow, Row};
 use crate::engine::sqlite::{Mode, SqliteSession};
 use crate::engine::statement::Statement;
@@ -16,11 +16,11 @@ use crate::engine::value::Value;
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) address: String,
-    pub(crate) pause: Pause,
+    pub(crate) backoff: Backoff,
     pub(crate) counter: Counter,
-    /// For simulations: nothing can be inserted.
+    /// For simulations: inserts fail.
     pub(crate) is_full: bool,
-    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) retry_locks: Arc<RetryLocks>,
 }
 
 pub(crate) enum Connection {
@@ -29,8 +29,8 @@ pub(crate) enum Connection {
 }
 
 impl Session {
-    /// What is committed meanwhile is on the disk, whatever happens to the machine.
-    pub(crate) fn durably<T, E: From<StoreError>>(
+    /// Runs `run` with durable commits: they survive a power failure.
+    pub(crate) fn with_durable_commits<T, E: From<StoreError>>(
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -43,7 +43,8 @@ impl Session {
     fn set_durable(&mut self, is_durable: bool) -> Result<(), StoreError> {
         let set = match &self.connection {
             Connection::Sqlite(sqlite) => sqlite.set_durable(is_durable),
-            // There each commit waits for the disk, unless the server was told otherwise.
+            // PostgreSQL waits for the disk at each commit, unless its configuration says
+            // otherwise.
             Connection::Postgres(_) => Ok(()),
         };
         set.map_err(|failure| self.error("synchronous", failure))
@@ -71,20 +72,20 @@ impl Session {
         if let Err(failure) = rolled_back {
             tracing::warn!(
                 ?failure,
-                "a roll-back failed; the database ends the transaction itself"
+                "a rollback failed; the database ends the transaction itself"
             );
-            self.give_up_connection();
+            self.abandon_connection();
         }
     }
 
-    /// After a panic or a failed roll-back the state of the connection is not known.
-    pub(crate) fn give_up_connection(&mut self) {
+    /// Resets or drops the connection: after a panic or a failed rollback its state is not known.
+    pub(crate) fn abandon_connection(&mut self) {
         match &mut self.connection {
             Connection::Sqlite(sqlite) => {
-                // A file has no half-sent messages: rolling back is enough.
+                // SQLite has no protocol that could be out of step, so a rollback is enough.
                 let _ = sqlite.rollback();
             }
-            Connection::Postgres(postgres) => postgres.forget(),
+            Connection::Postgres(postgres) => postgres.drop_connection(),
         }
     }
 
@@ -124,7 +125,7 @@ impl Session {
         rows
     }
 
-    /// How many parameters the database sees in the statement.
+    /// Prepares the statement, and returns the number of parameters that the database finds in it.
     pub(crate) fn prepare(&mut self, statement: &Statement) -> Result<usize, Failure> {
         match &mut self.connection {
             Connection::Sqlite(sqlite) => sqlite.prepare(statement),

@@ -1,69 +1,71 @@
-//! For simulations: transactions on the caller's thread, and processes that die, freeze or find the disk full.
+//! For simulations: transactions on the caller's thread, and processes that crash, freeze or run
+//! out of disk space.
 //!
-//! On one thread the same seed gives the same history, which threads of their own would not. A crash is a store
-//! that refuses everything from some commit on: what was committed stays, what was not is lost, and whatever the
-//! code still does, no trace of it reaches the database. A crash within a transaction is the same as one before it.
-//! A frozen process waits before its next transaction, until it is thawed. On a full disk nothing can be inserted.
+//! On one thread, the same seed gives the same history; with more threads it would not. A crashed
+//! process is a store that refuses every transaction from some commit on: committed changes stay,
+//! and nothing that the code still does reaches the database. A crash within a transaction has the
+//! same effect as a crash before it. A frozen process waits before its next transaction until it is
+//! thawed. On a full disk, inserts fail.
 
 use super::error::StoreError;
 use super::failure::Failure;
-use super::in_place::InPlace;
 use super::lock::lock;
 use super::options::{Options, Target};
 use super::session::Connection;
+use super::simulation_state::SimulationState;
 use super::sqlite::{Mode, SqliteSession};
 use super::store::{Engine, Store};
 
 impl Store {
-    /// From now on every transaction runs at once, on the caller's thread. SQLite only: the driver of PostgreSQL
-    /// cannot wait on a thread that runs other futures, so there nothing changes.
+    /// Makes every transaction run immediately, on the caller's thread. SQLite only: the driver of
+    /// PostgreSQL cannot wait on a thread that runs other futures, so there this changes nothing.
     pub fn run_in_place(&self) -> Result<(), StoreError> {
         let Target::Sqlite { path } = self.inner.options.target()? else {
             return Ok(());
         };
         let spare = lock(&self.inner.inline_readers).pop();
         let mut session = spare.ok_or(StoreError::Closed)?;
-        let opened = SqliteSession::open(&path, Mode::Write, &session.pause);
+        let opened = SqliteSession::open(&path, Mode::Write, &session.backoff);
         session.connection =
             Connection::Sqlite(opened.map_err(|failure| StoreError::Unavailable {
                 address: session.address.clone(),
                 source: failure.into_source(),
             })?);
-        self.inner.in_place.put_back(session);
+        self.inner.simulation.put_back(session);
         Ok(())
     }
 
-    /// An empty database in memory, of which every transaction runs at once, on the caller's thread: no threads, no
-    /// files, and one connection for all processes of a simulation.
+    /// Opens an empty database in memory. Every transaction runs immediately, on the caller's
+    /// thread: it has no threads, no files, and one connection for all processes of a simulation.
     pub fn in_memory() -> Result<Self, StoreError> {
         let options = Options {
             url: "sqlite:in-memory".to_owned(),
             connections: 1,
         };
-        let store = Self::without_threads(Engine::Sqlite, &options, InPlace::default());
+        let store = Self::without_threads(Engine::Sqlite, &options, SimulationState::default());
         let opened = SqliteSession::open_in_memory();
         let opened = opened.map_err(|failure| StoreError::Unavailable {
             address: options.url,
             source: failure.into_source(),
         })?;
         let session = store.session_without_threads(Connection::Sqlite(opened));
-        store.inner.in_place.put_back(session);
+        store.inner.simulation.put_back(session);
         Ok(store)
     }
 
-    /// Another process of the same simulation: it lives, freezes and dies by itself.
+    /// Adds a process to the simulation. It freezes and crashes independently of the others.
     #[must_use]
     pub fn another_process(&self) -> Self {
-        let in_place = self.inner.in_place.of_another_process();
-        Self::without_threads(self.engine(), &self.inner.options, in_place)
+        let state = self.inner.simulation.for_another_process();
+        Self::without_threads(self.engine(), &self.inner.options, state)
     }
 
-    /// Remembers all rows of a database in memory, for `restore_rows`.
-    pub fn remember_rows(&self) -> Result<(), StoreError> {
-        self.on_memory(SqliteSession::remember_rows)
+    /// Copies all rows of a database in memory, for `restore_rows`.
+    pub fn save_rows(&self) -> Result<(), StoreError> {
+        self.on_memory(SqliteSession::save_rows)
     }
 
-    /// Makes a database in memory what it was when its rows were remembered.
+    /// Restores the rows that `save_rows` copied.
     pub fn restore_rows(&self) -> Result<(), StoreError> {
         self.on_memory(SqliteSession::restore_rows)
     }
@@ -72,65 +74,67 @@ impl Store {
         &self,
         change: impl FnOnce(&SqliteSession) -> Result<(), Failure>,
     ) -> Result<(), StoreError> {
-        let in_place = &self.inner.in_place;
-        let session = in_place.take().ok_or(StoreError::Closed)?;
+        let state = &self.inner.simulation;
+        let session = state.take().ok_or(StoreError::Closed)?;
         let changed = match &session.connection {
             Connection::Sqlite(sqlite) => change(sqlite),
             Connection::Postgres(_) => Ok(()),
         };
         let changed = changed.map_err(|failure| session.error("simulation", failure));
-        in_place.put_back(session);
+        state.put_back(session);
         changed
     }
 
-    /// After so many further transactions that write, this handle and its clones refuse everything: the process is
-    /// dead.
+    /// Crashes the process after this many further write transactions: this handle and its clones
+    /// refuse everything.
     pub fn stop_after(&self, n_writes: u64) {
-        self.inner.in_place.stop_after(n_writes);
+        self.inner.simulation.stop_after(n_writes);
     }
 
-    /// Whether that has come to pass.
+    /// Whether the process has crashed.
     pub fn is_stopped(&self) -> bool {
-        self.inner.in_place.is_stopped()
+        self.inner.simulation.is_stopped()
     }
 
-    /// After so many further transactions that write, all others wait until `thaw`.
+    /// Freezes the process after this many further write transactions: all later ones wait until
+    /// `thaw`.
     pub fn freeze_after(&self, n_writes: u64) {
-        self.inner.in_place.freeze_after(n_writes);
+        self.inner.simulation.freeze_after(n_writes);
     }
 
     /// Whether the process is frozen now.
     pub fn is_frozen(&self) -> bool {
-        self.inner.in_place.is_frozen()
+        self.inner.simulation.is_frozen()
     }
 
     /// Waits while the process is frozen.
     pub async fn await_thaw(&self) {
-        self.inner.in_place.await_thaw().await;
+        self.inner.simulation.await_thaw().await;
     }
 
-    /// The process goes on, and freezes no more.
+    /// Resumes the process, which does not freeze again.
     pub fn thaw(&self) {
-        self.inner.in_place.thaw();
+        self.inner.simulation.thaw();
     }
 
-    /// For all processes of a simulation: nothing can be inserted, as on a full disk.
+    /// Makes inserts fail in all processes of the simulation, as on a full disk.
     pub fn set_full(&self, is_full: bool) {
-        self.inner.in_place.set_full(is_full);
+        self.inner.simulation.set_full(is_full);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{outbox_depth, turn_take};
+    use crate::engine::turns;
+    use crate::history::outbox;
 
     async fn turn(store: &Store) -> Result<i64, StoreError> {
-        store.write("turn", |tx| turn_take(tx, "a")).await
+        store.write("turn", |tx| turns::take(tx, "a")).await
     }
 
     #[tokio::test]
-    async fn after_its_last_write_a_handle_refuses_everything_and_what_was_written_stays() {
+    async fn a_stopped_handle_refuses_everything_and_committed_rows_stay() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("a.db").display());
         let options = Options {
@@ -150,24 +154,24 @@ mod tests {
             assert_eq!(turn(&store).await.unwrap(), first + 1);
             assert!(store.is_stopped());
             assert!(matches!(turn(&store).await, Err(StoreError::Closed)));
-            let read = store.read("depth", outbox_depth).await;
+            let read = store.read("depth", outbox::depth).await;
             assert!(matches!(read, Err(StoreError::Closed)));
         }
         assert_eq!(turn(&store).await.unwrap(), 5);
     }
 
     #[tokio::test]
-    async fn processes_in_memory_share_rows_and_die_alone() {
+    async fn processes_in_memory_share_rows_and_stop_independently() {
         let store = Store::in_memory().unwrap();
         store.migrate(0).await.unwrap();
-        store.remember_rows().unwrap();
+        store.save_rows().unwrap();
         for _ in 0..2 {
-            let (one, other) = (store.another_process(), store.another_process());
-            assert_eq!(turn(&one).await.unwrap(), 1);
-            assert_eq!(turn(&other).await.unwrap(), 2);
-            one.stop_after(0);
-            assert!(matches!(turn(&one).await, Err(StoreError::Closed)));
-            assert_eq!(turn(&other).await.unwrap(), 3);
+            let (first, second) = (store.another_process(), store.another_process());
+            assert_eq!(turn(&first).await.unwrap(), 1);
+            assert_eq!(turn(&second).await.unwrap(), 2);
+            first.stop_after(0);
+            assert!(matches!(turn(&first).await, Err(StoreError::Closed)));
+            assert_eq!(turn(&second).await.unwrap(), 3);
             assert_eq!(
                 store.pending_migrations().await.unwrap(),
                 Vec::<String>::new()
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frozen_process_goes_on_where_it_was() {
+    async fn a_thawed_process_continues_its_transaction() {
         let store = Store::in_memory().unwrap();
         store.migrate(0).await.unwrap();
         let (frozen, other) = (store.another_process(), store.another_process());
@@ -196,13 +200,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn on_a_full_disk_nothing_is_inserted_and_all_else_works() {
+    async fn on_a_full_disk_only_inserts_fail() {
         let store = Store::in_memory().unwrap();
         store.migrate(0).await.unwrap();
         store.another_process().set_full(true);
         let refused = turn(&store).await.unwrap_err();
         assert!(format!("{refused:?}").contains("full"), "{refused:?}");
-        let depth: Result<u64, StoreError> = store.read("depth", outbox_depth).await;
+        let depth: Result<u64, StoreError> = store.read("depth", outbox::depth).await;
         assert_eq!(depth.unwrap(), 0);
         store.set_full(false);
         assert_eq!(turn(&store).await.unwrap(), 1);

@@ -1,4 +1,4 @@
-//! A connection to SQLite: one writer, many readers, write-ahead log.
+//! A connection to SQLite, in write-ahead mode: one writer and many readers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,18 +6,19 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::engine::backoff::Backoff;
 use crate::engine::error::StoreError;
 use crate::engine::failure::Failure;
-use crate::engine::pause::Pause;
 use crate::engine::row::{BadRow, Row};
 use crate::engine::statement::Statement;
 use crate::engine::value::Value;
 
-/// How long SQLite itself waits for the lock of another process.
+/// How long SQLite waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Switching to the write-ahead log does not wait for locks by itself.
+/// Maximum number of attempts to open the database: switching to write-ahead mode does not wait for
+/// locks.
 const OPEN_ATTEMPTS: u32 = 10;
-/// More than there are statements.
+/// Exceeds the number of statements.
 const STATEMENT_CACHE: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +32,12 @@ pub(crate) struct SqliteSession {
 }
 
 impl SqliteSession {
-    pub(crate) fn open(path: &Path, mode: Mode, pause: &Pause) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path, mode: Mode, backoff: &Backoff) -> Result<Self, Failure> {
         let mut attempt = 1;
         loop {
             match Self::try_open(path, mode).map_err(Failure::from) {
                 Err(Failure::Conflict(_)) if attempt < OPEN_ATTEMPTS => {
-                    pause.before_attempt(attempt + 1);
+                    backoff.wait_before_attempt(attempt + 1);
                     attempt += 1;
                 }
                 result => return result,
@@ -53,31 +54,34 @@ impl SqliteSession {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        Self::prepared(connection, mode)
+        Self::configured(connection, mode)
     }
 
     pub(crate) fn open_in_memory() -> Result<Self, Failure> {
-        Ok(Self::prepared(Connection::open_in_memory()?, Mode::Write)?)
+        Ok(Self::configured(
+            Connection::open_in_memory()?,
+            Mode::Write,
+        )?)
     }
 
-    fn prepared(connection: Connection, mode: Mode) -> rusqlite::Result<Self> {
+    fn configured(connection: Connection, mode: Mode) -> rusqlite::Result<Self> {
         connection.pragma_update(None, "foreign_keys", true)?;
         connection.pragma_update(None, "query_only", mode == Mode::Read)?;
-        // Otherwise SQLite plans a statement anew each time a parameter in a range is bound, which
+        // Otherwise SQLite plans a statement again whenever a parameter of a range is bound, which
         // costs more than most of our statements.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
         Ok(Self { connection })
     }
 
-    /// Keeps a copy of every row beside the tables.
-    pub(crate) fn remember_rows(&self) -> Result<(), Failure> {
-        self.each_table("CREATE TEMP TABLE kept_{} AS SELECT * FROM main.{};")
+    /// Copies every row to a temporary table.
+    pub(crate) fn save_rows(&self) -> Result<(), Failure> {
+        self.each_table("CREATE TEMP TABLE saved_{} AS SELECT * FROM main.{};")
     }
 
-    /// Puts the kept rows in the place of all others. The tables stay, and with them every prepared statement.
+    /// Replaces all rows by the copies. The tables stay, and with them all prepared statements.
     pub(crate) fn restore_rows(&self) -> Result<(), Failure> {
-        self.each_table("DELETE FROM main.{}; INSERT INTO main.{} SELECT * FROM temp.kept_{};")
+        self.each_table("DELETE FROM main.{}; INSERT INTO main.{} SELECT * FROM temp.saved_{};")
     }
 
     fn each_table(&self, sql: &str) -> Result<(), Failure> {
@@ -92,8 +96,8 @@ impl SqliteSession {
         self.batch(&batch)
     }
 
-    /// Whether a commit waits until it is on the disk, which outlives the machine and not only the process.
-    /// Between transactions only.
+    /// Sets whether a commit waits for the disk, so that it survives a failure of the machine and
+    /// not only of the process. Call it between transactions only.
     pub(crate) fn set_durable(&self, is_durable: bool) -> Result<(), Failure> {
         let level = if is_durable { "FULL" } else { "NORMAL" };
         Ok(self.connection.pragma_update(None, "synchronous", level)?)
@@ -111,7 +115,7 @@ impl SqliteSession {
     }
 
     pub(crate) fn rollback(&self) -> Result<(), Failure> {
-        // Some errors end the transaction by themselves.
+        // Some errors end the transaction.
         if self.connection.is_autocommit() {
             return Ok(());
         }
@@ -129,7 +133,7 @@ impl SqliteSession {
         Ok(u64::try_from(n_changed).unwrap_or(u64::MAX))
     }
 
-    /// The outer result is the driver's, the inner one the reader's.
+    /// The outer result is an error of the driver, the inner one an error of `read`.
     pub(crate) fn rows<T>(
         &self,
         statement: &Statement,
@@ -164,7 +168,7 @@ impl SqliteSession {
     }
 }
 
-/// A new database is for its owner's eyes only. If this cannot be done, opening it says why.
+/// Creates the file readable by its owner only. If that fails, opening it reports the error.
 #[cfg(unix)]
 fn make_private(path: &Path) {
     use std::os::unix::fs::OpenOptionsExt;
@@ -196,9 +200,9 @@ mod tests {
     fn only_a_durable_commit_waits_for_the_disk() {
         let folder = tempfile::tempdir().unwrap();
         let (_open, closing) = flume::bounded(0);
-        let pause = Pause { closing, thread: 0 };
+        let backoff = Backoff { closing, thread: 0 };
         let path = folder.path().join("a.db");
-        let session = SqliteSession::open(&path, Mode::Write, &pause).unwrap();
+        let session = SqliteSession::open(&path, Mode::Write, &backoff).unwrap();
         let level = |session: &SqliteSession| -> i64 {
             let found = session
                 .connection

@@ -1,10 +1,11 @@
-//! One SQL text for both databases, with a name for errors and metrics.
+//! Statements: one SQL text for both databases, with a name for errors and metrics.
 //!
-//! SQLite takes `$1` for a name and numbers names as they appear; PostgreSQL takes it for a number. Both
-//! agree when the parameters first appear in order, which a test checks for every statement here.
+//! SQLite reads `$1` as a name and numbers the names in the order in which they appear; PostgreSQL
+//! reads it as a number. Both agree if the parameters first appear in order, which a test checks
+//! for every statement.
 //!
-//! A list goes into a statement as one text: a JSON array of arrays, read with `json_each($1) AS v` and
-//! `v.value ->> 0`. PostgreSQL has another name for that function, which is put in here.
+//! A list is one text parameter: a JSON array of arrays, read with `json_each($1) AS v` and
+//! `v.value ->> 0`. PostgreSQL has another name for this function, which is replaced here.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -16,7 +17,7 @@ use super::value::{MAX_TEXT_BYTES, Value};
 
 pub(crate) struct Statement {
     pub(crate) name: &'static str,
-    /// Where the rows of the answer come from, to say which one is corrupt.
+    /// The table of the returned rows, to name a corrupt row.
     pub(crate) table: &'static Table,
     template: &'static str,
     sql: OnceLock<String>,
@@ -36,7 +37,7 @@ impl Statement {
         }
     }
 
-    /// The text with all names in their places; made once.
+    /// The SQL text with all placeholders filled in, built once.
     pub(crate) fn sql(&self) -> &str {
         self.sql.get_or_init(|| self.table.fill(self.template))
     }
@@ -45,7 +46,7 @@ impl Statement {
         self.template.trim_start().starts_with("INSERT")
     }
 
-    /// The text as PostgreSQL knows it.
+    /// The SQL text for PostgreSQL.
     pub(crate) fn postgres_sql(&self) -> Cow<'_, str> {
         const LIST: &str = "json_each($";
         let sql = self.sql();
@@ -64,12 +65,12 @@ impl Statement {
         Cow::Owned(sql)
     }
 
-    /// Refuses what one of the databases would refuse, so that both behave alike.
+    /// Refuses values that one of the databases would refuse, so that both behave the same.
     pub(crate) fn check(&self, values: &[Value<'_>]) -> Result<(), StoreError> {
         for value in values {
             let reason = match value {
                 Value::Text(text) if text.len() > MAX_TEXT_BYTES => "it is too long",
-                Value::Text(text) if text.contains('\0') => "it contains the character NUL",
+                Value::Text(text) if text.contains('\0') => "it contains a NUL character",
                 Value::Text(_) | Value::Integer(_) | Value::Null => continue,
             };
             return Err(StoreError::BadText {
@@ -80,7 +81,7 @@ impl Statement {
         Ok(())
     }
 
-    /// Names a row for people.
+    /// The error for a corrupt row, which it names by its key.
     pub(crate) fn corrupt(&self, row: &Row<'_>, BadRow(reason): BadRow) -> StoreError {
         let parts: Vec<String> = (0..self.table.n_key_columns())
             .map(
@@ -94,7 +95,7 @@ impl Statement {
         StoreError::corrupt(self.table.name, parts.join(" "), reason)
     }
 
-    /// The highest number after a `$`.
+    /// The highest number of a parameter.
     pub(crate) fn n_parameters(&self) -> usize {
         highest_parameter(self.sql())
     }
@@ -110,7 +111,7 @@ macro_rules! statements {
 }
 pub(crate) use statements;
 
-/// Comes after every name that is stored: the highest character there is.
+/// The highest character: it sorts after every stored name.
 pub(crate) const AFTER_ALL: &str = "\u{10FFFF}";
 
 pub(crate) static PING: Statement =
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_another_function_in_postgresql() {
+    fn postgresql_reads_lists_with_another_function() {
         static TABLE: Table = Table::unlisted("t", 1);
         let sql = "SELECT a FROM t, json_each($1) AS v, json_each($2) AS w WHERE b = $3";
         let statement = Statement::new(&TABLE, "s", sql);

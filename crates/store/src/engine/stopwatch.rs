@@ -1,4 +1,4 @@
-//! Elapsed time for metrics; nothing is ever decided by it.
+//! Elapsed time, for metrics only: no decision depends on it.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ pub(crate) struct Stopwatch(Instant);
 impl Stopwatch {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the one place of this crate that measures; the result goes to metrics only"
+        reason = "the only measurement in this crate; the result is used for metrics only"
     )]
     pub(crate) fn start() -> Self {
         Self(Instant::now())

@@ -1,9 +1,9 @@
-//! The door to the database: transactions by name, run on threads that own connections.
+//! `Store`: named transactions, run on threads that own connections.
 //!
-//! The closure of a transaction is plain synchronous code and never leaves its thread, so the same code
-//! serves both drivers and nothing is borrowed across an await. SQLite has one writing thread, reading
-//! threads for long lists, and a few connections on which short reads run at once on the caller's thread;
-//! PostgreSQL has equal threads for everything.
+//! The closure of a transaction is synchronous code and stays on one thread. So the same code
+//! serves both drivers, and nothing is borrowed across an await. SQLite has one writing thread,
+//! reading threads for long reads, and a few connections on which short reads run immediately, on
+//! the caller's thread. PostgreSQL has equal threads for everything.
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -11,23 +11,23 @@ use std::thread::JoinHandle;
 use flume::{Receiver, Sender};
 use tokio::sync::oneshot;
 
+use crate::engine::backoff::Backoff;
 use crate::engine::counts::{Counter, Counts};
 use crate::engine::error::{DriverError, StoreError};
 use crate::engine::failure::Failure;
-use crate::engine::in_place::InPlace;
-use crate::engine::lanes::Lanes;
 use crate::engine::lock::lock;
 use crate::engine::migration;
 use crate::engine::options::{Options, Target};
-use crate::engine::pause::Pause;
 use crate::engine::postgres_session::PostgresSession;
+use crate::engine::retry_locks::RetryLocks;
 use crate::engine::session::{Connection, Session};
+use crate::engine::simulation_state::SimulationState;
 use crate::engine::sqlite::{Mode, SqliteSession};
 use crate::engine::stopwatch::Stopwatch;
 use crate::engine::tls;
 use crate::engine::tx::Tx;
 
-/// Transactions that wait for a thread; more callers wait in line before this queue.
+/// Transactions that wait for a thread. Further callers wait until the queue has room.
 const QUEUE_LENGTH: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +54,9 @@ pub struct Store {
 pub(crate) struct Inner {
     engine: Engine,
     pub(crate) options: Options,
-    pub(crate) in_place: InPlace,
+    pub(crate) simulation: SimulationState,
     pub(crate) counter: Counter,
-    /// `None` once closed.
+    /// `None` after the store was closed.
     queues: Mutex<Option<Queues>>,
     /// Connections for short reads on the caller's thread; SQLite only.
     pub(crate) inline_readers: Mutex<Vec<Session>>,
@@ -68,19 +68,19 @@ type Job = Box<dyn FnOnce(&mut Session) + Send>;
 struct Queues {
     write: Sender<Job>,
     read: Sender<Job>,
-    /// Dropped with the rest, which ends every pause.
+    /// Dropped with the queues, which ends every wait before a retry.
     _open: Sender<()>,
 }
 
 impl Store {
-    /// Opens the file, or prepares connections to the server without making them yet.
+    /// Opens the file, or prepares connections to the server without opening them.
     pub fn open(options: &Options) -> Result<Self, StoreError> {
         let target = options.target()?;
         let (open, closing) = flume::bounded(0);
         let builder = Builder {
             address: target.address(),
             closing,
-            lanes: Arc::default(),
+            retry_locks: Arc::default(),
             connections: options.connection_count(),
             counter: Counter::default(),
         };
@@ -115,7 +115,7 @@ impl Store {
             inner: Arc::new(Inner {
                 engine,
                 options: options.clone(),
-                in_place: InPlace::default(),
+                simulation: SimulationState::default(),
                 counter: builder.counter,
                 queues: Mutex::new(Some(Queues {
                     write,
@@ -128,16 +128,20 @@ impl Store {
         })
     }
 
-    /// For simulations: everything runs in place.
-    pub(crate) fn without_threads(engine: Engine, options: &Options, in_place: InPlace) -> Self {
+    /// For simulations: every transaction runs on the caller's thread.
+    pub(crate) fn without_threads(
+        engine: Engine,
+        options: &Options,
+        simulation: SimulationState,
+    ) -> Self {
         let (queue, _) = flume::bounded(0);
-        // Nothing closes this while it is in use, and pauses end at once.
+        // Its sender is dropped immediately, so waits before a retry end at once.
         let (open, _) = flume::bounded(0);
         Self {
             inner: Arc::new(Inner {
                 engine,
                 options: options.clone(),
-                in_place,
+                simulation,
                 counter: Counter::default(),
                 queues: Mutex::new(Some(Queues {
                     write: queue.clone(),
@@ -157,7 +161,7 @@ impl Store {
             closing,
             connections: 1,
             counter: self.inner.counter.clone(),
-            lanes: Arc::default(),
+            retry_locks: Arc::default(),
         };
         builder.session(0, connection)
     }
@@ -166,7 +170,7 @@ impl Store {
         self.inner.engine
     }
 
-    /// Runs a short read on one snapshot. On SQLite that happens at once, on this thread.
+    /// Runs a short read on one snapshot. SQLite runs it immediately, on this thread.
     pub async fn read<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -174,7 +178,7 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         self.queue(Mode::Read)?;
-        self.inner.in_place.begin(Mode::Read).await?;
+        self.inner.simulation.begin(Mode::Read).await?;
         let spare = lock(&self.inner.inline_readers).pop();
         let Some(mut session) = spare else {
             return self.scan(name, f).await;
@@ -195,9 +199,11 @@ impl Store {
             .await
     }
 
-    /// Commits what the closure did if it returns `Ok`. It runs again when others were in the way.
+    /// Runs the closure and commits if it returns `Ok`. The closure runs again after a conflict
+    /// with another transaction.
     ///
-    /// Dropping the future cancels what has not begun; what has begun is finished all the same.
+    /// Dropping the future cancels the transaction if it has not begun. Otherwise it still
+    /// finishes.
     pub async fn write<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
     where
         F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -208,8 +214,8 @@ impl Store {
             .await
     }
 
-    /// As `write`, and what was committed survives a power cut, too. On SQLite a commit reaches the disk a moment
-    /// later otherwise, which costs nothing that is worth waiting for.
+    /// Like `write`, but the commit also survives a power failure. On SQLite, other commits reach
+    /// the disk a moment later, which is faster.
     pub async fn write_durably<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
     where
         F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -217,12 +223,12 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         self.submit(Mode::Write, move |session| {
-            session.durably(|session| session.write(name, f))
+            session.with_durable_commits(|session| session.write(name, f))
         })
         .await
     }
 
-    /// Brings the tables up to date and returns the names of the migrations that it applied.
+    /// Applies all missing migrations and returns their names.
     pub async fn migrate(&self, now_ms: i64) -> Result<Vec<String>, StoreError> {
         self.submit(Mode::Write, move |session| {
             migration::migrate(session, now_ms)
@@ -235,25 +241,26 @@ impl Store {
         self.submit(Mode::Write, migration::pending).await
     }
 
-    /// Answers when the database answers.
+    /// Returns when the database has answered.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.submit(Mode::Read, |session| session.read("ping", |tx| tx.ping()))
             .await
     }
 
-    /// What was done through this handle and its clones since the last call. The first call starts the counting.
+    /// Counts of this handle and its clones since the last call. The first call starts counting.
     pub fn take_counts(&self) -> Counts {
         self.inner.counter.take()
     }
 
-    /// Refuses new transactions and waits for those under way. Dropping all clones does the same, unwaited.
+    /// Refuses new transactions and waits for running ones. Dropping all clones does the same
+    /// without waiting.
     pub async fn close(&self) {
         drop(lock(&self.inner.queues).take());
         lock(&self.inner.inline_readers).clear();
         let threads = std::mem::take(&mut *lock(&self.inner.threads));
         let ended = tokio::task::spawn_blocking(move || {
             for thread in threads {
-                // A thread that panicked has ended, too.
+                // A thread that panicked has ended as well.
                 let _ = thread.join();
             }
         });
@@ -270,11 +277,11 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         let queue = self.queue(mode)?;
-        self.inner.in_place.begin(mode).await?;
-        if let Some(mut session) = self.inner.in_place.take() {
+        self.inner.simulation.begin(mode).await?;
+        if let Some(mut session) = self.inner.simulation.take() {
             session.counter = self.inner.counter.clone();
             let result = work(&mut session);
-            self.inner.in_place.put_back(session);
+            self.inner.simulation.put_back(session);
             return result;
         }
         let (answer, answered) = oneshot::channel();
@@ -282,11 +289,12 @@ impl Store {
         let job: Job = Box::new(move |session| {
             metrics::histogram!("fleetwright_store_wait_seconds", "engine" => session.engine_name())
                 .record(waiting.seconds());
-            // Whoever asked has gone away before anything began.
+            // The caller was dropped before the transaction began.
             if answer.is_closed() {
                 return;
             }
-            // Whoever asked may go away meanwhile; what was done stays done.
+            // The caller may have been dropped meanwhile. The result is lost then, but a commit
+            // stays.
             let _ = answer.send(work(session));
         });
         queue
@@ -309,7 +317,7 @@ impl Store {
 struct Builder {
     address: String,
     closing: Receiver<()>,
-    lanes: Arc<Lanes>,
+    retry_locks: Arc<RetryLocks>,
     connections: usize,
     counter: Counter,
 }
@@ -319,15 +327,15 @@ impl Builder {
         Session {
             connection,
             address: self.address.clone(),
-            pause: self.pause(number),
+            backoff: self.backoff(number),
             counter: self.counter.clone(),
             is_full: false,
-            lanes: Arc::clone(&self.lanes),
+            retry_locks: Arc::clone(&self.retry_locks),
         }
     }
 
-    fn pause(&self, number: usize) -> Pause {
-        Pause {
+    fn backoff(&self, number: usize) -> Backoff {
+        Backoff {
             closing: self.closing.clone(),
             thread: u32::try_from(number).unwrap_or(0),
         }
@@ -335,14 +343,14 @@ impl Builder {
 
     #[expect(
         clippy::type_complexity,
-        reason = "the two lists are taken apart at once"
+        reason = "the only caller destructures the tuple"
     )]
     fn sqlite(
         &self,
         path: &std::path::Path,
     ) -> Result<(Vec<(Mode, Session)>, Vec<Session>), StoreError> {
         let open = |number: usize, mode: Mode| {
-            SqliteSession::open(path, mode, &self.pause(number))
+            SqliteSession::open(path, mode, &self.backoff(number))
                 .map(|session| self.session(number, Connection::Sqlite(session)))
                 .map_err(|failure| self.unavailable(failure))
         };
@@ -383,11 +391,12 @@ fn spawn(jobs: Receiver<Job>, mut session: Session) -> Result<JoinHandle<()>, St
         .name("store".into())
         .spawn(move || {
             for job in jobs.iter() {
-                // Closures are caught where they run; this is for what happens around them.
+                // Panics of closures are caught where they run. This catches panics in the code
+                // around them.
                 let job = std::panic::AssertUnwindSafe(|| job(&mut session));
                 if std::panic::catch_unwind(job).is_err() {
                     tracing::error!(
-                        "a database thread panicked outside of a transaction; it goes on"
+                        "a database thread panicked outside of a transaction; it continues"
                     );
                     session.rollback();
                 }

@@ -1,9 +1,10 @@
-//! What a statement says about a table, filled in from the list of its columns.
+//! Placeholders in statements, filled in from the list of a table's columns.
 //!
-//! Of a table whose columns are listed (`columns.rs`), `{columns}` names those that are read, `{written}` those
-//! of a new row, `{values}` the parameters of a new row, `{changes}` what an update sets, `{excluded}` what an
-//! upsert sets, `{key}` the condition that finds a row, and `{next}` the next parameter. Parameters are
-//! numbered on from the highest before the placeholder.
+//! For a table whose columns are listed (`columns.rs`), `{columns}` is the columns that are read,
+//! `{written}` the columns of a new row, `{values}` its parameters, `{changes}` the assignments of
+//! an update, `{excluded}` the assignments of an upsert, `{key}` the condition that finds a row,
+//! and `{next}` the next parameter. Parameters are numbered on from the highest before the
+//! placeholder.
 
 use super::columns::{Column, Entity, Kind};
 
@@ -13,15 +14,15 @@ pub(crate) struct Table {
 }
 
 enum Columns {
-    /// The statements name them; so many at the start of an answer name the row.
+    /// The statements list the columns themselves. This many at the start of an answer are the key.
     Unlisted(usize),
     Of(fn() -> Vec<Column>),
-    /// Of several tables, by the names that these have in the statements.
+    /// The columns of several tables, with the alias of each table.
     Joined(&'static [(&'static str, &'static Table)]),
 }
 
 impl Table {
-    /// A table whose statements name their columns themselves, with the key's columns first.
+    /// A table whose statements list their columns themselves, key columns first.
     pub(crate) const fn unlisted(name: &'static str, n_key_columns: usize) -> Self {
         Self {
             name,
@@ -46,7 +47,7 @@ impl Table {
         }
     }
 
-    /// How many columns at the start of an answer name the row.
+    /// Number of key columns, which are at the start of an answer.
     pub(crate) fn n_key_columns(&self) -> usize {
         match &self.columns {
             Columns::Unlisted(count) => *count,
@@ -55,7 +56,7 @@ impl Table {
         }
     }
 
-    /// Puts names and parameters into the places of a template.
+    /// Replaces the placeholders of a template.
     pub(super) fn fill(&self, template: &'static str) -> String {
         let mut sql = String::new();
         let mut rest = template;
@@ -68,7 +69,7 @@ impl Table {
         sql + rest
     }
 
-    /// What one placeholder stands for, after parameters up to this one.
+    /// The text for one placeholder, if `parameter` is the highest parameter before it.
     fn expand(&self, placeholder: &str, mut parameter: usize) -> String {
         let columns = match &self.columns {
             Columns::Of(columns) => columns(),
@@ -106,12 +107,12 @@ impl Table {
                 )
             }
             "next" => next(),
-            // The database refuses it.
+            // The database reports the error.
             unknown => format!("{{{unknown}}}"),
         }
     }
 
-    /// The columns that are read, each after this prefix.
+    /// The columns that are read, each with this prefix.
     fn read_columns(&self, prefix: &str) -> String {
         match &self.columns {
             Columns::Unlisted(_) => String::new(),
@@ -142,12 +143,12 @@ fn join(parts: impl Iterator<Item = String>, separator: &str) -> String {
     parts.collect::<Vec<_>>().join(separator)
 }
 
-/// The highest number after a `$`.
+/// The highest number of a parameter.
 pub(super) fn highest_parameter(sql: &str) -> usize {
     parameters(sql).max().unwrap_or(0)
 }
 
-/// The numbers after each `$`, as they appear.
+/// The numbers of the parameters, in the order in which they appear.
 pub(crate) fn parameters(sql: &str) -> impl Iterator<Item = usize> {
     sql.split('$').skip(1).map(|part| {
         let digits = part.bytes().take_while(u8::is_ascii_digit);
@@ -161,7 +162,7 @@ mod tests {
     use crate::engine::columns::columns;
 
     #[test]
-    fn placeholders_stand_for_the_columns_and_number_on() {
+    fn placeholders_become_columns_and_parameters() {
         struct Thing {
             id: String,
             made: i64,

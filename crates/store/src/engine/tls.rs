@@ -1,7 +1,7 @@
-//! Encryption towards PostgreSQL: rustls, and certificates that are always checked.
+//! TLS connections to PostgreSQL, by rustls. Certificates are always checked.
 //!
-//! libpq's `require` encrypts without knowing to whom. We do not offer that: `prefer` and `require` both
-//! check the certificate, against the platform's roots or the file named by `sslrootcert`.
+//! With libpq, `require` does not check the certificate. Here, `prefer` and `require` both check
+//! it, against the platform's roots or the file named by `sslrootcert`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::engine::error::StoreError;
 
-/// More certificates than this are not a list of roots.
+/// Refuses a file with more certificates than this.
 const MAX_ROOT_CERTIFICATES: usize = 1_000;
 
-/// `None` when the address says `sslmode=disable`.
+/// Returns `None` for `sslmode=disable`.
 pub(crate) fn connector(
     mode: SslMode,
     root_certificates: Option<&Path>,
@@ -43,7 +43,7 @@ pub(crate) fn connector(
 fn platform_verifier(provider: Arc<CryptoProvider>) -> Result<Arc<Verifier>, StoreError> {
     Verifier::new(provider).map(Arc::new).map_err(|error| {
         StoreError::Tls(format!(
-            "{error}; name the certificates with `sslrootcert=` or use `sslmode=disable`"
+            "{error}; set `sslrootcert=` to a file of root certificates, or use `sslmode=disable`"
         ))
     })
 }
@@ -54,15 +54,15 @@ fn read_roots(path: &Path) -> Result<RootCertStore, StoreError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
         if roots.len() == MAX_ROOT_CERTIFICATES {
-            // Without the rest a connection could fail, and the reason would be hard to find.
-            let text = format!("there are more than {MAX_ROOT_CERTIFICATES} certificates in it");
+            // Ignoring the rest could make a connection fail for a reason that is hard to find.
+            let text = format!("contains more than {MAX_ROOT_CERTIFICATES} certificates");
             return Err(bad(&text));
         }
         let certificate = certificate.map_err(|error| bad(&error))?;
         roots.add(certificate).map_err(|error| bad(&error))?;
     }
     if roots.is_empty() {
-        return Err(bad(&"there is no certificate in it"));
+        return Err(bad(&"contains no certificate"));
     }
     Ok(roots)
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_roots_has_so_many_certificates_all_of_which_count_and_no_more() {
+    fn a_file_of_roots_has_a_bounded_number_of_certificates_and_all_are_used() {
         let limit = MAX_ROOT_CERTIFICATES;
         for count in sizes_around("store::engine::tls::MAX_ROOT_CERTIFICATES", limit) {
             let file = tempfile::NamedTempFile::new().unwrap();
@@ -116,7 +116,7 @@ mod tests {
                     assert_eq!(roots.len(), count);
                 }
                 Err(refused) if count == 0 => {
-                    assert!(refused.to_string().contains("there is no certificate"));
+                    assert!(refused.to_string().contains("contains no certificate"));
                 }
                 Err(refused) => {
                     assert!(count > limit, "{count}: {refused}");

@@ -1,4 +1,5 @@
-//! Turns: of two that decide about the same thing at once, one decides again, on what the other left.
+//! Turns: of two concurrent transactions that decide about one subject, the later runs again and
+//! sees what the other wrote.
 
 use crate::engine::error::StoreError;
 use crate::engine::statement::statements;
@@ -13,11 +14,11 @@ statements! { TABLE;
          ON CONFLICT (name) DO UPDATE SET number = turns.number + 1 RETURNING number";
 }
 
-/// Takes the next turn in deciding about something, and returns its number.
+/// Takes the next turn of this name, and returns its number.
 ///
-/// Two transactions that take a turn of one name cannot both commit on the same snapshot: PostgreSQL lets the
-/// later one fail and run again, SQLite runs one after the other.
-pub fn turn_take(tx: &mut Tx<'_>, name: &str) -> Result<i64, StoreError> {
+/// Two transactions that take a turn of one name cannot both commit on the same snapshot:
+/// PostgreSQL fails the later one, which runs again; SQLite runs one after the other.
+pub fn take(tx: &mut Tx<'_>, name: &str) -> Result<i64, StoreError> {
     let number = tx.row(&TAKE, &[name.into()], |row| row.integer(0))?;
     number.ok_or_else(|| tx.lost_race())
 }

@@ -1,4 +1,4 @@
-//! A transaction as the functions of this crate see it.
+//! Transactions: the reads and writes that the functions of this crate make.
 
 use crate::engine::columns::Entity;
 use crate::engine::error::StoreError;
@@ -8,19 +8,19 @@ use crate::engine::session::{Connection, Session};
 use crate::engine::statement::{self, Statement};
 use crate::engine::value::Value;
 
-/// No single answer holds more rows; whatever can be longer is paged.
+/// No answer has more rows. Longer lists must be read in pages.
 pub const MAX_ROWS: usize = 100_000;
 
-/// The limit of statements whose callers want everything: one more than is allowed, so that it shows.
+/// Limit of statements that read all rows: one more than allowed, so that an excess is noticed.
 pub(crate) const ALL_ROWS: u32 = 100_001;
 const _: () = assert!(ALL_ROWS as usize == MAX_ROWS + 1);
 
 /// Reads and writes of one transaction. The closure that gets it may run several times.
 pub struct Tx<'a> {
     session: &'a mut Session,
-    /// The statement at which it showed that all of this must run again.
+    /// The statement that conflicted with another transaction, if one did.
     conflict: Option<&'static str>,
-    spoiled: bool,
+    has_failed: bool,
 }
 
 impl<'a> Tx<'a> {
@@ -28,13 +28,13 @@ impl<'a> Tx<'a> {
         Self {
             session,
             conflict: None,
-            spoiled: false,
+            has_failed: false,
         }
     }
 
-    /// Somebody else changed what this transaction had read: roll back and run all of it again.
+    /// Another transaction changed what this one has read: roll back, and run the closure again.
     ///
-    /// Whatever the closure returns is dropped; the error is there to be returned with `?`.
+    /// The result of the closure is dropped. Return the error with `?`.
     pub fn lost_race(&mut self) -> StoreError {
         self.lost_race_at("closure")
     }
@@ -44,14 +44,16 @@ impl<'a> Tx<'a> {
         StoreError::LostRace
     }
 
-    /// Of transactions that run at once in one process, each has another number; those of several processes may
-    /// share one. Whoever only adds to a sum writes the row of this number, and is in nobody's way.
+    /// Concurrent transactions of one process have different numbers; those of different processes
+    /// may share one. A transaction that adds to a sum writes the row of this number, so that it
+    /// seldom conflicts with another.
     pub(crate) fn slot(&self) -> u32 {
-        self.session.pause.thread
+        self.session.backoff.thread
     }
 
-    /// Whether others may write at the same time, unseen by this transaction until both have been committed.
-    pub fn has_rivals(&self) -> bool {
+    /// Whether another transaction may write at the same time, with neither seeing the other's
+    /// changes before both are committed.
+    pub fn has_concurrent_writers(&self) -> bool {
         match &self.session.connection {
             Connection::Sqlite(_) => false,
             Connection::Postgres(_) => true,
@@ -66,12 +68,13 @@ impl<'a> Tx<'a> {
         self.conflict
     }
 
-    /// A statement failed: PostgreSQL will not commit any more, so neither database may.
-    pub(crate) fn is_spoiled(&self) -> bool {
-        self.spoiled
+    /// Whether a statement failed. PostgreSQL does not commit after that, so SQLite must not
+    /// either.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
-    /// Returns how many rows changed.
+    /// Returns the number of changed rows.
     pub(crate) fn execute(
         &mut self,
         statement: &'static Statement,
@@ -82,7 +85,8 @@ impl<'a> Tx<'a> {
         result.map_err(|failure| self.failed(statement, failure))
     }
 
-    /// For statements that change one row if its version is still the one that was read.
+    /// Runs a statement that changes one row if it still has the version that was read. Otherwise
+    /// the transaction has lost a race.
     pub(crate) fn execute_guarded(
         &mut self,
         statement: &'static Statement,
@@ -94,7 +98,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// `false` if there is one of this key already; nothing changes then.
+    /// Returns `false` and changes nothing if the key exists already.
     pub(crate) fn insert(
         &mut self,
         statement: &'static Statement,
@@ -103,7 +107,7 @@ impl<'a> Tx<'a> {
         Ok(self.execute(statement, &entity.inserted())? > 0)
     }
 
-    /// Writes what can change, if nobody changed it since it was read.
+    /// Writes the mutable columns, unless another transaction changed the row since it was read.
     pub(crate) fn update(
         &mut self,
         statement: &'static Statement,
@@ -135,9 +139,9 @@ impl<'a> Tx<'a> {
         Ok(self.rows(statement, values, read)?.pop())
     }
 
-    /// A lost connection took the whole transaction with it, so running it again is safe, too.
+    /// A lost connection ends the transaction without a commit, so running it again is safe, too.
     fn failed(&mut self, statement: &'static Statement, failure: Failure) -> StoreError {
-        self.spoiled = true;
+        self.has_failed = true;
         if matches!(failure, Failure::Conflict(_) | Failure::Lost(_)) {
             self.conflict = Some(statement.name);
         }
@@ -147,7 +151,7 @@ impl<'a> Tx<'a> {
 
 fn bounded<T>(statement: &'static Statement, rows: Vec<T>) -> Result<Vec<T>, StoreError> {
     if rows.len() > MAX_ROWS {
-        return Err(StoreError::TooMany {
+        return Err(StoreError::TooManyRows {
             statement: statement.name,
             limit: MAX_ROWS,
         });
@@ -162,16 +166,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_so_many_rows_and_what_is_asked_for_shows_whether_there_are_more() {
-        let asked_for = usize::try_from(ALL_ROWS).unwrap();
+    fn an_answer_has_a_bounded_number_of_rows_and_an_excess_is_noticed() {
+        let requested = usize::try_from(ALL_ROWS).unwrap();
         let mut sizes = sizes_around("store::engine::tx::MAX_ROWS", MAX_ROWS);
-        sizes.extend(sizes_around("store::engine::tx::ALL_ROWS", asked_for));
-        for n_there in sizes {
-            let answer = vec![(); n_there.min(asked_for)];
+        sizes.extend(sizes_around("store::engine::tx::ALL_ROWS", requested));
+        for n_existing in sizes {
+            let answer = vec![(); n_existing.min(requested)];
             match bounded(&statement::PING, answer) {
-                Ok(rows) => assert_eq!((rows.len(), n_there <= MAX_ROWS), (n_there, true)),
+                Ok(rows) => assert_eq!((rows.len(), n_existing <= MAX_ROWS), (n_existing, true)),
                 Err(refused) => {
-                    assert!(n_there > MAX_ROWS, "{n_there}: {refused}");
+                    assert!(n_existing > MAX_ROWS, "{n_existing}: {refused}");
                     let expected = "`ping` found more than 100000 rows";
                     assert_eq!(refused.to_string(), expected);
                 }

@@ -1,4 +1,4 @@
-//! What goes into a statement: whole numbers and texts, for both drivers.
+//! Parameters of statements, for both drivers: whole numbers and texts.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -9,10 +9,10 @@ use domain::time::Timestamp;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
-/// A text longer than this is refused before it reaches a database.
+/// Longer texts are refused before they reach the database.
 pub const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
 
-/// The schema has no other types of column than these two.
+/// All columns of the schema are whole numbers or texts.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
     Null,
@@ -21,7 +21,7 @@ pub(crate) enum Value<'a> {
 }
 
 pub(crate) fn to_json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("our values have text for keys, which is all that can fail")
+    serde_json::to_string(value).expect("all maps have texts as keys, so serialization cannot fail")
 }
 
 impl From<i64> for Value<'_> {
@@ -99,12 +99,12 @@ impl ToSql for Value<'_> {
             Self::Integer(number) if *ty == Type::INT8 => number.to_sql(ty, out),
             Self::Text(text) if <&str as ToSql>::accepts(ty) => text.as_ref().to_sql(ty, out),
             Self::Integer(_) | Self::Text(_) => {
-                Err(format!("the parameter is of type {ty}").into())
+                Err(format!("the parameter has type {ty}, not the type of the value").into())
             }
         }
     }
 
-    /// The value decides, and it is not known here.
+    /// The type is checked in `to_sql`, where the value is known.
     fn accepts(_: &Type) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Launch configs: rows of their own beside their pool.
+//! Launch configs: one row for each, separate from the row of their pool.
 
 use domain::Version;
 use domain::id::{LaunchConfigId, PoolId};
@@ -60,7 +60,7 @@ statements! { TABLE;
          ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1)";
 }
 
-pub fn launch_config_get(
+pub fn get(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     id: &LaunchConfigId,
@@ -68,8 +68,8 @@ pub fn launch_config_get(
     tx.row(&GET, &[pool_id.as_str().into(), id.as_str().into()], entity)
 }
 
-/// By id.
-pub fn launch_config_list(
+/// Ordered by id.
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     include_archived: bool,
@@ -89,8 +89,8 @@ pub fn launch_config_list(
     )
 }
 
-/// By id, as many as weigh no more than this; one at least.
-pub fn launch_config_part(
+/// Ordered by id. Returns at most `max_bytes`, but at least one launch config.
+pub fn part(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     include_archived: bool,
@@ -107,17 +107,14 @@ pub fn launch_config_part(
     part::read_within(tx, max_bytes, &SIZES, &LIST, &keys, limit, entity)
 }
 
-/// Active and archived ones, as an edit of the pool must know them.
-pub fn launch_config_all(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-) -> Result<Vec<LaunchConfig>, StoreError> {
-    launch_config_list(tx, pool_id, true, None, ALL_ROWS)
+/// Active and archived launch configs of a pool, for an edit of the pool.
+pub fn all(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<LaunchConfig>, StoreError> {
+    list(tx, pool_id, true, None, ALL_ROWS)
 }
 
-/// The active ones of all pools from the first to the last, by pool and in their authors'
-/// order: one query per page of pools.
-pub fn launch_config_active_between(
+/// The active launch configs of all pools from the first to the last, ordered by pool and position:
+/// one query for each page of pools.
+pub fn active_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
@@ -126,8 +123,8 @@ pub fn launch_config_active_between(
     tx.rows(&ACTIVE_BETWEEN, &values, entity)
 }
 
-/// How many launch configs, archived ones included, the pools from the first to the last have.
-pub fn launch_config_count_between(
+/// Number of launch configs, including archived ones, of each pool from the first to the last.
+pub fn count_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
@@ -138,19 +135,21 @@ pub fn launch_config_count_between(
     })
 }
 
-/// `false` if there is one of this id already; nothing changes then.
-pub fn launch_config_insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool, StoreError> {
+/// Returns `false` and changes nothing if the id exists already.
+pub fn insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool, StoreError> {
     tx.insert(&INSERT, config)
 }
 
-/// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn launch_config_update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version, StoreError> {
+/// Writes the mutable columns, unless another transaction changed the row since it was read.
+/// Returns the new version.
+pub fn update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version, StoreError> {
     tx.update(&UPDATE, config)?;
     Ok(config.version.next())
 }
 
-/// Sets it aside, if nobody changed it since it was read. Returns the new version.
-pub fn launch_config_archive(
+/// Archives a launch config, unless another transaction changed it since it was read. Returns the
+/// new version.
+pub fn archive(
     tx: &mut Tx<'_>,
     config: &LaunchConfig,
     now: Timestamp,
@@ -167,8 +166,8 @@ pub fn launch_config_archive(
     Ok(config.version.next())
 }
 
-/// Deletes archived ones from which no worker of their pool was started.
-/// As many as the limit means: ask again.
-pub fn launch_config_delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
+/// Deletes archived launch configs that no worker of their pool refers to. Call it again while it
+/// returns the limit.
+pub fn delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRABLE, &[limit.into()])
 }

@@ -1,7 +1,8 @@
-//! What became of recent launches, by launch config: what the planner judges health by.
+//! Results of recent launches, by launch config. The planner derives the health of launch configs
+//! from them.
 //!
-//! A launch is recent when something was heard of it lately, whenever it was made. One whose
-//! machines have not registered yet is always looked at.
+//! A launch is recent if it had an event lately, whenever it was created. A launch with machines
+//! that have not registered yet is always included.
 
 use domain::facts::LaunchRecord;
 use domain::id::{LaunchConfigId, PoolId};
@@ -14,10 +15,11 @@ use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
 
-/// Groups have no key but what they are grouped by.
+/// Groups have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("launches", 2);
 
-/// The launches of these pools, each with what it says about its launch config.
+/// The launches of these pools, each with the columns that describe the health of its launch
+/// config.
 macro_rules! of {
     ($($condition:literal),+) => {
         concat!(
@@ -55,7 +57,7 @@ macro_rules! health {
              COUNT(DISTINCT CASE WHEN never_registered + overdue + silent > 0 THEN plan END), \
              MAX(tried_at), \
              CAST(SUM(claimed) AS BIGINT) FROM (\
-             SELECT heard.*, MAX(accepted_at) \
+             SELECT recent.*, MAX(accepted_at) \
              OVER (PARTITION BY worker_pool_id, launch_config_id) AS last_accepted, \
              FIRST_VALUE(cause) OVER (PARTITION BY worker_pool_id, launch_config_id \
              ORDER BY refused_at DESC, token) AS last_cause FROM (",
@@ -66,7 +68,7 @@ macro_rules! health {
                  AND last_event < $4 AND ",
                 $pools
             ),
-            ") AS heard) AS judged GROUP BY worker_pool_id, launch_config_id \
+            ") AS recent) AS ranked GROUP BY worker_pool_id, launch_config_id \
              ORDER BY worker_pool_id, launch_config_id LIMIT ",
             $limit
         )
@@ -75,17 +77,18 @@ macro_rules! health {
 
 statements! { TABLE;
     OF_POOL "launch_health_of_pool" = health!("worker_pool_id = $5", "$6");
-    // Few launches are recent: they are found by their time, and not by their pools.
+    // Few launches are recent. Adding '' keeps the database from the index on pools, so that it
+    // uses the index on times.
     BETWEEN "launch_health_between" =
         health!("worker_pool_id || '' >= $5 AND worker_pool_id || '' <= $6", "$7");
 }
 
-/// Which launches are looked at, and what is late.
+/// Selects launches, and says when machines are late.
 #[derive(Clone, Copy, Debug)]
 pub struct HealthWindow {
-    /// Something was heard of them since then.
+    /// Their last event is not before this moment.
     pub since: Timestamp,
-    /// Nothing that was heard later counts: it was written by a clock that was ahead.
+    /// Later events do not count: they were written by a clock that is ahead.
     pub until: Timestamp,
     /// Machines of launches before this moment should have registered.
     pub launched_before: Timestamp,
@@ -93,8 +96,8 @@ pub struct HealthWindow {
     pub registered_before: Timestamp,
 }
 
-/// Of all pools from the first to the last; launch configs of which nothing was heard are absent.
-pub fn launch_health_between(
+/// Covers all pools from the first to the last. Launch configs without a recent launch are absent.
+pub fn between(
     tx: &mut Tx<'_>,
     window: &HealthWindow,
     first: &PoolId,

@@ -1,4 +1,4 @@
-//! Launches: written before any cloud hears of them, so that none is forgotten.
+//! Launches: written before the provider is asked for machines, so that no machine is lost.
 
 use domain::Version;
 use domain::id::{LaunchToken, PoolId, ProviderId};
@@ -32,7 +32,7 @@ columns! { launch: Launch(StoredLaunch) {
 }
 also {
     Mutable "last_event" = launch.last_modified,
-    Mutable "failed" = launch.not_made(),
+    Mutable "failed" = launch.failed_machines(),
     Fixed "registered" = 0_u32,
     Fixed "never_registered" = 0_u32,
 } }
@@ -108,27 +108,29 @@ statements! { TABLE;
          last_event = $1 WHERE token = $2";
     DELETE "launch_delete_before" =
         "DELETE FROM launches WHERE token IN (SELECT token FROM launches \
-         WHERE created < $1 AND state IN ('accepted', 'refused', 'withdrawn') ORDER BY created LIMIT $2)";
+         WHERE created < $1 AND state IN ('accepted', 'refused', 'withdrawn') \
+         ORDER BY created LIMIT $2)";
 }
 
-pub fn launch_get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {
     tx.row(&GET, &[token.as_str().into()], entity)
 }
 
-pub fn launch_insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError> {
     tx.insert(&INSERT, launch).map(drop)
 }
 
-/// Writes state and count, if nobody changed them since they were read. Returns the new version.
-pub fn launch_update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreError> {
-    let failure = (launch.not_made() > 0).then_some(launch.last_modified);
+/// Writes the mutable columns, and the time of the last failure if machines failed, unless another
+/// transaction changed the row since it was read. Returns the new version.
+pub fn update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreError> {
+    let failure = (launch.failed_machines() > 0).then_some(launch.last_modified);
     let values = [vec![failure.into()], launch.updated()].concat();
     tx.execute_guarded(&UPDATE, &values)?;
     Ok(launch.version.next())
 }
 
-/// Those of a provider whose outcome is not known, longest waiting first.
-pub fn launch_list_pending(
+/// The launches of a provider whose result is not known, the longest waiting first.
+pub fn list_pending(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     after: Option<(Timestamp, &LaunchToken)>,
@@ -146,18 +148,15 @@ pub fn launch_list_pending(
     tx.rows(&LIST_PENDING, &values, entity)
 }
 
-/// Newest first.
-pub fn launch_list(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    limit: u32,
-) -> Result<Vec<Launch>, StoreError> {
+/// Ordered from newest to oldest.
+pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<Launch>, StoreError> {
     let values = [pool_id.as_str().into(), limit.into()];
     tx.rows(&LIST_OF_POOL, &values, entity)
 }
 
-/// What may still come of launches without an answer, of all pools from the first to the last.
-pub fn launch_pending_between(
+/// The capacity that launches without an answer may still add, of all pools from the first to the
+/// last.
+pub fn pending_between(
     tx: &mut Tx<'_>,
     before: Timestamp,
     first: &PoolId,
@@ -180,36 +179,31 @@ pub fn launch_pending_between(
     })
 }
 
-/// The machines that may still come of launches without an answer, of all pools.
-pub fn launch_pending_machines(
-    tx: &mut Tx<'_>,
-    provider_id: &ProviderId,
-) -> Result<u64, StoreError> {
+/// Number of machines that launches without an answer may still create, in all pools.
+pub fn pending_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
     let values = [provider_id.as_str().into()];
     let found = tx.row(&PENDING_MACHINES, &values, |row| row.number(0))?;
     Ok(found.unwrap_or(0))
 }
 
-/// Which providers may still make machines for a pool.
-pub fn launch_pending_providers(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-) -> Result<Vec<ProviderId>, StoreError> {
+/// The providers that may still create machines for a pool.
+pub fn pending_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>, StoreError> {
     let values = [pool_id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&PENDING_PROVIDERS, &values, |row| {
         Ok(row.text(0)?.parse()?)
     })
 }
 
-/// Which providers have launches without an answer, also those that are configured no longer.
-pub fn launch_unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>, StoreError> {
+/// The providers that have launches without an answer, including providers that are no longer
+/// configured.
+pub fn unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>, StoreError> {
     tx.rows(&UNSETTLED_PROVIDERS, &[ALL_ROWS.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })
 }
 
-/// One of its machines has proved itself.
-pub fn launch_note_registered(
+/// Records that one of the launch's machines has registered.
+pub fn note_registered(
     tx: &mut Tx<'_>,
     token: &LaunchToken,
     now: Timestamp,
@@ -218,23 +212,20 @@ pub fn launch_note_registered(
     tx.execute(&REGISTERED, &values).map(drop)
 }
 
-/// One of its machines has asked for work for the first time.
+/// Records that one of the launch's machines has asked for work for the first time.
 pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), StoreError> {
     tx.execute(&CLAIMED, &[token.as_str().into()]).map(drop)
 }
 
-/// One of its machines has ended that had registered, and perhaps never asked for work.
-pub fn launch_note_silent(
-    tx: &mut Tx<'_>,
-    token: &LaunchToken,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+/// Records that a registered machine of the launch has ended. It counts as a failure while fewer
+/// machines have asked for work than have registered.
+pub fn note_silent(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<(), StoreError> {
     let values = [now.into(), token.as_str().into()];
     tx.execute(&SILENT, &values).map(drop)
 }
 
-/// One of its machines has ended without ever having proved itself.
-pub fn launch_note_never_registered(
+/// Records that one of the launch's machines has ended without registering.
+pub fn note_never_registered(
     tx: &mut Tx<'_>,
     token: &LaunchToken,
     now: Timestamp,
@@ -243,11 +234,7 @@ pub fn launch_note_never_registered(
     tx.execute(&NEVER_REGISTERED, &values).map(drop)
 }
 
-/// Only those that are settled. As many as the limit means: ask again.
-pub fn launch_delete_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+/// Deletes launches whose result is known. Call it again while it returns the limit.
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[before.into(), limit.into()])
 }

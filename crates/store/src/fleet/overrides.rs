@@ -1,4 +1,4 @@
-//! Overrides: what is paused or limited otherwise for a time.
+//! Overrides: pauses and limits that hold for a time.
 
 use domain::Version;
 use domain::id::{OverrideId, ProviderId, WorkerGroup};
@@ -14,7 +14,7 @@ use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
 use crate::engine::value::Value;
 
-columns! { given: Override {
+columns! { row: Override {
     id: Key "override_id",
     target: Mutable ["worker_pool_id", "launch_config_id", "provider_id", "region"],
     effect: Mutable ["pause", "min_capacity", "max_capacity"],
@@ -48,7 +48,7 @@ impl Field for Target {
             (Some(pool), Some(config), None, None) => Ok(Self::LaunchConfig(pool, config)),
             (None, None, Some(provider), None) => Ok(Self::Provider(provider)),
             (None, None, None, Some(region)) => Ok(Self::Region(region)),
-            _ => Err(BadRow("it names no target, or several".to_owned())),
+            _ => Err(BadRow("it does not name exactly one target".to_owned())),
         }
     }
 }
@@ -68,12 +68,13 @@ impl Field for Effect {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let is_pause: bool = cells.next()?;
         let (min_capacity, max_capacity) = (cells.next()?, cells.next()?);
-        Ok(match is_pause {
-            true => Self::Pause,
-            false => Self::Limits {
+        Ok(if is_pause {
+            Self::Pause
+        } else {
+            Self::Limits {
                 min_capacity,
                 max_capacity,
-            },
+            }
         })
     }
 }
@@ -104,29 +105,30 @@ statements! { TABLE;
          ORDER BY ended LIMIT $2)";
 }
 
-pub fn override_get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
-/// `false` if there is one of this id already; nothing changes then.
-pub fn override_insert(tx: &mut Tx<'_>, given: &Override) -> Result<bool, StoreError> {
-    tx.insert(&INSERT, given)
+/// Returns `false` and changes nothing if the id exists already.
+pub fn insert(tx: &mut Tx<'_>, row: &Override) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, row)
 }
 
-/// Writes everything, if nobody changed it since it was read. Returns the new version.
-pub fn override_update(tx: &mut Tx<'_>, given: &Override) -> Result<Version, StoreError> {
-    tx.update(&UPDATE, given)?;
-    Ok(given.version.next())
+/// Writes all columns but the id, unless another transaction changed the row since it was read.
+/// Returns the new version.
+pub fn update(tx: &mut Tx<'_>, row: &Override) -> Result<Version, StoreError> {
+    tx.update(&UPDATE, row)?;
+    Ok(row.version.next())
 }
 
-/// If nobody changed it since it was read.
-pub fn override_delete(tx: &mut Tx<'_>, given: &Override) -> Result<(), StoreError> {
-    let key = [given.id.as_str().into(), given.version.into()];
+/// Deletes an override, unless another transaction changed it since it was read.
+pub fn delete(tx: &mut Tx<'_>, row: &Override) -> Result<(), StoreError> {
+    let key = [row.id.as_str().into(), row.version.into()];
     tx.execute_guarded(&DELETE, &key)
 }
 
-/// By id; those that have ended only if they are asked for.
-pub fn override_list(
+/// Ordered by id; ended overrides only if `with_ended`.
+pub fn list(
     tx: &mut Tx<'_>,
     now: Timestamp,
     with_ended: bool,
@@ -138,24 +140,17 @@ pub fn override_list(
     tx.rows(&LIST, &values, entity)
 }
 
-/// All that act at this moment, by id.
-pub fn override_list_in_force(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-) -> Result<Vec<Override>, StoreError> {
+/// All overrides in force at this moment, ordered by id.
+pub fn list_in_force(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<Override>, StoreError> {
     tx.rows(&IN_FORCE, &[now.into(), ALL_ROWS.into()], entity)
 }
 
-/// Those whose end nobody has seen yet, the oldest first.
-pub fn override_list_due(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<Override>, StoreError> {
+/// The overrides that are over but not marked as ended, the oldest first.
+pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Override>, StoreError> {
     tx.rows(&DUE, &[now.into(), limit.into()], entity)
 }
 
-pub fn override_delete_ended_before(
+pub fn delete_ended_before(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,

@@ -1,4 +1,4 @@
-//! Plans as they were decided: a bounded history for each pool.
+//! Plans: a bounded history for each pool.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -46,8 +46,9 @@ pub struct PlanRecord {
     pub plan: Value,
 }
 
-/// Keeps this plan and those before it, up to `keep` of them. The input is opaque here.
-pub fn plan_insert(
+/// Stores a plan and deletes old ones, so that the pool keeps its last `keep` plans. The input is
+/// opaque here.
+pub fn insert(
     tx: &mut Tx<'_>,
     record: &PlanRecord,
     input: Option<&[u8]>,
@@ -62,16 +63,12 @@ pub fn plan_insert(
     tx.execute(&FORGET, &values).map(drop)
 }
 
-/// Newest first.
-pub fn plan_list(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    limit: u32,
-) -> Result<Vec<PlanRecord>, StoreError> {
+/// Ordered from newest to oldest.
+pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<PlanRecord>, StoreError> {
     tx.rows(&LIST, &[pool_id.as_str().into(), limit.into()], entity)
 }
 
-pub fn plan_get(
+pub fn get(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     number: i64,
@@ -80,7 +77,7 @@ pub fn plan_get(
 }
 
 /// The input of a plan, if it was kept.
-pub fn plan_input(
+pub fn input(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     number: i64,
@@ -93,11 +90,7 @@ pub fn plan_input(
     Ok(input.flatten())
 }
 
-/// As many as the limit means: ask again.
-pub fn plan_delete_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+/// Deletes at most `limit` rows. Call it again while it returns the limit.
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[before.into(), limit.into()])
 }

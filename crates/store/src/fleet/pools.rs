@@ -44,7 +44,7 @@ statements! { TABLE;
     LIST "pool_list" =
         "SELECT {columns} FROM worker_pools WHERE worker_pool_id > $1 \
          ORDER BY worker_pool_id LIMIT $2";
-    // As much for each row as it takes beside its text.
+    // Each row counts 256 bytes more than its long texts.
     SIZES "pool_sizes" =
         "SELECT CAST(OCTET_LENGTH(p.config) + OCTET_LENGTH(p.description) + 256 + COALESCE((\
          SELECT SUM(OCTET_LENGTH(c.configuration) + 256) FROM launch_configs AS c \
@@ -63,38 +63,36 @@ statements! { TABLE;
          GROUP BY provider_id, further_provider_ids ORDER BY 1, 2 LIMIT $1";
 }
 
-pub fn pool_get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
-/// `false` if there is one of this id already; nothing changes then.
-pub fn pool_insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
+/// Returns `false` and changes nothing if the id exists already.
+pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
     tx.insert(&INSERT, pool)
 }
 
-/// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn pool_update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version, StoreError> {
+/// Writes the mutable columns, unless another transaction changed the row since it was read.
+/// Returns the new version.
+pub fn update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version, StoreError> {
     tx.update(&UPDATE, pool)?;
     Ok(pool.version.next())
 }
 
-/// `false` if there was none. Its workers and errors stay until they expire.
-pub fn pool_delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool, StoreError> {
+/// Returns `false` if the pool does not exist. Its workers and errors stay until they expire.
+pub fn delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool, StoreError> {
     Ok(tx.execute(&DELETE, &[id.as_str().into()])? > 0)
 }
 
-/// By id.
-pub fn pool_list(
-    tx: &mut Tx<'_>,
-    after: Option<&PoolId>,
-    limit: u32,
-) -> Result<Vec<Pool>, StoreError> {
+/// Ordered by id.
+pub fn list(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Result<Vec<Pool>, StoreError> {
     let after = after.map_or("", PoolId::as_str);
     tx.rows(&LIST, &[after.into(), limit.into()], entity)
 }
 
-/// By id, as many as weigh no more than this with their active launch configs; one at least.
-pub fn pool_part(
+/// Ordered by id. Returns at most `max_bytes`, including active launch configs, but at least one
+/// pool.
+pub fn part(
     tx: &mut Tx<'_>,
     after: Option<&PoolId>,
     limit: u32,
@@ -104,8 +102,8 @@ pub fn pool_part(
     part::read_within(tx, max_bytes, &SIZES, &LIST, &[after.into()], limit, entity)
 }
 
-/// Those made by hand that have no provider any more, present or previous.
-pub fn pool_list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, StoreError> {
+/// The pools without a provider, current or previous, that do not belong to a worker configuration.
+pub fn list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, StoreError> {
     tx.rows(
         &LIST_EXPIRABLE,
         &[ProviderId::NULL.into(), limit.into()],
@@ -113,8 +111,8 @@ pub fn pool_list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, Sto
     )
 }
 
-/// Those that have left a provider which may still have workers in them, by id.
-pub fn pool_list_leaving(
+/// The pools with a previous provider that may still have workers in them, ordered by id.
+pub fn list_leaving(
     tx: &mut Tx<'_>,
     after: Option<&PoolId>,
     limit: u32,
@@ -123,8 +121,8 @@ pub fn pool_list_leaving(
     tx.rows(&LIST_LEAVING, &[after.into(), limit.into()], entity)
 }
 
-/// How many pools each provider has at present; a pool of several counts for each of them.
-pub fn pools_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>, StoreError> {
+/// Number of pools of each provider. A pool with several providers counts for each of them.
+pub fn count_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>, StoreError> {
     let groups = tx.rows(&BY_PROVIDER, &[ALL_ROWS.into()], |row| {
         let mut ids = Vec::<ProviderId>::read(row, 1)?;
         ids.push(row.text(0)?.parse()?);

@@ -1,4 +1,5 @@
-//! Running workers beside what the queue knows of them: who asks for work, who does not, who may go.
+//! Running workers, joined with the queue's records of them: which ask for work, and which may
+//! stop.
 //!
 //! The columns of workers come from an index, without the documents in their rows.
 
@@ -16,7 +17,7 @@ use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
 use crate::fleet::worker_supply::group;
 
-/// Rows without their pool, which is the one that was asked for.
+/// Rows without a column for the pool, since the caller names it.
 static TABLE: Table = Table::unlisted("workers", 2);
 
 macro_rules! known_to_queue {
@@ -26,8 +27,8 @@ macro_rules! known_to_queue {
     };
 }
 
-// The same as `domain::supply` decides about one worker.
-macro_rules! unemployed {
+// The same conditions as `domain::supply` applies to one worker.
+macro_rules! without_task {
     () => {
         "WHERE w.state = 'running' AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2 \
          AND (q.quarantine_until IS NULL OR q.quarantine_until < $3) \
@@ -38,7 +39,7 @@ macro_rules! unemployed {
 
 macro_rules! silent {
     () => {
-        concat!(known_to_queue!(), unemployed!(), "AND (COALESCE(w.registered, w.created) < $4 \
+        concat!(known_to_queue!(), without_task!(), "AND (COALESCE(w.registered, w.created) < $4 \
          OR COALESCE(w.registered, w.created) > $5) \
          AND (q.last_date_active IS NULL OR q.last_date_active < $6 OR q.last_date_active > $5) \
          AND (q.last_task_ended IS NULL OR q.last_task_ended < $6 OR q.last_task_ended > $5) ")
@@ -64,7 +65,7 @@ macro_rules! grouped {
 
 statements! { TABLE;
     SILENT "worker_supply_silent_between" = concat!(groups!(), silent!(), grouped!("$7"));
-    FRESH "worker_supply_fresh_between" = concat!(groups!(), known_to_queue!(), unemployed!(),
+    FRESH "worker_supply_fresh_between" = concat!(groups!(), known_to_queue!(), without_task!(),
         "AND COALESCE(w.registered, w.created) >= $4 AND COALESCE(w.registered, w.created) <= $5 \
          AND q.last_task_ended IS NULL ", grouped!("$6"));
     LIST_SILENT "worker_list_silent" = concat!(
@@ -97,7 +98,7 @@ pub struct SilentWorker {
 }
 
 /// The silent workers of all pools from the first to the last that are not quarantined.
-pub fn worker_supply_silent_between(
+pub fn silent_between(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
     first: &PoolId,
@@ -115,8 +116,8 @@ pub fn worker_supply_silent_between(
     tx.rows(&SILENT, &values, group)
 }
 
-/// Those that registered a moment ago and had no task yet.
-pub fn worker_supply_fresh_between(
+/// The workers that registered a moment ago and have not had a task yet.
+pub fn fresh_between(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
     first: &PoolId,
@@ -133,8 +134,8 @@ pub fn worker_supply_fresh_between(
     tx.rows(&FRESH, &values, group)
 }
 
-/// The silent workers of a pool one by one, by group and id.
-pub fn worker_list_silent(
+/// The silent workers of a pool, ordered by group and id.
+pub fn list_silent(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
     pool_id: &PoolId,
@@ -164,8 +165,8 @@ pub fn worker_list_silent(
     })
 }
 
-/// The running workers of a pool by group and id. A number of them may be skipped: pass `skip`.
-pub fn worker_list_running(
+/// The running workers of a pool, ordered by group and id, without the first `skip` of them.
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! How many workers there are and how much they can do, by state; answered from an index alone.
+//! Number and capacity of workers by state, read from an index only.
 
 use domain::counts::{Counts, StateCount};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
@@ -10,7 +10,7 @@ use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
 
-/// Groups of workers have no key but what they are grouped by.
+/// Groups of workers have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("workers", 2);
 
 statements! { TABLE;
@@ -35,8 +35,8 @@ statements! { TABLE;
 pub type PoolAndProvider = (PoolId, ProviderId);
 
 /// The workers of one pool.
-pub fn worker_counts(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> {
-    let groups = worker_counts_between(tx, pool_id, pool_id)?;
+pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> {
+    let groups = between(tx, pool_id, pool_id)?;
     Ok(groups
         .into_iter()
         .next()
@@ -44,8 +44,9 @@ pub fn worker_counts(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreE
         .unwrap_or_default())
 }
 
-/// The workers of all pools from the first to the last, by pool; pools without workers are absent.
-pub fn worker_counts_between(
+/// The workers of all pools from the first to the last, ordered by pool. Pools without workers are
+/// absent.
+pub fn between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
@@ -56,8 +57,9 @@ pub fn worker_counts_between(
     })?))
 }
 
-/// The workers that are not stopped of all pools from the first to the last, by pool and provider.
-pub fn worker_counts_by_provider_between(
+/// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
+/// provider.
+pub fn by_provider_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
@@ -68,8 +70,8 @@ pub fn worker_counts_by_provider_between(
     })?))
 }
 
-/// The workers of a pool by their launch config; those without one come first.
-pub fn worker_counts_by_launch_config(
+/// The workers of a pool by launch config; workers without one come first.
+pub fn by_launch_config(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
 ) -> Result<Vec<(Option<LaunchConfigId>, Counts)>, StoreError> {
@@ -86,7 +88,7 @@ pub fn worker_counts_by_launch_config(
 }
 
 /// The workers of all pools together.
-pub fn worker_count_by_state(tx: &mut Tx<'_>) -> Result<Counts, StoreError> {
+pub fn by_state(tx: &mut Tx<'_>) -> Result<Counts, StoreError> {
     let groups = collect(tx.rows(&BY_STATE, &[ALL_ROWS.into()], |row| group(row, |_| Ok(())))?);
     Ok(groups
         .into_iter()

@@ -1,4 +1,4 @@
-//! Workers that are not stopped, by what they are good for: the planner's view, from an index alone.
+//! Workers that are not stopped, in groups as the planner counts them, read from an index only.
 
 use domain::id::PoolId;
 use domain::supply::Group;
@@ -10,7 +10,7 @@ use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
 
-/// Groups of workers have no key but what they are grouped by.
+/// Groups of workers have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("workers", 2);
 
 statements! { TABLE;
@@ -20,7 +20,7 @@ statements! { TABLE;
          WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
          GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
          ORDER BY 1, 2, 3, 4 LIMIT $3";
-    // A CROSS JOIN is carried out by SQLite in the order in which it is written: few are quarantined.
+    // SQLite runs a CROSS JOIN in the order in which it is written: few workers are quarantined.
     QUARANTINED "worker_supply_quarantined_between" =
         "SELECT w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining, COUNT(*), \
          CAST(SUM(w.capacity) AS BIGINT) FROM queue_workers AS q \
@@ -52,18 +52,15 @@ statements! { TABLE;
          ORDER BY w.worker_pool_id LIMIT $3";
 }
 
-/// Those of all pools from the first to the last that are not stopped, by pool and launch config.
-pub fn worker_supply_between(
-    tx: &mut Tx<'_>,
-    first: &PoolId,
-    last: &PoolId,
-) -> Result<Vec<Group>, StoreError> {
+/// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
+/// launch config.
+pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<Group>, StoreError> {
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
     tx.rows(&BETWEEN, &values, group)
 }
 
-/// The running ones among them that are quarantined now.
-pub fn worker_supply_quarantined_between(
+/// The running workers that are quarantined now.
+pub fn quarantined_between(
     tx: &mut Tx<'_>,
     now: Timestamp,
     first: &PoolId,
@@ -78,9 +75,9 @@ pub fn worker_supply_quarantined_between(
     tx.rows(&QUARANTINED, &values, group)
 }
 
-/// Those that have not registered yet and that nobody counts on: made before this moment, by a provider that their
-/// pool has left, or by an archived launch config.
-pub fn worker_supply_overdue_between(
+/// The unregistered workers that no longer count as supply: created before this moment, by a
+/// provider that their pool has left, or from an archived launch config.
+pub fn overdue_between(
     tx: &mut Tx<'_>,
     before: Timestamp,
     first: &PoolId,
@@ -95,9 +92,8 @@ pub fn worker_supply_overdue_between(
     tx.rows(&OVERDUE, &values, group)
 }
 
-/// Of the pools from the first to the last those with running workers of which the launch config is
-/// archived.
-pub fn worker_pools_with_archived_between(
+/// The pools, from the first to the last, with running workers of an archived launch config.
+pub fn pools_with_archived_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,

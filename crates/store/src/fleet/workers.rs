@@ -1,4 +1,4 @@
-//! Workers: one at a time, newest first for people, by key for the scan.
+//! Workers: single rows, lists for people (newest first), and lists for the scan (by key).
 
 use domain::Version;
 use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
@@ -75,7 +75,7 @@ statements! { TABLE;
         "DELETE FROM workers WHERE (worker_pool_id, worker_group, worker_id) IN (\
          SELECT worker_pool_id, worker_group, worker_id FROM workers \
          WHERE expires < $1 ORDER BY expires LIMIT $2)";
-    // An absent filter is an empty text: no id and no state is empty.
+    // An empty text means no filter, since ids and states are never empty.
     LIST "worker_list" =
         "SELECT {columns} FROM workers WHERE worker_pool_id = $1 \
          AND (created, worker_group, worker_id) < ($2, $3, $4) \
@@ -108,7 +108,7 @@ statements! { TABLE;
          AND (worker_pool_id, worker_id) <= ($6, $7) AND last_checked < $8";
 }
 
-/// Which workers of a pool to list; all if nothing is given.
+/// Selects workers of a pool; an empty filter selects all.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerFilter {
     pub group: Option<WorkerGroup>,
@@ -134,7 +134,7 @@ impl From<&Worker> for WorkerCursor {
     }
 }
 
-pub fn worker_get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, StoreError> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -143,20 +143,22 @@ pub fn worker_get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, St
     tx.row(&GET, &values, entity)
 }
 
-/// `false` if there is one of this key already, whatever its state; nothing changes then.
-pub fn worker_insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreError> {
+/// Returns `false` and changes nothing if the key exists already, in any state.
+pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreError> {
     tx.insert(&INSERT, worker)
 }
 
-/// Writes what can change, if nobody changed it since it was read. Returns the new version.
-pub fn worker_update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
+/// Writes the mutable columns, unless another transaction changed the row since it was read.
+/// Returns the new version.
+pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
     tx.update(&UPDATE, worker)?;
     Ok(worker.version.next())
 }
 
-/// Notes that a worker asked the queue for work, on its row and on that of its launch. Both are written once in its
-/// life: `false`, if this was known, or if no such worker runs. No row's version changes.
-pub fn worker_note_first_claim(
+/// Records the first time at which a worker asked the queue for work, in its row and in the row of
+/// its launch. Returns `false` if it was recorded before, or if no such worker runs. The versions
+/// of the rows do not change.
+pub fn note_first_claim(
     tx: &mut Tx<'_>,
     key: &WorkerKey,
     now: Timestamp,
@@ -170,7 +172,7 @@ pub fn worker_note_first_claim(
     if tx.execute(&FIRST_CLAIM, &values)? == 0 {
         return Ok(false);
     }
-    let worker = worker_get(tx, key)?;
+    let worker = get(tx, key)?;
     let token = worker.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
     if let Some(token) = token {
         launches::note_claimed(tx, &token)?;
@@ -178,17 +180,13 @@ pub fn worker_note_first_claim(
     Ok(true)
 }
 
-/// Deletes them whatever their state. As many as the limit means: ask again.
-pub fn worker_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+/// Deletes expired workers in any state. Call it again while it returns the limit.
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }
 
-/// Newest first, whatever their state unless the filter says.
-pub fn worker_list(
+/// Ordered from newest to oldest, in any state that the filter allows.
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     filter: &WorkerFilter,
@@ -238,8 +236,8 @@ pub fn worker_list(
     tx.rows(statement, &values, entity)
 }
 
-/// The workers of a provider in a group that are not stopped, in all pools, by pool and id.
-pub fn worker_list_live(
+/// The workers of a provider in a group that are not stopped, in all pools, ordered by pool and id.
+pub fn list_live(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     group: &WorkerGroup,
@@ -260,9 +258,9 @@ pub fn worker_list_live(
     tx.rows(&LIST_LIVE, &values, entity)
 }
 
-/// The groups in which a provider has workers that are not stopped, at most this many. One statement for each, from
-/// an index: there are many workers, and few groups.
-pub fn worker_live_groups(
+/// The groups in which a provider has workers that are not stopped, at most `limit`. It runs one
+/// statement for each group, on an index: there are many workers, but few groups.
+pub fn live_groups(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     limit: usize,
@@ -279,25 +277,22 @@ pub fn worker_live_groups(
     Ok(groups)
 }
 
-/// Which providers still have workers in a pool.
-pub fn worker_live_providers(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-) -> Result<Vec<ProviderId>, StoreError> {
+/// The providers that have workers in a pool that are not stopped.
+pub fn live_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>, StoreError> {
     let values = [pool_id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&LIVE_PROVIDERS, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-/// How many machines of a provider there are, in all pools.
-pub fn worker_live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
+/// Number of workers of a provider that are not stopped, in all pools.
+pub fn live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
     let values = [provider_id.as_str().into()];
     Ok(tx
         .row(&MACHINES, &values, |row| row.number(0))?
         .unwrap_or(0))
 }
 
-/// The workers of a provider that were told to go and are not known to be gone, by key.
-pub fn worker_list_stopping(
+/// The workers of a provider that are stopping, ordered by key.
+pub fn list_stopping(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     after: Option<&WorkerKey>,
@@ -314,9 +309,9 @@ pub fn worker_list_stopping(
     tx.rows(&STOPPING, &values, entity)
 }
 
-/// Notes that a page of a provider's workers in one group was looked at. Rows noted since `unless_since` stay as they are;
-/// no row's version changes.
-pub fn worker_note_checked(
+/// Records the time of a check of one page of a provider's workers in one group. Rows that were
+/// checked since `unless_since` are left unchanged, and no row's version changes.
+pub fn note_checked(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     first: &WorkerKey,

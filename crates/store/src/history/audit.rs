@@ -1,4 +1,4 @@
-//! Who changed what; rows are only ever added.
+//! The audit log: which client changed what. Rows are only added.
 
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::ClientId;
@@ -34,12 +34,12 @@ statements! { TABLE;
          WHERE client_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3";
 }
 
-pub fn audit_insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
     tx.execute(&INSERT, &entry.inserted()).map(drop)
 }
 
-/// What happened to one thing, oldest first, each with its number by which to go on.
-pub fn audit_by_entity(
+/// Changes of one entity, oldest first. Pass the number of the last entry to continue after it.
+pub fn by_entity(
     tx: &mut Tx<'_>,
     entity_type: EntityType,
     entity_id: &str,
@@ -55,8 +55,8 @@ pub fn audit_by_entity(
     tx.rows(&BY_ENTITY, &values, entry)
 }
 
-/// What one client did, oldest first, each with its number by which to go on.
-pub fn audit_by_client(
+/// Changes by one client, oldest first. Pass the number of the last entry to continue after it.
+pub fn by_client(
     tx: &mut Tx<'_>,
     client_id: &ClientId,
     after_sequence: Option<i64>,

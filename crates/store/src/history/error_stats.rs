@@ -1,4 +1,4 @@
-//! Counts over the stored errors, grouped by the database.
+//! Statistics of stored errors, grouped by the database.
 
 use domain::error_report::{ErrorStats, Tallies};
 use domain::id::PoolId;
@@ -11,7 +11,8 @@ use crate::engine::tx::{ALL_ROWS, Tx};
 
 static TABLE: Table = Table::unlisted("worker_errors", 1);
 
-// One pool is the range from itself to itself; all pools are the range from nothing to the last.
+// One pool is the range from its id to its id. All pools are the range from the empty text to the
+// highest.
 statements! { TABLE;
     BY_PERIOD "error_stats_by_period" =
         "SELECT reported / $1, COUNT(*) FROM worker_errors \
@@ -19,10 +20,12 @@ statements! { TABLE;
          GROUP BY 1 ORDER BY 1 LIMIT $5";
     BY_TITLE "error_stats_by_title" =
         "SELECT title, COUNT(*) FROM worker_errors \
-         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 GROUP BY title ORDER BY title LIMIT $3";
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY title ORDER BY title LIMIT $3";
     BY_CODE "error_stats_by_code" =
         "SELECT code, COUNT(*) FROM worker_errors \
-         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 GROUP BY code ORDER BY code LIMIT $3";
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY code ORDER BY code LIMIT $3";
     BY_POOL "error_stats_by_pool" =
         "SELECT worker_pool_id, COUNT(*) FROM worker_errors \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
@@ -33,8 +36,9 @@ statements! { TABLE;
          GROUP BY COALESCE(launch_config_id, 'unknown') ORDER BY 1 LIMIT $3";
 }
 
-/// Of one pool or of all. Launch configs are counted for one pool only: their ids mean nothing beyond it.
-pub fn error_stats(
+/// Counts the errors of one pool or of all. Launch configs are counted for one pool only, since
+/// their ids are unique only within a pool.
+pub fn count(
     tx: &mut Tx<'_>,
     pool_id: Option<&PoolId>,
     now: Timestamp,
@@ -56,7 +60,7 @@ pub fn error_stats(
     Ok(stats)
 }
 
-/// Errors per period, for this period and the ones before it.
+/// Number of errors in the current period and in each of those before it.
 fn by_period(
     tx: &mut Tx<'_>,
     (first, last): (&str, &str),

@@ -1,7 +1,8 @@
-//! Readers of the stream of events that are the same whichever process does the reading.
+//! Readers of the event stream, shared by all processes.
 //!
-//! One process holds a reader at a time, by a lease. The lease only saves double work: the place can only be
-//! moved by whoever took the reader last, which the number `fence` tells.
+//! One process holds a reader at a time, by a lease. The lease only avoids duplicate work.
+//! Correctness comes from `fence`: only the process that took the reader last can move its
+//! position.
 
 use domain::time::Timestamp;
 
@@ -10,7 +11,7 @@ use crate::engine::row::{BadRow, Row};
 use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::Tx;
-use crate::history::events::event_head;
+use crate::history::events;
 
 static TABLE: Table = Table::unlisted("event_readers", 1);
 
@@ -26,39 +27,40 @@ statements! { TABLE;
     MOVE "event_reader_move" =
         "UPDATE event_readers SET position = $1 WHERE name = $2 AND fence = $3 AND position < $1";
     LEAVE "event_reader_leave" =
-        "UPDATE event_readers SET held_until = $1 WHERE name = $2 AND holder = $3 AND held_until > $1";
+        "UPDATE event_readers SET held_until = $1 \
+         WHERE name = $2 AND holder = $3 AND held_until > $1";
 }
 
-/// A reader: how far it is, and who reads.
+/// The position and the holder of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventReader {
-    /// The place of the last event that it has passed on.
+    /// The position of the last event that was delivered.
     pub position: i64,
     pub holder: String,
     pub held_until: Timestamp,
-    /// Grows whenever the holder changes.
+    /// Increases whenever the holder changes.
     pub fence: i64,
 }
 
-/// Makes the reader if there is none: it begins with what happens from now on.
-pub fn event_reader_open(tx: &mut Tx<'_>, name: &str) -> Result<(), StoreError> {
-    let head = event_head(tx)?;
+/// Creates the reader if it does not exist. It begins with the next event.
+pub fn open(tx: &mut Tx<'_>, name: &str) -> Result<(), StoreError> {
+    let head = events::head(tx)?;
     tx.execute(&OPEN, &[name.into(), head.into()]).map(drop)
 }
 
-pub fn event_reader_get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>, StoreError> {
     tx.row(&GET, &[name.into()], reader_row)
 }
 
-/// Takes the reader, or keeps it for longer; `None` if somebody else has it.
-pub fn event_reader_take(
+/// Takes the reader or extends its lease. Returns `None` if another process holds it.
+pub fn take(
     tx: &mut Tx<'_>,
     name: &str,
     holder: &str,
     now: Timestamp,
     until: Timestamp,
 ) -> Result<Option<EventReader>, StoreError> {
-    let Some(known) = event_reader_get(tx, name)? else {
+    let Some(known) = get(tx, name)? else {
         return Ok(None);
     };
     let is_mine = known.holder == holder;
@@ -89,24 +91,15 @@ pub fn event_reader_take(
     }))
 }
 
-/// Says that all events up to this place have been passed on; false if another has the reader by now.
-pub fn event_reader_move(
-    tx: &mut Tx<'_>,
-    name: &str,
-    fence: i64,
-    position: i64,
-) -> Result<bool, StoreError> {
+/// Records that all events up to this position were delivered. Returns `false` if another process
+/// has taken the reader.
+pub fn advance(tx: &mut Tx<'_>, name: &str, fence: i64, position: i64) -> Result<bool, StoreError> {
     let moved = tx.execute(&MOVE, &[position.into(), name.into(), fence.into()])?;
     Ok(moved == 1)
 }
 
-/// Lets others read at once, if it was this one's turn.
-pub fn event_reader_leave(
-    tx: &mut Tx<'_>,
-    name: &str,
-    holder: &str,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+/// Ends the lease of this holder, so that other processes can take the reader immediately.
+pub fn leave(tx: &mut Tx<'_>, name: &str, holder: &str, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(&LEAVE, &[now.into(), name.into(), holder.into()])
         .map(drop)
 }

@@ -1,8 +1,9 @@
-//! The stream of events: every committed event has a place in it, and places are given in order.
+//! The event stream: every committed event gets a position, and positions are assigned in order.
 //!
-//! Giving places is a write of its own that counts up one row, so two processes that do it at once do it
-//! one after the other: whoever has seen a place has seen all before it, and nothing is ever put in between.
-//! A change that saw another has the later place, since it was numbered later and cannot be seen without it.
+//! A transaction of its own assigns positions and increments one row, so two processes cannot
+//! assign at the same time. A reader that has seen a position has seen all lower ones, and no event
+//! is ever inserted between them. An event that was written after its transaction saw another one
+//! has the higher position: its number is higher, and it cannot be visible without the other.
 
 use domain::time::Timestamp;
 
@@ -20,7 +21,7 @@ statements! { TABLE;
         "SELECT sequence FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT $1";
     WAITING_SIZES "event_waiting_sizes" = concat!("SELECT ", size!(),
         " FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT $1");
-    PLACE "event_place" =
+    ASSIGN "event_position_assign" =
         "UPDATE outbox SET position = sequence + $1 \
          WHERE position IS NULL AND sequence >= $2 AND sequence <= $3";
     AFTER "event_list_after" = concat!("SELECT ", columns!(),
@@ -32,23 +33,27 @@ statements! { TABLE;
     DELETE "event_delete_until" = "DELETE FROM outbox WHERE position <= $1";
 }
 
-/// The last place that was given away; 0 if none was.
-pub fn event_head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
+/// The last assigned position, or 0.
+pub fn head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
     let head = tx.row(&HEAD, &[], |row| row.integer(0))?;
     head.ok_or_else(|| {
-        StoreError::corrupt("event_stream", "events".to_owned(), "it is gone".to_owned())
+        StoreError::corrupt(
+            "event_stream",
+            "events".to_owned(),
+            "it is missing".to_owned(),
+        )
     })
 }
 
-/// Whether some event has no place yet.
-pub fn event_is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
+/// Whether any event has no position yet.
+pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
     let first = tx.row(&WAITING, &[1_u32.into()], |row| row.integer(0))?;
     Ok(first.is_some())
 }
 
-/// Gives the oldest events that have no place the next ones, and returns them in their order.
-pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
-    let head = event_head(tx)?;
+/// Assigns the next positions to the oldest events without one, and returns these events in order.
+pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
+    let head = head(tx)?;
     let Part {
         items: waiting,
         is_cut,
@@ -61,59 +66,53 @@ pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, Store
             is_cut,
         });
     }
-    // First of all, so that two who place at once meet here and nowhere else.
-    let new_head = waiting.iter().fold(head, |place, _| place + 1);
+    // This update comes first, so that two concurrent transactions conflict here and nowhere else.
+    let new_head = waiting.iter().fold(head, |position, _| position + 1);
     tx.execute_guarded(&MOVE_HEAD, &[new_head.into(), head.into()])?;
-    let mut place = head;
-    // Numbers are nearly always without gaps, so that one statement does for all of them.
+    let mut position = head;
+    // Numbers rarely have gaps, so one statement usually updates all rows.
     for run in waiting.chunk_by(|left, right| left + 1 == *right) {
         let (first, last) = (run[0], run[run.len() - 1]);
-        let offset = place + 1 - first;
-        tx.execute(&PLACE, &[offset.into(), first.into(), last.into()])?;
-        place = last + offset;
+        let offset = position + 1 - first;
+        tx.execute(&ASSIGN, &[offset.into(), first.into(), last.into()])?;
+        position = last + offset;
     }
     let items = tx.rows(&AFTER, &[head.into(), limit.into()], outbox_row)?;
     Ok(Part { items, is_cut })
 }
 
-/// Events after this place, in order.
-pub fn event_list_after(
-    tx: &mut Tx<'_>,
-    after: i64,
-    limit: u32,
-) -> Result<Part<OutboxRow>, StoreError> {
+/// Events after this position, in order.
+pub fn list_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
     part::read(tx, &AFTER_SIZES, &AFTER, &[after.into()], limit, outbox_row)
 }
 
-/// The place and the time of the first event after this place.
-pub fn event_time_after(
-    tx: &mut Tx<'_>,
-    after: i64,
-) -> Result<Option<(i64, Timestamp)>, StoreError> {
+/// The position and the time of the first event after this position.
+pub fn time_after(tx: &mut Tx<'_>, after: i64) -> Result<Option<(i64, Timestamp)>, StoreError> {
     Ok(times_after(tx, after, 1)?.pop())
 }
 
-/// The place before the first event that happened at this time or later. Events are nearly in the order of
-/// their times, so a few may lie on the wrong side.
-pub fn event_place_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
-    let mut high = event_head(tx)?;
-    let Some((first, _)) = event_time_after(tx, 0)? else {
+/// The position before the first event at this time or later. Events are only nearly in the order
+/// of their times, so a few may be on the wrong side.
+pub fn position_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
+    let mut high = head(tx)?;
+    let Some((first, _)) = time_after(tx, 0)? else {
         return Ok(high);
     };
-    // All up to `low` are earlier; what comes after `high` is not.
+    // All events up to `low` are earlier than `time`; events after `high` are not.
     let mut low = first - 1;
     while low < high {
         let middle = low + (high - low) / 2;
-        match event_time_after(tx, middle)? {
-            Some((place, then)) if then < time => low = place.min(high),
+        match time_after(tx, middle)? {
+            Some((position, then)) if then < time => low = position.min(high),
             Some(_) | None => high = middle,
         }
     }
     Ok(low)
 }
 
-/// Forgets events that are older than this, of the oldest so many, but none after the place `keep_after`.
-pub fn event_delete_before(
+/// Deletes events from before this time, at most `limit` of the oldest, and none after the position
+/// `keep_after`.
+pub fn delete_before(
     tx: &mut Tx<'_>,
     before: Timestamp,
     keep_after: i64,
@@ -122,7 +121,7 @@ pub fn event_delete_before(
     let oldest = times_after(tx, 0, limit)?;
     let old = oldest
         .iter()
-        .take_while(|(place, created)| *created < before && *place <= keep_after);
+        .take_while(|(position, created)| *created < before && *position <= keep_after);
     match old.last() {
         Some((last, _)) => tx.execute(&DELETE, &[(*last).into()]),
         None => Ok(0),

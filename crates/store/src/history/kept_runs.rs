@@ -1,7 +1,7 @@
-//! Keeps few outcomes: the newest of each worker, the newest of each pool, and none that is old.
+//! Deletes run outcomes: the newest of each worker and each pool stay, unless they are old.
 //!
-//! What was told in the last minutes stays even if it is too much, because it may be told again: a broker repeats
-//! what was not confirmed, and a repeat must be known as one.
+//! Outcomes of the last minutes stay even if there are too many, because a broker delivers messages
+//! again that were not confirmed, and duplicates must be recognized.
 
 use domain::id::PoolId;
 use domain::time::{MINUTE_MS, Timestamp};
@@ -13,8 +13,8 @@ use crate::engine::tx::Tx;
 use crate::engine::value::Value;
 use crate::history::run_outcomes::TABLE;
 
-/// Repeats come within this time.
-const REPEATED_MS: i64 = 10 * MINUTE_MS;
+/// Duplicates arrive within this time.
+const DUPLICATE_MS: i64 = 10 * MINUTE_MS;
 
 macro_rules! delete_of_pool {
     ($condition:literal) => {
@@ -32,7 +32,8 @@ statements! { TABLE;
         "SELECT worker_pool_id FROM run_outcomes WHERE worker_pool_id > $1 \
          ORDER BY worker_pool_id LIMIT 1";
     NEWEST "run_outcome_newest" =
-        "SELECT resolved FROM run_outcomes WHERE worker_pool_id = $1 ORDER BY resolved DESC LIMIT 1";
+        "SELECT resolved FROM run_outcomes WHERE worker_pool_id = $1 \
+         ORDER BY resolved DESC LIMIT 1";
     DELETE_OLD "run_outcome_delete_before" =
         concat!(delete_of_pool!("resolved < $2"), " LIMIT $3)");
     FIRST_TOO_MANY "run_outcome_first_too_many" =
@@ -52,28 +53,26 @@ statements! { TABLE;
          AND resolved < $7"), " LIMIT $8)");
 }
 
-/// How many outcomes are kept.
+/// Limits of the outcomes to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptRuns {
     pub of_pool: u32,
     pub of_worker: u32,
-    /// None that is older than this.
+    /// Older outcomes are deleted.
     pub since: Timestamp,
 }
 
-/// The pool with outcomes whose id comes next; the first, after none.
-pub fn run_outcome_next_pool(
-    tx: &mut Tx<'_>,
-    after: Option<&PoolId>,
-) -> Result<Option<PoolId>, StoreError> {
+/// The next pool with outcomes, in the order of ids. Without `after`, the first.
+pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolId>, StoreError> {
     let after = after.map_or("", PoolId::as_str);
     tx.row(&NEXT_POOL, &[after.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })
 }
 
-/// Forgets outcomes of a pool that are too old or too many. As many as the limit means: ask again.
-pub fn run_outcome_trim(
+/// Deletes the outcomes of a pool that are too old or too many. Call it again while it returns the
+/// limit.
+pub fn trim(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     kept: KeptRuns,
@@ -83,12 +82,12 @@ pub fn run_outcome_trim(
     let Some(newest) = tx.row(&NEWEST, &[pool.into()], |row| row.time(0))? else {
         return Ok(0);
     };
-    let settled = newest.plus_millis(-REPEATED_MS);
+    let settled = newest.plus_millis(-DUPLICATE_MS);
     let mut left = limit;
     let old = tx.execute(&DELETE_OLD, &[pool.into(), kept.since.into(), left.into()])?;
-    take(&mut left, old);
+    subtract(&mut left, old);
     let statements = (&FIRST_TOO_MANY, &DELETE_TOO_MANY);
-    cut(
+    delete_excess(
         tx,
         statements,
         &[pool.into()],
@@ -96,7 +95,7 @@ pub fn run_outcome_trim(
         settled,
         &mut left,
     )?;
-    // Only workers of which something can go: others would keep those behind them from their turn.
+    // Only workers with outcomes that can be deleted: others would use up the limit.
     let values = [
         pool.into(),
         kept.of_worker.into(),
@@ -109,13 +108,13 @@ pub fn run_outcome_trim(
     let statements = (&FIRST_TOO_MANY_OF_WORKER, &DELETE_TOO_MANY_OF_WORKER);
     for (group, worker_id) in &crowded {
         let keys = [pool.into(), group.into(), worker_id.into()];
-        cut(tx, statements, &keys, kept.of_worker, settled, &mut left)?;
+        delete_excess(tx, statements, &keys, kept.of_worker, settled, &mut left)?;
     }
     Ok(u64::from(limit - left))
 }
 
-/// Deletes what comes after the newest so many.
-fn cut(
+/// Deletes all outcomes but the newest `kept`.
+fn delete_excess(
     tx: &mut Tx<'_>,
     (first_too_many, delete): (&'static Statement, &'static Statement),
     keys: &[Value<'_>],
@@ -124,25 +123,25 @@ fn cut(
     left: &mut u32,
 ) -> Result<(), StoreError> {
     let values = [keys, &[kept.into()]].concat();
-    let Some((resolved, task_id, run_id)) = tx.row(first_too_many, &values, place_row)? else {
+    let Some((resolved, task_id, run_id)) = tx.row(first_too_many, &values, read_cursor)? else {
         return Ok(());
     };
-    let place = [
+    let cursor = [
         resolved.into(),
         (&task_id).into(),
         run_id.into(),
         settled.into(),
         (*left).into(),
     ];
-    let deleted = tx.execute(delete, &[keys, &place].concat())?;
-    take(left, deleted);
+    let deleted = tx.execute(delete, &[keys, &cursor].concat())?;
+    subtract(left, deleted);
     Ok(())
 }
 
-fn take(left: &mut u32, deleted: u64) {
+fn subtract(left: &mut u32, deleted: u64) {
     *left = left.saturating_sub(u32::try_from(deleted).unwrap_or(u32::MAX));
 }
 
-fn place_row(row: &Row<'_>) -> Result<(i64, String, i64), BadRow> {
+fn read_cursor(row: &Row<'_>) -> Result<(i64, String, i64), BadRow> {
     Ok((row.integer(0)?, row.text(1)?.to_owned(), row.integer(2)?))
 }

@@ -1,4 +1,4 @@
-//! Errors that have one cause, counted for each channel by which people are told of them.
+//! Causes of errors, counted for each channel that notifies people.
 
 use domain::Version;
 use domain::error_report::ErrorReport;
@@ -11,7 +11,7 @@ use crate::engine::error::StoreError;
 use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::Tx;
-use crate::history::worker_errors::error_get;
+use crate::history::worker_errors;
 
 columns! { cause: NoticeCause {
     channel: Key "channel",
@@ -20,10 +20,10 @@ columns! { cause: NoticeCause {
     error_id: Mutable "error_id",
     first_reported: Fixed "first_reported",
     last_reported: Mutable "last_reported",
-    untold: Mutable "untold",
-    first_untold: Mutable "first_untold",
-    told: Mutable "told",
-    last_told: Mutable "last_told",
+    n_waiting: Mutable "untold",
+    first_waiting: Mutable "first_untold",
+    n_notified: Mutable "told",
+    last_notified: Mutable "last_told",
     due: Mutable "due",
     version: Version "version",
 } }
@@ -32,7 +32,8 @@ static TABLE: Table = Table::of::<NoticeCause>("notice_causes");
 
 statements! { TABLE;
     GET "notice_cause_get" =
-        "SELECT {columns} FROM notice_causes WHERE channel = $1 AND worker_pool_id = $2 AND cause = $3";
+        "SELECT {columns} FROM notice_causes \
+         WHERE channel = $1 AND worker_pool_id = $2 AND cause = $3";
     COUNT "notice_cause_count" =
         "SELECT COUNT(*) FROM notice_causes WHERE channel = $1 AND worker_pool_id = $2";
     INSERT "notice_cause_insert" =
@@ -52,35 +53,37 @@ statements! { TABLE;
         "DELETE FROM notice_causes WHERE (channel, worker_pool_id, cause) IN (\
          SELECT channel, worker_pool_id, cause FROM notice_causes \
          WHERE last_reported < $1 ORDER BY last_reported LIMIT $2)";
-    // The topic stands here in full, so that the index on events of this kind is used.
+    // The topic is a literal, so that the databases use the partial index on these events.
     EVENTS "notice_source" =
         "SELECT position, worker_pool_id, payload FROM outbox \
          WHERE topic = 'exchange/taskcluster-worker-manager/v1/worker-pool-error' \
          AND position > $1 AND position <= $2 ORDER BY position LIMIT $3";
 }
 
-/// What one channel knows of the errors that have one cause.
+/// The errors with one cause, and how many of them a channel has reported to people.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoticeCause {
     pub channel: String,
     pub pool_id: PoolId,
-    /// A digest of what the errors have in common.
+    /// A digest of the properties that these errors share.
     pub cause: String,
-    /// The latest of them.
+    /// The latest of these errors.
     pub error_id: ErrorId,
     pub first_reported: Timestamp,
     pub last_reported: Timestamp,
-    /// How many have not been told yet, and when the first of these was reported.
-    pub untold: u64,
-    pub first_untold: Option<Timestamp>,
-    pub told: u64,
-    pub last_told: Option<Timestamp>,
-    /// When to tell of them; `None` if there is nothing to tell.
+    /// Number of errors that no notice contains yet.
+    pub n_waiting: u64,
+    /// When the first of the waiting errors was reported.
+    pub first_waiting: Option<Timestamp>,
+    /// Number of errors that notices contain.
+    pub n_notified: u64,
+    pub last_notified: Option<Timestamp>,
+    /// When to send the next notice. `None` if no error is waiting.
     pub due: Option<Timestamp>,
     pub version: Version,
 }
 
-pub fn notice_cause_get(
+pub fn get(
     tx: &mut Tx<'_>,
     channel: &str,
     pool_id: &PoolId,
@@ -90,28 +93,24 @@ pub fn notice_cause_get(
     tx.row(&GET, &values, entity)
 }
 
-/// How many causes are known of this pool.
-pub fn notice_cause_count(
-    tx: &mut Tx<'_>,
-    channel: &str,
-    pool_id: &PoolId,
-) -> Result<u64, StoreError> {
+/// Number of known causes in this pool.
+pub fn count(tx: &mut Tx<'_>, channel: &str, pool_id: &PoolId) -> Result<u64, StoreError> {
     let values = [channel.into(), pool_id.as_str().into()];
     Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
 }
 
-/// Writes a cause that is new.
-pub fn notice_cause_insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+/// Writes a new cause. If it exists already, the transaction has lost a race.
+pub fn insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     tx.execute_guarded(&INSERT, &cause.inserted())
 }
 
-/// Writes what has changed, if the cause is as it was read.
-pub fn notice_cause_update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+/// Writes the mutable columns, unless another transaction changed the row since it was read.
+pub fn update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     tx.update(&UPDATE, cause)
 }
 
-/// Those of which it is time to tell, the longest due first.
-pub fn notice_cause_list_due(
+/// The causes whose notice is due, the longest due first.
+pub fn list_due(
     tx: &mut Tx<'_>,
     channel: &str,
     now: Timestamp,
@@ -121,8 +120,8 @@ pub fn notice_cause_list_due(
     tx.rows(&DUE, &values, entity)
 }
 
-/// Nobody is to be told of it any more.
-pub fn notice_cause_delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+/// Deletes a cause, so that no further notice contains it.
+pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
     let values = [
         (&cause.channel).into(),
         cause.pool_id.as_str().into(),
@@ -131,22 +130,23 @@ pub fn notice_cause_delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), S
     tx.execute_guarded(&DELETE, &values)
 }
 
-/// Forgets causes of which all has been told before the first moment, and whatever last happened before the
-/// second. As many as the limit means: ask again.
-pub fn notice_cause_delete_settled(
+/// Deletes causes whose last notice is from before `notified_before`, with no error waiting, and
+/// causes whose last error is from before `reported_before`. Call it again while it returns the
+/// limit.
+pub fn delete_settled(
     tx: &mut Tx<'_>,
-    told_before: Timestamp,
+    notified_before: Timestamp,
     reported_before: Timestamp,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let n_settled = tx.execute(&DELETE_SETTLED, &[told_before.into(), limit.into()])?;
+    let n_settled = tx.execute(&DELETE_SETTLED, &[notified_before.into(), limit.into()])?;
     let n_old = tx.execute(&DELETE_OLDER, &[reported_before.into(), limit.into()])?;
     Ok(n_settled + n_old)
 }
 
-/// Errors whose events have these places in the stream (after the first, up to the second), in order.
-/// `None` stands for one that has been forgotten since.
-pub fn error_list_after(
+/// Errors whose events have positions after `after`, up to `until`, in order. `None` stands for an
+/// error that was deleted since.
+pub fn list_errors_after(
     tx: &mut Tx<'_>,
     after: i64,
     until: i64,
@@ -160,8 +160,8 @@ pub fn error_list_after(
         let error_id = error_id.unwrap_or_default().parse::<ErrorId>()?;
         Ok((row.integer(0)?, pool_id, error_id))
     })?;
-    let reports = found
-        .into_iter()
-        .map(|(position, pool_id, error_id)| Ok((position, error_get(tx, &pool_id, &error_id)?)));
+    let reports = found.into_iter().map(|(position, pool_id, error_id)| {
+        Ok((position, worker_errors::get(tx, &pool_id, &error_id)?))
+    });
     reports.collect()
 }

@@ -1,7 +1,7 @@
-//! Notices to people: written before they are sent, one at a time to each recipient.
+//! Notices to people: written before they are sent, and sent one at a time to each recipient.
 //!
-//! Whoever sends a notice moves its time ahead first, so that others leave it alone and try it themselves if
-//! the sender is never heard of again.
+//! A process postpones a notice before it sends it, so that other processes leave it alone, and
+//! send it themselves if that process stops.
 
 use domain::Version;
 use domain::time::Timestamp;
@@ -30,7 +30,8 @@ statements! { TABLE;
     INSERT "notice_insert" =
         "INSERT INTO notices ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
     NEXT "notice_next" =
-        "SELECT {columns} FROM notices WHERE channel = $1 AND due <= $2 AND sent IS NULL ORDER BY due LIMIT 1";
+        "SELECT {columns} FROM notices WHERE channel = $1 AND due <= $2 AND sent IS NULL \
+         ORDER BY due LIMIT 1";
     UPDATE "notice_update" =
         "UPDATE notices SET {changes} WHERE {key} AND sent IS NULL";
     SENT "notice_sent" =
@@ -47,7 +48,7 @@ statements! { TABLE;
          SELECT notice_id FROM notices WHERE created < $1 ORDER BY created LIMIT $2)";
 }
 
-/// A notice that has not been sent yet.
+/// A notice that was not sent yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
     pub id: String,
@@ -57,50 +58,44 @@ pub struct Notice {
     pub created: Timestamp,
     /// When to send it.
     pub due: Timestamp,
-    /// How often it was not taken for what it is, while others are.
+    /// How often the receiver refused this notice although it accepts others.
     pub refusals: u32,
     pub version: Version,
 }
 
-/// `false` if another notice waits for this recipient already.
-pub fn notice_insert(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
+/// Returns `false` if another notice is waiting for this recipient.
+pub fn insert(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
     tx.insert(&INSERT, notice)
 }
 
-/// The one that has been due the longest.
-pub fn notice_next(
-    tx: &mut Tx<'_>,
-    channel: &str,
-    now: Timestamp,
-) -> Result<Option<Notice>, StoreError> {
+/// The notice that has been due the longest.
+pub fn next(tx: &mut Tx<'_>, channel: &str, now: Timestamp) -> Result<Option<Notice>, StoreError> {
     tx.row(&NEXT, &[channel.into(), now.into()], entity)
 }
 
-/// Writes its time and its refusals, and returns it as it is now; `None` if it is not as it was read.
-pub fn notice_update(tx: &mut Tx<'_>, notice: Notice) -> Result<Option<Notice>, StoreError> {
+/// Writes the mutable columns, and returns the notice with its new version. Returns `None` if
+/// another transaction changed it since it was read.
+pub fn update(tx: &mut Tx<'_>, notice: Notice) -> Result<Option<Notice>, StoreError> {
     let n_updated = tx.execute(&UPDATE, &notice.updated())?;
     let version = notice.version.next();
     Ok((n_updated == 1).then_some(Notice { version, ..notice }))
 }
 
-/// `false` if somebody else has taken it over: then it may have been sent twice.
-pub fn notice_mark_sent(
-    tx: &mut Tx<'_>,
-    notice: &Notice,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
+/// Returns `false` if another process has taken the notice: then it may be sent twice.
+pub fn mark_sent(tx: &mut Tx<'_>, notice: &Notice, now: Timestamp) -> Result<bool, StoreError> {
     let values = [now.into(), (&notice.id).into(), notice.version.into()];
     Ok(tx.execute(&SENT, &values)? == 1)
 }
 
-/// Gives it up; `false` if it is not as it was read.
-pub fn notice_delete(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
+/// Deletes a notice without sending it. Returns `false` if another transaction changed it since it
+/// was read.
+pub fn delete(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
     let values = [(&notice.id).into(), notice.version.into()];
     Ok(tx.execute(&DELETE, &values)? == 1)
 }
 
-/// When the notice that waits for this recipient will be sent, if there is one.
-pub fn notice_waiting(
+/// When the waiting notice to this recipient is due, if one waits.
+pub fn waiting(
     tx: &mut Tx<'_>,
     channel: &str,
     recipient: &str,
@@ -110,8 +105,8 @@ pub fn notice_waiting(
     })
 }
 
-/// When the last notices to this recipient were written, newest first, none of them earlier than `after`.
-pub fn notice_recent(
+/// When the last notices to this recipient were written, after `after`, newest first.
+pub fn recent(
     tx: &mut Tx<'_>,
     channel: &str,
     recipient: &str,
@@ -122,8 +117,8 @@ pub fn notice_recent(
     tx.rows(&RECENT, &values, |row| row.time(0))
 }
 
-/// Forgets notices, sent or not. As many as the limit means: ask again.
-pub fn notice_delete_older_than(
+/// Deletes notices, sent or not. Call it again while it returns the limit.
+pub fn delete_older_than(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,

@@ -1,8 +1,8 @@
-//! Events as they are written, in the transaction of the change that they tell of.
+//! The outbox: events are written in the transaction of their change.
 //!
-//! Of two changes, the one that saw the other has the higher number. Changes that did not see each other
-//! may be numbered in either order, and the higher number may be committed first; `event_stream` therefore
-//! gives every event its place once it is there to be seen.
+//! If one change saw another, its number is higher. Concurrent changes may be numbered in either
+//! order, and the higher number may be committed first. So `events` assigns each event a position
+//! after it is committed.
 
 use domain::event::Event;
 use domain::id::PoolId;
@@ -25,12 +25,13 @@ statements! { TABLE;
     DEPTH "outbox_depth" = "SELECT COUNT(*) FROM outbox WHERE position IS NULL";
 }
 
-/// An event as it goes out.
+/// An event with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutboxRow {
-    /// Its place in the stream; whoever has seen an event has seen all with lower places.
+    /// Its position in the stream. A reader that has seen an event has seen all events with lower
+    /// positions.
     pub position: i64,
-    /// By which a consumer can drop repeats.
+    /// Consumers can recognize duplicates by it.
     pub event_id: String,
     /// The full name of the exchange.
     pub topic: String,
@@ -43,7 +44,7 @@ pub struct OutboxRow {
     pub created: Timestamp,
 }
 
-pub fn outbox_push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
+pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
     let topic = event.body.exchange().topic();
     let routing_key = event.body.routing_key();
     let payload = event.body.payload(event.created).to_string();
@@ -64,12 +65,12 @@ pub fn outbox_push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
     .map(drop)
 }
 
-/// How many have no place in the stream yet.
-pub fn outbox_depth(tx: &mut Tx<'_>) -> Result<u64, StoreError> {
+/// Number of events without a position.
+pub fn depth(tx: &mut Tx<'_>) -> Result<u64, StoreError> {
     Ok(tx.row(&DEPTH, &[], |row| row.number(0))?.unwrap_or(0))
 }
 
-/// The columns of a row, in the order in which every select of events has them.
+/// The columns of a row, in the order in which `outbox_row` reads them.
 macro_rules! columns {
     () => {
         "position, event_id, topic, routing_key, worker_pool_id, payload, created, routes"
@@ -77,7 +78,7 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
-/// How much of that can be large, in bytes.
+/// The size of the columns that can be large, in bytes.
 macro_rules! size {
     () => {
         "CAST(OCTET_LENGTH(payload) AS BIGINT)"

@@ -1,4 +1,4 @@
-//! How many runs ended how, by pool and hour.
+//! Number of ended runs by pool, hour and reason.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::engine::tx::Tx;
 
 static TABLE: Table = Table::unlisted("run_counts", 3);
 
-/// One sum for each window, the longest last: it bounds what is read.
+/// One sum for each window. The longest, which is last, bounds the rows that are read.
 macro_rules! sums {
     () => {
         "SELECT reason, CAST(SUM(CASE WHEN hour >= $1 THEN runs ELSE 0 END) AS BIGINT), \
@@ -42,7 +42,7 @@ statements! { TABLE;
 /// How many runs ended how, in each of the windows.
 pub type Tallies = [OutcomeCounts; Window::ALL.len()];
 
-pub(crate) fn run_count_add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreError> {
+pub(crate) fn add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreError> {
     let mut counts: BTreeMap<(&PoolId, Timestamp, &str), u32> = BTreeMap::new();
     for outcome in outcomes {
         let hour = outcome.resolved.start_of(HOUR_MS);
@@ -61,16 +61,12 @@ pub(crate) fn run_count_add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<
     Ok(())
 }
 
-pub fn run_count_of_pool(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    now: Timestamp,
-) -> Result<Tallies, StoreError> {
+pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Tallies, StoreError> {
     tallies(tx, &OF_POOL, pool_id.as_str(), now)
 }
 
-/// Of all pools that are made of a worker configuration.
-pub fn run_count_of_configuration(
+/// Counts the runs in all pools of a worker configuration.
+pub fn of_configuration(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     now: Timestamp,
@@ -78,12 +74,9 @@ pub fn run_count_of_configuration(
     tallies(tx, &OF_CONFIGURATION, id.as_str(), now)
 }
 
-/// Forgets whole hours that began before this moment. As many as the limit means: ask again.
-pub fn run_count_delete_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+/// Deletes the counts of hours that began before this moment. Call it again while it returns the
+/// limit.
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
 }
 

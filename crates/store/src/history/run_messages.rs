@@ -1,4 +1,4 @@
-//! The messages of our own queue that tell what became of runs, out of the stream of events.
+//! The queue's own messages about ended runs, read from the event stream.
 
 use domain::run_outcome::OUTCOME_EXCHANGES;
 
@@ -9,7 +9,7 @@ use crate::engine::tx::Tx;
 use crate::engine::value::Value;
 use crate::history::outbox::{TABLE, size};
 
-macro_rules! told {
+macro_rules! outcome_messages {
     () => {
         " FROM outbox WHERE position > $1 AND position <= $2 AND topic IN ($3, $4, $5, $6) \
          ORDER BY position LIMIT $7"
@@ -17,13 +17,13 @@ macro_rules! told {
 }
 
 statements! { TABLE;
-    LIST "run_message_list" = concat!("SELECT position, payload", told!());
-    SIZES "run_message_sizes" = concat!("SELECT ", size!(), told!());
+    LIST "run_message_list" = concat!("SELECT position, payload", outcome_messages!());
+    SIZES "run_message_sizes" = concat!("SELECT ", size!(), outcome_messages!());
 }
 
-/// Those whose places come after the first and not after the second, in order. It looks at all events in
-/// between, so these should not be too far apart.
-pub fn run_message_list(
+/// Messages with positions after `after`, up to `until`, in order. The database reads all events in
+/// this range, so keep it short.
+pub fn list(
     tx: &mut Tx<'_>,
     after: i64,
     until: i64,

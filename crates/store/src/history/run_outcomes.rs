@@ -1,4 +1,4 @@
-//! What became of the last runs of workers. An outcome that is told again changes nothing.
+//! Outcomes of the last runs of workers. A duplicate changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::engine::error::StoreError;
 use crate::engine::statement::{AFTER_ALL, statements};
 use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::history::run_counts::run_count_add;
+use crate::history::run_counts;
 
 columns! { outcome: RunOutcome {
     task_id: Key "task_id",
@@ -33,10 +33,11 @@ statements! { TABLE;
     HAS_POOL "run_outcome_has_pool" =
         "SELECT worker_pool_id FROM worker_pools WHERE worker_pool_id = $1";
     OF_WORKER "run_outcome_list_of_worker" =
-        "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3 \
+        "SELECT {columns} FROM run_outcomes \
+         WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3 \
          AND (resolved, task_id, run_id) < ($4, $5, $6) \
          ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT $7";
-    // The last moment is there twice because one of them bounds the search.
+    // The last moment appears twice because the second condition bounds the search.
     OF_POOL "run_outcome_list_of_pool" =
         "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 \
          AND (resolved, task_id, run_id) < ($2, $3, $4) AND resolved >= $5 \
@@ -46,7 +47,7 @@ statements! { TABLE;
          ORDER BY worker_pool_id LIMIT $2";
 }
 
-/// Where a list of outcomes, newest first, goes on.
+/// The last outcome of a page, where the next page continues.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunCursor {
     pub resolved: Timestamp,
@@ -64,12 +65,9 @@ impl From<&RunOutcome> for RunCursor {
     }
 }
 
-/// Takes note of outcomes and counts them, unless they are known or their pool is none of ours. Returns those
-/// that are new.
-pub fn run_outcome_note(
-    tx: &mut Tx<'_>,
-    outcomes: &[RunOutcome],
-) -> Result<Vec<RunOutcome>, StoreError> {
+/// Stores outcomes and counts them, unless they are known already or their pool does not exist.
+/// Returns the new outcomes.
+pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>, StoreError> {
     let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();
     let mut ours = BTreeSet::new();
     for pool_id in named {
@@ -77,7 +75,7 @@ pub fn run_outcome_note(
             ours.insert(pool_id);
         }
     }
-    // In one order, so that two who write the same do not wait for each other.
+    // Sorted, so that two transactions that write the same rows do not wait for each other.
     let sorted: BTreeMap<RunCursor, &RunOutcome> = outcomes
         .iter()
         .filter(|outcome| ours.contains(&outcome.worker.pool_id))
@@ -89,7 +87,7 @@ pub fn run_outcome_note(
             new.push(outcome.clone());
         }
     }
-    run_count_add(tx, &new)?;
+    run_counts::add(tx, &new)?;
     Ok(new)
 }
 
@@ -99,13 +97,13 @@ fn has_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<bool, StoreError> {
 }
 
 /// The last runs of a worker, newest first.
-pub fn run_outcome_list_of_worker(
+pub fn list_of_worker(
     tx: &mut Tx<'_>,
     worker: &WorkerKey,
     after: Option<&RunCursor>,
     limit: u32,
 ) -> Result<Vec<RunOutcome>, StoreError> {
-    let (resolved, task_id, run_id) = place(after);
+    let (resolved, task_id, run_id) = cursor_values(after);
     let values = [
         worker.pool_id.as_str().into(),
         worker.group.as_str().into(),
@@ -120,15 +118,15 @@ pub fn run_outcome_list_of_worker(
 
 /// The last runs in these pools together, newest first.
 ///
-/// Each pool's are in order already, so they are merged: once as many are known as are wanted, only what is
-/// newer than the last of these is read.
-pub fn run_outcome_list_of_pools(
+/// Outcomes of one pool are in order already, so they are merged. Once `limit` outcomes are known,
+/// only outcomes that are newer than the last of them are read.
+pub fn list_of_pools(
     tx: &mut Tx<'_>,
     pools: &[PoolId],
     after: Option<&RunCursor>,
     limit: u32,
 ) -> Result<Vec<RunOutcome>, StoreError> {
-    let (resolved, task_id, run_id) = place(after);
+    let (resolved, task_id, run_id) = cursor_values(after);
     let mut newest: BTreeMap<RunCursor, RunOutcome> = BTreeMap::new();
     let mut since = i64::MIN;
     for pool_id in pools {
@@ -158,8 +156,8 @@ pub fn run_outcome_list_of_pools(
     Ok(newest.into_values().rev().collect())
 }
 
-/// The pools that are made of a worker configuration.
-pub fn configuration_pools(
+/// The pools of a worker configuration.
+pub fn pools_of_configuration(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
 ) -> Result<Vec<PoolId>, StoreError> {
@@ -167,7 +165,7 @@ pub fn configuration_pools(
     tx.rows(&POOLS, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-fn place(after: Option<&RunCursor>) -> (i64, &str, i64) {
+fn cursor_values(after: Option<&RunCursor>) -> (i64, &str, i64) {
     after.map_or((i64::MAX, AFTER_ALL, i64::MAX), |after| {
         (
             after.resolved.as_millis(),

@@ -1,4 +1,4 @@
-//! Errors of workers and providers, as they were reported.
+//! Reported errors of workers and providers.
 
 use domain::error_report::ErrorReport;
 use domain::id::{ErrorId, LaunchConfigId, PoolId};
@@ -24,7 +24,7 @@ also { Fixed "code" = report.code() } }
 
 static TABLE: Table = Table::of::<ErrorReport>("worker_errors");
 
-// An absent filter is an empty text: no id is empty.
+// An empty text means no filter, since ids are never empty.
 statements! { TABLE;
     INSERT "error_insert" =
         "INSERT INTO worker_errors ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
@@ -41,19 +41,19 @@ statements! { TABLE;
          WHERE reported < $1 ORDER BY reported LIMIT $2)";
 }
 
-/// Which errors of a pool to list; all if nothing is given.
+/// Selects errors of a pool; an empty filter selects all.
 #[derive(Clone, Debug, Default)]
 pub struct ErrorFilter {
     pub launch_config_id: Option<LaunchConfigId>,
     pub error_id: Option<ErrorId>,
 }
 
-/// `false` if this error is there already.
-pub fn error_insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, StoreError> {
+/// Returns `false` if the error exists already.
+pub fn insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, StoreError> {
     tx.insert(&INSERT, report)
 }
 
-pub fn error_get(
+pub fn get(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     error_id: &ErrorId,
@@ -62,8 +62,9 @@ pub fn error_get(
     tx.row(&GET, &values, entity)
 }
 
-/// Newest first; `after` is the moment and id of the last one of the page before.
-pub fn error_list(
+/// Ordered from newest to oldest. `after` is the time and id of the last error of the previous
+/// page.
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     filter: &ErrorFilter,
@@ -88,8 +89,8 @@ pub fn error_list(
     tx.rows(&LIST, &values, entity)
 }
 
-/// Oldest first. As many as the limit means: ask again.
-pub fn error_delete_older_than(
+/// Deletes the oldest errors first. Call it again while it returns the limit.
+pub fn delete_older_than(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,

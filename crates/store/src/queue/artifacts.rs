@@ -1,4 +1,4 @@
-//! Artifacts of tasks: what there is to know of them. The bytes are files, which are not kept here.
+//! Records of artifacts. Their bytes are in files, which are stored elsewhere.
 
 use domain::artifact::{Artifact, ArtifactName};
 use domain::id::TaskId;
@@ -43,7 +43,7 @@ statements! { TABLE;
          RETURNING {columns}";
 }
 
-pub fn artifact_get(
+pub fn get(
     tx: &mut Tx<'_>,
     task_id: &TaskId,
     run_id: u32,
@@ -53,8 +53,8 @@ pub fn artifact_get(
     tx.row(&GET, &values, entity)
 }
 
-/// Those of one run, by name.
-pub fn artifact_list(
+/// The artifacts of one run, ordered by name.
+pub fn list(
     tx: &mut Tx<'_>,
     task_id: &TaskId,
     run_id: u32,
@@ -71,18 +71,19 @@ pub fn artifact_list(
     tx.rows(&LIST, &values, entity)
 }
 
-/// `false`: there is one of this name already.
-pub fn artifact_insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+/// Returns `false` if the run has an artifact of this name already.
+pub fn insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
     tx.insert(&INSERT, artifact)
 }
 
-/// `false`: it has expired meanwhile.
-pub fn artifact_update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+/// Returns `false` if the artifact does not exist, because it has expired.
+pub fn update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
     Ok(tx.execute(&UPDATE, &artifact.updated())? == 1)
 }
 
-/// Returns what has gone, so that its file can go, too. As many as the limit means: ask again.
-pub fn artifact_delete_expired(
+/// Returns the deleted artifacts, so that their files can be deleted, too. Call it again while
+/// there are as many as the limit.
+pub fn delete_expired(
     tx: &mut Tx<'_>,
     now: Timestamp,
     limit: u32,

@@ -1,4 +1,4 @@
-//! Requests to delete caches: one for each cache of a pool, until it expires.
+//! Requests to purge caches: one for each cache of a pool, until it expires.
 
 use domain::id::PoolId;
 use domain::time::Timestamp;
@@ -34,7 +34,7 @@ statements! { TABLE;
          WHERE expires <= $1 ORDER BY expires LIMIT $2)";
 }
 
-/// Caches of this name are to be deleted by the workers of a pool if they were made before a moment.
+/// Asks the workers of a pool to delete caches of this name that were created before a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachePurge {
     pub pool_id: PoolId,
@@ -42,12 +42,8 @@ pub struct CachePurge {
     pub before: Timestamp,
 }
 
-/// A request that is there already gets the later of the two moments.
-pub fn cache_purge_put(
-    tx: &mut Tx<'_>,
-    purge: &CachePurge,
-    expires: Timestamp,
-) -> Result<(), StoreError> {
+/// If a request for the cache exists, the later moment counts.
+pub fn put(tx: &mut Tx<'_>, purge: &CachePurge, expires: Timestamp) -> Result<(), StoreError> {
     let values = [
         purge.pool_id.as_str().into(),
         (&purge.cache_name).into(),
@@ -57,8 +53,8 @@ pub fn cache_purge_put(
     tx.execute(&PUT, &values).map(drop)
 }
 
-/// How many other caches of the pool have a request.
-pub fn cache_purge_count_others(
+/// Number of other caches of the pool with a request.
+pub fn count_others(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     cache_name: &str,
@@ -69,8 +65,8 @@ pub fn cache_purge_count_others(
     Ok(count.unwrap_or(0))
 }
 
-/// Those of a pool that were made at this moment or later, by name.
-pub fn cache_purge_list_of_pool(
+/// The requests of a pool whose `before` is not earlier than `since`, ordered by name.
+pub fn list_of_pool(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     now: Timestamp,
@@ -86,8 +82,8 @@ pub fn cache_purge_list_of_pool(
     tx.rows(&OF_POOL, &values, purge)
 }
 
-/// Those of all pools, by pool and name.
-pub fn cache_purge_list(
+/// The requests of all pools, ordered by pool and name.
+pub fn list(
     tx: &mut Tx<'_>,
     after: Option<(&PoolId, &str)>,
     now: Timestamp,
@@ -98,12 +94,8 @@ pub fn cache_purge_list(
     tx.rows(&LIST, &values, purge)
 }
 
-/// As many as the limit means: ask again.
-pub fn cache_purge_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+/// Deletes at most `limit` rows. Call it again while it returns the limit.
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE, &[now.into(), limit.into()])
 }
 

@@ -1,4 +1,5 @@
-//! Workers that ask for tasks: what we and the queue know of them, read for many at once.
+//! Workers that ask for tasks: their state and the queue's records of them, read for many workers
+//! at once.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,8 @@ static TABLE: Table = Table::joined("queue_workers", &[("q", &queue_workers::TAB
 
 statements! { TABLE;
     LIST "claimant_list" =
-        "SELECT {columns}, v.value ->> 0, v.value ->> 1, v.value ->> 2, w.state FROM json_each($1) AS v \
+        "SELECT {columns}, v.value ->> 0, v.value ->> 1, v.value ->> 2, w.state \
+         FROM json_each($1) AS v \
          LEFT JOIN workers AS w ON w.worker_pool_id = v.value ->> 0 \
          AND w.worker_group = v.value ->> 1 AND w.worker_id = v.value ->> 2 \
          LEFT JOIN queue_workers AS q ON q.task_queue_id = v.value ->> 0 \
@@ -29,14 +31,14 @@ statements! { TABLE;
 /// A worker that asks for tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimant {
-    /// `None`: we have no such worker. It may be one that we did not start.
+    /// `None`: the worker is not in our table. We may not have started it.
     pub state: Option<WorkerState>,
-    /// `None`: it has never asked before.
+    /// `None`: it has never asked for a task before.
     pub known: Option<QueueWorker>,
 }
 
-/// One for each of these workers, whether anything is known of it or not.
-pub fn claimant_list(
+/// Returns an entry for each of these workers, known or not.
+pub fn list(
     tx: &mut Tx<'_>,
     workers: &[WorkerKey],
 ) -> Result<HashMap<WorkerKey, Claimant>, StoreError> {

@@ -1,4 +1,4 @@
-//! Runs that workers are busy with: which there are, whose, and until when.
+//! Claimed runs: the worker of each, and the end of its claim.
 
 use domain::id::{PoolId, TaskId, WorkerGroup, WorkerId, WorkerKey};
 use domain::task::Task;
@@ -38,7 +38,7 @@ statements! { TABLE;
          WHERE task_queue_id = $2 AND worker_group = $3 AND worker_id = $4";
 }
 
-/// A run that a worker is busy with, as lists show it.
+/// A claimed run, as lists show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedTask {
     pub task: Task,
@@ -48,8 +48,8 @@ pub struct ClaimedTask {
     pub worker_id: WorkerId,
 }
 
-/// Longest claimed first.
-pub fn task_list_claimed(
+/// Ordered by the time of the claim, oldest first.
+pub fn list(
     tx: &mut Tx<'_>,
     queue: &PoolId,
     after: Option<(Timestamp, &TaskId)>,
@@ -60,8 +60,8 @@ pub fn task_list_claimed(
     part::read(tx, &LIST_SIZES, &LIST, &keys, limit, claimed_task)
 }
 
-/// Runs whose worker did not claim them again in time.
-pub fn task_list_claims_expired(
+/// Runs whose claim has expired because the worker did not renew it.
+pub fn list_expired(
     tx: &mut Tx<'_>,
     now: Timestamp,
     limit: u32,
@@ -69,8 +69,8 @@ pub fn task_list_claims_expired(
     tx.rows(&EXPIRED, &[now.into(), limit.into()], run)
 }
 
-/// What a worker has claimed and not given back.
-pub fn task_list_claims_of_worker(
+/// Runs that a worker has claimed and not resolved.
+pub fn list_of_worker(
     tx: &mut Tx<'_>,
     worker: &WorkerKey,
     limit: u32,
@@ -84,12 +84,9 @@ pub fn task_list_claims_of_worker(
     tx.rows(&OF_WORKER, &values, run)
 }
 
-/// Remembers when the worker last finished, or lost, a run. Nothing, if the queue does not know it.
-pub fn task_note_ended(
-    tx: &mut Tx<'_>,
-    worker: &WorkerKey,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+/// Records when the worker last finished or lost a run. Does nothing if the queue has no record of
+/// the worker.
+pub fn note_ended(tx: &mut Tx<'_>, worker: &WorkerKey, now: Timestamp) -> Result<(), StoreError> {
     let values = [
         now.into(),
         worker.pool_id.as_str().into(),

@@ -1,4 +1,4 @@
-//! How much work waits for a pool, and how much of it runs.
+//! Demand: pending and claimed tasks of a pool.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::engine::statement::statements;
 use crate::engine::table::Table;
 use crate::engine::tx::Tx;
 
-/// Counts have no key but what they are counted by.
+/// Counts have no key but the column by which they are grouped.
 static TABLE: Table = Table::unlisted("pending_tasks", 1);
 
 statements! { TABLE;
@@ -22,7 +22,8 @@ statements! { TABLE;
         "SELECT COUNT(*) FROM (SELECT task_id FROM pending_tasks \
          WHERE task_queue_id = $1 AND deadline > $2 LIMIT $3) AS waiting";
     PENDING_ALL "task_count_pending_all" =
-        "SELECT task_queue_id, COUNT(*) FROM pending_tasks WHERE task_queue_id > $1 AND deadline > $2 \
+        "SELECT task_queue_id, COUNT(*) FROM pending_tasks \
+         WHERE task_queue_id > $1 AND deadline > $2 \
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
     CLAIMED "task_count_claimed" =
         "SELECT COUNT(*) FROM claimed_tasks WHERE task_queue_id = $1 AND taken_until > $2";
@@ -32,18 +33,14 @@ statements! { TABLE;
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
 }
 
-pub fn task_demand_of(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    now: Timestamp,
-) -> Result<Demand, StoreError> {
+pub fn of(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Demand, StoreError> {
     let values = [pool_id.as_str().into(), now.into()];
     let pending = tx.row(&PENDING, &values, |row| row.number(0))?;
     with_claimed(tx, pool_id, now, pending)
 }
 
-/// The same, where more waiting tasks than this make no difference: they are not counted.
-pub fn task_demand_up_to(
+/// Like `of`, but counts at most `most_pending` pending tasks.
+pub fn up_to(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     now: Timestamp,
@@ -68,8 +65,9 @@ fn with_claimed(
     })
 }
 
-/// The same for every pool that has any, by pool id; as many as the limit means: ask again.
-pub fn task_demand_all(
+/// The demand of every pool that has any, ordered by pool id. Call it again while there are as many
+/// as the limit.
+pub fn all(
     tx: &mut Tx<'_>,
     after: Option<&PoolId>,
     limit: u32,
@@ -79,15 +77,16 @@ pub fn task_demand_all(
     let values = [after.into(), now.into(), limit.into()];
     let pending = tx.rows(&PENDING_ALL, &values, count)?;
     let claimed = tx.rows(&CLAIMED_ALL, &values, count)?;
-    Ok(merged(pending, claimed, limit))
+    Ok(merge(pending, claimed, limit))
 }
 
 fn count(row: &Row<'_>) -> Result<(PoolId, u64), BadRow> {
     Ok((row.text(0)?.parse()?, row.number(1)?))
 }
 
-/// Two ordered lists in one. What only one of them could have told, had it not been full, is left out.
-fn merged(
+/// Merges two ordered lists. Leaves out pools behind the end of a list that reached the limit,
+/// since their counts would be incomplete.
+fn merge(
     pending: Vec<(PoolId, u64)>,
     claimed: Vec<(PoolId, u64)>,
     limit: u32,

@@ -1,10 +1,12 @@
-//! Who waits for whom.
+//! Dependencies between tasks.
 //!
-//! An edge is released when what its task waits for has happened: by the transaction that makes it, if it has
-//! happened by then, or by the one in which it happens. On PostgreSQL these two may run at once, and then neither
-//! sees what the other does. So that they need not wait for each other, both note their task, and after their
-//! commit look at it again (`task_look_again`): the one that looks last sees both. Of a task that waits for several,
-//! whoever releases an edge touches the row while few are left, so that the later of two runs again.
+//! An edge is released when the required task has ended as the waiting task needs it: by the
+//! transaction that creates the edge, if that is so already, or by the transaction that ends the
+//! required task. On PostgreSQL these two may run concurrently, and then neither sees the other's
+//! changes. So that neither must wait, each requests a recheck of its task (`request_recheck`),
+//! which runs after its commit: the later recheck sees both changes. If a task waits for several
+//! others, a transaction that releases an edge also touches the task's row while few edges are
+//! left, so that the later of two transactions runs again.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -45,7 +47,8 @@ statements! { TABLE;
          FROM json_each($2) AS v CROSS JOIN tasks WHERE task_id = v.value ->> 0 \
          ON CONFLICT DO NOTHING");
     OPEN "task_open_dependencies" =
-        "SELECT required_task_id FROM task_dependencies WHERE task_id = $1 AND released = 0 LIMIT $2";
+        "SELECT required_task_id FROM task_dependencies \
+         WHERE task_id = $1 AND released = 0 LIMIT $2";
     TO_RELEASE "task_dependents_to_release" =
         "SELECT task_id FROM task_dependencies \
          WHERE required_task_id = $1 AND released = 0 AND any_end >= $2 ORDER BY task_id LIMIT $3";
@@ -53,39 +56,40 @@ statements! { TABLE;
         "UPDATE task_dependencies SET released = 1 WHERE required_task_id = $1 AND task_id = $2";
     DEPENDENTS "task_dependents" = concat!("SELECT ", task_columns!(), dependents!());
     DEPENDENT_SIZES "task_dependent_sizes" = concat!("SELECT ", size!(), dependents!());
-    FREED_BY "task_edges_freed_by" = concat!(
-        "SELECT e.required_task_id, e.task_id FROM json_each($1) AS v CROSS JOIN task_dependencies AS e \
+    RELEASABLE_FROM "task_edges_releasable_from" = concat!(
+        "SELECT e.required_task_id, e.task_id \
+         FROM json_each($1) AS v CROSS JOIN task_dependencies AS e \
          CROSS JOIN tasks WHERE e.required_task_id = v.value ->> 0 AND e.released = 0 \
          AND tasks.task_id = e.required_task_id AND NOT ", active!(),
         " AND (e.any_end = 1 OR state = 'completed') LIMIT $2");
-    FREED_OF "task_edges_freed_of" = concat!(
-        "SELECT e.required_task_id, e.task_id FROM json_each($1) AS v CROSS JOIN task_dependencies AS e \
+    RELEASABLE_TO "task_edges_releasable_to" = concat!(
+        "SELECT e.required_task_id, e.task_id \
+         FROM json_each($1) AS v CROSS JOIN task_dependencies AS e \
          CROSS JOIN tasks WHERE e.task_id = v.value ->> 0 AND e.released = 0 \
          AND tasks.task_id = e.required_task_id AND NOT ", active!(),
         " AND (e.any_end = 1 OR state = 'completed') LIMIT $2");
-    // A row that is there is written, too: whoever is about to delete it must look again.
-    LATER "task_look_again" =
+    // An existing row is written, too, so that a concurrent transaction that deletes it must run
+    // again.
+    REQUEST_RECHECK "task_recheck_request" =
         "INSERT INTO task_releases (task_id, inserted) VALUES ($1, $2) \
          ON CONFLICT (task_id) DO UPDATE SET inserted = excluded.inserted";
-    LATER_LIST "task_looks_due" =
-        "SELECT task_id FROM task_releases WHERE inserted <= $1 ORDER BY inserted, task_id LIMIT $2";
-    LATER_GET "task_look_is_due" = "SELECT task_id FROM task_releases WHERE task_id = $1";
-    LATER_DONE "task_looks_done" =
+    LIST_RECHECKS "task_recheck_list" =
+        "SELECT task_id FROM task_releases WHERE inserted <= $1 \
+         ORDER BY inserted, task_id LIMIT $2";
+    GET_RECHECK "task_recheck_get" = "SELECT task_id FROM task_releases WHERE task_id = $1";
+    DELETE_RECHECKS "task_recheck_delete" =
         "DELETE FROM task_releases WHERE task_id IN (SELECT v.value ->> 0 FROM json_each($1) AS v)";
 }
 
-/// That one task waits for another.
+/// One task waits for another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     pub required: TaskId,
     pub waiting: TaskId,
 }
 
-/// When each of a task's dependencies expires; those that are no tasks are left out.
-pub fn task_required(
-    tx: &mut Tx<'_>,
-    task: &Task,
-) -> Result<HashMap<TaskId, Timestamp>, StoreError> {
+/// The time of expiry of each task that this one depends on. Missing tasks are left out.
+pub fn required(tx: &mut Tx<'_>, task: &Task) -> Result<HashMap<TaskId, Timestamp>, StoreError> {
     let names = list(&task.definition.dependencies);
     let found = tx.rows(&REQUIRED, &[(&names).into()], |row| {
         Ok((row.text(0)?.parse()?, row.time(1)?))
@@ -93,8 +97,9 @@ pub fn task_required(
     Ok(found.into_iter().collect())
 }
 
-/// Remembers what a task waits for; what has happened already is released at once.
-pub fn task_require(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+/// Stores the dependencies of a task. Edges whose condition is met already are released
+/// immediately.
+pub fn require(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
     let add = match task.definition.requires {
         Requires::AllCompleted => &ADD_COMPLETED,
         Requires::AllResolved => &ADD_RESOLVED,
@@ -104,18 +109,14 @@ pub fn task_require(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
         .map(drop)
 }
 
-/// How much a task still waits for; not counted any further than the limit.
-pub fn task_open_dependencies(
-    tx: &mut Tx<'_>,
-    id: &TaskId,
-    limit: u32,
-) -> Result<usize, StoreError> {
+/// Number of unreleased dependencies of a task, counted up to the limit.
+pub fn count_open(tx: &mut Tx<'_>, id: &TaskId, limit: u32) -> Result<usize, StoreError> {
     let values = [id.as_str().into(), limit.into()];
     Ok(tx.rows(&OPEN, &values, |_| Ok(()))?.len())
 }
 
-/// Which tasks have waited for this end of the required task, and not been released.
-pub fn task_dependents_to_release(
+/// The tasks with an unreleased edge that this end of the required task releases.
+pub fn dependents_to_release(
     tx: &mut Tx<'_>,
     required: &TaskId,
     completed: bool,
@@ -126,17 +127,13 @@ pub fn task_dependents_to_release(
     tx.rows(&TO_RELEASE, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-pub fn task_dependency_release(
-    tx: &mut Tx<'_>,
-    required: &TaskId,
-    waiting: &TaskId,
-) -> Result<(), StoreError> {
+pub fn release(tx: &mut Tx<'_>, required: &TaskId, waiting: &TaskId) -> Result<(), StoreError> {
     let values = [required.as_str().into(), waiting.as_str().into()];
     tx.execute(&RELEASE, &values).map(drop)
 }
 
-/// All tasks that wait, or waited, for this one, by id.
-pub fn task_dependents(
+/// All tasks that depend on this one, released or not, ordered by id.
+pub fn dependents(
     tx: &mut Tx<'_>,
     required: &TaskId,
     after: Option<&TaskId>,
@@ -147,8 +144,8 @@ pub fn task_dependents(
     part::read(tx, &DEPENDENT_SIZES, &DEPENDENTS, &keys, limit, task)
 }
 
-/// Those edges from or to these tasks that are free to be released, and are not released.
-pub fn task_edges_freed(
+/// Unreleased edges from or to these tasks whose condition is met.
+pub fn releasable_edges(
     tx: &mut Tx<'_>,
     tasks: &[TaskId],
     limit: u32,
@@ -156,7 +153,7 @@ pub fn task_edges_freed(
     let names = list(tasks);
     let values = [(&names).into(), limit.into()];
     let mut edges = BTreeSet::new();
-    for statement in [&FREED_BY, &FREED_OF] {
+    for statement in [&RELEASABLE_FROM, &RELEASABLE_TO] {
         edges.extend(tx.rows(statement, &values, |row| {
             Ok(Edge {
                 required: row.text(0)?.parse()?,
@@ -167,32 +164,32 @@ pub fn task_edges_freed(
     Ok(edges)
 }
 
-/// Notes that this task, and who waits for whom there, must be looked at again once this has been committed.
-pub fn task_look_again(tx: &mut Tx<'_>, task: &TaskId, now: Timestamp) -> Result<(), StoreError> {
-    tx.execute(&LATER, &[task.as_str().into(), now.into()])
+/// Requests a recheck of this task's edges, after this transaction has been committed.
+pub fn request_recheck(tx: &mut Tx<'_>, task: &TaskId, now: Timestamp) -> Result<(), StoreError> {
+    tx.execute(&REQUEST_RECHECK, &[task.as_str().into(), now.into()])
         .map(drop)
 }
 
-/// The tasks of which this was noted up to some moment, longest ago first.
-pub fn task_looks_due(
+/// Tasks whose recheck was requested up to this moment, oldest first.
+pub fn rechecks_due(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,
 ) -> Result<Vec<TaskId>, StoreError> {
-    tx.rows(&LATER_LIST, &[before.into(), limit.into()], |row| {
+    tx.rows(&LIST_RECHECKS, &[before.into(), limit.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })
 }
 
-/// Whether this was noted of the task.
-pub fn task_look_is_due(tx: &mut Tx<'_>, task: &TaskId) -> Result<bool, StoreError> {
-    let found = tx.row(&LATER_GET, &[task.as_str().into()], |_| Ok(()))?;
+/// Whether a recheck of the task was requested.
+pub fn is_recheck_due(tx: &mut Tx<'_>, task: &TaskId) -> Result<bool, StoreError> {
+    let found = tx.row(&GET_RECHECK, &[task.as_str().into()], |_| Ok(()))?;
     Ok(found.is_some())
 }
 
-pub fn task_looks_done(tx: &mut Tx<'_>, tasks: &[TaskId]) -> Result<(), StoreError> {
+pub fn finish_rechecks(tx: &mut Tx<'_>, tasks: &[TaskId]) -> Result<(), StoreError> {
     let names = list(tasks);
-    tx.execute(&LATER_DONE, &[(&names).into()]).map(drop)
+    tx.execute(&DELETE_RECHECKS, &[(&names).into()]).map(drop)
 }
 
 fn list(tasks: &[TaskId]) -> String {

@@ -1,4 +1,4 @@
-//! Runs that wait for a worker: which is next, and which there are.
+//! Pending runs: the next to be claimed, and lists of all.
 
 use domain::id::PoolId;
 use domain::task::Task;
@@ -47,31 +47,32 @@ statements! { TABLE;
     ANY "task_any_waiting" =
         "SELECT task_id FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2 LIMIT 1";
     QUEUES "task_queues_with_work" =
-        "SELECT v.value ->> 0 FROM json_each($1) AS v WHERE EXISTS (SELECT 1 FROM pending_tasks AS p \
+        "SELECT v.value ->> 0 FROM json_each($1) AS v \
+         WHERE EXISTS (SELECT 1 FROM pending_tasks AS p \
          WHERE p.task_queue_id = v.value ->> 0 AND p.deadline > $2)";
     LIST "task_list_pending" = concat!(
         "SELECT ", task_columns!(), ", p.run_id, p.inserted, p.priority, p.sequence", after!());
     LIST_SIZES "task_list_pending_sizes" = concat!("SELECT ", size!(), after!());
 }
 
-/// A run that waits, as lists show it.
+/// A pending run, as lists show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingTask {
     pub task: Task,
     pub run_id: u32,
     pub inserted: Timestamp,
-    pub place: PendingPlace,
+    pub position: PendingPosition,
 }
 
-/// Where a run stands in the line: by priority, then first come, first served.
+/// The position of a run in its queue: ordered by priority, then by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PendingPlace {
+pub struct PendingPosition {
     pub rank: u32,
     pub sequence: i64,
 }
 
-/// The tasks that are next to be claimed; those past their deadline are not.
-pub fn task_next(
+/// The next tasks to be claimed, without tasks whose deadline has passed.
+pub fn next(
     tx: &mut Tx<'_>,
     queue: &PoolId,
     now: Timestamp,
@@ -81,18 +82,14 @@ pub fn task_next(
     part::read(tx, &NEXT_SIZES, &NEXT, &keys, limit, task)
 }
 
-/// Whether there is anything to claim.
-pub fn task_any_waiting(
-    tx: &mut Tx<'_>,
-    queue: &PoolId,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
+/// Whether the queue has a task to claim.
+pub fn any(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<bool, StoreError> {
     let found = tx.row(&ANY, &[queue.as_str().into(), now.into()], |_| Ok(()))?;
     Ok(found.is_some())
 }
 
-/// Those of these queues in which there is anything to claim.
-pub fn task_queues_with_work(
+/// The queues, of these, that have a task to claim.
+pub fn queues_with_work(
     tx: &mut Tx<'_>,
     queues: &[PoolId],
     now: Timestamp,
@@ -103,14 +100,14 @@ pub fn task_queues_with_work(
     tx.rows(&QUEUES, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-/// In the order in which they are claimed.
-pub fn task_list_pending(
+/// Ordered as they will be claimed.
+pub fn list(
     tx: &mut Tx<'_>,
     queue: &PoolId,
-    after: Option<PendingPlace>,
+    after: Option<PendingPosition>,
     limit: u32,
 ) -> Result<Part<PendingTask>, StoreError> {
-    let (rank, sequence) = after.map_or((-1, 0), |place| (place.rank.into(), place.sequence));
+    let (rank, sequence) = after.map_or((-1, 0), |last| (last.rank.into(), last.sequence));
     let keys = [queue.as_str().into(), i64::into(rank), sequence.into()];
     part::read(tx, &LIST_SIZES, &LIST, &keys, limit, pending)
 }
@@ -121,7 +118,7 @@ fn pending(row: &Row<'_>) -> Result<PendingTask, BadRow> {
         task: read_task(&mut cells)?,
         run_id: cells.next()?,
         inserted: cells.next()?,
-        place: PendingPlace {
+        position: PendingPosition {
             rank: cells.next()?,
             sequence: cells.next()?,
         },

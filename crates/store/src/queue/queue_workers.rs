@@ -1,4 +1,5 @@
-//! What the queue knows of workers. A row here may lack one among the workers, and the other way round.
+//! The queue's records of workers. A worker may have a row here, in the table of workers, or in
+//! both.
 
 use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::QueueWorker;
@@ -31,7 +32,8 @@ statements! { TABLE;
     GET "queue_worker_get" =
         "SELECT {columns} FROM queue_workers \
          WHERE task_queue_id = $1 AND worker_group = $2 AND worker_id = $3";
-    // Who is neither current nor quarantined is not there any more, whether deleted or not.
+    // A worker that has expired and is not quarantined is not listed, whether it is deleted already
+    // or not.
     LIST "queue_worker_list" =
         "SELECT {columns} FROM queue_workers \
          WHERE task_queue_id = $1 AND (worker_group, worker_id) > ($2, $3) \
@@ -42,8 +44,8 @@ statements! { TABLE;
         "INSERT INTO queue_workers ({written}) VALUES ({values}) \
          ON CONFLICT (task_queue_id, worker_group, worker_id) DO UPDATE SET {excluded}, \
          last_task_ended = COALESCE(excluded.last_task_ended, queue_workers.last_task_ended)";
-    // From the live workers to what the queue knows of them: a CROSS JOIN is carried out by SQLite in the order in which
-    // it is written. Rows of other pools, and those of workers that have ended, are not read.
+    // SQLite runs a CROSS JOIN in the order in which it is written, from the live workers to the
+    // queue's records. Rows of other pools and of stopped workers are not read.
     OF_LIVE "queue_worker_of_live" =
         "SELECT q.task_queue_id, q.worker_group, q.worker_id, q.quarantine_until, q.expires, \
          q.first_claim, q.last_date_active, q.last_task_ended \
@@ -60,10 +62,7 @@ statements! { TABLE;
          WHERE expires < $1 AND COALESCE(quarantine_until, 0) < $1 ORDER BY expires LIMIT $2)";
 }
 
-pub fn queue_worker_get(
-    tx: &mut Tx<'_>,
-    key: &WorkerKey,
-) -> Result<Option<QueueWorker>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<QueueWorker>, StoreError> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -72,9 +71,9 @@ pub fn queue_worker_get(
     tx.row(&GET, &values, entity)
 }
 
-/// What the queue knows of a page of a provider's live workers in one group, from the first to the last. Without their
-/// recent tasks and the history of their quarantines.
-pub fn queue_worker_of_live(
+/// The queue's records of one page of a provider's live workers in one group, from the first to the
+/// last, without their recent tasks and the history of their quarantines.
+pub fn list_of_live(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     first: &WorkerKey,
@@ -107,8 +106,8 @@ pub fn queue_worker_of_live(
     })
 }
 
-/// By group and id; only quarantined ones, or only others, if that is asked for.
-pub fn queue_worker_list(
+/// Ordered by group and id. `quarantined` selects only quarantined workers, or only others.
+pub fn list(
     tx: &mut Tx<'_>,
     task_queue_id: &PoolId,
     quarantined: Option<bool>,
@@ -135,16 +134,12 @@ pub fn queue_worker_list(
     tx.rows(&LIST, &values, entity)
 }
 
-/// Makes the row or replaces it.
-pub fn queue_worker_upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
+/// Inserts or replaces the row.
+pub fn upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
     tx.execute(&UPSERT, &worker.inserted()).map(drop)
 }
 
-/// Quarantined ones stay. As many as the limit means: ask again.
-pub fn queue_worker_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+/// Keeps quarantined workers. Call it again while it returns the limit.
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }

@@ -1,4 +1,4 @@
-//! Groups of tasks, and the tasks in them.
+//! Task groups, and the tasks in them.
 
 use domain::Version;
 use domain::id::{TaskGroupId, TaskId};
@@ -54,27 +54,28 @@ statements! { TABLE;
          ORDER BY g.expires LIMIT $2)";
 }
 
-pub fn task_group_get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
-/// False: there is a group of this name.
-pub fn task_group_insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<bool, StoreError> {
+/// Returns `false` if the group exists already.
+pub fn insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<bool, StoreError> {
     tx.insert(&INSERT, group)
 }
 
-pub fn task_group_update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version, StoreError> {
     tx.update(&UPDATE, group)?;
     Ok(group.version.next())
 }
 
-/// Makes whoever touches this group at the same time do so again, with what we wrote in sight.
-pub fn task_group_touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<(), StoreError> {
+/// Makes a concurrent transaction that touches this group run again, so that it sees this
+/// transaction's changes.
+pub fn touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<(), StoreError> {
     tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
 }
 
-/// The tasks of a group, by id.
-pub fn task_group_tasks(
+/// The tasks of a group, ordered by id.
+pub fn tasks(
     tx: &mut Tx<'_>,
     id: &TaskGroupId,
     after: Option<&TaskId>,
@@ -85,8 +86,8 @@ pub fn task_group_tasks(
     part::read(tx, &SIZES, &LIST, &keys, limit, task)
 }
 
-/// Those to which something can still happen, by id.
-pub fn task_group_active(
+/// The unresolved tasks of a group, ordered by id.
+pub fn active(
     tx: &mut Tx<'_>,
     id: &TaskGroupId,
     after: Option<&TaskId>,
@@ -97,17 +98,13 @@ pub fn task_group_active(
     tx.rows(&ACTIVE, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-/// How many tasks the group has.
-pub fn task_group_size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64, StoreError> {
+/// Number of tasks in the group.
+pub fn size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64, StoreError> {
     let size = tx.row(&SIZE, &[id.as_str().into()], |row| row.number(0))?;
     Ok(size.unwrap_or(0))
 }
 
-/// Those of which no task is left. As many as the limit means: ask again.
-pub fn task_group_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+/// Deletes expired groups without tasks. Call it again while it returns the limit.
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }

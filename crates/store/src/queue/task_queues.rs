@@ -1,4 +1,4 @@
-//! Task queues that somebody used lately. The provisioners of old are the first halves of their names.
+//! Recently used task queues. A provisioner is the first half of their names.
 
 use domain::id::PoolId;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
@@ -10,11 +10,11 @@ use crate::engine::statement::{AFTER_ALL, statements};
 use crate::engine::table::Table;
 use crate::engine::tx::Tx;
 
-/// A queue is known for so long after a worker asked it for work …
+/// A queue is listed for this long after a worker asked it for work.
 const AFTER_WORKER_MS: i64 = DAY_MS;
-/// … or after something else happened to it.
+/// A queue is listed for this long after any other use.
 const AFTER_TASK_MS: i64 = 5 * DAY_MS;
-/// A row that is no older than this is left alone: it is only there for people to look at.
+/// A row is not updated if it is newer than this: only people read it.
 const FRESH_MS: i64 = 5 * MINUTE_MS;
 
 columns! { queue: TaskQueue {
@@ -27,7 +27,7 @@ columns! { queue: TaskQueue {
 
 static TABLE: Table = Table::of::<TaskQueue>("task_queues");
 
-/// The first half of a name, with its slash: a worker type has no other characters than these.
+/// The first half of a name, with its slash: worker types consist of these characters only.
 macro_rules! provisioner {
     () => {
         "rtrim(task_queue_id, 'abcdefghijklmnopqrstuvwxyz0123456789-')"
@@ -50,7 +50,8 @@ statements! { TABLE;
         "SELECT task_queue_id FROM task_queues \
          WHERE task_queue_id = $1 AND last_date_active >= $2 AND expires >= $3";
     TOUCH "task_queue_touch" =
-        "INSERT INTO task_queues (task_queue_id, description, stability, expires, last_date_active) \
+        "INSERT INTO task_queues \
+         (task_queue_id, description, stability, expires, last_date_active) \
          VALUES ($1, '', 'experimental', $2, $3) ON CONFLICT (task_queue_id) DO UPDATE SET \
          expires = CASE WHEN task_queues.expires > excluded.expires THEN task_queues.expires \
          ELSE excluded.expires END, last_date_active = excluded.last_date_active";
@@ -68,7 +69,7 @@ pub struct TaskQueue {
     pub last_date_active: Timestamp,
 }
 
-/// What the task queues with one first half have in common.
+/// The task queues whose names have the same first half.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provisioner {
     pub id: String,
@@ -76,11 +77,12 @@ pub struct Provisioner {
     pub last_date_active: Timestamp,
 }
 
-/// Something happened to this queue: keeps it known.
+/// Records that the queue was used.
 ///
-/// If that was noted a moment ago, nothing is written: on PostgreSQL an `INSERT … ON CONFLICT DO UPDATE` locks the
-/// row until the commit, even if its `WHERE` keeps it from changing anything. Of several queues, touch them by name.
-pub fn task_queue_seen(
+/// If it was recorded a moment ago, nothing is written: on PostgreSQL an `INSERT … ON CONFLICT DO
+/// UPDATE` locks the row until the commit, even if its `WHERE` prevents the change. Record several
+/// queues in the order of their names, to avoid deadlocks.
+pub fn note_used(
     tx: &mut Tx<'_>,
     id: &PoolId,
     now: Timestamp,
@@ -104,62 +106,54 @@ pub fn task_queue_seen(
     tx.execute(&TOUCH, &values).map(drop)
 }
 
-/// `None` also if its time is over.
-pub fn task_queue_get(
-    tx: &mut Tx<'_>,
-    id: &PoolId,
-    now: Timestamp,
-) -> Result<Option<TaskQueue>, StoreError> {
+/// Returns `None` if the queue does not exist or has expired.
+pub fn get(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp) -> Result<Option<TaskQueue>, StoreError> {
     tx.row(&GET, &[id.as_str().into(), now.into()], entity)
 }
 
-/// By name; those of one provisioner, if one is given.
-pub fn task_queue_list(
+/// Ordered by name, either all queues or those of one provisioner.
+pub fn list(
     tx: &mut Tx<'_>,
     provisioner_id: Option<&str>,
     after: Option<&PoolId>,
     now: Timestamp,
     limit: u32,
 ) -> Result<Vec<TaskQueue>, StoreError> {
-    let (first, last) = between(provisioner_id);
+    let (first, last) = bounds(provisioner_id);
     let after = after.map_or("", PoolId::as_str).max(&first);
     let values = [after.into(), (&last).into(), now.into(), limit.into()];
     tx.rows(&LIST, &values, entity)
 }
 
-/// By name.
-pub fn provisioner_list(
+/// Ordered by name.
+pub fn list_provisioners(
     tx: &mut Tx<'_>,
     after: Option<&str>,
     now: Timestamp,
     limit: u32,
 ) -> Result<Vec<Provisioner>, StoreError> {
-    let after = after.map_or(String::new(), |id| between(Some(id)).1);
+    let after = after.map_or(String::new(), |id| bounds(Some(id)).1);
     let values = [(&after).into(), AFTER_ALL.into(), now.into(), limit.into()];
     tx.rows(&LIST_PROVISIONERS, &values, provisioner)
 }
 
-pub fn provisioner_get(
+pub fn get_provisioner(
     tx: &mut Tx<'_>,
     id: &str,
     now: Timestamp,
 ) -> Result<Option<Provisioner>, StoreError> {
-    let (first, last) = between(Some(id));
+    let (first, last) = bounds(Some(id));
     let values = [(&first).into(), (&last).into(), now.into(), 1_u32.into()];
     tx.row(&LIST_PROVISIONERS, &values, provisioner)
 }
 
-/// As many as the limit means: ask again.
-pub fn task_queue_delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+/// Deletes at most `limit` rows. Call it again while it returns the limit.
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }
 
-/// What the names of all queues of a provisioner lie between; of all queues, without one.
-fn between(provisioner_id: Option<&str>) -> (String, String) {
+/// The lower and upper bound of the names of a provisioner's queues, or of all queues.
+fn bounds(provisioner_id: Option<&str>) -> (String, String) {
     match provisioner_id {
         Some(id) => (format!("{id}/"), format!("{id}/{AFTER_ALL}")),
         None => (String::new(), AFTER_ALL.to_owned()),

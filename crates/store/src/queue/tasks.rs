@@ -1,7 +1,8 @@
-//! Tasks: one row for what a task is, one for where it stands, and one more while it waits or runs.
+//! Tasks: one row for the definition, one for the state, and another one while the task is pending
+//! or claimed.
 //!
-//! A task that is pending has a row among the pending ones, a task that runs has one among the claimed
-//! ones, and no other task has either: both are written here and nowhere else.
+//! A pending task has a row in `pending_tasks`, a running task has one in `claimed_tasks`, and
+//! other tasks have neither. Only this file writes these two tables.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::engine::value::to_json;
 
 static TABLE: Table = Table::unlisted("tasks", 1);
 
-/// The columns of a task, if `t` are the tasks and `d` their definitions.
+/// The columns of a task, where `t` is `tasks` and `d` is `task_definitions`.
 macro_rules! task_columns {
     () => {
         "t.task_id, d.definition, t.priority, t.retries_left, t.runs, t.version"
@@ -30,7 +31,7 @@ macro_rules! task_columns {
 }
 pub(crate) use task_columns;
 
-/// How much of that can be large, in bytes.
+/// The size of the columns that can be large, in bytes.
 macro_rules! size {
     () => {
         "CAST(OCTET_LENGTH(d.definition) + OCTET_LENGTH(t.runs) AS BIGINT)"
@@ -38,7 +39,7 @@ macro_rules! size {
 }
 pub(crate) use size;
 
-/// The states of tasks to which something can still happen; as the indexes have it.
+/// The states of unresolved tasks, written as in the partial indexes.
 macro_rules! active {
     () => {
         "(state = 'unscheduled' OR state = 'pending' OR state = 'running')"
@@ -60,16 +61,17 @@ statements! { TABLE;
         "UPDATE tasks SET priority = $1, retries_left = $2, state = $3, runs = $4, \
          version = version + 1 WHERE task_id = $5 AND version = $6";
     TOUCH "task_touch" = "UPDATE tasks SET version = version + 1 WHERE task_id = $1";
-    WAIT "task_wait" =
+    INSERT_PENDING "task_wait" =
         "INSERT INTO pending_tasks (task_id, run_id, task_queue_id, priority, inserted, deadline) \
          VALUES ($1, $2, $3, $4, $5, $6)";
     REORDER "task_reorder" = "UPDATE pending_tasks SET priority = $1 WHERE task_id = $2";
-    STOP_WAITING "task_stop_waiting" = "DELETE FROM pending_tasks WHERE task_id = $1";
-    TAKE "task_take" =
+    DELETE_FROM_PENDING "task_stop_waiting" = "DELETE FROM pending_tasks WHERE task_id = $1";
+    INSERT_CLAIM "task_take" =
         "INSERT INTO claimed_tasks (task_id, run_id, task_queue_id, worker_group, worker_id, \
          claimed, taken_until) VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    KEEP "task_keep" = "UPDATE claimed_tasks SET taken_until = $1 WHERE task_id = $2";
-    LET_GO "task_let_go" = "DELETE FROM claimed_tasks WHERE task_id = $1";
+    EXTEND_CLAIM "task_extend_claim" =
+        "UPDATE claimed_tasks SET taken_until = $1 WHERE task_id = $2";
+    DELETE_FROM_CLAIMED "task_release_claim" = "DELETE FROM claimed_tasks WHERE task_id = $1";
     RUNS "task_runs" = "SELECT task_id, runs, expires FROM tasks WHERE task_id = $1";
     OVERDUE "task_list_overdue" = concat!(
         "SELECT task_id FROM tasks WHERE deadline < $1 AND ", active!(),
@@ -85,12 +87,12 @@ statements! { TABLE;
     DELETE_EDGES "task_delete_edges" = "DELETE FROM task_dependencies WHERE task_id = $1";
 }
 
-/// What of a task matters for the files of its runs. Its definition, which may be large, does not.
+/// The runs of a task, without its definition, which may be large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRuns {
-    /// Oldest first; the place of a run is its number.
+    /// Oldest first: the index of a run is its number.
     pub runs: Vec<Run>,
-    /// When the task is forgotten, and everything that it left behind.
+    /// When the task and its artifacts are deleted.
     pub expires: Timestamp,
 }
 
@@ -105,21 +107,21 @@ impl TaskRuns {
     }
 }
 
-/// Where else than among the tasks a task is.
+/// The additional table that contains a task.
 #[derive(Clone, Copy)]
-enum Place<'a> {
-    Nowhere,
-    Waiting { run_id: u32, since: Timestamp },
+enum Placement<'a> {
+    None,
+    Pending { run_id: u32, since: Timestamp },
     Claimed { run_id: u32, claim: &'a Claim },
 }
 
-pub fn task_get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], task)
 }
 
-/// The tasks of these names, as far as there are such; or of the first of these names, if all would be too
-/// much at once.
-pub fn task_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>, StoreError> {
+/// The tasks with these ids; `None` for missing ones. Stops early if all would be too large for one
+/// part.
+pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>, StoreError> {
     let mut items = Vec::with_capacity(ids.len());
     let mut n_bytes = 0;
     for id in ids {
@@ -136,8 +138,8 @@ pub fn task_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>
     Ok(Part { items, is_cut })
 }
 
-/// False: there is a task of this name.
-pub fn task_insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
+/// Returns `false` if the task exists already.
+pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
     let definition = &task.definition;
     let n_inserted = tx.execute(
         &INSERT,
@@ -159,12 +161,12 @@ pub fn task_insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
     }
     let text = to_json(&TaskDocument::from(&**definition));
     tx.execute(&DEFINE, &[task.id.as_str().into(), (&text).into()])?;
-    enter(tx, task)?;
+    insert_placement(tx, task)?;
     Ok(true)
 }
 
-/// Writes where the task stands, unless somebody else moved it since `before` was read.
-pub fn task_update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, StoreError> {
+/// Writes the state of the task, unless another transaction changed it since `before` was read.
+pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, StoreError> {
     tx.execute_guarded(
         &UPDATE,
         &[
@@ -177,34 +179,37 @@ pub fn task_update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Versi
         ],
     )?;
     let id = after.id.as_str();
-    match (place(before), place(after)) {
-        (Place::Nowhere, Place::Nowhere) => {}
-        (Place::Waiting { run_id: old, .. }, Place::Waiting { run_id: new, .. }) if old == new => {
+    match (placement(before), placement(after)) {
+        (Placement::None, Placement::None) => {}
+        (Placement::Pending { run_id: old, .. }, Placement::Pending { run_id: new, .. })
+            if old == new =>
+        {
             if before.priority != after.priority {
                 tx.execute(&REORDER, &[after.priority.value(), id.into()])?;
             }
         }
-        (Place::Claimed { claim: old, .. }, Place::Claimed { claim: new, .. })
+        (Placement::Claimed { claim: old, .. }, Placement::Claimed { claim: new, .. })
             if old.started == new.started =>
         {
             if old.taken_until != new.taken_until {
-                tx.execute(&KEEP, &[new.taken_until.into(), id.into()])?;
+                tx.execute(&EXTEND_CLAIM, &[new.taken_until.into(), id.into()])?;
             }
         }
         (left, _) => {
-            leave(tx, after, left)?;
-            enter(tx, after)?;
+            delete_placement(tx, after, left)?;
+            insert_placement(tx, after)?;
         }
     }
     Ok(before.version.next())
 }
 
-/// Makes whoever moves this task, or touches it, at the same time do so again, with what we wrote in sight.
-pub fn task_touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
+/// Makes a concurrent transaction that updates or touches this task run again, so that it sees this
+/// transaction's changes.
+pub fn touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
     tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
 }
 
-pub fn task_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, StoreError> {
+pub fn get_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, StoreError> {
     tx.row(&RUNS, &[id.as_str().into()], |row| {
         Ok(TaskRuns {
             runs: Cell::read(row, 1)?,
@@ -213,8 +218,8 @@ pub fn task_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, Store
     })
 }
 
-/// Unresolved tasks whose deadline was before this moment.
-pub fn task_list_overdue(
+/// Unresolved tasks with a deadline before this moment.
+pub fn list_overdue(
     tx: &mut Tx<'_>,
     before: Timestamp,
     limit: u32,
@@ -223,9 +228,9 @@ pub fn task_list_overdue(
     tx.rows(&OVERDUE, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-/// Forgets resolved tasks and what they waited for; the others are resolved by their deadline first, so that
-/// it is told. As many as the limit means: ask again.
-pub fn task_delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+/// Deletes resolved tasks and their dependencies. Other tasks are first resolved by their deadline,
+/// which publishes an event. Call it again while it returns the limit.
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let expired: Vec<TaskId> = tx.rows(&EXPIRED, &[now.into(), limit.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })?;
@@ -244,16 +249,16 @@ pub fn task_delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Resul
     Ok(expired.len() as u64)
 }
 
-fn place(task: &Task) -> Place<'_> {
+fn placement(task: &Task) -> Placement<'_> {
     let Some((run_id, run)) = task.last_run() else {
-        return Place::Nowhere;
+        return Placement::None;
     };
     match (run.state(), &run.claim) {
-        (TaskState::Pending, _) => Place::Waiting {
+        (TaskState::Pending, _) => Placement::Pending {
             run_id,
             since: run.scheduled,
         },
-        (TaskState::Running, Some(claim)) => Place::Claimed { run_id, claim },
+        (TaskState::Running, Some(claim)) => Placement::Claimed { run_id, claim },
         (
             TaskState::Unscheduled
             | TaskState::Running
@@ -261,26 +266,30 @@ fn place(task: &Task) -> Place<'_> {
             | TaskState::Failed
             | TaskState::Exception,
             _,
-        ) => Place::Nowhere,
+        ) => Placement::None,
     }
 }
 
-fn leave(tx: &mut Tx<'_>, task: &Task, place: Place<'_>) -> Result<(), StoreError> {
-    let statement = match place {
-        Place::Nowhere => return Ok(()),
-        Place::Waiting { .. } => &STOP_WAITING,
-        Place::Claimed { .. } => &LET_GO,
+fn delete_placement(
+    tx: &mut Tx<'_>,
+    task: &Task,
+    placement: Placement<'_>,
+) -> Result<(), StoreError> {
+    let statement = match placement {
+        Placement::None => return Ok(()),
+        Placement::Pending { .. } => &DELETE_FROM_PENDING,
+        Placement::Claimed { .. } => &DELETE_FROM_CLAIMED,
     };
     tx.execute_guarded(statement, &[task.id.as_str().into()])
 }
 
-fn enter(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+fn insert_placement(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
     let definition = &task.definition;
-    match place(task) {
-        Place::Nowhere => Ok(()),
-        Place::Waiting { run_id, since } => tx
+    match placement(task) {
+        Placement::None => Ok(()),
+        Placement::Pending { run_id, since } => tx
             .execute(
-                &WAIT,
+                &INSERT_PENDING,
                 &[
                     task.id.as_str().into(),
                     run_id.into(),
@@ -291,9 +300,9 @@ fn enter(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
                 ],
             )
             .map(drop),
-        Place::Claimed { run_id, claim } => tx
+        Placement::Claimed { run_id, claim } => tx
             .execute(
-                &TAKE,
+                &INSERT_CLAIM,
                 &[
                     task.id.as_str().into(),
                     run_id.into(),

@@ -1,4 +1,4 @@
-//! The queue's view of workers beside our own.
+//! The queue's records of workers, joined with the table of workers.
 //!
 //! Joined on pool, group and id: the same worker id in two pools means two workers.
 
@@ -18,7 +18,8 @@ use crate::queue::queue_workers;
 
 macro_rules! joined {
     () => {
-        "SELECT {columns} FROM queue_workers AS q LEFT JOIN workers AS w ON w.worker_pool_id = q.task_queue_id \
+        "SELECT {columns} FROM queue_workers AS q \
+         LEFT JOIN workers AS w ON w.worker_pool_id = q.task_queue_id \
          AND w.worker_group = q.worker_group AND w.worker_id = q.worker_id "
     };
 }
@@ -28,7 +29,7 @@ static TABLE: Table = Table::joined(
     &[("q", &queue_workers::TABLE), ("w", &workers::TABLE)],
 );
 
-// An absent filter is an empty text, or the lowest of numbers.
+// An empty text or the lowest number means no filter.
 statements! { TABLE;
     GET "worker_metadata_get" = concat!(
         joined!(), "WHERE q.task_queue_id = $1 AND q.worker_group = $2 AND q.worker_id = $3");
@@ -42,24 +43,21 @@ statements! { TABLE;
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerMetadata {
     pub queue: QueueWorker,
-    /// `None`: the queue knows a worker that we do not.
+    /// `None`: the worker is not in our table.
     pub worker: Option<Worker>,
 }
 
-/// Which workers of a pool to list; all if nothing is given.
+/// Selects workers of a pool; an empty filter selects all.
 #[derive(Clone, Debug, Default)]
 pub struct MetadataFilter {
-    /// Leaves out what we do not know, like every filter on our own columns.
+    /// Excludes workers that are not in our table, as does every filter on its columns.
     pub state: Option<WorkerState>,
     pub launch_config_id: Option<LaunchConfigId>,
-    /// Only those that are still quarantined at this moment.
+    /// Selects workers that are quarantined at this moment.
     pub quarantined_at: Option<Timestamp>,
 }
 
-pub fn worker_metadata_get(
-    tx: &mut Tx<'_>,
-    key: &WorkerKey,
-) -> Result<Option<WorkerMetadata>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<WorkerMetadata>, StoreError> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -68,8 +66,8 @@ pub fn worker_metadata_get(
     tx.row(&GET, &values, metadata)
 }
 
-/// By group and id.
-pub fn worker_metadata_list(
+/// Ordered by group and id.
+pub fn list(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     filter: &MetadataFilter,

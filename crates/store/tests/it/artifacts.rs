@@ -1,10 +1,8 @@
-//! Artifacts: stored, listed by name, replaced, expired.
+//! Artifacts: reads, lists, updates and deletion.
 
 use domain::artifact::{Artifact, ArtifactName, Content, Uploaded};
 use domain::id::TaskId;
-use store::{
-    artifact_delete_expired, artifact_get, artifact_insert, artifact_list, artifact_update,
-};
+use store::artifacts;
 
 use crate::samples::at;
 use crate::world::{on_both, read, write};
@@ -45,7 +43,7 @@ fn file() -> Content {
     }
 }
 
-on_both!(an_artifact_is_kept_as_it_is, |database| {
+on_both!(an_artifact_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let contents = [
         file(),
@@ -69,19 +67,21 @@ on_both!(an_artifact_is_kept_as_it_is, |database| {
     for (number, content) in contents.into_iter().enumerate() {
         let stored = artifact(TASK, 0, &format!("public/{number}"), content);
         let (given, again) = (stored.clone(), stored.clone());
-        assert!(write(&store, move |tx| artifact_insert(tx, &given)).await);
-        assert!(!write(&store, move |tx| artifact_insert(tx, &again)).await);
+        assert!(write(&store, move |tx| artifacts::insert(tx, &given)).await);
+        assert!(!write(&store, move |tx| artifacts::insert(tx, &again)).await);
         let wanted = stored.name.clone();
-        let found = read(&store, move |tx| artifact_get(tx, &task(TASK), 0, &wanted));
+        let found = read(&store, move |tx| {
+            artifacts::get(tx, &task(TASK), 0, &wanted)
+        });
         assert_eq!(found.await, Some(stored));
     }
     let elsewhere = read(&store, |tx| {
-        artifact_get(tx, &task(TASK), 1, &name("public/0"))
+        artifacts::get(tx, &task(TASK), 1, &name("public/0"))
     });
     assert_eq!(elsewhere.await, None);
 });
 
-on_both!(an_update_replaces_what_may_change, |database| {
+on_both!(an_update_writes_the_mutable_columns, |database| {
     let store = database.migrated().await;
     let first = artifact(TASK, 2, "public/a", file());
     let mut second = first.clone();
@@ -90,31 +90,31 @@ on_both!(an_update_replaces_what_may_change, |database| {
     second.content = link();
     let (insert, update) = (first.clone(), second.clone());
     let changed = write(&store, move |tx| {
-        artifact_insert(tx, &insert)?;
-        artifact_update(tx, &update)
+        artifacts::insert(tx, &insert)?;
+        artifacts::update(tx, &update)
     });
     assert!(changed.await);
     let found = read(&store, |tx| {
-        artifact_get(tx, &task(TASK), 2, &name("public/a"))
+        artifacts::get(tx, &task(TASK), 2, &name("public/a"))
     });
     assert_eq!(found.await, Some(second));
     let unknown = artifact(TASK, 3, "public/a", link());
-    assert!(!write(&store, move |tx| artifact_update(tx, &unknown)).await);
+    assert!(!write(&store, move |tx| artifacts::update(tx, &unknown)).await);
 });
 
 on_both!(the_artifacts_of_a_run_are_listed_by_name, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for text in ["public/b", "a", "public/a", "Z"] {
-            artifact_insert(tx, &artifact(TASK, 0, text, Content::Log))?;
+            artifacts::insert(tx, &artifact(TASK, 0, text, Content::Log))?;
         }
-        artifact_insert(tx, &artifact(TASK, 1, "other run", Content::Log))?;
-        artifact_insert(tx, &artifact(OTHER_TASK, 0, "other task", Content::Log))
+        artifacts::insert(tx, &artifact(TASK, 1, "other run", Content::Log))?;
+        artifacts::insert(tx, &artifact(OTHER_TASK, 0, "other task", Content::Log))
     })
     .await;
     let list = async |after: Option<&'static str>, limit: u32| {
         let found = read(&store, move |tx| {
-            artifact_list(tx, &task(TASK), 0, after.map(name).as_ref(), limit)
+            artifacts::list(tx, &task(TASK), 0, after.map(name).as_ref(), limit)
         });
         let names = found.await.into_iter().map(|found| found.name.to_string());
         names.collect::<Vec<_>>()
@@ -123,20 +123,20 @@ on_both!(the_artifacts_of_a_run_are_listed_by_name, |database| {
     assert_eq!(list(Some("public/a"), 3).await, ["public/b"]);
 });
 
-on_both!(what_has_expired_is_told_when_it_is_deleted, |database| {
+on_both!(deleting_expired_artifacts_returns_them, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for (number, expires) in [30, 10, 20, 40].into_iter().enumerate() {
             let mut stored = artifact(TASK, 0, &number.to_string(), link());
             stored.expires = at(expires);
-            artifact_insert(tx, &stored)?;
+            artifacts::insert(tx, &stored)?;
         }
         Ok(())
     })
     .await;
     let mut gone = Vec::new();
     loop {
-        let deleted = write(&store, |tx| artifact_delete_expired(tx, at(31), 2)).await;
+        let deleted = write(&store, |tx| artifacts::delete_expired(tx, at(31), 2)).await;
         if deleted.is_empty() {
             break;
         }
@@ -145,19 +145,19 @@ on_both!(what_has_expired_is_told_when_it_is_deleted, |database| {
     }
     gone.sort();
     assert_eq!(gone, ["0", "1", "2"]);
-    let left = read(&store, |tx| artifact_list(tx, &task(TASK), 0, None, 10)).await;
+    let left = read(&store, |tx| artifacts::list(tx, &task(TASK), 0, None, 10)).await;
     assert_eq!(left.len(), 1);
 });
 
-on_both!(a_row_that_makes_no_sense_is_named, |database| {
+on_both!(a_corrupt_row_is_named, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        artifact_insert(tx, &artifact(TASK, 7, "public/a", link()))
+        artifacts::insert(tx, &artifact(TASK, 7, "public/a", link()))
     })
     .await;
     database.raw("UPDATE artifacts SET details = '{\"socks\": {}}'");
     let read = store.read("test_read", |tx| {
-        artifact_get(tx, &task(TASK), 7, &name("public/a"))
+        artifacts::get(tx, &task(TASK), 7, &name("public/a"))
     });
     let problem = read.await.unwrap_err().to_string();
     assert!(problem.contains(&format!("{TASK} 7 public/a")), "{problem}");

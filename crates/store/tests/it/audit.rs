@@ -1,7 +1,7 @@
-//! The audit log: rows that are only ever added.
+//! The audit log: rows are only added.
 
 use domain::audit::{AuditEntry, EntityType};
-use store::{audit_by_client, audit_by_entity, audit_insert};
+use store::audit;
 
 use crate::samples::at;
 use crate::world::{on_both, read, write};
@@ -20,18 +20,18 @@ fn entry(entity_id: &str, client_id: &str, action: &str) -> AuditEntry {
 }
 
 on_both!(
-    the_history_of_a_thing_and_of_a_client_is_oldest_first,
+    the_history_of_an_entity_and_of_a_client_is_oldest_first,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            audit_insert(tx, &entry("a/b", "me", "created"))?;
-            audit_insert(tx, &entry("a/b", "you", "updated"))?;
-            audit_insert(tx, &entry("a/c", "me", "created"))?;
-            audit_insert(tx, &entry("a/b", "me", "deleted"))
+            audit::insert(tx, &entry("a/b", "me", "created"))?;
+            audit::insert(tx, &entry("a/b", "you", "updated"))?;
+            audit::insert(tx, &entry("a/c", "me", "created"))?;
+            audit::insert(tx, &entry("a/b", "me", "deleted"))
         })
         .await;
         let page = read(&store, |tx| {
-            audit_by_entity(tx, EntityType::WorkerPool, "a/b", None, 2)
+            audit::by_entity(tx, EntityType::WorkerPool, "a/b", None, 2)
         })
         .await;
         let entries: Vec<_> = page.iter().map(|(_, entry)| entry.clone()).collect();
@@ -44,12 +44,12 @@ on_both!(
         );
         let after = page[1].0;
         let rest = read(&store, move |tx| {
-            audit_by_entity(tx, EntityType::WorkerPool, "a/b", Some(after), 2)
+            audit::by_entity(tx, EntityType::WorkerPool, "a/b", Some(after), 2)
         })
         .await;
         assert_eq!(rest.len(), 1);
         let mine = read(&store, |tx| {
-            audit_by_client(tx, &"me".parse().unwrap(), None, 9)
+            audit::by_client(tx, &"me".parse().unwrap(), None, 9)
         })
         .await;
         let mine: Vec<_> = mine
@@ -58,7 +58,7 @@ on_both!(
             .collect();
         assert_eq!(mine, ["a/b", "a/c", "a/b"]);
         let roles = read(&store, |tx| {
-            audit_by_entity(tx, EntityType::Role, "a/b", None, 2)
+            audit::by_entity(tx, EntityType::Role, "a/b", None, 2)
         })
         .await;
         assert!(roles.is_empty());
@@ -66,7 +66,7 @@ on_both!(
 );
 
 on_both!(
-    a_history_comes_in_pages_of_as_many_entries_as_asked_for,
+    a_history_is_read_in_pages_of_the_requested_size,
     |database| {
         let store = database.migrated().await;
         let limit: u32 = 3;
@@ -74,14 +74,14 @@ on_both!(
         for wanted in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
             write(&store, move |tx| {
                 (n_stored..wanted)
-                    .try_for_each(|_| audit_insert(tx, &entry("a/b", "me", "updated")))
+                    .try_for_each(|_| audit::insert(tx, &entry("a/b", "me", "updated")))
             })
             .await;
             n_stored = wanted;
             let (mut seen, mut after) = (0, None);
             loop {
                 let page = read(&store, move |tx| {
-                    audit_by_entity(tx, EntityType::WorkerPool, "a/b", after, limit)
+                    audit::by_entity(tx, EntityType::WorkerPool, "a/b", after, limit)
                 })
                 .await;
                 seen += page.len();
@@ -93,7 +93,7 @@ on_both!(
             }
             assert_eq!(seen, wanted as usize);
             let mine = read(&store, move |tx| {
-                audit_by_client(tx, &"me".parse().unwrap(), None, limit)
+                audit::by_client(tx, &"me".parse().unwrap(), None, limit)
             });
             assert_eq!(mine.await.len(), wanted.min(limit) as usize);
         }

@@ -1,10 +1,8 @@
-//! Requests to delete caches: the latest of each cache, until it expires, in pages.
+//! Requests to purge caches: the latest of each cache, until it expires, in pages.
 
 use domain::time::Timestamp;
-use store::{
-    CachePurge, Store, cache_purge_count_others, cache_purge_delete_expired, cache_purge_list,
-    cache_purge_list_of_pool, cache_purge_put,
-};
+use store::Store;
+use store::cache_purges::{self, CachePurge};
 
 use crate::samples::{at, pool_id};
 use crate::world::{on_both, read, write};
@@ -23,7 +21,7 @@ async fn put(store: &Store, purges: Vec<CachePurge>) {
     write(store, move |tx| {
         purges
             .iter()
-            .try_for_each(|purge| cache_purge_put(tx, purge, at(EXPIRES)))
+            .try_for_each(|purge| cache_purges::put(tx, purge, at(EXPIRES)))
     })
     .await;
 }
@@ -31,7 +29,7 @@ async fn put(store: &Store, purges: Vec<CachePurge>) {
 async fn of_pool(store: &Store, pool: &str, now: i64, since: i64, limit: u32) -> Vec<CachePurge> {
     let pool = pool_id(pool);
     read(store, move |tx| {
-        cache_purge_list_of_pool(tx, &pool, at(now), at(since), limit)
+        cache_purges::list_of_pool(tx, &pool, at(now), at(since), limit)
     })
     .await
 }
@@ -46,7 +44,7 @@ on_both!(a_cache_has_one_request_with_the_latest_moment, |database| {
 });
 
 on_both!(
-    requests_are_listed_by_pool_moment_and_until_they_expire,
+    requests_are_listed_by_pool_and_time_until_they_expire,
     |database| {
         let store = database.migrated().await;
         let (old, new) = (purge("a/b", "old", 5), purge("a/b", "new", 6));
@@ -59,7 +57,7 @@ on_both!(
         assert_eq!(of_pool(&store, "a/b", EXPIRES, 0, 10).await, []);
         let others = |now| {
             read(&store, move |tx| {
-                cache_purge_count_others(tx, &pool_id("a/b"), "new", at(now))
+                cache_purges::count_others(tx, &pool_id("a/b"), "new", at(now))
             })
         };
         assert_eq!(others(10).await, 1);
@@ -67,33 +65,30 @@ on_both!(
     }
 );
 
-on_both!(
-    pages_and_batches_hold_as_many_as_their_limit_says,
-    |database| {
-        let store = database.migrated().await;
-        let limit: u32 = 3;
-        let mut n_stored = 0;
-        for wanted in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
-            let more = (n_stored..wanted).map(|number| purge("a/b", &format!("c{number:02}"), 5));
-            put(&store, more.collect()).await;
-            n_stored = wanted;
-            let first = of_pool(&store, "a/b", 10, 0, limit).await;
-            assert_eq!(first.len(), wanted.min(limit) as usize);
-            let all = all_pages(&store, at(10), limit).await;
-            assert_eq!(all.len(), wanted as usize);
-            assert!(all.is_sorted_by(|one, next| one.cache_name < next.cache_name));
-        }
-        let mut left = n_stored;
-        while left > 0 {
-            let deleted = write(&store, move |tx| {
-                cache_purge_delete_expired(tx, at(EXPIRES), limit)
-            });
-            let deleted = deleted.await;
-            assert_eq!(deleted, u64::from(left.min(limit)));
-            left -= left.min(limit);
-        }
+on_both!(pages_and_batches_have_the_size_of_their_limit, |database| {
+    let store = database.migrated().await;
+    let limit: u32 = 3;
+    let mut n_stored = 0;
+    for wanted in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
+        let more = (n_stored..wanted).map(|number| purge("a/b", &format!("c{number:02}"), 5));
+        put(&store, more.collect()).await;
+        n_stored = wanted;
+        let first = of_pool(&store, "a/b", 10, 0, limit).await;
+        assert_eq!(first.len(), wanted.min(limit) as usize);
+        let all = all_pages(&store, at(10), limit).await;
+        assert_eq!(all.len(), wanted as usize);
+        assert!(all.is_sorted_by(|one, next| one.cache_name < next.cache_name));
     }
-);
+    let mut left = n_stored;
+    while left > 0 {
+        let deleted = write(&store, move |tx| {
+            cache_purges::delete_expired(tx, at(EXPIRES), limit)
+        });
+        let deleted = deleted.await;
+        assert_eq!(deleted, u64::from(left.min(limit)));
+        left -= left.min(limit);
+    }
+});
 
 async fn all_pages(store: &Store, now: Timestamp, limit: u32) -> Vec<CachePurge> {
     let mut all: Vec<CachePurge> = Vec::new();
@@ -103,7 +98,7 @@ async fn all_pages(store: &Store, now: Timestamp, limit: u32) -> Vec<CachePurge>
             let after = after
                 .as_ref()
                 .map(|last| (&last.pool_id, last.cache_name.as_str()));
-            cache_purge_list(tx, after, now, limit)
+            cache_purges::list(tx, after, now, limit)
         });
         let page = page.await;
         let is_last = page.len() < limit as usize;

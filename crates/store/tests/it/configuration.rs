@@ -1,13 +1,10 @@
-//! Worker configurations: lists say what they say without reading what is not shown.
+//! Worker configurations: lists do not read the documents.
 
 use domain::Version;
 use domain::configuration::{Action, StoredConfiguration, VersionRecord};
 use domain::id::ConfigurationId;
 use serde_json::json;
-use store::{
-    configuration_insert, configuration_list, configuration_update, configuration_version_insert,
-    configuration_version_list,
-};
+use store::{configuration_versions, configurations};
 
 use crate::samples::at;
 use crate::world::{on_both, read, write};
@@ -19,7 +16,9 @@ fn id() -> ConfigurationId {
 fn stored(description: &str, version: i64) -> StoredConfiguration {
     StoredConfiguration {
         id: id(),
-        document: json!({"description": description, "workerTypes": ["b", "a"], "rules": [{"ruleId": "r"}]}),
+        document: json!({
+            "description": description, "workerTypes": ["b", "a"], "rules": [{"ruleId": "r"}]
+        }),
         market: json!({}),
         created: at(1),
         last_modified: at(version),
@@ -27,32 +26,35 @@ fn stored(description: &str, version: i64) -> StoredConfiguration {
     }
 }
 
-on_both!(a_list_of_configurations_reads_no_documents, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| configuration_insert(tx, &stored("one", 1))).await;
-    write(&store, |tx| {
-        configuration_update(tx, &stored("two", 2), Version(1))
-    })
-    .await;
-    let expected = json!({"description": "two", "workerTypes": ["b", "a"]});
-    // It would stumble over these.
-    database.raw("UPDATE worker_configurations SET document = 'no', market = 'no'");
-    let listed = read(&store, |tx| configuration_list(tx, None, 10)).await;
-    assert_eq!(listed[0].summary, expected);
-    assert_eq!(
-        (listed[0].last_modified, listed[0].version),
-        (at(2), Version(2))
-    );
-    // Written by a program that knew no summaries.
-    let document = stored("two", 2).document;
-    database.raw(&format!(
-        "UPDATE worker_configurations SET summary = NULL, document = '{document}'"
-    ));
-    let listed = read(&store, |tx| configuration_list(tx, None, 10)).await;
-    assert_eq!(listed[0].summary, expected);
-});
+on_both!(
+    a_list_of_configurations_does_not_read_documents,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| configurations::insert(tx, &stored("one", 1))).await;
+        write(&store, |tx| {
+            configurations::update(tx, &stored("two", 2), Version(1))
+        })
+        .await;
+        let expected = json!({"description": "two", "workerTypes": ["b", "a"]});
+        // Reading these documents would fail.
+        database.raw("UPDATE worker_configurations SET document = 'no', market = 'no'");
+        let listed = read(&store, |tx| configurations::list(tx, None, 10)).await;
+        assert_eq!(listed[0].summary, expected);
+        assert_eq!(
+            (listed[0].last_modified, listed[0].version),
+            (at(2), Version(2))
+        );
+        // Written by an older program, without a summary.
+        let document = stored("two", 2).document;
+        database.raw(&format!(
+            "UPDATE worker_configurations SET summary = NULL, document = '{document}'"
+        ));
+        let listed = read(&store, |tx| configurations::list(tx, None, 10)).await;
+        assert_eq!(listed[0].summary, expected);
+    }
+);
 
-on_both!(a_list_of_versions_reads_no_documents, |database| {
+on_both!(a_list_of_versions_does_not_read_documents, |database| {
     let store = database.migrated().await;
     for version in 1..=2 {
         let record = VersionRecord {
@@ -65,13 +67,19 @@ on_both!(a_list_of_versions_reads_no_documents, |database| {
             reason: format!("because {version}"),
             created: at(version),
         };
-        write(&store, move |tx| configuration_version_insert(tx, &record)).await;
+        write(&store, move |tx| {
+            configuration_versions::insert(tx, &record)
+        })
+        .await;
     }
     database.raw("UPDATE worker_configuration_versions SET document = 'no', market = 'no'");
-    let listed = read(&store, |tx| configuration_version_list(tx, &id(), None, 10)).await;
-    let told: Vec<_> = listed
+    let listed = read(&store, |tx| {
+        configuration_versions::list(tx, &id(), None, 10)
+    })
+    .await;
+    let listed: Vec<_> = listed
         .iter()
         .map(|listed| (listed.version.0, listed.reason.as_str()))
         .collect();
-    assert_eq!(told, [(2, "because 2"), (1, "because 1")]);
+    assert_eq!(listed, [(2, "because 2"), (1, "because 1")]);
 });

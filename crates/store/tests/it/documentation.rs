@@ -1,11 +1,7 @@
-//! Documentation: kept byte for byte, replaced whole, and gone with what it documents.
+//! Documentation: stored unchanged, replaced completely, and deleted with its subject.
 
 use domain::documentation::{Record, Subject};
-use store::{
-    documentation_configuration_of, documentation_delete, documentation_delete_orphans,
-    documentation_get, documentation_list, documentation_put, documentation_record,
-    documentation_subject_exists, pool_insert,
-};
+use store::{documentation, pools};
 
 use crate::samples::{at, pool, pool_id};
 use crate::world::{Database, on_both, read, write};
@@ -43,50 +39,53 @@ fn with_configuration(database: &Database) {
     );
 }
 
-on_both!(what_is_put_is_had_again_and_replaced_whole, |database| {
-    let store = database.migrated().await;
-    let bytes: Vec<u8> = (0..=255).collect();
-    let first = record(configuration("a.b-c_D"), 10);
-    let (put, content) = (first.clone(), bytes.clone());
-    write(&store, move |tx| documentation_put(tx, &put, &content)).await;
-    let subject = first.subject.clone();
-    let found = read(&store, move |tx| documentation_get(tx, &subject)).await;
-    assert_eq!(found, Some((first.clone(), bytes)));
-
-    let second = record(first.subject.clone(), 20);
-    let put = second.clone();
-    write(&store, move |tx| documentation_put(tx, &put, b"")).await;
-    let expected = Record {
-        created: at(10),
-        ..second
-    };
-    let subject = first.subject.clone();
-    let found = read(&store, move |tx| documentation_get(tx, &subject)).await;
-    assert_eq!(found, Some((expected.clone(), Vec::new())));
-    let subject = first.subject.clone();
-    let found = read(&store, move |tx| documentation_record(tx, &subject)).await;
-    assert_eq!(found, Some(expected));
-
-    for expected in [true, false] {
+on_both!(
+    documentation_is_read_as_it_was_written_and_replaced,
+    |database| {
+        let store = database.migrated().await;
+        let bytes: Vec<u8> = (0..=255).collect();
+        let first = record(configuration("a.b-c_D"), 10);
+        let (put, content) = (first.clone(), bytes.clone());
+        write(&store, move |tx| documentation::put(tx, &put, &content)).await;
         let subject = first.subject.clone();
-        let gone = write(&store, move |tx| documentation_delete(tx, &subject)).await;
-        assert_eq!(gone, expected);
-    }
-});
+        let found = read(&store, move |tx| documentation::get(tx, &subject)).await;
+        assert_eq!(found, Some((first.clone(), bytes)));
 
-on_both!(the_largest_tarball_there_can_be_has_room, |database| {
+        let second = record(first.subject.clone(), 20);
+        let put = second.clone();
+        write(&store, move |tx| documentation::put(tx, &put, b"")).await;
+        let expected = Record {
+            created: at(10),
+            ..second
+        };
+        let subject = first.subject.clone();
+        let found = read(&store, move |tx| documentation::get(tx, &subject)).await;
+        assert_eq!(found, Some((expected.clone(), Vec::new())));
+        let subject = first.subject.clone();
+        let found = read(&store, move |tx| documentation::get_record(tx, &subject)).await;
+        assert_eq!(found, Some(expected));
+
+        for expected in [true, false] {
+            let subject = first.subject.clone();
+            let gone = write(&store, move |tx| documentation::delete(tx, &subject)).await;
+            assert_eq!(gone, expected);
+        }
+    }
+);
+
+on_both!(the_largest_possible_tarball_is_stored, |database| {
     let store = database.migrated().await;
     let bytes = vec![0xff; LARGEST_BYTES];
     let record = record(worker_type("a/b"), 1);
     let (put, content, subject) = (record.clone(), bytes.clone(), record.subject.clone());
-    write(&store, move |tx| documentation_put(tx, &put, &content)).await;
-    let found = read(&store, move |tx| documentation_get(tx, &subject)).await;
+    write(&store, move |tx| documentation::put(tx, &put, &content)).await;
+    let found = read(&store, move |tx| documentation::get(tx, &subject)).await;
     assert!(found == Some((record, bytes)));
 });
 
-on_both!(lists_go_on_where_they_ended, |database| {
+on_both!(pages_contain_every_record_once, |database| {
     let store = database.migrated().await;
-    // One name may be that of both kinds, as long as nobody takes one for the other.
+    // A configuration and a worker type may have the same name.
     let subjects = [
         configuration("A"),
         configuration("a"),
@@ -95,14 +94,14 @@ on_both!(lists_go_on_where_they_ended, |database| {
     ];
     for subject in subjects.iter().rev().cloned() {
         let record = record(subject, 1);
-        write(&store, move |tx| documentation_put(tx, &record, b"x")).await;
+        write(&store, move |tx| documentation::put(tx, &record, b"x")).await;
     }
     let mut seen: Vec<Subject> = Vec::new();
     loop {
         let last = seen.last().cloned();
         let page = read(&store, move |tx| {
             let after = last.as_ref().map(|last| (last.kind(), last.id()));
-            documentation_list(tx, after, 2)
+            documentation::list(tx, after, 2)
         });
         let page = page.await;
         if page.is_empty() {
@@ -113,49 +112,51 @@ on_both!(lists_go_on_where_they_ended, |database| {
     assert_eq!(seen, subjects);
 });
 
+on_both!(the_subject_and_its_configuration_are_found, |database| {
+    let store = database.migrated().await;
+    with_configuration(database);
+    write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
+    for (subject, expected) in [
+        (configuration("build"), true),
+        (configuration("other"), false),
+        (worker_type("a/b"), true),
+        (worker_type("a/c"), false),
+    ] {
+        let exists = read(&store, move |tx| {
+            documentation::subject_exists(tx, &subject)
+        });
+        assert_eq!(exists.await, expected);
+    }
+    for (id, expected) in [("worker-manager/opt", Some("build")), ("a/b", None)] {
+        let found = read(&store, move |tx| {
+            documentation::configuration_of(tx, &pool_id(id))
+        });
+        assert_eq!(found.await.as_ref().map(|id| id.as_str()), expected);
+    }
+});
+
 on_both!(
-    what_is_documented_is_known_and_so_is_where_it_belongs,
+    documentation_without_a_subject_is_deleted_in_batches,
     |database| {
         let store = database.migrated().await;
         with_configuration(database);
-        write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
-        for (subject, expected) in [
-            (configuration("build"), true),
-            (configuration("other"), false),
-            (worker_type("a/b"), true),
-            (worker_type("a/c"), false),
-        ] {
-            let exists = read(&store, move |tx| documentation_subject_exists(tx, &subject));
-            assert_eq!(exists.await, expected);
+        write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
+        let kept = [configuration("build"), worker_type("a/b")];
+        let orphans = [
+            configuration("b"),
+            configuration("c"),
+            worker_type("build/opt"),
+        ];
+        for subject in kept.iter().chain(&orphans).cloned() {
+            let record = record(subject, 1);
+            write(&store, move |tx| documentation::put(tx, &record, b"x")).await;
         }
-        for (id, expected) in [("worker-manager/opt", Some("build")), ("a/b", None)] {
-            let found = read(&store, move |tx| {
-                documentation_configuration_of(tx, &pool_id(id))
-            });
-            assert_eq!(found.await.as_ref().map(|id| id.as_str()), expected);
+        for expected in [2, 1, 0] {
+            let gone = write(&store, |tx| documentation::delete_orphans(tx, 2)).await;
+            assert_eq!(gone, expected);
         }
+        let left = read(&store, |tx| documentation::list(tx, None, 9)).await;
+        let left: Vec<_> = left.into_iter().map(|record| record.subject).collect();
+        assert_eq!(left, kept);
     }
 );
-
-on_both!(what_documents_nothing_goes_a_few_at_a_time, |database| {
-    let store = database.migrated().await;
-    with_configuration(database);
-    write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
-    let kept = [configuration("build"), worker_type("a/b")];
-    let orphans = [
-        configuration("b"),
-        configuration("c"),
-        worker_type("build/opt"),
-    ];
-    for subject in kept.iter().chain(&orphans).cloned() {
-        let record = record(subject, 1);
-        write(&store, move |tx| documentation_put(tx, &record, b"x")).await;
-    }
-    for expected in [2, 1, 0] {
-        let gone = write(&store, |tx| documentation_delete_orphans(tx, 2)).await;
-        assert_eq!(gone, expected);
-    }
-    let left = read(&store, |tx| documentation_list(tx, None, 9)).await;
-    let left: Vec<_> = left.into_iter().map(|record| record.subject).collect();
-    assert_eq!(left, kept);
-});

@@ -1,16 +1,14 @@
-//! The two databases are one to their users: the same operations give the same answers.
+//! Both databases behave the same: the same operations give the same answers.
 
 use domain::id::ProviderId;
 use domain::worker::WorkerState;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use store::worker_metadata::{self, MetadataFilter};
+use store::workers::{self, WorkerFilter};
 use store::{
-    MetadataFilter, Store, StoreError, Tx, WorkerFilter, access_revision, client_insert,
-    client_list, error_insert, error_stats, launch_config_all, launch_config_delete_expirable,
-    launch_config_insert, outbox_depth, outbox_push, pool_delete, pool_insert, pool_list,
-    queue_worker_upsert, worker_count_by_state, worker_counts_by_launch_config,
-    worker_delete_expired, worker_get, worker_insert, worker_list, worker_list_live,
-    worker_metadata_list, worker_update,
+    Store, StoreError, Tx, clients, error_stats, launch_configs, outbox, pools, queue_workers,
+    revisions, worker_counts, worker_errors,
 };
 
 use crate::samples::{
@@ -76,20 +74,20 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Does one thing and tells in words what came of it.
+/// Runs one operation and returns a description of its result.
 fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError> {
     Ok(match operation {
         Operation::PoolInsert(n) => {
-            outbox_push(tx, &event("e", pool_name(*n)))?;
-            format!("{:?}", pool_insert(tx, &pool(pool_name(*n), "one"))?)
+            outbox::push(tx, &event("e", pool_name(*n)))?;
+            format!("{:?}", pools::insert(tx, &pool(pool_name(*n), "one"))?)
         }
-        Operation::PoolDelete(n) => format!("{:?}", pool_delete(tx, &pool_id(pool_name(*n)))?),
+        Operation::PoolDelete(n) => format!("{:?}", pools::delete(tx, &pool_id(pool_name(*n)))?),
         Operation::LaunchConfigInsert(n, archived) => {
             let mut config = launch_config("x/a", ["lc-1", "lc-2"][usize::from(*n) % 2]);
             config.archived = *archived;
-            format!("{:?}", launch_config_insert(tx, &config)?)
+            format!("{:?}", launch_configs::insert(tx, &config)?)
         }
-        Operation::LaunchConfigExpire => format!("{}", launch_config_delete_expirable(tx, 1)?),
+        Operation::LaunchConfigExpire => format!("{}", launch_configs::delete_expirable(tx, 1)?),
         Operation::WorkerInsert {
             name: n,
             created,
@@ -101,24 +99,24 @@ fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError>
                 it.state = state(*s);
                 it.launch_config_id = (s % 3 > 0).then(|| "lc-1".parse().unwrap());
             });
-            format!("{:?}", worker_insert(tx, &worker)?)
+            format!("{:?}", workers::insert(tx, &worker)?)
         }
         Operation::WorkerStop(n) => {
-            match worker_get(tx, &worker_key("x/a", name(n / 8), name(*n)))? {
+            match workers::get(tx, &worker_key("x/a", name(n / 8), name(*n)))? {
                 Some(worker) => {
                     let stopped = worker.mark_stopped("", at(9));
-                    format!("{:?}", worker_update(tx, &stopped)?)
+                    format!("{:?}", workers::update(tx, &stopped)?)
                 }
                 None => "none".to_owned(),
             }
         }
         Operation::WorkerExpire(n) => {
-            format!("{}", worker_delete_expired(tx, at((n % 4).into()), 100)?)
+            format!("{}", workers::delete_expired(tx, at((n % 4).into()), 100)?)
         }
         Operation::QueueWorker(n) => {
             let mut known = queue_worker("x/a", name(n / 8), name(*n));
             known.quarantine_until = (n % 2 == 0).then(|| at((*n).into()));
-            format!("{:?}", queue_worker_upsert(tx, &known)?)
+            format!("{:?}", queue_workers::upsert(tx, &known)?)
         }
         Operation::Error { number, reported } => {
             let report = error(
@@ -126,11 +124,11 @@ fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError>
                 *number,
                 i64::from(*reported) * 3_000_000,
             );
-            format!("{:?}", error_insert(tx, &report)?)
+            format!("{:?}", worker_errors::insert(tx, &report)?)
         }
-        Operation::Client(n) => format!("{:?}", client_insert(tx, &client(name(*n)))?),
+        Operation::Client(n) => format!("{:?}", clients::insert(tx, &client(name(*n)))?),
         Operation::FailAfterInsert(n) => {
-            pool_insert(tx, &pool(pool_name(*n), "two"))?;
+            pools::insert(tx, &pool(pool_name(*n), "two"))?;
             return Err(StoreError::BadUrl("on purpose".to_owned()));
         }
         Operation::Look { state: s, limit } => look(tx, state(*s), u32::from(*limit))?,
@@ -148,28 +146,28 @@ fn look(tx: &mut Tx<'_>, state: WorkerState, limit: u32) -> Result<String, Store
         quarantined_at: Some(at(100)),
         ..MetadataFilter::default()
     };
-    let workers = worker_list(tx, &id, &by_state, None, limit)?;
+    let workers = workers::list(tx, &id, &by_state, None, limit)?;
     let next = match workers.last() {
-        Some(last) => worker_list(tx, &id, &WorkerFilter::default(), Some(&last.into()), limit)?,
+        Some(last) => workers::list(tx, &id, &WorkerFilter::default(), Some(&last.into()), limit)?,
         None => Vec::new(),
     };
     let now = at(200 * 3_000_000);
     Ok(format!(
         "{workers:?} {next:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
-        worker_list_live(tx, &provider, &name(0).parse().unwrap(), None, limit)?,
-        worker_counts_by_launch_config(tx, &id)?,
-        worker_count_by_state(tx)?,
-        worker_metadata_list(tx, &id, &MetadataFilter::default(), None, limit)?,
-        worker_metadata_list(tx, &id, &quarantined, None, limit)?,
-        error_stats(tx, None, now)?,
-        error_stats(tx, Some(&id), now)?,
-        pool_list(tx, None, limit)?,
+        workers::list_live(tx, &provider, &name(0).parse().unwrap(), None, limit)?,
+        worker_counts::by_launch_config(tx, &id)?,
+        worker_counts::by_state(tx)?,
+        worker_metadata::list(tx, &id, &MetadataFilter::default(), None, limit)?,
+        worker_metadata::list(tx, &id, &quarantined, None, limit)?,
+        error_stats::count(tx, None, now)?,
+        error_stats::count(tx, Some(&id), now)?,
+        pools::list(tx, None, limit)?,
         (
-            launch_config_all(tx, &id)?,
-            client_list(tx, "a", None, limit)?
+            launch_configs::all(tx, &id)?,
+            clients::list(tx, "a", None, limit)?
         ),
-        outbox_depth(tx)?,
-        access_revision(tx)?.n_changes(),
+        outbox::depth(tx)?,
+        revisions::current(tx)?.n_changes(),
     ))
 }
 

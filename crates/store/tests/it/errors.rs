@@ -1,43 +1,47 @@
-//! Reported errors: lists, statistics, retention.
+//! Reported errors: lists, statistics and deletion.
 
 use domain::id::ErrorId;
 use domain::time::{DAY_MS, HOUR_MS};
-use store::{ErrorFilter, error_delete_older_than, error_insert, error_list, error_stats};
+use store::error_stats;
+use store::worker_errors::{self, ErrorFilter};
 
 use crate::samples::{at, error, object, pool_id};
 use crate::world::{on_both, read, write};
 
-on_both!(errors_are_listed_newest_first_page_by_page, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for (number, reported) in [(0, 30), (1, 10), (2, 20), (3, 20)] {
-            error_insert(tx, &error("a/b", number, reported))?;
-        }
-        error_insert(tx, &error("a/c", 4, 40))
-    })
-    .await;
-    let filter = ErrorFilter::default;
-    let page = read(&store, move |tx| {
-        error_list(tx, &pool_id("a/b"), &filter(), None, 2)
-    })
-    .await;
-    assert_eq!(page, [error("a/b", 0, 30), error("a/b", 3, 20)]);
-    let last: ErrorId = page[1].error_id.clone();
-    let page = read(&store, move |tx| {
-        error_list(tx, &pool_id("a/b"), &filter(), Some((at(20), &last)), 5)
-    })
-    .await;
-    assert_eq!(page, [error("a/b", 2, 20), error("a/b", 1, 10)]);
-});
+on_both!(
+    errors_are_listed_from_newest_to_oldest_in_pages,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (number, reported) in [(0, 30), (1, 10), (2, 20), (3, 20)] {
+                worker_errors::insert(tx, &error("a/b", number, reported))?;
+            }
+            worker_errors::insert(tx, &error("a/c", 4, 40))
+        })
+        .await;
+        let filter = ErrorFilter::default;
+        let page = read(&store, move |tx| {
+            worker_errors::list(tx, &pool_id("a/b"), &filter(), None, 2)
+        })
+        .await;
+        assert_eq!(page, [error("a/b", 0, 30), error("a/b", 3, 20)]);
+        let last: ErrorId = page[1].error_id.clone();
+        let page = read(&store, move |tx| {
+            worker_errors::list(tx, &pool_id("a/b"), &filter(), Some((at(20), &last)), 5)
+        })
+        .await;
+        assert_eq!(page, [error("a/b", 2, 20), error("a/b", 1, 10)]);
+    }
+);
 
 on_both!(errors_are_found_by_id_and_by_launch_config, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         let mut with = error("a/b", 1, 10);
         with.launch_config_id = Some("lc-1".parse().unwrap());
-        assert!(error_insert(tx, &with)?);
-        assert!(!error_insert(tx, &with)?);
-        error_insert(tx, &error("a/b", 2, 10))
+        assert!(worker_errors::insert(tx, &with)?);
+        assert!(!worker_errors::insert(tx, &with)?);
+        worker_errors::insert(tx, &error("a/b", 2, 10))
     })
     .await;
     let by_config = ErrorFilter {
@@ -45,7 +49,7 @@ on_both!(errors_are_found_by_id_and_by_launch_config, |database| {
         error_id: None,
     };
     let found = read(&store, move |tx| {
-        error_list(tx, &pool_id("a/b"), &by_config, None, 5)
+        worker_errors::list(tx, &pool_id("a/b"), &by_config, None, 5)
     })
     .await;
     assert_eq!(found.len(), 1);
@@ -55,7 +59,7 @@ on_both!(errors_are_found_by_id_and_by_launch_config, |database| {
         error_id: Some(error("a/b", 2, 0).error_id),
     };
     let found = read(&store, move |tx| {
-        error_list(tx, &pool_id("a/b"), &by_id, None, 5)
+        worker_errors::list(tx, &pool_id("a/b"), &by_id, None, 5)
     })
     .await;
     assert_eq!(found, [error("a/b", 2, 10)]);
@@ -72,17 +76,17 @@ on_both!(
             let start = now.as_millis();
             let mut first = error("a/b", 0, start);
             first.launch_config_id = Some("lc-1".parse().unwrap());
-            error_insert(tx, &first)?;
-            error_insert(tx, &error("a/b", 1, start - HOUR_MS))?;
+            worker_errors::insert(tx, &first)?;
+            worker_errors::insert(tx, &error("a/b", 1, start - HOUR_MS))?;
             let mut old = error("a/b", 2, start - 8 * DAY_MS);
             old.extra = object(serde_json::json!({}));
             old.title = "Old".to_owned();
-            error_insert(tx, &old)?;
-            error_insert(tx, &error("a/c", 3, start - DAY_MS))
+            worker_errors::insert(tx, &old)?;
+            worker_errors::insert(tx, &error("a/c", 3, start - DAY_MS))
         })
         .await;
         let one = read(&store, move |tx| {
-            error_stats(tx, Some(&pool_id("a/b")), now)
+            error_stats::count(tx, Some(&pool_id("a/b")), now)
         })
         .await;
         assert_eq!((one.total(), one.daily["2026-09-21T00:00:00.000Z"]), (2, 2));
@@ -96,7 +100,7 @@ on_both!(
             (1, 2)
         );
         assert_eq!(one.worker_pool.len(), 1);
-        let all = read(&store, move |tx| error_stats(tx, None, now)).await;
+        let all = read(&store, move |tx| error_stats::count(tx, None, now)).await;
         assert_eq!(
             (all.total(), all.worker_pool["a/b"], all.worker_pool["a/c"]),
             (3, 3, 1)
@@ -105,27 +109,27 @@ on_both!(
     }
 );
 
-on_both!(old_errors_go_oldest_first_in_batches, |database| {
+on_both!(old_errors_are_deleted_oldest_first_in_batches, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for number in 0..4 {
-            error_insert(tx, &error("a/b", number, number.into()))?;
+            worker_errors::insert(tx, &error("a/b", number, number.into()))?;
         }
         Ok(())
     })
     .await;
     assert_eq!(
-        write(&store, |tx| error_delete_older_than(tx, at(3), 2)).await,
+        write(&store, |tx| worker_errors::delete_older_than(tx, at(3), 2)).await,
         2
     );
     let filter = ErrorFilter::default();
     let left = read(&store, move |tx| {
-        error_list(tx, &pool_id("a/b"), &filter, None, 9)
+        worker_errors::list(tx, &pool_id("a/b"), &filter, None, 9)
     })
     .await;
     assert_eq!(left, [error("a/b", 3, 3), error("a/b", 2, 2)]);
     assert_eq!(
-        write(&store, |tx| error_delete_older_than(tx, at(3), 2)).await,
+        write(&store, |tx| worker_errors::delete_older_than(tx, at(3), 2)).await,
         1
     );
 });

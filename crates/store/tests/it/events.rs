@@ -1,15 +1,12 @@
-//! The stream of events: every event has its place, in an order in which nothing comes too late.
+//! The event stream: every event gets a position, and readers never miss one.
 
 use std::sync::mpsc;
 
 use domain::event::{Event, EventBody};
 use domain::task::{Task, TaskEvent};
 use domain::time::Timestamp;
-use store::{
-    EventReader, Store, event_delete_before, event_head, event_is_waiting, event_list_after,
-    event_place, event_place_before, event_reader_get, event_reader_leave, event_reader_move,
-    event_reader_open, event_reader_take, event_time_after, outbox_depth, outbox_push,
-};
+use store::event_readers::{self, EventReader};
+use store::{Store, events, outbox};
 
 use crate::samples::{at, event, pool_id};
 use crate::tasks::{document, task_id};
@@ -18,35 +15,35 @@ use crate::world::{Database, on_both, read, write};
 async fn push(store: &Store, ids: &'static [&'static str]) {
     write(store, move |tx| {
         for id in ids {
-            outbox_push(tx, &event(id, "a/b"))?;
+            outbox::push(tx, &event(id, "a/b"))?;
         }
         Ok(())
     })
     .await;
 }
 
-/// As `push`, at these times.
+/// Like `push`, with these times.
 async fn push_at(store: &Store, times: impl IntoIterator<Item = i64>) {
     let times: Vec<i64> = times.into_iter().collect();
     write(store, move |tx| {
         for time in &times {
             let mut event = event("e", "a/b");
             event.created = at(*time);
-            outbox_push(tx, &event)?;
+            outbox::push(tx, &event)?;
         }
         Ok(())
     })
     .await;
 }
 
-async fn place(store: &Store, limit: u32) -> Vec<(i64, String)> {
-    let placed = write(store, move |tx| event_place(tx, limit)).await;
+async fn assign(store: &Store, limit: u32) -> Vec<(i64, String)> {
+    let placed = write(store, move |tx| events::assign_positions(tx, limit)).await;
     let placed = placed.items.into_iter();
     placed.map(|row| (row.position, row.event_id)).collect()
 }
 
 async fn all(store: &Store) -> Vec<(i64, String)> {
-    let rows = read(store, |tx| event_list_after(tx, 0, 1_000)).await;
+    let rows = read(store, |tx| events::list_after(tx, 0, 1_000)).await;
     rows.items
         .into_iter()
         .map(|row| (row.position, row.event_id))
@@ -55,18 +52,18 @@ async fn all(store: &Store) -> Vec<(i64, String)> {
 
 async fn take(store: &Store, holder: &'static str, now: i64) -> Option<EventReader> {
     write(store, move |tx| {
-        event_reader_take(tx, "r", holder, at(now), at(now + 10))
+        event_readers::take(tx, "r", holder, at(now), at(now + 10))
     })
     .await
 }
 
 fn named(rows: &[(i64, &str)]) -> Vec<(i64, String)> {
     rows.iter()
-        .map(|(place, id)| (*place, (*id).to_owned()))
+        .map(|(position, id)| (*position, (*id).to_owned()))
         .collect()
 }
 
-/// An event of about a million bytes.
+/// An event of about 1 MB.
 fn large_event(id: &str) -> Event {
     let mut document = document("a/b");
     document.tags.insert("t".to_owned(), "é".repeat(500_000));
@@ -83,42 +80,42 @@ fn large_event(id: &str) -> Event {
     }
 }
 
-on_both!(large_events_come_a_few_at_a_time, |database| {
+on_both!(large_events_are_read_a_few_at_a_time, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        (0..20).try_for_each(|number| outbox_push(tx, &large_event(&number.to_string())))
+        (0..20).try_for_each(|number| outbox::push(tx, &large_event(&number.to_string())))
     })
     .await;
     let mut placed = Vec::new();
     for expected in [8, 8, 4] {
-        let part = write(&store, |tx| event_place(tx, 100)).await;
+        let part = write(&store, |tx| events::assign_positions(tx, 100)).await;
         assert_eq!(part.items.len(), expected);
         assert_eq!(part.is_cut, expected == 8);
         placed.extend(part.items.into_iter().map(|row| row.event_id));
     }
     let expected: Vec<String> = (0..20).map(|number| number.to_string()).collect();
-    assert_eq!(placed, expected, "each once, in order");
-    let part = read(&store, |tx| event_list_after(tx, 10, 100)).await;
+    assert_eq!(placed, expected, "each event once, in order");
+    let part = read(&store, |tx| events::list_after(tx, 10, 100)).await;
     assert_eq!((part.items.len(), part.is_cut), (8, true));
     assert_eq!(part.items[0].position, 11);
-    let part = read(&store, |tx| event_list_after(tx, 10, 8)).await;
+    let part = read(&store, |tx| events::list_after(tx, 10, 8)).await;
     assert_eq!((part.items.len(), part.is_cut), (8, false));
-    assert!(part.may_go_on(8));
+    assert!(part.may_have_more(8));
 });
 
-on_both!(events_wait_until_they_are_given_a_place, |database| {
+on_both!(events_wait_until_they_have_a_position, |database| {
     let store = database.migrated().await;
     push(&store, &["one", "two", "three"]).await;
-    assert_eq!(read(&store, outbox_depth).await, 3);
+    assert_eq!(read(&store, outbox::depth).await, 3);
     assert!(all(&store).await.is_empty());
-    assert_eq!(place(&store, 2).await, named(&[(1, "one"), (2, "two")]));
-    assert!(read(&store, event_is_waiting).await);
-    assert_eq!(place(&store, 2).await, named(&[(3, "three")]));
-    assert!(!read(&store, event_is_waiting).await);
-    assert!(place(&store, 2).await.is_empty());
-    assert_eq!(read(&store, event_head).await, 3);
+    assert_eq!(assign(&store, 2).await, named(&[(1, "one"), (2, "two")]));
+    assert!(read(&store, events::is_waiting).await);
+    assert_eq!(assign(&store, 2).await, named(&[(3, "three")]));
+    assert!(!read(&store, events::is_waiting).await);
+    assert!(assign(&store, 2).await.is_empty());
+    assert_eq!(read(&store, events::head).await, 3);
 
-    let rest = read(&store, |tx| event_list_after(tx, 1, 9)).await.items;
+    let rest = read(&store, |tx| events::list_after(tx, 1, 9)).await.items;
     let body = event("two", "a/b").body;
     assert_eq!(rest.len(), 2);
     assert_eq!(rest[0].topic, body.exchange().topic());
@@ -128,53 +125,53 @@ on_both!(events_wait_until_they_are_given_a_place, |database| {
     assert_eq!(rest[0].created, at(7));
 });
 
-on_both!(numbers_that_were_never_used_leave_no_holes, |database| {
+on_both!(unused_numbers_leave_no_gaps_in_positions, |database| {
     let store = database.migrated().await;
     push(&store, &["one"]).await;
     let failed = store.write("fails", |tx| {
-        outbox_push(tx, &event("never", "a/b"))?;
+        outbox::push(tx, &event("never", "a/b"))?;
         Err::<(), _>(store::StoreError::Closed)
     });
     assert!(failed.await.is_err());
     push(&store, &["two"]).await;
-    assert_eq!(place(&store, 9).await, named(&[(1, "one"), (2, "two")]));
+    assert_eq!(assign(&store, 9).await, named(&[(1, "one"), (2, "two")]));
 });
 
-/// On SQLite one transaction writes at a time, so there this cannot happen.
+/// PostgreSQL only: SQLite has one writer at a time.
 #[tokio::test]
-async fn what_is_committed_late_is_placed_late_and_not_passed_over() {
+async fn an_event_that_is_committed_late_gets_a_late_position() {
     let Some(database) = Database::postgres() else {
         return;
     };
     let store = database.migrated().await;
-    let late = Held::start(&store, |tx| outbox_push(tx, &event("late", "a/b"))).await;
+    let late = Held::start(&store, |tx| outbox::push(tx, &event("late", "a/b"))).await;
     push(&store, &["early"]).await;
-    assert_eq!(place(&store, 9).await, named(&[(1, "early")]));
+    assert_eq!(assign(&store, 9).await, named(&[(1, "early")]));
     late.finish().await;
-    assert_eq!(place(&store, 9).await, named(&[(2, "late")]));
+    assert_eq!(assign(&store, 9).await, named(&[(2, "late")]));
     assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
 }
 
-/// On SQLite one transaction writes at a time, so there this cannot happen.
+/// PostgreSQL only: SQLite has one writer at a time.
 #[tokio::test]
-async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
+async fn two_processes_that_assign_positions_to_different_events_conflict_safely() {
     let Some(database) = Database::postgres() else {
         return;
     };
     let store = database.migrated().await;
-    let late = Held::start(&store, |tx| outbox_push(tx, &event("late", "a/b"))).await;
+    let late = Held::start(&store, |tx| outbox::push(tx, &event("late", "a/b"))).await;
     push(&store, &["early"]).await;
-    let first = Held::start(&store, |tx| event_place(tx, 9).map(drop)).await;
+    let first = Held::start(&store, |tx| events::assign_positions(tx, 9).map(drop)).await;
     late.finish().await;
-    // The second has both events before it, and the first has not committed yet.
+    // The second transaction sees both events before the first has committed.
     let (has_looked, looked) = mpsc::channel();
     let second = store.clone();
     let second = tokio::spawn(async move {
         second
             .write("second", move |tx| {
-                event_head(tx)?;
+                events::head(tx)?;
                 let _nobody_waits_any_more = has_looked.send(());
-                event_place(tx, 9)
+                events::assign_positions(tx, 9)
             })
             .await
     });
@@ -185,7 +182,7 @@ async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
     assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
 }
 
-/// A transaction that has done its work and waits to be committed.
+/// A transaction that has run its statements and waits for its commit.
 struct Held {
     go_on: mpsc::Sender<()>,
     running: tokio::task::JoinHandle<Result<(), store::StoreError>>,
@@ -224,7 +221,7 @@ async fn received(channel: mpsc::Receiver<()>) {
     received.await.unwrap().unwrap();
 }
 
-on_both!(many_that_give_places_at_once_give_each_once, |database| {
+on_both!(concurrent_processes_assign_each_position_once, |database| {
     const N_EVENTS: usize = 300;
     let first = database.migrated().await;
     let stores = [first.clone(), database.open(), database.open()];
@@ -234,7 +231,7 @@ on_both!(many_that_give_places_at_once_give_each_once, |database| {
             let mut placed = Vec::new();
             for _ in 0..N_EVENTS / 3 {
                 push(&store, &["e"]).await;
-                placed.extend(place(&store, 7).await);
+                placed.extend(assign(&store, 7).await);
             }
             placed
         }));
@@ -246,7 +243,7 @@ on_both!(many_that_give_places_at_once_give_each_once, |database| {
         placed.extend(mine);
     }
     loop {
-        match place(&first, 100).await {
+        match assign(&first, 100).await {
             rest if rest.is_empty() => break,
             rest => placed.extend(rest.into_iter().map(|(n, _)| n)),
         }
@@ -256,44 +253,51 @@ on_both!(many_that_give_places_at_once_give_each_once, |database| {
     assert_eq!(placed, expected);
 });
 
-on_both!(old_events_go_unless_a_reader_needs_them, |database| {
-    let store = database.migrated().await;
-    push_at(&store, [10, 20, 30, 40]).await;
-    place(&store, 9).await;
-    let forget = async |before: i64, keep_after: i64, limit: u32| {
-        write(&store, move |tx| {
-            event_delete_before(tx, at(before), keep_after, limit)
-        })
-        .await
-    };
-    assert_eq!(forget(10, i64::MAX, 9).await, 0);
-    assert_eq!(forget(99, 1, 9).await, 1);
-    assert_eq!(forget(99, 1, 9).await, 0);
-    assert_eq!(forget(40, i64::MAX, 1).await, 1);
-    assert_eq!(forget(40, i64::MAX, 9).await, 1);
-    assert_eq!(all(&store).await, named(&[(4, "e")]));
-    assert_eq!(forget(99, i64::MAX, 9).await, 1);
-    // Places are never given twice, even when no event is left.
-    push(&store, &["next"]).await;
-    assert_eq!(place(&store, 9).await, named(&[(5, "next")]));
-});
+on_both!(
+    old_events_are_deleted_unless_a_reader_needs_them,
+    |database| {
+        let store = database.migrated().await;
+        push_at(&store, [10, 20, 30, 40]).await;
+        assign(&store, 9).await;
+        let forget = async |before: i64, keep_after: i64, limit: u32| {
+            write(&store, move |tx| {
+                events::delete_before(tx, at(before), keep_after, limit)
+            })
+            .await
+        };
+        assert_eq!(forget(10, i64::MAX, 9).await, 0);
+        assert_eq!(forget(99, 1, 9).await, 1);
+        assert_eq!(forget(99, 1, 9).await, 0);
+        assert_eq!(forget(40, i64::MAX, 1).await, 1);
+        assert_eq!(forget(40, i64::MAX, 9).await, 1);
+        assert_eq!(all(&store).await, named(&[(4, "e")]));
+        assert_eq!(forget(99, i64::MAX, 9).await, 1);
+        // Positions are never assigned twice, even if no event is left.
+        push(&store, &["next"]).await;
+        assert_eq!(assign(&store, 9).await, named(&[(5, "next")]));
+    }
+);
 
-on_both!(an_event_that_waits_is_never_forgotten, |database| {
+on_both!(an_event_without_a_position_is_never_deleted, |database| {
     let store = database.migrated().await;
     push_at(&store, [10]).await;
-    let forgotten = write(&store, |tx| event_delete_before(tx, at(99), i64::MAX, 9));
+    let forgotten = write(&store, |tx| events::delete_before(tx, at(99), i64::MAX, 9));
     assert_eq!(forgotten.await, 0);
-    assert_eq!(place(&store, 9).await.len(), 1);
+    assert_eq!(assign(&store, 9).await.len(), 1);
 });
 
-on_both!(a_time_has_its_place_in_the_stream, |database| {
+on_both!(the_position_before_a_time_is_found, |database| {
     let store = database.migrated().await;
-    let before = async |time: Timestamp| read(&store, move |tx| event_place_before(tx, time)).await;
+    let before =
+        async |time: Timestamp| read(&store, move |tx| events::position_before(tx, time)).await;
     assert_eq!(before(at(5)).await, 0);
     push_at(&store, (1..=50).map(|n| n * 10)).await;
-    place(&store, 100).await;
-    write(&store, |tx| event_delete_before(tx, at(101), i64::MAX, 100)).await;
-    for (time, place) in [
+    assign(&store, 100).await;
+    write(&store, |tx| {
+        events::delete_before(tx, at(101), i64::MAX, 100)
+    })
+    .await;
+    for (time, position) in [
         (0, 10),
         (110, 10),
         (111, 11),
@@ -301,30 +305,32 @@ on_both!(a_time_has_its_place_in_the_stream, |database| {
         (500, 49),
         (501, 50),
     ] {
-        assert_eq!(before(at(time)).await, place, "{time}");
+        assert_eq!(before(at(time)).await, position, "{time}");
     }
-    let first = read(&store, |tx| event_time_after(tx, 0)).await;
+    let first = read(&store, |tx| events::time_after(tx, 0)).await;
     assert_eq!(first, Some((11, at(110))));
-    assert_eq!(read(&store, |tx| event_time_after(tx, 50)).await, None);
+    assert_eq!(read(&store, |tx| events::time_after(tx, 50)).await, None);
 });
 
-on_both!(a_reader_begins_with_what_happens_from_now_on, |database| {
+on_both!(a_new_reader_begins_with_the_next_event, |database| {
     let store = database.migrated().await;
     assert_eq!(take(&store, "p1", 100).await, None);
     push(&store, &["past"]).await;
-    place(&store, 9).await;
+    assign(&store, 9).await;
     for _ in 0..2 {
-        write(&store, |tx| event_reader_open(tx, "r")).await;
+        write(&store, |tx| event_readers::open(tx, "r")).await;
         push(&store, &["next"]).await;
-        place(&store, 9).await;
+        assign(&store, 9).await;
     }
-    let reader = read(&store, |tx| event_reader_get(tx, "r")).await.unwrap();
+    let reader = read(&store, |tx| event_readers::get(tx, "r"))
+        .await
+        .unwrap();
     assert_eq!(reader.position, 1);
 });
 
 on_both!(one_process_reads_at_a_time, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| event_reader_open(tx, "r")).await;
+    write(&store, |tx| event_readers::open(tx, "r")).await;
     let first = take(&store, "p1", 100).await.unwrap();
     assert_eq!(take(&store, "p2", 105).await, None);
     assert_eq!(take(&store, "p1", 105).await.unwrap().fence, first.fence);
@@ -335,16 +341,22 @@ on_both!(one_process_reads_at_a_time, |database| {
 
     let mover = async |fence: i64, position: i64| {
         write(&store, move |tx| {
-            event_reader_move(tx, "r", fence, position)
+            event_readers::advance(tx, "r", fence, position)
         })
         .await
     };
-    assert!(!mover(first.fence, 7).await, "who lost it cannot move it");
+    assert!(
+        !mover(first.fence, 7).await,
+        "a process that lost the reader cannot move it"
+    );
     assert!(mover(second.fence, 7).await);
-    assert!(!mover(second.fence, 6).await, "it never goes back");
+    assert!(
+        !mover(second.fence, 6).await,
+        "the position never decreases"
+    );
     for holder in ["p1", "p2"] {
         write(&store, move |tx| {
-            event_reader_leave(tx, "r", holder, at(116))
+            event_readers::leave(tx, "r", holder, at(116))
         })
         .await;
     }
@@ -352,9 +364,9 @@ on_both!(one_process_reads_at_a_time, |database| {
     assert_eq!((third.position, third.holder.as_str()), (7, "p1"));
 });
 
-on_both!(of_many_that_want_to_read_one_may, |database| {
+on_both!(of_many_processes_one_takes_the_reader, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| event_reader_open(tx, "r")).await;
+    write(&store, |tx| event_readers::open(tx, "r")).await;
     let tasks = ["a", "b", "c", "d", "e"].map(|holder| {
         let store = database.open();
         tokio::spawn(async move { take(&store, holder, 100).await })

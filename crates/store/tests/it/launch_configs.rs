@@ -1,11 +1,7 @@
-//! Launch configs: active ones, archived ones, and those that may go.
+//! Launch configs: active, archived and expirable ones.
 
 use domain::id::LaunchConfigId;
-use store::{
-    launch_config_active_between, launch_config_all, launch_config_archive,
-    launch_config_delete_expirable, launch_config_insert, launch_config_list, launch_config_update,
-    worker_insert,
-};
+use store::{launch_configs, workers};
 
 use crate::samples::{at, launch_config, object, pool_id, worker};
 use crate::world::{on_both, read, write};
@@ -17,74 +13,77 @@ fn ids(configs: &[domain::launch_config::LaunchConfig]) -> Vec<String> {
         .collect()
 }
 
-on_both!(a_launch_config_comes_back_as_it_was_stored, |database| {
+on_both!(a_launch_config_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     assert!(
-        write(&store, |tx| launch_config_insert(
+        write(&store, |tx| launch_configs::insert(
             tx,
             &launch_config("a/b", "lc-1")
         ))
         .await
     );
     assert!(
-        !write(&store, |tx| launch_config_insert(
+        !write(&store, |tx| launch_configs::insert(
             tx,
             &launch_config("a/b", "lc-1")
         ))
         .await
     );
-    let all = read(&store, |tx| launch_config_all(tx, &pool_id("a/b"))).await;
+    let all = read(&store, |tx| launch_configs::all(tx, &pool_id("a/b"))).await;
     assert_eq!(all, [launch_config("a/b", "lc-1")]);
 });
 
-on_both!(archived_ones_are_listed_only_on_request, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for id in ["lc-3", "lc-1", "lc-2"] {
-            launch_config_insert(tx, &launch_config("a/b", id))?;
-        }
-        launch_config_insert(tx, &launch_config("a/c", "lc-1"))?;
-        launch_config_archive(tx, &launch_config("a/b", "lc-2"), at(50)).map(drop)
-    })
-    .await;
-    let active = read(&store, |tx| {
-        launch_config_list(tx, &pool_id("a/b"), false, None, 10)
-    })
-    .await;
-    assert_eq!(ids(&active), ["a/b lc-1", "a/b lc-3"]);
-    let after: LaunchConfigId = "lc-1".parse().unwrap();
-    let rest = read(&store, move |tx| {
-        launch_config_list(tx, &pool_id("a/b"), true, Some(&after), 1)
-    })
-    .await;
-    assert_eq!(ids(&rest), ["a/b lc-2"]);
-    assert!(rest[0].archived);
-    assert_eq!((rest[0].last_modified, rest[0].version.0), (at(50), 2));
-    let between = read(&store, |tx| {
-        launch_config_active_between(tx, &pool_id("a/b"), &pool_id("a/c"))
-    })
-    .await;
-    assert_eq!(ids(&between), ["a/b lc-1", "a/b lc-3", "a/c lc-1"]);
-});
+on_both!(
+    archived_launch_configs_are_listed_only_on_request,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for id in ["lc-3", "lc-1", "lc-2"] {
+                launch_configs::insert(tx, &launch_config("a/b", id))?;
+            }
+            launch_configs::insert(tx, &launch_config("a/c", "lc-1"))?;
+            launch_configs::archive(tx, &launch_config("a/b", "lc-2"), at(50)).map(drop)
+        })
+        .await;
+        let active = read(&store, |tx| {
+            launch_configs::list(tx, &pool_id("a/b"), false, None, 10)
+        })
+        .await;
+        assert_eq!(ids(&active), ["a/b lc-1", "a/b lc-3"]);
+        let after: LaunchConfigId = "lc-1".parse().unwrap();
+        let rest = read(&store, move |tx| {
+            launch_configs::list(tx, &pool_id("a/b"), true, Some(&after), 1)
+        })
+        .await;
+        assert_eq!(ids(&rest), ["a/b lc-2"]);
+        assert!(rest[0].archived);
+        assert_eq!((rest[0].last_modified, rest[0].version.0), (at(50), 2));
+        let between = read(&store, |tx| {
+            launch_configs::active_between(tx, &pool_id("a/b"), &pool_id("a/c"))
+        })
+        .await;
+        assert_eq!(ids(&between), ["a/b lc-1", "a/b lc-3", "a/c lc-1"]);
+    }
+);
 
-on_both!(an_update_can_bring_one_back_from_the_archive, |database| {
+on_both!(an_update_can_unarchive_a_launch_config, |database| {
     let store = database.migrated().await;
     let changed = write(&store, |tx| {
         let mut config = launch_config("a/b", "lc-1");
-        launch_config_insert(tx, &config)?;
-        config.version = launch_config_archive(tx, &config, at(10))?;
+        launch_configs::insert(tx, &config)?;
+        config.version = launch_configs::archive(tx, &config, at(10))?;
         config.configuration = object(serde_json::json!({"image": "lc-1"}));
         config.last_modified = at(20);
-        config.version = launch_config_update(tx, &config)?;
+        config.version = launch_configs::update(tx, &config)?;
         Ok(config)
     })
     .await;
-    let all = read(&store, |tx| launch_config_all(tx, &pool_id("a/b"))).await;
+    let all = read(&store, |tx| launch_configs::all(tx, &pool_id("a/b"))).await;
     assert_eq!(all, [changed]);
 });
 
 on_both!(
-    what_a_worker_of_the_pool_was_started_from_is_kept,
+    archived_launch_configs_of_existing_workers_are_kept,
     |database| {
         let store = database.migrated().await;
         let n_deleted = write(&store, |tx| {
@@ -96,15 +95,15 @@ on_both!(
             ] {
                 let mut config = launch_config(pool, id);
                 config.archived = archived;
-                launch_config_insert(tx, &config)?;
+                launch_configs::insert(tx, &config)?;
             }
-            // Refers to lc-1 of its own pool; the other pool's lc-1 is another thing.
-            worker_insert(tx, &worker("a/b", "g", "w"))?;
-            launch_config_delete_expirable(tx, 10)
+            // Refers to lc-1 of its own pool. The lc-1 of the other pool is another launch config.
+            workers::insert(tx, &worker("a/b", "g", "w"))?;
+            launch_configs::delete_expirable(tx, 10)
         })
         .await;
         assert_eq!(n_deleted, 2);
-        let left = read(&store, |tx| launch_config_all(tx, &pool_id("a/b"))).await;
+        let left = read(&store, |tx| launch_configs::all(tx, &pool_id("a/b"))).await;
         assert_eq!(ids(&left), ["a/b lc-1", "a/b lc-3"]);
     }
 );

@@ -1,21 +1,18 @@
-//! What became of recent launches: the health of launch configs.
+//! The health of launch configs, from the results of recent launches.
 
 use domain::Version;
 use domain::facts::LaunchRecord;
 use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
 use domain::plan::{Health, Refusals, Tries};
 use domain::worker::WorkerState;
-use store::{
-    HealthWindow, Store, launch_health_between, launch_insert, launch_note_never_registered,
-    launch_note_registered, launch_note_silent, launch_update, worker_get, worker_insert,
-    worker_note_first_claim,
-};
+use store::launch_health::{self, HealthWindow};
+use store::{Store, launches, workers};
 
 use crate::launches::{launch, refused, token, unknown};
 use crate::samples::{at, edit, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
 
-/// Settled at this moment.
+/// A launch that was settled at this moment.
 fn settled(number: u8, state: LaunchState, made: u32, moment: i64) -> Launch {
     Launch::from_stored(StoredLaunch {
         state,
@@ -25,8 +22,8 @@ fn settled(number: u8, state: LaunchState, made: u32, moment: i64) -> Launch {
     })
 }
 
-/// Everything is heard, and nothing is late.
-fn heard_since(since: i64) -> HealthWindow {
+/// A window since this moment, in which no machine is late.
+fn window_since(since: i64) -> HealthWindow {
     HealthWindow {
         since: at(since),
         until: at(1_000_000),
@@ -37,13 +34,13 @@ fn heard_since(since: i64) -> HealthWindow {
 
 async fn health(store: &Store, window: HealthWindow) -> LaunchRecord {
     let of_pool = read(store, move |tx| {
-        launch_health_between(tx, &window, &pool_id("a/b"), &pool_id("a/b"))
+        launch_health::between(tx, &window, &pool_id("a/b"), &pool_id("a/b"))
     });
     let of_all = read(store, move |tx| {
-        launch_health_between(tx, &window, &pool_id("a/a"), &pool_id("a/z"))
+        launch_health::between(tx, &window, &pool_id("a/a"), &pool_id("a/z"))
     });
     let of_pool = of_pool.await;
-    assert_eq!(of_pool, of_all.await, "both statements say the same");
+    assert_eq!(of_pool, of_all.await, "both statements return the same");
     let [(_, config, record)] = of_pool.as_slice() else {
         panic!("{of_pool:?}");
     };
@@ -51,28 +48,28 @@ async fn health(store: &Store, window: HealthWindow) -> LaunchRecord {
     *record
 }
 
-on_both!(health_is_what_became_of_recent_launches, |database| {
+on_both!(health_is_derived_from_recent_launches, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for number in 1..=6 {
-            launch_insert(tx, &launch(number, "a/b", "lc", LaunchState::Open))?;
+            launches::insert(tx, &launch(number, "a/b", "lc", LaunchState::Open))?;
         }
         let withdrawn = LaunchState::Withdrawn {
             problem: "too many".to_owned(),
         };
-        launch_update(tx, &settled(1, refused(Cause::Capacity), 0, 2_000))?;
-        launch_update(tx, &settled(2, refused(Cause::Throttled), 0, 2_100))?;
-        launch_update(tx, &settled(3, LaunchState::Accepted, 3, 2_200))?;
-        launch_update(tx, &settled(4, LaunchState::Accepted, 1, 2_300))?;
-        launch_update(tx, &settled(6, withdrawn, 0, 2_400))?;
-        launch_note_registered(tx, &token(3), at(3_000))?;
-        launch_note_registered(tx, &token(3), at(4_000))?;
-        launch_note_never_registered(tx, &token(3), at(5_000))
+        launches::update(tx, &settled(1, refused(Cause::Capacity), 0, 2_000))?;
+        launches::update(tx, &settled(2, refused(Cause::Throttled), 0, 2_100))?;
+        launches::update(tx, &settled(3, LaunchState::Accepted, 3, 2_200))?;
+        launches::update(tx, &settled(4, LaunchState::Accepted, 1, 2_300))?;
+        launches::update(tx, &settled(6, withdrawn, 0, 2_400))?;
+        launches::note_registered(tx, &token(3), at(3_000))?;
+        launches::note_registered(tx, &token(3), at(4_000))?;
+        launches::note_never_registered(tx, &token(3), at(5_000))
     })
     .await;
-    let all = health(&store, heard_since(1_000)).await;
+    let all = health(&store, window_since(1_000)).await;
     let expected = Health {
-        // Not the one that was turned away, and not the one that was withdrawn.
+        // Without the throttled launch and the withdrawn launch.
         attempted: 12,
         failed: 3,
         short: 2,
@@ -85,7 +82,7 @@ on_both!(health_is_what_became_of_recent_launches, |database| {
     };
     assert_eq!(all.health, expected);
     let tries = Tries {
-        // A part that was not made is a refusal; all are of one plan.
+        // A partly failed launch is a refusal. All launches are from one plan.
         refusals: Some(Refusals {
             in_a_row: 1,
             cause: Cause::Capacity,
@@ -95,10 +92,11 @@ on_both!(health_is_what_became_of_recent_launches, |database| {
         last: Some(at(1_005)),
     };
     assert_eq!(all.tries, tries);
-    // Of the first one nothing was heard since, whenever it was made; another still owes a machine.
-    let later = health(&store, heard_since(2_050)).await.health;
+    // The first launch has no recent event, whenever it was created. Another one still lacks a
+    // machine.
+    let later = health(&store, window_since(2_050)).await.health;
     assert_eq!((later.attempted, later.failed), (6, 0));
-    let last = health(&store, heard_since(5_000)).await.health;
+    let last = health(&store, window_since(5_000)).await.health;
     assert_eq!((last.attempted, last.registered, last.short), (6, 2, 2));
 });
 
@@ -106,7 +104,7 @@ on_both!(
     refusals_count_by_plans_since_the_last_acceptance,
     |database| {
         let store = database.migrated().await;
-        // What becomes of each launch, its plan, and how many refusals in a row there are then.
+        // The result of each launch, its plan, and the number of consecutive refusals after it.
         let steps = [
             (refused(Cause::Capacity), 1, 1),
             (refused(Cause::Capacity), 1, 1),
@@ -128,11 +126,11 @@ on_both!(
                     plan,
                     ..launch(number, "a/b", "lc", LaunchState::Open).into_stored()
                 });
-                launch_insert(tx, &open)?;
-                launch_update(tx, &settled(number, state.clone(), 3, moment))
+                launches::insert(tx, &open)?;
+                launches::update(tx, &settled(number, state.clone(), 3, moment))
             })
             .await;
-            let refusals = health(&store, heard_since(0)).await.tries.refusals;
+            let refusals = health(&store, window_since(0)).await.tries.refusals;
             let expected = cause.map(|cause| Refusals {
                 in_a_row,
                 cause,
@@ -140,13 +138,13 @@ on_both!(
             });
             assert_eq!(refusals, expected, "after launch {number}");
         }
-        // A registration says nothing about what the cloud has in stock.
+        // A registration does not show whether the provider has capacity.
         write(&store, |tx| {
-            launch_note_registered(tx, &token(5), at(9_000))
+            launches::note_registered(tx, &token(5), at(9_000))
         })
         .await;
         assert!(
-            health(&store, heard_since(0))
+            health(&store, window_since(0))
                 .await
                 .tries
                 .refusals
@@ -156,7 +154,7 @@ on_both!(
 );
 
 on_both!(
-    what_a_clock_that_was_ahead_wrote_does_not_count,
+    events_written_by_a_clock_that_is_ahead_do_not_count,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -166,9 +164,9 @@ on_both!(
                     created: at(moment),
                     ..launch(number, "a/b", "lc", LaunchState::Open).into_stored()
                 });
-                launch_insert(tx, &open)?;
+                launches::insert(tx, &open)?;
                 let state = refused(Cause::Capacity);
-                launch_update(tx, &settled(number, state, 0, moment))?;
+                launches::update(tx, &settled(number, state, 0, moment))?;
             }
             Ok(())
         })
@@ -176,7 +174,7 @@ on_both!(
         for (until, in_a_row, last) in [(4_999, 1, 2_000), (5_000, 2, 5_000), (5_001, 3, 5_001)] {
             let window = HealthWindow {
                 until: at(until),
-                ..heard_since(0)
+                ..window_since(0)
             };
             let tries = health(&store, window).await.tries;
             let refusals = tries.refusals.unwrap();
@@ -187,19 +185,19 @@ on_both!(
 );
 
 on_both!(
-    machines_that_are_late_count_from_the_moment_they_are,
+    machines_count_as_overdue_from_the_time_limit_on,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
-            launch_update(tx, &settled(1, LaunchState::Accepted, 3, 2_000))?;
-            launch_note_registered(tx, &token(1), at(3_000))
+            launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
+            launches::update(tx, &settled(1, LaunchState::Accepted, 3, 2_000))?;
+            launches::note_registered(tx, &token(1), at(3_000))
         })
         .await;
         let late = |launched_before, registered_before| {
             let store = store.clone();
             async move {
-                // Nothing was heard of it for long, and it still owes machines.
+                // It has no recent event, and still lacks machines.
                 let window = HealthWindow {
                     since: at(100_000),
                     until: at(1_000_000),
@@ -218,16 +216,16 @@ on_both!(
         assert_eq!(late(1_001, 3_000).await, (0, 0, 0));
         assert_eq!(late(1_002, 3_000).await, (2, 0, 1));
         assert_eq!(late(1_002, 3_001).await, (2, 1, 1));
-        // They came, or are known to have failed: of the launch nothing was heard since.
+        // All machines have registered or failed, and the launch has no recent event.
         write(&store, |tx| {
-            launch_note_registered(tx, &token(1), at(4_000))?;
-            launch_note_never_registered(tx, &token(1), at(5_000))
+            launches::note_registered(tx, &token(1), at(4_000))?;
+            launches::note_never_registered(tx, &token(1), at(5_000))
         })
         .await;
         let window = HealthWindow {
             launched_before: at(90_000),
             registered_before: at(90_000),
-            ..heard_since(5_000)
+            ..window_since(5_000)
         };
         let known = health(&store, window).await.health;
         assert_eq!(
@@ -235,12 +233,12 @@ on_both!(
             (0, 2, 1)
         );
         let none = read(&store, |tx| {
-            launch_health_between(tx, &heard_since(5_001), &pool_id("a/b"), &pool_id("a/b"))
+            launch_health::between(tx, &window_since(5_001), &pool_id("a/b"), &pool_id("a/b"))
         });
         assert_eq!(none.await, []);
-        // The end of a worker that never asked for work is heard, too.
-        write(&store, |tx| launch_note_silent(tx, &token(1), at(6_000))).await;
-        let known = health(&store, heard_since(5_001)).await.health;
+        // The end of a worker that never asked for work is an event, too.
+        write(&store, |tx| launches::note_silent(tx, &token(1), at(6_000))).await;
+        let known = health(&store, window_since(5_001)).await.health;
         assert_eq!((known.registered, known.last_failure), (2, Some(at(6_000))));
     }
 );
@@ -250,7 +248,7 @@ on_both!(
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Accepted))?;
+            launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Accepted))?;
             for (id, state) in [
                 ("a", WorkerState::Running),
                 ("b", WorkerState::Running),
@@ -262,11 +260,11 @@ on_both!(
                     it.state = state;
                     it.terms.launch_token = Some(token(1).to_string());
                 });
-                worker_insert(tx, &worker)?;
+                workers::insert(tx, &worker)?;
             }
             let mut declared = worker("a/b", "g", "declared");
             edit(&mut declared, |it| it.terms.launch_token = None);
-            worker_insert(tx, &declared).map(drop)
+            workers::insert(tx, &declared).map(drop)
         })
         .await;
         let asks = [
@@ -275,18 +273,18 @@ on_both!(
         let noted = write(&store, move |tx| {
             let asks = asks.iter().enumerate().map(|(number, id)| {
                 let now = at(2_000 + i64::try_from(number).unwrap());
-                worker_note_first_claim(tx, &worker_key("a/b", "g", id), now)
+                workers::note_first_claim(tx, &worker_key("a/b", "g", id), now)
             });
             asks.collect::<Result<Vec<_>, _>>()
         })
         .await;
         assert_eq!(noted, [true, false, true, false, false, true, false, false]);
         let records = read(&store, |tx| {
-            launch_health_between(tx, &heard_since(0), &pool_id("a/b"), &pool_id("a/b"))
+            launch_health::between(tx, &window_since(0), &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
         assert_eq!(records[0].2.claimed, 2);
-        let unchanged = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "a"))).await;
+        let unchanged = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "a"))).await;
         assert_eq!(unchanged.unwrap().version, Version::FIRST);
     }
 );

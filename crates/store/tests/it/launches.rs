@@ -1,4 +1,4 @@
-//! Launches, plans and turns: what was decided, and what became of it.
+//! Launches, plans, turns, and the supply that the planner counts.
 
 use domain::Version;
 use domain::id::LaunchToken;
@@ -6,14 +6,8 @@ use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
 use domain::supply::AwaitedLaunches;
 use domain::worker::{Advice, WorkerState};
 use serde_json::json;
-use store::{
-    PlanRecord, StoreError, launch_delete_before, launch_get, launch_insert, launch_list,
-    launch_list_pending, launch_pending_between, launch_pending_machines, launch_update,
-    plan_delete_before, plan_get, plan_insert, plan_list, pool_insert, queue_worker_upsert,
-    turn_take, worker_get, worker_insert, worker_list_stopping, worker_live_machines,
-    worker_note_checked, worker_supply_between, worker_supply_overdue_between,
-    worker_supply_quarantined_between,
-};
+use store::plans::{self, PlanRecord};
+use store::{StoreError, launches, pools, queue_workers, turns, worker_supply, workers};
 
 use crate::samples::{at, edit, pool, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
@@ -55,7 +49,7 @@ pub(crate) fn unknown() -> LaunchState {
     }
 }
 
-on_both!(a_launch_comes_back_as_it_was_stored, |database| {
+on_both!(a_launch_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let states = [
         LaunchState::Open,
@@ -71,12 +65,12 @@ on_both!(a_launch_comes_back_as_it_was_stored, |database| {
         }
         let expected = Launch::from_stored(expected);
         let stored = expected.clone();
-        write(&store, move |tx| launch_insert(tx, &stored)).await;
-        let found = read(&store, move |tx| launch_get(tx, &token(number))).await;
+        write(&store, move |tx| launches::insert(tx, &stored)).await;
+        let found = read(&store, move |tx| launches::get(tx, &token(number))).await;
         assert_eq!(found, Some(expected));
     }
-    assert_eq!(read(&store, |tx| launch_get(tx, &token(9))).await, None);
-    let newest = read(&store, |tx| launch_list(tx, &pool_id("a/b"), 2)).await;
+    assert_eq!(read(&store, |tx| launches::get(tx, &token(9))).await, None);
+    let newest = read(&store, |tx| launches::list(tx, &pool_id("a/b"), 2)).await;
     assert_eq!(
         newest
             .iter()
@@ -86,10 +80,10 @@ on_both!(a_launch_comes_back_as_it_was_stored, |database| {
     );
 });
 
-on_both!(an_outcome_is_written_once, |database| {
+on_both!(the_result_of_a_launch_is_written_once, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))
+        launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))
     })
     .await;
     let version = write(&store, |tx| {
@@ -99,39 +93,41 @@ on_both!(an_outcome_is_written_once, |database| {
             last_modified: at(9_000),
             ..launch(1, "a/b", "lc", LaunchState::Open).into_stored()
         });
-        launch_update(tx, &settled)
+        launches::update(tx, &settled)
     })
     .await;
     assert_eq!(version, Version::FIRST.next());
     let second = store.write("second", |tx| {
-        launch_update(tx, &launch(1, "a/b", "lc", refused(Cause::Lost)))
+        launches::update(tx, &launch(1, "a/b", "lc", refused(Cause::Lost)))
     });
     let second: Result<_, StoreError> = second.await;
     assert!(second.is_err(), "the version was that of the first outcome");
-    let found = read(&store, |tx| launch_get(tx, &token(1))).await.unwrap();
+    let found = read(&store, |tx| launches::get(tx, &token(1)))
+        .await
+        .unwrap();
     assert_eq!((&found.state, found.made), (&LaunchState::Accepted, 2));
 });
 
 on_both!(
-    launches_without_an_answer_count_as_capacity_to_come,
+    launches_without_an_answer_count_as_pending_capacity,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
-            launch_insert(
+            launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
+            launches::insert(
                 tx,
                 &Launch::from_stored(StoredLaunch {
                     made: 1,
                     ..launch(2, "a/b", "lc", unknown()).into_stored()
                 }),
             )?;
-            launch_insert(tx, &launch(3, "a/b", "lc", LaunchState::Accepted))?;
-            launch_insert(tx, &launch(4, "a/b", "other", refused(Cause::Capacity)))?;
-            launch_insert(tx, &launch(5, "a/c", "lc", LaunchState::Open))
+            launches::insert(tx, &launch(3, "a/b", "lc", LaunchState::Accepted))?;
+            launches::insert(tx, &launch(4, "a/b", "other", refused(Cause::Capacity)))?;
+            launches::insert(tx, &launch(5, "a/c", "lc", LaunchState::Open))
         })
         .await;
         let pending = read(&store, |tx| {
-            launch_pending_between(tx, at(0), &pool_id("a/b"), &pool_id("a/b"))
+            launches::pending_between(tx, at(0), &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
         let awaited = |is_old| AwaitedLaunches {
@@ -143,18 +139,18 @@ on_both!(
         };
         assert_eq!(pending, [awaited(false)]);
         let later = read(&store, |tx| {
-            launch_pending_between(tx, at(1_000_000), &pool_id("a/b"), &pool_id("a/b"))
+            launches::pending_between(tx, at(1_000_000), &pool_id("a/b"), &pool_id("a/b"))
         });
         assert_eq!(later.await, [awaited(true)]);
         let provider = "cloud".parse().unwrap();
-        let machines = read(&store, move |tx| launch_pending_machines(tx, &provider)).await;
+        let machines = read(&store, move |tx| launches::pending_machines(tx, &provider)).await;
         assert_eq!(machines, 8);
         let provider = "cloud".parse().unwrap();
         let pages = read(&store, move |tx| {
-            let first = launch_list_pending(tx, &provider, None, 1)?;
+            let first = launches::list_pending(tx, &provider, None, 1)?;
             let last = &first[0];
             let after = Some((last.last_modified, &last.token));
-            let rest = launch_list_pending(tx, &provider, after, 9)?;
+            let rest = launches::list_pending(tx, &provider, after, 9)?;
             Ok([first, rest])
         })
         .await;
@@ -165,29 +161,29 @@ on_both!(
         assert_eq!(tokens[0], [token(1)]);
         assert_eq!(tokens[1][0], token(2));
         let nobody = "nobody".parse().unwrap();
-        let none = read(&store, move |tx| launch_pending_machines(tx, &nobody)).await;
+        let none = read(&store, move |tx| launches::pending_machines(tx, &nobody)).await;
         assert_eq!(none, 0);
     }
 );
 
-on_both!(only_settled_launches_are_forgotten, |database| {
+on_both!(only_settled_launches_are_deleted, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
-        launch_insert(tx, &launch(2, "a/b", "lc", LaunchState::Accepted))?;
-        launch_insert(tx, &launch(3, "a/b", "lc", refused(Cause::Lost)))?;
-        launch_insert(tx, &launch(4, "a/b", "lc", unknown()))
+        launches::insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
+        launches::insert(tx, &launch(2, "a/b", "lc", LaunchState::Accepted))?;
+        launches::insert(tx, &launch(3, "a/b", "lc", refused(Cause::Lost)))?;
+        launches::insert(tx, &launch(4, "a/b", "lc", unknown()))
     })
     .await;
     assert_eq!(
-        write(&store, |tx| launch_delete_before(tx, at(1_003), 9)).await,
+        write(&store, |tx| launches::delete_before(tx, at(1_003), 9)).await,
         1
     );
     assert_eq!(
-        write(&store, |tx| launch_delete_before(tx, at(9_000), 9)).await,
+        write(&store, |tx| launches::delete_before(tx, at(9_000), 9)).await,
         1
     );
-    let left = read(&store, |tx| launch_list(tx, &pool_id("a/b"), 9)).await;
+    let left = read(&store, |tx| launches::list(tx, &pool_id("a/b"), 9)).await;
     assert_eq!(left.len(), 2);
 });
 
@@ -200,22 +196,22 @@ on_both!(a_pool_keeps_its_last_plans, |database| {
         plan: json!({"version": 1, "number": number}),
     };
     write(&store, move |tx| {
-        plan_insert(tx, &plan("a/c", 1), None, 3)?;
-        (1..=5).try_for_each(|number| plan_insert(tx, &plan("a/b", number), None, 3))
+        plans::insert(tx, &plan("a/c", 1), None, 3)?;
+        (1..=5).try_for_each(|number| plans::insert(tx, &plan("a/b", number), None, 3))
     })
     .await;
-    let kept = read(&store, |tx| plan_list(tx, &pool_id("a/b"), 9)).await;
+    let kept = read(&store, |tx| plans::list(tx, &pool_id("a/b"), 9)).await;
     assert_eq!(kept, [plan("a/b", 5), plan("a/b", 4), plan("a/b", 3)]);
     assert_eq!(
-        read(&store, |tx| plan_get(tx, &pool_id("a/b"), 4)).await,
+        read(&store, |tx| plans::get(tx, &pool_id("a/b"), 4)).await,
         Some(plan("a/b", 4))
     );
     assert_eq!(
-        read(&store, |tx| plan_get(tx, &pool_id("a/b"), 1)).await,
+        read(&store, |tx| plans::get(tx, &pool_id("a/b"), 1)).await,
         None
     );
     assert_eq!(
-        write(&store, |tx| plan_delete_before(tx, at(4), 9)).await,
+        write(&store, |tx| plans::delete_before(tx, at(4), 9)).await,
         2
     );
 });
@@ -224,144 +220,141 @@ on_both!(turns_count_up_for_each_name, |database| {
     let store = database.migrated().await;
     let taken = write(&store, |tx| {
         Ok((
-            turn_take(tx, "a")?,
-            turn_take(tx, "b")?,
-            turn_take(tx, "a")?,
+            turns::take(tx, "a")?,
+            turns::take(tx, "b")?,
+            turns::take(tx, "a")?,
         ))
     });
     assert_eq!(taken.await, (1, 1, 2));
 });
 
-on_both!(
-    of_many_that_decide_at_once_each_has_a_turn_of_its_own,
-    |database| {
-        let store = database.migrated().await;
-        let deciders = (0..16).map(|_| {
-            let store = store.clone();
-            tokio::spawn(async move { write(&store, |tx| turn_take(tx, "pool")).await })
-        });
-        let mut turns = Vec::new();
-        for decider in deciders.collect::<Vec<_>>() {
-            turns.push(decider.await.unwrap());
-        }
-        turns.sort_unstable();
-        assert_eq!(turns, (1..=16).collect::<Vec<i64>>());
-    }
-);
-
-on_both!(supply_is_grouped_by_what_workers_are_good_for, |database| {
+on_both!(concurrent_transactions_get_different_turns, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| {
-        let mut number = 0;
-        let mut add = |config: Option<&str>, state, draining: bool| {
-            number += 1;
-            let mut worker = worker("a/b", "g", &format!("w{number}"));
-            edit(&mut worker, |it| {
-                it.launch_config_id = config.map(|id| id.parse().unwrap());
-                it.state = state;
-                it.capacity = 2;
-                it.terms.advice = draining.then(|| Advice {
-                    terminate: true,
-                    reason: "over capacity".to_owned(),
-                    decided_at: 0,
-                });
-            });
-            worker_insert(tx, &worker)
-        };
-        add(Some("lc"), WorkerState::Running, false)?;
-        add(Some("lc"), WorkerState::Running, false)?;
-        add(Some("lc"), WorkerState::Running, true)?;
-        add(Some("lc"), WorkerState::Requested, false)?;
-        add(None, WorkerState::Stopping, false)?;
-        add(Some("lc"), WorkerState::Stopped, false)?;
-        let mut elsewhere = worker("a/c", "g", "w");
-        edit(&mut elsewhere, |it| it.state = WorkerState::Running);
-        worker_insert(tx, &elsewhere)?;
-        let mut ill = queue_worker("a/b", "g", "w2");
-        ill.quarantine_until = Some(at(5_000));
-        queue_worker_upsert(tx, &ill)
-    })
-    .await;
-    let supply = read(&store, |tx| {
-        worker_supply_between(tx, &pool_id("a/b"), &pool_id("a/b"))
-    })
-    .await;
-    let summary: Vec<_> = supply
-        .iter()
-        .map(|group| {
-            let config = group
-                .launch_config_id
-                .as_ref()
-                .map_or("-", |id| id.as_str());
-            format!(
-                "{config} {} {} {}x{}",
-                group.state, group.draining, group.count, group.capacity
-            )
-        })
-        .collect();
-    assert_eq!(
-        summary,
-        [
-            "- stopping false 1x2",
-            "lc requested false 1x2",
-            "lc running false 2x4",
-            "lc running true 1x2",
-        ]
-    );
-    let quarantined = read(&store, |tx| {
-        let at_its_end = at(5_000);
-        worker_supply_quarantined_between(tx, at_its_end, &pool_id("a/a"), &pool_id("a/z"))
-    })
-    .await;
-    assert_eq!(quarantined.len(), 1);
-    assert_eq!((quarantined[0].count, quarantined[0].capacity), (1, 2));
-    let after = read(&store, |tx| {
-        worker_supply_quarantined_between(tx, at(5_001), &pool_id("a/a"), &pool_id("a/z"))
+    let deciders = (0..16).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move { write(&store, |tx| turns::take(tx, "pool")).await })
     });
-    assert_eq!(after.await, []);
+    let mut turns = Vec::new();
+    for decider in deciders.collect::<Vec<_>>() {
+        turns.push(decider.await.unwrap());
+    }
+    turns.sort_unstable();
+    assert_eq!(turns, (1..=16).collect::<Vec<i64>>());
 });
 
 on_both!(
-    workers_are_listed_by_state_for_those_who_end_them,
+    supply_is_grouped_by_state_advice_and_launch_config,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            for (id, state) in [
-                ("a", WorkerState::Stopping),
-                ("b", WorkerState::Running),
-                ("c", WorkerState::Stopping),
-                ("d", WorkerState::Stopped),
-            ] {
-                let mut worker = worker("a/b", "g", id);
-                edit(&mut worker, |it| it.state = state);
-                worker_insert(tx, &worker)?;
-            }
-            Ok(())
+            let mut number = 0;
+            let mut add = |config: Option<&str>, state, draining: bool| {
+                number += 1;
+                let mut worker = worker("a/b", "g", &format!("w{number}"));
+                edit(&mut worker, |it| {
+                    it.launch_config_id = config.map(|id| id.parse().unwrap());
+                    it.state = state;
+                    it.capacity = 2;
+                    it.terms.advice = draining.then(|| Advice {
+                        terminate: true,
+                        reason: "over capacity".to_owned(),
+                        decided_at: 0,
+                    });
+                });
+                workers::insert(tx, &worker)
+            };
+            add(Some("lc"), WorkerState::Running, false)?;
+            add(Some("lc"), WorkerState::Running, false)?;
+            add(Some("lc"), WorkerState::Running, true)?;
+            add(Some("lc"), WorkerState::Requested, false)?;
+            add(None, WorkerState::Stopping, false)?;
+            add(Some("lc"), WorkerState::Stopped, false)?;
+            let mut elsewhere = worker("a/c", "g", "w");
+            edit(&mut elsewhere, |it| it.state = WorkerState::Running);
+            workers::insert(tx, &elsewhere)?;
+            let mut ill = queue_worker("a/b", "g", "w2");
+            ill.quarantine_until = Some(at(5_000));
+            queue_workers::upsert(tx, &ill)
         })
         .await;
-        let provider = worker("a/b", "g", "a").into_stored().provider_id;
-        let for_count = provider.clone();
-        let count = read(&store, move |tx| worker_live_machines(tx, &for_count)).await;
-        assert_eq!(count, 3);
-        let stopping = read(&store, move |tx| {
-            let first = worker_list_stopping(tx, &provider, None, 1)?;
-            let rest = worker_list_stopping(tx, &provider, Some(&first[0].key), 9)?;
-            Ok([first, rest].concat())
+        let supply = read(&store, |tx| {
+            worker_supply::between(tx, &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
-        let ids: Vec<_> = stopping
+        let summary: Vec<_> = supply
             .iter()
-            .map(|worker| worker.key.id.as_str())
+            .map(|group| {
+                let config = group
+                    .launch_config_id
+                    .as_ref()
+                    .map_or("-", |id| id.as_str());
+                format!(
+                    "{config} {} {} {}x{}",
+                    group.state, group.draining, group.count, group.capacity
+                )
+            })
             .collect();
-        assert_eq!(ids, ["a", "c"]);
+        assert_eq!(
+            summary,
+            [
+                "- stopping false 1x2",
+                "lc requested false 1x2",
+                "lc running false 2x4",
+                "lc running true 1x2",
+            ]
+        );
+        let quarantined = read(&store, |tx| {
+            let at_its_end = at(5_000);
+            worker_supply::quarantined_between(tx, at_its_end, &pool_id("a/a"), &pool_id("a/z"))
+        })
+        .await;
+        assert_eq!(quarantined.len(), 1);
+        assert_eq!((quarantined[0].count, quarantined[0].capacity), (1, 2));
+        let after = read(&store, |tx| {
+            worker_supply::quarantined_between(tx, at(5_001), &pool_id("a/a"), &pool_id("a/z"))
+        });
+        assert_eq!(after.await, []);
     }
 );
 
-on_both!(a_look_is_noted_without_a_new_version, |database| {
+on_both!(stopping_workers_are_listed_by_provider, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for (id, state) in [
+            ("a", WorkerState::Stopping),
+            ("b", WorkerState::Running),
+            ("c", WorkerState::Stopping),
+            ("d", WorkerState::Stopped),
+        ] {
+            let mut worker = worker("a/b", "g", id);
+            edit(&mut worker, |it| it.state = state);
+            workers::insert(tx, &worker)?;
+        }
+        Ok(())
+    })
+    .await;
+    let provider = worker("a/b", "g", "a").into_stored().provider_id;
+    let for_count = provider.clone();
+    let count = read(&store, move |tx| workers::live_machines(tx, &for_count)).await;
+    assert_eq!(count, 3);
+    let stopping = read(&store, move |tx| {
+        let first = workers::list_stopping(tx, &provider, None, 1)?;
+        let rest = workers::list_stopping(tx, &provider, Some(&first[0].key), 9)?;
+        Ok([first, rest].concat())
+    })
+    .await;
+    let ids: Vec<_> = stopping
+        .iter()
+        .map(|worker| worker.key.id.as_str())
+        .collect();
+    assert_eq!(ids, ["a", "c"]);
+});
+
+on_both!(a_check_is_recorded_without_a_new_version, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for id in ["a", "b", "c"] {
-            worker_insert(tx, &worker("a/b", "g", id))?;
+            workers::insert(tx, &worker("a/b", "g", id))?;
         }
         Ok(())
     })
@@ -370,12 +363,12 @@ on_both!(a_look_is_noted_without_a_new_version, |database| {
     let provider = before.provider_id.clone();
     let noted = write(&store, move |tx| {
         let (first, last) = (worker_key("a/b", "g", "a"), worker_key("a/b", "g", "b"));
-        let n_first = worker_note_checked(tx, &provider, &first, &last, at(70_000), at(70_000))?;
-        let n_again = worker_note_checked(tx, &provider, &first, &last, at(80_000), at(60_000))?;
+        let n_first = workers::note_checked(tx, &provider, &first, &last, at(70_000), at(70_000))?;
+        let n_again = workers::note_checked(tx, &provider, &first, &last, at(80_000), at(60_000))?;
         Ok((n_first, n_again))
     });
     assert_eq!(noted.await, (2, 0));
-    let after = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "a")))
+    let after = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "a")))
         .await
         .unwrap();
     assert_eq!(
@@ -384,54 +377,59 @@ on_both!(a_look_is_noted_without_a_new_version, |database| {
     );
 });
 
-on_both!(what_has_not_registered_in_time_is_overdue, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        let mut late = worker("a/b", "g", "late");
-        edit(&mut late, |it| it.state = WorkerState::Requested);
-        worker_insert(tx, &late)?;
-        worker_insert(tx, &worker("a/b", "g", "registered"))
-    })
-    .await;
-    let overdue = |before| {
-        let (first, last) = (pool_id("a/a"), pool_id("a/z"));
-        move |tx: &mut store::Tx<'_>| worker_supply_overdue_between(tx, at(before), &first, &last)
-    };
-    let found = read(&store, overdue(101)).await;
-    assert_eq!((found.len(), found[0].count, found[0].capacity), (1, 1, 2));
-    assert_eq!(read(&store, overdue(100)).await, []);
-});
+on_both!(
+    workers_that_have_not_registered_in_time_are_overdue,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let mut late = worker("a/b", "g", "late");
+            edit(&mut late, |it| it.state = WorkerState::Requested);
+            workers::insert(tx, &late)?;
+            workers::insert(tx, &worker("a/b", "g", "registered"))
+        })
+        .await;
+        let overdue = |before| {
+            let (first, last) = (pool_id("a/a"), pool_id("a/z"));
+            move |tx: &mut store::Tx<'_>| {
+                worker_supply::overdue_between(tx, at(before), &first, &last)
+            }
+        };
+        let found = read(&store, overdue(101)).await;
+        assert_eq!((found.len(), found[0].count, found[0].capacity), (1, 1, 2));
+        assert_eq!(read(&store, overdue(100)).await, []);
+    }
+);
 
 on_both!(
-    what_comes_from_a_provider_that_its_pool_has_left_is_overdue,
+    requested_workers_of_a_provider_that_the_pool_has_left_are_overdue,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
             let mut coming = worker("a/b", "g", "coming");
             edit(&mut coming, |it| it.state = WorkerState::Requested);
-            worker_insert(tx, &coming)?;
-            pool_insert(tx, &pool("a/b", "elsewhere"))?;
+            workers::insert(tx, &coming)?;
+            pools::insert(tx, &pool("a/b", "elsewhere"))?;
             let mut coming = worker("a/c", "g", "coming");
             edit(&mut coming, |it| it.state = WorkerState::Requested);
-            worker_insert(tx, &coming)?;
-            pool_insert(tx, &pool("a/c", coming.provider_id.as_str()))?;
+            workers::insert(tx, &coming)?;
+            pools::insert(tx, &pool("a/c", coming.provider_id.as_str()))?;
             for (id, provider) in [("a/d", "second"), ("a/e", "sec"), ("a/f", "s_cond")] {
                 let mut of_several = pool(id, "first");
                 of_several.definition.further_provider_ids =
                     ["third", "second"].map(|id| id.parse().unwrap()).into();
-                pool_insert(tx, &of_several)?;
+                pools::insert(tx, &of_several)?;
                 let mut coming = worker(id, "g", "coming");
                 edit(&mut coming, |it| {
                     it.state = WorkerState::Requested;
                     it.provider_id = provider.parse().unwrap();
                 });
-                worker_insert(tx, &coming)?;
+                workers::insert(tx, &coming)?;
             }
             Ok(())
         })
         .await;
         let found = read(&store, |tx| {
-            worker_supply_overdue_between(tx, at(0), &pool_id("a/a"), &pool_id("a/z"))
+            worker_supply::overdue_between(tx, at(0), &pool_id("a/a"), &pool_id("a/z"))
         });
         let pools: Vec<_> = found.await.into_iter().map(|group| group.pool_id).collect();
         assert_eq!(pools, ["a/b", "a/e", "a/f"].map(pool_id));

@@ -1,4 +1,4 @@
-//! The store against real databases: SQLite always, PostgreSQL when `TEST_PG_URL` names one.
+//! Tests of the store on SQLite, and on PostgreSQL if `TEST_PG_URL` is set.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on should say where"

@@ -1,8 +1,8 @@
-//! Migrations: each from the one before with data in place, once, by whoever comes first.
+//! Migrations: each is applied once, to a database with data, by one of several processes.
 
 use domain::id::ProviderId;
 use sha2::{Digest, Sha256};
-use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
+use store::{Engine, Store, StoreError, clients, pools, workers};
 
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
@@ -94,7 +94,7 @@ const FILES: [(&str, &str); 21] = [
     ),
 ];
 
-/// Makes the database that an older program, which knew fewer migrations, would have left.
+/// Creates a database as an older program with fewer migrations would leave it.
 fn make_old(database: &Database, engine: Engine, n_applied: usize) {
     let (key, serial) = match engine {
         Engine::Sqlite => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT"),
@@ -120,10 +120,10 @@ fn make_old(database: &Database, engine: Engine, n_applied: usize) {
     }
 }
 
-/// As an older program would have written them: it did not know the columns of today.
+/// Inserts rows as an older program would: it does not have the newer columns.
 async fn put_data(database: &Database, store: &Store, n_applied: usize) {
     if n_applied >= 1 {
-        write(store, |tx| store::client_insert(tx, &client("kept"))).await;
+        write(store, |tx| clients::insert(tx, &client("kept"))).await;
     }
     if n_applied >= 2 {
         database.raw(
@@ -142,37 +142,34 @@ async fn put_data(database: &Database, store: &Store, n_applied: usize) {
     }
 }
 
-on_both!(
-    every_older_database_is_brought_up_to_date_with_its_data,
-    |database| {
-        let engine = database.open().engine();
-        for n_applied in 0..=FILES.len() {
-            let database = database.another();
-            make_old(&database, engine, n_applied);
-            let store = database.open();
-            put_data(&database, &store, n_applied).await;
-            let missing: Vec<_> = FILES[n_applied..].iter().map(|(name, _)| *name).collect();
-            assert_eq!(store.pending_migrations().await.unwrap(), missing);
-            assert_eq!(store.migrate(7).await.unwrap(), missing);
-            store.check_statements().await.unwrap();
-            if n_applied >= 1 {
-                let kept = read(&store, |tx| client_get(tx, &"kept".parse().unwrap())).await;
-                assert_eq!(kept, Some(client("kept")));
-            }
-            if n_applied >= 2 {
-                let kept = read(&store, |tx| pool_get(tx, &pool_id("a/b")))
-                    .await
-                    .unwrap();
-                assert_eq!(kept.worker_configuration_id, None);
-                let ids: Vec<_> = kept.provider_ids().map(ProviderId::as_str).collect();
-                assert_eq!(ids, ["one"]);
-                let kept = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
-                assert_eq!(kept, Some(worker("a/b", "g", "w")));
-            }
-            store.close().await;
+on_both!(every_older_database_is_migrated_with_its_data, |database| {
+    let engine = database.open().engine();
+    for n_applied in 0..=FILES.len() {
+        let database = database.another();
+        make_old(&database, engine, n_applied);
+        let store = database.open();
+        put_data(&database, &store, n_applied).await;
+        let missing: Vec<_> = FILES[n_applied..].iter().map(|(name, _)| *name).collect();
+        assert_eq!(store.pending_migrations().await.unwrap(), missing);
+        assert_eq!(store.migrate(7).await.unwrap(), missing);
+        store.check_statements().await.unwrap();
+        if n_applied >= 1 {
+            let kept = read(&store, |tx| clients::get(tx, &"kept".parse().unwrap())).await;
+            assert_eq!(kept, Some(client("kept")));
         }
+        if n_applied >= 2 {
+            let kept = read(&store, |tx| pools::get(tx, &pool_id("a/b")))
+                .await
+                .unwrap();
+            assert_eq!(kept.worker_configuration_id, None);
+            let ids: Vec<_> = kept.provider_ids().map(ProviderId::as_str).collect();
+            assert_eq!(ids, ["one"]);
+            let kept = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "w"))).await;
+            assert_eq!(kept, Some(worker("a/b", "g", "w")));
+        }
+        store.close().await;
     }
-);
+});
 
 on_both!(migrating_twice_changes_nothing, |database| {
     let store = database.open();
@@ -182,10 +179,10 @@ on_both!(migrating_twice_changes_nothing, |database| {
     assert!(store.migrate(2).await.unwrap().is_empty());
 });
 
-on_both!(without_tables_the_reader_is_told_to_migrate, |database| {
+on_both!(without_tables_the_error_says_to_migrate, |database| {
     let store = database.open();
     let failed = store
-        .read("early", |tx| pool_get(tx, &pool_id("a/b")))
+        .read("early", |tx| pools::get(tx, &pool_id("a/b")))
         .await;
     let Err(error @ StoreError::NotMigrated { .. }) = failed else {
         panic!("{failed:?}");
@@ -201,7 +198,7 @@ on_both!(an_edited_migration_is_refused, |database| {
             panic!("{failed:?}");
         };
         assert_eq!(migration, "0002_pools_and_workers");
-        assert!(reason.contains("another form"), "{reason}");
+        assert!(reason.contains("its content differs"), "{reason}");
     }
 });
 
@@ -216,24 +213,27 @@ on_both!(a_database_of_a_newer_program_is_refused, |database| {
     assert!(reason.contains("newer"), "{reason}");
 });
 
-on_both!(of_many_that_migrate_at_once_one_does_it, |database| {
-    let stores: Vec<_> = (0..6).map(|_| database.open()).collect();
-    let tasks: Vec<_> = stores
-        .iter()
-        .cloned()
-        .map(|store| tokio::spawn(async move { store.migrate(1).await }))
-        .collect();
-    let mut n_applied = 0;
-    for task in tasks {
-        n_applied += task.await.unwrap().unwrap().len();
+on_both!(
+    of_many_concurrent_migrations_one_applies_the_changes,
+    |database| {
+        let stores: Vec<_> = (0..6).map(|_| database.open()).collect();
+        let tasks: Vec<_> = stores
+            .iter()
+            .cloned()
+            .map(|store| tokio::spawn(async move { store.migrate(1).await }))
+            .collect();
+        let mut n_applied = 0;
+        for task in tasks {
+            n_applied += task.await.unwrap().unwrap().len();
+        }
+        assert_eq!(n_applied, FILES.len());
+        stores[0].check_statements().await.unwrap();
     }
-    assert_eq!(n_applied, FILES.len());
-    stores[0].check_statements().await.unwrap();
-});
+);
 
-on_both!(a_migration_that_fails_leaves_nothing_behind, |database| {
+on_both!(a_failed_migration_leaves_no_changes, |database| {
     let store = database.open();
-    // In the way of the second one.
+    // Conflicts with the second migration.
     database.raw("CREATE TABLE workers (x BIGINT)");
     let failed = store.migrate(1).await;
     assert!(

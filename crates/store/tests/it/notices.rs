@@ -1,15 +1,11 @@
-//! Notices: what is due, one at a time to each recipient, and never by two senders.
+//! Notices: due ones are sent one at a time to each recipient, and never by two processes.
 
 use domain::Version;
 use domain::event::{Event, EventBody};
 use serde_json::json;
-use store::{
-    Notice, NoticeCause, StoreError, error_get, error_insert, error_list_after, event_head,
-    event_place, notice_cause_count, notice_cause_delete, notice_cause_delete_settled,
-    notice_cause_get, notice_cause_insert, notice_cause_list_due, notice_cause_update,
-    notice_delete, notice_delete_older_than, notice_insert, notice_mark_sent, notice_next,
-    notice_recent, notice_update, notice_waiting, outbox_push,
-};
+use store::notice_causes::{self, NoticeCause};
+use store::notices::{self, Notice};
+use store::{StoreError, events, outbox, worker_errors};
 
 use crate::samples::{at, error, pool_id};
 use crate::world::{on_both, read, write};
@@ -35,10 +31,10 @@ fn cause(pool: &str, name: &str, due: Option<i64>) -> NoticeCause {
         error_id: error(pool, 1, 0).error_id,
         first_reported: at(1),
         last_reported: at(2),
-        untold: 3,
-        first_untold: Some(at(1)),
-        told: 4,
-        last_told: None,
+        n_waiting: 3,
+        first_waiting: Some(at(1)),
+        n_notified: 4,
+        last_notified: None,
         due: due.map(at),
         version: Version::FIRST,
     }
@@ -47,150 +43,162 @@ fn cause(pool: &str, name: &str, due: Option<i64>) -> NoticeCause {
 on_both!(one_notice_at_a_time_waits_for_each_recipient, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        assert!(notice_insert(tx, &notice("n1", "a@x", 10))?);
-        assert!(!notice_insert(tx, &notice("n2", "a@x", 20))?, "n1 waits");
-        assert!(notice_insert(tx, &notice("n3", "b@x", 5))?);
+        assert!(notices::insert(tx, &notice("n1", "a@x", 10))?);
+        assert!(!notices::insert(tx, &notice("n2", "a@x", 20))?, "n1 waits");
+        assert!(notices::insert(tx, &notice("n3", "b@x", 5))?);
         let elsewhere = Notice {
             channel: "hook".to_owned(),
             ..notice("n4", "a@x", 1)
         };
-        assert!(notice_insert(tx, &elsewhere)?);
-        assert_eq!(notice_waiting(tx, "email", "a@x")?, Some(at(10)));
-        let first = notice_next(tx, "email", at(9))?.unwrap();
+        assert!(notices::insert(tx, &elsewhere)?);
+        assert_eq!(notices::waiting(tx, "email", "a@x")?, Some(at(10)));
+        let first = notices::next(tx, "email", at(9))?.unwrap();
         assert_eq!(first, notice("n3", "b@x", 5));
-        assert!(notice_mark_sent(tx, &first, at(11))?);
-        assert!(!notice_mark_sent(tx, &first, at(12))?, "it is sent already");
-        assert_eq!(notice_waiting(tx, "email", "b@x")?, None);
-        assert!(notice_insert(tx, &notice("n5", "b@x", 20))?);
-        assert_eq!(notice_next(tx, "email", at(9))?, None);
+        assert!(notices::mark_sent(tx, &first, at(11))?);
+        assert!(
+            !notices::mark_sent(tx, &first, at(12))?,
+            "it was sent already"
+        );
+        assert_eq!(notices::waiting(tx, "email", "b@x")?, None);
+        assert!(notices::insert(tx, &notice("n5", "b@x", 20))?);
+        assert_eq!(notices::next(tx, "email", at(9))?, None);
         assert_eq!(
-            notice_recent(tx, "email", "b@x", at(4), 9)?,
+            notices::recent(tx, "email", "b@x", at(4), 9)?,
             [at(20), at(5)]
         );
-        assert_eq!(notice_recent(tx, "email", "b@x", at(5), 9)?, [at(20)]);
-        assert_eq!(notice_recent(tx, "email", "b@x", at(4), 1)?, [at(20)]);
-        Ok(())
-    })
-    .await;
-});
-
-on_both!(a_notice_is_moved_on_only_as_it_was_read, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| notice_insert(tx, &notice("n1", "a@x", 10))).await;
-    let moved = write(&store, |tx| {
-        let read = notice_next(tx, "email", at(10))?.unwrap();
-        let later = Notice {
-            due: at(99),
-            refusals: 2,
-            ..read
-        };
-        Ok(notice_update(tx, later)?.unwrap())
-    })
-    .await;
-    assert_eq!((moved.due, moved.refusals), (at(99), 2));
-    write(&store, |tx| {
-        let stale = notice("n1", "a@x", 10);
-        assert!(!notice_delete(tx, &stale)?);
-        assert_eq!(notice_update(tx, stale)?, None);
-        Ok(())
-    })
-    .await;
-    let found = read(&store, |tx| notice_next(tx, "email", at(99))).await;
-    assert_eq!(found, Some(moved.clone()));
-    assert!(write(&store, move |tx| notice_delete(tx, &moved)).await);
-    let found = read(&store, |tx| notice_waiting(tx, "email", "a@x")).await;
-    assert_eq!(found, None);
-});
-
-on_both!(old_notices_are_forgotten_in_batches, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for (number, recipient) in ["a", "b", "c"].into_iter().enumerate() {
-            let number = i64::try_from(number).unwrap();
-            notice_insert(tx, &notice(recipient, recipient, number))?;
-        }
-        assert_eq!(notice_delete_older_than(tx, at(2), 1)?, 1);
-        assert_eq!(notice_delete_older_than(tx, at(2), 9)?, 1);
-        assert_eq!(notice_next(tx, "email", at(9))?.unwrap().id, "c");
+        assert_eq!(notices::recent(tx, "email", "b@x", at(5), 9)?, [at(20)]);
+        assert_eq!(notices::recent(tx, "email", "b@x", at(4), 1)?, [at(20)]);
         Ok(())
     })
     .await;
 });
 
 on_both!(
-    causes_that_are_due_are_listed_longest_due_first,
+    a_notice_changes_only_in_the_version_that_was_read,
     |database| {
         let store = database.migrated().await;
+        write(&store, |tx| notices::insert(tx, &notice("n1", "a@x", 10))).await;
+        let moved = write(&store, |tx| {
+            let read = notices::next(tx, "email", at(10))?.unwrap();
+            let later = Notice {
+                due: at(99),
+                refusals: 2,
+                ..read
+            };
+            Ok(notices::update(tx, later)?.unwrap())
+        })
+        .await;
+        assert_eq!((moved.due, moved.refusals), (at(99), 2));
         write(&store, |tx| {
-            for one in [
-                cause("a/b", "late", Some(30)),
-                cause("a/b", "told", None),
-                cause("a/c", "early", Some(10)),
-                cause("a/b", "next", Some(20)),
-            ] {
-                notice_cause_insert(tx, &one)?;
-            }
-            let due = notice_cause_list_due(tx, "email", at(20), 9)?;
-            assert_eq!(
-                due,
-                [
-                    cause("a/c", "early", Some(10)),
-                    cause("a/b", "next", Some(20))
-                ]
-            );
-            assert_eq!(notice_cause_list_due(tx, "email", at(99), 1)?.len(), 1);
-            assert_eq!(notice_cause_list_due(tx, "hook", at(99), 9)?, []);
-            assert_eq!(notice_cause_count(tx, "email", &pool_id("a/b"))?, 3);
-            notice_cause_delete(tx, &due[0])?;
-            assert_eq!(
-                notice_cause_get(tx, "email", &pool_id("a/c"), "early")?,
-                None
-            );
+            let stale = notice("n1", "a@x", 10);
+            assert!(!notices::delete(tx, &stale)?);
+            assert_eq!(notices::update(tx, stale)?, None);
             Ok(())
         })
         .await;
+        let found = read(&store, |tx| notices::next(tx, "email", at(99))).await;
+        assert_eq!(found, Some(moved.clone()));
+        assert!(write(&store, move |tx| notices::delete(tx, &moved)).await);
+        let found = read(&store, |tx| notices::waiting(tx, "email", "a@x")).await;
+        assert_eq!(found, None);
     }
 );
 
-on_both!(a_cause_is_changed_only_as_it_was_read, |database| {
+on_both!(old_notices_are_deleted_in_batches, |database| {
     let store = database.migrated().await;
-    let changed = NoticeCause {
-        error_id: error("a/b", 2, 0).error_id,
-        last_reported: at(50),
-        untold: 0,
-        first_untold: None,
-        told: 7,
-        last_told: Some(at(60)),
-        due: None,
-        ..cause("a/b", "x", Some(10))
-    };
-    let expected = NoticeCause {
-        version: Version(Version::FIRST.0 + 1),
-        ..changed.clone()
-    };
     write(&store, |tx| {
-        notice_cause_insert(tx, &cause("a/b", "x", Some(10)))
+        for (number, recipient) in ["a", "b", "c"].into_iter().enumerate() {
+            let number = i64::try_from(number).unwrap();
+            notices::insert(tx, &notice(recipient, recipient, number))?;
+        }
+        assert_eq!(notices::delete_older_than(tx, at(2), 1)?, 1);
+        assert_eq!(notices::delete_older_than(tx, at(2), 9)?, 1);
+        assert_eq!(notices::next(tx, "email", at(9))?.unwrap().id, "c");
+        Ok(())
     })
     .await;
-    let change = changed.clone();
-    write(&store, move |tx| notice_cause_update(tx, &change)).await;
-    let found = read(&store, |tx| {
-        notice_cause_get(tx, "email", &pool_id("a/b"), "x")
-    });
-    assert_eq!(found.await, Some(expected));
-    let stale = store.write("stale", move |tx| notice_cause_update(tx, &changed));
-    assert!(matches!(stale.await, Err(StoreError::Congested { .. })));
-    let twice = store.write("twice", |tx| {
-        notice_cause_insert(tx, &cause("a/b", "x", None))
-    });
-    assert!(matches!(twice.await, Err(StoreError::Congested { .. })));
 });
 
-on_both!(causes_are_forgotten_once_told_or_very_old, |database| {
+on_both!(due_causes_are_listed_longest_due_first, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for one in [
+            cause("a/b", "late", Some(30)),
+            cause("a/b", "told", None),
+            cause("a/c", "early", Some(10)),
+            cause("a/b", "next", Some(20)),
+        ] {
+            notice_causes::insert(tx, &one)?;
+        }
+        let due = notice_causes::list_due(tx, "email", at(20), 9)?;
+        assert_eq!(
+            due,
+            [
+                cause("a/c", "early", Some(10)),
+                cause("a/b", "next", Some(20))
+            ]
+        );
+        assert_eq!(notice_causes::list_due(tx, "email", at(99), 1)?.len(), 1);
+        assert_eq!(notice_causes::list_due(tx, "hook", at(99), 9)?, []);
+        assert_eq!(notice_causes::count(tx, "email", &pool_id("a/b"))?, 3);
+        notice_causes::delete(tx, &due[0])?;
+        assert_eq!(
+            notice_causes::get(tx, "email", &pool_id("a/c"), "early")?,
+            None
+        );
+        Ok(())
+    })
+    .await;
+});
+
+on_both!(
+    a_cause_changes_only_in_the_version_that_was_read,
+    |database| {
+        let store = database.migrated().await;
+        let changed = NoticeCause {
+            error_id: error("a/b", 2, 0).error_id,
+            last_reported: at(50),
+            n_waiting: 0,
+            first_waiting: None,
+            n_notified: 7,
+            last_notified: Some(at(60)),
+            due: None,
+            ..cause("a/b", "x", Some(10))
+        };
+        let expected = NoticeCause {
+            version: Version(Version::FIRST.0 + 1),
+            ..changed.clone()
+        };
+        write(&store, |tx| {
+            notice_causes::insert(tx, &cause("a/b", "x", Some(10)))
+        })
+        .await;
+        let change = changed.clone();
+        write(&store, move |tx| notice_causes::update(tx, &change)).await;
+        let found = read(&store, |tx| {
+            notice_causes::get(tx, "email", &pool_id("a/b"), "x")
+        });
+        assert_eq!(found.await, Some(expected));
+        let stale = store.write("stale", move |tx| notice_causes::update(tx, &changed));
+        assert!(matches!(
+            stale.await,
+            Err(StoreError::TooManyConflicts { .. })
+        ));
+        let twice = store.write("twice", |tx| {
+            notice_causes::insert(tx, &cause("a/b", "x", None))
+        });
+        assert!(matches!(
+            twice.await,
+            Err(StoreError::TooManyConflicts { .. })
+        ));
+    }
+);
+
+on_both!(causes_are_deleted_once_reported_or_very_old, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         let settled = |name: &str, told: i64| NoticeCause {
-            last_told: Some(at(told)),
+            last_notified: Some(at(told)),
             last_reported: at(1_000),
             ..cause("a/b", name, None)
         };
@@ -199,21 +207,21 @@ on_both!(causes_are_forgotten_once_told_or_very_old, |database| {
             ..cause("a/b", "old", Some(10))
         };
         let waiting = NoticeCause {
-            last_told: Some(at(1)),
+            last_notified: Some(at(1)),
             last_reported: at(1_000),
             ..cause("a/b", "waiting", Some(10))
         };
         for one in [settled("told", 50), settled("recent", 150), old, waiting] {
-            notice_cause_insert(tx, &one)?;
+            notice_causes::insert(tx, &one)?;
         }
-        assert_eq!(notice_cause_delete_settled(tx, at(100), at(10), 9)?, 2);
+        assert_eq!(notice_causes::delete_settled(tx, at(100), at(10), 9)?, 2);
         for (name, is_there) in [
             ("told", false),
             ("old", false),
             ("recent", true),
             ("waiting", true),
         ] {
-            let found = notice_cause_get(tx, "email", &pool_id("a/b"), name)?;
+            let found = notice_causes::get(tx, "email", &pool_id("a/b"), name)?;
             assert_eq!(found.is_some(), is_there, "{name}");
         }
         Ok(())
@@ -226,9 +234,9 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
     write(&store, |tx| {
         for (number, pool) in [(3, "a/b"), (1, "a/c"), (2, "a/b")] {
             let report = error(pool, number, 10);
-            // The second has been forgotten.
+            // The second error was deleted.
             if number != 1 {
-                error_insert(tx, &report)?;
+                worker_errors::insert(tx, &report)?;
             }
             let body = EventBody::PoolError {
                 provider_id: "p".parse().unwrap(),
@@ -240,7 +248,7 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
                 provider_id: "p".parse().unwrap(),
             };
             for body in [other, body] {
-                outbox_push(
+                outbox::push(
                     tx,
                     &Event {
                         id: number.to_string(),
@@ -251,27 +259,33 @@ on_both!(errors_are_read_in_the_order_of_their_events, |database| {
             }
         }
         assert_eq!(
-            error_list_after(tx, 0, 99, 9)?,
+            notice_causes::list_errors_after(tx, 0, 99, 9)?,
             [],
-            "they have no places yet"
+            "they have no positions yet"
         );
-        event_place(tx, 99)?;
-        let head = event_head(tx)?;
-        let all = error_list_after(tx, 0, head, 9)?;
+        events::assign_positions(tx, 99)?;
+        let head = events::head(tx)?;
+        let all = notice_causes::list_errors_after(tx, 0, head, 9)?;
         let found: Vec<_> = all.iter().map(|(_, report)| report.clone()).collect();
         assert_eq!(
             found,
             [Some(error("a/b", 3, 10)), None, Some(error("a/b", 2, 10))]
         );
-        assert_eq!(error_list_after(tx, all[1].0, head, 9)?, all[2..]);
-        assert_eq!(error_list_after(tx, 0, all[1].0, 9)?, all[..2]);
-        assert_eq!(error_list_after(tx, 0, head, 1)?, all[..1]);
+        assert_eq!(
+            notice_causes::list_errors_after(tx, all[1].0, head, 9)?,
+            all[2..]
+        );
+        assert_eq!(
+            notice_causes::list_errors_after(tx, 0, all[1].0, 9)?,
+            all[..2]
+        );
+        assert_eq!(notice_causes::list_errors_after(tx, 0, head, 1)?, all[..1]);
         let id = error("a/b", 2, 0).error_id;
         assert_eq!(
-            error_get(tx, &pool_id("a/b"), &id)?,
+            worker_errors::get(tx, &pool_id("a/b"), &id)?,
             Some(error("a/b", 2, 10))
         );
-        assert_eq!(error_get(tx, &pool_id("a/c"), &id)?, None);
+        assert_eq!(worker_errors::get(tx, &pool_id("a/c"), &id)?, None);
         Ok(())
     })
     .await;

@@ -1,11 +1,8 @@
-//! Overrides: stored whole, in force until their end, forgotten after it.
+//! Overrides: in force until their end, and deleted some time after it.
 
 use domain::Version;
 use domain::overrides::{Effect, Override, Target};
-use store::{
-    StoreError, override_delete, override_delete_ended_before, override_get, override_insert,
-    override_list, override_list_due, override_list_in_force, override_update,
-};
+use store::{StoreError, overrides};
 
 use crate::samples::{at, pool_id};
 use crate::world::{on_both, read, write};
@@ -32,7 +29,7 @@ fn ids(list: &[Override]) -> Vec<&str> {
     list.iter().map(|given| given.id.as_str()).collect()
 }
 
-on_both!(an_override_comes_back_as_it_was_stored, |database| {
+on_both!(an_override_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let config = Target::LaunchConfig(pool_id("a/b"), "lc".parse().unwrap());
     let region = Target::Region("us-east-1".parse().unwrap());
@@ -49,20 +46,20 @@ on_both!(an_override_comes_back_as_it_was_stored, |database| {
         pause("region", region, 90),
     ];
     for given in all.clone() {
-        assert!(write(&store, move |tx| override_insert(tx, &given)).await);
+        assert!(write(&store, move |tx| overrides::insert(tx, &given)).await);
     }
     for given in all.clone() {
         let id = given.id.clone();
         assert_eq!(
-            read(&store, move |tx| override_get(tx, &id)).await,
+            read(&store, move |tx| overrides::get(tx, &id)).await,
             Some(given)
         );
     }
     let again = all[0].clone();
-    assert!(!write(&store, move |tx| override_insert(tx, &again)).await);
+    assert!(!write(&store, move |tx| overrides::insert(tx, &again)).await);
 });
 
-on_both!(a_change_is_guarded_and_writes_everything, |database| {
+on_both!(an_update_is_guarded_and_writes_all_columns, |database| {
     let store = database.migrated().await;
     let given = pause("p", provider(), 90);
     let mut changed = given.clone();
@@ -76,48 +73,48 @@ on_both!(a_change_is_guarded_and_writes_everything, |database| {
     (changed.created, changed.until, changed.ended) = (at(6), at(100), Some(at(101)));
     let stored = changed.clone();
     let version = write(&store, move |tx| {
-        override_insert(tx, &given)?;
-        override_update(tx, &stored)
+        overrides::insert(tx, &given)?;
+        overrides::update(tx, &stored)
     })
     .await;
     let old = changed.clone();
     changed.version = version;
-    let found = read(&store, |tx| override_get(tx, &"p".parse().unwrap())).await;
+    let found = read(&store, |tx| overrides::get(tx, &"p".parse().unwrap())).await;
     assert_eq!(found, Some(changed.clone()));
     let late = store
-        .write("late", move |tx| override_delete(tx, &old))
+        .write("late", move |tx| overrides::delete(tx, &old))
         .await;
     assert!(
-        matches!(late, Err(StoreError::Congested { .. })),
+        matches!(late, Err(StoreError::TooManyConflicts { .. })),
         "{late:?}"
     );
-    write(&store, move |tx| override_delete(tx, &changed)).await;
+    write(&store, move |tx| overrides::delete(tx, &changed)).await;
     assert_eq!(
-        read(&store, |tx| override_get(tx, &"p".parse().unwrap())).await,
+        read(&store, |tx| overrides::get(tx, &"p".parse().unwrap())).await,
         None
     );
 });
 
 on_both!(
-    an_override_is_in_force_then_due_then_ended_then_gone,
+    an_override_is_in_force_then_due_then_ended_then_deleted,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            override_insert(tx, &pause("b", provider(), 90))?;
-            override_insert(tx, &pause("c", provider(), 50))?;
-            override_insert(tx, &pause("a", provider(), 100))
+            overrides::insert(tx, &pause("b", provider(), 90))?;
+            overrides::insert(tx, &pause("c", provider(), 50))?;
+            overrides::insert(tx, &pause("a", provider(), 100))
         })
         .await;
-        let in_force = |now| move |tx: &mut store::Tx<'_>| override_list_in_force(tx, at(now));
+        let in_force = |now| move |tx: &mut store::Tx<'_>| overrides::list_in_force(tx, at(now));
         assert_eq!(ids(&read(&store, in_force(49)).await), ["a", "b", "c"]);
         assert_eq!(ids(&read(&store, in_force(50)).await), ["a", "b"]);
-        let due = |now| move |tx: &mut store::Tx<'_>| override_list_due(tx, at(now), 10);
+        let due = |now| move |tx: &mut store::Tx<'_>| overrides::list_due(tx, at(now), 10);
         assert!(read(&store, due(49)).await.is_empty());
         assert_eq!(ids(&read(&store, due(90)).await), ["c", "b"]);
         write(&store, |tx| {
-            let mut ended = override_get(tx, &"c".parse().unwrap())?.unwrap();
+            let mut ended = overrides::get(tx, &"c".parse().unwrap())?.unwrap();
             ended.ended = Some(at(51));
-            override_update(tx, &ended)
+            overrides::update(tx, &ended)
         })
         .await;
         assert_eq!(ids(&read(&store, due(90)).await), ["b"]);
@@ -129,7 +126,7 @@ on_both!(
         let list = |with_ended, after: Option<&'static str>, limit| {
             move |tx: &mut store::Tx<'_>| {
                 let after = after.map(|id| id.parse().unwrap());
-                override_list(tx, at(60), with_ended, after.as_ref(), limit)
+                overrides::list(tx, at(60), with_ended, after.as_ref(), limit)
             }
         };
         assert_eq!(ids(&read(&store, list(false, None, 10)).await), ["a", "b"]);
@@ -138,8 +135,9 @@ on_both!(
             ["b", "c"]
         );
         assert_eq!(ids(&read(&store, list(true, None, 1)).await), ["a"]);
-        let before =
-            |moment| move |tx: &mut store::Tx<'_>| override_delete_ended_before(tx, at(moment), 9);
+        let before = |moment| {
+            move |tx: &mut store::Tx<'_>| overrides::delete_ended_before(tx, at(moment), 9)
+        };
         assert_eq!(write(&store, before(51)).await, 0);
         assert_eq!(write(&store, before(52)).await, 1);
         assert_eq!(ids(&read(&store, list(true, None, 10)).await), ["a", "b"]);

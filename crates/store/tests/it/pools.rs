@@ -1,70 +1,72 @@
-//! Pools: made once, changed under guard, listed by id.
+//! Pools: inserts, guarded updates and lists.
 
 use domain::id::ProviderId;
-use store::{
-    launch_config_insert, launch_config_part, pool_delete, pool_get, pool_insert, pool_list,
-    pool_list_expirable, pool_list_leaving, pool_part, pool_update, pools_by_provider,
-    worker_insert, worker_live_providers,
-};
+use store::{launch_configs, pools, workers};
 
 use crate::samples::{at, edit, launch_config, object, pool, pool_id, worker};
 use crate::world::{on_both, read, write};
 
-on_both!(a_pool_comes_back_as_it_was_stored, |database| {
+on_both!(a_pool_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let mut stored = pool("a/b", "aws-1");
     stored.previous_provider_ids = vec!["old-1".parse().unwrap(), "old-2".parse().unwrap()];
     stored.definition.further_provider_ids = vec!["aws-2".parse().unwrap()];
     stored.worker_configuration_id = Some("build.v2".parse().unwrap());
     let expected = stored.clone();
-    assert!(write(&store, move |tx| pool_insert(tx, &stored)).await);
+    assert!(write(&store, move |tx| pools::insert(tx, &stored)).await);
     assert_eq!(
-        read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await,
+        read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
         Some(expected)
     );
-    assert_eq!(read(&store, |tx| pool_get(tx, &pool_id("a/c"))).await, None);
+    assert_eq!(
+        read(&store, |tx| pools::get(tx, &pool_id("a/c"))).await,
+        None
+    );
 });
 
-on_both!(a_second_pool_of_one_id_is_not_stored, |database| {
+on_both!(a_second_pool_with_the_same_id_is_not_inserted, |database| {
     let store = database.migrated().await;
-    assert!(write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await);
-    assert!(!write(&store, |tx| pool_insert(tx, &pool("a/b", "two"))).await);
-    let kept = read(&store, |tx| pool_get(tx, &pool_id("a/b")))
+    assert!(write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await);
+    assert!(!write(&store, |tx| pools::insert(tx, &pool("a/b", "two"))).await);
+    let kept = read(&store, |tx| pools::get(tx, &pool_id("a/b")))
         .await
         .unwrap();
     assert_eq!(kept.definition.provider_id.as_str(), "one");
 });
 
-on_both!(an_update_writes_everything_but_the_birthday, |database| {
-    let store = database.migrated().await;
-    let changed = write(&store, |tx| {
-        pool_insert(tx, &pool("a/b", "one"))?;
-        let mut changed = pool_get(tx, &pool_id("a/b"))?.unwrap();
-        changed.definition.provider_id = "two".parse().unwrap();
-        changed.definition.further_provider_ids = vec!["three".parse().unwrap()];
-        changed.worker_configuration_id = Some("build".parse().unwrap());
-        changed.definition.description = "other".to_owned();
-        changed.definition.config = object(serde_json::json!({}));
-        changed.definition.owner = "you@example.com".to_owned();
-        changed.definition.email_on_error = false;
-        changed.previous_provider_ids = vec!["one".parse().unwrap()];
-        changed.last_modified = at(2_000);
-        changed.version = pool_update(tx, &changed)?;
-        Ok(changed)
-    })
-    .await;
-    assert_eq!(changed.version, domain::Version(2));
-    assert_eq!(
-        read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await,
-        Some(changed)
-    );
-});
+on_both!(
+    an_update_writes_all_columns_but_the_time_of_creation,
+    |database| {
+        let store = database.migrated().await;
+        let changed = write(&store, |tx| {
+            pools::insert(tx, &pool("a/b", "one"))?;
+            let mut changed = pools::get(tx, &pool_id("a/b"))?.unwrap();
+            changed.definition.provider_id = "two".parse().unwrap();
+            changed.definition.further_provider_ids = vec!["three".parse().unwrap()];
+            changed.worker_configuration_id = Some("build".parse().unwrap());
+            changed.definition.description = "other".to_owned();
+            changed.definition.config = object(serde_json::json!({}));
+            changed.definition.owner = "you@example.com".to_owned();
+            changed.definition.email_on_error = false;
+            changed.previous_provider_ids = vec!["one".parse().unwrap()];
+            changed.last_modified = at(2_000);
+            changed.version = pools::update(tx, &changed)?;
+            Ok(changed)
+        })
+        .await;
+        assert_eq!(changed.version, domain::Version(2));
+        assert_eq!(
+            read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
+            Some(changed)
+        );
+    }
+);
 
-on_both!(pages_of_pools_follow_each_other, |database| {
+on_both!(pages_of_pools_contain_every_pool_once, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         for number in [3, 1, 4, 2, 5] {
-            pool_insert(tx, &pool(&format!("a/p{number}"), "one"))?;
+            pools::insert(tx, &pool(&format!("a/p{number}"), "one"))?;
         }
         Ok(())
     })
@@ -73,7 +75,7 @@ on_both!(pages_of_pools_follow_each_other, |database| {
     let mut after = None;
     loop {
         let last = after.clone();
-        let page = read(&store, move |tx| pool_list(tx, last.as_ref(), 2)).await;
+        let page = read(&store, move |tx| pools::list(tx, last.as_ref(), 2)).await;
         let Some(last) = page.last() else { break };
         after = Some(last.id.clone());
         seen.extend(page.into_iter().map(|pool| pool.id.to_string()));
@@ -81,20 +83,21 @@ on_both!(pages_of_pools_follow_each_other, |database| {
     assert_eq!(seen, ["a/p1", "a/p2", "a/p3", "a/p4", "a/p5"]);
 });
 
-/// What a pool of these tests weighs without its launch configs, and what each of those weighs beside its text.
+/// The size of a pool in these tests without its launch configs, and of a launch config without its
+/// text.
 const ROW_BYTES: u64 = 256;
 
-on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
+on_both!(a_part_of_pools_has_a_bounded_size, |database| {
     let store = database.migrated().await;
     let one = write(&store, |tx| {
         for number in 0..40 {
             let id = format!("a/p{number:02}");
             let stored = pool(&id, "one");
-            pool_insert(tx, &stored)?;
+            pools::insert(tx, &stored)?;
             for position in 0..3 {
                 let mut config = launch_config(&id, &format!("lc-{position}"));
                 config.archived = position == 2;
-                launch_config_insert(tx, &config)?;
+                launch_configs::insert(tx, &config)?;
             }
         }
         let config = launch_config("a/p", "lc-0").configuration;
@@ -105,10 +108,10 @@ on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
     })
     .await;
     let n_fit = async |max_bytes: u64, limit: u32| {
-        let part = read(&store, move |tx| pool_part(tx, None, limit, max_bytes)).await;
+        let part = read(&store, move |tx| pools::part(tx, None, limit, max_bytes)).await;
         (part.items.len() as u64, part.is_cut)
     };
-    // One is always read, and otherwise as many as fit.
+    // At least one pool is read, and otherwise as many as fit.
     assert_eq!(n_fit(0, 99).await, (1, true));
     assert_eq!(n_fit(1, 99).await, (1, true));
     for n_pools in [2, 4, 40] {
@@ -117,63 +120,60 @@ on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
         assert_eq!(n_fit(n_pools * one + 1, 99).await, (n_pools, n_pools < 40));
     }
     assert_eq!(n_fit(10 * 40 * one, 99).await, (40, false));
-    // The number counts as before.
+    // The limit of rows still applies.
     assert_eq!(n_fit(40 * one, 0).await, (0, false));
     assert_eq!(n_fit(40 * one, 5).await, (5, false));
 });
 
-on_both!(
-    a_part_of_launch_configs_weighs_no_more_than_it_may,
-    |database| {
-        let store = database.migrated().await;
-        write(&store, |tx| {
-            for number in 0..20 {
-                launch_config_insert(tx, &launch_config("a/b", &format!("lc-{number:02}")))?;
-            }
-            Ok(())
-        })
-        .await;
-        let config = launch_config("a/b", "lc-00").configuration;
-        let one = serde_json::to_string(&config).unwrap().len() as u64 + ROW_BYTES;
-        for (max_bytes, expected) in [
-            (0, 1),
-            (one, 1),
-            (4 * one - 1, 3),
-            (4 * one, 4),
-            (4 * one + 1, 4),
-            (40 * one, 20),
-        ] {
-            let part = read(&store, move |tx| {
-                launch_config_part(tx, &pool_id("a/b"), true, None, 99, max_bytes)
-            });
-            let part = part.await;
-            assert_eq!((part.items.len(), part.is_cut), (expected, expected < 20));
+on_both!(a_part_of_launch_configs_has_a_bounded_size, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for number in 0..20 {
+            launch_configs::insert(tx, &launch_config("a/b", &format!("lc-{number:02}")))?;
         }
+        Ok(())
+    })
+    .await;
+    let config = launch_config("a/b", "lc-00").configuration;
+    let one = serde_json::to_string(&config).unwrap().len() as u64 + ROW_BYTES;
+    for (max_bytes, expected) in [
+        (0, 1),
+        (one, 1),
+        (4 * one - 1, 3),
+        (4 * one, 4),
+        (4 * one + 1, 4),
+        (40 * one, 20),
+    ] {
+        let part = read(&store, move |tx| {
+            launch_configs::part(tx, &pool_id("a/b"), true, None, 99, max_bytes)
+        });
+        let part = part.await;
+        assert_eq!((part.items.len(), part.is_cut), (expected, expected < 20));
     }
-);
+});
 
 on_both!(
-    only_pools_made_by_hand_without_any_provider_are_expirable,
+    only_pools_without_provider_and_configuration_are_expirable,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
             let mut leaving = pool("a/leaving", ProviderId::NULL);
             leaving.previous_provider_ids = vec!["one".parse().unwrap()];
-            pool_insert(tx, &leaving)?;
+            pools::insert(tx, &leaving)?;
             let mut unprovisioned = pool("a/declared", ProviderId::NULL);
             unprovisioned.worker_configuration_id = Some("build".parse().unwrap());
-            pool_insert(tx, &unprovisioned)?;
-            pool_insert(tx, &pool("a/gone", ProviderId::NULL))?;
-            pool_insert(tx, &pool("a/live", "one"))
+            pools::insert(tx, &unprovisioned)?;
+            pools::insert(tx, &pool("a/gone", ProviderId::NULL))?;
+            pools::insert(tx, &pool("a/live", "one"))
         })
         .await;
-        let expirable = read(&store, |tx| pool_list_expirable(tx, 10)).await;
+        let expirable = read(&store, |tx| pools::list_expirable(tx, 10)).await;
         let ids: Vec<_> = expirable.iter().map(|pool| pool.id.to_string()).collect();
         assert_eq!(ids, ["a/gone"]);
-        assert!(write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
-        assert!(!write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
+        assert!(write(&store, |tx| pools::delete(tx, &pool_id("a/gone"))).await);
+        assert!(!write(&store, |tx| pools::delete(tx, &pool_id("a/gone"))).await);
         assert!(
-            read(&store, |tx| pool_list_expirable(tx, 10))
+            read(&store, |tx| pools::list_expirable(tx, 10))
                 .await
                 .is_empty()
         );
@@ -181,41 +181,41 @@ on_both!(
 );
 
 on_both!(
-    pools_that_left_a_provider_and_who_still_works_in_them_are_found,
+    pools_with_previous_providers_and_their_live_providers_are_found,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
             for id in ["a/l1", "a/l2"] {
                 let mut leaving = pool(id, "two");
                 leaving.previous_provider_ids = vec!["one".parse().unwrap()];
-                pool_insert(tx, &leaving)?;
+                pools::insert(tx, &leaving)?;
             }
-            pool_insert(tx, &pool("a/m", "one"))?;
+            pools::insert(tx, &pool("a/m", "one"))?;
             let mut gone = worker("a/l1", "g", "gone");
             edit(&mut gone, |it| {
                 it.state = domain::worker::WorkerState::Stopped;
                 it.provider_id = "three".parse().unwrap();
             });
-            worker_insert(tx, &gone)?;
+            workers::insert(tx, &gone)?;
             for (id, provider) in [("w1", "two"), ("w2", "one"), ("w3", "one")] {
                 let mut live = worker("a/l1", "g", id);
                 edit(&mut live, |it| it.provider_id = provider.parse().unwrap());
-                worker_insert(tx, &live)?;
+                workers::insert(tx, &live)?;
             }
             Ok(())
         })
         .await;
-        let first = read(&store, |tx| pool_list_leaving(tx, None, 1)).await;
+        let first = read(&store, |tx| pools::list_leaving(tx, None, 1)).await;
         assert_eq!(first[0].id, pool_id("a/l1"));
         let rest = read(&store, |tx| {
-            pool_list_leaving(tx, Some(&pool_id("a/l1")), 9)
+            pools::list_leaving(tx, Some(&pool_id("a/l1")), 9)
         })
         .await;
         assert_eq!(
             rest.iter().map(|pool| &pool.id).collect::<Vec<_>>(),
             [&pool_id("a/l2")]
         );
-        let live = read(&store, |tx| worker_live_providers(tx, &pool_id("a/l1"))).await;
+        let live = read(&store, |tx| workers::live_providers(tx, &pool_id("a/l1"))).await;
         assert_eq!(
             live.iter().map(ProviderId::as_str).collect::<Vec<_>>(),
             ["one", "two"]
@@ -223,21 +223,18 @@ on_both!(
     }
 );
 
-on_both!(
-    pools_are_counted_by_each_of_their_present_providers,
-    |database| {
-        let store = database.migrated().await;
-        write(&store, |tx| {
-            pool_insert(tx, &pool("a/p1", "two"))?;
-            pool_insert(tx, &pool("a/p2", "one"))?;
-            let mut of_three = pool("a/p3", "two");
-            of_three.definition.further_provider_ids =
-                ["one", "three"].map(|id| id.parse().unwrap()).into();
-            pool_insert(tx, &of_three)
-        })
-        .await;
-        let counts = read(&store, pools_by_provider).await;
-        let counts: Vec<_> = counts.iter().map(|(id, n)| (id.as_str(), *n)).collect();
-        assert_eq!(counts, [("one", 2), ("three", 1), ("two", 2)]);
-    }
-);
+on_both!(pools_are_counted_by_each_current_provider, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        pools::insert(tx, &pool("a/p1", "two"))?;
+        pools::insert(tx, &pool("a/p2", "one"))?;
+        let mut of_three = pool("a/p3", "two");
+        of_three.definition.further_provider_ids =
+            ["one", "three"].map(|id| id.parse().unwrap()).into();
+        pools::insert(tx, &of_three)
+    })
+    .await;
+    let counts = read(&store, pools::count_by_provider).await;
+    let counts: Vec<_> = counts.iter().map(|(id, n)| (id.as_str(), *n)).collect();
+    assert_eq!(counts, [("one", 2), ("three", 1), ("two", 2)]);
+});

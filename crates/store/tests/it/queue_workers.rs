@@ -1,16 +1,13 @@
-//! The queue's view of workers, alone and beside ours.
+//! The queue's records of workers, alone and joined with the table of workers.
 
 use domain::worker::WorkerState;
-use store::{
-    MetadataFilter, queue_worker_delete_expired, queue_worker_get, queue_worker_list,
-    queue_worker_of_live, queue_worker_upsert, worker_insert, worker_metadata_get,
-    worker_metadata_list,
-};
+use store::worker_metadata::{self, MetadataFilter};
+use store::{queue_workers, workers};
 
 use crate::samples::{at, edit, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
 
-on_both!(an_upsert_makes_the_row_and_replaces_it, |database| {
+on_both!(an_upsert_inserts_and_replaces_the_row, |database| {
     let store = database.migrated().await;
     let first = queue_worker("a/b", "g", "w");
     let mut second = first.clone();
@@ -20,9 +17,9 @@ on_both!(an_upsert_makes_the_row_and_replaces_it, |database| {
     second.first_claim = at(9);
     for stored in [first, second] {
         let expected = stored.clone();
-        write(&store, move |tx| queue_worker_upsert(tx, &stored)).await;
+        write(&store, move |tx| queue_workers::upsert(tx, &stored)).await;
         let found = read(&store, |tx| {
-            queue_worker_get(tx, &worker_key("a/b", "g", "w"))
+            queue_workers::get(tx, &worker_key("a/b", "g", "w"))
         })
         .await;
         assert_eq!(found, Some(expected));
@@ -32,18 +29,18 @@ on_both!(an_upsert_makes_the_row_and_replaces_it, |database| {
 on_both!(one_worker_id_in_two_pools_means_two_workers, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        worker_insert(tx, &worker("a/b", "g", "w"))?;
-        queue_worker_upsert(tx, &queue_worker("a/b", "g", "w"))?;
-        queue_worker_upsert(tx, &queue_worker("a/c", "g", "w"))
+        workers::insert(tx, &worker("a/b", "g", "w"))?;
+        queue_workers::upsert(tx, &queue_worker("a/b", "g", "w"))?;
+        queue_workers::upsert(tx, &queue_worker("a/c", "g", "w"))
     })
     .await;
     let known = read(&store, |tx| {
-        worker_metadata_get(tx, &worker_key("a/b", "g", "w"))
+        worker_metadata::get(tx, &worker_key("a/b", "g", "w"))
     })
     .await;
     assert_eq!(known.unwrap().worker, Some(worker("a/b", "g", "w")));
     let unknown = read(&store, |tx| {
-        worker_metadata_get(tx, &worker_key("a/c", "g", "w"))
+        worker_metadata::get(tx, &worker_key("a/c", "g", "w"))
     })
     .await;
     assert_eq!(unknown.unwrap().worker, None);
@@ -57,20 +54,20 @@ on_both!(metadata_is_filtered_and_paged_by_group_and_id, |database| {
             if id == "b" {
                 known.quarantine_until = Some(at(50));
             }
-            queue_worker_upsert(tx, &known)?;
+            queue_workers::upsert(tx, &known)?;
         }
         let mut stopped = worker("a/b", "g1", "a");
         edit(&mut stopped, |it| {
             it.state = WorkerState::Stopped;
             it.launch_config_id = None;
         });
-        worker_insert(tx, &stopped)?;
-        worker_insert(tx, &worker("a/b", "g1", "b"))
+        workers::insert(tx, &stopped)?;
+        workers::insert(tx, &worker("a/b", "g1", "b"))
     })
     .await;
     let list = async |filter: MetadataFilter| {
         let found = read(&store, move |tx| {
-            worker_metadata_list(tx, &pool_id("a/b"), &filter, None, 10)
+            worker_metadata::list(tx, &pool_id("a/b"), &filter, None, 10)
         })
         .await;
         found
@@ -102,7 +99,7 @@ on_both!(metadata_is_filtered_and_paged_by_group_and_id, |database| {
     }
     let after = worker_key("a/b", "g1", "b");
     let rest = read(&store, move |tx| {
-        worker_metadata_list(
+        worker_metadata::list(
             tx,
             &pool_id("a/b"),
             &all(),
@@ -117,62 +114,65 @@ on_both!(metadata_is_filtered_and_paged_by_group_and_id, |database| {
 on_both!(a_quarantine_outlives_the_expiry_of_its_worker, |database| {
     let store = database.migrated().await;
     let n_deleted = write(&store, |tx| {
-        queue_worker_upsert(tx, &queue_worker("a/b", "g", "gone"))?;
+        queue_workers::upsert(tx, &queue_worker("a/b", "g", "gone"))?;
         let mut held = queue_worker("a/b", "g", "held");
         held.quarantine_until = Some(at(9_000));
-        queue_worker_upsert(tx, &held)?;
-        queue_worker_delete_expired(tx, at(5_000), 10)
+        queue_workers::upsert(tx, &held)?;
+        queue_workers::delete_expired(tx, at(5_000), 10)
     })
     .await;
     assert_eq!(n_deleted, 1);
     let held = read(&store, |tx| {
-        queue_worker_get(tx, &worker_key("a/b", "g", "held"))
+        queue_workers::get(tx, &worker_key("a/b", "g", "held"))
     })
     .await;
     assert!(held.is_some());
 });
 
-on_both!(workers_are_listed_as_long_as_they_matter, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for (id, expires, quarantine_until) in [
-            ("current", 100, None),
-            ("held", 100, Some(60)),
-            ("held-and-gone", 40, Some(60)),
-            ("once-held", 100, Some(49)),
-            ("gone", 49, Some(49)),
-        ] {
-            let mut seen = queue_worker("a/b", "g", id);
-            seen.expires = at(expires);
-            seen.quarantine_until = quarantine_until.map(at);
-            queue_worker_upsert(tx, &seen)?;
-        }
-        queue_worker_upsert(tx, &queue_worker("a/c", "g", "elsewhere"))
-    })
-    .await;
-    let list = async |quarantined: Option<bool>, after: Option<&'static str>, limit: u32| {
-        let after = after.map(|id| worker_key("a/b", "g", id));
-        let found = read(&store, move |tx| {
-            let after = after.as_ref().map(|key| (&key.group, &key.id));
-            queue_worker_list(tx, &pool_id("a/b"), quarantined, at(50), after, limit)
-        });
-        let ids = found
-            .await
-            .into_iter()
-            .map(|worker| worker.key.id.to_string());
-        ids.collect::<Vec<_>>()
-    };
-    assert_eq!(
-        list(None, None, 9).await,
-        ["current", "held", "held-and-gone", "once-held"]
-    );
-    assert_eq!(list(Some(true), None, 9).await, ["held", "held-and-gone"]);
-    assert_eq!(list(Some(false), None, 9).await, ["current", "once-held"]);
-    assert_eq!(list(None, Some("current"), 1).await, ["held"]);
-});
+on_both!(
+    workers_are_listed_until_they_expire_and_their_quarantine_ends,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (id, expires, quarantine_until) in [
+                ("current", 100, None),
+                ("held", 100, Some(60)),
+                ("held-and-gone", 40, Some(60)),
+                ("once-held", 100, Some(49)),
+                ("gone", 49, Some(49)),
+            ] {
+                let mut seen = queue_worker("a/b", "g", id);
+                seen.expires = at(expires);
+                seen.quarantine_until = quarantine_until.map(at);
+                queue_workers::upsert(tx, &seen)?;
+            }
+            queue_workers::upsert(tx, &queue_worker("a/c", "g", "elsewhere"))
+        })
+        .await;
+        let list = async |quarantined: Option<bool>, after: Option<&'static str>, limit: u32| {
+            let after = after.map(|id| worker_key("a/b", "g", id));
+            let found = read(&store, move |tx| {
+                let after = after.as_ref().map(|key| (&key.group, &key.id));
+                queue_workers::list(tx, &pool_id("a/b"), quarantined, at(50), after, limit)
+            });
+            let ids = found
+                .await
+                .into_iter()
+                .map(|worker| worker.key.id.to_string());
+            ids.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            list(None, None, 9).await,
+            ["current", "held", "held-and-gone", "once-held"]
+        );
+        assert_eq!(list(Some(true), None, 9).await, ["held", "held-and-gone"]);
+        assert_eq!(list(Some(false), None, 9).await, ["current", "once-held"]);
+        assert_eq!(list(None, Some("current"), 1).await, ["held"]);
+    }
+);
 
 on_both!(
-    rows_of_other_pools_and_of_ended_workers_do_not_count_when_live_workers_are_read,
+    rows_of_other_pools_and_of_stopped_workers_do_not_use_up_the_limit_of_rows,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -189,16 +189,16 @@ on_both!(
                 ended,
                 of_another,
             ] {
-                queue_worker_upsert(tx, &{
+                queue_workers::upsert(tx, &{
                     let key = &worker.key;
                     queue_worker(key.pool_id.as_str(), key.group.as_str(), key.id.as_str())
                 })?;
-                worker_insert(tx, &worker)?;
+                workers::insert(tx, &worker)?;
             }
             Ok(())
         })
         .await;
-        // Around the number of rows that one answer may have, all between the first worker and the last.
+        // Sizes around the limit of rows of one answer, all between the first worker and the last.
         let mut n_foreign = 0;
         for total in [0, 1, 99_999, 100_000, 100_001] {
             if total > n_foreign {
@@ -214,7 +214,7 @@ on_both!(
             let found = read(&store, |tx| {
                 let provider = "aws-1".parse().unwrap();
                 let (first, last) = (worker_key("a/a", "g", "w"), worker_key("z/z", "g", "w"));
-                queue_worker_of_live(tx, &provider, &first, &last)
+                queue_workers::list_of_live(tx, &provider, &first, &last)
             })
             .await;
             let pools: Vec<_> = found.iter().map(|it| it.key.pool_id.as_str()).collect();

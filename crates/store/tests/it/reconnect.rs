@@ -1,15 +1,15 @@
-//! PostgreSQL comes and goes; the store heals.
+//! Lost connections to PostgreSQL: the store reconnects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store::{Options, Store, StoreError, pool_get, pool_insert, pool_list};
+use store::{Options, Store, StoreError, pools};
 
 use crate::samples::{pool, pool_id};
 use crate::world::{Database, read, write};
 
-/// Ends every connection of this test's stores but the one that asks.
-fn cut_connections(database: &Database) {
+/// Closes every connection of this test's stores.
+fn close_connections(database: &Database) {
     database.raw(
         "SELECT pg_terminate_backend(s.pid) FROM pg_stat_activity AS s \
          JOIN pg_locks AS l ON l.pid = s.pid JOIN pg_class AS c ON c.oid = l.relation \
@@ -18,41 +18,41 @@ fn cut_connections(database: &Database) {
     );
 }
 
-/// Our own name in the list of connections, so that no other test's are cut.
-fn named(database: &Database, name: &str, connections: usize) -> Store {
+/// Opens a store with its own application name, so that connections of other tests are not closed.
+fn open_named(database: &Database, name: &str, connections: usize) -> Store {
     let url = format!("{}&application_name={name}", database.options.url);
     Store::open(&Options { url, connections }).unwrap()
 }
 
-fn cut_named(database: &Database, name: &str) {
+fn close_connections_named(database: &Database, name: &str) {
     database.raw(&format!(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
     ));
 }
 
 #[tokio::test]
-async fn idle_connections_that_were_cut_are_replaced_unnoticed() {
+async fn closed_idle_connections_are_replaced_without_an_error() {
     let Some(database) = Database::postgres() else {
         return;
     };
     let name = format!("idle_{}", std::process::id());
-    let store = named(&database, &name, 3);
+    let store = open_named(&database, &name, 3);
     store.migrate(1).await.unwrap();
     for round in 0..5 {
         for _ in 0..3 {
-            assert!(read(&store, |tx| pool_list(tx, None, 1)).await.len() <= 1);
+            assert!(read(&store, |tx| pools::list(tx, None, 1)).await.len() <= 1);
         }
-        cut_named(&database, &name);
+        close_connections_named(&database, &name);
         write(&store, move |tx| {
-            pool_insert(tx, &pool(&format!("a/p{round}"), "one"))
+            pools::insert(tx, &pool(&format!("a/p{round}"), "one"))
         })
         .await;
     }
-    assert_eq!(read(&store, |tx| pool_list(tx, None, 10)).await.len(), 5);
+    assert_eq!(read(&store, |tx| pools::list(tx, None, 10)).await.len(), 5);
 }
 
 #[tokio::test]
-async fn a_write_that_is_cut_before_its_commit_runs_again() {
+async fn a_write_that_loses_its_connection_before_the_commit_runs_again() {
     let Some(database) = Database::postgres() else {
         return;
     };
@@ -61,23 +61,23 @@ async fn a_write_that_is_cut_before_its_commit_runs_again() {
     let runs = Arc::new(AtomicU32::new(0));
     let (counting, cutting) = (runs.clone(), database.clone());
     write(&store, move |tx| {
-        pool_insert(tx, &pool("a/b", "one"))?;
+        pools::insert(tx, &pool("a/b", "one"))?;
         if counting.fetch_add(1, Ordering::Relaxed) == 0 {
-            cut_connections(&cutting);
+            close_connections(&cutting);
         }
-        pool_get(tx, &pool_id("a/b"))
+        pools::get(tx, &pool_id("a/b"))
     })
     .await;
     assert_eq!(runs.load(Ordering::Relaxed), 2);
     assert!(
-        read(&store, |tx| pool_get(tx, &pool_id("a/b")))
+        read(&store, |tx| pools::get(tx, &pool_id("a/b")))
             .await
             .is_some()
     );
 }
 
 #[tokio::test]
-async fn a_read_that_is_cut_fails_and_the_next_one_succeeds() {
+async fn a_read_that_loses_its_connection_fails_and_the_next_one_succeeds() {
     let Some(database) = Database::postgres() else {
         return;
     };
@@ -86,20 +86,20 @@ async fn a_read_that_is_cut_fails_and_the_next_one_succeeds() {
     let cutting = database.clone();
     let failed = store
         .read("cut", move |tx| {
-            pool_list(tx, None, 1)?;
-            cut_connections(&cutting);
-            pool_list(tx, None, 1)
+            pools::list(tx, None, 1)?;
+            close_connections(&cutting);
+            pools::list(tx, None, 1)
         })
         .await;
     assert!(
         matches!(failed, Err(StoreError::Unavailable { .. })),
         "{failed:?}"
     );
-    assert!(read(&store, |tx| pool_list(tx, None, 1)).await.is_empty());
+    assert!(read(&store, |tx| pools::list(tx, None, 1)).await.is_empty());
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named_without_its_password() {
+async fn the_error_for_a_missing_server_has_its_address_without_the_password() {
     let options = Options {
         url: "postgres://fleet:s3cret@127.0.0.1:1/fleet?sslmode=disable".to_owned(),
         connections: 1,

@@ -1,22 +1,20 @@
-//! Outcomes of runs: each counted once, listed newest first, and never too many.
+//! Run outcomes: each is counted once, lists are ordered, and old or excess outcomes are deleted.
 
 use domain::id::PoolId;
 use domain::run_outcome::{OutcomeCounts, RunOutcome};
 use domain::task::EndReason;
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
-use store::{
-    KeptRuns, RunCursor, Store, Tallies, configuration_pools, event_place, outbox_push,
-    pool_insert, run_count_delete_before, run_count_of_configuration, run_count_of_pool,
-    run_message_list, run_outcome_list_of_pools, run_outcome_list_of_worker, run_outcome_next_pool,
-    run_outcome_note, run_outcome_trim,
-};
+use store::kept_runs::{self, KeptRuns};
+use store::run_counts::{self, Tallies};
+use store::run_outcomes::{self, RunCursor};
+use store::{Store, events, outbox, pools, run_messages};
 
 use crate::samples::{at, event, pool, pool_id, worker_key};
 use crate::world::{Database, on_both, read, write};
 
 const HOUR: i64 = HOUR_MS;
 
-/// The run of a task with this number, which ended well.
+/// A completed run of the task with this number.
 fn outcome(pool: &str, worker: &str, number: u32, resolved: i64) -> RunOutcome {
     RunOutcome {
         worker: worker_key(pool, "g", worker),
@@ -27,12 +25,12 @@ fn outcome(pool: &str, worker: &str, number: u32, resolved: i64) -> RunOutcome {
     }
 }
 
-/// A database with two pools, of which one configuration is made, and a third one.
+/// A database with two pools of one configuration, and a third pool.
 async fn with_pools(database: &Database) -> Store {
     let store = database.migrated().await;
     write(&store, |tx| {
         for id in ["p/one", "p/two", "p/other"] {
-            pool_insert(tx, &pool(id, "aws-1"))?;
+            pools::insert(tx, &pool(id, "aws-1"))?;
         }
         Ok(())
     })
@@ -44,9 +42,9 @@ async fn with_pools(database: &Database) -> Store {
     store
 }
 
-/// Takes note; how many were new.
+/// Stores outcomes, and returns how many are new.
 async fn note(store: &Store, outcomes: Vec<RunOutcome>) -> usize {
-    write(store, move |tx| run_outcome_note(tx, &outcomes))
+    write(store, move |tx| run_outcomes::note(tx, &outcomes))
         .await
         .len()
 }
@@ -54,7 +52,7 @@ async fn note(store: &Store, outcomes: Vec<RunOutcome>) -> usize {
 async fn of_pools(store: &Store, pools: &[&str], after: Option<RunCursor>, n: u32) -> Vec<String> {
     let pools: Vec<PoolId> = pools.iter().map(|id| pool_id(id)).collect();
     let found = read(store, move |tx| {
-        run_outcome_list_of_pools(tx, &pools, after.as_ref(), n)
+        run_outcomes::list_of_pools(tx, &pools, after.as_ref(), n)
     });
     found.await.iter().map(name).collect()
 }
@@ -62,12 +60,12 @@ async fn of_pools(store: &Store, pools: &[&str], after: Option<RunCursor>, n: u3
 async fn of_worker(store: &Store, worker: &str, after: Option<RunCursor>, n: u32) -> Vec<String> {
     let key = worker_key("p/one", "g", worker);
     let found = read(store, move |tx| {
-        run_outcome_list_of_worker(tx, &key, after.as_ref(), n)
+        run_outcomes::list_of_worker(tx, &key, after.as_ref(), n)
     });
     found.await.iter().map(name).collect()
 }
 
-/// Worker, task and run.
+/// Names an outcome by worker, task and run.
 fn name(outcome: &RunOutcome) -> String {
     let task = outcome.task_id.as_str()[..8].trim_start_matches('0');
     format!("{} {task}/{}", outcome.worker.id, outcome.run_id)
@@ -75,7 +73,7 @@ fn name(outcome: &RunOutcome) -> String {
 
 async fn counts(store: &Store, pool: &str, now: i64) -> [(u64, u64, u64); 3] {
     let id = pool_id(pool);
-    sums(&read(store, move |tx| run_count_of_pool(tx, &id, at(now))).await)
+    sums(&read(store, move |tx| run_counts::of_pool(tx, &id, at(now))).await)
 }
 
 fn sums(tallies: &Tallies) -> [(u64, u64, u64); 3] {
@@ -83,7 +81,7 @@ fn sums(tallies: &Tallies) -> [(u64, u64, u64); 3] {
     [sum(&tallies[0]), sum(&tallies[1]), sum(&tallies[2])]
 }
 
-on_both!(an_outcome_that_is_told_again_is_known, |database| {
+on_both!(a_duplicate_outcome_is_recognized, |database| {
     let store = with_pools(database).await;
     let first = outcome("p/one", "w", 1, 5);
     let second = RunOutcome {
@@ -101,12 +99,12 @@ on_both!(an_outcome_that_is_told_again_is_known, |database| {
     assert_eq!(counts(&store, "p/one", 9).await, [(1, 0, 1); 3]);
     let key = worker_key("p/one", "g", "w");
     let found = read(&store, move |tx| {
-        run_outcome_list_of_worker(tx, &key, None, 9)
+        run_outcomes::list_of_worker(tx, &key, None, 9)
     });
-    assert_eq!(found.await, [second, first], "nothing is lost on the way");
+    assert_eq!(found.await, [second, first], "both keep all fields");
 });
 
-on_both!(of_pools_that_are_not_here_nothing_is_kept, |database| {
+on_both!(outcomes_of_unknown_pools_are_not_stored, |database| {
     let store = with_pools(database).await;
     let told = vec![
         outcome("p/elsewhere", "w", 1, 5),
@@ -120,9 +118,9 @@ on_both!(of_pools_that_are_not_here_nothing_is_kept, |database| {
     assert_eq!(counts(&store, "p/elsewhere", 9).await, [(0, 0, 0); 3]);
 });
 
-on_both!(the_last_runs_come_first_page_by_page, |database| {
+on_both!(runs_are_listed_from_newest_to_oldest_in_pages, |database| {
     let store = with_pools(database).await;
-    // Told in another order than they happened, some at the same moment.
+    // Reported in another order than they ended, some at the same moment.
     let times = [(1, 10), (2, 40), (3, 20), (4, 40), (5, 30)];
     let told = times.map(|(number, time)| outcome("p/one", "w", number, time));
     assert_eq!(note(&store, told.to_vec()).await, 5);
@@ -142,7 +140,7 @@ on_both!(the_last_runs_come_first_page_by_page, |database| {
     );
 });
 
-on_both!(the_runs_of_several_pools_are_one_list, |database| {
+on_both!(runs_of_several_pools_are_merged_into_one_list, |database| {
     let store = with_pools(database).await;
     let pools = ["p/one", "p/other", "p/two"];
     let told: Vec<_> = (0..60_u32)
@@ -167,33 +165,36 @@ on_both!(the_runs_of_several_pools_are_one_list, |database| {
             let ids: Vec<_> = pools.iter().map(|id| pool_id(id)).collect();
             let page = read(&store, {
                 let after = after.clone();
-                move |tx| run_outcome_list_of_pools(tx, &ids, after.as_ref(), limit)
+                move |tx| run_outcomes::list_of_pools(tx, &ids, after.as_ref(), limit)
             })
             .await;
             after = page.last().map(RunCursor::from);
             seen.extend(page.iter().map(name));
         }
-        assert_eq!(seen, expected, "{limit} at a time");
+        assert_eq!(seen, expected, "{limit} in each page");
     }
 });
 
-on_both!(a_configuration_is_the_sum_of_its_pools, |database| {
-    let store = with_pools(database).await;
-    let told = vec![
-        outcome("p/one", "w", 1, 5),
-        outcome("p/two", "w", 2, 5),
-        outcome("p/other", "w", 3, 5),
-    ];
-    note(&store, told).await;
-    let (pools, tallies) = read(&store, |tx| {
-        let id = "build".parse().unwrap();
-        let pools = configuration_pools(tx, &id)?;
-        Ok((pools, run_count_of_configuration(tx, &id, at(9))?))
-    })
-    .await;
-    assert_eq!(pools, [pool_id("p/one"), pool_id("p/two")]);
-    assert_eq!(sums(&tallies), [(2, 0, 0); 3]);
-});
+on_both!(
+    counts_of_a_configuration_are_the_sum_of_its_pools,
+    |database| {
+        let store = with_pools(database).await;
+        let told = vec![
+            outcome("p/one", "w", 1, 5),
+            outcome("p/two", "w", 2, 5),
+            outcome("p/other", "w", 3, 5),
+        ];
+        note(&store, told).await;
+        let (pools, tallies) = read(&store, |tx| {
+            let id = "build".parse().unwrap();
+            let pools = run_outcomes::pools_of_configuration(tx, &id)?;
+            Ok((pools, run_counts::of_configuration(tx, &id, at(9))?))
+        })
+        .await;
+        assert_eq!(pools, [pool_id("p/one"), pool_id("p/two")]);
+        assert_eq!(sums(&tallies), [(2, 0, 0); 3]);
+    }
+);
 
 on_both!(outcomes_are_counted_over_windows_by_hours, |database| {
     let store = with_pools(database).await;
@@ -226,9 +227,9 @@ on_both!(outcomes_are_counted_over_windows_by_hours, |database| {
         [(0, 0, 0), (2, 1, 0), (5, 1, 0)]
     );
     write(&store, move |tx| {
-        assert_eq!(run_count_delete_before(tx, at(now - DAY_MS), 2)?, 2);
-        assert_eq!(run_count_delete_before(tx, at(now - DAY_MS), 2)?, 1);
-        assert_eq!(run_count_delete_before(tx, at(now - DAY_MS), 2)?, 0);
+        assert_eq!(run_counts::delete_before(tx, at(now - DAY_MS), 2)?, 2);
+        assert_eq!(run_counts::delete_before(tx, at(now - DAY_MS), 2)?, 1);
+        assert_eq!(run_counts::delete_before(tx, at(now - DAY_MS), 2)?, 0);
         Ok(())
     })
     .await;
@@ -238,12 +239,12 @@ on_both!(outcomes_are_counted_over_windows_by_hours, |database| {
     );
 });
 
-/// Trims in steps of this size; how many went.
+/// Trims in steps of this size, and returns the number of deleted outcomes.
 async fn trim(store: &Store, pool: &'static str, kept: KeptRuns, step: u32) -> u64 {
     let mut total = 0;
     loop {
         let gone = write(store, move |tx| {
-            run_outcome_trim(tx, &pool_id(pool), kept, step)
+            kept_runs::trim(tx, &pool_id(pool), kept, step)
         });
         let gone = gone.await;
         assert!(gone <= u64::from(step));
@@ -254,56 +255,62 @@ async fn trim(store: &Store, pool: &'static str, kept: KeptRuns, step: u32) -> u
     }
 }
 
-on_both!(a_pool_keeps_its_newest_and_so_does_a_worker, |database| {
-    let store = with_pools(database).await;
-    let hour = |number: u32| i64::from(number) * HOUR;
-    let told: Vec<_> = (0..10)
-        .map(|number| outcome("p/one", "busy", number, hour(number)))
-        .chain((10..14).map(|number| outcome("p/one", "w", number, hour(number))))
-        .chain([outcome("p/other", "w", 99, 0)])
-        .collect();
-    note(&store, told).await;
-    let kept = |of_pool, of_worker| KeptRuns {
-        of_pool,
-        of_worker,
-        since: at(0),
-    };
-    assert_eq!(trim(&store, "p/one", kept(14, 10), 100).await, 0);
-    assert_eq!(trim(&store, "p/one", kept(100, 4), 2).await, 6);
-    let all = [
-        "w 13/0", "w 12/0", "w 11/0", "w 10/0", "busy 9/0", "busy 8/0", "busy 7/0", "busy 6/0",
-    ];
-    assert_eq!(of_pools(&store, &["p/one"], None, 99).await, all);
-    assert_eq!(trim(&store, "p/one", kept(5, 4), 2).await, 3);
-    assert_eq!(of_pools(&store, &["p/one"], None, 99).await, all[..5]);
-    assert_eq!(of_pools(&store, &["p/other"], None, 99).await, ["w 99/0"]);
-    assert_eq!(
-        counts(&store, "p/one", 0).await[2],
-        (14, 0, 0),
-        "what is counted stays counted"
-    );
-});
-
-on_both!(what_may_be_told_again_stays_a_little_longer, |database| {
-    let store = with_pools(database).await;
-    let minute = |number: u32| i64::from(number) * MINUTE_MS;
-    let told: Vec<_> = (0..30)
-        .map(|number| outcome("p/one", "w", number, minute(number)))
-        .collect();
-    note(&store, told.clone()).await;
-    let kept = KeptRuns {
-        of_pool: 3,
-        of_worker: 2,
-        since: at(0),
-    };
-    // The newest is of minute 29, so all from minute 19 on may be repeated.
-    assert_eq!(trim(&store, "p/one", kept, 100).await, 19);
-    assert_eq!(note(&store, told[19..].to_vec()).await, 0);
-    assert_eq!(counts(&store, "p/one", 0).await[2], (30, 0, 0));
-});
+on_both!(
+    the_newest_outcomes_of_a_pool_and_of_a_worker_are_kept,
+    |database| {
+        let store = with_pools(database).await;
+        let hour = |number: u32| i64::from(number) * HOUR;
+        let told: Vec<_> = (0..10)
+            .map(|number| outcome("p/one", "busy", number, hour(number)))
+            .chain((10..14).map(|number| outcome("p/one", "w", number, hour(number))))
+            .chain([outcome("p/other", "w", 99, 0)])
+            .collect();
+        note(&store, told).await;
+        let kept = |of_pool, of_worker| KeptRuns {
+            of_pool,
+            of_worker,
+            since: at(0),
+        };
+        assert_eq!(trim(&store, "p/one", kept(14, 10), 100).await, 0);
+        assert_eq!(trim(&store, "p/one", kept(100, 4), 2).await, 6);
+        let all = [
+            "w 13/0", "w 12/0", "w 11/0", "w 10/0", "busy 9/0", "busy 8/0", "busy 7/0", "busy 6/0",
+        ];
+        assert_eq!(of_pools(&store, &["p/one"], None, 99).await, all);
+        assert_eq!(trim(&store, "p/one", kept(5, 4), 2).await, 3);
+        assert_eq!(of_pools(&store, &["p/one"], None, 99).await, all[..5]);
+        assert_eq!(of_pools(&store, &["p/other"], None, 99).await, ["w 99/0"]);
+        assert_eq!(
+            counts(&store, "p/one", 0).await[2],
+            (14, 0, 0),
+            "counts stay when outcomes are deleted"
+        );
+    }
+);
 
 on_both!(
-    workers_of_which_nothing_can_go_yet_hide_no_others,
+    outcomes_that_may_be_reported_again_are_kept_longer,
+    |database| {
+        let store = with_pools(database).await;
+        let minute = |number: u32| i64::from(number) * MINUTE_MS;
+        let told: Vec<_> = (0..30)
+            .map(|number| outcome("p/one", "w", number, minute(number)))
+            .collect();
+        note(&store, told.clone()).await;
+        let kept = KeptRuns {
+            of_pool: 3,
+            of_worker: 2,
+            since: at(0),
+        };
+        // The newest is from minute 29, so outcomes since minute 19 may have duplicates.
+        assert_eq!(trim(&store, "p/one", kept, 100).await, 19);
+        assert_eq!(note(&store, told[19..].to_vec()).await, 0);
+        assert_eq!(counts(&store, "p/one", 0).await[2], (30, 0, 0));
+    }
+);
+
+on_both!(
+    workers_without_deletable_outcomes_do_not_use_up_the_limit,
     |database| {
         let store = with_pools(database).await;
         let minute = |number: u32| i64::from(number) * MINUTE_MS;
@@ -326,7 +333,7 @@ on_both!(
     }
 );
 
-on_both!(old_outcomes_are_forgotten_pool_by_pool, |database| {
+on_both!(old_outcomes_are_deleted_pool_by_pool, |database| {
     let store = with_pools(database).await;
     let told = vec![
         outcome("p/one", "w", 1, 10),
@@ -343,7 +350,7 @@ on_both!(old_outcomes_are_forgotten_pool_by_pool, |database| {
     let mut after = None;
     loop {
         let last = after.clone();
-        let next = read(&store, move |tx| run_outcome_next_pool(tx, last.as_ref())).await;
+        let next = read(&store, move |tx| kept_runs::next_pool(tx, last.as_ref())).await;
         let Some(next) = next else { break };
         pools.push(next.to_string());
         after = Some(next);
@@ -366,7 +373,7 @@ on_both!(many_writers_count_each_outcome_once, |database| {
     let writers: Vec<_> = (0..8_usize)
         .map(|writer| {
             let (store, mut told) = (store.clone(), told.clone());
-            // Each in an order of its own.
+            // Each writer has its own order.
             told.rotate_left(writer * 5);
             tokio::spawn(async move {
                 let mut n_new = 0;
@@ -393,22 +400,22 @@ on_both!(
         let store = database.migrated().await;
         write(&store, |tx| {
             for id in ["a", "b"] {
-                outbox_push(tx, &event(id, "p/one"))?;
+                outbox::push(tx, &event(id, "p/one"))?;
             }
-            event_place(tx, 9)
+            events::assign_positions(tx, 9)
         })
         .await;
         database.raw(
             "UPDATE outbox SET topic = 'exchange/taskcluster-queue/v1/task-failed', \
          payload = '{\"x\": 1}' WHERE event_id = 'b'",
         );
-        let told = read(&store, |tx| run_message_list(tx, 0, 9, 9)).await;
+        let told = read(&store, |tx| run_messages::list(tx, 0, 9, 9)).await;
         let [(position, payload)] = &told.items[..] else {
             panic!("{told:?}");
         };
         assert_eq!((*position, payload.as_str()), (2, "{\"x\": 1}"));
         for (after, until) in [(2, 9), (0, 1)] {
-            let told = read(&store, move |tx| run_message_list(tx, after, until, 9)).await;
+            let told = read(&store, move |tx| run_messages::list(tx, after, until, 9)).await;
             assert!(told.items.is_empty());
         }
     }

@@ -1,4 +1,4 @@
-//! Things to store, with something in every field.
+//! Sample values, with content in every field.
 
 use domain::Version;
 use domain::access::{ClientRecord, RoleRecord};

@@ -1,14 +1,11 @@
-//! Running workers: who counts as supply, and what planning reads of each.
+//! Running workers: which count as supply, and the columns that planning reads.
 
 use domain::facts::RunningWorker;
 use domain::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use domain::supply::{ASKED_MS, FRESH_MS, Horizon, Presence, STARTING_MS, Signs};
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use domain::worker::{Advice, Worker, WorkerState};
-use store::{
-    queue_worker_upsert, worker_get, worker_insert, worker_list_running, worker_list_silent,
-    worker_supply_fresh_between, worker_supply_silent_between, worker_update,
-};
+use store::{queue_workers, running_workers, workers};
 
 use crate::samples::{at, edit, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
@@ -19,7 +16,7 @@ fn ago(ms: i64) -> Timestamp {
     at(NOW - ms)
 }
 
-/// Each moment at and around the bounds, and none.
+/// Every moment at and around the bounds, and no moment.
 fn moments() -> Vec<Option<i64>> {
     let bounds = [FRESH_MS, ASKED_MS, STARTING_MS, HOUR_MS, -FRESH_MS];
     let around = bounds.iter().flat_map(|ms| [ms - 1, *ms, ms + 1]);
@@ -46,7 +43,7 @@ fn all_signs() -> Vec<Signs> {
 }
 
 on_both!(
-    the_database_and_the_rules_agree_on_who_is_silent,
+    the_database_and_the_domain_agree_on_silent_workers,
     |database| {
         let store = database.migrated().await;
         let signs = all_signs();
@@ -64,7 +61,7 @@ on_both!(
                 edit(&mut worker, |it| {
                     it.terms.registered_at = (!declared).then_some(signs.registered.as_millis())
                 });
-                worker_insert(tx, &worker)?;
+                workers::insert(tx, &worker)?;
                 if signs.last_asked.is_none() && signs.last_task_ended.is_none() {
                     continue;
                 }
@@ -72,7 +69,7 @@ on_both!(
                 seen.quarantine_until = None;
                 seen.last_date_active = signs.last_asked;
                 seen.last_task_ended = signs.last_task_ended;
-                queue_worker_upsert(tx, &seen)?;
+                queue_workers::upsert(tx, &seen)?;
             }
             Ok(())
         })
@@ -87,10 +84,10 @@ on_both!(
             let horizon = Horizon::new(at(NOW), listening);
             let (silent, listed, fresh) = read(&store, move |tx| {
                 let (first, last) = (pool_id("a/a"), pool_id("a/z"));
-                let silent = worker_supply_silent_between(tx, &horizon, &first, &last)?;
+                let silent = running_workers::silent_between(tx, &horizon, &first, &last)?;
                 let limit = u32::try_from(n_workers).unwrap();
-                let listed = worker_list_silent(tx, &horizon, &pool_id("a/b"), limit)?;
-                let fresh = worker_supply_fresh_between(tx, &horizon, &first, &last)?;
+                let listed = running_workers::list_silent(tx, &horizon, &pool_id("a/b"), limit)?;
+                let fresh = running_workers::fresh_between(tx, &horizon, &first, &last)?;
                 Ok((silent, listed, fresh))
             })
             .await;
@@ -115,7 +112,7 @@ on_both!(
 );
 
 on_both!(
-    silent_workers_are_grouped_and_quarantined_ones_are_none,
+    silent_workers_are_grouped_without_quarantined_ones,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -129,7 +126,7 @@ on_both!(
                         decided_at: 0,
                     });
                 });
-                worker_insert(tx, &worker)
+                workers::insert(tx, &worker)
             };
             add("a/b", "silent", WorkerState::Running, false)?;
             add("a/b", "too", WorkerState::Running, false)?;
@@ -142,14 +139,14 @@ on_both!(
             ill.quarantine_until = Some(at(NOW));
             ill.last_date_active = None;
             ill.last_task_ended = None;
-            queue_worker_upsert(tx, &ill)
+            queue_workers::upsert(tx, &ill)
         })
         .await;
         let silent_at = |now: i64| {
             let horizon = Horizon::new(at(now), Some(at(0)));
             read(&store, move |tx| {
                 let id = pool_id("a/b");
-                let groups = worker_supply_silent_between(tx, &horizon, &id, &id)?;
+                let groups = running_workers::silent_between(tx, &horizon, &id, &id)?;
                 let of =
                     |group: &domain::supply::Group| (group.draining, group.count, group.capacity);
                 Ok(groups.iter().map(of).collect::<Vec<_>>())
@@ -161,7 +158,7 @@ on_both!(
 );
 
 on_both!(
-    running_workers_are_read_with_what_the_queue_knows,
+    running_workers_are_read_with_the_records_of_the_queue,
     |database| {
         let store = database.migrated().await;
         let mut told = worker("a/b", "g", "told");
@@ -177,17 +174,17 @@ on_both!(
         let plain = worker("a/b", "g", "plain");
         let stored = told.clone();
         write(&store, move |tx| {
-            worker_insert(tx, &stored)?;
-            worker_insert(tx, &plain)?;
+            workers::insert(tx, &stored)?;
+            workers::insert(tx, &plain)?;
             let seen = queue_worker("a/b", "g", "told");
-            queue_worker_upsert(tx, &seen)
+            queue_workers::upsert(tx, &seen)
         })
         .await;
         database.raw("INSERT INTO claimed_tasks VALUES ('t', 0, 'a/b', 'g', 'told', 1, 500)");
         database.raw("INSERT INTO claimed_tasks VALUES ('u', 0, 'a/b', 'g', 'told', 1, 400)");
         let seen = queue_worker("a/b", "g", "told");
         let running = read(&store, |tx| {
-            worker_list_running(tx, &pool_id("a/b"), at(400), 0, 9)
+            running_workers::list(tx, &pool_id("a/b"), at(400), 0, 9)
         })
         .await;
         let of = |worker: &Worker| RunningWorker {
@@ -215,18 +212,18 @@ on_both!(
             ..of(&told)
         };
         assert_eq!(running, [of(&worker("a/b", "g", "plain")), told_row]);
-        // What changes is read as it is now.
+        // Changes are visible in the next read.
         write(&store, |tx| {
-            let mut worker = worker_get(tx, &worker_key("a/b", "g", "told"))?.unwrap();
+            let mut worker = workers::get(tx, &worker_key("a/b", "g", "told"))?.unwrap();
             edit(&mut worker, |it| {
                 it.terms.advice = None;
                 it.terms.registered_at = Some(160);
             });
-            worker_update(tx, &worker)
+            workers::update(tx, &worker)
         })
         .await;
         let running = read(&store, |tx| {
-            worker_list_running(tx, &pool_id("a/b"), at(400), 1, 9)
+            running_workers::list(tx, &pool_id("a/b"), at(400), 1, 9)
         })
         .await;
         assert_eq!(running.len(), 1);
@@ -244,16 +241,16 @@ on_both!(running_workers_are_read_in_parts_of_any_size, |database| {
         let store = another.migrated().await;
         write(&store, move |tx| {
             for number in 0..count {
-                worker_insert(tx, &worker("a/b", "g", &format!("w{number:03}")))?;
+                workers::insert(tx, &worker("a/b", "g", &format!("w{number:03}")))?;
             }
-            worker_insert(tx, &worker("a/c", "g", "elsewhere")).map(drop)
+            workers::insert(tx, &worker("a/c", "g", "elsewhere")).map(drop)
         })
         .await;
         let mut ids = Vec::new();
         for part in 0..=count / LIMIT {
             let skip = u64::from(part * LIMIT);
             let found = read(&store, move |tx| {
-                worker_list_running(tx, &pool_id("a/b"), at(NOW), skip, LIMIT)
+                running_workers::list(tx, &pool_id("a/b"), at(NOW), skip, LIMIT)
             })
             .await;
             let left = count - part * LIMIT;
@@ -264,7 +261,7 @@ on_both!(running_workers_are_read_in_parts_of_any_size, |database| {
         assert_eq!(ids, all);
         let silent = read(&store, move |tx| {
             let horizon = Horizon::new(at(NOW), Some(at(0)));
-            worker_list_silent(tx, &horizon, &pool_id("a/b"), LIMIT)
+            running_workers::list_silent(tx, &horizon, &pool_id("a/b"), LIMIT)
         });
         assert_eq!(silent.await.len(), count.min(LIMIT) as usize);
         store.close().await;

@@ -1,12 +1,7 @@
-//! Who waits for whom, and is released when.
+//! Dependencies between tasks, and their release.
 
 use domain::task::{Requires, Task};
-use store::{
-    Store, StoreError, Tx, task_delete_expired, task_dependency_release, task_dependents,
-    task_dependents_to_release, task_edges_freed, task_get, task_look_again, task_look_is_due,
-    task_looks_done, task_looks_due, task_open_dependencies, task_require, task_required,
-    task_touch, task_update,
-};
+use store::{Store, StoreError, Tx, dependencies, tasks};
 
 use crate::samples::at;
 use crate::tasks::{change, document, insert, pending, task, task_id};
@@ -26,12 +21,12 @@ fn waiting(number: u32, requires: Requires, dependencies: &[u32]) -> Task {
 
 async fn require(store: &Store, task: Task) {
     insert(store, vec![task.clone()]).await;
-    write(store, move |tx| task_require(tx, &task)).await;
+    write(store, move |tx| dependencies::require(tx, &task)).await;
 }
 
 async fn open(store: &Store, number: u32) -> usize {
     read(store, move |tx| {
-        task_open_dependencies(tx, &task_id(number), 100)
+        dependencies::count_open(tx, &task_id(number), 100)
     })
     .await
 }
@@ -48,40 +43,43 @@ async fn end(store: &Store, number: u32, success: bool) {
 
 async fn to_release(store: &Store, number: u32, completed: bool) -> Vec<u32> {
     let found = read(store, move |tx| {
-        task_dependents_to_release(tx, &task_id(number), completed, 100)
+        dependencies::dependents_to_release(tx, &task_id(number), completed, 100)
     });
     let numbers = found.await;
     let numbers = numbers.iter().map(|id| id.as_str()[..8].parse().unwrap());
     numbers.collect()
 }
 
-on_both!(what_is_unknown_is_left_out, |database| {
+on_both!(unknown_dependencies_are_left_out, |database| {
     let store = database.migrated().await;
     insert(&store, vec![task(1, "a/b"), task(3, "a/b")]).await;
     let expires = task(1, "a/b").definition.expires;
     let asking = waiting(9, Requires::AllCompleted, &[1, 2, 3, 4]);
-    let known = read(&store, move |tx| task_required(tx, &asking)).await;
+    let known = read(&store, move |tx| dependencies::required(tx, &asking)).await;
     assert_eq!(known, [(task_id(1), expires), (task_id(3), expires)].into());
     let free = waiting(9, Requires::AllCompleted, &[]);
     assert!(
-        read(&store, move |tx| task_required(tx, &free))
+        read(&store, move |tx| dependencies::required(tx, &free))
             .await
             .is_empty()
     );
 });
 
-on_both!(what_has_happened_already_is_released_at_once, |database| {
-    let store = database.migrated().await;
-    insert(&store, (1..=3).map(|number| task(number, "a/b")).collect()).await;
-    end(&store, 1, true).await;
-    end(&store, 2, false).await;
-    require(&store, waiting(8, Requires::AllCompleted, &[1, 2, 3])).await;
-    require(&store, waiting(9, Requires::AllResolved, &[1, 2, 3])).await;
-    assert_eq!(open(&store, 8).await, 2);
-    assert_eq!(open(&store, 9).await, 1);
-});
+on_both!(
+    dependencies_that_are_met_already_are_released_immediately,
+    |database| {
+        let store = database.migrated().await;
+        insert(&store, (1..=3).map(|number| task(number, "a/b")).collect()).await;
+        end(&store, 1, true).await;
+        end(&store, 2, false).await;
+        require(&store, waiting(8, Requires::AllCompleted, &[1, 2, 3])).await;
+        require(&store, waiting(9, Requires::AllResolved, &[1, 2, 3])).await;
+        assert_eq!(open(&store, 8).await, 2);
+        assert_eq!(open(&store, 9).await, 1);
+    }
+);
 
-on_both!(an_end_releases_those_that_waited_for_it, |database| {
+on_both!(the_end_of_a_task_releases_its_dependents, |database| {
     let store = database.migrated().await;
     insert(&store, vec![task(1, "a/b")]).await;
     require(&store, waiting(8, Requires::AllCompleted, &[1])).await;
@@ -89,12 +87,15 @@ on_both!(an_end_releases_those_that_waited_for_it, |database| {
     assert_eq!(to_release(&store, 1, false).await, [9]);
     assert_eq!(to_release(&store, 1, true).await, [8, 9]);
     write(&store, |tx| {
-        task_dependency_release(tx, &task_id(1), &task_id(9))
+        dependencies::release(tx, &task_id(1), &task_id(9))
     })
     .await;
     assert_eq!(to_release(&store, 1, true).await, [8]);
     assert_eq!((open(&store, 8).await, open(&store, 9).await), (1, 0));
-    let dependents = read(&store, |tx| task_dependents(tx, &task_id(1), None, 9)).await;
+    let dependents = read(&store, |tx| {
+        dependencies::dependents(tx, &task_id(1), None, 9)
+    })
+    .await;
     let ids: Vec<_> = dependents
         .items
         .into_iter()
@@ -102,7 +103,7 @@ on_both!(an_end_releases_those_that_waited_for_it, |database| {
         .collect();
     assert_eq!(ids, [task_id(8), task_id(9)]);
     let rest = read(&store, |tx| {
-        task_dependents(tx, &task_id(1), Some(&task_id(8)), 9)
+        dependencies::dependents(tx, &task_id(1), Some(&task_id(8)), 9)
     });
     assert_eq!(rest.await.items.len(), 1);
 });
@@ -113,14 +114,14 @@ on_both!(requiring_twice_changes_nothing, |database| {
     let asking = waiting(9, Requires::AllCompleted, &[1]);
     require(&store, asking.clone()).await;
     write(&store, |tx| {
-        task_dependency_release(tx, &task_id(1), &task_id(9))
+        dependencies::release(tx, &task_id(1), &task_id(9))
     })
     .await;
-    write(&store, move |tx| task_require(tx, &asking)).await;
+    write(&store, move |tx| dependencies::require(tx, &asking)).await;
     assert_eq!(open(&store, 9).await, 0);
 });
 
-on_both!(a_task_may_wait_for_ten_thousand, |database| {
+on_both!(a_task_can_depend_on_ten_thousand_others, |database| {
     let store = database.migrated().await;
     insert(
         &store,
@@ -130,16 +131,17 @@ on_both!(a_task_may_wait_for_ten_thousand, |database| {
     let all: Vec<u32> = (0..10_000).collect();
     let asking = waiting(20_000, Requires::AllResolved, &all);
     let same = asking.clone();
-    let known = read(&store, move |tx| task_required(tx, &same)).await;
+    let known = read(&store, move |tx| dependencies::required(tx, &same)).await;
     assert_eq!(known.len(), 10_000);
     require(&store, asking).await;
     let counted =
-        |limit| move |tx: &mut Tx<'_>| task_open_dependencies(tx, &task_id(20_000), limit);
+        |limit| move |tx: &mut Tx<'_>| dependencies::count_open(tx, &task_id(20_000), limit);
     assert_eq!(read(&store, counted(20_000)).await, 10_000);
     assert_eq!(read(&store, counted(7)).await, 7);
 });
 
-/// One transaction reads, another does what it would have seen, and both write: one runs again.
+/// Runs the transaction `meanwhile` after `first` has read and before it writes. Returns the result
+/// of `first` in each of its runs.
 async fn raced(
     store: &Store,
     other: &Store,
@@ -153,13 +155,13 @@ async fn raced(
     let written: Result<(), StoreError> = store
         .write("first", move |tx| {
             let is_first_run = seen.lock().unwrap().is_empty();
-            // The snapshot is taken with the first statement.
-            task_get(tx, &task_id(1))?;
+            // The first statement takes the snapshot.
+            tasks::get(tx, &task_id(1))?;
             if is_first_run {
                 let (other, meanwhile) = (other.clone(), meanwhile.clone());
                 runtime.block_on(other.write("meanwhile", move |tx| meanwhile(tx)))?;
             }
-            // Remembered before the write that may fail.
+            // Recorded before the write that may fail.
             seen.lock().unwrap().push(false);
             let what_was_seen = first(tx)?;
             if let Some(last) = seen.lock().unwrap().last_mut() {
@@ -174,14 +176,14 @@ async fn raced(
 }
 
 fn cancel(tx: &mut Tx<'_>, number: u32) -> Result<(), StoreError> {
-    let before = task_get(tx, &task_id(number))?.unwrap();
+    let before = tasks::get(tx, &task_id(number))?.unwrap();
     let after = before.clone().cancel(at(5)).unwrap().task;
-    task_update(tx, &before, &after).map(drop)
+    tasks::update(tx, &before, &after).map(drop)
 }
 
-async fn freed(store: &Store, looked_at: u32) -> Vec<(u32, u32)> {
+async fn releasable(store: &Store, rechecked: u32) -> Vec<(u32, u32)> {
     let found = read(store, move |tx| {
-        task_edges_freed(tx, &[task_id(looked_at)], 9)
+        dependencies::releasable_edges(tx, &[task_id(rechecked)], 9)
     })
     .await;
     let number = |id: &domain::id::TaskId| id.as_str()[..8].parse().unwrap();
@@ -191,9 +193,9 @@ async fn freed(store: &Store, looked_at: u32) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// SQLite has one writer at a time, so only PostgreSQL can show this.
+/// PostgreSQL only: SQLite has one writer at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edge_and_the_end_that_it_waits_for_do_not_conflict_and_a_second_look_sees_both() {
+async fn a_new_edge_and_the_end_of_its_task_do_not_conflict_and_a_recheck_sees_both() {
     for edge_first in [true, false] {
         let Some(database) = crate::world::Database::postgres() else {
             return;
@@ -202,26 +204,30 @@ async fn an_edge_and_the_end_that_it_waits_for_do_not_conflict_and_a_second_look
         let asking = waiting(9, Requires::AllResolved, &[1]);
         insert(&store, vec![task(1, "a/b"), asking.clone()]).await;
         let add = move |tx: &mut Tx<'_>| {
-            task_require(tx, &asking)?;
-            Ok(task_open_dependencies(tx, &task_id(9), 9)? == 0)
+            dependencies::require(tx, &asking)?;
+            Ok(dependencies::count_open(tx, &task_id(9), 9)? == 0)
         };
         let end = |tx: &mut Tx<'_>| {
             cancel(tx, 1)?;
-            Ok(!task_dependents_to_release(tx, &task_id(1), false, 9)?.is_empty())
+            Ok(!dependencies::dependents_to_release(tx, &task_id(1), false, 9)?.is_empty())
         };
         let runs = if edge_first {
             raced(&store, &other, end, move |tx| add(tx).map(drop)).await
         } else {
             raced(&store, &other, add, move |tx| end(tx).map(drop)).await
         };
-        assert_eq!(runs, [false], "one run, which did not see the other");
-        assert_eq!(freed(&store, 1).await, [(1, 9)]);
-        assert_eq!(freed(&store, 9).await, [(1, 9)]);
+        assert_eq!(
+            runs,
+            [false],
+            "the transaction ran once and did not see the other"
+        );
+        assert_eq!(releasable(&store, 1).await, [(1, 9)]);
+        assert_eq!(releasable(&store, 9).await, [(1, 9)]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_that_release_the_last_edges_one_sees_that_none_is_left() {
+async fn of_two_transactions_that_release_the_last_edges_one_sees_none_left() {
     let Some(database) = crate::world::Database::postgres() else {
         return;
     };
@@ -230,9 +236,9 @@ async fn of_two_that_release_the_last_edges_one_sees_that_none_is_left() {
     require(&store, waiting(9, Requires::AllResolved, &[1, 2])).await;
     let release = |number: u32| {
         move |tx: &mut Tx<'_>| {
-            task_dependency_release(tx, &task_id(number), &task_id(9))?;
-            let left = task_open_dependencies(tx, &task_id(9), 9)?;
-            task_touch(tx, &task_id(9))?;
+            dependencies::release(tx, &task_id(number), &task_id(9))?;
+            let left = dependencies::count_open(tx, &task_id(9), 9)?;
+            tasks::touch(tx, &task_id(9))?;
             Ok::<_, StoreError>(left == 0)
         }
     };
@@ -241,67 +247,82 @@ async fn of_two_that_release_the_last_edges_one_sees_that_none_is_left() {
     assert_eq!(runs, [false, true]);
 }
 
-on_both!(only_edges_whose_end_has_come_are_free, |database| {
+on_both!(only_edges_to_ended_tasks_are_releasable, |database| {
     let store = database.migrated().await;
     insert(&store, (1..=3).map(|number| task(number, "a/b")).collect()).await;
     require(&store, waiting(8, Requires::AllCompleted, &[1, 2])).await;
     require(&store, waiting(9, Requires::AllResolved, &[1, 2, 3])).await;
-    for looked_at in [1, 2, 3, 8, 9] {
-        assert_eq!(freed(&store, looked_at).await, []);
+    for rechecked in [1, 2, 3, 8, 9] {
+        assert_eq!(releasable(&store, rechecked).await, []);
     }
-    // Behind the back of those who would release them.
+    // Written without the functions that would release them.
     end(&store, 1, true).await;
     end(&store, 2, false).await;
-    assert_eq!(freed(&store, 1).await, [(1, 8), (1, 9)]);
-    assert_eq!(freed(&store, 2).await, [(2, 9)]);
-    assert_eq!(freed(&store, 3).await, []);
-    assert_eq!(freed(&store, 8).await, [(1, 8)]);
-    assert_eq!(freed(&store, 9).await, [(1, 9), (2, 9)]);
-    let release = |tx: &mut Tx<'_>| task_dependency_release(tx, &task_id(1), &task_id(9));
+    assert_eq!(releasable(&store, 1).await, [(1, 8), (1, 9)]);
+    assert_eq!(releasable(&store, 2).await, [(2, 9)]);
+    assert_eq!(releasable(&store, 3).await, []);
+    assert_eq!(releasable(&store, 8).await, [(1, 8)]);
+    assert_eq!(releasable(&store, 9).await, [(1, 9), (2, 9)]);
+    let release = |tx: &mut Tx<'_>| dependencies::release(tx, &task_id(1), &task_id(9));
     write(&store, release).await;
-    assert_eq!(freed(&store, 9).await, [(2, 9)]);
+    assert_eq!(releasable(&store, 9).await, [(2, 9)]);
     let two = read(&store, |tx| {
-        task_edges_freed(tx, &[task_id(1), task_id(2)], 1)
+        dependencies::releasable_edges(tx, &[task_id(1), task_id(2)], 1)
     })
     .await;
     assert_eq!(two.len(), 1);
 });
 
-on_both!(what_is_to_be_looked_at_again_is_remembered, |database| {
+on_both!(requested_rechecks_are_stored, |database| {
     let store = database.migrated().await;
     for (number, now) in [(2, 5), (1, 6), (3, 9)] {
         write(&store, move |tx| {
-            task_look_again(tx, &task_id(number), at(now))
+            dependencies::request_recheck(tx, &task_id(number), at(now))
         })
         .await;
     }
-    let due = async |before| read(&store, move |tx| task_looks_due(tx, at(before), 9)).await;
+    let due = async |before| {
+        read(&store, move |tx| {
+            dependencies::rechecks_due(tx, at(before), 9)
+        })
+        .await
+    };
     assert_eq!(due(4).await, []);
     assert_eq!(due(8).await, [task_id(2), task_id(1)]);
-    write(&store, |tx| task_looks_done(tx, &[task_id(2), task_id(7)])).await;
+    write(&store, |tx| {
+        dependencies::finish_rechecks(tx, &[task_id(2), task_id(7)])
+    })
+    .await;
     assert_eq!(due(9).await, [task_id(1), task_id(3)]);
-    assert!(read(&store, |tx| task_look_is_due(tx, &task_id(1))).await);
-    assert!(!read(&store, |tx| task_look_is_due(tx, &task_id(2))).await);
+    assert!(read(&store, |tx| dependencies::is_recheck_due(tx, &task_id(1))).await);
+    assert!(!read(&store, |tx| dependencies::is_recheck_due(tx, &task_id(2))).await);
 });
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_look_that_is_noted_while_the_first_one_ends_is_not_lost() {
+async fn a_recheck_requested_while_another_finishes_is_not_lost() {
     let Some(database) = crate::world::Database::postgres() else {
         return;
     };
     let (store, other) = (database.migrated().await, database.open());
-    write(&store, |tx| task_look_again(tx, &task_id(1), at(1))).await;
-    let done = |tx: &mut Tx<'_>| task_looks_done(tx, &[task_id(1)]).map(|()| true);
-    let note = |tx: &mut Tx<'_>| task_look_again(tx, &task_id(1), at(2));
+    write(&store, |tx| {
+        dependencies::request_recheck(tx, &task_id(1), at(1))
+    })
+    .await;
+    let done = |tx: &mut Tx<'_>| dependencies::finish_rechecks(tx, &[task_id(1)]).map(|()| true);
+    let note = |tx: &mut Tx<'_>| dependencies::request_recheck(tx, &task_id(1), at(2));
     let runs = raced(&store, &other, done, note).await;
-    assert_eq!(runs, [false, true], "who ends the first look looks again");
+    assert_eq!(
+        runs,
+        [false, true],
+        "the transaction that finishes the first recheck runs again"
+    );
 }
 
-on_both!(edges_go_with_the_task_that_waits, |database| {
+on_both!(edges_are_deleted_with_the_waiting_task, |database| {
     let store = database.migrated().await;
     insert(&store, vec![pending(1, "a/b", 5)]).await;
     let cancelled = waiting(9, Requires::AllResolved, &[1]).cancel(at(6));
     require(&store, cancelled.unwrap().task).await;
-    write(&store, |tx| task_delete_expired(tx, at(200_001), 9)).await;
+    write(&store, |tx| tasks::delete_expired(tx, at(200_001), 9)).await;
     assert!(to_release(&store, 1, true).await.is_empty());
 });

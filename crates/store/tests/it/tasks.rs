@@ -1,17 +1,12 @@
-//! Tasks: one row for what a task is, one for where it stands, and one more while it waits or runs.
+//! Tasks: their rows, claims, demand and deletion.
 
 use domain::Version;
 use domain::demand::Demand;
 use domain::id::{PoolId, TaskId};
 use domain::task::{Priority, Task, TaskDocument, TaskGroup, Transition};
 use serde_json::json;
-use store::{
-    PendingPlace, Store, StoreError, Tx, task_any_waiting, task_delete_expired, task_demand_all,
-    task_demand_of, task_dependents, task_get, task_group_active, task_group_delete_expired,
-    task_group_get, task_group_insert, task_group_size, task_group_tasks, task_group_update,
-    task_insert, task_list_claimed, task_list_claims_expired, task_list_claims_of_worker,
-    task_list_overdue, task_list_pending, task_next, task_require, task_several, task_update,
-};
+use store::pending_tasks::{self, PendingPosition};
+use store::{Store, StoreError, Tx, claimed_tasks, demand, dependencies, task_groups, tasks};
 
 use crate::samples::{at, pool_id, worker_key};
 use crate::world::{on_both, read, write};
@@ -56,41 +51,38 @@ fn cancelled(task: Task) -> Task {
 pub(crate) async fn insert(store: &Store, tasks: Vec<Task>) {
     write(store, move |tx| {
         for task in &tasks {
-            assert!(task_insert(tx, task)?);
+            assert!(tasks::insert(tx, task)?);
         }
         Ok(())
     })
     .await;
 }
 
-/// Moves a task as it is stored, and returns it as it is stored then.
+/// Reads a task, changes it, writes it and returns it as it is stored then.
 pub(crate) async fn change(
     store: &Store,
     number: u32,
     step: impl Fn(Task) -> Task + Send + 'static,
 ) -> Task {
     write(store, move |tx| {
-        let before = task_get(tx, &task_id(number))?.unwrap();
+        let before = tasks::get(tx, &task_id(number))?.unwrap();
         let after = step(before.clone());
-        task_update(tx, &before, &after)?;
-        Ok(task_get(tx, &task_id(number))?.unwrap())
+        tasks::update(tx, &before, &after)?;
+        Ok(tasks::get(tx, &task_id(number))?.unwrap())
     })
     .await
 }
 
 async fn next(store: &Store, queue: &'static str, now: i64) -> Vec<String> {
     let tasks = read(store, move |tx| {
-        task_next(tx, &pool_id(queue), at(now), 100)
+        pending_tasks::next(tx, &pool_id(queue), at(now), 100)
     })
     .await;
     tasks.items.iter().map(|task| task.id.to_string()).collect()
 }
 
 async fn demand(store: &Store, queue: &'static str, now: i64) -> (u64, u64) {
-    let demand = read(store, move |tx| {
-        task_demand_of(tx, &pool_id(queue), at(now))
-    })
-    .await;
+    let demand = read(store, move |tx| demand::of(tx, &pool_id(queue), at(now))).await;
     (demand.pending, demand.claimed)
 }
 
@@ -105,68 +97,69 @@ on_both!(a_task_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     insert(&store, vec![task(1, "a/b"), pending(2, "a/b", 5)]).await;
     let (one, two) = read(&store, |tx| {
-        Ok((task_get(tx, &task_id(1))?, task_get(tx, &task_id(2))?))
+        Ok((tasks::get(tx, &task_id(1))?, tasks::get(tx, &task_id(2))?))
     })
     .await;
     assert_eq!(one, Some(task(1, "a/b")));
     assert_eq!(two, Some(pending(2, "a/b", 5)));
-    assert_eq!(read(&store, |tx| task_get(tx, &task_id(3))).await, None);
+    assert_eq!(read(&store, |tx| tasks::get(tx, &task_id(3))).await, None);
 });
 
-on_both!(a_second_task_of_one_name_is_not_inserted, |database| {
+on_both!(a_second_task_with_the_same_id_is_not_inserted, |database| {
     let store = database.migrated().await;
     insert(&store, vec![pending(1, "a/b", 5)]).await;
     let other = task(1, "c/d");
-    assert!(!write(&store, move |tx| task_insert(tx, &other)).await);
+    assert!(!write(&store, move |tx| tasks::insert(tx, &other)).await);
     assert_eq!(
-        read(&store, |tx| task_get(tx, &task_id(1))).await,
+        read(&store, |tx| tasks::get(tx, &task_id(1))).await,
         Some(pending(1, "a/b", 5))
     );
     assert_eq!(demand(&store, "a/b", 6).await, (1, 0));
 });
 
-on_both!(
-    a_task_waits_is_claimed_and_ends_and_the_counts_follow,
-    |database| {
-        let store = database.migrated().await;
-        insert(&store, vec![task(1, "a/b")]).await;
-        assert_eq!(demand(&store, "a/b", 6).await, (0, 0));
-        change(&store, 1, |task| task.schedule(at(5)).unwrap().task).await;
-        assert_eq!(demand(&store, "a/b", 6).await, (1, 0));
-        let running = change(&store, 1, |task| claimed(task, "w", 7, 20)).await;
-        assert_eq!(running.version, Version(3));
-        assert_eq!(demand(&store, "a/b", 8).await, (0, 1));
-        // A claim that has run out is nobody's work.
-        assert_eq!(demand(&store, "a/b", 20).await, (0, 0));
-        change(&store, 1, |task| {
-            task.reclaim(0, at(9), at(30)).unwrap().task
-        })
-        .await;
-        assert_eq!(demand(&store, "a/b", 20).await, (0, 1));
-        change(&store, 1, |task| task.expire_claim(0, at(30)).unwrap().task).await;
-        assert_eq!(demand(&store, "a/b", 31).await, (1, 0));
-        change(&store, 1, |task| claimed(task, "w", 32, 40)).await;
-        change(&store, 1, |task| task.report(1, true, at(33)).unwrap().task).await;
-        assert_eq!(demand(&store, "a/b", 34).await, (0, 0));
-    }
-);
+on_both!(demand_follows_a_task_from_pending_to_its_end, |database| {
+    let store = database.migrated().await;
+    insert(&store, vec![task(1, "a/b")]).await;
+    assert_eq!(demand(&store, "a/b", 6).await, (0, 0));
+    change(&store, 1, |task| task.schedule(at(5)).unwrap().task).await;
+    assert_eq!(demand(&store, "a/b", 6).await, (1, 0));
+    let running = change(&store, 1, |task| claimed(task, "w", 7, 20)).await;
+    assert_eq!(running.version, Version(3));
+    assert_eq!(demand(&store, "a/b", 8).await, (0, 1));
+    // An expired claim does not count.
+    assert_eq!(demand(&store, "a/b", 20).await, (0, 0));
+    change(&store, 1, |task| {
+        task.reclaim(0, at(9), at(30)).unwrap().task
+    })
+    .await;
+    assert_eq!(demand(&store, "a/b", 20).await, (0, 1));
+    change(&store, 1, |task| task.expire_claim(0, at(30)).unwrap().task).await;
+    assert_eq!(demand(&store, "a/b", 31).await, (1, 0));
+    change(&store, 1, |task| claimed(task, "w", 32, 40)).await;
+    change(&store, 1, |task| task.report(1, true, at(33)).unwrap().task).await;
+    assert_eq!(demand(&store, "a/b", 34).await, (0, 0));
+});
 
 on_both!(
-    of_two_moves_of_one_task_the_second_sees_the_first,
+    of_two_changes_of_one_task_the_second_sees_the_first,
     |database| {
         let store = database.migrated().await;
         insert(&store, vec![pending(1, "a/b", 5)]).await;
-        let stale = read(&store, |tx| task_get(tx, &task_id(1))).await.unwrap();
+        let stale = read(&store, |tx| tasks::get(tx, &task_id(1)))
+            .await
+            .unwrap();
         change(&store, 1, |task| claimed(task, "w", 7, 20)).await;
         let late = claimed(stale.clone(), "other", 8, 20);
         let failed: Result<_, StoreError> = store
-            .write("stale", move |tx| task_update(tx, &stale, &late))
+            .write("stale", move |tx| tasks::update(tx, &stale, &late))
             .await;
         assert!(
-            matches!(failed, Err(StoreError::Congested { .. })),
+            matches!(failed, Err(StoreError::TooManyConflicts { .. })),
             "{failed:?}"
         );
-        let kept = read(&store, |tx| task_get(tx, &task_id(1))).await.unwrap();
+        let kept = read(&store, |tx| tasks::get(tx, &task_id(1)))
+            .await
+            .unwrap();
         assert_eq!(kept.runs[0].claim.as_ref().unwrap().worker_id.as_str(), "w");
     }
 );
@@ -191,13 +184,16 @@ on_both!(tasks_are_next_by_priority_and_then_by_arrival, |database| {
     })
     .await;
     assert_eq!(next(&store, "a/b", 10).await, ids(&[1, 2, 4, 3]));
-    let listed = read(&store, |tx| task_list_pending(tx, &pool_id("a/b"), None, 2)).await;
+    let listed = read(&store, |tx| {
+        pending_tasks::list(tx, &pool_id("a/b"), None, 2)
+    })
+    .await;
     let listed = listed.items;
-    let places: Vec<PendingPlace> = listed.iter().map(|row| row.place).collect();
+    let positions: Vec<PendingPosition> = listed.iter().map(|row| row.position).collect();
     assert_eq!(listed[1].task.id, task_id(2));
     assert_eq!((listed[1].run_id, listed[1].inserted), (0, at(6)));
     let rest = read(&store, move |tx| {
-        task_list_pending(tx, &pool_id("a/b"), Some(places[1]), 9)
+        pending_tasks::list(tx, &pool_id("a/b"), Some(positions[1]), 9)
     });
     let rest = rest.await.items.into_iter();
     let rest: Vec<TaskId> = rest.map(|row| row.task.id.clone()).collect();
@@ -205,13 +201,13 @@ on_both!(tasks_are_next_by_priority_and_then_by_arrival, |database| {
 });
 
 on_both!(
-    what_is_past_its_deadline_is_neither_counted_nor_next,
+    tasks_past_their_deadline_are_neither_counted_nor_claimed,
     |database| {
         let store = database.migrated().await;
         insert(&store, vec![pending(1, "a/b", 5)]).await;
         assert_eq!(next(&store, "a/b", 99_999).await, ids(&[1]));
         assert!(
-            read(&store, |tx| task_any_waiting(
+            read(&store, |tx| pending_tasks::any(
                 tx,
                 &pool_id("a/b"),
                 at(99_999)
@@ -220,7 +216,7 @@ on_both!(
         );
         assert!(next(&store, "a/b", 100_000).await.is_empty());
         assert!(
-            !read(&store, |tx| task_any_waiting(
+            !read(&store, |tx| pending_tasks::any(
                 tx,
                 &pool_id("a/b"),
                 at(100_000)
@@ -231,44 +227,47 @@ on_both!(
     }
 );
 
-on_both!(all_demands_come_by_pool_in_pages_without_gaps, |database| {
-    let store = database.migrated().await;
-    let mut tasks = Vec::new();
-    for (number, queue) in (0..).zip(["p/a", "p/b", "p/c", "p/d", "p/e", "p/a"]) {
-        tasks.push(pending(number, queue, 5));
-    }
-    for (number, queue) in (10..).zip(["p/b", "p/d", "p/f", "p/f"]) {
-        tasks.push(claimed(pending(number, queue, 5), "w", 6, 50));
-    }
-    insert(&store, tasks).await;
-    let expected: Vec<(PoolId, Demand)> = [
-        ("p/a", 2, 0),
-        ("p/b", 1, 1),
-        ("p/c", 1, 0),
-        ("p/d", 1, 1),
-        ("p/e", 1, 0),
-        ("p/f", 0, 2),
-    ]
-    .map(|(queue, pending, claimed)| (pool_id(queue), Demand { pending, claimed }))
-    .to_vec();
-    for limit in 1..=7_u32 {
-        let mut all = Vec::new();
-        // More pages than there are pools would be a loop without end.
-        for _ in 0..10 {
-            let after = all.last().map(|(id, _): &(PoolId, Demand)| id.clone());
-            let page = read(&store, move |tx| {
-                task_demand_all(tx, after.as_ref(), limit, at(10))
-            })
-            .await;
-            assert!(page.len() <= limit as usize);
-            if page.is_empty() {
-                break;
-            }
-            all.extend(page);
+on_both!(
+    demands_of_all_pools_are_read_in_pages_without_gaps,
+    |database| {
+        let store = database.migrated().await;
+        let mut tasks = Vec::new();
+        for (number, queue) in (0..).zip(["p/a", "p/b", "p/c", "p/d", "p/e", "p/a"]) {
+            tasks.push(pending(number, queue, 5));
         }
-        assert_eq!(all, expected, "limit {limit}");
+        for (number, queue) in (10..).zip(["p/b", "p/d", "p/f", "p/f"]) {
+            tasks.push(claimed(pending(number, queue, 5), "w", 6, 50));
+        }
+        insert(&store, tasks).await;
+        let expected: Vec<(PoolId, Demand)> = [
+            ("p/a", 2, 0),
+            ("p/b", 1, 1),
+            ("p/c", 1, 0),
+            ("p/d", 1, 1),
+            ("p/e", 1, 0),
+            ("p/f", 0, 2),
+        ]
+        .map(|(queue, pending, claimed)| (pool_id(queue), Demand { pending, claimed }))
+        .to_vec();
+        for limit in 1..=7_u32 {
+            let mut all = Vec::new();
+            // More pages than pools would mean an endless loop.
+            for _ in 0..10 {
+                let after = all.last().map(|(id, _): &(PoolId, Demand)| id.clone());
+                let page = read(&store, move |tx| {
+                    demand::all(tx, after.as_ref(), limit, at(10))
+                })
+                .await;
+                assert!(page.len() <= limit as usize);
+                if page.is_empty() {
+                    break;
+                }
+                all.extend(page);
+            }
+            assert_eq!(all, expected, "limit {limit}");
+        }
     }
-});
+);
 
 on_both!(claims_are_found_by_worker_queue_and_end, |database| {
     let store = database.migrated().await;
@@ -283,12 +282,15 @@ on_both!(claims_are_found_by_worker_queue_and_end, |database| {
     )
     .await;
     let of_worker = read(&store, |tx| {
-        task_list_claims_of_worker(tx, &worker_key("a/b", "g", "w"), 9)
+        claimed_tasks::list_of_worker(tx, &worker_key("a/b", "g", "w"), 9)
     });
     assert_eq!(of_worker.await, [(task_id(1), 0), (task_id(2), 0)]);
-    let expired = read(&store, |tx| task_list_claims_expired(tx, at(20), 9)).await;
+    let expired = read(&store, |tx| claimed_tasks::list_expired(tx, at(20), 9)).await;
     assert_eq!(expired, [(task_id(4), 0), (task_id(2), 0)]);
-    let listed = read(&store, |tx| task_list_claimed(tx, &pool_id("a/b"), None, 2)).await;
+    let listed = read(&store, |tx| {
+        claimed_tasks::list(tx, &pool_id("a/b"), None, 2)
+    })
+    .await;
     let listed: Vec<_> = listed
         .items
         .iter()
@@ -296,34 +298,31 @@ on_both!(claims_are_found_by_worker_queue_and_end, |database| {
         .collect();
     assert_eq!(listed, [(at(7), task_id(3)), (at(8), task_id(2))]);
     let rest = read(&store, |tx| {
-        task_list_claimed(tx, &pool_id("a/b"), Some((at(8), &task_id(2))), 9)
+        claimed_tasks::list(tx, &pool_id("a/b"), Some((at(8), &task_id(2))), 9)
     });
     assert_eq!(rest.await.items[0].task.id, task_id(1));
 });
 
-on_both!(
-    groups_list_their_tasks_and_those_that_are_left,
-    |database| {
-        let store = database.migrated().await;
-        insert(&store, vec![task(1, "a/b"), task(2, "a/b"), task(3, "a/b")]).await;
-        let group_id = || "00000000QACAAAAAAAAAAA".parse().unwrap();
-        change(&store, 2, |task| task.cancel(at(9)).unwrap().task).await;
-        let (tasks, active, size) = read(&store, move |tx| {
-            Ok((
-                task_group_tasks(tx, &group_id(), Some(&task_id(1)), 9)?.items,
-                task_group_active(tx, &group_id(), None, 9)?,
-                task_group_size(tx, &group_id())?,
-            ))
-        })
-        .await;
-        let listed: Vec<TaskId> = tasks.into_iter().map(|task| task.id.clone()).collect();
-        assert_eq!(listed, [task_id(2), task_id(3)]);
-        assert_eq!(active, [task_id(1), task_id(3)]);
-        assert_eq!(size, 3);
-    }
-);
+on_both!(groups_list_all_tasks_and_unresolved_tasks, |database| {
+    let store = database.migrated().await;
+    insert(&store, vec![task(1, "a/b"), task(2, "a/b"), task(3, "a/b")]).await;
+    let group_id = || "00000000QACAAAAAAAAAAA".parse().unwrap();
+    change(&store, 2, |task| task.cancel(at(9)).unwrap().task).await;
+    let (tasks, active, size) = read(&store, move |tx| {
+        Ok((
+            task_groups::tasks(tx, &group_id(), Some(&task_id(1)), 9)?.items,
+            task_groups::active(tx, &group_id(), None, 9)?,
+            task_groups::size(tx, &group_id())?,
+        ))
+    })
+    .await;
+    let listed: Vec<TaskId> = tasks.into_iter().map(|task| task.id.clone()).collect();
+    assert_eq!(listed, [task_id(2), task_id(3)]);
+    assert_eq!(active, [task_id(1), task_id(3)]);
+    assert_eq!(size, 3);
+});
 
-on_both!(a_group_is_made_once_sealed_and_forgotten, |database| {
+on_both!(a_group_is_inserted_once_sealed_and_deleted, |database| {
     let store = database.migrated().await;
     let group = TaskGroup::new(
         "00000000QACAAAAAAAAAAA".parse().unwrap(),
@@ -337,20 +336,20 @@ on_both!(a_group_is_made_once_sealed_and_forgotten, |database| {
             "-".parse().unwrap(),
             at(1),
         );
-        task_group_insert(tx, &first)
+        task_groups::insert(tx, &first)
     };
     assert!(write(&store, inserted).await);
     assert!(!write(&store, inserted).await);
-    let read_back = read(&store, move |tx| task_group_get(tx, &id)).await;
+    let read_back = read(&store, move |tx| task_groups::get(tx, &id)).await;
     assert_eq!(read_back.as_ref(), Some(&first));
     let mut sealed = group.clone();
     sealed.sealed = Some(at(4));
-    let version = write(&store, move |tx| task_group_update(tx, &sealed)).await;
+    let version = write(&store, move |tx| task_groups::update(tx, &sealed)).await;
     assert_eq!(version, Version(2));
     let expires = group.expires;
-    let deleted = move |tx: &mut Tx<'_>| task_group_delete_expired(tx, expires, 9);
+    let deleted = move |tx: &mut Tx<'_>| task_groups::delete_expired(tx, expires, 9);
     assert_eq!(write(&store, deleted).await, 0);
-    let deleted = move |tx: &mut Tx<'_>| task_group_delete_expired(tx, expires.plus_millis(1), 9);
+    let deleted = move |tx: &mut Tx<'_>| task_groups::delete_expired(tx, expires.plus_millis(1), 9);
     assert_eq!(write(&store, deleted).await, 1);
 });
 
@@ -359,7 +358,7 @@ on_both!(
     |database| {
         let store = database.migrated().await;
         insert(&store, vec![task(1, "a/b"), pending(2, "a/b", 5)]).await;
-        let overdue = |now| move |tx: &mut Tx<'_>| task_list_overdue(tx, at(now), 9);
+        let overdue = |now| move |tx: &mut Tx<'_>| tasks::list_overdue(tx, at(now), 9);
         assert!(read(&store, overdue(100_000)).await.is_empty());
         assert_eq!(read(&store, overdue(100_001)).await.len(), 2);
         change(&store, 1, |task| task.miss_deadline(at(100_001)).task).await;
@@ -367,7 +366,7 @@ on_both!(
     }
 );
 
-on_both!(an_expired_task_leaves_nothing_behind, |database| {
+on_both!(an_expired_task_is_deleted_with_all_its_rows, |database| {
     let store = database.migrated().await;
     insert(
         &store,
@@ -378,16 +377,16 @@ on_both!(an_expired_task_leaves_nothing_behind, |database| {
         ],
     )
     .await;
-    let gone = |now| move |tx: &mut Tx<'_>| task_delete_expired(tx, at(now), 1);
+    let gone = |now| move |tx: &mut Tx<'_>| tasks::delete_expired(tx, at(now), 1);
     assert_eq!(write(&store, gone(200_000)).await, 0);
     assert_eq!(write(&store, gone(200_001)).await, 1);
     assert_eq!(write(&store, gone(200_001)).await, 1);
     assert_eq!(write(&store, gone(200_001)).await, 0);
     assert_eq!(demand(&store, "a/b", 7).await, (0, 0));
-    assert_eq!(read(&store, |tx| task_get(tx, &task_id(1))).await, None);
-    // Its end has not been told yet.
+    assert_eq!(read(&store, |tx| tasks::get(tx, &task_id(1))).await, None);
+    // No event has reported its end yet.
     assert_eq!(demand(&store, "a/c", 7).await, (1, 0));
-    // The name is free again.
+    // The id can be used again.
     insert(&store, vec![pending(1, "a/b", 5)]).await;
 });
 
@@ -403,45 +402,45 @@ on_both!(large_tasks_are_read_a_few_at_a_time, |database| {
     for number in 1..=10 {
         let task = large(number).schedule(at(5)).unwrap().task;
         write(&store, move |tx| {
-            assert!(task_insert(tx, &task)?);
-            task_require(tx, &task)
+            assert!(tasks::insert(tx, &task)?);
+            dependencies::require(tx, &task)
         })
         .await;
     }
     read(&store, |tx| {
         let group_id = "00000000QACAAAAAAAAAAA".parse().unwrap();
         let after = |list: Vec<Task>| list.last().map(|task| task.id.clone()).unwrap();
-        let next = task_next(tx, &pool_id("a/b"), at(10), 100)?;
+        let next = pending_tasks::next(tx, &pool_id("a/b"), at(10), 100)?;
         assert_eq!((next.items.len(), next.is_cut), (8, true));
-        let listed = task_list_pending(tx, &pool_id("a/b"), None, 100)?;
+        let listed = pending_tasks::list(tx, &pool_id("a/b"), None, 100)?;
         assert_eq!((listed.items.len(), listed.is_cut), (8, true));
-        let rest = task_list_pending(tx, &pool_id("a/b"), Some(listed.items[7].place), 100)?;
+        let rest = pending_tasks::list(tx, &pool_id("a/b"), Some(listed.items[7].position), 100)?;
         assert_eq!((rest.items.len(), rest.is_cut), (2, false));
-        let group = task_group_tasks(tx, &group_id, None, 100)?;
+        let group = task_groups::tasks(tx, &group_id, None, 100)?;
         assert_eq!((group.items.len(), group.is_cut), (8, true));
-        let rest = task_group_tasks(tx, &group_id, Some(&after(group.items)), 100)?;
+        let rest = task_groups::tasks(tx, &group_id, Some(&after(group.items)), 100)?;
         assert_eq!((rest.items.len(), rest.is_cut), (3, false));
-        let dependents = task_dependents(tx, &task_id(99), None, 100)?;
+        let dependents = dependencies::dependents(tx, &task_id(99), None, 100)?;
         assert_eq!((dependents.items.len(), dependents.is_cut), (8, true));
         let asked: Vec<TaskId> = (0..=10).map(task_id).collect();
-        let several = task_several(tx, &asked)?;
+        let several = tasks::get_several(tx, &asked)?;
         assert_eq!((several.items.len(), several.is_cut), (10, true));
         assert_eq!(several.items[0], None);
-        let rest = task_several(tx, &asked[10..])?;
+        let rest = tasks::get_several(tx, &asked[10..])?;
         assert_eq!((rest.items.len(), rest.is_cut), (1, false));
         Ok(())
     })
     .await;
 });
 
-/// Claims what is next until nothing is left; says what it got.
+/// Claims the next task until none is left, and returns the claimed tasks.
 async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
     let mut got = Vec::new();
     loop {
         let name = worker.clone();
         let claimed: Result<Option<TaskId>, StoreError> = store
             .write("claim", move |tx| {
-                let next = task_next(tx, &pool_id("a/b"), at(10), 1)?;
+                let next = pending_tasks::next(tx, &pool_id("a/b"), at(10), 1)?;
                 let Some(before) = next.items.into_iter().next() else {
                     return Ok(None);
                 };
@@ -450,22 +449,22 @@ async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
                     .clone()
                     .claim(0, &group, &worker, at(10), at(50))
                     .unwrap();
-                task_update(tx, &before, &task)?;
+                tasks::update(tx, &before, &task)?;
                 Ok(Some(task.id.clone()))
             })
             .await;
         match claimed {
             Ok(Some(id)) => got.push(id),
             Ok(None) => return got,
-            // Others were faster ten times in a row.
-            Err(StoreError::Congested { .. }) => {}
+            // The transaction has conflicted with others too often.
+            Err(StoreError::TooManyConflicts { .. }) => {}
             Err(problem) => panic!("{problem}"),
         }
     }
 }
 
 on_both!(
-    of_many_that_claim_through_two_stores_each_task_has_one,
+    many_claims_through_two_stores_get_each_task_once,
     |database| {
         let (one, two) = (database.migrated().await, database.open());
         insert(

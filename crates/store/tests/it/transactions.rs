@@ -1,122 +1,143 @@
-//! What a transaction promises: all or nothing, one snapshot, no lost change, no dead thread.
+//! Transactions: all or nothing, on one snapshot, without a lost update or a lost thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
 use store::{
-    Counts, MAX_ATTEMPTS, MAX_ROWS, Options, Store, StoreError, outbox_depth, outbox_push,
-    pool_get, pool_insert, pool_list, pool_update, worker_get, worker_insert, worker_type_list,
-    worker_update,
+    Counts, MAX_ATTEMPTS, MAX_ROWS, Options, Store, StoreError, outbox, pools, worker_types,
+    workers,
 };
 
 use crate::samples::{edit, event, pool, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
 
-on_both!(every_statement_is_understood_by_the_database, |database| {
+on_both!(the_database_accepts_every_statement, |database| {
     let store = database.migrated().await;
     assert!(store.check_statements().await.unwrap() > 50);
     store.ping().await.unwrap();
 });
 
-on_both!(an_error_rolls_back_everything_the_outbox_too, |database| {
-    let store = database.migrated().await;
-    let failed: Result<(), StoreError> = store
-        .write("fails", |tx| {
-            pool_insert(tx, &pool("a/b", "one"))?;
-            outbox_push(tx, &event("one", "a/b"))?;
-            Err(StoreError::BadUrl("no reason".to_owned()))
-        })
-        .await;
-    assert!(matches!(failed, Err(StoreError::BadUrl(_))));
-    assert_eq!(read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await, None);
-    assert_eq!(read(&store, outbox_depth).await, 0);
-});
-
-on_both!(what_transactions_do_is_counted_by_name, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
-    assert_eq!(store.take_counts(), Counts::default(), "nobody counted yet");
-    for id in ["a/c", "a/d"] {
-        write(&store, move |tx| pool_insert(tx, &pool(id, "one"))).await;
+on_both!(
+    an_error_rolls_back_everything_including_the_outbox,
+    |database| {
+        let store = database.migrated().await;
+        let failed: Result<(), StoreError> = store
+            .write("fails", |tx| {
+                pools::insert(tx, &pool("a/b", "one"))?;
+                outbox::push(tx, &event("one", "a/b"))?;
+                Err(StoreError::BadUrl("no reason".to_owned()))
+            })
+            .await;
+        assert!(matches!(failed, Err(StoreError::BadUrl(_))));
+        assert_eq!(
+            read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
+            None
+        );
+        assert_eq!(read(&store, outbox::depth).await, 0);
     }
-    let listed = read(&store, |tx| pool_list(tx, None, 9)).await;
-    let counts = store.take_counts();
-    assert_eq!(counts.transactions("test_write"), 2);
-    assert_eq!(counts.all_transactions(), 3);
-    assert_eq!(counts.statements("pool_insert"), 2);
-    assert_eq!(counts.all_statements(), 3);
-    assert_eq!(counts.rows("pool_list"), listed.len() as u64);
-    assert_eq!(counts.all_rows(), 3);
-    assert_eq!(store.take_counts(), Counts::default());
-});
+);
 
-on_both!(a_failed_statement_cannot_be_overlooked, |database| {
+on_both!(
+    transactions_statements_and_rows_are_counted_by_name,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
+        assert_eq!(
+            store.take_counts(),
+            Counts::default(),
+            "counting has not started"
+        );
+        for id in ["a/c", "a/d"] {
+            write(&store, move |tx| pools::insert(tx, &pool(id, "one"))).await;
+        }
+        let listed = read(&store, |tx| pools::list(tx, None, 9)).await;
+        let counts = store.take_counts();
+        assert_eq!(counts.transactions("test_write"), 2);
+        assert_eq!(counts.all_transactions(), 3);
+        assert_eq!(counts.statements("pool_insert"), 2);
+        assert_eq!(counts.all_statements(), 3);
+        assert_eq!(counts.rows("pool_list"), listed.len() as u64);
+        assert_eq!(counts.all_rows(), 3);
+        assert_eq!(store.take_counts(), Counts::default());
+    }
+);
+
+on_both!(a_closure_cannot_ignore_a_failed_statement, |database| {
     let store = database.migrated().await;
     database.raw("DROP TABLE outbox");
     let failed: Result<(), StoreError> = store
         .write("overlooks", |tx| {
-            pool_insert(tx, &pool("a/b", "one"))?;
-            let _overlooked = outbox_push(tx, &event("one", "a/b"));
+            pools::insert(tx, &pool("a/b", "one"))?;
+            let _ignored = outbox::push(tx, &event("one", "a/b"));
             Ok(())
         })
         .await;
     assert!(
-        matches!(failed, Err(StoreError::Overlooked { .. })),
+        matches!(failed, Err(StoreError::IgnoredFailure { .. })),
         "{failed:?}"
     );
-    assert_eq!(read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await, None);
+    assert_eq!(
+        read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
+        None
+    );
 });
 
-on_both!(a_panic_is_answered_rolled_back_and_survived, |database| {
-    let store = database.migrated().await;
-    for _ in 0..10 {
-        let failed: Result<(), StoreError> = store
-            .write("panics", |tx| {
-                pool_insert(tx, &pool("a/b", "one"))?;
-                panic!("a bug in a closure");
-            })
-            .await;
-        assert!(
-            matches!(failed, Err(StoreError::Panicked { name: "panics" })),
-            "{failed:?}"
+on_both!(
+    a_panic_is_reported_and_rolled_back_and_the_thread_survives,
+    |database| {
+        let store = database.migrated().await;
+        for _ in 0..10 {
+            let failed: Result<(), StoreError> = store
+                .write("panics", |tx| {
+                    pools::insert(tx, &pool("a/b", "one"))?;
+                    panic!("a bug in a closure");
+                })
+                .await;
+            assert!(
+                matches!(failed, Err(StoreError::Panicked { name: "panics" })),
+                "{failed:?}"
+            );
+            let failed: Result<(), StoreError> =
+                store.read("panics", |_| panic!("a bug in a closure")).await;
+            assert!(
+                matches!(failed, Err(StoreError::Panicked { .. })),
+                "{failed:?}"
+            );
+        }
+        assert_eq!(
+            read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
+            None
         );
-        let failed: Result<(), StoreError> =
-            store.read("panics", |_| panic!("a bug in a closure")).await;
-        assert!(
-            matches!(failed, Err(StoreError::Panicked { .. })),
-            "{failed:?}"
-        );
+        assert!(write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await);
     }
-    assert_eq!(read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await, None);
-    assert!(write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await);
-});
+);
 
-on_both!(a_write_in_a_read_is_refused, |database| {
+on_both!(a_read_transaction_refuses_writes, |database| {
     let store = database.migrated().await;
     let failed = store
-        .read("writes", |tx| pool_insert(tx, &pool("a/b", "one")))
+        .read("writes", |tx| pools::insert(tx, &pool("a/b", "one")))
         .await;
     assert!(
         matches!(failed, Err(StoreError::Query { .. })),
         "{failed:?}"
     );
-    assert!(write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await);
+    assert!(write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await);
 });
 
-on_both!(a_read_sees_one_snapshot_while_others_write, |database| {
+on_both!(a_read_sees_one_snapshot_during_other_writes, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| pool_insert(tx, &pool("a/p1", "one"))).await;
+    write(&store, |tx| pools::insert(tx, &pool("a/p1", "one"))).await;
     let (looked, has_looked) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel();
     let reading = store.clone();
     let reader = tokio::spawn(async move {
         reading
             .scan("snapshot", move |tx| {
-                let before = pool_list(tx, None, 10)?.len();
+                let before = pools::list(tx, None, 10)?.len();
                 looked.send(()).unwrap();
                 may_go_on.recv().unwrap();
-                Ok::<_, StoreError>((before, pool_list(tx, None, 10)?.len()))
+                Ok::<_, StoreError>((before, pools::list(tx, None, 10)?.len()))
             })
             .await
             .unwrap()
@@ -124,66 +145,63 @@ on_both!(a_read_sees_one_snapshot_while_others_write, |database| {
     tokio::task::spawn_blocking(move || has_looked.recv().unwrap())
         .await
         .unwrap();
-    write(&store, |tx| pool_insert(tx, &pool("a/p2", "one"))).await;
+    write(&store, |tx| pools::insert(tx, &pool("a/p2", "one"))).await;
     go_on.send(()).unwrap();
     assert_eq!(reader.await.unwrap(), (1, 1));
-    assert_eq!(read(&store, |tx| pool_list(tx, None, 10)).await.len(), 2);
+    assert_eq!(read(&store, |tx| pools::list(tx, None, 10)).await.len(), 2);
 });
 
-/// Reads, changes and writes back under guard, as every caller should.
+/// Reads a row, changes it and writes it with a guarded update, as every caller should.
 async fn add_one(store: Store) -> Result<(), StoreError> {
     store
         .write("add_one", |tx| {
-            let mut worker = worker_get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
+            let mut worker = workers::get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
             edit(&mut worker, |it| it.capacity += 1);
-            worker_update(tx, &worker).map(drop)
+            workers::update(tx, &worker).map(drop)
         })
         .await
 }
 
-on_both!(
-    of_32_tasks_that_change_one_row_no_change_is_lost,
-    |database| {
-        let store = database.migrated().await;
-        write(&store, |tx| worker_insert(tx, &worker("a/b", "g", "w"))).await;
-        let tasks: Vec<_> = (0..32)
-            .map(|_| tokio::spawn(add_one(store.clone())))
-            .collect();
-        let mut n_done = 0;
-        for task in tasks {
-            task.await.unwrap().unwrap();
-            n_done += 1;
-        }
-        let found = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w")))
-            .await
-            .unwrap();
-        assert_eq!(
-            (found.capacity, found.version.0),
-            (2 + n_done, 1 + i64::from(n_done))
-        );
+on_both!(concurrent_updates_of_one_row_are_not_lost, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| workers::insert(tx, &worker("a/b", "g", "w"))).await;
+    let tasks: Vec<_> = (0..32)
+        .map(|_| tokio::spawn(add_one(store.clone())))
+        .collect();
+    let mut n_done = 0;
+    for task in tasks {
+        task.await.unwrap().unwrap();
+        n_done += 1;
     }
-);
+    let found = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "w")))
+        .await
+        .unwrap();
+    assert_eq!(
+        (found.capacity, found.version.0),
+        (2 + n_done, 1 + i64::from(n_done))
+    );
+});
 
-on_both!(two_stores_that_change_one_row_lose_no_change, |database| {
+on_both!(updates_of_one_row_by_two_stores_are_not_lost, |database| {
     let (one, two) = (database.migrated().await, database.open());
-    write(&one, |tx| worker_insert(tx, &worker("a/b", "g", "w"))).await;
+    write(&one, |tx| workers::insert(tx, &worker("a/b", "g", "w"))).await;
     let tasks: Vec<_> = (0..16)
         .map(|n| tokio::spawn(add_one(if n % 2 == 0 { one.clone() } else { two.clone() })))
         .collect();
     for task in tasks {
         task.await.unwrap().unwrap();
     }
-    let found = read(&two, |tx| worker_get(tx, &worker_key("a/b", "g", "w")))
+    let found = read(&two, |tx| workers::get(tx, &worker_key("a/b", "g", "w")))
         .await
         .unwrap();
     assert_eq!(found.capacity, 18);
 });
 
 on_both!(
-    who_always_loses_is_told_so_after_a_bounded_number_of_attempts,
+    a_transaction_that_always_conflicts_fails_after_a_bounded_number_of_attempts,
     |database| {
         let store = database.migrated().await;
-        write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
+        write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
         let attempts = Arc::new(AtomicU32::new(0));
         let counting = attempts.clone();
         let failed = store
@@ -191,11 +209,14 @@ on_both!(
                 counting.fetch_add(1, Ordering::Relaxed);
                 let mut stale = pool("a/b", "two");
                 stale.version = domain::Version(99);
-                pool_update(tx, &stale)
+                pools::update(tx, &stale)
             })
             .await;
         assert!(
-            matches!(failed, Err(StoreError::Congested { name: "stale", .. })),
+            matches!(
+                failed,
+                Err(StoreError::TooManyConflicts { name: "stale", .. })
+            ),
             "{failed:?}"
         );
         assert_eq!(attempts.load(Ordering::Relaxed), MAX_ATTEMPTS);
@@ -203,26 +224,26 @@ on_both!(
 );
 
 on_both!(
-    a_lost_race_runs_again_even_when_the_closure_overlooks_it,
+    a_lost_race_runs_again_even_if_the_closure_ignores_it,
     |database| {
         let store = database.migrated().await;
         let mut n_runs = 0;
         let n_runs = write(&store, move |tx| {
             n_runs += 1;
             if n_runs < 3 {
-                pool_insert(tx, &pool("a/leftover", "one"))?;
-                let _overlooked = tx.lost_race();
+                pools::insert(tx, &pool("a/leftover", "one"))?;
+                let _ignored = tx.lost_race();
             }
             Ok(n_runs)
         })
         .await;
         assert_eq!(n_runs, 3);
-        assert!(read(&store, |tx| pool_list(tx, None, 1)).await.is_empty());
+        assert!(read(&store, |tx| pools::list(tx, None, 1)).await.is_empty());
     }
 );
 
 on_both!(
-    a_closed_store_refuses_and_finishes_what_it_had_begun,
+    a_closed_store_refuses_new_transactions_and_finishes_running_ones,
     |database| {
         let store = database.migrated().await;
         let (begun, has_begun) = mpsc::channel();
@@ -233,7 +254,7 @@ on_both!(
                 .write("slow", move |tx| {
                     begun.send(()).unwrap();
                     may_go_on.recv().unwrap();
-                    pool_insert(tx, &pool("a/b", "one"))
+                    pools::insert(tx, &pool("a/b", "one"))
                 })
                 .await
         });
@@ -245,17 +266,17 @@ on_both!(
         go_on.send(()).unwrap();
         closer.await.unwrap();
         assert!(writer.await.unwrap().unwrap());
-        let refused = store.read("late", |tx| pool_list(tx, None, 1)).await;
+        let refused = store.read("late", |tx| pools::list(tx, None, 1)).await;
         assert!(matches!(refused, Err(StoreError::Closed)));
-        let refused = store.write("late", |tx| pool_list(tx, None, 1)).await;
+        let refused = store.write("late", |tx| pools::list(tx, None, 1)).await;
         assert!(matches!(refused, Err(StoreError::Closed)));
         let again = database.open();
-        assert_eq!(read(&again, |tx| pool_list(tx, None, 5)).await.len(), 1);
+        assert_eq!(read(&again, |tx| pools::list(tx, None, 5)).await.len(), 1);
     }
 );
 
 on_both!(
-    a_write_whose_caller_left_before_it_began_is_not_done,
+    a_write_does_not_run_if_its_caller_was_dropped_before,
     |database| {
         let options = Options {
             connections: 1,
@@ -278,17 +299,17 @@ on_both!(
         tokio::task::spawn_blocking(move || has_begun.recv().unwrap())
             .await
             .unwrap();
-        let leaving = store.write("leaves", |tx| pool_insert(tx, &pool("a/b", "one")));
-        // Polled once, so it is in the queue, then dropped.
+        let leaving = store.write("leaves", |tx| pools::insert(tx, &pool("a/b", "one")));
+        // Polled once, so that it is in the queue, and then dropped.
         let _ = begin_and_drop(leaving).await;
         go_on.send(()).unwrap();
         holder.await.unwrap().unwrap();
-        assert!(read(&store, |tx| pool_list(tx, None, 1)).await.is_empty());
+        assert!(read(&store, |tx| pools::list(tx, None, 1)).await.is_empty());
         store.close().await;
     }
 );
 
-/// Lets a future begin, then drops it.
+/// Polls a future once, then drops it.
 async fn begin_and_drop<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {
@@ -301,16 +322,18 @@ async fn begin_and_drop<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 on_both!(
-    more_callers_than_threads_and_places_are_all_served,
+    more_callers_than_threads_and_queue_places_are_all_served,
     |database| {
         let store = database.migrated().await;
-        write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
+        write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
         let tasks: Vec<_> = (0..1_000)
             .map(|_| {
                 let store = store.clone();
-                tokio::spawn(
-                    async move { store.scan("many", |tx| pool_get(tx, &pool_id("a/b"))).await },
-                )
+                tokio::spawn(async move {
+                    store
+                        .scan("many", |tx| pools::get(tx, &pool_id("a/b")))
+                        .await
+                })
             })
             .collect();
         for task in tasks {
@@ -319,9 +342,9 @@ on_both!(
     }
 );
 
-on_both!(a_corrupt_row_is_named_and_no_panic, |database| {
+on_both!(a_corrupt_row_is_an_error_that_names_it, |database| {
     let store = database.migrated().await;
-    write(&store, |tx| worker_insert(tx, &worker("a/b", "g", "w"))).await;
+    write(&store, |tx| workers::insert(tx, &worker("a/b", "g", "w"))).await;
     for (column, value) in [
         ("terms", "'{'"),
         ("state", "'weird'"),
@@ -332,26 +355,27 @@ on_both!(a_corrupt_row_is_named_and_no_panic, |database| {
     ] {
         database.raw(&format!("UPDATE workers SET {column} = {value}"));
         let failed = store
-            .read("corrupt", |tx| worker_get(tx, &worker_key("a/b", "g", "w")))
+            .read("corrupt", |tx| {
+                workers::get(tx, &worker_key("a/b", "g", "w"))
+            })
             .await;
         let Err(StoreError::Corrupt { table, key, .. }) = &failed else {
             panic!("{column} = {value}: {failed:?}");
         };
         assert_eq!((*table, key.as_str()), ("workers", "a/b g w"));
         database.raw("DELETE FROM workers");
-        write(&store, |tx| worker_insert(tx, &worker("a/b", "g", "w"))).await;
+        write(&store, |tx| workers::insert(tx, &worker("a/b", "g", "w"))).await;
     }
 });
 
 /// On PostgreSQL only: SQLite serves one process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_stands_still_in_a_transaction_holds_others_up_for_seconds_and_loses_nothing()
- {
+async fn a_process_frozen_in_a_transaction_delays_others_for_seconds_only() {
     let Some(database) = crate::world::Database::postgres() else {
         return;
     };
     let (frozen, other) = (database.migrated().await, database.open());
-    write(&frozen, |tx| worker_insert(tx, &worker("a/b", "g", "w"))).await;
+    write(&frozen, |tx| workers::insert(tx, &worker("a/b", "g", "w"))).await;
     let (thaw, frozen_until) = mpsc::channel::<()>();
     let (begun, has_begun) = tokio::sync::oneshot::channel();
     let mut once = Some((begun, frozen_until));
@@ -360,9 +384,9 @@ async fn a_process_that_stands_still_in_a_transaction_holds_others_up_for_second
     let freezing = tokio::spawn(async move {
         let write = frozen.write("frozen", move |tx| {
             counted.fetch_add(1, Ordering::Relaxed);
-            let mut worker = worker_get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
+            let mut worker = workers::get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
             edit(&mut worker, |it| it.capacity += 1);
-            worker_update(tx, &worker)?;
+            workers::update(tx, &worker)?;
             if let Some((begun, frozen_until)) = once.take() {
                 begun.send(()).unwrap();
                 assert!(frozen_until.recv().is_err());
@@ -372,49 +396,43 @@ async fn a_process_that_stands_still_in_a_transaction_holds_others_up_for_second
         write.await
     });
     has_begun.await.unwrap();
-    // The server ends the frozen transaction, and this one runs again until then.
+    // This transaction is retried until the server ends the frozen one.
     add_one(other.clone()).await.unwrap();
     drop(thaw);
     freezing.await.unwrap().unwrap();
     assert_eq!(runs.load(Ordering::Relaxed), 2);
-    let found = read(&other, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
+    let found = read(&other, |tx| workers::get(tx, &worker_key("a/b", "g", "w"))).await;
     assert_eq!(found.unwrap().capacity, 2 + 2);
 }
 
-on_both!(
-    what_runs_is_counted_from_the_first_question_on,
-    |database| {
-        let store = database.migrated().await;
-        assert_eq!(store.take_counts(), Counts::default());
-        write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
-        read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await;
-        let counts = store.clone().take_counts();
-        assert_eq!(counts.transactions("test_write"), 1);
-        assert_eq!(counts.transactions("test_read"), 1);
-        assert_eq!(counts.statements("pool_get"), 1);
-        assert_eq!(store.take_counts(), Counts::default());
-    }
-);
+on_both!(counting_starts_with_the_first_call, |database| {
+    let store = database.migrated().await;
+    assert_eq!(store.take_counts(), Counts::default());
+    write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
+    read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await;
+    let counts = store.clone().take_counts();
+    assert_eq!(counts.transactions("test_write"), 1);
+    assert_eq!(counts.transactions("test_read"), 1);
+    assert_eq!(counts.statements("pool_get"), 1);
+    assert_eq!(store.take_counts(), Counts::default());
+});
 
-on_both!(
-    whoever_wants_all_rows_hears_that_there_are_too_many,
-    |database| {
-        let store = database.migrated().await;
-        store.take_counts();
-        // The sizes around the limit are tested without reading: this many rows take long.
-        database.raw(&format!(
-            "INSERT INTO worker_types (worker_pool_id, worker_configuration_id, check_payload) \
+on_both!(reading_all_rows_fails_if_there_are_too_many, |database| {
+    let store = database.migrated().await;
+    store.take_counts();
+    // The sizes around the limit are tested without reading: this many rows take long.
+    database.raw(&format!(
+        "INSERT INTO worker_types (worker_pool_id, worker_configuration_id, check_payload) \
          WITH RECURSIVE n(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM n WHERE x < {MAX_ROWS} + 2) \
          SELECT 'a/p' || CAST(x AS TEXT), 'c', 1 FROM n"
-        ));
-        let listed = store.read("all", |tx| worker_type_list(tx, &"c".parse().unwrap()));
-        let refused = listed.await.unwrap_err().to_string();
-        assert_eq!(refused, "`worker_type_list` found more than 100000 rows");
-        let n_read = store.take_counts().rows("worker_type_list");
-        assert_eq!(
-            n_read,
-            MAX_ROWS as u64 + 1,
-            "and no more is read than shows it"
-        );
-    }
-);
+    ));
+    let listed = store.read("all", |tx| worker_types::list(tx, &"c".parse().unwrap()));
+    let refused = listed.await.unwrap_err().to_string();
+    assert_eq!(refused, "`worker_type_list` found more than 100000 rows");
+    let n_read = store.take_counts().rows("worker_type_list");
+    assert_eq!(
+        n_read,
+        MAX_ROWS as u64 + 1,
+        "no more rows are read than needed to notice"
+    );
+});

@@ -3,11 +3,8 @@
 use std::collections::BTreeSet;
 
 use domain::worker::{Worker, WorkerState};
-use store::{
-    WorkerCursor, WorkerFilter, worker_count_by_state, worker_counts, worker_counts_between,
-    worker_counts_by_launch_config, worker_counts_by_provider_between, worker_delete_expired,
-    worker_get, worker_insert, worker_list, worker_list_live, worker_live_groups, worker_update,
-};
+use store::worker_counts;
+use store::workers::{self, WorkerCursor, WorkerFilter};
 
 use crate::samples::{at, edit, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
@@ -25,7 +22,7 @@ fn worker_in(state: WorkerState, id: &str, launch_config: Option<&str>) -> Worke
     worker
 }
 
-on_both!(a_worker_comes_back_as_it_was_stored, |database| {
+on_both!(a_worker_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let mut bare = worker("a/b", "g", "bare");
     edit(&mut bare, |it| {
@@ -36,17 +33,27 @@ on_both!(a_worker_comes_back_as_it_was_stored, |database| {
     });
     let expected = bare.clone();
     write(&store, move |tx| {
-        assert!(worker_insert(tx, &worker("a/b", "g", "full"))?);
-        assert!(!worker_insert(tx, &worker("a/b", "g", "full"))?);
-        worker_insert(tx, &bare)
+        assert!(workers::insert(tx, &worker("a/b", "g", "full"))?);
+        assert!(!workers::insert(tx, &worker("a/b", "g", "full"))?);
+        workers::insert(tx, &bare)
     })
     .await;
-    let full = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "full"))).await;
+    let full = read(&store, |tx| {
+        workers::get(tx, &worker_key("a/b", "g", "full"))
+    })
+    .await;
     assert_eq!(full, Some(worker("a/b", "g", "full")));
-    let bare = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "bare"))).await;
+    let bare = read(&store, |tx| {
+        workers::get(tx, &worker_key("a/b", "g", "bare"))
+    })
+    .await;
     assert_eq!(bare, Some(expected));
     assert_eq!(
-        read(&store, |tx| worker_get(tx, &worker_key("a/c", "g", "full"))).await,
+        read(&store, |tx| workers::get(
+            tx,
+            &worker_key("a/c", "g", "full")
+        ))
+        .await,
         None
     );
 });
@@ -54,7 +61,7 @@ on_both!(a_worker_comes_back_as_it_was_stored, |database| {
 on_both!(an_update_writes_every_field, |database| {
     let store = database.migrated().await;
     let changed = write(&store, |tx| {
-        worker_insert(tx, &worker("a/b", "g", "w"))?;
+        workers::insert(tx, &worker("a/b", "g", "w"))?;
         let mut changed = worker_in(WorkerState::Stopped, "w", None);
         edit(&mut changed, |it| {
             it.provider_id = "other".parse().unwrap();
@@ -67,64 +74,67 @@ on_both!(an_update_writes_every_field, |database| {
             it.secret = None;
             it.previous_secret = None;
         });
-        let version = worker_update(tx, &changed)?;
+        let version = workers::update(tx, &changed)?;
         Ok(changed.with_version(version))
     })
     .await;
-    let found = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
+    let found = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "w"))).await;
     assert_eq!(found, Some(changed));
 });
 
-on_both!(lists_are_newest_first_and_filtered, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for (group, id, created) in [
-            ("g1", "a", 1),
-            ("g2", "b", 3),
-            ("g1", "c", 2),
-            ("g1", "d", 3),
-        ] {
-            let mut worker = worker("a/b", group, id);
-            edit(&mut worker, |it| it.created = at(created));
-            if id == "c" {
-                edit(&mut worker, |it| {
-                    it.state = WorkerState::Stopped;
-                    it.launch_config_id = None;
-                });
+on_both!(
+    lists_are_filtered_and_ordered_from_newest_to_oldest,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (group, id, created) in [
+                ("g1", "a", 1),
+                ("g2", "b", 3),
+                ("g1", "c", 2),
+                ("g1", "d", 3),
+            ] {
+                let mut worker = worker("a/b", group, id);
+                edit(&mut worker, |it| it.created = at(created));
+                if id == "c" {
+                    edit(&mut worker, |it| {
+                        it.state = WorkerState::Stopped;
+                        it.launch_config_id = None;
+                    });
+                }
+                workers::insert(tx, &worker)?;
             }
-            worker_insert(tx, &worker)?;
-        }
-        worker_insert(tx, &worker("a/c", "g1", "elsewhere"))
-    })
-    .await;
-    let list = async |filter: WorkerFilter| {
-        let listed = read(&store, move |tx| {
-            worker_list(tx, &pool_id("a/b"), &filter, None, 10)
+            workers::insert(tx, &worker("a/c", "g1", "elsewhere"))
         })
         .await;
-        listed
-            .iter()
-            .map(|w| w.key.id.to_string())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(list(WorkerFilter::default()).await, ["b", "d", "c", "a"]);
-    let group = WorkerFilter {
-        group: Some("g1".parse().unwrap()),
-        ..WorkerFilter::default()
-    };
-    assert_eq!(list(group.clone()).await, ["d", "c", "a"]);
-    let state = Some(WorkerState::Running);
-    assert_eq!(list(WorkerFilter { state, ..group }).await, ["d", "a"]);
-    let launch_config_id = Some("lc-1".parse().unwrap());
-    let filter = WorkerFilter {
-        launch_config_id,
-        ..WorkerFilter::default()
-    };
-    assert_eq!(list(filter).await, ["b", "d", "a"]);
-});
+        let list = async |filter: WorkerFilter| {
+            let listed = read(&store, move |tx| {
+                workers::list(tx, &pool_id("a/b"), &filter, None, 10)
+            })
+            .await;
+            listed
+                .iter()
+                .map(|w| w.key.id.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(list(WorkerFilter::default()).await, ["b", "d", "c", "a"]);
+        let group = WorkerFilter {
+            group: Some("g1".parse().unwrap()),
+            ..WorkerFilter::default()
+        };
+        assert_eq!(list(group.clone()).await, ["d", "c", "a"]);
+        let state = Some(WorkerState::Running);
+        assert_eq!(list(WorkerFilter { state, ..group }).await, ["d", "a"]);
+        let launch_config_id = Some("lc-1".parse().unwrap());
+        let filter = WorkerFilter {
+            launch_config_id,
+            ..WorkerFilter::default()
+        };
+        assert_eq!(list(filter).await, ["b", "d", "a"]);
+    }
+);
 
 on_both!(
-    pages_show_every_worker_once_while_others_are_added,
+    pages_contain_every_worker_once_while_others_are_added,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -136,7 +146,7 @@ on_both!(
                 );
                 // Several share a moment, so the rest of the key must decide.
                 edit(&mut worker, |it| it.created = at(number / 4));
-                worker_insert(tx, &worker)?;
+                workers::insert(tx, &worker)?;
             }
             Ok(())
         })
@@ -151,7 +161,7 @@ on_both!(
             for added in 0.. {
                 let (last, by) = (after.clone(), filter.clone());
                 let page = read(&store, move |tx| {
-                    worker_list(tx, &pool_id("a/b"), &by, last.as_ref(), 3)
+                    workers::list(tx, &pool_id("a/b"), &by, last.as_ref(), 3)
                 })
                 .await;
                 let Some(last) = page.last() else { break };
@@ -160,7 +170,7 @@ on_both!(
                 let group = filter.group.as_ref().map_or("g2", |group| group.as_str());
                 let mut newer = worker("a/b", group, &format!("new-{group}-{added}"));
                 edit(&mut newer, |it| it.created = at(1_000 + added));
-                write(&store, move |tx| worker_insert(tx, &newer)).await;
+                write(&store, move |tx| workers::insert(tx, &newer)).await;
             }
             let old: BTreeSet<_> = seen.iter().filter(|name| !name.contains("/new-")).collect();
             assert_eq!(old.len(), if filter.group.is_some() { 7 } else { 20 });
@@ -174,18 +184,18 @@ on_both!(
 );
 
 on_both!(
-    the_scan_sees_live_workers_of_one_provider_by_key,
+    the_scan_reads_live_workers_of_one_provider_by_key,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
-            worker_insert(tx, &worker("a/c", "g", "1"))?;
-            worker_insert(tx, &worker("a/b", "h", "2"))?;
-            worker_insert(tx, &worker("a/b", "g", "3"))?;
-            worker_insert(tx, &worker("a/b", "g", "6"))?;
-            worker_insert(tx, &worker_in(WorkerState::Stopped, "4", None))?;
+            workers::insert(tx, &worker("a/c", "g", "1"))?;
+            workers::insert(tx, &worker("a/b", "h", "2"))?;
+            workers::insert(tx, &worker("a/b", "g", "3"))?;
+            workers::insert(tx, &worker("a/b", "g", "6"))?;
+            workers::insert(tx, &worker_in(WorkerState::Stopped, "4", None))?;
             let mut other = worker("a/b", "g", "5");
             edit(&mut other, |it| it.provider_id = "other".parse().unwrap());
-            worker_insert(tx, &other)
+            workers::insert(tx, &other)
         })
         .await;
         let provider: domain::id::ProviderId = "aws-1".parse().unwrap();
@@ -193,7 +203,7 @@ on_both!(
         let page = {
             let (provider, group) = (provider.clone(), group.clone());
             read(&store, move |tx| {
-                worker_list_live(tx, &provider, &group, None, 2)
+                workers::list_live(tx, &provider, &group, None, 2)
             })
             .await
         };
@@ -201,7 +211,7 @@ on_both!(
         let after = page[1].key.clone();
         let (of, in_group) = (provider.clone(), group.clone());
         let page = read(&store, move |tx| {
-            worker_list_live(tx, &of, &in_group, Some(&after), 2)
+            workers::list_live(tx, &of, &in_group, Some(&after), 2)
         })
         .await;
         assert_eq!(names(&page), ["a/c/g/1"]);
@@ -212,7 +222,7 @@ on_both!(
             (20, vec!["g", "h"]),
         ] {
             let of = provider.clone();
-            let groups = read(&store, move |tx| worker_live_groups(tx, &of, limit)).await;
+            let groups = read(&store, move |tx| workers::live_groups(tx, &of, limit)).await;
             let groups: Vec<_> = groups.iter().map(|group| group.as_str()).collect();
             assert_eq!(groups, expected);
         }
@@ -222,20 +232,20 @@ on_both!(
 on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
-        worker_insert(tx, &worker_in(WorkerState::Running, "1", Some("lc-1")))?;
-        worker_insert(tx, &worker_in(WorkerState::Running, "2", None))?;
-        worker_insert(tx, &worker_in(WorkerState::Requested, "3", Some("lc-2")))?;
-        worker_insert(tx, &worker_in(WorkerState::Stopped, "4", Some("lc-1")))?;
-        worker_insert(tx, &worker("a/c", "g", "5"))
+        workers::insert(tx, &worker_in(WorkerState::Running, "1", Some("lc-1")))?;
+        workers::insert(tx, &worker_in(WorkerState::Running, "2", None))?;
+        workers::insert(tx, &worker_in(WorkerState::Requested, "3", Some("lc-2")))?;
+        workers::insert(tx, &worker_in(WorkerState::Stopped, "4", Some("lc-1")))?;
+        workers::insert(tx, &worker("a/c", "g", "5"))
     })
     .await;
-    let counts = read(&store, |tx| worker_counts(tx, &pool_id("a/b"))).await;
+    let counts = read(&store, |tx| worker_counts::of_pool(tx, &pool_id("a/b"))).await;
     assert_eq!((counts.running.count, counts.running.capacity), (2, 4));
     assert_eq!((counts.current_capacity(), counts.stopped.count), (6, 1));
-    let none = read(&store, |tx| worker_counts(tx, &pool_id("a/none"))).await;
+    let none = read(&store, |tx| worker_counts::of_pool(tx, &pool_id("a/none"))).await;
     assert_eq!(none, domain::counts::Counts::default());
     let between = read(&store, |tx| {
-        worker_counts_between(tx, &pool_id("a/a"), &pool_id("a/d"))
+        worker_counts::between(tx, &pool_id("a/a"), &pool_id("a/d"))
     })
     .await;
     assert_eq!(between.len(), 2);
@@ -243,8 +253,8 @@ on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
     let between = write(&store, |tx| {
         let mut other = worker_in(WorkerState::Running, "6", None);
         edit(&mut other, |it| it.provider_id = "other".parse().unwrap());
-        worker_insert(tx, &other)?;
-        worker_counts_by_provider_between(tx, &pool_id("a/a"), &pool_id("a/d"))
+        workers::insert(tx, &other)?;
+        worker_counts::by_provider_between(tx, &pool_id("a/a"), &pool_id("a/d"))
     })
     .await;
     let by_provider = between.iter().map(|((pool, provider), counts)| {
@@ -257,7 +267,7 @@ on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
     let expected = ["a/b aws-1 1 2 0", "a/b other 0 1 0", "a/c aws-1 0 1 0"];
     assert_eq!(by_provider.collect::<Vec<_>>(), expected);
     let by = read(&store, |tx| {
-        worker_counts_by_launch_config(tx, &pool_id("a/b"))
+        worker_counts::by_launch_config(tx, &pool_id("a/b"))
     })
     .await;
     let by: Vec<_> = by
@@ -272,37 +282,37 @@ on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
             (Some("lc-2".into()), 0)
         ]
     );
-    let all = read(&store, worker_count_by_state).await;
+    let all = read(&store, worker_counts::by_state).await;
     assert_eq!((all.running.count, all.requested.count), (4, 1));
 });
 
 on_both!(
-    expired_workers_go_in_batches_whatever_their_state,
+    expired_workers_in_any_state_are_deleted_in_batches,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
             for number in 0..5 {
                 let mut worker = worker("a/b", "g", &format!("w{number}"));
                 edit(&mut worker, |it| it.expires = at(number));
-                worker_insert(tx, &worker)?;
+                workers::insert(tx, &worker)?;
             }
             Ok(())
         })
         .await;
         assert_eq!(
-            write(&store, |tx| worker_delete_expired(tx, at(4), 3)).await,
+            write(&store, |tx| workers::delete_expired(tx, at(4), 3)).await,
             3
         );
         assert_eq!(
-            write(&store, |tx| worker_delete_expired(tx, at(4), 3)).await,
+            write(&store, |tx| workers::delete_expired(tx, at(4), 3)).await,
             1
         );
         assert_eq!(
-            write(&store, |tx| worker_delete_expired(tx, at(4), 3)).await,
+            write(&store, |tx| workers::delete_expired(tx, at(4), 3)).await,
             0
         );
         assert!(
-            read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w4")))
+            read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "w4")))
                 .await
                 .is_some()
         );

@@ -1,4 +1,4 @@
-//! A database of its own for each test, dropped with it.
+//! A separate database for each test, deleted at its end.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -51,7 +51,7 @@ impl Database {
         }
     }
 
-    /// `None`, with a word to the reader, when there is no server to test with.
+    /// Returns `None` and prints a message if no server is configured.
     #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
     pub(crate) fn postgres() -> Option<Self> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -76,7 +76,7 @@ impl Database {
         })
     }
 
-    /// An empty one on the same engine.
+    /// Another, empty database of the same engine.
     pub(crate) fn another(&self) -> Self {
         match &self.home {
             Home::File(_) => Self::sqlite(),
@@ -94,7 +94,7 @@ impl Database {
         store
     }
 
-    /// Runs SQL behind the back of the store.
+    /// Runs SQL outside of the store.
     pub(crate) fn raw(&self, sql: &str) {
         match &self.home {
             Home::File(home) => {
@@ -120,7 +120,7 @@ impl Drop for Database {
     }
 }
 
-/// On its own thread, because the driver waits with a runtime of its own.
+/// Runs on a separate thread, because the driver blocks on its own runtime.
 fn on_server(url: &str, sql: &str) {
     let (url, sql) = (url.to_owned(), sql.to_owned());
     let done = std::thread::spawn(move || {
@@ -132,7 +132,7 @@ fn on_server(url: &str, sql: &str) {
     done.join().unwrap();
 }
 
-/// Writes that must succeed, without naming them.
+/// Runs a write transaction that must succeed.
 pub(crate) async fn write<T: Send + 'static>(
     store: &Store,
     f: impl FnMut(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -140,7 +140,7 @@ pub(crate) async fn write<T: Send + 'static>(
     store.write("test_write", f).await.unwrap()
 }
 
-/// Reads that must succeed, without naming them.
+/// Runs a read transaction that must succeed.
 pub(crate) async fn read<T: Send + 'static>(
     store: &Store,
     f: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,

@@ -18,7 +18,7 @@ pub(super) async fn of_entity(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(i64,)>()?;
     let (after, limit) = (page.after.map(|(sequence,)| sequence), page.limit_and_one());
     let read = call.app.engine.store.scan("audit_by_entity", move |tx| {
-        store::audit_by_entity(tx, entity_type, &entity_id, after, limit)
+        store::audit::by_entity(tx, entity_type, &entity_id, after, limit)
     });
     reply(read.await?, &page)
 }
@@ -28,7 +28,7 @@ pub(super) async fn of_client(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(i64,)>()?;
     let (after, limit) = (page.after.map(|(sequence,)| sequence), page.limit_and_one());
     let read = call.app.engine.store.scan("audit_by_client", move |tx| {
-        store::audit_by_client(tx, &client_id, after, limit)
+        store::audit::by_client(tx, &client_id, after, limit)
     });
     reply(read.await?, &page)
 }

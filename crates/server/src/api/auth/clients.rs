@@ -41,7 +41,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let prefix = call.query("prefix").unwrap_or("").to_owned();
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("client_list", move |tx| {
-        store::client_list(tx, &prefix, after.as_ref(), limit)
+        store::clients::list(tx, &prefix, after.as_ref(), limit)
     });
     let mut records = read.await?;
     let token = page.cut(&mut records, |record| (record.client_id.to_string(),));
@@ -149,7 +149,7 @@ async fn load(call: &Call) -> Result<ClientRecord, ApiError> {
         .app
         .engine
         .store
-        .read("client_get", move |tx| store::client_get(tx, &id));
+        .read("client_get", move |tx| store::clients::get(tx, &id));
     read.await?.ok_or_else(|| AccessError::NoSuchClient.into())
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn list_all(call: Call) -> Result<Reply, ApiError> {
         .app
         .engine
         .store
-        .scan("role_all", store::role_all)
+        .scan("role_all", store::roles::all)
         .await?;
     Reply::json(&shown_all(&call, &records).await?)
 }
@@ -112,7 +112,7 @@ async fn page(call: &Call) -> Result<(Vec<RoleRecord>, Option<String>), ApiError
             .app
             .engine
             .store
-            .scan("role_all", store::role_all)
+            .scan("role_all", store::roles::all)
             .await?;
         return Ok((all, None));
     }
@@ -134,7 +134,7 @@ async fn read_page(
 ) -> Result<Vec<RoleRecord>, StoreError> {
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("role_list", move |tx| {
-        store::role_list(tx, after.as_ref(), limit)
+        store::roles::list(tx, after.as_ref(), limit)
     });
     read.await
 }
@@ -152,7 +152,7 @@ async fn load(call: &Call) -> Result<RoleRecord, ApiError> {
         .app
         .engine
         .store
-        .read("role_get", move |tx| store::role_get(tx, &id));
+        .read("role_get", move |tx| store::roles::get(tx, &id));
     read.await?.ok_or_else(|| AccessError::NoSuchRole.into())
 }
 

@@ -149,16 +149,16 @@ impl From {
     }
 
     fn place(&self, tx: &mut Tx<'_>) -> Result<Start, StoreError> {
-        let head = store::event_head(tx)?;
+        let head = store::events::head(tx)?;
         let (position, wanted) = match self {
             Self::Now => (head, None),
             // The order of events is only nearly that of their times, so the filter decides.
             Self::Since(time) => {
                 let margin = time.plus_millis(-MINUTE_MS);
-                (store::event_place_before(tx, margin)?, None)
+                (store::events::position_before(tx, margin)?, None)
             }
             Self::After(place) => {
-                let first = store::event_time_after(tx, 0)?.map_or(head + 1, |(first, _)| first);
+                let first = store::events::time_after(tx, 0)?.map_or(head + 1, |(first, _)| first);
                 ((*place).clamp(first - 1, head), Some(*place))
             }
         };
@@ -284,7 +284,7 @@ impl Listener {
     async fn read(&mut self, found: &mut BytesMut) -> Result<Vec<Arc<StreamEvent>>, StoreError> {
         let (position, head) = (self.position, self.app.events.head());
         let read = self.app.engine.store.scan("event_list_after", move |tx| {
-            store::event_list_after(tx, position, PAGE)
+            store::events::list_after(tx, position, PAGE)
         });
         let rows = read.await?.items;
         if rows.is_empty() && head > position {

@@ -11,7 +11,9 @@ use domain::worker::{Worker, WorkerState};
 use engine::fleet;
 use engine::pools::PoolError;
 use serde_json::{Value, json};
-use store::{PlanRecord, SilentWorker, StoreError, Tx};
+use store::plans::PlanRecord;
+use store::running_workers::SilentWorker;
+use store::{StoreError, Tx};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -39,16 +41,16 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         app.engine.horizon(now),
     );
     let read = app.engine.store.read("explain_pool", move |tx| {
-        let pool = store::pool_get(tx, &id)?;
+        let pool = store::pools::get(tx, &id)?;
         let pool = pool.ok_or(PoolError::NoSuchPool)?;
         let mut demand = demand.clone();
         if embedded {
-            demand.insert(id.clone(), store::task_demand_of(tx, &id, now)?);
+            demand.insert(id.clone(), store::demand::of(tx, &id, now)?);
         }
         let facts = fleet::read_facts(tx, vec![pool], &demand, &horizon)?.pop();
-        let silent = store::worker_list_silent(tx, &horizon, &id, SILENT)?;
-        let plans = store::plan_list(tx, &id, HISTORY)?;
-        let launches = store::launch_list(tx, &id, HISTORY)?;
+        let silent = store::running_workers::list_silent(tx, &horizon, &id, SILENT)?;
+        let plans = store::plans::list(tx, &id, HISTORY)?;
+        let launches = store::launches::list(tx, &id, HISTORY)?;
         Ok::<_, PoolError>((facts, silent, plans, launches))
     });
     let (facts, silent, plans, launches) = read.await?;
@@ -97,16 +99,16 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
     let horizon =
         (!call.app.engine.demand_source.is_outside()).then(|| call.app.engine.horizon(call.now));
     let read = call.app.engine.store.read("explain_worker", move |tx| {
-        let Some(worker) = store::worker_get(tx, &key)? else {
+        let Some(worker) = store::workers::get(tx, &key)? else {
             return Ok(None);
         };
-        let seen = store::queue_worker_get(tx, &key)?;
-        let claims = store::task_list_claims_of_worker(tx, &key, 1)?;
+        let seen = store::queue_workers::get(tx, &key)?;
+        let claims = store::claimed_tasks::list_of_worker(tx, &key, 1)?;
         let presence = horizon
             .and_then(|horizon| presence(&worker, seen.as_ref(), !claims.is_empty(), &horizon));
         let launch = launch_of(tx, &worker)?;
         let plan = match &launch {
-            Some(launch) => store::plan_get(tx, &launch.pool_id, launch.plan)?,
+            Some(launch) => store::plans::get(tx, &launch.pool_id, launch.plan)?,
             None => None,
         };
         Ok::<_, StoreError>(Some((worker, seen, presence, launch, plan)))
@@ -134,7 +136,7 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
 fn launch_of(tx: &mut Tx<'_>, worker: &Worker) -> Result<Option<Launch>, StoreError> {
     let token = worker.terms.launch_token.as_ref();
     match token.and_then(|token| token.parse::<LaunchToken>().ok()) {
-        Some(token) => store::launch_get(tx, &token),
+        Some(token) => store::launches::get(tx, &token),
         None => Ok(None),
     }
 }

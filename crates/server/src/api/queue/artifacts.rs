@@ -123,7 +123,7 @@ async fn list_of(call: &Call, run_id: u32) -> Result<Reply, ApiError> {
         .map_err(|_| ApiError::input("Invalid continuation token"))?;
     let limit = page.limit_and_one();
     let read = call.app.engine.store.read("artifact_list", move |tx| {
-        store::artifact_list(tx, &task_id, run_id, after.as_ref(), limit)
+        store::artifacts::list(tx, &task_id, run_id, after.as_ref(), limit)
     });
     let mut artifacts = read.await?;
     let token = page.cut(&mut artifacts, |artifact| (artifact.name.to_string(),));
@@ -160,7 +160,7 @@ pub(super) async fn find(
     name: ArtifactName,
 ) -> Result<Option<Artifact>, ApiError> {
     let read = call.app.engine.store.read("artifact_get", move |tx| {
-        store::artifact_get(tx, &task_id, run_id, &name)
+        store::artifacts::get(tx, &task_id, run_id, &name)
     });
     Ok(read.await?)
 }

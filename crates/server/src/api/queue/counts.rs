@@ -5,7 +5,8 @@ use domain::id::{PoolId, TaskId};
 use domain::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{PendingPlace, StoreError};
+use store::StoreError;
+use store::pending_tasks::PendingPosition;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -39,7 +40,7 @@ pub(super) async fn batch(mut call: Call) -> Result<Reply, ApiError> {
     let now = call.now;
     let read = call.app.engine.store.scan("task_demand_batch", move |tx| {
         let demands = queues.into_iter().map(|queue| {
-            let demand = store::task_demand_of(tx, &queue, now)?;
+            let demand = store::demand::of(tx, &queue, now)?;
             Ok((queue, demand))
         });
         demands.collect::<Result<Vec<_>, StoreError>>()
@@ -56,15 +57,17 @@ pub(super) async fn batch(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn list_pending(call: Call) -> Result<Reply, ApiError> {
     let queue = queue(&call)?;
     let page = call.page::<(u32, i64)>()?;
-    let after = page.after.as_ref().map(|(rank, sequence)| PendingPlace {
+    let after = page.after.as_ref().map(|(rank, sequence)| PendingPosition {
         rank: *rank,
         sequence: *sequence,
     });
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("task_list_pending", move |tx| {
-        store::task_list_pending(tx, &queue, after, limit)
+        store::pending_tasks::list(tx, &queue, after, limit)
     });
-    let (rows, token) = page.cut_part(read.await?, |row| (row.place.rank, row.place.sequence));
+    let (rows, token) = page.cut_part(read.await?, |row| {
+        (row.position.rank, row.position.sequence)
+    });
     let tasks = rows.iter().map(|row| {
         json!({
             "taskId": row.task.id.as_str(),
@@ -88,7 +91,7 @@ pub(super) async fn list_claimed(call: Call) -> Result<Reply, ApiError> {
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("task_list_claimed", move |tx| {
         let after = after.as_ref().map(|(at, id)| (*at, id));
-        store::task_list_claimed(tx, &queue, after, limit)
+        store::claimed_tasks::list(tx, &queue, after, limit)
     });
     let (rows, token) = page.cut_part(read.await?, |row| {
         (row.claimed.as_millis(), row.task.id.to_string())
@@ -110,7 +113,7 @@ pub(super) async fn list_claimed(call: Call) -> Result<Reply, ApiError> {
 async fn demand(call: &Call) -> Result<(PoolId, Demand), ApiError> {
     let (queue, now) = (queue(call)?, call.now);
     let read = call.app.engine.store.scan("task_demand", move |tx| {
-        let demand = store::task_demand_of(tx, &queue, now)?;
+        let demand = store::demand::of(tx, &queue, now)?;
         Ok::<_, StoreError>((queue, demand))
     });
     Ok(read.await?)

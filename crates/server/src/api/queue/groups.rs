@@ -25,7 +25,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     };
     let (id, limit) = (group.id.clone(), page.limit_and_one());
     let read = call.app.engine.store.scan("task_group_tasks", move |tx| {
-        store::task_group_tasks(tx, &id, after.as_ref(), limit)
+        store::task_groups::tasks(tx, &id, after.as_ref(), limit)
     });
     let (tasks, token) = page.cut_part(read.await?, |task| (task.id.to_string(),));
     let mut reply = summary(&group);
@@ -44,11 +44,9 @@ pub(super) async fn cancel(mut call: Call) -> Result<Reply, ApiError> {
     let group = authorized(&mut call).await?;
     let cancelled = cancel_group(&call.app.engine, call.now, &group).await?;
     let id = group.id.clone();
-    let read = call
-        .app
-        .engine
-        .store
-        .scan("task_group_size", move |tx| store::task_group_size(tx, &id));
+    let read = call.app.engine.store.scan("task_group_size", move |tx| {
+        store::task_groups::size(tx, &id)
+    });
     Reply::json(&json!({
         "taskGroupId": group.id.as_str(),
         "taskGroupSize": read.await?,
@@ -84,7 +82,7 @@ async fn group(call: &Call) -> Result<TaskGroup, ApiError> {
     let id: TaskGroupId = call.parameter("taskGroupId").parse()?;
     let named = id.clone();
     let read = call.app.engine.store.read("task_group_get", move |tx| {
-        store::task_group_get(tx, &named)
+        store::task_groups::get(tx, &named)
     });
     Ok(read.await?.ok_or(TaskError::NoSuchGroup(id))?)
 }

@@ -1,7 +1,7 @@
 //! Provisioners: the first parts of task queue names. They exist while they have queues.
 
 use serde_json::{Value, json};
-use store::Provisioner;
+use store::task_queues::Provisioner;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -12,7 +12,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let after = page.after.as_ref().map(|(id,)| id.clone());
     let (now, limit) = (call.now, page.limit_and_one());
     let read = call.app.engine.store.scan("provisioner_list", move |tx| {
-        store::provisioner_list(tx, after.as_deref(), now, limit)
+        store::task_queues::list_provisioners(tx, after.as_deref(), now, limit)
     });
     let mut provisioners = read.await?;
     let token = page.cut(&mut provisioners, |provisioner| (provisioner.id.clone(),));
@@ -28,7 +28,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let (id, now) = (call.parameter("provisionerId").to_owned(), call.now);
     let missing = format!("Provisioner `{id}` not found. Are you sure it was created?");
     let read = call.app.engine.store.read("provisioner_get", move |tx| {
-        store::provisioner_get(tx, &id, now)
+        store::task_queues::get_provisioner(tx, &id, now)
     });
     let found = read.await?.ok_or_else(|| ApiError::not_found(missing))?;
     Reply::json(&document(&found))

@@ -4,7 +4,7 @@ use domain::artifact::ArtifactName;
 use domain::id::TaskId;
 use domain::task::Run;
 use engine::artifacts::ArtifactError;
-use store::TaskRuns;
+use store::tasks::TaskRuns;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -29,7 +29,7 @@ pub(super) async fn runs_of(call: &Call, task_id: &TaskId) -> Result<TaskRuns, A
         .app
         .engine
         .store
-        .read("task_runs", move |tx| store::task_runs(tx, &id));
+        .read("task_runs", move |tx| store::tasks::get_runs(tx, &id));
     Ok(read.await?.ok_or(ArtifactError::NoSuchTask)?)
 }
 

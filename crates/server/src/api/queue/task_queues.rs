@@ -2,7 +2,7 @@
 
 use domain::id::PoolId;
 use serde_json::{Map, Value, json};
-use store::TaskQueue;
+use store::task_queues::TaskQueue;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -51,7 +51,7 @@ pub(super) fn task_queue_id(call: &Call) -> Result<PoolId, ApiError> {
 async fn find(call: &Call, id: PoolId) -> Result<Option<TaskQueue>, ApiError> {
     let now = call.now;
     let read = call.app.engine.store.read("task_queue_get", move |tx| {
-        store::task_queue_get(tx, &id, now)
+        store::task_queues::get(tx, &id, now)
     });
     Ok(read.await?)
 }
@@ -69,7 +69,7 @@ async fn page_of(
     };
     let (now, limit) = (call.now, page.limit_and_one());
     let read = call.app.engine.store.read("task_queue_list", move |tx| {
-        store::task_queue_list(tx, provisioner_id.as_deref(), after.as_ref(), now, limit)
+        store::task_queues::list(tx, provisioner_id.as_deref(), after.as_ref(), now, limit)
     });
     let mut queues = read.await?;
     let token = page.cut(&mut queues, |queue| (queue.id.to_string(),));

@@ -74,7 +74,7 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
         .collect();
     let read = call.app.engine.store.scan("task_several", move |tx| {
         let (places, ids): (Vec<usize>, Vec<TaskId>) = asked.into_iter().unzip();
-        let Part { items, is_cut } = store::task_several(tx, &ids)?;
+        let Part { items, is_cut } = store::tasks::get_several(tx, &ids)?;
         let items = places.into_iter().zip(items).collect();
         Ok::<_, StoreError>(Part { items, is_cut })
     });
@@ -95,7 +95,7 @@ pub(super) async fn dependents(call: Call) -> Result<Reply, ApiError> {
     };
     let (required, limit) = (id.clone(), page.limit_and_one());
     let read = call.app.engine.store.scan("task_dependents", move |tx| {
-        store::task_dependents(tx, &required, after.as_ref(), limit)
+        store::dependencies::dependents(tx, &required, after.as_ref(), limit)
     });
     let (tasks, token) = page.cut_part(read.await?, |task| (task.id.to_string(),));
     let reply = json!({"taskId": id.as_str(), "tasks": shown(&tasks)});

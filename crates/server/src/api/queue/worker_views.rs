@@ -27,7 +27,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let (now, limit) = (call.now, page.limit_and_one());
     let read = call.app.engine.store.read("queue_worker_list", move |tx| {
         let after = after.as_ref().map(|(group, id)| (group, id));
-        store::queue_worker_list(tx, &queue_id, quarantined, now, after, limit)
+        store::queue_workers::list(tx, &queue_id, quarantined, now, after, limit)
     });
     let mut workers = read.await?;
     let token = page.cut(&mut workers, |worker| {
@@ -45,7 +45,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let key = worker_key(&call).map_err(|_| not_found(&call))?;
     let now = call.now;
     let read = call.app.engine.store.read("queue_worker_get", move |tx| {
-        store::queue_worker_get(tx, &key)
+        store::queue_workers::get(tx, &key)
     });
     let worker = read.await?.filter(|worker| !worker.has_expired(now));
     Reply::json(&details(&worker.ok_or_else(|| not_found(&call))?))

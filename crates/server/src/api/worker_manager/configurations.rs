@@ -101,7 +101,7 @@ async fn delete(mut call: Call) -> Result<Reply, ApiError> {
 async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let stored = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)?.ok_or(ConfigurationError::NotFound)
+        store::configurations::get(tx, &id)?.ok_or(ConfigurationError::NotFound)
     });
     Reply::json(&ConfigurationReply::from(&stored.await?))
 }
@@ -111,7 +111,7 @@ async fn list(call: Call) -> Result<Reply, ApiError> {
     let after = page.after.as_ref().map(|(id,)| id.parse()).transpose()?;
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("configuration_list", move |tx| {
-        store::configuration_list(tx, after.as_ref(), limit)
+        store::configurations::list(tx, after.as_ref(), limit)
     });
     let mut listed = read.await?;
     let continuation_token = page.cut(&mut listed, |stored| (stored.id.to_string(),));

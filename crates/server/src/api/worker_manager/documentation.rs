@@ -69,7 +69,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         let after = after
             .as_ref()
             .map(|(kind, id)| (kind.as_str(), id.as_str()));
-        store::documentation_list(tx, after, limit)
+        store::documentation::list(tx, after, limit)
     });
     let mut records = read.await?;
     let last = |record: &Record| {

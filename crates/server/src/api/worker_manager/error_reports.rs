@@ -7,7 +7,7 @@ use engine::pools::PoolError;
 use engine::workers::{self, WorkerReport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use store::ErrorFilter;
+use store::worker_errors::ErrorFilter;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -88,7 +88,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("error_list", move |tx| {
         let after = after.as_ref().map(|(at, id)| (*at, id));
-        store::error_list(tx, &pool_id, &filter, after, limit)
+        store::worker_errors::list(tx, &pool_id, &filter, after, limit)
     });
     let mut reports = read.await?;
     let token = page.cut(&mut reports, |report| {
@@ -123,9 +123,9 @@ pub(super) async fn stats(mut call: Call) -> Result<Reply, ApiError> {
     let now = call.now;
     let read = call.app.engine.store.scan("error_stats", move |tx| {
         if let Some(id) = &pool_id {
-            store::pool_get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
+            store::pools::get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
         }
-        Ok::<_, PoolError>(store::error_stats(tx, pool_id.as_ref(), now)?)
+        Ok::<_, PoolError>(store::error_stats::count(tx, pool_id.as_ref(), now)?)
     });
     let stats: ErrorStats = read.await?;
     let totals = TotalsReply {

@@ -55,10 +55,10 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let include_archived = call.query("includeArchived") == Some("true");
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("launch_config_list", move |tx| {
-        store::pool_get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
+        store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
         let after = after.as_ref();
         let part =
-            store::launch_config_part(tx, &id, include_archived, after, limit, MAX_PAGE_BYTES);
+            store::launch_configs::part(tx, &id, include_archived, after, limit, MAX_PAGE_BYTES);
         Ok::<_, PoolError>(part?)
     });
     let (configs, continuation_token) =

@@ -5,7 +5,7 @@ mod outside;
 use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::TaskRun;
 use serde_json::{Map, Value, json};
-use store::{MetadataFilter, WorkerMetadata};
+use store::worker_metadata::{MetadataFilter, WorkerMetadata};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -43,7 +43,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .store
         .scan("worker_metadata_list", move |tx| {
             let after = after.as_ref().map(|(group, id)| (group, id));
-            store::worker_metadata_list(tx, &pool_id, &filter, after, limit)
+            store::worker_metadata::list(tx, &pool_id, &filter, after, limit)
         });
     let mut rows = read.await?;
     let token = page.cut(&mut rows, |row| {
@@ -85,7 +85,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
                 .engine
                 .store
                 .read("worker_metadata_get", move |tx| {
-                    store::worker_metadata_get(tx, &key)
+                    store::worker_metadata::get(tx, &key)
                 });
             read.await?
         }

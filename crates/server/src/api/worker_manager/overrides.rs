@@ -177,7 +177,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let with_ended = call.query("includeEnded") == Some("true");
     let (limit, now) = (page.limit_and_one(), call.now);
     let read = call.app.engine.store.read("override_list", move |tx| {
-        store::override_list(tx, now, with_ended, after.as_ref(), limit)
+        store::overrides::list(tx, now, with_ended, after.as_ref(), limit)
     });
     let mut found = read.await?;
     let continuation_token = page.cut(&mut found, |given| (given.id.to_string(),));
@@ -201,7 +201,7 @@ async fn load(call: &Call, id: &OverrideId) -> Result<Option<Override>, ApiError
         .app
         .engine
         .store
-        .read("override_get", move |tx| store::override_get(tx, &id));
+        .read("override_get", move |tx| store::overrides::get(tx, &id));
     Ok(read.await?)
 }
 

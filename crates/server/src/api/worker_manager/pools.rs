@@ -58,7 +58,7 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
     let loaded = call.app.engine.store.read("pool_show", move |tx| {
-        let pool = store::pool_get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
+        let pool = store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
         Ok::<_, PoolError>(PoolDetails::load(tx, pool)?)
     });
     reply(&loaded.await?)
@@ -73,12 +73,12 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .transpose()?;
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("pool_list", move |tx| {
-        let part = store::pool_part(tx, after.as_ref(), limit, MAX_PAGE_BYTES)?;
+        let part = store::pools::part(tx, after.as_ref(), limit, MAX_PAGE_BYTES)?;
         let (Some(first), Some(last)) = (part.items.first(), part.items.last()) else {
             return Ok::<_, StoreError>((part, Vec::new(), Vec::new()));
         };
-        let counts = store::worker_counts_between(tx, &first.id, &last.id)?;
-        let configs = store::launch_config_active_between(tx, &first.id, &last.id)?;
+        let counts = store::worker_counts::between(tx, &first.id, &last.id)?;
+        let configs = store::launch_configs::active_between(tx, &first.id, &last.id)?;
         Ok((part, configs, counts))
     });
     let (part, configs, by_pool) = read.await?;
@@ -110,7 +110,7 @@ async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, Api
     // No config can change a pool that is made of rules; the transaction checks that again.
     let id = call.pool_id()?;
     let read = call.app.engine.store.read("pool_is_compiled", move |tx| {
-        store::pool_get(tx, &id)?
+        store::pools::get(tx, &id)?
             .as_ref()
             .map_or(Ok(()), pools::refuse_compiled)
     });

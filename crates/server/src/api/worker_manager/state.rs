@@ -7,7 +7,9 @@ use domain::run_outcome::{OutcomeCounts, RunOutcome, Window};
 use domain::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::{RunCursor, StoreError, Tallies, Tx};
+use store::run_counts::Tallies;
+use store::run_outcomes::RunCursor;
+use store::{StoreError, Tx};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -58,12 +60,12 @@ pub(super) async fn of_worker(call: Call) -> Result<Reply, ApiError> {
     ]);
     let now = call.now;
     read(&call, name, worker_not_found, move |tx, after, limit| {
-        let kept = store::run_outcome_list_of_worker(tx, &key, None, MAX_PAGE)?;
+        let kept = store::run_outcomes::list_of_worker(tx, &key, None, MAX_PAGE)?;
         // The queue may have workers of the pool that are not ours, and records of deleted ones.
-        if kept.is_empty() && store::worker_get(tx, &key)?.is_none() {
+        if kept.is_empty() && store::workers::get(tx, &key)?.is_none() {
             return Ok(None);
         }
-        let runs = store::run_outcome_list_of_worker(tx, &key, after, limit)?;
+        let runs = store::run_outcomes::list_of_worker(tx, &key, after, limit)?;
         Ok(Some((runs, tallies_of(&kept, now))))
     })
     .await
@@ -83,12 +85,12 @@ async fn of_pool_named(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
     let name = Map::from_iter([("workerPoolId".to_owned(), json!(pool_id.as_str()))]);
     let now = call.now;
     read(&call, name, no_such_pool, move |tx, after, limit| {
-        if store::pool_get(tx, &pool_id)?.is_none() {
+        if store::pools::get(tx, &pool_id)?.is_none() {
             return Ok(None);
         }
-        let tallies = store::run_count_of_pool(tx, &pool_id, now)?;
+        let tallies = store::run_counts::of_pool(tx, &pool_id, now)?;
         let pools = [pool_id];
-        let runs = store::run_outcome_list_of_pools(tx, &pools, after, limit)?;
+        let runs = store::run_outcomes::list_of_pools(tx, &pools, after, limit)?;
         Ok(Some((runs, tallies)))
     })
     .await
@@ -101,12 +103,12 @@ pub(super) async fn of_configuration(call: Call) -> Result<Reply, ApiError> {
     let text = format!("No worker configuration {id} has worker types");
     let missing = || ApiError::not_found(text);
     read(&call, name, missing, move |tx, after, limit| {
-        let pools = store::configuration_pools(tx, &id)?;
+        let pools = store::run_outcomes::pools_of_configuration(tx, &id)?;
         if pools.is_empty() {
             return Ok(None);
         }
-        let tallies = store::run_count_of_configuration(tx, &id, now)?;
-        let runs = store::run_outcome_list_of_pools(tx, &pools, after, limit)?;
+        let tallies = store::run_counts::of_configuration(tx, &id, now)?;
+        let runs = store::run_outcomes::list_of_pools(tx, &pools, after, limit)?;
         Ok(Some((runs, tallies)))
     })
     .await

@@ -36,8 +36,8 @@ pub(super) async fn of_launch_configs(call: Call) -> Result<Reply, ApiError> {
         .engine
         .store
         .scan("worker_counts_by_launch_config", move |tx| {
-            store::pool_get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
-            Ok::<_, PoolError>(store::worker_counts_by_launch_config(tx, &id)?)
+            store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
+            Ok::<_, PoolError>(store::worker_counts::by_launch_config(tx, &id)?)
         });
     let name = |config: Option<LaunchConfigId>| {
         config.map_or_else(|| UNKNOWN.to_owned(), |id| id.to_string())
@@ -70,9 +70,9 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
         .transpose()?;
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("pool_stats", move |tx| {
-        let pools = store::pool_list(tx, after.as_ref(), limit)?;
+        let pools = store::pools::list(tx, after.as_ref(), limit)?;
         let counts = match (pools.first(), pools.last()) {
-            (Some(first), Some(last)) => store::worker_counts_between(tx, &first.id, &last.id)?,
+            (Some(first), Some(last)) => store::worker_counts::between(tx, &first.id, &last.id)?,
             _ => Vec::new(),
         };
         let ids: Vec<PoolId> = pools.into_iter().map(|pool| pool.id).collect();

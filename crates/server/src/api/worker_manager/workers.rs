@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 use domain::worker::Worker;
 use engine::workers::{self, Declaration, WorkerError};
 use serde_json::json;
-use store::{WorkerCursor, WorkerFilter};
+use store::workers::{WorkerCursor, WorkerFilter};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -58,10 +58,10 @@ async fn list(
     let after = page.after.as_ref().map(cursor).transpose()?;
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("worker_list", move |tx| {
-        if pool_must_exist && store::pool_get(tx, &pool_id)?.is_none() {
+        if pool_must_exist && store::pools::get(tx, &pool_id)?.is_none() {
             return Err(WorkerError::NotFound(NO_SUCH_POOL.to_owned()));
         }
-        Ok(store::worker_list(
+        Ok(store::workers::list(
             tx,
             &pool_id,
             &filter,
@@ -93,7 +93,7 @@ async fn empty_after_check(call: Call, pool_id: PoolId) -> Result<Reply, ApiErro
         .app
         .engine
         .store
-        .read("pool_get", move |tx| store::pool_get(tx, &pool_id))
+        .read("pool_get", move |tx| store::pools::get(tx, &pool_id))
         .await?;
     match pool {
         Some(_) => Reply::json(&WorkersReply {
@@ -127,7 +127,7 @@ async fn load(call: &Call) -> Result<Worker, ApiError> {
         .app
         .engine
         .store
-        .read("worker_get", move |tx| store::worker_get(tx, &key))
+        .read("worker_get", move |tx| store::workers::get(tx, &key))
         .await?;
     found.ok_or_else(worker_not_found)
 }

@@ -3,7 +3,8 @@
 use domain::id::PoolId;
 use domain::run_outcome::Window;
 use domain::time::{DAY_MS, Timestamp};
-use store::{KeptRuns, StoreError};
+use store::StoreError;
+use store::kept_runs::KeptRuns;
 
 use super::super::batches::Batches;
 use crate::app::App;
@@ -32,7 +33,7 @@ pub(in super::super) async fn forget(
         let trim = batches.repeat(|| {
             let pool = pool_id.clone();
             app.engine.store.write("run_outcome_trim", move |tx| {
-                store::run_outcome_trim(tx, &pool, kept, size)
+                store::kept_runs::trim(tx, &pool, kept, size)
             })
         });
         n_gone += trim.await?;
@@ -44,7 +45,7 @@ pub(in super::super) async fn forget(
 
 async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, StoreError> {
     let next = app.engine.store.read("run_outcome_next_pool", move |tx| {
-        store::run_outcome_next_pool(tx, after.as_ref())
+        store::kept_runs::next_pool(tx, after.as_ref())
     });
     next.await
 }
@@ -55,7 +56,7 @@ async fn forget_counts(app: &App, now: Timestamp, batches: Batches) -> Result<()
     let before = longest.since(now);
     let delete = batches.repeat(|| {
         app.engine.store.write("run_count_expire", move |tx| {
-            store::run_count_delete_before(tx, before, batches.size)
+            store::run_counts::delete_before(tx, before, batches.size)
         })
     });
     delete.await.map(drop)

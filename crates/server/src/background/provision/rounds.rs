@@ -110,11 +110,11 @@ async fn pages(
     limits: PageLimits,
 ) -> Result<Vec<Vec<Pool>>, String> {
     let read = engine.store.scan("provision_pools", move |tx| {
-        let pools = store::pool_list(tx, after.as_ref(), limits.pools)?;
+        let pools = store::pools::list(tx, after.as_ref(), limits.pools)?;
         let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
             return Ok(Vec::new());
         };
-        let counts = store::launch_config_count_between(tx, &first.id, &last.id)?;
+        let counts = store::launch_configs::count_between(tx, &first.id, &last.id)?;
         let counts: BTreeMap<PoolId, u64> = counts.into_iter().collect();
         Ok::<_, StoreError>(cut(pools, &counts, limits.launch_configs))
     });
@@ -154,7 +154,7 @@ async fn waiting(
             .last_key_value()
             .map(|(id, _): (&PoolId, &Demand)| id.clone());
         let read = engine.store.scan("provision_demand", move |tx| {
-            store::task_demand_all(tx, after.as_ref(), limit, now)
+            store::demand::all(tx, after.as_ref(), limit, now)
         });
         let some: Result<Vec<_>, StoreError> = read.await;
         let some = some.map_err(|problem| problem.to_string())?;

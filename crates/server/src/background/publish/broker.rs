@@ -16,7 +16,9 @@ use domain::time::Timestamp;
 use metrics::{counter, gauge};
 use rand::RngExt;
 use serde_json::{Value, json};
-use store::{EventReader, OutboxRow, StoreError};
+use store::StoreError;
+use store::event_readers::EventReader;
+use store::outbox::OutboxRow;
 
 use super::super::backoff::Backoff;
 use super::super::batches::Batches;
@@ -80,7 +82,7 @@ impl BrokerPublisher {
             let lease = self.lease().await?;
             let place = lease.position;
             let read = self.app.engine.store.read("event_list_after", move |tx| {
-                store::event_list_after(tx, place, limit)
+                store::events::list_after(tx, place, limit)
             });
             let rows = read.await?;
             let Some(first) = rows.items.first() else {
@@ -90,7 +92,7 @@ impl BrokerPublisher {
             };
             log_expired(place, first.position);
             n_published += self.batch(lease, &rows.items).await?;
-            if !rows.may_go_on(limit) {
+            if !rows.may_have_more(limit) {
                 break;
             }
             limit = size;
@@ -124,7 +126,7 @@ impl BrokerPublisher {
     async fn move_to(&mut self, lease: EventReader, position: i64) -> Result<(), Stop> {
         let fence = lease.fence;
         let moving = self.app.engine.store.write("event_reader_move", move |tx| {
-            store::event_reader_move(tx, READER, fence, position)
+            store::event_readers::advance(tx, READER, fence, position)
         });
         if !moving.await? {
             return Err(Stop::NotOurs);
@@ -143,7 +145,7 @@ impl BrokerPublisher {
         }
         let (holder, until) = (self.app.events.process.clone(), now.plus_millis(LEASE_MS));
         let taking = self.app.engine.store.write("event_reader_take", move |tx| {
-            store::event_reader_take(tx, READER, &holder, now, until)
+            store::event_readers::take(tx, READER, &holder, now, until)
         });
         self.lease = taking.await?;
         self.lease.clone().ok_or(Stop::NotOurs)
@@ -218,7 +220,7 @@ impl BackgroundTask for BrokerPublisher {
 pub async fn leave(app: &App) -> Result<(), StoreError> {
     let (holder, now) = (app.events.process.clone(), app.engine.clock.now());
     let leaving = app.engine.store.write("event_reader_leave", move |tx| {
-        store::event_reader_leave(tx, READER, &holder, now)
+        store::event_readers::leave(tx, READER, &holder, now)
     });
     leaving.await
 }

@@ -42,7 +42,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .engine
         .store
         .scan("configuration_version_list", move |tx| {
-            store::configuration_version_list(tx, &id, before, limit)
+            store::configuration_versions::list(tx, &id, before, limit)
         });
     let mut versions = read.await?;
     if versions.is_empty() && before.is_none() {
@@ -109,7 +109,7 @@ async fn record(
         .engine
         .store
         .read("configuration_version_get", move |tx| {
-            store::configuration_version_get(tx, &id, version)
+            store::configuration_versions::get(tx, &id, version)
         });
     read.await?.ok_or_else(|| {
         let text = format!("This worker configuration has no version {}", version.0);

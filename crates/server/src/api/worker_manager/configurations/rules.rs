@@ -75,7 +75,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let rule_id = call.parameter("ruleId").to_owned();
     let read = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)?.ok_or(ConfigurationError::NotFound)
+        store::configurations::get(tx, &id)?.ok_or(ConfigurationError::NotFound)
     });
     let stored = read.await?;
     show_rule(&stored, &rule_id)

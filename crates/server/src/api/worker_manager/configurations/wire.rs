@@ -4,7 +4,8 @@ use domain::Version;
 use domain::configuration::{StoredConfiguration, VersionRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{ListedConfiguration, ListedVersion};
+use store::configuration_versions::ListedVersion;
+use store::configurations::ListedConfiguration;
 
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;

@@ -22,7 +22,7 @@ pub(super) async fn payload_schema(mut call: Call) -> Result<Reply, ApiError> {
     let worker_type = worker_type(&mut call).await?;
     let pool_id = worker_type.pool_id().clone();
     let read = call.app.engine.store.read("worker_type_get", move |tx| {
-        store::worker_type_get(tx, &pool_id)
+        store::worker_types::get(tx, &pool_id)
     });
     let record = read.await?.ok_or_else(no_such_worker_type)?;
     let schema = record.payload_schema.ok_or_else(no_schema)?;
@@ -43,10 +43,10 @@ pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiErr
         .engine
         .store
         .read("worker_type_configuration", move |tx| {
-            let Some(record) = store::worker_type_get(tx, &pool_id)? else {
+            let Some(record) = store::worker_types::get(tx, &pool_id)? else {
                 return Ok(None);
             };
-            let stored = store::configuration_get(tx, &record.configuration_id)?;
+            let stored = store::configurations::get(tx, &record.configuration_id)?;
             let stored = stored.ok_or(ConfigurationError::NotFound)?;
             Ok::<_, ConfigurationError>(Some((record, stored)))
         });

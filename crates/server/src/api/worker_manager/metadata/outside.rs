@@ -6,7 +6,8 @@ use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
 use engine::demand::to_queue_worker;
 use serde_json::{Value, json};
-use store::{MetadataFilter, StoreError, WorkerMetadata};
+use store::StoreError;
+use store::worker_metadata::{MetadataFilter, WorkerMetadata};
 
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
@@ -71,7 +72,7 @@ async fn joined(call: &Call, seen: Vec<QueueWorker>) -> Result<Vec<WorkerMetadat
         .scan("worker_metadata_join", move |tx| {
             let row = |queue: &QueueWorker| {
                 Ok(WorkerMetadata {
-                    worker: store::worker_get(tx, &queue.key)?,
+                    worker: store::workers::get(tx, &queue.key)?,
                     queue: queue.clone(),
                 })
             };

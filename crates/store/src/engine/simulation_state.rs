@@ -1,4 +1,4 @@
-//! How a handle differs from one in production: where its transactions run, and when they stop or wait.
+//! State of a simulated process: where its transactions run, and when they stop or wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,26 +10,27 @@ use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::engine::sqlite::Mode;
 
-/// Nobody counts.
+/// No limit is set.
 const UNLIMITED: u64 = u64::MAX;
 
-/// How a handle differs from one in production; by default not at all.
-pub(crate) struct InPlace {
-    /// Runs everything on the caller's thread, if there is one. Processes of one simulation share it.
+/// In production, the default: transactions run on threads, and nothing stops or waits.
+pub(crate) struct SimulationState {
+    /// If set, every transaction runs on the caller's thread, on this session. The processes of one
+    /// simulation share it.
     session: Arc<Mutex<Option<Session>>>,
-    /// How many transactions that write may still begin.
-    left: AtomicU64,
-    /// How many may begin until all wait.
+    /// Number of write transactions that may still begin before the process stops.
+    until_stopped: AtomicU64,
+    /// Number of write transactions that may still begin before the process freezes.
     until_frozen: AtomicU64,
     thawed: Notify,
     is_full: Arc<AtomicBool>,
 }
 
-impl Default for InPlace {
+impl Default for SimulationState {
     fn default() -> Self {
         Self {
             session: Arc::default(),
-            left: AtomicU64::new(UNLIMITED),
+            until_stopped: AtomicU64::new(UNLIMITED),
             until_frozen: AtomicU64::new(UNLIMITED),
             thawed: Notify::new(),
             is_full: Arc::default(),
@@ -37,13 +38,14 @@ impl Default for InPlace {
     }
 }
 
-impl InPlace {
-    /// Counts a transaction, unless there may be no more. Waits while the process is frozen.
+impl SimulationState {
+    /// Counts a transaction, or refuses it if the process has stopped. Waits while the process is
+    /// frozen.
     pub(crate) async fn begin(&self, mode: Mode) -> Result<(), StoreError> {
         while count_down(&self.until_frozen, mode).is_none() {
             self.thawed.notified().await;
         }
-        count_down(&self.left, mode).ok_or(StoreError::Closed)
+        count_down(&self.until_stopped, mode).ok_or(StoreError::Closed)
     }
 
     pub(crate) fn take(&self) -> Option<Session> {
@@ -56,8 +58,8 @@ impl InPlace {
         *lock(&self.session) = Some(session);
     }
 
-    /// Another process of the same simulation.
-    pub(crate) fn of_another_process(&self) -> Self {
+    /// The state of another process in the same simulation.
+    pub(crate) fn for_another_process(&self) -> Self {
         Self {
             session: Arc::clone(&self.session),
             is_full: Arc::clone(&self.is_full),
@@ -66,11 +68,11 @@ impl InPlace {
     }
 
     pub(crate) fn stop_after(&self, n_writes: u64) {
-        self.left.store(n_writes, Ordering::SeqCst);
+        self.until_stopped.store(n_writes, Ordering::SeqCst);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.left.load(Ordering::SeqCst) == 0
+        self.until_stopped.load(Ordering::SeqCst) == 0
     }
 
     pub(crate) fn freeze_after(&self, n_writes: u64) {
@@ -97,14 +99,15 @@ impl InPlace {
     }
 }
 
-/// Only what writes is counted; at zero nothing begins any more.
-fn count_down(left: &AtomicU64, mode: Mode) -> Option<()> {
+/// Counts writes only. At zero, no transaction begins.
+fn count_down(counter: &AtomicU64, mode: Mode) -> Option<()> {
     let next = |left: u64| match (left, mode) {
         (0, Mode::Read | Mode::Write) => None,
         (UNLIMITED, _) | (_, Mode::Read) => Some(left),
         (_, Mode::Write) => Some(left - 1),
     };
-    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
+    counter
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
         .ok()
         .map(drop)
 }
