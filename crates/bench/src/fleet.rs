@@ -1,4 +1,4 @@
-//! Benchmarks of the fleet: decisions, rounds over all pools, scans, claims, and an idle server.
+//! Benchmarks of the fleet: decisions, rounds, scans, claims, and an idle server.
 //!
 //! The clouds are simulated and respond at once; store, planner, background tasks and API are real.
 //! Each part runs in its own process, so that its memory and time can be read. All parts use one

@@ -1,4 +1,4 @@
-//! Benchmarks of rule sets: 200 rules, 400 worker types, 18 places, 7,200 launch configs.
+//! Benchmarks of rule sets: 200 rules, 400 worker types, 7,200 launch configs.
 //!
 //! Compiling and editing are measured in a child process, so that its memory can be read. For
 //! comparison it also measures the least work of a compilation: computing the id of each launch

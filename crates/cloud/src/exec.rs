@@ -1,5 +1,4 @@
-//! The provider protocol with a program: it reads a request on standard input and writes a response
-//! to standard output.
+//! The provider protocol with a program, over standard input and output.
 //!
 //! The operation is the program's last argument. The program's process group is killed when it
 //! exceeds its time limit or its output limit, so a machine process that it starts must leave the

@@ -1,4 +1,4 @@
-//! A provider behind a versioned protocol, written by the operator. See docs/providers/protocol.md.
+//! The versioned protocol of providers that operators write (docs/providers/protocol.md).
 //!
 //! Requests and responses are JSON with published schemas, and a [`Transport`] carries them. A
 //! response that does not fit its schema counts as lost: for a launch, its outcome is unknown.

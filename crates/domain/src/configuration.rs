@@ -1,4 +1,4 @@
-//! Worker configurations: rule sets with their worker types, compiled to worker pools.
+//! Worker configurations: rule sets with their worker types, compiled to pools.
 //!
 //! `docs/rules.md` describes them for authors. Here a document is parsed into a [`Configuration`],
 //! and [`Compilation`] makes pools from it and from the places that the providers offer

@@ -1,5 +1,4 @@
-//! The decision of a scan about one worker, from the state of its machine and the facts of the
-//! queue.
+//! The decision of a scan about one worker, from facts of its machine and the queue.
 //!
 //! Every state that is not final ends without outside help. A requested or running worker is asked
 //! to stop after a limit. A worker that was asked to stop counts as stopped when its machine could

@@ -4,8 +4,8 @@
 //! answer is lost, the result is unknown and not a failure; the scan finds the machines by the
 //! token.
 //!
-//! Other modules can read the fields of a launch, and cannot write them. Each transition consumes the launch and returns the
-//! changed one, or an error. So no caller can forget a check:
+//! Other modules can read the fields of a launch, and cannot write them. Each transition consumes
+//! the launch and returns the changed one, or an error. So no caller can forget a check:
 //!
 //! ```compile_fail,E0594
 //! fn assign(launch: &mut domain::launch::Launch) {
@@ -323,7 +323,8 @@ impl Launch {
         Ok(Self(stored))
     }
 
-    /// Ends a launch whose answer was lost: it made the machines that scans have found, and no others.
+    /// Settles a launch whose answer was lost: it made the machines that scans have found, and no
+    /// others.
     pub fn give_up(self, problem: String, now: Timestamp) -> Result<Self, LaunchStateError> {
         let mut stored = self.0;
         check_pending(&stored.state)?;

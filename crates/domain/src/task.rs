@@ -1,8 +1,8 @@
 //! Tasks: their definition, their state, and the transitions between states.
 //!
-//! The definition never changes, except for the priority. Each run is one attempt. Other modules can
-//! read the fields of a task, and cannot write them. A transition consumes the task and returns it
-//! with its events, or returns an error. So no caller can forget a check:
+//! The definition never changes, except for the priority. Each run is one attempt. Other modules
+//! can read the fields of a task, and cannot write them. A transition consumes the task and returns
+//! it with its events, or returns an error. So no caller can forget a check:
 //!
 //! ```compile_fail,E0596
 //! fn assign(task: &mut domain::task::Task) {

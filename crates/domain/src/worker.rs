@@ -1,7 +1,7 @@
 //! Workers: each row stands for a machine or host, with its state.
 //!
-//! Other modules can read the fields of a worker, and cannot write them. Each transition consumes the
-//! worker and returns the changed one, or an error. So no caller can forget a check:
+//! Other modules can read the fields of a worker, and cannot write them. Each transition consumes
+//! the worker and returns the changed one, or an error. So no caller can forget a check:
 //!
 //! ```compile_fail,E0594
 //! fn assign(worker: &mut domain::worker::Worker) {
@@ -263,7 +263,8 @@ impl Worker {
         Some((advice.terminate, &advice.reason))
     }
 
-    /// A launched machine registers once. A second registration is an attack or a bug, never a retry.
+    /// A launched machine registers once. A second registration is an attack or a bug, never a
+    /// retry.
     pub fn check_unregistered(&self) -> Result<(), WorkerStateError> {
         match self.state {
             WorkerState::Requested => Ok(()),

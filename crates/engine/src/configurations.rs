@@ -1,4 +1,4 @@
-//! Worker configurations: edits are compiled, validated, planned, written; payloads are validated.
+//! Worker configurations: compiled, validated, planned, written; payload validation.
 
 mod compilation_cache;
 mod conflicts;

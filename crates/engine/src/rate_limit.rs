@@ -1,4 +1,4 @@
-//! Limits the rate of calls to clouds: a wrapper around each provider, with limits for each region.
+//! Limits the rate of calls to clouds, with limits for each region.
 //!
 //! Each kind of call has a token bucket. When the cloud throttles a call, the bucket fills half as
 //! fast and the region is not called for a while, for no pool; then the rate recovers slowly. A

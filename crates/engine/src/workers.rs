@@ -1,4 +1,4 @@
-//! Workers: registration, renewal of credentials, error reports, and workers that people declare.
+//! Workers: registration, credentials, error reports, and declared workers.
 
 mod declared_workers;
 mod error;

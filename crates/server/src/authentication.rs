@@ -1,4 +1,4 @@
-//! Authenticates requests, by our own clients and roles or by those of a Taskcluster deployment.
+//! Authenticates requests by our own clients, or by an outside auth service.
 
 mod embedded;
 mod remote;

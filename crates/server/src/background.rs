@@ -1,4 +1,4 @@
-//! Background tasks: they run periodically or when woken, read the current state and act on it.
+//! Background tasks: woken or periodic, they read the current state and act on it.
 
 mod artifact_cleanup;
 mod backoff;

@@ -1,4 +1,4 @@
-//! The stream of events within this process: the most recent events, and a wake-up for listeners.
+//! The stream of events within this process: recent events, and a wake-up for listeners.
 //!
 //! Every listener has its own position and reads from there, so no queue can overflow. A slow
 //! listener that falls behind the recent events reads from the store.

@@ -1,5 +1,4 @@
-//! Limits for all requests together and for single addresses: memory for bodies, calls without
-//! credentials.
+//! Limits for all requests together and for single addresses.
 
 mod body_budget;
 mod open_calls;

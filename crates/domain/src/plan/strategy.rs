@@ -1,4 +1,4 @@
-//! Strategies: how much capacity a pool needs, which launch configs give it, which workers stop.
+//! Strategies: the capacity that a pool needs, its launch configs, which workers stop.
 
 mod aws_provisioner;
 pub(super) mod usable_offers;

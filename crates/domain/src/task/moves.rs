@@ -1,5 +1,4 @@
-//! The transitions of a task. Each takes the task and returns it changed, with its events, or an
-//! error.
+//! The transitions of a task. Each returns the changed task with its events, or an error.
 //!
 //! A transition that was already made is repeated without effect, because replies get lost and
 //! clients then ask again.

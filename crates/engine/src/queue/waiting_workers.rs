@@ -1,4 +1,4 @@
-//! Workers that wait for tasks, in one list for each task queue, and their order.
+//! Workers that wait for tasks: one ordered list for each task queue.
 //!
 //! Bookkeeping only: no waiting, and no store. A list is served because of a wake-up (tasks may be
 //! pending) or because a worker joined it. A wake-up starts a round: each worker of the list is

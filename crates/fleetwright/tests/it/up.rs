@@ -221,7 +221,7 @@ fn damaged_or_missing_files_are_errors_and_stay_unchanged() {
 fn a_public_address_gives_a_warning() {
     let server = Server::start_in(Home::new(), &["--listen", "0.0.0.0:0"]);
     let log = server.home.read("log");
-    assert!(log.contains("nothing is encrypted"), "{log}");
+    assert!(log.contains("connections are not encrypted"), "{log}");
     server.ok(&["provider", "list"]);
 }
 
@@ -259,7 +259,7 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     assert_eq!(done.code, 0, "{}", done.out);
     assert!(done.out.contains("a server answers at"), "{}", done.out);
     assert!(!done.out.contains("bad "), "{}", done.out);
-    let note = "tasks of provider local run as the user that the server runs as";
+    let note = "tasks of provider local run as the server's user";
     assert!(done.out.contains(note), "{}", done.out);
     let file = server.home.write("c.toml", "[log]\nformat = \"json\"\n");
     let both = server

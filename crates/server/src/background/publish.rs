@@ -1,5 +1,4 @@
-//! Assigns events their positions in the stream, and publishes them to the listeners of this
-//! process.
+//! Numbers events in the stream, and publishes them to the listeners here.
 
 mod broker;
 

@@ -14,6 +14,9 @@ use serde_json::Value;
 use crate::ask::Who;
 use crate::picture::Picture;
 
+/// The launches of a plan, each with its launch config.
+pub(crate) type PlannedLaunches = Vec<(Launch, Arc<LaunchConfig>)>;
+
 #[derive(Default)]
 pub(crate) struct State {
     /// The trace of events, for the analysis of a failure.
@@ -26,7 +29,7 @@ pub(crate) struct State {
     /// Machines of others, each with the cloud that it is in.
     pub(crate) foreign: Vec<(usize, WorkerKey)>,
     /// Launches that were carried out and may be so once more.
-    pub(crate) carried_out: Vec<(Pool, Vec<(Launch, Arc<LaunchConfig>)>)>,
+    pub(crate) carried_out: Vec<(Pool, PlannedLaunches)>,
     /// The workers that got credentials for a proof.
     pub(crate) registered: BTreeSet<WorkerKey>,
     /// The last claims of workers that were not asked to stop.

@@ -128,8 +128,8 @@ impl<'r, 'a> Cells<'r, 'a> {
 }
 
 /// Declares the columns of a type, by its shape. `also` lists columns that are only written.
-/// `Worker(StoredWorker)` is a type whose fields only its module writes: rows are read into the type
-/// in the brackets.
+/// `Worker(StoredWorker)` is a type whose fields only its module writes: rows are read into the
+/// type in the brackets.
 macro_rules! columns {
     (
         $entity:ident: $type:ident $(($stored:ident))?

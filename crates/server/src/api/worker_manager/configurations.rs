@@ -1,4 +1,4 @@
-//! Worker configurations: creates, updates, deletes and shows them.
+//! Worker configurations: create, update, delete, show.
 
 mod edit_scopes;
 mod evaluate;

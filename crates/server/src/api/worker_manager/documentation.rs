@@ -1,5 +1,4 @@
-//! Documentation of worker configurations and worker types: uploads and downloads of tarballs, and
-//! pages.
+//! Documentation: uploads and downloads, as tarballs and pages.
 //!
 //! A worker type's reply has its own documentation, followed by that of its configuration.
 

@@ -1,4 +1,4 @@
-//! Workers as the queue sees them, together with the worker manager's data.
+//! Workers as the queue sees them, with our own data.
 
 mod outside;
 

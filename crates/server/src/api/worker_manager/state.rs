@@ -1,4 +1,4 @@
-//! The state of workers: their last task runs, and counts by result (RFC 124).
+//! The state of workers: last task runs, and counts by result (RFC 124).
 
 mod table;
 
