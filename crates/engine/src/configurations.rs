@@ -1,4 +1,4 @@
-//! Worker configurations: compiled, validated, planned, written; payload validation.
+//! Worker configurations: compiled, validated, planned, written; payloads.
 
 mod compilation_cache;
 mod conflicts;

@@ -8,10 +8,10 @@
 mod advice;
 mod cause;
 mod collect;
-mod compose;
 mod content;
 mod mail;
-mod message;
+mod next_notice;
+mod notice_text;
 mod webhook;
 
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use domain::pool::Pool;
 use domain::time::Timestamp;
 
 pub use collect::{BATCH, CollectLimits, MAX_CAUSES, Pace, collect};
-pub use compose::{MAX_DUE, compose};
 pub use content::{Content, Described, Further};
 pub use mail::MailChannel;
+pub use next_notice::{MAX_DUE, compose};
 pub use webhook::WebhookChannel;
 
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! Strategies: the capacity that a pool needs, its launch configs, which workers stop.
+//! Strategies: the capacity of a pool, its launch configs, and which workers stop.
 
 mod aws_provisioner;
 pub(super) mod usable_offers;

@@ -1,4 +1,4 @@
-//! The transitions of a task. Each returns the changed task with its events, or an error.
+//! The transitions of a task: each returns the changed task and events, or an error.
 //!
 //! A transition that was already made is repeated without effect, because replies get lost and
 //! clients then ask again.

@@ -379,7 +379,7 @@ fn unknown_outcome(launch: &Launch, problem: &str) -> ErrorDetails {
         "It is unknown whether machines were made: {problem}. A scan finds those that were, by the launch's token."
     );
     ErrorDetails {
-        title: "Instance Creation EndResult Unknown",
+        title: "Instance Creation Outcome Unknown",
         description,
         ..creation_error(launch, "unknown")
     }

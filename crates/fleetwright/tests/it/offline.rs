@@ -18,7 +18,7 @@ fn the_root_url_of_up_is_that_of_its_server() {
     let home = Home::new();
     let help = home.run(&["up", "--help"]).out;
     assert!(help.contains("by which clients reach"), "{help}");
-    assert!(!help.contains("The address of the deployment"), "{help}");
+    assert!(!help.contains("Root URL of the server"), "{help}");
     let folder = home.path("").display().to_string();
     assert!(help.contains(&folder), "{help}");
 }

@@ -1,4 +1,4 @@
-//! Fleetwright's own API: live events, logs of tasks, and explanations of decisions.
+//! Our own API: live events, logs of tasks, and explanations of decisions.
 
 mod events;
 mod explain;

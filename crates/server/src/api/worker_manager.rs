@@ -5,7 +5,7 @@ mod documentation;
 mod documentation_table;
 mod error_reports;
 mod launch_configs;
-mod metadata;
+mod list_workers;
 pub(in crate::api) mod monitoring;
 mod overrides;
 mod pool_plan;

@@ -13,7 +13,7 @@ use lettre::transport::smtp::response::Category;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use reqwest::Url;
 
-use super::message::{subject, text};
+use super::notice_text::{subject, text};
 use super::{Channel, Notification, SendError};
 use crate::config::{MailServer, MailTls};
 
@@ -164,7 +164,7 @@ mod tests {
     use access::Secret;
     use domain::time::Timestamp;
 
-    use super::super::message::tests::{content, described};
+    use super::super::notice_text::tests::{content, described};
     use super::*;
 
     fn channel() -> MailChannel {

@@ -194,10 +194,16 @@ impl World {
 
     /// A wrong proof gets nothing (I19).
     pub(crate) async fn register_wrongly(self: &Arc<Self>) {
-        let machines: Vec<_> = self
-            .clouds
-            .iter()
-            .flat_map(|cloud| cloud.machines())
+        let way = self.chance.below(3);
+        let registered = self.state().registered.clone();
+        let all = self.clouds.iter().flat_map(|cloud| cloud.machines());
+        // A foreign token comes before the machine's own, which is valid once.
+        let machines: Vec<_> = all
+            .filter(|machine| match way {
+                0 => !registered.contains(&machine.key),
+                1 => true,
+                _ => registered.contains(&machine.key),
+            })
             .collect();
         let Some(machine) = self.chance.pick(&machines).cloned() else {
             return;
@@ -207,13 +213,10 @@ impl World {
         other.id = "somebody-else".parse().expect("an id");
         let right = self.clouds[cloud].identity_token(&machine.key);
         let wrong = self.clouds[cloud].identity_token(&other);
-        let is_known = self.state().registered.contains(&machine.key);
-        let claim = match self.chance.below(3) {
+        let claim = match way {
             0 => registration(&machine.key, cloud, wrong.expose()),
             1 => registration(&other, cloud, wrong.expose()),
-            // Its own token is valid once.
-            _ if is_known => registration(&machine.key, cloud, right.expose()),
-            _ => return,
+            _ => registration(&machine.key, cloud, right.expose()),
         };
         self.note(format!("{} is claimed wrongly", machine.key));
         let answer = self

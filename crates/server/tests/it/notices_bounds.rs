@@ -160,7 +160,7 @@ on_both!(a_notice_has_a_bounded_number_of_causes, |world| {
         ..NotifierLimits::default()
     };
     let (mut task, kept) = telling(world, limits).await;
-    for count in sizes_around("server::notify::compose::MAX_DUE", LIMIT) {
+    for count in sizes_around("server::notify::next_notice::MAX_DUE", LIMIT) {
         let pool = format!("a/of-{count}");
         with_pool(world, &pool, json!({})).await;
         report_all(world, &pool, count, true).await;

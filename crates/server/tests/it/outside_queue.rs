@@ -272,7 +272,7 @@ async fn a_bounded_number_of_pages_of_that_queue_is_read_for_one_of_ours() {
     let two = Two::start(ALL, None).await;
     let mut n_seen = 0;
     for count in sizes_around(
-        "server::api::worker_manager::metadata::outside::MAX_PAGES",
+        "server::api::worker_manager::list_workers::outside::MAX_PAGES",
         LIMIT,
     ) {
         for number in n_seen..count {

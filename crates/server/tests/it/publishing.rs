@@ -510,7 +510,7 @@ async fn the_doctor_reports_whether_the_broker_answers() {
     let bad = findings.into_iter().find(|finding| {
         finding
             .what
-            .starts_with("the broker of events.amqp cannot be used")
+            .starts_with("cannot use the broker of events.amqp")
     });
     assert!(bad.unwrap().advice.is_some());
 }

@@ -192,7 +192,7 @@ on_both!(each_unusable_configuration_is_named, |world| {
     }
     assert_snapshot!(problems.join("\n"), @r#"
     the configuration is not valid: database.url: is missing: give sqlite:<path> or postgres://…
-    the database is not usable: the database address is wrong: it must begin with `sqlite:` or `postgres://`
+    the database is not usable: the database address is invalid: it must begin with `sqlite:` or `postgres://`
     the configuration is not valid: cannot read /no/such/file
     the configuration is not valid: keys.file: the secret of key `k1` is not 32 bytes in base64
     "static/not a client" is not a client id:

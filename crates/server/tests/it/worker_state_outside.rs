@@ -359,7 +359,7 @@ async fn a_broker_that_was_unreachable_is_read_again_and_repeats_count_once() {
     two.until(async |two| {
         !two.world
             .log
-            .lines("the queue's broker cannot be read")
+            .lines("cannot read outcomes of runs from the queue's broker")
             .is_empty()
     })
     .await;
@@ -377,9 +377,12 @@ async fn a_broker_that_was_unreachable_is_read_again_and_repeats_count_once() {
     assert_eq!(
         two.world
             .log
-            .lines("the queue's broker cannot be read")
+            .lines("cannot read outcomes of runs from the queue's broker")
             .len(),
         1
     );
-    assert_eq!(two.world.log.lines("outcomes of runs come again").len(), 1);
+    assert_eq!(
+        two.world.log.lines("outcomes of runs arrive again").len(),
+        1
+    );
 }

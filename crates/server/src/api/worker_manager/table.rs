@@ -6,8 +6,8 @@ use contract::patterns::{DIGITS, ERROR_ID_QUERY, LAUNCH_CONFIG_ID_QUERY};
 use super::super::endpoint::Verb::{Delete, Get, Post, Put};
 use super::super::endpoint::{Endpoint, Handler, Payload, Query, Service, Verb};
 use super::{
-    error_reports, launch_configs, metadata, monitoring, overrides, pools, providers, registration,
-    stats, workers,
+    error_reports, launch_configs, list_workers, monitoring, overrides, pools, providers,
+    registration, stats, workers,
 };
 
 const POOLS: &str = "Worker Pools";
@@ -426,7 +426,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
          secret. Refused if the worker's launch config is archived.",
     ),
     on("listWorkers", Get, METADATA_LIST, |call| {
-        Box::pin(metadata::list(call))
+        Box::pin(list_workers::list(call))
     })
     .query(&[
         TOKEN,
@@ -453,7 +453,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
              Workers of no provider are `standalone`.",
     ),
     on("getWorker", Get, METADATA_ONE, |call| {
-        Box::pin(metadata::show(call))
+        Box::pin(list_workers::show(call))
     })
     .output("worker-response.json")
     .scopes(Scope(

@@ -1,4 +1,4 @@
-//! Workers as the queue sees them, with our own data.
+//! `listWorkers`, `getWorker`: workers of the queue with our data.
 
 mod outside;
 
