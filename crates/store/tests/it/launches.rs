@@ -3,7 +3,7 @@
 use domain::Version;
 use domain::id::LaunchToken;
 use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
-use domain::supply::AwaitedLaunches;
+use domain::supply::{AwaitedLaunches, Group};
 use domain::worker::{Advice, WorkerState};
 use serde_json::json;
 use store::plans::{self, PlanRecord};
@@ -242,6 +242,19 @@ on_both!(concurrent_transactions_get_different_turns, |database| {
     assert_eq!(turns, (1..=16).collect::<Vec<i64>>());
 });
 
+fn group_text(group: &Group) -> String {
+    let id = group.launch_config_id.as_ref();
+    let config = id.map_or("-", |id| id.as_str());
+    let Group {
+        state,
+        draining,
+        count,
+        capacity,
+        ..
+    } = group;
+    format!("{config} {state} {draining} {count}x{capacity}")
+}
+
 on_both!(
     supply_is_grouped_by_state_advice_and_launch_config,
     |database| {
@@ -281,19 +294,7 @@ on_both!(
             worker_supply::between(tx, &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
-        let summary: Vec<_> = supply
-            .iter()
-            .map(|group| {
-                let config = group
-                    .launch_config_id
-                    .as_ref()
-                    .map_or("-", |id| id.as_str());
-                format!(
-                    "{config} {} {} {}x{}",
-                    group.state, group.draining, group.count, group.capacity
-                )
-            })
-            .collect();
+        let summary: Vec<_> = supply.iter().map(group_text).collect();
         assert_eq!(
             summary,
             [

@@ -157,6 +157,24 @@ on_both!(
     }
 );
 
+/// A worker that the queue does not know.
+fn without_records(worker: &Worker) -> RunningWorker {
+    RunningWorker {
+        key: worker.key.clone(),
+        provider_id: worker.provider_id.clone(),
+        launch_config_id: worker.launch_config_id.clone(),
+        capacity: worker.capacity,
+        created: worker.created,
+        registered: worker.terms.registered_at.map(at),
+        idle_hold_ms: worker.terms.idle_hold_ms,
+        advice: worker.terms.advice.clone(),
+        last_asked: None,
+        last_task_ended: None,
+        quarantined_since: None,
+        claimed: 0,
+    }
+}
+
 on_both!(
     running_workers_are_read_with_the_records_of_the_queue,
     |database| {
@@ -187,20 +205,6 @@ on_both!(
             running_workers::list(tx, &pool_id("a/b"), at(400), 0, 9)
         })
         .await;
-        let of = |worker: &Worker| RunningWorker {
-            key: worker.key.clone(),
-            provider_id: worker.provider_id.clone(),
-            launch_config_id: worker.launch_config_id.clone(),
-            capacity: worker.capacity,
-            created: worker.created,
-            registered: worker.terms.registered_at.map(at),
-            idle_hold_ms: worker.terms.idle_hold_ms,
-            advice: worker.terms.advice.clone(),
-            last_asked: None,
-            last_task_ended: None,
-            quarantined_since: None,
-            claimed: 0,
-        };
         let imposed = seen.quarantine_details.last();
         let imposed = imposed.and_then(|entry| entry.updated_at.parse().ok());
         let is_quarantined = seen.is_quarantined(at(400));
@@ -209,9 +213,12 @@ on_both!(
             last_task_ended: seen.last_task_ended,
             quarantined_since: is_quarantined.then(|| imposed.unwrap_or(at(400))),
             claimed: 1,
-            ..of(&told)
+            ..without_records(&told)
         };
-        assert_eq!(running, [of(&worker("a/b", "g", "plain")), told_row]);
+        assert_eq!(
+            running,
+            [without_records(&worker("a/b", "g", "plain")), told_row]
+        );
         // Changes are visible in the next read.
         write(&store, |tx| {
             let mut worker = workers::get(tx, &worker_key("a/b", "g", "told"))?.unwrap();

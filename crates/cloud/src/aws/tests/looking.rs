@@ -206,7 +206,7 @@ async fn a_region_that_the_account_may_not_use_keeps_the_provider_out_of_service
     let provider = AwsProvider::new(&config, context_at("aws", &moto.clock));
     let refused = provider.setup().await.unwrap_err().to_string();
     assert!(
-        refused.contains("may not use region mars-north-1"),
+        refused.contains("mars-north-1, which the account may not use"),
         "{refused}"
     );
     moto.refuse("DescribeRegions", 401, "AuthFailure");
