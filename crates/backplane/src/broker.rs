@@ -186,8 +186,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let nobody = broker(&format!("amqp://me:hunter2@127.0.0.1:{port}"));
-        let error = nobody.check().await.unwrap_err();
+        let unused = broker(&format!("amqp://me:hunter2@127.0.0.1:{port}"));
+        let error = unused.check().await.unwrap_err();
         assert_eq!(
             error.to_string(),
             format!("no connection to the broker at 127.0.0.1:{port}")

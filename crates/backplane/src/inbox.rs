@@ -1,4 +1,4 @@
-//! A durable queue of a broker: messages that come while nobody reads wait there.
+//! A durable queue of a broker. It keeps messages until a reader connects.
 //!
 //! Several processes may read it, and each message goes to one of them. A message that its reader
 //! has not acknowledged when its connection ends goes to another reader, or to the same one when it
@@ -20,7 +20,7 @@ use crate::listener::Binding;
 const PREFETCH: u16 = 1_000;
 /// Messages in a queue at most. Above this the oldest are dropped.
 const MAX_QUEUED: i32 = 100_000;
-/// The broker deletes a queue that nobody has read for this long.
+/// The broker deletes a queue without a reader after this long.
 const UNUSED_QUEUE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A connection that reads the queue. Dropping it closes the connection.

@@ -1,6 +1,6 @@
 //! Receives messages from a broker while its connection lasts.
 //!
-//! The messages are only wake-ups: those that come while nobody listens are lost, so the broker
+//! The messages are only wake-ups: those that arrive without a listener are lost, so the broker
 //! deletes the queue together with its listener.
 
 use std::sync::Arc;

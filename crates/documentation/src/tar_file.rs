@@ -144,10 +144,7 @@ fn entries(source: impl Read, limits: Limits) -> Result<Building, Stop> {
     Ok(building)
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "kinds that nobody knows are refused"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "unknown kinds are refused")]
 fn take(
     entry: &mut Entry<'_, impl Read>,
     announced: Announced,
@@ -186,10 +183,7 @@ fn take(
     Ok(())
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "kinds that nobody knows are refused"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "unknown kinds are refused")]
 fn not_plain(entry: Shown, kind: EntryType) -> Refusal {
     let kind = match kind {
         EntryType::Link => "a hard link",

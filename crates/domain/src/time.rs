@@ -24,7 +24,7 @@ pub struct Timestamp(i64);
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
-    /// Milliseconds of a clock that nobody can set. Only differences are meaningful.
+    /// Milliseconds of a monotonic clock. Only differences are meaningful.
     fn steady_ms(&self) -> i64 {
         self.now().as_millis()
     }

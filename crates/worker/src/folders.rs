@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::api::Run;
 
-/// Names that nobody else uses: the content of these folders is deleted.
+/// Unique names: the content of these folders is deleted.
 const TASKS: &str = "worker-tasks";
 const LOGS: &str = "worker-logs";
 const LOCK: &str = "worker.lock";

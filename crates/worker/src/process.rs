@@ -117,7 +117,7 @@ impl Group {
     pub(crate) async fn clear(&mut self) {
         self.signal(Signal::SIGKILL);
         let ended = async {
-            // Zombies count as members until their parent, whoever that is now, waits for them.
+            // A zombie counts as a member until its parent process, or init, waits for it.
             while killpg(self.id, None) != Err(Errno::ESRCH) && is_group_alive(self.id()) {
                 pause(KILL_POLL).await;
             }

@@ -1,4 +1,4 @@
-//! Inboxes: no message is lost while nobody reads, and unacknowledged messages come again.
+//! Inboxes: no message is lost without a reader, and unacknowledged messages come again.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ use super::launch;
 use super::parameters::Parameters;
 use super::responses::{
     DescribeAvailabilityZones, DescribeInstances, DescribeSpotPriceHistory, EmptyResponse,
-    Instance, Reservation, RunInstances, SpotPrice,
+    Instance, Reservation, SpotPrice,
 };
 use super::row;
 use super::tags::{self, DEPLOYMENT, PROVIDER};
@@ -88,7 +88,7 @@ impl Machines for AwsProvider {
                 error: not_served(&call.region),
             });
         }
-        let made: RunInstances = self
+        let made: Reservation = self
             .ec2
             .call_within(LAUNCH_LIMIT, &call.region, "RunInstances", &call.parameters)
             .await?;

@@ -11,20 +11,12 @@ pub(crate) struct Items<T> {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RunInstances {
-    pub(crate) owner_id: String,
-    #[serde(default)]
-    pub(crate) group_set: Items<Group>,
-    pub(crate) instances_set: Items<Instance>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct DescribeInstances {
     pub(crate) reservation_set: Items<Reservation>,
     pub(crate) next_token: Option<String>,
 }
 
+/// The machines of one launch; also the response to `RunInstances`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reservation {

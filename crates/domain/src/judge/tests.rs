@@ -360,7 +360,7 @@ fn every_state_ends_without_cloud_worker_or_queue() {
             Judgement::Keep { .. } => {}
             Judgement::End { .. } => worker = worker.stop("", now),
             Judgement::Stopped { .. } => worker = worker.mark_stopped("", now),
-            Judgement::EndAgain { reason } => panic!("nobody saw it: {reason}"),
+            Judgement::EndAgain { reason } => panic!("no scan saw the machine: {reason}"),
         }
     }
     assert!(n_days <= 3);

@@ -240,7 +240,7 @@ impl TryRng for Script {
         Ok(self
             .0
             .pop_front()
-            .expect("nobody should ask for more chance"))
+            .expect("the script has a number for each random choice"))
     }
 
     fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {

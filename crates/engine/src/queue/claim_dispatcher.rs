@@ -260,7 +260,7 @@ fn hand_out(
 ) -> Vec<(u64, WaitingWorker)> {
     let mut empty_handed = Vec::new();
     for ((number, mut waiting), result) in workers.into_iter().zip(results) {
-        // A result that nobody receives is dropped here, which returns its claims.
+        // A result without a receiver is dropped here, which returns its claims.
         match result {
             ClaimResult::Tasks(tasks) => {
                 let undo = return_unless_delivered(engine, &waiting.claimant.worker, &tasks);

@@ -169,7 +169,7 @@ fn parse(text: &[u8]) -> Result<Value, ApiError> {
     Ok(json)
 }
 
-/// PostgreSQL stores no texts with U+0000, so nobody may send one. The parsed texts are checked,
+/// PostgreSQL cannot store U+0000, so a text with it is refused. The parsed texts are checked,
 /// because the bytes may contain it in an escaped form.
 fn refuse_nul(json: &Value) -> Result<(), ApiError> {
     let has_nul = match json {

@@ -80,7 +80,7 @@ impl AccessSnapshot {
         let anonymous = roles.expand([ANONYMOUS]).unwrap_or_else(|problem| {
             tracing::error!(
                 role.id = problem.role,
-                "cannot expand the role anonymous, nobody has its scopes: {problem}"
+                "cannot expand the role anonymous, so unsigned requests get no scopes: {problem}"
             );
             ScopeSet::default()
         });

@@ -93,7 +93,7 @@ impl MailChannel {
             .subject(subject(letter.content))
             .header(ContentType::TEXT_PLAIN)
             .header(ContentTransferEncoding::QuotedPrintable)
-            // Asks for no automatic replies: nobody reads them.
+            // Asks for no automatic replies, as the sender's mailbox is not read.
             .raw_header(header("Auto-Submitted", "auto-generated"));
         if let Some(first) = letter.content.causes.first() {
             // Mail programs put all mails about one cause into one conversation.

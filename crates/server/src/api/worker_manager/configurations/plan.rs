@@ -87,7 +87,10 @@ fn pool_json(impact: &EditImpact, pool: &PoolDifference, totals: &mut Totals) ->
             impact.price(pool, &change.after.id),
         );
         if let (Some(old), Some(new)) = (old, new) {
-            #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 workers")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "there are fewer than 2^53 workers"
+            )]
             let difference = (new - old) * workers as f64;
             cost = Some(cost.unwrap_or(0.0) + difference);
         }
