@@ -30,6 +30,7 @@ pub(crate) struct TestCloud {
     pub(crate) fake: FakeCloud,
     max_machines: Option<u64>,
     meanwhile: Mutex<Option<Happening>>,
+    n_bids: AtomicUsize,
     pub(crate) looks: AtOnce,
     pub(crate) launches: AtOnce,
     /// Launches wait here for as long as there is one.
@@ -83,10 +84,16 @@ impl TestCloud {
             fake: FakeCloud::new(context, FakeSettings::default()),
             max_machines,
             meanwhile: Mutex::default(),
+            n_bids: AtomicUsize::new(0),
             looks: AtOnce::default(),
             launches: AtOnce::default(),
             launch_permits: Mutex::default(),
         })
+    }
+
+    /// How often bids were asked for since the last request.
+    pub(crate) fn take_bids(&self) -> usize {
+        self.n_bids.swap(0, Ordering::SeqCst)
     }
 
     /// Runs after the next read of the cloud, and before we get its result.
@@ -130,6 +137,7 @@ impl Machines for TestCloud {
     }
 
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+        self.n_bids.fetch_add(1, Ordering::SeqCst);
         self.fake.bids(ask)
     }
 

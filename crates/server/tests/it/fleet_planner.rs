@@ -61,6 +61,19 @@ fleet_test!(pools_that_ring_within_a_moment_are_all_planned, |fleet| {
     }
 });
 
+fleet_test!(bids_are_asked_for_once_and_written_once, |fleet| {
+    fleet.make_pool(POOL, plain_pool(1)).await;
+    // The third round has a task more, but the pool has as many workers as it may have.
+    for (n_tasks, n_asked, n_written) in [(0, 0, 0), (1, 1, 1), (1, 0, 0)] {
+        fleet.tasks(POOL, n_tasks).await;
+        fleet.one.take_bids();
+        let (_, counts) = fleet.counted(fleet.round()).await;
+        let counted = (fleet.one.take_bids(), counts.transactions("plan_commit"));
+        assert_eq!(counted, (n_asked, n_written), "{n_tasks} tasks");
+        fleet.pass_ms(SECOND_MS);
+    }
+});
+
 fleet_test!(
     every_pool_of_a_crowd_that_rings_at_once_is_decided_on,
     |fleet| {
