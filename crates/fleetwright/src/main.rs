@@ -1,22 +1,4 @@
-//! The `fleetwright` binary: server, client and tools.
-#![doc = include_str!("../README.md")]
-
-mod api_help;
-mod cli;
-mod client;
-mod code;
-mod commands;
-mod data_folder;
-#[cfg(test)]
-mod documented;
-mod failure;
-mod import;
-mod input;
-mod machine;
-mod normal_pool;
-mod output;
-mod owner_file;
-mod session;
+//! The `fleetwright` program. Its code is a library, which compiles beside the crates that it uses.
 
 use std::process::ExitCode;
 
@@ -25,5 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::run(std::env::args_os())
+    fleetwright::run()
 }

@@ -1,7 +1,8 @@
-//! A database of its own for each test, dropped with it.
+//! A database of its own for each test. A PostgreSQL database is emptied after its test and serves
+//! another one, because creating and dropping one takes longer than most tests.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 use postgres::NoTls;
 use sha2::{Digest, Sha256};
@@ -9,6 +10,43 @@ use tempfile::TempDir;
 
 /// Held by the process that makes the template.
 const TEMPLATE_LOCK: &str = "SELECT pg_advisory_lock(hashtext('fleetwright template'))";
+
+/// Databases that no test uses have a name that begins so.
+const SPARE: &str = "server_spare";
+
+/// Keeps the rows that migrations write, so that they can be written again.
+const KEEP_FIRST_ROWS: &str = "
+    CREATE SCHEMA first_rows;
+    DO $$
+    DECLARE name text; has_rows boolean;
+    BEGIN
+        FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+            EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO has_rows;
+            IF has_rows THEN
+                EXECUTE format('CREATE TABLE first_rows.%I AS TABLE public.%1$I', name);
+            END IF;
+        END LOOP;
+    END $$";
+
+/// Makes a used database equal to the template. To delete a few rows is quicker than to truncate.
+const RESTORE: &str = "
+    DO $$
+    DECLARE name text; size bigint;
+    BEGIN
+        FOR name, size IN SELECT relname, pg_relation_size(oid) FROM pg_class
+            WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
+            IF size > 65536 THEN
+                EXECUTE format('TRUNCATE public.%I', name);
+            ELSIF size > 0 THEN
+                EXECUTE format('DELETE FROM public.%I', name);
+            END IF;
+        END LOOP;
+        FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'first_rows' LOOP
+            EXECUTE format('INSERT INTO public.%I TABLE first_rows.%1$I', name);
+        END LOOP;
+        PERFORM setval(format('public.%I', sequencename)::regclass, 1, false)
+            FROM pg_sequences WHERE schemaname = 'public';
+    END $$";
 
 /// Runs one test body on each database: `name::sqlite` and `name::postgres`. With `parallel` in
 /// front, tasks that the body spawns run on several threads.
@@ -74,7 +112,12 @@ enum Home {
     /// The cleanup on this server at the end.
     Server {
         server: String,
-        drop: String,
+        name: String,
+        reusable: AtomicBool,
+    },
+    Schema {
+        server: String,
+        name: String,
     },
 }
 
@@ -88,19 +131,21 @@ impl Database {
         }
     }
 
-    /// With all tables: a copy of a migrated template, which takes a quarter of the time. `None`,
-    /// with a message to the reader, when no server is configured for tests.
+    /// With all tables: a spare database, or a copy of a migrated template. `None`, with a message
+    /// to the reader, when no server is configured for tests.
     pub(crate) fn postgres() -> Option<Self> {
         let server = server()?;
         let name = fresh_name();
-        let copied = format!("CREATE DATABASE {name} TEMPLATE {}", template(&server));
-        on_server(&server, &copied);
+        if !take_spare(&server, &name) {
+            let copied = format!("CREATE DATABASE {name} TEMPLATE {}", template(&server));
+            on_server(&server, &copied).unwrap();
+        }
         Some(Self {
             url: address_of(&server, &name),
             home: Home::Server {
                 server,
-                // The store may still have connections.
-                drop: format!("DROP DATABASE {name} WITH (FORCE)"),
+                name,
+                reusable: AtomicBool::new(true),
             },
         })
     }
@@ -109,14 +154,11 @@ impl Database {
     pub(crate) fn empty_postgres() -> Option<Self> {
         let server = server()?;
         let name = fresh_name();
-        on_server(&server, &format!("CREATE SCHEMA {name}"));
+        on_server(&server, &format!("CREATE SCHEMA {name}")).unwrap();
         let separator = if server.contains('?') { '&' } else { '?' };
         Some(Self {
             url: format!("{server}{separator}options=-csearch_path%3D{name}"),
-            home: Home::Server {
-                server,
-                drop: format!("DROP SCHEMA {name} CASCADE"),
-            },
+            home: Home::Schema { server, name },
         })
     }
 
@@ -129,7 +171,12 @@ impl Database {
                 connection.busy_timeout(patience).unwrap();
                 connection.execute_batch(sql).unwrap();
             }
-            Home::Server { .. } => on_server(&self.url, sql),
+            Home::Server { reusable, .. } => {
+                // The statement may change tables.
+                reusable.store(false, Ordering::Relaxed);
+                on_server(&self.url, sql).unwrap();
+            }
+            Home::Schema { .. } => on_server(&self.url, sql).unwrap(),
         }
     }
 
@@ -148,7 +195,18 @@ impl Drop for Database {
     fn drop(&mut self) {
         match &self.home {
             Home::File(_) => {}
-            Home::Server { server, drop } => on_server(server, drop),
+            Home::Server {
+                server,
+                name,
+                reusable,
+            } => {
+                if !reusable.load(Ordering::Relaxed) || give_back(server, name).is_err() {
+                    drop_database(server, name);
+                }
+            }
+            Home::Schema { server, name } => {
+                on_server(server, &format!("DROP SCHEMA {name} CASCADE")).unwrap();
+            }
         }
     }
 }
@@ -166,6 +224,53 @@ fn fresh_name() -> String {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     format!("server_test_{}_{number}", std::process::id())
+}
+
+/// Gives a spare database this name, if there is one. Processes share them, so another one may take
+/// the same at this moment.
+fn take_spare(server: &str, name: &str) -> bool {
+    let pattern = format!("{SPARE}_{}_%", digest_of_migrations());
+    let taken = on_server(
+        server,
+        &format!(
+            "DO $$
+            DECLARE spare text;
+            BEGIN
+                FOR spare IN SELECT datname FROM pg_database WHERE datname LIKE '{pattern}' LOOP
+                    BEGIN
+                        EXECUTE format('ALTER DATABASE %I RENAME TO {name}', spare);
+                        RETURN;
+                    EXCEPTION WHEN invalid_catalog_name OR object_in_use THEN
+                    END;
+                END LOOP;
+                RAISE 'no spare database';
+            END $$"
+        ),
+    );
+    if taken.is_err() {
+        return false;
+    }
+    let restored = on_server(&address_of(server, name), RESTORE);
+    if restored.is_err() {
+        drop_database(server, name);
+    }
+    restored.is_ok()
+}
+
+/// Under a name that the store, which may still have connections and make new ones, does not know.
+fn give_back(server: &str, name: &str) -> Result<(), postgres::Error> {
+    let spare = format!("{SPARE}_{}_{name}", digest_of_migrations());
+    on_server(
+        server,
+        &format!(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}';
+            ALTER DATABASE {name} RENAME TO {spare}"
+        ),
+    )
+}
+
+fn drop_database(server: &str, name: &str) {
+    on_server(server, &format!("DROP DATABASE {name} WITH (FORCE)")).unwrap();
 }
 
 /// The name of a database with all tables. The first process that needs it makes it; others wait
@@ -195,6 +300,7 @@ fn make_template(server: &str, name: &str) {
     let create = format!("CREATE DATABASE {unfinished}");
     client.batch_execute(&create).unwrap();
     migrate(&address_of(server, &unfinished));
+    on_server(&address_of(server, &unfinished), KEEP_FIRST_ROWS).unwrap();
     let rename = format!("ALTER DATABASE {unfinished} RENAME TO {name}");
     client.batch_execute(&rename).unwrap();
 }
@@ -215,18 +321,18 @@ fn migrate(url: &str) {
 }
 
 /// Another one whenever a migration is added.
-fn digest_of_migrations() -> String {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/migrations");
-    let files = std::fs::read_dir(folder).unwrap();
-    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-    files.sort();
-    let texts = files.iter().map(|file| std::fs::read(file).unwrap());
-    let digest = Sha256::digest(texts.collect::<Vec<_>>().concat());
-    digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+fn digest_of_migrations() -> &'static str {
+    static DIGEST: LazyLock<String> = LazyLock::new(|| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/migrations");
+        let files = std::fs::read_dir(folder).unwrap();
+        let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        files.sort();
+        let texts = files.iter().map(|file| std::fs::read(file).unwrap());
+        let digest = Sha256::digest(texts.collect::<Vec<_>>().concat());
+        let bytes = digest.iter().take(8);
+        bytes.map(|byte| format!("{byte:02x}")).collect()
+    });
+    &DIGEST
 }
 
 fn address_of(server: &str, database: &str) -> String {
@@ -239,13 +345,7 @@ fn address_of(server: &str, database: &str) -> String {
 }
 
 /// On its own thread, because the driver waits with a runtime of its own.
-fn on_server(url: &str, statements: &str) {
-    let (url, statements) = (url.to_owned(), statements.to_owned());
-    let done = std::thread::spawn(move || {
-        postgres::Client::connect(&url, NoTls)
-            .unwrap()
-            .batch_execute(&statements)
-            .unwrap();
-    });
-    done.join().unwrap();
+fn on_server(url: &str, statements: &str) -> Result<(), postgres::Error> {
+    let run = || postgres::Client::connect(url, NoTls)?.batch_execute(statements);
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
 }

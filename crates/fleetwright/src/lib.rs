@@ -1,0 +1,26 @@
+//! The `fleetwright` program: server, client and tools.
+#![doc = include_str!("../README.md")]
+
+mod api_help;
+mod cli;
+mod client;
+mod code;
+mod commands;
+mod data_folder;
+#[cfg(test)]
+mod documented;
+mod failure;
+mod import;
+mod input;
+mod machine;
+mod normal_pool;
+mod output;
+mod owner_file;
+mod session;
+
+use std::process::ExitCode;
+
+/// Runs the program with the arguments of this process.
+pub fn run() -> ExitCode {
+    cli::run(std::env::args_os())
+}
