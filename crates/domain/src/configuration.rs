@@ -40,7 +40,7 @@ pub use self::provider_catalog::{
     CompletedIds, Place, ProviderCatalog, ProviderEntry, WorkerSource,
 };
 pub use self::settings::{CONFIG_KEYS, ProviderOptions, is_setting};
-pub use self::stored::{Action, BadAction, StoredConfiguration, VersionRecord, WorkerTypeRecord};
+pub use self::stored::{Action, StoredConfiguration, VersionRecord, WorkerTypeRecord};
 
 use crate::id::{BadId, PoolId};
 
