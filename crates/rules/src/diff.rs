@@ -26,7 +26,6 @@ pub struct RuleSetDiff {
 impl Evaluator {
     /// The evaluator of another version of the set, and the difference. The evaluator keeps the
     /// results that are still valid.
-    #[must_use]
     pub fn succeed(&self, next: &RuleSet) -> (Self, RuleSetDiff) {
         let rules = self.set().rules();
         let places: HashMap<&str, usize> = rules.iter().map(Rule::id).zip(0..).collect();
@@ -42,7 +41,6 @@ impl Evaluator {
 
 impl RuleSetDiff {
     /// Whether the result, or the origin of a value in it, may differ from before.
-    #[must_use]
     pub fn affects(&self, attributes: &Attributes) -> bool {
         let hold = |conditions: &Conditions| conditions.hold(attributes);
         if self.conditions.len() <= MAX_TESTED_RULES && !self.conditions.iter().any(hold) {
@@ -53,7 +51,6 @@ impl RuleSetDiff {
 
     /// Whether any evaluation with these attributes may be affected, whatever its other attributes
     /// are. With this, a caller can skip many evaluations at once.
-    #[must_use]
     pub fn may_affect(&self, known: &Attributes) -> bool {
         let mut conditions = self.conditions.iter();
         self.conditions.len() > MAX_TESTED_RULES

@@ -1,6 +1,4 @@
 //! Rule sets: configuration as a list of small rules, each with conditions and values.
-#![forbid(unsafe_code)]
-#![warn(missing_docs)]
 #![doc = include_str!("../README.md")]
 
 mod assign;
@@ -12,7 +10,6 @@ mod diff;
 mod edit;
 mod evaluator;
 mod explain;
-mod fingerprint;
 mod format;
 pub mod limits;
 mod lint;

@@ -12,9 +12,7 @@ use crate::trace::{self, Children, Node, NodeState, StepKind, TraceStep};
 /// A result with the origins of its values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// The result.
     pub values: Map<String, Value>,
-    /// The origin of every value in it.
     pub origins: Origins,
 }
 
@@ -40,7 +38,6 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverriddenStep {
-    /// The rule.
     pub rule_id: String,
     /// Whether it deleted the value instead of setting it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -49,7 +46,6 @@ pub struct OverriddenStep {
 
 impl Origins {
     /// The origin of the leaf at a JSON pointer.
-    #[must_use]
     pub fn get(&self, pointer: &str) -> Option<&Origin> {
         self.0.get(pointer)
     }
@@ -62,13 +58,11 @@ impl Origins {
     }
 
     /// The number of leaves in the result.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether the result is an empty object.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -12,7 +12,6 @@ pub const SCHEMA: &str = include_str!("../document.schema.json");
 ///
 /// A document that fits the schema may still be invalid: it may have a bad glob, duplicate ids, or
 /// be too large.
-#[must_use]
 pub fn schema() -> &'static Value {
     static PARSED: LazyLock<Value> =
         LazyLock::new(|| serde_json::from_str(SCHEMA).expect("the schema is JSON"));
