@@ -6,7 +6,6 @@ use crate::role::ExpansionTooLarge;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct AuthError {
-    /// The message.
     pub message: String,
 }
 
@@ -17,7 +16,6 @@ impl From<ExpansionTooLarge> for AuthError {
 }
 
 impl AuthError {
-    /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),

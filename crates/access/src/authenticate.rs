@@ -30,7 +30,6 @@ pub const NO_AUTH: &str = "auth-failed:no-auth";
 /// A client as stored.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its id.
     pub client_id: String,
     /// The key of its signatures.
     pub access_token: Secret,
@@ -38,7 +37,6 @@ pub struct Client {
     pub scopes: Vec<String>,
     /// The end of its validity, in milliseconds since 1970.
     pub expires_ms: i64,
-    /// Whether it is disabled.
     pub disabled: bool,
 }
 

@@ -34,9 +34,7 @@ pub struct Certificate {
 /// The client that signs.
 #[derive(Clone, Copy, Debug)]
 pub struct Issuer<'a> {
-    /// Its client id.
     pub client_id: &'a str,
-    /// Its access token.
     pub access_token: &'a Secret,
 }
 
@@ -45,9 +43,7 @@ pub struct Issuer<'a> {
 pub struct Credentials {
     /// The name, or the issuer's client id.
     pub client_id: String,
-    /// The derived token.
     pub access_token: Secret,
-    /// The signed certificate.
     pub certificate: Certificate,
 }
 

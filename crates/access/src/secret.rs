@@ -14,7 +14,6 @@ use subtle::ConstantTimeEq as _;
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

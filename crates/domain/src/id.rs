@@ -15,8 +15,68 @@ pub struct BadId {
     pub pattern: &'static str,
 }
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $pattern:expr) => {
+/// The text is not one of the names of its kind.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is {what}")]
+pub struct BadName {
+    pub text: String,
+    /// Like `not a priority`.
+    pub what: &'static str,
+}
+
+/// Makes a type in JSON the text that it prints and parses.
+macro_rules! text_in_json {
+    ($name:ident) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+/// Gives the variants of an enum their names: `ALL`, `as_str`, and how they are printed and parsed.
+macro_rules! names {
+    ($name:ident, $not_one:literal, $($variant:ident = $text:literal),+ $(,)?) => {
+        impl $name {
+            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::id::BadName;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let named = Self::ALL.into_iter().find(|name| name.as_str() == text);
+                let text = text.to_owned();
+                named.ok_or($crate::id::BadName { text, what: $not_one })
+            }
+        }
+    };
+}
+
+pub(crate) use {names, text_in_json};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident: $kind:literal, $pattern:expr;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
@@ -44,69 +104,43 @@ macro_rules! id {
                 f.write_str(&self.0)
             }
         }
-    };
+
+        text_in_json!($name);
+    )+};
 }
 
-id!(
+ids! {
     /// A worker pool: `<provisioner>/<worker type>`. Also the name of its task queue (RFC 145).
-    PoolId, "worker pool id", patterns::WORKER_POOL_ID
-);
-id!(
+    PoolId: "worker pool id", patterns::WORKER_POOL_ID;
     /// A configured provider; several may be of one kind.
-    ProviderId, "provider id", patterns::PROVIDER_ID
-);
-id!(
+    ProviderId: "provider id", patterns::PROVIDER_ID;
     /// The location of a worker: a region, a zone, a datacentre.
-    WorkerGroup, "worker group", patterns::GENERIC_ID
-);
-id!(
+    WorkerGroup: "worker group", patterns::GENERIC_ID;
     /// A worker within its group.
-    WorkerId, "worker id", patterns::GENERIC_ID
-);
-id!(
+    WorkerId: "worker id", patterns::GENERIC_ID;
     /// A launch config within its pool.
-    LaunchConfigId, "launch config id", patterns::PROVIDER_ID
-);
-id!(
+    LaunchConfigId: "launch config id", patterns::PROVIDER_ID;
     /// A worker configuration: a set of rules from which pools are made.
-    ConfigurationId, "worker configuration id", patterns::CONFIGURATION_ID
-);
-id!(
+    ConfigurationId: "worker configuration id", patterns::CONFIGURATION_ID;
     /// An override.
-    OverrideId, "override id", patterns::OVERRIDE_ID
-);
-id!(
+    OverrideId: "override id", patterns::OVERRIDE_ID;
     /// A launch: used by us, by the cloud, and on the machines that it made.
-    LaunchToken, "launch token", patterns::SLUGID
-);
-id!(
+    LaunchToken: "launch token", patterns::SLUGID;
     /// A task.
-    TaskId, "task id", patterns::SLUGID
-);
-id!(
+    TaskId: "task id", patterns::SLUGID;
     /// A group of tasks: by default, the id of its first task.
-    TaskGroupId, "task group id", patterns::SLUGID
-);
-id!(
+    TaskGroupId: "task group id", patterns::SLUGID;
     /// The scheduler that is responsible for a group of tasks.
-    SchedulerId, "scheduler id", patterns::GENERIC_ID
-);
-id!(
+    SchedulerId: "scheduler id", patterns::GENERIC_ID;
     /// The project that a task belongs to.
-    ProjectId, "project id", patterns::PROJECT_ID
-);
-id!(
+    ProjectId: "project id", patterns::PROJECT_ID;
     /// A reported error.
-    ErrorId, "error id", patterns::SLUGID
-);
-id!(
+    ErrorId: "error id", patterns::SLUGID;
     /// A client, which can sign requests.
-    ClientId, "client id", patterns::CLIENT_ID
-);
-id!(
+    ClientId: "client id", patterns::CLIENT_ID;
     /// A role; `assume:<roleId>` grants it.
-    RoleId, "role id", patterns::ROLE_ID
-);
+    RoleId: "role id", patterns::ROLE_ID;
+}
 
 impl PoolId {
     /// The two parts, which the queue once called provisioner and worker type.
@@ -143,6 +177,28 @@ impl fmt::Display for WorkerKey {
         write!(f, "{}/{}/{}", self.pool_id, self.group, self.id)
     }
 }
+
+impl FromStr for WorkerKey {
+    type Err = BadName;
+
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let parse = || {
+            let (rest, id) = text.rsplit_once('/')?;
+            let (pool_id, group) = rest.rsplit_once('/')?;
+            Some(Self {
+                pool_id: pool_id.parse().ok()?,
+                group: group.parse().ok()?,
+                id: id.parse().ok()?,
+            })
+        };
+        parse().ok_or_else(|| BadName {
+            text: text.to_owned(),
+            what: "not the key of a worker",
+        })
+    }
+}
+
+text_in_json!(WorkerKey);
 
 #[cfg(test)]
 mod tests {

@@ -13,12 +13,10 @@
 //! }
 //! ```
 
-use std::fmt;
 use std::ops::Deref;
-use std::str::FromStr;
 
 use crate::Version;
-use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId, WorkerId};
+use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId, WorkerId, names, text_in_json};
 use crate::time::Timestamp;
 
 /// The fields of a launch. Only the store and tests make a launch of them.
@@ -124,33 +122,20 @@ pub enum Cause {
     Lost,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a cause")]
-pub struct BadCause(pub String);
+names! {
+    Cause, "not a cause",
+    Capacity = "capacity",
+    Quota = "quota",
+    Configuration = "configuration",
+    Throttled = "throttled",
+    Credentials = "credentials",
+    Unavailable = "unavailable",
+    Lost = "lost",
+}
+
+text_in_json!(Cause);
 
 impl Cause {
-    pub const ALL: [Self; 7] = [
-        Self::Capacity,
-        Self::Quota,
-        Self::Configuration,
-        Self::Throttled,
-        Self::Credentials,
-        Self::Unavailable,
-        Self::Lost,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::Quota => "quota",
-            Self::Configuration => "configuration",
-            Self::Throttled => "throttled",
-            Self::Credentials => "credentials",
-            Self::Unavailable => "unavailable",
-            Self::Lost => "lost",
-        }
-    }
-
     /// Whether a refusal for this cause counts against the launch config.
     pub fn is_ill_health(self) -> bool {
         match self {
@@ -178,23 +163,6 @@ pub fn offered_by(id: &WorkerId) -> Option<LaunchToken> {
     let token = token.parse().ok()?;
     let is_offered = offered_id(&token, number.parse().ok()?).as_ref() == Some(id);
     is_offered.then_some(token)
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Cause {
-    type Err = BadCause;
-
-    fn from_str(text: &str) -> Result<Self, BadCause> {
-        Self::ALL
-            .into_iter()
-            .find(|cause| cause.as_str() == text)
-            .ok_or_else(|| BadCause(text.to_owned()))
-    }
 }
 
 impl LaunchState {

@@ -49,14 +49,11 @@ pub const MAX_MACHINES: u64 = 1_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Snapshot {
-    #[serde(with = "stored::display")]
     pub now: Timestamp,
-    #[serde(with = "stored::display")]
     pub pool_id: PoolId,
     /// The pool's providers, in their order.
     pub sources: Vec<Source>,
     pub settings: Settings,
-    #[serde(with = "stored::DemandShape")]
     pub demand: Demand,
     pub capacity: Capacity,
     /// The active launch configs, in the pool's order.
@@ -73,7 +70,6 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Source {
-    #[serde(with = "stored::display")]
     pub provider_id: ProviderId,
     /// How many further machines it accepts, for all pools together; `None` is no limit.
     pub room: Option<u64>,
@@ -145,10 +141,8 @@ pub struct Capacity {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Offer {
-    #[serde(with = "stored::display")]
     pub launch_config_id: LaunchConfigId,
     /// One of the pool's providers.
-    #[serde(with = "stored::display")]
     pub provider_id: ProviderId,
     /// How many tasks one machine runs at a time; at least 1.
     pub capacity_each: u32,
@@ -191,7 +185,6 @@ pub struct Health {
     #[serde(default)]
     pub silent: u64,
     /// When the last failure of either kind was.
-    #[serde(with = "stored::display_option")]
     pub last_failure: Option<Timestamp>,
 }
 
@@ -199,13 +192,11 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tries {
-    #[serde(default)]
     pub refusals: Option<Refusals>,
     /// Plans whose machines did not register or did not work; all failures of one plan count once.
     #[serde(default)]
     pub plans_without_workers: u64,
     /// The newest launch for which a provider was asked.
-    #[serde(with = "stored::display_option")]
     pub last: Option<Timestamp>,
 }
 
@@ -227,10 +218,8 @@ pub struct Bid {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Candidate {
-    #[serde(with = "stored::worker_key")]
     pub key: WorkerKey,
     pub capacity: u32,
-    #[serde(with = "stored::display")]
     pub created: Timestamp,
     /// Its launch config is archived.
     pub archived: bool,
@@ -243,11 +232,9 @@ pub struct Candidate {
     #[serde(default)]
     pub silent: bool,
     /// Since when it has had no task (or since it registered).
-    #[serde(with = "stored::display")]
     pub idle_since: Timestamp,
     /// How long it must be idle before it can be asked to stop as surplus.
     pub idle_hold_ms: i64,
-    #[serde(with = "stored::display_option")]
     pub quarantined_since: Option<Timestamp>,
     /// The last advice that it was given.
     pub advice: Option<Advice>,
@@ -271,7 +258,6 @@ pub struct Plan {
     pub alarm: Option<String>,
     /// If capacity is missing: when the first pause of a launch config ends and another plan is
     /// useful.
-    #[serde(with = "stored::display_option", default)]
     pub again_at: Option<Timestamp>,
     /// Tasks wait, and no launch config can ever be used for them: the pool's owner must change it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -282,10 +268,8 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Award {
-    #[serde(with = "stored::display")]
     pub launch_config_id: LaunchConfigId,
     /// For people, if the pool has several providers.
-    #[serde(with = "stored::display_option", default)]
     pub provider_id: Option<ProviderId>,
     pub machines: u32,
     pub capacity_each: u32,

@@ -118,9 +118,10 @@ impl RunOutcome {
 
 /// Whether the run replaces a lost run.
 fn is_retry(reason_created: &str) -> bool {
-    [StartReason::Retry, StartReason::TaskRetry]
-        .iter()
-        .any(|reason| reason.as_str() == reason_created)
+    matches!(
+        reason_created.parse(),
+        Ok(StartReason::Retry | StartReason::TaskRetry)
+    )
 }
 
 /// How many runs ended with each outcome.

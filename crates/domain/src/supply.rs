@@ -3,9 +3,8 @@
 //! A silent worker occupies capacity, because its machine exists, but it is no supply for tasks.
 
 use std::collections::HashMap;
-use std::fmt;
 
-use crate::id::{LaunchConfigId, PoolId, ProviderId};
+use crate::id::{LaunchConfigId, PoolId, ProviderId, names};
 use crate::plan::Capacity;
 use crate::time::{MINUTE_MS, Timestamp};
 use crate::worker::WorkerState;
@@ -100,14 +99,11 @@ impl Horizon {
     }
 }
 
-impl fmt::Display for Presence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Asking => "asking",
-            Self::Starting => "starting",
-            Self::Silent => "silent",
-        })
-    }
+names! {
+    Presence, "not the presence of a worker",
+    Asking = "asking",
+    Starting = "starting",
+    Silent = "silent",
 }
 
 /// Workers of one pool with the same properties.

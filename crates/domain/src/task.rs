@@ -30,8 +30,8 @@ pub use definition::{BadDefinition, Requires, TaskDefinition, TaskDocument};
 pub use group::TaskGroup;
 pub use limits::{InvalidTask, TaskLimits};
 pub use moves::{ExceptionReason, MAX_RUNS, TaskEvent, Transition, TransitionError};
-pub use priority::{BadPriority, Priority};
-pub use run::{BadEndReason, Claim, End, EndReason, Run, RunDocument, StartReason, TaskState};
+pub use priority::Priority;
+pub use run::{Claim, End, EndReason, Run, RunDocument, StartReason, TaskState};
 
 /// The fields of a task. Only the store and tests make a task of them.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::id::text_in_json;
+
 pub const SECOND_MS: i64 = 1_000;
 pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
@@ -100,6 +102,8 @@ impl FromStr for Timestamp {
         Ok(Self::from_millis(i64::try_from(millis).map_err(|_| bad())?))
     }
 }
+
+text_in_json!(Timestamp);
 
 #[cfg(test)]
 mod tests {

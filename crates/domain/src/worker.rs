@@ -9,15 +9,13 @@
 //! }
 //! ```
 
-use std::fmt;
 use std::ops::Deref;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Version;
-use crate::id::{LaunchConfigId, ProviderId, WorkerKey};
+use crate::id::{LaunchConfigId, ProviderId, WorkerKey, names};
 use crate::time::{DAY_MS, Timestamp};
 
 /// The state of a worker. It only moves forward.
@@ -137,49 +135,18 @@ pub struct WorkerStateError {
     pub to: WorkerState,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a worker state (requested, running, stopping, stopped)")]
-pub struct BadWorkerState(pub String);
-
-impl WorkerState {
-    pub const ALL: [Self; 4] = [
-        Self::Requested,
-        Self::Running,
-        Self::Stopping,
-        Self::Stopped,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Requested => "requested",
-            Self::Running => "running",
-            Self::Stopping => "stopping",
-            Self::Stopped => "stopped",
-        }
-    }
+names! {
+    WorkerState, "not a worker state (requested, running, stopping, stopped)",
+    Requested = "requested",
+    Running = "running",
+    Stopping = "stopping",
+    Stopped = "stopped",
 }
 
 impl Terms {
     /// Whether it was asked to stop when it is next idle.
     pub fn is_draining(&self) -> bool {
         self.advice.as_ref().is_some_and(|advice| advice.terminate)
-    }
-}
-
-impl fmt::Display for WorkerState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for WorkerState {
-    type Err = BadWorkerState;
-
-    fn from_str(text: &str) -> Result<Self, BadWorkerState> {
-        Self::ALL
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or_else(|| BadWorkerState(text.to_owned()))
     }
 }
 

@@ -13,7 +13,6 @@ pub struct Attributes(Vec<(String, String)>);
 
 impl Attributes {
     /// No attributes: only rules without conditions apply.
-    #[must_use]
     pub fn nothing() -> Self {
         Self::default()
     }
@@ -25,8 +24,6 @@ impl Attributes {
         self
     }
 
-    /// The value of a name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut pairs = self.iter();
         pairs.find_map(|(attributes, value)| (attributes == name).then_some(value))

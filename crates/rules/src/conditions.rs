@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::attributes::Attributes;
@@ -11,7 +11,8 @@ use crate::pattern::Pattern;
 use crate::problem::{Place, kind};
 
 /// The conditions of a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Conditions {
     /// `null`: no conditions, so the rule always applies.
     Always,
@@ -22,11 +23,13 @@ pub enum Conditions {
 }
 
 /// Condition names, each with the patterns for its value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct Mapping(BTreeMap<String, Patterns>);
 
 /// The patterns of one condition: one of them must match.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Patterns {
     /// A text.
     One(Pattern),
@@ -36,7 +39,6 @@ pub enum Patterns {
 
 impl Conditions {
     /// Whether a rule with these conditions applies.
-    #[must_use]
     pub fn hold(&self, attributes: &Attributes) -> bool {
         match self {
             Self::Always => true,
@@ -47,7 +49,6 @@ impl Conditions {
 
     /// Whether a rule with these conditions may apply to an evaluation with these attributes,
     /// whatever its other attributes are.
-    #[must_use]
     pub fn may_hold(&self, known: &Attributes) -> bool {
         match self {
             Self::Always => true,
@@ -57,7 +58,6 @@ impl Conditions {
     }
 
     /// The mappings of which one must hold; empty if the rule always applies.
-    #[must_use]
     pub fn mappings(&self) -> &[Mapping] {
         match self {
             Self::Always => &[],
@@ -109,7 +109,6 @@ impl Conditions {
 
 impl Mapping {
     /// Whether every name has an attribute with a matching value.
-    #[must_use]
     pub fn holds(&self, attributes: &Attributes) -> bool {
         self.iter().all(|(name, patterns)| {
             let value = attributes.get(name);
@@ -132,8 +131,6 @@ impl Mapping {
             .map(|(name, patterns)| (name.as_str(), patterns))
     }
 
-    /// The patterns for the value of a name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Patterns> {
         self.0.get(name)
     }
@@ -157,13 +154,10 @@ impl Mapping {
 
 impl Patterns {
     /// Whether one of them matches.
-    #[must_use]
     pub fn match_value(&self, value: &str) -> bool {
         self.as_slice().iter().any(|pattern| pattern.matches(value))
     }
 
-    /// All patterns.
-    #[must_use]
     pub fn as_slice(&self) -> &[Pattern] {
         match self {
             Self::One(pattern) => std::slice::from_ref(pattern),
@@ -230,33 +224,4 @@ fn pattern(text: &str, place: &mut Place<'_>) -> Option<Pattern> {
 fn all<T>(parsed: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
     let parsed: Vec<Option<T>> = parsed.collect();
     parsed.into_iter().collect()
-}
-
-impl Serialize for Conditions {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Always => serializer.serialize_unit(),
-            Self::All(mapping) => mapping.serialize(serializer),
-            Self::AnyOf(mappings) => mappings.serialize(serializer),
-        }
-    }
-}
-
-impl Serialize for Mapping {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, patterns) in self.iter() {
-            map.serialize_entry(name, patterns)?;
-        }
-        map.end()
-    }
-}
-
-impl Serialize for Patterns {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::One(pattern) => serializer.serialize_str(pattern.as_str()),
-            Self::AnyOf(patterns) => serializer.collect_seq(patterns.iter().map(Pattern::as_str)),
-        }
-    }
 }

@@ -23,7 +23,6 @@ pub enum EditError {
     /// The set has no rule with this id.
     #[error("no rule has the ruleId {rule_id:?}{hint}")]
     NotFound {
-        /// The id.
         rule_id: String,
         /// A rule with a similar id.
         hint: String,
@@ -40,12 +39,8 @@ pub enum EditError {
 }
 
 impl RuleSet {
-    /// Returns the set with one more rule.
-    ///
-    /// # Errors
-    ///
-    /// If a rule with this id exists, or no rule has the id of the position, or the set would be
-    /// too large.
+    /// The set with one more rule. Fails if a rule with this id exists, no rule has the id of the
+    /// position, or the set would be too large.
     pub fn add(&self, rule: Rule, at: Position) -> Result<Self, EditError> {
         if self.get(rule.id()).is_some() {
             return Err(EditError::Duplicate(rule.id().to_owned()));
@@ -56,11 +51,8 @@ impl RuleSet {
         Ok(Self::from_rules(rules)?)
     }
 
-    /// Returns the set with this rule in place of the rule with its id.
-    ///
-    /// # Errors
-    ///
-    /// If no rule has this id, or the set would be too large.
+    /// The set with this rule in place of the rule with its id. Fails if no rule has this id, or
+    /// the set would be too large.
     pub fn replace(&self, rule: Rule) -> Result<Self, EditError> {
         let index = self.find(rule.id(), self.rules())?;
         let mut rules = self.rules().to_vec();
@@ -68,11 +60,7 @@ impl RuleSet {
         Ok(Self::from_rules(rules)?)
     }
 
-    /// Returns the set without the rule with this id.
-    ///
-    /// # Errors
-    ///
-    /// If no rule has this id.
+    /// The set without the rule with this id. Fails if no rule has this id.
     pub fn remove(&self, id: &str) -> Result<Self, EditError> {
         let index = self.find(id, self.rules())?;
         let mut rules = self.rules().to_vec();
@@ -80,11 +68,8 @@ impl RuleSet {
         Ok(Self::from_rules(rules)?)
     }
 
-    /// Returns the set with this rule in another position.
-    ///
-    /// # Errors
-    ///
-    /// If no rule has this id or the id of the position.
+    /// The set with this rule in another position. Fails if no rule has this id or the id of the
+    /// position.
     pub fn move_to(&self, id: &str, at: Position) -> Result<Self, EditError> {
         let index = self.find(id, self.rules())?;
         if matches!(&at, Position::Before(other) | Position::After(other) if other == id) {

@@ -30,7 +30,6 @@ pub struct Evaluator {
 
 impl Evaluator {
     /// Compiles a rule set.
-    #[must_use]
     pub fn new(set: &RuleSet) -> Self {
         Self::with_cache(set, ResultCache::new().into(), |_| None)
     }
@@ -64,14 +63,11 @@ impl Evaluator {
         })
     }
 
-    /// The rule set.
-    #[must_use]
     pub fn set(&self) -> &RuleSet {
         &self.set
     }
 
     /// The rules that apply, in their order.
-    #[must_use]
     pub fn applying(&self, attributes: &Attributes) -> Vec<&Rule> {
         let rules = self.set.rules();
         let applying = self.table.applying(attributes).into_iter();
@@ -85,7 +81,6 @@ impl Evaluator {
     }
 
     /// Evaluates the set: assigns the values of the applying rules, in order, to an empty object.
-    #[must_use]
     pub fn evaluate(&self, attributes: &Attributes) -> Arc<Map<String, Value>> {
         let applying = self.table.applying(attributes);
         let key = applying.iter().map(|index| self.numbers[*index]).collect();
@@ -100,14 +95,12 @@ impl Evaluator {
     }
 
     /// Evaluates the set and returns the origin of every value too.
-    #[must_use]
     pub fn evaluate_with_origins(&self, attributes: &Attributes) -> Evaluation {
         origins::evaluate(&self.applying(attributes))
     }
 
     /// Explains step by step where the value at a JSON pointer comes from. For an object, this
     /// includes the steps inside it.
-    #[must_use]
     pub fn explain(&self, attributes: &Attributes, pointer: &str) -> Explanation {
         Explanation::of(attributes, pointer, &self.applying(attributes))
     }

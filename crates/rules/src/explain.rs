@@ -13,12 +13,10 @@ use crate::rule::Rule;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The attributes of the evaluation.
     #[serde(rename = "presented")]
     pub attributes: Attributes,
     /// The value, as a JSON pointer.
     pub pointer: String,
-    /// The action of each rule on the value.
     pub steps: Vec<Step>,
     /// The final value, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,9 +27,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// The rule.
     pub rule_id: String,
-    /// Its action.
     #[serde(flatten)]
     pub action: Action,
 }
@@ -41,33 +37,21 @@ pub struct Step {
 #[serde(rename_all = "camelCase", tag = "action")]
 pub enum Action {
     /// Set a value where none was.
-    Set {
-        /// The value.
-        value: Value,
-    },
+    Set { value: Value },
     /// Replaced the value, possibly with an equal one.
     Override {
-        /// The new value.
         value: Value,
-        /// The old value.
         old: Value,
-        /// The rule that set the old value.
         by: String,
     },
     /// Assigned to members of an object.
     Merge {
         /// The assigned members, with `null` for deleted ones.
         value: Value,
-        /// The rule that last set or changed the object.
         by: String,
     },
     /// Deleted the value: by `null`, or by replacing an object around it.
-    Delete {
-        /// The old value.
-        old: Value,
-        /// The rule that set the old value.
-        by: String,
-    },
+    Delete { old: Value, by: String },
 }
 
 impl Explanation {

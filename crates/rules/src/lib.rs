@@ -1,6 +1,4 @@
 //! Rule sets: configuration as a list of small rules, each with conditions and values.
-#![forbid(unsafe_code)]
-#![warn(missing_docs)]
 #![doc = include_str!("../README.md")]
 
 mod assign;
@@ -12,7 +10,6 @@ mod diff;
 mod edit;
 mod evaluator;
 mod explain;
-mod fingerprint;
 mod format;
 pub mod limits;
 mod lint;
@@ -30,7 +27,7 @@ mod trace;
 pub use assign::assign;
 pub use attributes::Attributes;
 pub use conditions::{Conditions, Mapping, Patterns};
-pub use diff::RuleSetDiff;
+pub use diff::{RuleSetDiff, longest_ascending};
 pub use edit::{EditError, Position};
 pub use evaluator::Evaluator;
 pub use explain::{Action, Explanation, Step};
@@ -40,5 +37,5 @@ pub use origins::{Evaluation, Origin, Origins, OverriddenStep};
 pub use pattern::{BadPattern, Pattern};
 pub use problem::{Problem, Problems, did_you_mean};
 pub use rule::Rule;
-pub use schema::{SCHEMA, schema};
+pub use schema::SCHEMA;
 pub use set::RuleSet;

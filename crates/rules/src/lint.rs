@@ -23,79 +23,51 @@ use crate::table::Table;
 )]
 pub enum Finding {
     /// The rule never applies.
-    NeverApplies {
-        /// The rule.
-        rule_id: String,
-    },
+    NeverApplies { rule_id: String },
     /// A condition has a name that no evaluation has.
     #[serde(rename = "nameNotPresented")]
     UnknownName {
-        /// The rule.
         rule_id: String,
         /// The condition, as a JSON pointer inside the rule.
         path: String,
-        /// The name.
         name: String,
         /// `, did you mean "region"?`, or empty.
         hint: String,
     },
     /// A pattern matches none of the values of its name.
     PatternMatchesNothing {
-        /// The rule.
         rule_id: String,
         /// The pattern, as a JSON pointer inside the rule.
         path: String,
-        /// The pattern.
         pattern: String,
     },
     /// Wherever the rule applies, later rules override or delete these values.
     DeadValues {
-        /// The rule.
         rule_id: String,
         /// JSON pointers inside its values.
         pointers: Vec<String>,
-        /// The later rules.
         by: Vec<String>,
     },
     /// Wherever the rule applies, later rules override or delete all its values.
-    DeadRule {
-        /// The rule.
-        rule_id: String,
-        /// The later rules.
-        by: Vec<String>,
-    },
+    DeadRule { rule_id: String, by: Vec<String> },
     /// Wherever the rule applies, its `null` at these places has nothing to delete.
     DeletesNothing {
-        /// The rule.
         rule_id: String,
         /// JSON pointers inside its values.
         pointers: Vec<String>,
     },
     /// The rule has no values.
-    Empty {
-        /// The rule.
-        rule_id: String,
-    },
+    Empty { rule_id: String },
     /// These rules have the same conditions and the same values.
-    Repeated {
-        /// The rules, in their order.
-        rule_ids: Vec<String>,
-    },
+    Repeated { rule_ids: Vec<String> },
     /// These rules have the same values under different conditions.
-    SameValues {
-        /// The rules, in their order.
-        rule_ids: Vec<String>,
-    },
+    SameValues { rule_ids: Vec<String> },
     /// These adjacent rules have the same conditions.
-    CouldBeOne {
-        /// The rules, in their order.
-        rule_ids: Vec<String>,
-    },
+    CouldBeOne { rule_ids: Vec<String> },
 }
 
 /// Finds likely errors and unnecessary parts. `evaluations` are the attributes of all evaluations.
 /// Without any, only duplicate and empty rules are found. Findings are ordered by their rules.
-#[must_use]
 pub fn lint(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Finding> {
     let mut findings: Vec<(usize, Finding)> = Vec::new();
     duplicates::find(set, &mut findings);
@@ -120,7 +92,6 @@ fn groups(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Vec<usize>> {
 
 impl Finding {
     /// The rules of the finding, in their order.
-    #[must_use]
     pub fn rule_ids(&self) -> &[String] {
         match self {
             Self::NeverApplies { rule_id }

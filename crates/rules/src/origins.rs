@@ -12,17 +12,13 @@ use crate::trace::{self, Children, Node, NodeState, StepKind, TraceStep};
 /// A result with the origins of its values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// The result.
     pub values: Map<String, Value>,
-    /// The origin of every value in it.
     pub origins: Origins,
 }
 
 /// The origin of each leaf of a result (text, number, boolean, list, empty object), by JSON
 /// pointer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Origins(BTreeMap<String, Origin>);
+pub type Origins = BTreeMap<String, Origin>;
 
 /// The origin of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,38 +36,10 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverriddenStep {
-    /// The rule.
     pub rule_id: String,
     /// Whether it deleted the value instead of setting it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
-}
-
-impl Origins {
-    /// The origin of the leaf at a JSON pointer.
-    #[must_use]
-    pub fn get(&self, pointer: &str) -> Option<&Origin> {
-        self.0.get(pointer)
-    }
-
-    /// All origins, by pointer.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
-        self.0
-            .iter()
-            .map(|(pointer, origin)| (pointer.as_str(), origin))
-    }
-
-    /// The number of leaves in the result.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether the result is an empty object.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 /// Evaluates the rules and records the origin of every value.
@@ -85,7 +53,7 @@ pub(crate) fn evaluate(rules: &[&Rule]) -> Evaluation {
     let values = collector.object(&root, &[]);
     Evaluation {
         values,
-        origins: Origins(collector.origins),
+        origins: collector.origins,
     }
 }
 
@@ -93,7 +61,7 @@ pub(crate) fn evaluate(rules: &[&Rule]) -> Evaluation {
 struct Collector<'a> {
     rules: &'a [&'a Rule],
     pointer: String,
-    origins: BTreeMap<String, Origin>,
+    origins: Origins,
 }
 
 impl Collector<'_> {

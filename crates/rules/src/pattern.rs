@@ -6,6 +6,7 @@
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
+use serde::{Serialize, Serializer};
 
 use crate::limits::{MAX_ALTERNATIVES_DEPTH, MAX_PATTERN_CHARS};
 
@@ -46,11 +47,7 @@ pub enum BadPattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern.
-    ///
-    /// # Errors
-    ///
-    /// If it is too long or not a valid glob.
+    /// Compiles a pattern. Fails if it is too long or not a valid glob.
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
         let length = text.chars().count();
         if length > MAX_PATTERN_CHARS {
@@ -67,14 +64,11 @@ impl Pattern {
         })
     }
 
-    /// The text of the pattern.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Whether the entire value matches.
-    #[must_use]
     pub fn matches(&self, value: &str) -> bool {
         match &self.form {
             Form::Exactly(text) => text == value,
@@ -100,6 +94,12 @@ impl PartialEq for Pattern {
 }
 
 impl Eq for Pattern {}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

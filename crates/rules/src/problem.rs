@@ -42,13 +42,11 @@ pub struct Problems {
 
 impl Problems {
     /// At most [`MAX_PROBLEMS`] problems.
-    #[must_use]
     pub fn list(&self) -> &[Problem] {
         &self.problems
     }
 
     /// The number of problems beyond those in the list.
-    #[must_use]
     pub fn more(&self) -> usize {
         self.more
     }
@@ -140,7 +138,6 @@ pub(crate) fn kind(value: &Value) -> &'static str {
 }
 
 /// `, did you mean "values"?` if a candidate is similar to the written text.
-#[must_use]
 pub fn did_you_mean<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let allowed = (written.chars().count() / 3).clamp(1, 3);
     let near = candidates

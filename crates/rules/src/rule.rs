@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::conditions::Conditions;
-use crate::fingerprint::Digest;
 use crate::limits::{
     MAX_DESCRIPTION_CHARS, MAX_GLOBS_OF_SET, MAX_RULE_ID_CHARS, MAX_VALUE_DEPTH, MAX_VALUES,
 };
@@ -29,17 +28,12 @@ struct RuleContent {
     conditions: Conditions,
     values: Map<String, Value>,
     #[serde(skip)]
-    fingerprint: u128,
-    #[serde(skip)]
     size: Size,
 }
 
 impl Rule {
-    /// Reads a rule: `{"ruleId": …, "description": …, "conditions": …, "values": …}`.
-    ///
-    /// # Errors
-    ///
-    /// All problems of the rule, with JSON pointers from the rule.
+    /// Reads a rule: `{"ruleId": …, "description": …, "conditions": …, "values": …}`. Or returns
+    /// all its problems, with JSON pointers from the rule.
     pub fn parse(rule: &Value) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let mut globs_left = MAX_GLOBS_OF_SET + 1;
@@ -49,37 +43,26 @@ impl Rule {
     }
 
     /// The name of the rule in its set.
-    #[must_use]
     pub fn id(&self) -> &str {
         &self.0.rule_id
     }
 
     /// The purpose of the rule, in a sentence; may be empty.
-    #[must_use]
     pub fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// When the rule applies.
-    #[must_use]
     pub fn conditions(&self) -> &Conditions {
         &self.0.conditions
     }
 
-    /// The values that it assigns.
-    #[must_use]
     pub fn values(&self) -> &Map<String, Value> {
         &self.0.values
     }
 
     /// The rule as JSON. Parsing it gives an equal rule.
-    #[must_use]
     pub fn to_value(&self) -> Value {
         serde_json::to_value(&*self.0).expect("a rule has text keys and finite numbers")
-    }
-
-    pub(crate) fn fingerprint(&self) -> u128 {
-        self.0.fingerprint
     }
 
     pub(crate) fn size(&self) -> Size {
@@ -137,7 +120,6 @@ impl Rule {
             description: description?.to_owned(),
             conditions: conditions?,
             values: values?,
-            fingerprint: 0,
             size: Size::default(),
         };
         (!any_problem).then(|| parts.measured())
@@ -146,9 +128,8 @@ impl Rule {
 
 impl RuleContent {
     fn measured(mut self) -> Rule {
-        let digest = Digest::of(&self);
-        self.fingerprint = digest.value();
-        self.size = Size::new(digest.bytes(), &self.conditions);
+        let json = serde_json::to_vec(&self).expect("a rule has text keys and finite numbers");
+        self.size = Size::new(json.len(), &self.conditions);
         Rule(Arc::new(self))
     }
 }

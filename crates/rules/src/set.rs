@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::fingerprint::Digest;
 use crate::limits::{MAX_GLOBS_OF_SET, MAX_RULES};
 use crate::problem::{Problems, kind};
 use crate::rule::Rule;
@@ -15,19 +14,10 @@ use crate::size::Size;
 
 /// Rules in their order.
 #[derive(Clone)]
-pub struct RuleSet(Arc<RuleSetContent>);
-
-struct RuleSetContent {
-    rules: Vec<Rule>,
-    fingerprint: u128,
-}
+pub struct RuleSet(Arc<[Rule]>);
 
 impl RuleSet {
-    /// Reads a list of rules.
-    ///
-    /// # Errors
-    ///
-    /// All problems of the list, with JSON pointers from the list.
+    /// Reads a list of rules, or returns all its problems, with JSON pointers from the list.
     pub fn parse(rules: &Value) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let Value::Array(list) = rules else {
@@ -68,11 +58,7 @@ impl RuleSet {
         Self::from_rules(parsed)
     }
 
-    /// Makes a set of rules.
-    ///
-    /// # Errors
-    ///
-    /// If two rules have the same id, or the set is too large.
+    /// Makes a set of rules. Fails if two rules have the same id, or the set is too large.
     pub fn from_rules(rules: Vec<Rule>) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         if rules.len() > MAX_RULES {
@@ -92,37 +78,20 @@ impl RuleSet {
             }
         }
         problems.into_result()?;
-        let mut digest = Digest::default();
-        for rule in &rules {
-            digest.update(&rule.fingerprint().to_be_bytes());
-        }
-        let fingerprint = digest.value();
-        Ok(Self(Arc::new(RuleSetContent { rules, fingerprint })))
+        Ok(Self(rules.into()))
     }
 
-    /// The rules, in their order.
-    #[must_use]
     pub fn rules(&self) -> &[Rule] {
-        &self.0.rules
+        &self.0
     }
 
-    /// The rule with this id.
-    #[must_use]
     pub fn get(&self, id: &str) -> Option<&Rule> {
         self.rules().iter().find(|rule| rule.id() == id)
     }
 
     /// The list of rules as JSON. Parsing it gives an equal set.
-    #[must_use]
     pub fn to_value(&self) -> Value {
         self.rules().iter().map(Rule::to_value).collect()
-    }
-
-    /// A number that is equal for equal sets, now and in later versions. It is not secure: anybody
-    /// can construct two sets with the same fingerprint.
-    #[must_use]
-    pub fn fingerprint(&self) -> u128 {
-        self.0.fingerprint
     }
 }
 

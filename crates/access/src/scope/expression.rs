@@ -7,7 +7,6 @@ use super::ScopeSet;
 /// The scopes that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
-    /// This scope.
     Scope(String),
     /// Every part. An empty list is always satisfied.
     AllOf(Vec<Expression>),

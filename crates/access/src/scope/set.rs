@@ -22,7 +22,6 @@ impl ScopeSet {
         Self(sorted)
     }
 
-    /// Whether the scope is held.
     pub fn satisfies(&self, scope: &str) -> bool {
         let after = self
             .0
@@ -30,7 +29,6 @@ impl ScopeSet {
         after > 0 && covers(&self.0[after - 1], scope)
     }
 
-    /// Whether all scopes are held.
     pub fn satisfies_all<'a>(&self, scopes: impl IntoIterator<Item = &'a str>) -> bool {
         scopes.into_iter().all(|scope| self.satisfies(scope))
     }
@@ -45,17 +43,11 @@ impl ScopeSet {
         self.0.clone()
     }
 
-    /// The scopes of both sets.
-    pub fn union(&self, other: &Self) -> Self {
-        Self::new(self.0.iter().chain(&other.0).cloned())
-    }
-
     /// The number of scopes after normalisation.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the set has no scopes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

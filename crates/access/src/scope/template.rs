@@ -11,28 +11,20 @@ use super::Expression;
 /// An expression whose texts may contain `<name>`.
 #[derive(Debug, Clone, Copy)]
 pub enum Template {
-    /// One scope.
     Scope(&'static str),
-    /// Every part.
     AllOf(&'static [Template]),
-    /// At least one part.
     AnyOf(&'static [Template]),
     /// One scope per text of a list parameter, inserted into the surrounding list.
     For {
         /// The name that `each` uses for the current text.
         variable: &'static str,
-        /// The list parameter.
         list: &'static str,
-        /// The scope to make.
         each: &'static str,
     },
     /// One of two templates, by a flag parameter.
     If {
-        /// The flag parameter.
         condition: &'static str,
-        /// Used when the flag is set.
         then: &'static Template,
-        /// Used when the flag is not set.
         otherwise: &'static Template,
     },
 }
@@ -56,37 +48,31 @@ pub struct Params(BTreeMap<String, Param>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the scope template needs the {kind} parameter `{name}`")]
 pub struct MissingParameter {
-    /// Its name.
     pub name: &'static str,
     /// The required kind: text, list or flag.
     pub kind: &'static str,
 }
 
 impl Params {
-    /// No parameters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a text.
     #[must_use]
     pub fn text(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(name.into(), Param::Text(value.into()))
     }
 
-    /// Adds a list of texts.
     #[must_use]
     pub fn list(self, name: impl Into<String>, values: Vec<String>) -> Self {
         self.with(name.into(), Param::List(values))
     }
 
-    /// Adds a flag.
     #[must_use]
     pub fn flag(self, name: impl Into<String>, value: bool) -> Self {
         self.with(name.into(), Param::Flag(value))
     }
 
-    /// The value of one parameter.
     pub fn get(&self, name: &str) -> Option<&Param> {
         self.0.get(name)
     }

@@ -39,10 +39,9 @@ pub struct ProviderEntry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProviderCatalog {
-    #[serde(with = "by_id")]
     pub providers: BTreeMap<ProviderId, ProviderEntry>,
     /// Known providers that do not work now, with the reason.
-    #[serde(with = "by_id", default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub out_of_service: BTreeMap<ProviderId, String>,
     /// Without a server the providers are not known: each named provider is assumed to launch
     /// workers and to offer no places.
@@ -159,31 +158,5 @@ impl ProviderCatalog {
 
     pub fn from_json(stored: &Value) -> Result<Self, serde_json::Error> {
         Self::deserialize(stored)
-    }
-}
-
-mod by_id {
-    use std::collections::BTreeMap;
-
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::ProviderId;
-
-    pub(super) fn serialize<T: Serialize, S: Serializer>(
-        providers: &BTreeMap<ProviderId, T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(providers.iter().map(|(id, about)| (id.as_str(), about)))
-    }
-
-    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<ProviderId, T>, D::Error> {
-        let named = BTreeMap::<String, T>::deserialize(deserializer)?;
-        let parsed = named
-            .into_iter()
-            .map(|(id, about)| id.parse().map(|id| (id, about)).map_err(D::Error::custom));
-        parsed.collect()
     }
 }

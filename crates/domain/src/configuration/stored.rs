@@ -1,13 +1,10 @@
 //! Worker configurations as rows: the current version, all versions, and the owner of each worker
 //! type.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde_json::Value;
 
 use crate::Version;
-use crate::id::{ConfigurationId, PoolId};
+use crate::id::{ConfigurationId, PoolId, names};
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,10 +44,6 @@ pub enum Action {
     Deleted,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an action on worker configurations")]
-pub struct BadAction(pub String);
-
 /// A worker type with the configuration that it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerTypeRecord {
@@ -61,43 +54,14 @@ pub struct WorkerTypeRecord {
     pub check_payload: bool,
 }
 
-impl Action {
-    const ALL: [Self; 8] = [
-        Self::Created,
-        Self::Updated,
-        Self::RuleAdded,
-        Self::RuleReplaced,
-        Self::RuleRemoved,
-        Self::RuleMoved,
-        Self::Reverted,
-        Self::Deleted,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::RuleAdded => "rule-added",
-            Self::RuleReplaced => "rule-replaced",
-            Self::RuleRemoved => "rule-removed",
-            Self::RuleMoved => "rule-moved",
-            Self::Reverted => "reverted",
-            Self::Deleted => "deleted",
-        }
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Action {
-    type Err = BadAction;
-
-    fn from_str(text: &str) -> Result<Self, BadAction> {
-        let found = Self::ALL.into_iter().find(|action| action.as_str() == text);
-        found.ok_or_else(|| BadAction(text.to_owned()))
-    }
+names! {
+    Action, "not an action on worker configurations",
+    Created = "created",
+    Updated = "updated",
+    RuleAdded = "rule-added",
+    RuleReplaced = "rule-replaced",
+    RuleRemoved = "rule-removed",
+    RuleMoved = "rule-moved",
+    Reverted = "reverted",
+    Deleted = "deleted",
 }

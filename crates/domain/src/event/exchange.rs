@@ -5,8 +5,6 @@
 pub struct Exchange {
     /// `worker-manager`, `queue` or `auth`.
     pub service: &'static str,
-    /// The name of the method with which clients bind to it.
-    pub name: &'static str,
     /// The last part of the exchange's name.
     pub exchange: &'static str,
     /// The file of the message's schema.
@@ -46,6 +44,26 @@ impl Exchange {
     /// The name on the broker.
     pub fn topic(&self) -> String {
         format!("exchange/taskcluster-{}/v1/{}", self.service, self.exchange)
+    }
+
+    /// The name of the method with which clients bind to it: `worker-running` as `workerRunning`.
+    pub fn method(&self) -> String {
+        let mut words = self.exchange.split('-');
+        let first = words.next().unwrap_or_default().to_owned();
+        words.fold(first, |name, word| {
+            let (initial, rest) = word.split_at(1);
+            name + &initial.to_ascii_uppercase() + rest
+        })
+    }
+
+    const fn title(mut self, title: &'static str) -> Self {
+        self.title = title;
+        self
+    }
+
+    const fn description(mut self, description: &'static str) -> Self {
+        self.description = description;
+        self
     }
 }
 
@@ -134,81 +152,52 @@ impl KeyWord {
     }
 }
 
-const fn worker_manager(
-    name: &'static str,
+/// An exchange without its texts.
+const fn exchange(
+    service: &'static str,
     exchange: &'static str,
     schema: &'static str,
-    always: bool,
-    title: &'static str,
-    description: &'static str,
+    key: RoutingKey,
 ) -> Exchange {
+    Exchange {
+        service,
+        exchange,
+        schema,
+        key,
+        title: "",
+        description: "",
+    }
+}
+
+const fn worker_manager(name: &'static str, schema: &'static str, always: bool) -> Exchange {
     let key = RoutingKey::Worker { always };
-    Exchange {
-        service: "worker-manager",
-        name,
-        exchange,
-        schema,
-        key,
-        title,
-        description,
-    }
+    exchange("worker-manager", name, schema, key)
 }
 
-const fn task(
-    name: &'static str,
-    exchange: &'static str,
-    schema: &'static str,
-    (run, worker): (bool, bool),
-    title: &'static str,
-    description: &'static str,
-) -> Exchange {
-    let key = RoutingKey::Task { run, worker };
-    Exchange {
-        service: "queue",
-        name,
-        exchange,
-        schema,
-        key,
-        title,
-        description,
-    }
+const fn task(name: &'static str, schema: &'static str, key: RoutingKey) -> Exchange {
+    exchange("queue", name, schema, key)
 }
 
-const fn task_group(
-    name: &'static str,
-    exchange: &'static str,
-    schema: &'static str,
-    title: &'static str,
-    description: &'static str,
-) -> Exchange {
-    Exchange {
-        service: "queue",
-        name,
-        exchange,
-        schema,
-        key: RoutingKey::TaskGroup,
-        title,
-        description,
-    }
+const fn task_group(name: &'static str, schema: &'static str) -> Exchange {
+    exchange("queue", name, schema, RoutingKey::TaskGroup)
 }
 
-const fn auth(
-    name: &'static str,
-    exchange: &'static str,
-    schema: &'static str,
-    title: &'static str,
-    description: &'static str,
-) -> Exchange {
-    Exchange {
-        service: "auth",
-        name,
-        exchange,
-        schema,
-        key: RoutingKey::Reserved,
-        title,
-        description,
-    }
+const fn auth(name: &'static str, schema: &'static str) -> Exchange {
+    exchange("auth", name, schema, RoutingKey::Reserved)
 }
+
+const TASK: RoutingKey = RoutingKey::Task {
+    run: false,
+    worker: false,
+};
+const RUN: RoutingKey = RoutingKey::Task {
+    run: true,
+    worker: false,
+};
+const CLAIMED: RoutingKey = RoutingKey::Task {
+    run: true,
+    worker: true,
+};
 
 const POOL: &str = "pulse-worker-pool-message.json";
 const ERROR: &str = "pulse-worker-pool-error-message.json";
@@ -216,232 +205,118 @@ const WORKER: &str = "pulse-worker-message.json";
 const REMOVED: &str = "pulse-worker-removed-message.json";
 const LAUNCH_CONFIG: &str = "pulse-launch-config-message.json";
 const PAUSE: &str = "pulse-launch-config-paused-message.json";
+const GROUP: &str = "task-group-changed-message.json";
 const CLIENT: &str = "client-message.json";
 const ROLE: &str = "role-message.json";
 
 /// Every exchange that we publish to.
 pub static EXCHANGES: [Exchange; 29] = [
-    worker_manager(
-        "workerPoolCreated",
-        "worker-pool-created",
-        POOL,
-        false,
-        "A pool was created",
-        "Sent once, when a worker pool is created.",
-    ),
-    worker_manager(
-        "workerPoolUpdated",
-        "worker-pool-updated",
-        POOL,
-        false,
-        "A pool was changed",
-        "Sent for every change of a pool's definition; a deleted pool changes to `null-provider`.",
-    ),
-    worker_manager(
-        "workerPoolError",
-        "worker-pool-error",
-        ERROR,
-        false,
-        "Something went wrong in a pool",
-        "Sent when a worker or a provider reports an error.",
-    ),
-    worker_manager(
-        "workerRequested",
-        "worker-requested",
-        WORKER,
-        true,
-        "A worker was requested",
-        "Sent when a new worker was requested from a provider.",
-    ),
-    worker_manager(
-        "workerRunning",
-        "worker-running",
-        WORKER,
-        true,
-        "A worker registered",
-        "Sent when a worker has registered and may claim work.",
-    ),
-    worker_manager(
-        "workerStopped",
-        "worker-stopped",
-        WORKER,
-        true,
-        "A worker stopped",
-        "Sent when a worker is known to have stopped.",
-    ),
-    worker_manager(
-        "workerRemoved",
-        "worker-removed",
-        REMOVED,
-        true,
-        "The removal of a worker began",
-        "Sent when a worker's removal begins, with the reason.",
-    ),
-    worker_manager(
-        "launchConfigCreated",
-        "launch-config-created",
-        LAUNCH_CONFIG,
-        false,
-        "A launch config was created",
-        "Sent when a pool gets a new launch config.",
-    ),
-    worker_manager(
-        "launchConfigUpdated",
-        "launch-config-updated",
-        LAUNCH_CONFIG,
-        false,
-        "A launch config was kept",
-        "Sent for each launch config that an edit of its pool keeps or restores from the archive.",
-    ),
-    worker_manager(
-        "launchConfigArchived",
-        "launch-config-archived",
-        LAUNCH_CONFIG,
-        false,
-        "A launch config was archived",
-        "Sent when a pool no longer has a launch config; nothing new starts from it.",
-    ),
-    worker_manager(
-        "launchConfigPaused",
-        "launch-config-paused",
-        PAUSE,
-        false,
-        "Launch configs were paused",
-        "Sent when an override pauses a launch config, or those of a pool, a provider or a region, and again when such an override changes.",
-    ),
-    worker_manager(
-        "launchConfigResumed",
-        "launch-config-resumed",
-        PAUSE,
-        false,
-        "Launch configs were resumed",
-        "Sent when such a pause was removed or has expired.",
-    ),
+    worker_manager("worker-pool-created", POOL, false)
+        .title("A pool was created")
+        .description("Sent once, when a worker pool is created."),
+    worker_manager("worker-pool-updated", POOL, false)
+        .title("A pool was changed")
+        .description(
+            "Sent for every change of a pool's definition; a deleted pool changes to \
+             `null-provider`.",
+        ),
+    worker_manager("worker-pool-error", ERROR, false)
+        .title("Something went wrong in a pool")
+        .description("Sent when a worker or a provider reports an error."),
+    worker_manager("worker-requested", WORKER, true)
+        .title("A worker was requested")
+        .description("Sent when a new worker was requested from a provider."),
+    worker_manager("worker-running", WORKER, true)
+        .title("A worker registered")
+        .description("Sent when a worker has registered and may claim work."),
+    worker_manager("worker-stopped", WORKER, true)
+        .title("A worker stopped")
+        .description("Sent when a worker is known to have stopped."),
+    worker_manager("worker-removed", REMOVED, true)
+        .title("The removal of a worker began")
+        .description("Sent when a worker's removal begins, with the reason."),
+    worker_manager("launch-config-created", LAUNCH_CONFIG, false)
+        .title("A launch config was created")
+        .description("Sent when a pool gets a new launch config."),
+    worker_manager("launch-config-updated", LAUNCH_CONFIG, false)
+        .title("A launch config was kept")
+        .description(
+            "Sent for each launch config that an edit of its pool keeps or restores from \
+             the archive.",
+        ),
+    worker_manager("launch-config-archived", LAUNCH_CONFIG, false)
+        .title("A launch config was archived")
+        .description("Sent when a pool no longer has a launch config; nothing new starts from it."),
+    worker_manager("launch-config-paused", PAUSE, false)
+        .title("Launch configs were paused")
+        .description(
+            "Sent when an override pauses a launch config, or those of a pool, a provider \
+             or a region, and again when such an override changes.",
+        ),
+    worker_manager("launch-config-resumed", PAUSE, false)
+        .title("Launch configs were resumed")
+        .description("Sent when such a pause was removed or has expired."),
+    task("task-defined", "task-defined-message.json", TASK)
+        .title("A task was created")
+        .description("Sent once, when a task is created."),
+    task("task-pending", "task-pending-message.json", RUN)
+        .title("A task is pending")
+        .description("Sent when a run begins to wait for a worker."),
+    task("task-running", "task-running-message.json", CLAIMED)
+        .title("A task is running")
+        .description("Sent when a worker has claimed a run."),
+    task("artifact-created", "artifact-created-message.json", CLAIMED)
+        .title("An artifact was created")
+        .description("Sent when a run has created an artifact."),
+    task("task-completed", "task-completed-message.json", CLAIMED)
+        .title("A task was completed")
+        .description("Sent when a run ended successfully."),
+    task("task-failed", "task-failed-message.json", TASK)
+        .title("A task failed")
+        .description("Sent when the work of a run ended without success."),
+    task("task-exception", "task-exception-message.json", TASK)
+        .title("A task ended as exception")
+        .description("Sent when a run ended before its work did."),
+    task_group("task-group-resolved", GROUP)
+        .title("A task group is resolved")
+        .description(
+            "Sent when the last unresolved task of a group is resolved. Sent again if \
+             tasks are added or run again later.",
+        ),
+    task_group("task-group-sealed", GROUP)
+        .title("A task group was sealed")
+        .description("Sent when a group was sealed; it accepts no further tasks."),
     task(
-        "taskDefined",
-        "task-defined",
-        "task-defined-message.json",
-        (false, false),
-        "A task was created",
-        "Sent once, when a task is created.",
-    ),
-    task(
-        "taskPending",
-        "task-pending",
-        "task-pending-message.json",
-        (true, false),
-        "A task is pending",
-        "Sent when a run begins to wait for a worker.",
-    ),
-    task(
-        "taskRunning",
-        "task-running",
-        "task-running-message.json",
-        (true, true),
-        "A task is running",
-        "Sent when a worker has claimed a run.",
-    ),
-    task(
-        "artifactCreated",
-        "artifact-created",
-        "artifact-created-message.json",
-        (true, true),
-        "An artifact was created",
-        "Sent when a run has created an artifact.",
-    ),
-    task(
-        "taskCompleted",
-        "task-completed",
-        "task-completed-message.json",
-        (true, true),
-        "A task was completed",
-        "Sent when a run ended successfully.",
-    ),
-    task(
-        "taskFailed",
-        "task-failed",
-        "task-failed-message.json",
-        (false, false),
-        "A task failed",
-        "Sent when the work of a run ended without success.",
-    ),
-    task(
-        "taskException",
-        "task-exception",
-        "task-exception-message.json",
-        (false, false),
-        "A task ended as exception",
-        "Sent when a run ended before its work did.",
-    ),
-    task_group(
-        "taskGroupResolved",
-        "task-group-resolved",
-        "task-group-changed-message.json",
-        "A task group is resolved",
-        "Sent when the last unresolved task of a group is resolved. Sent again if tasks are added or run again later.",
-    ),
-    task_group(
-        "taskGroupSealed",
-        "task-group-sealed",
-        "task-group-changed-message.json",
-        "A task group was sealed",
-        "Sent when a group was sealed; it accepts no further tasks.",
-    ),
-    task(
-        "taskPriorityChanged",
         "task-priority-changed",
         "task-priority-changed-message.json",
-        (false, false),
-        "The priority of a task changed",
-        "Sent when a task has got a new priority, alone or with its group.",
-    ),
+        TASK,
+    )
+    .title("The priority of a task changed")
+    .description("Sent when a task has got a new priority, alone or with its group."),
     task_group(
-        "taskGroupPriorityChanged",
         "task-group-priority-changed",
         "task-group-priority-changed-message.json",
-        "The priority of a task group changed",
-        "Sent when the unresolved tasks of a group have got a new priority.",
-    ),
-    auth(
-        "clientCreated",
-        "client-created",
-        CLIENT,
-        "A client was created",
-        "Sent when a client was created.",
-    ),
-    auth(
-        "clientUpdated",
-        "client-updated",
-        CLIENT,
-        "A client was changed",
-        "Sent when a client was changed, enabled, disabled or got a new access token.",
-    ),
-    auth(
-        "clientDeleted",
-        "client-deleted",
-        CLIENT,
-        "A client was deleted",
-        "Sent when a client was deleted.",
-    ),
-    auth(
-        "roleCreated",
-        "role-created",
-        ROLE,
-        "A role was created",
-        "Sent when a role was created.",
-    ),
-    auth(
-        "roleUpdated",
-        "role-updated",
-        ROLE,
-        "A role was changed",
-        "Sent when a role was changed.",
-    ),
-    auth(
-        "roleDeleted",
-        "role-deleted",
-        ROLE,
-        "A role was deleted",
-        "Sent when a role was deleted.",
-    ),
+    )
+    .title("The priority of a task group changed")
+    .description("Sent when the unresolved tasks of a group have got a new priority."),
+    auth("client-created", CLIENT)
+        .title("A client was created")
+        .description("Sent when a client was created."),
+    auth("client-updated", CLIENT)
+        .title("A client was changed")
+        .description(
+            "Sent when a client was changed, enabled, disabled or got a new access token.",
+        ),
+    auth("client-deleted", CLIENT)
+        .title("A client was deleted")
+        .description("Sent when a client was deleted."),
+    auth("role-created", ROLE)
+        .title("A role was created")
+        .description("Sent when a role was created."),
+    auth("role-updated", ROLE)
+        .title("A role was changed")
+        .description("Sent when a role was changed."),
+    auth("role-deleted", ROLE)
+        .title("A role was deleted")
+        .description("Sent when a role was deleted."),
 ];

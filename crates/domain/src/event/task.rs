@@ -144,7 +144,7 @@ fn claim(task: &Task, run_id: Option<u32>) -> Option<&Claim> {
 mod tests {
     use contract::Schemas;
 
-    use super::super::{EXCHANGES, EventBody};
+    use super::super::{EXCHANGES, EventBody, Exchange};
     use super::*;
     use crate::task::{ExceptionReason, TaskDocument};
 
@@ -231,13 +231,13 @@ mod tests {
                 assert!(word.constant.is_none_or(|constant| constant == *given));
                 assert!(*given != "_" || !word.required, "{key}: {}", word.name);
             }
-            exchanges.push(exchange.name);
+            exchanges.push(exchange.method());
         }
         exchanges.sort_unstable();
         let queue = EXCHANGES
             .iter()
             .filter(|exchange| exchange.service == "queue");
-        let mut names: Vec<_> = queue.map(|exchange| exchange.name).collect();
+        let mut names: Vec<_> = queue.map(Exchange::method).collect();
         names.sort_unstable();
         assert_eq!(exchanges, names);
     }

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::stored;
 use crate::launch::Cause;
 use crate::time::{SECOND_MS, Timestamp};
 
@@ -36,10 +35,8 @@ pub struct Refusals {
     /// Plans with refused launches, in full or in part; all refusals of one plan count once.
     pub in_a_row: u64,
     /// The cause of the last refusal; machines that were not made are out of stock.
-    #[serde(with = "stored::display")]
     pub cause: Cause,
     /// When the last refusal was.
-    #[serde(with = "stored::display")]
     pub last: Timestamp,
 }
 

@@ -30,7 +30,7 @@ impl Settings {
     pub fn parse(config: &Map<String, Value>) -> Result<Self, BadSettings> {
         let strategy = match config.get("strategy") {
             None => Some(StrategyName::Weighted),
-            Some(name) => name.as_str().and_then(StrategyName::parse),
+            Some(name) => name.as_str().and_then(|name| name.parse().ok()),
         };
         let strategy = strategy.ok_or_else(|| {
             let found = config.get("strategy").map(Value::to_string);

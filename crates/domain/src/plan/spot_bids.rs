@@ -6,28 +6,12 @@
 //! left, one alarming choice discarded the bids made before it, and a minimum price could lower a
 //! bid below the market, where it is always refused.
 
-use std::collections::BTreeMap;
-
 use rand::Rng;
-
-use super::spot_prices::PriceTable;
 
 /// A bid above this many dollars per hour and machine is a mistake.
 pub const ALARM_PRICE: f64 = 10.0;
 /// A bid is this many times the current price.
 const HEADROOM: f64 = 2.0;
-
-/// Families of instance types that some zones do not have, although their prices are published.
-const DENIED: [(&str, &str); 8] = [
-    ("r3", "us-east-1b"),
-    ("r3", "us-east-1f"),
-    ("m3", "us-east-1b"),
-    ("m3", "us-east-1f"),
-    ("c3", "us-east-1b"),
-    ("c3", "us-east-1f"),
-    ("c5", "us-east-1e"),
-    ("g2", "eu-central-1c"),
-];
 
 /// A machine type in a market, at a price.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,75 +79,6 @@ pub struct Round {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no bid is possible: no region, instance type and zone matches the config")]
 pub struct NoChoice;
-
-/// A spot market: a machine type in a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpotMarket {
-    pub region: String,
-    pub instance_type: String,
-    pub zone: String,
-}
-
-/// The spot markets that a pool would use.
-#[derive(Clone, Debug, Default)]
-pub struct SpotRequest {
-    pub regions: Vec<String>,
-    /// Name, capacity, utility.
-    pub instance_types: Vec<(String, u32, f64)>,
-    /// Region and zone; a region without a zone in this list may use all its zones.
-    pub zones: Vec<(String, String)>,
-}
-
-/// All choices in the requested markets, in the order of the request.
-pub fn choices(
-    request: &SpotRequest,
-    markets: &BTreeMap<String, PriceTable>,
-) -> Vec<(SpotMarket, Choice)> {
-    let mut found = Vec::new();
-    for region in &request.regions {
-        let table = markets.get(region).into_iter();
-        let table = table.flat_map(|table| table.iter());
-        let prices: BTreeMap<_, _> = table.collect();
-        let mut own_zones = request
-            .zones
-            .iter()
-            .filter(|(of, _)| of == region)
-            .peekable();
-        let is_restricted = own_zones.peek().is_some();
-        let own_zones: Vec<&String> = own_zones.map(|(_, zone)| zone).collect();
-        for (instance_type, capacity, utility) in &request.instance_types {
-            let zones = prices
-                .get(instance_type)
-                .into_iter()
-                .flat_map(|zones| zones.iter());
-            for (zone, price) in zones {
-                if is_denied(instance_type, zone) || is_restricted && !own_zones.contains(&zone) {
-                    continue;
-                }
-                let place = SpotMarket {
-                    region: region.clone(),
-                    instance_type: instance_type.clone(),
-                    zone: zone.clone(),
-                };
-                let choice = Choice {
-                    capacity: *capacity,
-                    utility: *utility,
-                    price: Some(*price),
-                    limit: u64::MAX,
-                    source: 0,
-                };
-                found.push((place, choice));
-            }
-        }
-    }
-    found
-}
-
-/// Whether this zone is known not to have this type.
-pub fn is_denied(instance_type: &str, zone: &str) -> bool {
-    let family = instance_type.split('.').next().unwrap_or_default();
-    DENIED.contains(&(family, zone))
-}
 
 /// Bids until enough is bought. Each choice is drawn from those that are still possible.
 pub fn round(

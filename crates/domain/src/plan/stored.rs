@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use super::{Plan, Snapshot};
-use crate::demand::Demand;
+use crate::id::WorkerKey;
+use crate::worker::Advice;
 
 /// The version that is written. The first version can be read, too.
 const VERSION: u64 = 2;
@@ -85,57 +86,6 @@ fn add_only_source(snapshot: &mut Value) {
     fields.insert("sources".to_owned(), json!([source]));
 }
 
-/// Types that are written with `Display` and parsed with `FromStr`.
-pub(super) mod display {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(in crate::plan) fn serialize<S: Serializer>(
-        value: &impl Display,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
-    }
-
-    pub(in crate::plan) fn deserialize<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-    where
-        D: Deserializer<'de>,
-        T: FromStr<Err: Display>,
-    {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
-    }
-}
-
-/// The same, for optional values.
-pub(super) mod display_option {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(in crate::plan) fn serialize<S: Serializer, T: Display>(
-        value: &Option<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        value.as_ref().map(T::to_string).serialize(serializer)
-    }
-
-    pub(in crate::plan) fn deserialize<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-    where
-        D: Deserializer<'de>,
-        T: FromStr<Err: Display>,
-    {
-        let text: Option<String> = Option::deserialize(deserializer)?;
-        text.map(|text| text.parse().map_err(D::Error::custom))
-            .transpose()
-    }
-}
-
 /// The number of tasks of a worker. Older documents only say whether it has any.
 pub(super) fn number_of_tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let value = Value::deserialize(deserializer)?;
@@ -145,52 +95,17 @@ pub(super) fn number_of_tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Res
     }
 }
 
-/// `provisioner/type/group/id`.
-pub(super) mod worker_key {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::id::WorkerKey;
-
-    pub(in crate::plan) fn serialize<S: Serializer>(
-        key: &WorkerKey,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(key)
-    }
-
-    pub(in crate::plan) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<WorkerKey, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        parse(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is not the key of a worker")))
-    }
-
-    fn parse(text: &str) -> Option<WorkerKey> {
-        let (rest, id) = text.rsplit_once('/')?;
-        let (pool_id, group) = rest.rsplit_once('/')?;
-        Some(WorkerKey {
-            pool_id: pool_id.parse().ok()?,
-            group: group.parse().ok()?,
-            id: id.parse().ok()?,
-        })
-    }
-}
-
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AdviceEntry {
-    #[serde(with = "worker_key")]
-    worker: crate::id::WorkerKey,
-    advice: crate::worker::Advice,
+    worker: WorkerKey,
+    advice: Advice,
 }
 
 pub(super) mod advice_list {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::AdviceEntry;
-    use crate::id::WorkerKey;
-    use crate::worker::Advice;
+    use super::{Advice, AdviceEntry, WorkerKey};
 
     pub(in crate::plan) fn serialize<S: Serializer>(
         list: &[(WorkerKey, Advice)],
@@ -211,12 +126,4 @@ pub(super) mod advice_list {
             .map(|told| (told.worker, told.advice))
             .collect())
     }
-}
-
-/// The serialized form of [`Demand`], which has no serializer of its own.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Demand", rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct DemandShape {
-    pending: u64,
-    claimed: u64,
 }

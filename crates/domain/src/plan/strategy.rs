@@ -12,6 +12,7 @@ use super::need::{Load, rounded};
 use super::spot_bids::NoBid;
 use super::{Offer, Settings, StrategyName};
 use crate::demand::Demand;
+use crate::id::names;
 use crate::time::Timestamp;
 
 pub use usable_offers::MAX_TRIED;
@@ -59,20 +60,17 @@ pub(super) trait Strategy: Sync {
     fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng);
 }
 
+names! {
+    StrategyName, "not a strategy",
+    Weighted = "weighted",
+    AwsProvisioner = "aws-provisioner",
+}
+
 impl StrategyName {
     pub(super) fn strategy(self) -> &'static dyn Strategy {
         match self {
             Self::Weighted => &weighted::Weighted,
             Self::AwsProvisioner => &aws_provisioner::AwsProvisioner,
-        }
-    }
-
-    /// The strategy with this name in a pool's config.
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        match name {
-            "weighted" => Some(Self::Weighted),
-            "aws-provisioner" => Some(Self::AwsProvisioner),
-            _ => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Priority;
-use crate::id::{BadId, PoolId, ProjectId, SchedulerId, TaskGroupId, TaskId};
+use crate::id::{BadId, BadName, PoolId, ProjectId, SchedulerId, TaskGroupId, TaskId};
 use crate::time::{BadTimestamp, DAY_MS, Timestamp};
 
 /// A task without an expiry expires this long after its deadline.
@@ -50,16 +50,11 @@ pub struct TaskDefinition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskDocument {
-    #[serde(default)]
     pub provisioner_id: Option<String>,
-    #[serde(default)]
     pub worker_type: Option<String>,
-    #[serde(default)]
     pub task_queue_id: Option<String>,
     pub scheduler_id: String,
-    #[serde(default)]
     pub project_id: Option<String>,
-    #[serde(default)]
     pub task_group_id: Option<String>,
     pub dependencies: Vec<String>,
     pub requires: Requires,
@@ -68,7 +63,6 @@ pub struct TaskDocument {
     pub retries: u32,
     pub created: String,
     pub deadline: String,
-    #[serde(default)]
     pub expires: Option<String>,
     pub scopes: Vec<String>,
     pub payload: Value,
@@ -87,7 +81,7 @@ pub enum BadDefinition {
     #[error(transparent)]
     Id(#[from] BadId),
     #[error(transparent)]
-    Priority(#[from] super::BadPriority),
+    Priority(#[from] BadName),
     #[error("`{field}`: {problem}")]
     Time {
         field: &'static str,

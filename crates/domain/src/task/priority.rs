@@ -1,7 +1,6 @@
 //! Priorities of tasks.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::id::names;
 
 /// From the highest to the lowest, which is the order in which tasks are claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,33 +14,18 @@ pub enum Priority {
     Lowest,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a priority")]
-pub struct BadPriority(pub String);
+names! {
+    Priority, "not a priority",
+    Highest = "highest",
+    VeryHigh = "very-high",
+    High = "high",
+    Medium = "medium",
+    Low = "low",
+    VeryLow = "very-low",
+    Lowest = "lowest",
+}
 
 impl Priority {
-    pub const ALL: [Self; 7] = [
-        Self::Highest,
-        Self::VeryHigh,
-        Self::High,
-        Self::Medium,
-        Self::Low,
-        Self::VeryLow,
-        Self::Lowest,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Highest => "highest",
-            Self::VeryHigh => "very-high",
-            Self::High => "high",
-            Self::Medium => "medium",
-            Self::Low => "low",
-            Self::VeryLow => "very-low",
-            Self::Lowest => "lowest",
-        }
-    }
-
     /// 0 for the highest.
     pub fn rank(self) -> u32 {
         self as u32
@@ -60,26 +44,10 @@ impl Priority {
     }
 }
 
-impl FromStr for Priority {
-    type Err = BadPriority;
-
-    fn from_str(text: &str) -> Result<Self, BadPriority> {
-        let named = Self::ALL
-            .into_iter()
-            .find(|priority| priority.as_str() == text);
-        named.ok_or_else(|| BadPriority(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::BadName;
 
     #[test]
     fn priorities_are_ordered_named_and_numbered() {
@@ -91,7 +59,10 @@ mod tests {
         assert_eq!(Priority::of_rank(7), None);
         assert_eq!(
             "normal".parse::<Priority>(),
-            Err(BadPriority("normal".to_owned()))
+            Err(BadName {
+                text: "normal".to_owned(),
+                what: "not a priority",
+            })
         );
     }
 

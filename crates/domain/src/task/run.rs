@@ -1,11 +1,9 @@
 //! Runs: each is one attempt at a task. It is pending, then claimed, then resolved.
 
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{WorkerGroup, WorkerId};
+use crate::id::{WorkerGroup, WorkerId, names};
 use crate::time::Timestamp;
 
 /// The state of a task or a run; a run is never unscheduled.
@@ -111,18 +109,17 @@ pub enum BadRun {
     HalfEnded,
 }
 
-impl TaskState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unscheduled => "unscheduled",
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Exception => "exception",
-        }
-    }
+names! {
+    TaskState, "not the state of a task",
+    Unscheduled = "unscheduled",
+    Pending = "pending",
+    Running = "running",
+    Completed = "completed",
+    Failed = "failed",
+    Exception = "exception",
+}
 
+impl TaskState {
     /// Whether the state is final.
     pub fn is_resolved(self) -> bool {
         match self {
@@ -132,63 +129,31 @@ impl TaskState {
     }
 }
 
-impl StartReason {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Retry => "retry",
-            Self::TaskRetry => "task-retry",
-            Self::Rerun => "rerun",
-            Self::Exception => "exception",
-        }
-    }
+names! {
+    StartReason, "no reason for a run to begin",
+    Scheduled = "scheduled",
+    Retry = "retry",
+    TaskRetry = "task-retry",
+    Rerun = "rerun",
+    Exception = "exception",
 }
 
-/// The text is not a reason for a run to end.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no reason for a run to end")]
-pub struct BadEndReason(pub String);
-
-impl FromStr for EndReason {
-    type Err = BadEndReason;
-
-    fn from_str(text: &str) -> Result<Self, BadEndReason> {
-        let known = Self::ALL.into_iter().find(|known| known.as_str() == text);
-        known.ok_or_else(|| BadEndReason(text.to_owned()))
-    }
+names! {
+    EndReason, "no reason for a run to end",
+    Completed = "completed",
+    Failed = "failed",
+    DeadlineExceeded = "deadline-exceeded",
+    Canceled = "canceled",
+    ClaimExpired = "claim-expired",
+    WorkerShutdown = "worker-shutdown",
+    MalformedPayload = "malformed-payload",
+    ResourceUnavailable = "resource-unavailable",
+    InternalError = "internal-error",
+    IntermittentTask = "intermittent-task",
+    Superseded = "superseded",
 }
 
 impl EndReason {
-    pub const ALL: [Self; 11] = [
-        Self::Completed,
-        Self::Failed,
-        Self::DeadlineExceeded,
-        Self::Canceled,
-        Self::ClaimExpired,
-        Self::WorkerShutdown,
-        Self::MalformedPayload,
-        Self::ResourceUnavailable,
-        Self::InternalError,
-        Self::IntermittentTask,
-        Self::Superseded,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::DeadlineExceeded => "deadline-exceeded",
-            Self::Canceled => "canceled",
-            Self::ClaimExpired => "claim-expired",
-            Self::WorkerShutdown => "worker-shutdown",
-            Self::MalformedPayload => "malformed-payload",
-            Self::ResourceUnavailable => "resource-unavailable",
-            Self::InternalError => "internal-error",
-            Self::IntermittentTask => "intermittent-task",
-            Self::Superseded => "superseded",
-        }
-    }
-
     /// The state of a run that ended for this reason.
     pub fn state(self) -> TaskState {
         match self {

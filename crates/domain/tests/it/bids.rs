@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::plan::spot_bids::{
-    Budget, Choice, NoBid, NoChoice, Pricing, Round, SpotMarket, SpotRequest, choices, is_denied,
-    round,
-};
+use domain::plan::spot_bids::{Budget, Choice, NoBid, NoChoice, Pricing, Round, round};
 use domain::plan::spot_prices::PriceTable;
 use domain::plan::{Snapshot, StrategyName, plan};
 
@@ -20,6 +17,87 @@ const OURS: Pricing = Pricing {
     literal: false,
     ..LITERAL
 };
+
+/// Families of instance types that some zones do not have, although their prices are published.
+const DENIED: [(&str, &str); 8] = [
+    ("r3", "us-east-1b"),
+    ("r3", "us-east-1f"),
+    ("m3", "us-east-1b"),
+    ("m3", "us-east-1f"),
+    ("c3", "us-east-1b"),
+    ("c3", "us-east-1f"),
+    ("c5", "us-east-1e"),
+    ("g2", "eu-central-1c"),
+];
+
+/// A spot market: a machine type in a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SpotMarket {
+    region: String,
+    instance_type: String,
+    zone: String,
+}
+
+/// The spot markets that a pool would use.
+#[derive(Clone, Debug, Default)]
+struct SpotRequest {
+    regions: Vec<String>,
+    /// Name, capacity, utility.
+    instance_types: Vec<(String, u32, f64)>,
+    /// Region and zone; a region without a zone in this list may use all its zones.
+    zones: Vec<(String, String)>,
+}
+
+/// All choices in the requested markets, in the order of the request.
+fn choices(
+    request: &SpotRequest,
+    markets: &BTreeMap<String, PriceTable>,
+) -> Vec<(SpotMarket, Choice)> {
+    let mut found = Vec::new();
+    for region in &request.regions {
+        let table = markets.get(region).into_iter();
+        let table = table.flat_map(|table| table.iter());
+        let prices: BTreeMap<_, _> = table.collect();
+        let mut own_zones = request
+            .zones
+            .iter()
+            .filter(|(of, _)| of == region)
+            .peekable();
+        let is_restricted = own_zones.peek().is_some();
+        let own_zones: Vec<&String> = own_zones.map(|(_, zone)| zone).collect();
+        for (instance_type, capacity, utility) in &request.instance_types {
+            let zones = prices
+                .get(instance_type)
+                .into_iter()
+                .flat_map(|zones| zones.iter());
+            for (zone, price) in zones {
+                if is_denied(instance_type, zone) || is_restricted && !own_zones.contains(&zone) {
+                    continue;
+                }
+                let place = SpotMarket {
+                    region: region.clone(),
+                    instance_type: instance_type.clone(),
+                    zone: zone.clone(),
+                };
+                let choice = Choice {
+                    capacity: *capacity,
+                    utility: *utility,
+                    price: Some(*price),
+                    limit: u64::MAX,
+                    source: 0,
+                };
+                found.push((place, choice));
+            }
+        }
+    }
+    found
+}
+
+/// Whether this zone is known not to have this type.
+fn is_denied(instance_type: &str, zone: &str) -> bool {
+    let family = instance_type.split('.').next().unwrap_or_default();
+    DENIED.contains(&(family, zone))
+}
 
 fn table(prices: &[(&str, &str, f64)]) -> PriceTable {
     let mut table = PriceTable::new();

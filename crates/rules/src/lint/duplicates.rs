@@ -1,12 +1,11 @@
 //! Finds empty rules and duplicate rules.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::Finding;
 use crate::conditions::{Conditions, Mapping};
-use crate::fingerprint::Digest;
 use crate::rule::Rule;
 use crate::set::RuleSet;
 
@@ -51,19 +50,15 @@ fn ids(rules: &[Rule], indices: &[usize]) -> Vec<String> {
 /// Groups of rules with equal values. Rules without values and rules with unique values are left
 /// out.
 fn with_same_values(rules: &[Rule]) -> Vec<Vec<usize>> {
-    let mut groups: HashMap<u128, Vec<Vec<usize>>> = HashMap::new();
+    let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, rule) in rules.iter().enumerate() {
-        if rule.values().is_empty() {
-            continue;
-        }
-        let alike = groups.entry(Digest::of(rule.values()).value()).or_default();
-        let equal = |group: &&mut Vec<usize>| rules[group[0]].values() == rule.values();
-        match alike.iter_mut().find(equal) {
-            Some(group) => group.push(index),
-            None => alike.push(vec![index]),
+        if !rule.values().is_empty() {
+            // Their keys are sorted, so equal values have equal texts.
+            let values = Value::Object(rule.values().clone()).to_string();
+            groups.entry(values).or_default().push(index);
         }
     }
-    let groups = groups.into_values().flatten();
+    let groups = groups.into_values();
     groups.filter(|group| group.len() > 1).collect()
 }
 

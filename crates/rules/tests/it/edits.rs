@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use rules::{EditError, Position, Rule, RuleSet};
+use rules::{EditError, Position, Rule, RuleSet, format};
 use serde_json::{Value, json};
 
 use crate::chance;
@@ -102,6 +102,6 @@ proptest! {
         let edited = edited.unwrap();
         let read = RuleSet::parse(&Value::Array(list)).unwrap();
         prop_assert_eq!(&edited, &read);
-        prop_assert_eq!(edited.fingerprint(), read.fingerprint());
+        prop_assert_eq!(format(&edited), format(&read));
     }
 }

@@ -133,7 +133,7 @@ fn exchange_entry(exchange: &Exchange) -> Value {
     let words: Vec<Value> = exchange.key.words().iter().map(key_word).collect();
     json!({
         "type": "topic-exchange",
-        "name": exchange.name,
+        "name": exchange.method(),
         "exchange": exchange.exchange,
         "title": exchange.title,
         "description": exchange.description,
