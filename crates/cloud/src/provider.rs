@@ -16,6 +16,7 @@ use domain::worker::Worker;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 
+use crate::Sighting;
 use crate::place::{Fills, Place, PlacesUnknown};
 use crate::region::Region;
 
@@ -241,19 +242,6 @@ pub struct LaunchedMachine {
     pub id: WorkerId,
     /// OwnedMachine by the provider; no other code reads it.
     pub provider_data: Value,
-}
-
-/// The state in which a machine was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sighting {
-    /// It exists, or is starting.
-    Alive,
-    /// It is ending.
-    Ending,
-    /// It has ended, with the reason if known.
-    Ended(Option<String>),
-    /// The provider knows no such machine. This says nothing about a machine that was just made.
-    NotFound,
 }
 
 /// A machine with our tags.

@@ -4,10 +4,13 @@
 //! inputs and effects.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::str::FromStr;
 
-use domain::event::{Event, EventBody};
+use domain::event::{Event, EventBody, WorkerChange};
 use domain::id::{PoolId, ProviderId, TaskId};
 use domain::time::Timestamp;
+use domain::worker::Worker;
 use store::{StoreError, Tx};
 
 use crate::random::Random;
@@ -44,8 +47,19 @@ impl<'a, 'tx> Change<'a, 'tx> {
     }
 
     /// A new unique id of 22 characters.
-    pub fn new_id(&self) -> String {
-        self.ids.slugid()
+    pub fn new_id<T: FromStr<Err: Debug>>(&self) -> T {
+        let id = self.ids.slugid().parse();
+        id.expect("ids of this type are slugids")
+    }
+
+    /// Announces a change of a worker.
+    pub(crate) fn announce_worker(
+        &mut self,
+        worker: &Worker,
+        change: WorkerChange,
+    ) -> Result<(), StoreError> {
+        let worker = Box::new(worker.clone());
+        self.announce([EventBody::Worker { change, worker }])
     }
 
     /// Writes events, which are published to clients and other processes after the commit.

@@ -23,8 +23,8 @@ use tokio_util::task::TaskTracker;
 use super::launch_deadlines::{
     MAX_CALL, MAX_CALL_DELAY_MS, MAX_CALL_START_MS, MAX_PERMIT_WAIT, SHUTDOWN_WAIT,
 };
-use super::pool_errors::{ErrorDetails, report_pool_error};
-use super::worker_end::{request_stop, worker_event};
+use super::pool_errors::report_launch_error;
+use super::worker_end::request_stop;
 use crate::Engine;
 use crate::change::Change;
 use crate::measures::{LAUNCHES, Stopwatch};
@@ -171,8 +171,7 @@ async fn call_cloud(
         let problem = problem.to_owned();
         Ok(Some(Answer::NotAsked { problem, asked }))
     };
-    let provider = engine.providers.get(&launch.provider_id);
-    let Some(machines) = provider.ok().and_then(|provider| provider.machines()) else {
+    let Some(machines) = engine.providers.machines(&launch.provider_id) else {
         return not_asked(None, "the provider is out of service");
     };
     let permits = engine.launch_tracker.permits_of(&launch.provider_id);
@@ -268,12 +267,21 @@ fn write_answer(
         return Ok(());
     };
     let details = match &launch.state {
-        LaunchState::Unknown { problem } => Some(unknown_outcome(&launch, problem)),
-        LaunchState::Refused { cause, problem } => Some(refusal(&launch, *cause, problem)),
+        LaunchState::Unknown { problem } => {
+            let text = format!(
+                "It is unknown whether machines were made: {problem}. A scan finds those that were, by the launch's token."
+            );
+            Some(("Instance Creation Outcome Unknown", "unknown", text))
+        }
+        LaunchState::Refused { cause, problem } => {
+            Some(("Instance Creation Error", cause.as_str(), problem.clone()))
+        }
         LaunchState::Open | LaunchState::Accepted | LaunchState::Withdrawn { .. } => None,
     };
-    if let Some(details) = details {
-        report_pool_error(change, &launch.pool_id, &launch.provider_id, &details)?;
+    if let Some((title, code, description)) = details {
+        let extra = json!({"code": code, "machines": launch.machines,
+            "launch": launch.token.as_str()});
+        report_launch_error(change, &launch, title, description, extra)?;
     }
     store::launches::update(change.tx, &launch)?;
     Ok(())
@@ -307,7 +315,7 @@ pub(super) fn insert_worker(
     if !store::workers::insert(tx, &worker)? {
         return Ok(());
     }
-    change.announce([worker_event(&worker, WorkerChange::Requested)])?;
+    change.announce_worker(&worker, WorkerChange::Requested)?;
     let unwanted = match pool {
         None => Some("its pool was deleted"),
         Some(pool) if !pool.knows_provider(&launch.provider_id) => {
@@ -325,7 +333,7 @@ pub(super) fn insert_worker(
 
 /// The worker of a machine without a known launch, with what its provider needs to end it.
 pub(super) fn unknown_worker(
-    provider_id: &ProviderId,
+    provider_id: ProviderId,
     pool_id: PoolId,
     machine: LaunchedMachine,
     now: Timestamp,
@@ -336,7 +344,7 @@ pub(super) fn unknown_worker(
             group: machine.group,
             id: machine.id,
         },
-        provider_id: provider_id.clone(),
+        provider_id,
         launch_config_id: None,
         capacity: 1,
         expires: now,
@@ -371,37 +379,4 @@ fn requested_worker(
         provider_data: machine.provider_data.clone(),
     };
     new.request(made)
-}
-
-/// The scan finds out whether machines were made.
-fn unknown_outcome(launch: &Launch, problem: &str) -> ErrorDetails {
-    let description = format!(
-        "It is unknown whether machines were made: {problem}. A scan finds those that were, by the launch's token."
-    );
-    ErrorDetails {
-        title: "Instance Creation Outcome Unknown",
-        description,
-        ..creation_error(launch, "unknown")
-    }
-}
-
-fn refusal(launch: &Launch, cause: Cause, problem: &str) -> ErrorDetails {
-    ErrorDetails {
-        description: problem.to_owned(),
-        ..creation_error(launch, cause.as_str())
-    }
-}
-
-/// Names the launch config without its content, which fewer people may read than errors.
-fn creation_error(launch: &Launch, code: &str) -> ErrorDetails {
-    let extra = json!({"code": code, "machines": launch.machines,
-        "launch": launch.token.as_str()});
-    ErrorDetails {
-        kind: "creation-error",
-        title: "Instance Creation Error",
-        description: String::new(),
-        extra: extra.as_object().cloned().unwrap_or_default(),
-        launch_config_id: Some(launch.launch_config_id.clone()),
-        worker: None,
-    }
 }

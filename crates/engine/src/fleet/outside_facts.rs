@@ -35,7 +35,7 @@ impl OutsideFacts {
     pub(super) async fn read(engine: &Arc<Engine>, facts: &Facts) -> Self {
         let is_outside = engine.demand_source.is_outside();
         let max_machines = facts.pool.provider_ids().filter_map(|id| {
-            let machines = engine.providers.get(id).ok()?.machines()?;
+            let machines = engine.providers.machines(id)?;
             Some((id.clone(), machines.max_machines()?))
         });
         let mut outside = Self {
@@ -109,12 +109,9 @@ impl OutsideFacts {
 }
 
 fn machine_providers(engine: &Engine) -> Vec<ProviderId> {
-    let makes_machines = |id: &ProviderId| {
-        let provider = engine.providers.get(id).ok();
-        provider.is_some_and(|provider| provider.machines().is_some())
-    };
     let ids = engine.providers.listed().map(|(id, _)| id);
-    ids.filter(|id| makes_machines(id)).cloned().collect()
+    let making = ids.filter(|id| engine.providers.machines(id).is_some());
+    making.cloned().collect()
 }
 
 async fn read_claims(engine: &Engine, facts: &Facts) -> ClaimSource {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use cloud::{
     CloudError, LaunchedMachine, MAX_OWNED_PAGES, Machines, OwnedMachine, Region, Sighting,
 };
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
-use domain::judge::{Attention, Judgement, MachineState, QueueFacts, judge};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::judge::{Attention, Judgement, QueueFacts, judge};
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use domain::worker::Worker;
@@ -22,7 +22,6 @@ use store::StoreError;
 
 use super::reconcile::{self, FirstSeen};
 use super::regions::RegionTasks;
-use super::scan_result::{MachineName, ScanResult};
 use super::worker_end::{mark_stopped, request_stop};
 use crate::Engine;
 use crate::change::Change;
@@ -72,7 +71,7 @@ impl Default for ScanLimits {
 pub struct Scanner {
     engine: Arc<Engine>,
     provider_id: ProviderId,
-    limits: ScanLimits,
+    pub limits: ScanLimits,
     regions: RegionTasks<Result<RegionScan, StoreError>>,
     /// When each region was last listed.
     listed: BTreeMap<Region, Timestamp>,
@@ -81,14 +80,14 @@ pub struct Scanner {
 }
 
 /// One scan of one region.
-struct RegionScan {
-    engine: Arc<Engine>,
-    provider_id: ProviderId,
+pub(super) struct RegionScan {
+    pub(super) engine: Arc<Engine>,
+    pub(super) provider_id: ProviderId,
     limits: ScanLimits,
     region: Region,
     groups: Vec<WorkerGroup>,
-    unknown: FirstSeen,
-    scanned: ScanResult,
+    pub(super) unknown: FirstSeen,
+    pub(super) scanned: ScanResult,
     /// When the scan began.
     began: Timestamp,
     /// Failed calls.
@@ -110,7 +109,7 @@ struct RegionList {
 struct WorkerEvidence {
     worker: Worker,
     /// `None`: the machine could not be queried.
-    seen: Option<MachineState>,
+    seen: Option<Sighting>,
     /// `None`: the queue could not be queried; `Some(None)`: it does not know the worker.
     queue: Option<Option<QueueWorker>>,
     attention: Attention,
@@ -127,6 +126,20 @@ impl WorkerEvidence {
     }
 }
 
+/// Machines seen, and the actions of a scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanResult {
+    pub seen: u64,
+    pub stopped: u64,
+    pub ended: u64,
+    pub adopted: u64,
+    pub settled: u64,
+    pub problems: u64,
+}
+
+/// The group and id of a machine.
+pub(super) type MachineName = (WorkerGroup, WorkerId);
+
 impl ScanResult {
     fn add(&mut self, other: Self) {
         self.seen += other.seen;
@@ -140,14 +153,10 @@ impl ScanResult {
 
 impl Scanner {
     pub fn new(engine: Arc<Engine>, provider_id: ProviderId) -> Self {
-        Self::with_limits(engine, provider_id, ScanLimits::default())
-    }
-
-    pub fn with_limits(engine: Arc<Engine>, provider_id: ProviderId, limits: ScanLimits) -> Self {
         Self {
             engine,
             provider_id,
-            limits,
+            limits: ScanLimits::default(),
             regions: RegionTasks::default(),
             listed: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -162,10 +171,7 @@ impl Scanner {
     /// Like `scan`, with another limit for waiting.
     pub async fn scan_for(&mut self, max_wait: Duration) -> Result<Option<ScanResult>, StoreError> {
         let engine = Arc::clone(&self.engine);
-        let Ok(provider) = engine.providers.get(&self.provider_id) else {
-            return Ok(None);
-        };
-        let Some(machines) = provider.machines() else {
+        let Some(machines) = engine.providers.machines(&self.provider_id) else {
             return Ok(None);
         };
         for (region, groups) in self.regions_to_scan(machines).await? {
@@ -251,8 +257,7 @@ impl Scanner {
         };
         self.regions.start(region, async move {
             let engine = Arc::clone(&scan.engine);
-            let provider = engine.providers.get(&scan.provider_id).ok();
-            if let Some(machines) = provider.and_then(|provider| provider.machines()) {
+            if let Some(machines) = engine.providers.machines(&scan.provider_id) {
                 scan.run(machines).await?;
             }
             Ok(scan)
@@ -293,14 +298,7 @@ impl RegionScan {
             let unmatched = unmatched.filter(|(_, _, machine)| {
                 !known.contains(&(machine.group.clone(), machine.id.clone()))
             });
-            let adoption = reconcile::MachineAdoption {
-                engine: &self.engine,
-                provider_id: &self.provider_id,
-                machines,
-                unknown: &mut self.unknown,
-                scanned: &mut self.scanned,
-            };
-            adoption.run(unmatched.collect()).await?;
+            self.adopt_machines(machines, unmatched).await?;
             self.listed = Some(self.began);
         }
         Ok(())
@@ -350,9 +348,7 @@ impl RegionScan {
             (found.judge() != CHANGES_NOTHING).then_some(found)
         });
         let affected: Vec<WorkerEvidence> = affected.collect();
-        let alive = seen
-            .values()
-            .filter(|seen| matches!(seen, MachineState::Alive));
+        let alive = seen.values().filter(|seen| **seen == Sighting::Alive);
         self.scanned.seen += alive.count() as u64;
         let stale = page
             .iter()
@@ -388,13 +384,13 @@ impl RegionScan {
         machines: &dyn Machines,
         page: &[Worker],
         listed: &BTreeMap<MachineName, Sighting>,
-    ) -> BTreeMap<WorkerKey, MachineState> {
+    ) -> BTreeMap<WorkerKey, Sighting> {
         let mut seen = BTreeMap::new();
         let mut unlisted = Vec::new();
         for worker in page {
             match listed.get(&name(worker)) {
                 Some(sighting) => {
-                    seen.insert(worker.key.clone(), to_seen(sighting.clone()));
+                    seen.insert(worker.key.clone(), sighting.clone());
                 }
                 None => unlisted.push(worker.clone()),
             }
@@ -411,8 +407,7 @@ impl RegionScan {
         while let Some(answer) = queries.next().await {
             let problem = match answer {
                 Ok(sightings) => {
-                    let sightings = sightings.into_iter();
-                    seen.extend(sightings.map(|(key, found)| (key, to_seen(found))));
+                    seen.extend(sightings);
                     continue;
                 }
                 Err(problem) => problem,
@@ -477,15 +472,6 @@ async fn query_machines(
 
 fn timeout_error() -> CloudError {
     CloudError::Unavailable(format!("no answer within {} s", MAX_CALL.as_secs()))
-}
-
-fn to_seen(sighting: Sighting) -> MachineState {
-    match sighting {
-        Sighting::Alive => MachineState::Alive,
-        Sighting::Ending => MachineState::Ending,
-        Sighting::Ended(why) => MachineState::Ended(why),
-        Sighting::NotFound => MachineState::NotFound,
-    }
 }
 
 /// The queue's records of a page of workers in one group. `None`: the queue could not be queried.

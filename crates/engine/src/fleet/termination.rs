@@ -86,7 +86,7 @@ struct Attempt {
 pub struct Terminator {
     engine: Arc<Engine>,
     provider_id: ProviderId,
-    limits: TerminationLimits,
+    pub limits: TerminationLimits,
     attempts: BTreeMap<WorkerKey, Attempt>,
     /// Regions that answered no call of their last activation, and when that was.
     outages: BTreeMap<Region, Timestamp>,
@@ -125,18 +125,10 @@ impl Attempt {
 
 impl Terminator {
     pub fn new(engine: Arc<Engine>, provider_id: ProviderId) -> Self {
-        Self::with_limits(engine, provider_id, TerminationLimits::default())
-    }
-
-    pub fn with_limits(
-        engine: Arc<Engine>,
-        provider_id: ProviderId,
-        limits: TerminationLimits,
-    ) -> Self {
         Self {
             engine,
             provider_id,
-            limits,
+            limits: TerminationLimits::default(),
             attempts: BTreeMap::new(),
             outages: BTreeMap::new(),
             regions: RegionTasks::default(),
@@ -151,10 +143,7 @@ impl Terminator {
     /// Like `end_stopping`, with another limit for waiting.
     pub async fn end_for(&mut self, max_wait: Duration) -> Result<u64, StoreError> {
         let engine = Arc::clone(&self.engine);
-        let Ok(provider) = engine.providers.get(&self.provider_id) else {
-            return Ok(0);
-        };
-        let Some(machines) = provider.machines() else {
+        let Some(machines) = engine.providers.machines(&self.provider_id) else {
             return Ok(0);
         };
         let now = engine.clock.now();
@@ -273,8 +262,7 @@ async fn end_in(
     workers: Vec<Worker>,
     limits: TerminationLimits,
 ) -> Vec<(WorkerKey, EndResult)> {
-    let provider = engine.providers.get(provider_id).ok();
-    let Some(machines) = provider.and_then(|provider| provider.machines()) else {
+    let Some(machines) = engine.providers.machines(provider_id) else {
         return Vec::new();
     };
     // Collected first: a future with a closure over borrows is not `Send` for any lifetime.

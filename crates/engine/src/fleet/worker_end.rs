@@ -1,6 +1,6 @@
 //! The transitions at the end of a worker, with their events and the release of its claims.
 
-use domain::event::{EventBody, WorkerChange};
+use domain::event::WorkerChange;
 use domain::worker::{Worker, WorkerState};
 use store::StoreError;
 
@@ -19,7 +19,7 @@ pub fn request_stop(
     note_end(change, worker)?;
     write(change, worker, worker.clone().stop(reason, change.now))?;
     let reason = reason.to_owned();
-    change.announce([worker_event(worker, WorkerChange::Removed { reason })])?;
+    change.announce_worker(worker, WorkerChange::Removed { reason })?;
     release_worker_claims(change, &worker.key)?;
     change.wake_ending(&worker.provider_id);
     change.wake_pool(&worker.key.pool_id);
@@ -43,7 +43,7 @@ pub fn mark_stopped(
         worker,
         worker.clone().mark_stopped(reason, change.now),
     )?;
-    change.announce([worker_event(worker, WorkerChange::Stopped)])?;
+    change.announce_worker(worker, WorkerChange::Stopped)?;
     release_worker_claims(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
     Ok(true)
@@ -78,11 +78,4 @@ fn write(
     let version = store::workers::update(change.tx, &moved)?;
     *worker = moved.with_version(version);
     Ok(())
-}
-
-pub(super) fn worker_event(worker: &Worker, change: WorkerChange) -> EventBody {
-    EventBody::Worker {
-        change,
-        worker: Box::new(worker.clone()),
-    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud::{DeclarationError, Provider};
 use domain::audit::AuditEntry;
-use domain::event::{EventBody, WorkerChange};
+use domain::event::WorkerChange;
 use domain::id::{ProviderId, WorkerKey};
 use domain::pool::Pool;
 use domain::time::Timestamp;
@@ -56,10 +56,7 @@ pub async fn declare(
     let worker = new.declare(now);
     let written = engine.change("worker_create", now, move |change| {
         if store::workers::insert(change.tx, &worker)? {
-            change.announce([EventBody::Worker {
-                change: WorkerChange::Running,
-                worker: Box::new(worker.clone()),
-            }])?;
+            change.announce_worker(&worker, WorkerChange::Running)?;
             store::audit::insert(change.tx, &audit)?;
             return Ok(worker.clone());
         }
@@ -128,9 +125,9 @@ pub async fn remove(
 ) -> Result<(), WorkerError> {
     let now = audit.created;
     let provider_id = &worker.provider_id;
-    let provider = engine.providers.get(provider_id).map_err(|problem| {
-        WorkerError::of_provider(problem, || format!("Provider {provider_id} does not exist"))
-    })?;
+    let unknown = || WorkerError::NotFound(format!("Provider {provider_id} does not exist"));
+    let provider = engine.providers.get(provider_id);
+    let provider = provider.map_err(|problem| WorkerError::of_provider(problem, unknown))?;
     let state = match (provider.declarer(), provider.machines()) {
         (Some(_), _) => WorkerState::Stopped,
         (None, Some(_)) => WorkerState::Stopping,
@@ -218,8 +215,9 @@ fn provider_of_pool<'a>(
     id: &ProviderId,
 ) -> Result<&'a Arc<dyn Provider>, WorkerError> {
     let missing = || format!("Provider {id} for worker pool {} does not exist", pool.id);
+    let unknown = || WorkerError::NotFound(missing());
     let provider = engine.providers.get(id);
-    provider.map_err(|problem| WorkerError::of_provider(problem, missing))
+    provider.map_err(|problem| WorkerError::of_provider(problem, unknown))
 }
 
 /// The provider data of a declared worker, from its provider or, if the pool has left it, the
@@ -231,9 +229,10 @@ fn describe(
     key: &WorkerKey,
     info: Option<&Value>,
 ) -> Result<Value, WorkerError> {
-    let provider_id = match pool.has_provider(provider_id) {
-        true => provider_id,
-        false => declaring_provider(engine, pool),
+    let provider_id = if pool.has_provider(provider_id) {
+        provider_id
+    } else {
+        declaring_provider(engine, pool)
     };
     let provider = provider_of_pool(engine, pool, provider_id)?;
     let described = match provider.declarer() {

@@ -21,13 +21,13 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// An unavailable provider; `unknown` is the message for an unknown one.
+    /// An unavailable provider; `unknown` is the error for an unknown one.
     pub(super) fn of_provider(
         problem: ProviderUnavailable,
-        unknown: impl FnOnce() -> String,
+        unknown: impl FnOnce() -> Self,
     ) -> Self {
         match problem {
-            ProviderUnavailable::Unknown => Self::NotFound(unknown()),
+            ProviderUnavailable::Unknown => unknown(),
             ProviderUnavailable::SetupFailed => Self::ProviderSetupFailed,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use access::Secret;
 use access::certificate::{self, Credentials};
 use cloud::{IdentityClaim, Proof, ProviderUnavailable, Verification, VerifyError};
-use domain::event::{EventBody, WorkerChange};
+use domain::event::WorkerChange;
 use domain::id::{ProviderId, WorkerKey};
 use domain::pool::Pool;
 use domain::time::Timestamp;
@@ -107,13 +107,9 @@ async fn load_worker(
     let missing = |text: String| refuse(engine, asked, WorkerError::NotFound(text));
     let wrong = |text: String| refuse(engine, asked, WorkerError::Refused(text));
     let pool = pool.ok_or_else(|| missing(format!("Worker pool {pool_id} does not exist")))?;
-    match engine.providers.get(provider_id) {
-        Ok(_) => {}
-        Err(ProviderUnavailable::Unknown) => {
-            return Err(missing(format!("Provider {provider_id} does not exist")));
-        }
-        Err(ProviderUnavailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
-    }
+    let unknown = || missing(format!("Provider {provider_id} does not exist"));
+    let provider = engine.providers.get(provider_id);
+    provider.map_err(|problem| WorkerError::of_provider(problem, unknown))?;
     if !pool.knows_provider(provider_id) {
         let text = format!("Worker pool {pool_id} not associated with provider {provider_id}");
         return Err(wrong(text));
@@ -157,9 +153,9 @@ async fn verify(
     now: Timestamp,
 ) -> Result<Verification, WorkerError> {
     let id = &worker.provider_id;
-    let provider = engine.providers.get(id).map_err(|problem| {
-        WorkerError::of_provider(problem, || format!("Provider {id} does not exist"))
-    })?;
+    let unknown = || WorkerError::NotFound(format!("Provider {id} does not exist"));
+    let provider = engine.providers.get(id);
+    let provider = provider.map_err(|problem| WorkerError::of_provider(problem, unknown))?;
     let claim = IdentityClaim {
         pool,
         worker,
@@ -217,12 +213,7 @@ async fn write_worker(
         let version = store::workers::update(change.tx, &worker)?;
         if is_new {
             note_registered(change.tx, &worker, change.now)?;
-            let boxed = Box::new(worker.clone());
-            let event = EventBody::Worker {
-                change: WorkerChange::Running,
-                worker: boxed,
-            };
-            change.announce([event])?;
+            change.announce_worker(&worker, WorkerChange::Running)?;
             change.wake_pool(&worker.key.pool_id);
         }
         Ok(Some(worker.clone().with_version(version)))
