@@ -255,24 +255,25 @@ fn claim_task(
 }
 
 /// Records that a worker is active, and its claims.
-pub(super) fn note_worker_seen(
+pub(super) fn note_worker_seen<'a>(
     tx: &mut Tx<'_>,
     key: &WorkerKey,
     known: Option<QueueWorker>,
-    claimed: &[Task],
+    claimed: impl IntoIterator<Item = &'a Task>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let expires = now.plus_millis(REMEMBERED_MS);
     let is_fresh = known
         .as_ref()
         .is_some_and(|known| is_freshly_seen(known, now));
-    if is_fresh && claimed.is_empty() {
+    let mut claimed = claimed.into_iter().peekable();
+    if is_fresh && claimed.peek().is_none() {
         return Ok(());
     }
     let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
     worker.last_date_active = Some(now);
     worker.expires = worker.expires.max(expires);
-    worker.note_claims(claimed.iter().filter_map(|task| {
+    worker.note_claims(claimed.filter_map(|task| {
         let (run_id, _) = task.last_run()?;
         let task_id = task.id.to_string();
         Some(TaskRun { task_id, run_id })

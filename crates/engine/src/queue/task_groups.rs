@@ -9,7 +9,7 @@ use domain::time::Timestamp;
 use store::StoreError;
 
 use super::TaskError;
-use super::transitions::apply_transition;
+use super::transitions::try_transition;
 use crate::Engine;
 use crate::change::Change;
 
@@ -100,15 +100,18 @@ async fn change_each_task(
         async move {
             let written = engine.change("task_group_move", now, move |change| {
                 let active = store::task_groups::active(change.tx, &id, start.as_ref(), BATCH)?;
-                let mut moved = Vec::new();
+                let mut changed = Vec::new();
                 for task_id in &active {
-                    if change_one(change, task_id, step)? {
-                        moved.push(task_id.clone());
-                    }
+                    let mut has_moved = false;
+                    try_transition(change, task_id, |task| {
+                        let moved = step(task, now);
+                        moved.inspect(|moved| has_moved = !moved.news.is_empty())
+                    })?;
+                    changed.extend(has_moved.then(|| task_id.clone()));
                 }
                 let is_full = active.len() == BATCH as usize;
                 let last = active.into_iter().next_back().filter(|_| is_full);
-                Ok::<_, StoreError>((moved, last))
+                Ok::<_, StoreError>((changed, last))
             });
             written.await
         }
@@ -134,22 +137,6 @@ where
         after = last;
     }
     Ok(all)
-}
-
-fn change_one(
-    change: &mut Change<'_, '_>,
-    id: &TaskId,
-    step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError>,
-) -> Result<bool, StoreError> {
-    let Some(before) = store::tasks::get(change.tx, id)? else {
-        return Ok(false);
-    };
-    let Ok(moved) = step(before.clone(), change.now) else {
-        return Ok(false);
-    };
-    let has_moved = !moved.news.is_empty();
-    apply_transition(change, &before, moved)?;
-    Ok(has_moved)
 }
 
 #[cfg(test)]

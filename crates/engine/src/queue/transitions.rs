@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::event::{EventBody, TaskGroupChange};
 use domain::id::{TaskId, WorkerKey};
-use domain::task::{Task, TaskEvent, TaskState, Transition};
+use domain::task::{Claim, Task, TaskEvent, TaskState, Transition, TransitionError};
 use store::StoreError;
 
 use crate::Engine;
@@ -19,7 +19,7 @@ pub const RELEASE_BATCH: u32 = 100;
 const COUNT_LIMIT: u32 = 256;
 
 /// Writes a transition and its consequences.
-pub fn apply_transition(
+pub(super) fn apply_transition(
     change: &mut Change<'_, '_>,
     before: &Task,
     moved: Transition,
@@ -41,8 +41,23 @@ pub fn apply_transition(
     Ok(task)
 }
 
+/// Applies a transition to a stored task. `None`: the task does not exist, or does not allow it.
+pub fn try_transition(
+    change: &mut Change<'_, '_>,
+    id: &TaskId,
+    step: impl FnOnce(Task) -> Result<Transition, TransitionError>,
+) -> Result<Option<Task>, StoreError> {
+    let Some(before) = store::tasks::get(change.tx, id)? else {
+        return Ok(None);
+    };
+    match step(before.clone()) {
+        Ok(moved) => apply_transition(change, &before, moved).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
 /// Publishes the news of a task that has been written, and wakes the workers that it concerns.
-pub fn announce_news(
+pub(super) fn announce_news(
     change: &mut Change<'_, '_>,
     task: &Task,
     news: &[TaskEvent],
@@ -92,14 +107,9 @@ fn release_edge(
         left if left < COUNT_LIMIT as usize => return store::tasks::touch(change.tx, id),
         _ => return Ok(()),
     }
-    let Some(task) = store::tasks::get(change.tx, id)? else {
-        return Ok(());
-    };
     // A task that is past its deadline is resolved soon by the deadline.
-    match task.clone().schedule(change.now) {
-        Ok(moved) => apply_first_transition(change, &task, moved),
-        Err(_) => Ok(()),
-    }
+    let now = change.now;
+    try_transition(change, id, |task| task.schedule(now)).map(drop)
 }
 
 /// The result of releasing the dependents of some tasks.
@@ -128,20 +138,6 @@ pub async fn release_dependents(
         Ok::<_, StoreError>(ReleaseResult { n_released, more })
     });
     written.await
-}
-
-/// Applies a transition that resolves no task, so that releasing tasks does not recurse.
-fn apply_first_transition(
-    change: &mut Change<'_, '_>,
-    before: &Task,
-    moved: Transition,
-) -> Result<(), StoreError> {
-    let Transition { task, news } = moved;
-    if news.is_empty() {
-        return Ok(());
-    }
-    store::tasks::update(change.tx, before, &task)?;
-    announce_news(change, &task, &news)
 }
 
 fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreError> {
@@ -181,10 +177,14 @@ fn note_worker_idle(
     let Some(claim) = task.run(run_id).and_then(|run| run.claim.as_ref()) else {
         return Ok(());
     };
-    let worker = WorkerKey {
+    store::claimed_tasks::note_ended(change.tx, &claimant(task, claim), change.now)
+}
+
+/// The worker that has or had this claim.
+pub(super) fn claimant(task: &Task, claim: &Claim) -> WorkerKey {
+    WorkerKey {
         pool_id: task.definition.task_queue_id.clone(),
         group: claim.group.clone(),
         id: claim.worker_id.clone(),
-    };
-    store::claimed_tasks::note_ended(change.tx, &worker, change.now)
+    }
 }
