@@ -240,7 +240,7 @@ pub struct LaunchOrder<'a> {
 pub struct LaunchedMachine {
     pub group: WorkerGroup,
     pub id: WorkerId,
-    /// OwnedMachine by the provider; no other code reads it.
+    /// Owned by the provider; no other code reads it.
     pub provider_data: Value,
 }
 

@@ -11,7 +11,7 @@ use domain::event::{Event, EventBody, WorkerChange};
 use domain::id::{PoolId, ProviderId, TaskId};
 use domain::time::Timestamp;
 use domain::worker::Worker;
-use store::{StoreError, Tx};
+use store::Tx;
 
 use crate::random::Random;
 
@@ -52,21 +52,17 @@ impl<'a, 'tx> Change<'a, 'tx> {
         id.expect("ids of this type are slugids")
     }
 
-    /// Announces a change of a worker.
     pub(crate) fn announce_worker(
         &mut self,
         worker: &Worker,
         change: WorkerChange,
-    ) -> Result<(), StoreError> {
+    ) -> store::Result<()> {
         let worker = Box::new(worker.clone());
         self.announce([EventBody::Worker { change, worker }])
     }
 
     /// Writes events, which are published to clients and other processes after the commit.
-    pub fn announce(
-        &mut self,
-        bodies: impl IntoIterator<Item = EventBody>,
-    ) -> Result<(), StoreError> {
+    pub fn announce(&mut self, bodies: impl IntoIterator<Item = EventBody>) -> store::Result<()> {
         for body in bodies {
             let event = Event {
                 id: self.new_id(),
@@ -95,7 +91,7 @@ impl<'a, 'tx> Change<'a, 'tx> {
     }
 
     /// Checks the dependents of this task again after the commit, in any process.
-    pub fn release_later(&mut self, task: &TaskId) -> Result<(), StoreError> {
+    pub fn release_later(&mut self, task: &TaskId) -> store::Result<()> {
         store::dependencies::request_recheck(self.tx, task, self.now)?;
         self.wakeups.releases.push(task.clone());
         Ok(())

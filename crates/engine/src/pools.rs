@@ -11,7 +11,7 @@ use domain::id::{PoolId, ProviderId};
 use domain::launch_config::{LaunchConfig, reconcile, split_off};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
 use serde_json::{Map, Value};
-use store::{StoreError, Tx};
+use store::Tx;
 
 use crate::Engine;
 use crate::change::Change;
@@ -21,7 +21,6 @@ pub use plan::{PoolPlan, plan};
 
 pub(crate) use write_pool::{changes_nothing, empty_pool, insert_pool, replace_pool};
 
-/// A pool as the caller requests it.
 pub struct PoolRequest {
     pub provider_id: ProviderId,
     pub description: String,
@@ -38,17 +37,15 @@ pub struct ValidatedPool {
     launch_configs: Vec<Map<String, Value>>,
 }
 
-/// A pool with its launch configs and the counts of its workers.
 pub struct PoolDetails {
     pub pool: Pool,
     /// Only those that are not archived.
     pub launch_configs: Vec<LaunchConfig>,
-    /// The workers of the pool.
     pub counts: Counts,
 }
 
 impl PoolDetails {
-    pub fn load(tx: &mut Tx<'_>, pool: Pool) -> Result<Self, StoreError> {
+    pub fn load(tx: &mut Tx<'_>, pool: Pool) -> store::Result<Self> {
         let launch_configs = store::launch_configs::active_between(tx, &pool.id, &pool.id)?;
         let counts = store::worker_counts::of_pool(tx, &pool.id)?;
         Ok(Self {
@@ -124,7 +121,6 @@ pub fn create(
     Ok(PoolDetails::load(change.tx, pool)?)
 }
 
-/// Gives a pool a new definition.
 pub fn update(
     change: &mut Change<'_, '_>,
     id: &PoolId,

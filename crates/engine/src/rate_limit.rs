@@ -50,7 +50,6 @@ pub trait Timer: Send + Sync {
     async fn wait(&self, duration: Duration);
 }
 
-/// The timer of the system.
 pub struct SystemTimer;
 
 #[async_trait]
@@ -60,7 +59,6 @@ impl Timer for SystemTimer {
     }
 }
 
-/// A provider whose calls are limited.
 pub struct RateLimitedProvider {
     id: ProviderId,
     provider: Arc<dyn Provider>,

@@ -9,7 +9,6 @@ use domain::audit::AuditEntry;
 use domain::event::{AccessChange, EventBody};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
-use store::StoreError;
 
 use super::AccessError;
 use crate::Engine;
@@ -18,7 +17,6 @@ use crate::change::Change;
 /// Within this time, the same request to create a client is a repeat.
 const REPEAT_MS: i64 = 15 * MINUTE_MS;
 
-/// A client as the caller requests it.
 #[derive(Clone)]
 pub struct ClientRequest {
     pub description: String,
@@ -104,7 +102,6 @@ pub async fn update_client(
     .await
 }
 
-/// Enables or disables a client.
 pub async fn set_client_disabled(
     engine: &Arc<Engine>,
     id: ClientId,
@@ -137,7 +134,7 @@ pub async fn delete_client(
     engine: &Arc<Engine>,
     id: ClientId,
     audit: AuditEntry,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let written = engine.change("client_delete", audit.created, move |change| {
         if store::clients::delete(change.tx, &id)? {
             announce(change, AccessChange::Deleted, &id)?;
@@ -182,11 +179,7 @@ fn rewrite(
     Ok(record)
 }
 
-fn announce(
-    change: &mut Change<'_, '_>,
-    news: AccessChange,
-    id: &ClientId,
-) -> Result<(), StoreError> {
+fn announce(change: &mut Change<'_, '_>, news: AccessChange, id: &ClientId) -> store::Result<()> {
     change.announce([EventBody::Client {
         change: news,
         client_id: id.clone(),

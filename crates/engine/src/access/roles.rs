@@ -8,7 +8,7 @@ use domain::access::RoleRecord;
 use domain::audit::AuditEntry;
 use domain::event::{AccessChange, EventBody};
 use domain::id::RoleId;
-use store::{StoreError, Tx};
+use store::Tx;
 
 use super::AccessError;
 use crate::Engine;
@@ -17,7 +17,6 @@ use crate::change::Change;
 /// The lock for changes of roles with a parameter.
 const TURN: &str = "roles";
 
-/// A role as the caller requests it.
 #[derive(Clone)]
 pub struct RoleRequest {
     pub description: String,
@@ -52,12 +51,10 @@ fn insert(
     audit: &AuditEntry,
 ) -> Result<RoleRecord, AccessError> {
     if let Some(known) = store::roles::get(change.tx, &record.role_id)? {
-        let same = known.scopes == record.scopes && known.description == record.description;
-        return if same {
-            Ok(known)
-        } else {
-            Err(AccessError::RoleExists)
-        };
+        if known.scopes != record.scopes || known.description != record.description {
+            return Err(AccessError::RoleExists);
+        }
+        return Ok(known);
     }
     check(change.tx, record)?;
     if !store::roles::insert(change.tx, record)? {
@@ -105,11 +102,7 @@ fn rewrite(
 }
 
 /// May be repeated.
-pub async fn delete_role(
-    engine: &Arc<Engine>,
-    id: RoleId,
-    audit: AuditEntry,
-) -> Result<(), StoreError> {
+pub async fn delete_role(engine: &Arc<Engine>, id: RoleId, audit: AuditEntry) -> store::Result<()> {
     let written = engine.change("role_delete", audit.created, move |change| {
         if store::roles::delete(change.tx, &id)? {
             announce(change, AccessChange::Deleted, &id)?;
@@ -120,11 +113,7 @@ pub async fn delete_role(
     written.await
 }
 
-fn announce(
-    change: &mut Change<'_, '_>,
-    news: AccessChange,
-    id: &RoleId,
-) -> Result<(), StoreError> {
+fn announce(change: &mut Change<'_, '_>, news: AccessChange, id: &RoleId) -> store::Result<()> {
     change.announce([EventBody::Role {
         change: news,
         role_id: id.clone(),

@@ -14,7 +14,6 @@ use domain::artifact::ArtifactName;
 use domain::id::TaskId;
 use sha2::{Digest as _, Sha256};
 
-/// The name of the log file of a run.
 const LOG: &str = "log";
 /// The number of top-level folders.
 pub const N_SHARDS: u32 = 256;
@@ -37,7 +36,6 @@ impl ArtifactFolder {
         std::fs::remove_file(file)
     }
 
-    /// The folder of a run's files.
     pub fn run(&self, task_id: &TaskId, run_id: u32) -> PathBuf {
         let task = hex_of_task(task_id);
         let mut path = self.shard(&task[..2]);
@@ -69,7 +67,6 @@ pub fn file_name(name: &ArtifactName) -> String {
     hex(&Sha256::digest(name.as_str()))
 }
 
-/// Whether this is the name of a log file.
 pub(super) fn is_log(file_name: &str) -> bool {
     file_name == LOG
 }
@@ -90,6 +87,15 @@ pub(super) fn task_of(folder_name: &str) -> Option<TaskId> {
 /// Creates a folder that other users of this machine cannot read.
 pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// `None`: there is no such file or folder.
+pub(super) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(problem) => Err(problem),
+    }
 }
 
 fn hex_of_task(task_id: &TaskId) -> String {

@@ -9,6 +9,8 @@ use futures_util::{Stream, stream};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
+use super::artifact_folder::if_exists;
+
 /// The chunks of a file. After an error the content so far is incomplete.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
@@ -88,11 +90,7 @@ impl Reader {
 
     async fn file(&mut self) -> io::Result<Option<&mut File>> {
         if self.file.is_none() {
-            match File::open(&self.path).await {
-                Ok(file) => self.file = Some(file),
-                Err(problem) if problem.kind() == io::ErrorKind::NotFound => {}
-                Err(problem) => return Err(problem),
-            }
+            self.file = if_exists(File::open(&self.path).await)?;
         }
         Ok(self.file.as_mut())
     }

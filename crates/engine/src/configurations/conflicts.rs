@@ -89,7 +89,7 @@ fn owner_conflict(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     wanted: &ConflictCheck,
-) -> Result<Option<String>, StoreError> {
+) -> store::Result<Option<String>> {
     let owner = store::worker_types::get(tx, pool_id)?.map(|owner| owner.configuration_id);
     Ok(match owner {
         Some(owner) if owner != wanted.id => Some(format!(

@@ -14,7 +14,6 @@ use domain::configuration::{
 use domain::documentation::Subject;
 use domain::id::ConfigurationId;
 use serde_json::json;
-use store::StoreError;
 
 use super::compilation_cache::compile_stored;
 use super::provider_catalog::provider_catalog;
@@ -25,7 +24,6 @@ use crate::Engine;
 /// After this many concurrent changes, the caller gets an error.
 const MAX_TRIES: usize = 20;
 
-/// The result of an edit.
 pub enum EditResult {
     Replace(Configuration),
     Delete,
@@ -46,7 +44,6 @@ pub struct Edit<E> {
     pub adopts: bool,
 }
 
-/// The configuration before an edit.
 pub(super) struct PreviousState {
     pub(super) stored: StoredConfiguration,
     pub(super) configuration: Configuration,
@@ -65,7 +62,7 @@ impl PreviousState {
         let read = engine.store.read("configuration_get", move |tx| {
             store::configurations::get(tx, &id)
         });
-        let read: Result<_, StoreError> = read.await;
+        let read: store::Result<_> = read.await;
         let Some(stored) = read? else {
             return Ok(None);
         };

@@ -20,7 +20,6 @@ use super::validate_pools::validate_pools;
 use super::{ConfigurationError, conflicts};
 use crate::Engine;
 
-/// The changes by an edit.
 #[derive(Default)]
 pub struct EditPlan {
     /// The current version; `None`: the configuration does not exist.
@@ -78,7 +77,6 @@ pub async fn plan_edit(
     })
 }
 
-/// Compares two versions of a configuration.
 pub async fn compare_versions(
     engine: &Engine,
     from: VersionRecord,
@@ -108,11 +106,7 @@ pub async fn compare_versions(
 }
 
 impl EditImpact {
-    async fn of(
-        engine: &Engine,
-        pools: &[PoolDifference],
-        now: Timestamp,
-    ) -> Result<Self, StoreError> {
+    async fn of(engine: &Engine, pools: &[PoolDifference], now: Timestamp) -> store::Result<Self> {
         let ids: Vec<PoolId> = pools
             .iter()
             .filter(|pool| pool.change != PoolChange::Created)

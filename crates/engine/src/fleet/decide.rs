@@ -29,7 +29,6 @@ const KEPT_PLANS: i64 = 100;
 /// One launch asks for at most this many machines; a larger award becomes several launches.
 const MAX_MACHINES: u32 = 50;
 
-/// A plan that was written.
 pub struct CommittedPlan {
     pub number: i64,
     pub plan: Plan,
@@ -50,10 +49,7 @@ pub fn is_planned(engine: &Engine, pool: &Pool) -> bool {
 }
 
 /// Plans a pool and writes the plan. `None`: the plan does nothing.
-pub async fn decide(
-    engine: &Arc<Engine>,
-    facts: Facts,
-) -> Result<Option<CommittedPlan>, StoreError> {
+pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<CommittedPlan>> {
     if facts.is_asleep() {
         return Ok(None);
     }
@@ -82,11 +78,7 @@ pub async fn decide(
 }
 
 /// A plan that only raises an alarm is written once an hour, not each time.
-async fn is_known_alarm(
-    engine: &Engine,
-    snapshot: &Snapshot,
-    plan: &Plan,
-) -> Result<bool, StoreError> {
+async fn is_known_alarm(engine: &Engine, snapshot: &Snapshot, plan: &Plan) -> store::Result<bool> {
     if !plan.awards.is_empty() || !plan.advice.is_empty() {
         return Ok(false);
     }
@@ -98,11 +90,7 @@ async fn is_known_alarm(
 }
 
 /// The last plan of a pool, if it is younger than an hour.
-fn last_plan(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    now: Timestamp,
-) -> Result<Option<Plan>, StoreError> {
+fn last_plan(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> store::Result<Option<Plan>> {
     let last = store::plans::list(tx, pool_id, 1)?.into_iter().next();
     let recent = last.filter(|last| now.millis_since(last.created) < HOUR_MS);
     Ok(recent.and_then(|last| Plan::from_json(&last.plan).ok()))
@@ -113,15 +101,14 @@ fn last_plan(
 pub async fn preview(
     engine: &Arc<Engine>,
     facts: Facts,
-) -> Result<Option<(Snapshot, Plan)>, StoreError> {
+) -> store::Result<Option<(Snapshot, Plan)>> {
     Ok(plan_without_writing(engine, facts).await?.1)
 }
 
-/// Plans without writing.
 async fn plan_without_writing(
     engine: &Arc<Engine>,
     facts: Facts,
-) -> Result<(Arc<OutsideFacts>, Option<(Snapshot, Plan)>), StoreError> {
+) -> store::Result<(Arc<OutsideFacts>, Option<(Snapshot, Plan)>)> {
     let outside = Arc::new(OutsideFacts::read(engine, &facts).await);
     // Most pools need no further query.
     let snapshot = if outside.needs_store(&facts) {
@@ -146,7 +133,7 @@ fn commit(
     pool_id: &PoolId,
     outside: &OutsideFacts,
     horizon: &Horizon,
-) -> Result<Option<CommittedPlan>, StoreError> {
+) -> store::Result<Option<CommittedPlan>> {
     let number = store::turns::take(change.tx, &format!("pool:{pool_id}"))?;
     let Some(facts) = reread_facts(change.tx, pool_id, outside, horizon)? else {
         return Ok(None);
@@ -195,7 +182,7 @@ fn reread_facts(
     pool_id: &PoolId,
     outside: &OutsideFacts,
     horizon: &Horizon,
-) -> Result<Option<Facts>, StoreError> {
+) -> store::Result<Option<Facts>> {
     let Some(pool) = store::pools::get(tx, pool_id)? else {
         return Ok(None);
     };
@@ -216,7 +203,7 @@ fn insert_launches(
     facts: &Facts,
     plan: &Plan,
     number: i64,
-) -> Result<Vec<(Launch, Arc<LaunchConfig>)>, StoreError> {
+) -> store::Result<Vec<(Launch, Arc<LaunchConfig>)>> {
     let mut launches = Vec::new();
     for award in &plan.awards {
         let mut configs = facts.launch_configs.iter();
@@ -251,7 +238,6 @@ pub fn replay(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<P
     Ok(Some(Input::unpack(&packed)?.replay()))
 }
 
-/// Why a plan cannot be made again.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     #[error(transparent)]
@@ -261,11 +247,7 @@ pub enum ReplayError {
 }
 
 /// Reports tasks without a usable launch config to the owner of the pool, at most once an hour.
-fn report_unserved(
-    change: &mut Change<'_, '_>,
-    pool: &Pool,
-    plan: &Plan,
-) -> Result<(), StoreError> {
+fn report_unserved(change: &mut Change<'_, '_>, pool: &Pool, plan: &Plan) -> store::Result<()> {
     if !plan.unserved {
         return Ok(());
     }

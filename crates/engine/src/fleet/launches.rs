@@ -16,7 +16,6 @@ use domain::time::Timestamp;
 use domain::worker::{NewWorker, Terms, Worker};
 use futures_util::FutureExt;
 use serde_json::{Map, json};
-use store::StoreError;
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio_util::task::TaskTracker;
 
@@ -125,7 +124,7 @@ async fn run_launch(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &
             None => Ok(()),
         },
     );
-    let written: Result<(), StoreError> = written.await;
+    let written: store::Result<()> = written.await;
     engine.launch_answers.wake(&launch.token);
     if let Some(at) = plan_at {
         engine.wakeups.wake_pool_at(&launch.pool_id, at);
@@ -149,7 +148,6 @@ fn next_plan_time(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     }
 }
 
-/// The outcome of a launch.
 enum Answer {
     Asked(Result<Vec<LaunchedMachine>, LaunchError>),
     /// The cloud was not called, and why.
@@ -166,7 +164,7 @@ async fn call_cloud(
     pool: &Pool,
     launch: &Launch,
     config: &LaunchConfig,
-) -> Result<Option<Answer>, StoreError> {
+) -> store::Result<Option<Answer>> {
     let not_asked = |asked: Option<Timestamp>, problem: &str| {
         let problem = problem.to_owned();
         Ok(Some(Answer::NotAsked { problem, asked }))
@@ -225,10 +223,7 @@ enum CallPermission {
 }
 
 /// Writes that this process calls the cloud, so that only one process does, and only once.
-async fn permit_call(
-    engine: &Arc<Engine>,
-    token: &LaunchToken,
-) -> Result<CallPermission, StoreError> {
+async fn permit_call(engine: &Arc<Engine>, token: &LaunchToken) -> store::Result<CallPermission> {
     let (clock, token) = (Arc::clone(&engine.clock), token.clone());
     let written = engine.store.write("launch_begin", move |tx| {
         let Some(launch) = store::launches::get(tx, &token)? else {
@@ -248,11 +243,7 @@ async fn permit_call(
 }
 
 /// Writes the answer of the cloud. May be repeated, and may come late.
-fn write_answer(
-    change: &mut Change<'_, '_>,
-    launch: Launch,
-    answer: &Answer,
-) -> Result<(), StoreError> {
+fn write_answer(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) -> store::Result<()> {
     if let Answer::Asked(Ok(made)) = answer {
         for machine in made {
             insert_worker(change, &launch, machine)?;
@@ -305,7 +296,7 @@ pub(super) fn insert_worker(
     change: &mut Change<'_, '_>,
     launch: &Launch,
     machine: &LaunchedMachine,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     // No machine is older than its launch: otherwise the clock was set back, and with the correct
     // time the machine would seem to be hours late.
     let (tx, made) = (&mut *change.tx, change.now.max(launch.created));

@@ -10,7 +10,7 @@ use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
 use domain::plan::{Bid, Candidate, Snapshot};
 use rand::RngExt;
-use store::{StoreError, Tx};
+use store::Tx;
 
 use super::bids;
 use crate::Engine;
@@ -84,7 +84,7 @@ impl OutsideFacts {
         &self,
         tx: &mut Tx<'_>,
         facts: &Facts,
-    ) -> Result<Option<Snapshot>, StoreError> {
+    ) -> store::Result<Option<Snapshot>> {
         let rooms = read_rooms(tx, &self.max_machines)?;
         let Some(mut snapshot) = self.snapshot(facts, &rooms) else {
             return Ok(None);
@@ -96,11 +96,7 @@ impl OutsideFacts {
         Ok(Some(snapshot))
     }
 
-    fn read_candidates(
-        &self,
-        tx: &mut Tx<'_>,
-        facts: &Facts,
-    ) -> Result<Vec<Candidate>, StoreError> {
+    fn read_candidates(&self, tx: &mut Tx<'_>, facts: &Facts) -> store::Result<Vec<Candidate>> {
         let now = facts.horizon.now;
         let first = first_candidate(now, facts.inventory.n_running(), MAX_CANDIDATES);
         let running = store::running_workers::list(tx, facts.id(), now, first, MAX_CANDIDATES)?;
@@ -128,10 +124,7 @@ async fn read_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
 }
 
 /// How many more machines each of these providers accepts.
-fn read_rooms(
-    tx: &mut Tx<'_>,
-    max_machines: &BTreeMap<ProviderId, u64>,
-) -> Result<Rooms, StoreError> {
+fn read_rooms(tx: &mut Tx<'_>, max_machines: &BTreeMap<ProviderId, u64>) -> store::Result<Rooms> {
     let rooms = max_machines.iter().map(|(id, max)| {
         let existing = store::workers::live_machines(tx, id)?;
         let to_come = store::launches::pending_machines(tx, id)?;

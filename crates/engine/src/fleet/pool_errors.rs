@@ -5,7 +5,6 @@ use domain::event::EventBody;
 use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
 use domain::launch::Launch;
 use serde_json::Value;
-use store::StoreError;
 
 use crate::change::Change;
 
@@ -28,7 +27,7 @@ pub(super) fn report_pool_error(
     pool_id: &PoolId,
     provider_id: &ProviderId,
     problem: ErrorDetails,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let report = ErrorReport {
         pool_id: pool_id.clone(),
         error_id: change.new_id(),
@@ -52,7 +51,7 @@ pub(super) fn report_launch_error(
     title: &'static str,
     description: String,
     extra: Value,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let details = ErrorDetails {
         kind: "creation-error",
         title,
@@ -69,7 +68,7 @@ pub(crate) fn write_error_report(
     provider_id: &ProviderId,
     report: ErrorReport,
     worker: Option<&WorkerKey>,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     store::worker_errors::insert(change.tx, &report)?;
     change.announce([EventBody::PoolError {
         provider_id: provider_id.clone(),

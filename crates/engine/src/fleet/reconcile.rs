@@ -40,7 +40,7 @@ pub(super) async fn pending_launches(
     engine: &Engine,
     provider_id: &ProviderId,
     machines: &dyn Machines,
-) -> Result<Vec<(Launch, Option<Region>)>, StoreError> {
+) -> store::Result<Vec<(Launch, Option<Region>)>> {
     let mut pending = Vec::new();
     let mut after: Option<Position> = None;
     loop {
@@ -79,7 +79,7 @@ pub(super) async fn settle_launches(
     provider_id: &ProviderId,
     machines: &dyn Machines,
     listed: &BTreeMap<Region, Timestamp>,
-) -> Result<u64, StoreError> {
+) -> store::Result<u64> {
     let now = engine.clock.now();
     let regions = machines.regions();
     let mut n_settled = 0;
@@ -103,7 +103,7 @@ pub(super) async fn settle_launches(
 
 /// Settles launches by their age alone, for providers that are not scanned because they are no
 /// longer configured or out of service. Returns how many.
-pub async fn settle_old_launches(engine: &Arc<Engine>) -> Result<u64, StoreError> {
+pub async fn settle_old_launches(engine: &Arc<Engine>) -> store::Result<u64> {
     let now = engine.clock.now();
     let providers = engine.store.read("launch_unsettled_providers", |tx| {
         store::launches::unsettled_providers(tx)
@@ -131,11 +131,7 @@ pub async fn settle_old_launches(engine: &Arc<Engine>) -> Result<u64, StoreError
 }
 
 /// Returns how many were settled: 1 or 0.
-async fn settle_by_age(
-    engine: &Arc<Engine>,
-    launch: Launch,
-    now: Timestamp,
-) -> Result<u64, StoreError> {
+async fn settle_by_age(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> store::Result<u64> {
     if !was_asked_for(&launch) {
         let is_late = now.millis_since(launch.created) > WITHDRAW_AFTER_MS;
         if is_late {
@@ -159,7 +155,7 @@ async fn page_of_pending(
     engine: &Engine,
     provider_id: &ProviderId,
     after: Option<Position>,
-) -> Result<Vec<Launch>, StoreError> {
+) -> store::Result<Vec<Launch>> {
     let id = provider_id.clone();
     let read = engine.store.read("launch_list_pending", move |tx| {
         let after = after.as_ref().map(|(since, token)| (*since, token));
@@ -183,7 +179,7 @@ impl RegionScan {
         &mut self,
         machines: &dyn Machines,
         unmatched: impl Iterator<Item = (LaunchToken, Option<PoolId>, LaunchedMachine)>,
-    ) -> Result<(), StoreError> {
+    ) -> store::Result<()> {
         let mut unknown = FirstSeen::new();
         for (token, pool_id, machine) in unmatched {
             let name = (machine.group.clone(), machine.id.clone());
@@ -204,7 +200,7 @@ impl RegionScan {
         machines: &dyn Machines,
         token: LaunchToken,
         machine: &LaunchedMachine,
-    ) -> Result<bool, StoreError> {
+    ) -> store::Result<bool> {
         let now = self.engine.clock.now();
         let (id, made) = (self.provider_id.clone(), machine.clone());
         let found = self.engine.change("machine_adopt", now, move |change| {
@@ -267,7 +263,6 @@ impl RegionScan {
     }
 }
 
-/// The result of adopting a machine.
 enum Adoption {
     Adopted,
     HasRow,
@@ -281,7 +276,7 @@ fn adopt_machine(
     provider_id: &ProviderId,
     token: &LaunchToken,
     machine: &LaunchedMachine,
-) -> Result<Adoption, StoreError> {
+) -> store::Result<Adoption> {
     let Some(launch) = store::launches::get(change.tx, token)? else {
         return Ok(Adoption::UnknownLaunch);
     };
@@ -310,7 +305,7 @@ fn adopt_machine(
 }
 
 /// Withdraws a launch whose call was not started in time: its process crashed.
-async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
+async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> store::Result<()> {
     let written = engine.change("launch_withdraw", now, move |change| {
         change.wake_pool(&launch.pool_id);
         let Some(current) = store::launches::get(change.tx, &launch.token)? else {
@@ -329,11 +324,7 @@ async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
 }
 
 /// Settles a launch whose answer will not come.
-async fn settle_launch(
-    engine: &Arc<Engine>,
-    launch: Launch,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+async fn settle_launch(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> store::Result<()> {
     let written = engine.change("launch_conclude", now, move |change| {
         change.wake_pool(&launch.pool_id);
         let Some(current) = store::launches::get(change.tx, &launch.token)? else {

@@ -43,7 +43,6 @@ const CHANGES_NOTHING: Judgement = Judgement::Keep {
     extend_expiry: false,
 };
 
-/// Limits of one scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimits {
     /// Rows per query.
@@ -72,14 +71,13 @@ pub struct Scanner {
     engine: Arc<Engine>,
     provider_id: ProviderId,
     pub limits: ScanLimits,
-    regions: RegionTasks<Result<RegionScan, StoreError>>,
+    regions: RegionTasks<store::Result<RegionScan>>,
     /// When each region was last listed.
     listed: BTreeMap<Region, Timestamp>,
     /// Machines with our tag and an unknown launch token.
     unknown: BTreeMap<Region, FirstSeen>,
 }
 
-/// One scan of one region.
 pub(super) struct RegionScan {
     pub(super) engine: Arc<Engine>,
     pub(super) provider_id: ProviderId,
@@ -88,15 +86,12 @@ pub(super) struct RegionScan {
     groups: Vec<WorkerGroup>,
     pub(super) unknown: FirstSeen,
     pub(super) scanned: ScanResult,
-    /// When the scan began.
     began: Timestamp,
-    /// Failed calls.
     n_failed: u64,
     /// `None`: the region could not be listed.
     listed: Option<Timestamp>,
 }
 
-/// The list of a region's machines.
 #[derive(Default)]
 struct RegionList {
     sightings: BTreeMap<MachineName, Sighting>,
@@ -164,12 +159,12 @@ impl Scanner {
     }
 
     /// `None`: the provider makes no machines, or is out of service.
-    pub async fn scan(&mut self) -> Result<Option<ScanResult>, StoreError> {
+    pub async fn scan(&mut self) -> store::Result<Option<ScanResult>> {
         self.scan_for(MAX_REGION_WAIT).await
     }
 
     /// Like `scan`, with another limit for waiting.
-    pub async fn scan_for(&mut self, max_wait: Duration) -> Result<Option<ScanResult>, StoreError> {
+    pub async fn scan_for(&mut self, max_wait: Duration) -> store::Result<Option<ScanResult>> {
         let engine = Arc::clone(&self.engine);
         let Some(machines) = engine.providers.machines(&self.provider_id) else {
             return Ok(None);
@@ -209,7 +204,7 @@ impl Scanner {
     async fn regions_to_scan(
         &self,
         machines: &dyn Machines,
-    ) -> Result<BTreeMap<Region, Vec<WorkerGroup>>, StoreError> {
+    ) -> store::Result<BTreeMap<Region, Vec<WorkerGroup>>> {
         let mut regions: BTreeMap<Region, Vec<WorkerGroup>> = BTreeMap::new();
         for region in machines.regions() {
             regions.entry(region).or_default();
@@ -266,7 +261,7 @@ impl Scanner {
 }
 
 impl RegionScan {
-    async fn run(&mut self, machines: &dyn Machines) -> Result<(), StoreError> {
+    async fn run(&mut self, machines: &dyn Machines) -> store::Result<()> {
         // The list is read before the rows: a machine that is made between the two has its row
         // then. The list says nothing about machines made after this moment.
         self.began = self.engine.clock.now();
@@ -324,7 +319,7 @@ impl RegionScan {
         machines: &dyn Machines,
         page: Vec<Worker>,
         listed: &BTreeMap<MachineName, Sighting>,
-    ) -> Result<(), StoreError> {
+    ) -> store::Result<()> {
         let (first, last) = match (page.first(), page.last()) {
             (Some(first), Some(last)) => (first.key.clone(), last.key.clone()),
             (None, _) | (_, None) => return Ok(()),
@@ -479,7 +474,7 @@ async fn queue_facts(
     engine: &Arc<Engine>,
     provider_id: &ProviderId,
     page: &[Worker],
-) -> Result<Option<BTreeMap<WorkerKey, QueueWorker>>, StoreError> {
+) -> store::Result<Option<BTreeMap<WorkerKey, QueueWorker>>> {
     let (Some(first), Some(last)) = (page.first(), page.last()) else {
         return Ok(None);
     };
@@ -506,7 +501,7 @@ fn apply(
     found: &WorkerEvidence,
     is_outside: bool,
     done: &mut ScanResult,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let key = &found.worker.key;
     let Some(mut worker) = store::workers::get(change.tx, key)? else {
         return Ok(());

@@ -14,7 +14,6 @@ use domain::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use futures_util::StreamExt;
 use futures_util::stream;
-use store::StoreError;
 
 use super::regions::RegionTasks;
 use crate::Engine;
@@ -40,7 +39,6 @@ const FORGET_MS: i64 = HOUR_MS;
 
 const _: () = assert!(MAX_BACKOFF_MS < FORGET_MS && REPEAT_MS < FORGET_MS);
 
-/// Limits of one activation.
 #[derive(Clone, Copy, Debug)]
 pub struct TerminationLimits {
     /// Rows per query.
@@ -136,12 +134,12 @@ impl Terminator {
     }
 
     /// Asks the provider to end the machines of stopping workers. Returns how many it accepted.
-    pub async fn end_stopping(&mut self) -> Result<u64, StoreError> {
+    pub async fn end_stopping(&mut self) -> store::Result<u64> {
         self.end_for(MAX_REGION_WAIT).await
     }
 
     /// Like `end_stopping`, with another limit for waiting.
-    pub async fn end_for(&mut self, max_wait: Duration) -> Result<u64, StoreError> {
+    pub async fn end_for(&mut self, max_wait: Duration) -> store::Result<u64> {
         let engine = Arc::clone(&self.engine);
         let Some(machines) = engine.providers.machines(&self.provider_id) else {
             return Ok(0);
@@ -203,7 +201,7 @@ impl Terminator {
         &self,
         machines: &dyn Machines,
         now: Timestamp,
-    ) -> Result<BTreeMap<Region, Vec<Worker>>, StoreError> {
+    ) -> store::Result<BTreeMap<Region, Vec<Worker>>> {
         let mut due: BTreeMap<Region, Vec<Worker>> = BTreeMap::new();
         let mut after: Option<WorkerKey> = None;
         loop {

@@ -2,7 +2,6 @@
 
 use domain::event::WorkerChange;
 use domain::worker::{Worker, WorkerState};
-use store::StoreError;
 
 use crate::change::Change;
 use crate::queue::release_worker_claims;
@@ -12,7 +11,7 @@ pub fn request_stop(
     change: &mut Change<'_, '_>,
     worker: &mut Worker,
     reason: &str,
-) -> Result<bool, StoreError> {
+) -> store::Result<bool> {
     if worker.state >= WorkerState::Stopping {
         return Ok(false);
     }
@@ -31,7 +30,7 @@ pub fn mark_stopped(
     change: &mut Change<'_, '_>,
     worker: &mut Worker,
     reason: &str,
-) -> Result<bool, StoreError> {
+) -> store::Result<bool> {
     if worker.state == WorkerState::Stopped {
         return Ok(false);
     }
@@ -51,7 +50,7 @@ pub fn mark_stopped(
 
 /// Counts against the launch config that a machine never registered, or that its worker never asked
 /// for tasks; unless the worker had advice to stop before.
-fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreError> {
+fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> store::Result<()> {
     let (tx, now) = (&mut *change.tx, change.now);
     let token = worker.terms.launch_token.as_ref();
     let Some(token) = token.and_then(|token| token.parse().ok()) else {
@@ -70,11 +69,7 @@ fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreErr
 }
 
 /// Writes the next state of a worker.
-fn write(
-    change: &mut Change<'_, '_>,
-    worker: &mut Worker,
-    moved: Worker,
-) -> Result<(), StoreError> {
+fn write(change: &mut Change<'_, '_>, worker: &mut Worker, moved: Worker) -> store::Result<()> {
     let version = store::workers::update(change.tx, &moved)?;
     *worker = moved.with_version(version);
     Ok(())

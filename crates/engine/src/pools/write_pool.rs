@@ -6,7 +6,6 @@ use domain::event::{EventBody, LaunchConfigChange};
 use domain::id::ProviderId;
 use domain::launch_config::{LaunchConfig, Reconciliation, reconcile};
 use domain::pool::{Pool, PoolDefinition};
-use store::StoreError;
 
 use super::PoolError;
 use crate::change::Change;
@@ -22,12 +21,11 @@ pub(crate) fn changes_nothing(known: &[LaunchConfig], done: &Reconciliation) -> 
         })
 }
 
-/// Inserts a new pool.
 pub(crate) fn insert_pool(
     change: &mut Change<'_, '_>,
     pool: &Pool,
     done: &Reconciliation,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     if !store::pools::insert(change.tx, pool)? {
         return Err(change.tx.lost_race());
     }
@@ -38,13 +36,12 @@ pub(crate) fn insert_pool(
     write_launch_configs(change, pool, created, done)
 }
 
-/// Replaces the definition of a pool.
 pub(crate) fn replace_pool(
     change: &mut Change<'_, '_>,
     pool: &mut Pool,
     definition: PoolDefinition,
     done: &Reconciliation,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let previous_provider_id = pool.definition.provider_id.clone();
     pool.redefine(definition, change.now);
     pool.version = store::pools::update(change.tx, pool)?;
@@ -74,7 +71,7 @@ fn write_launch_configs(
     pool: &Pool,
     event: EventBody,
     done: &Reconciliation,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     change.announce(std::iter::once(event).chain(launch_config_events(pool, done)))?;
     change.wake_pool(&pool.id);
     let (tx, now) = (&mut *change.tx, change.now);

@@ -57,9 +57,9 @@ pub async fn rerun(
 }
 
 /// Releases batches while more are left, up to a limit. False: more are left.
-async fn release_all<F>(mut more: bool, mut release: impl FnMut() -> F) -> Result<bool, StoreError>
+async fn release_all<F>(mut more: bool, mut release: impl FnMut() -> F) -> store::Result<bool>
 where
-    F: Future<Output = Result<bool, StoreError>>,
+    F: Future<Output = store::Result<bool>>,
 {
     for _ in 0..MAX_RELEASES {
         if !more {

@@ -79,7 +79,7 @@ fn announce(
     change: &mut Change<'_, '_>,
     group: &TaskGroup,
     news: TaskGroupChange,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let group = Box::new(group.clone());
     change.announce([EventBody::TaskGroup {
         change: news,
@@ -94,7 +94,7 @@ async fn change_each_task(
     now: Timestamp,
     id: &TaskGroupId,
     step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError> + Copy + Send + 'static,
-) -> Result<Vec<TaskId>, StoreError> {
+) -> store::Result<Vec<TaskId>> {
     let change_some = |start: Option<TaskId>| {
         let id = id.clone();
         async move {
@@ -121,11 +121,9 @@ async fn change_each_task(
 
 /// Runs one batch after the other, each starting after the last task of the previous batch. A batch
 /// without a last task ends the loop.
-async fn in_batches<F>(
-    mut change: impl FnMut(Option<TaskId>) -> F,
-) -> Result<Vec<TaskId>, StoreError>
+async fn in_batches<F>(mut change: impl FnMut(Option<TaskId>) -> F) -> store::Result<Vec<TaskId>>
 where
-    F: Future<Output = Result<(Vec<TaskId>, Option<TaskId>), StoreError>>,
+    F: Future<Output = store::Result<(Vec<TaskId>, Option<TaskId>)>>,
 {
     let (mut all, mut after) = (Vec::new(), None);
     for _ in 0..MAX_BATCHES {

@@ -23,7 +23,7 @@ pub(super) fn apply_transition(
     change: &mut Change<'_, '_>,
     before: &Task,
     moved: Transition,
-) -> Result<Task, StoreError> {
+) -> store::Result<Task> {
     let Transition { task, news } = moved;
     let is_unchanged = task.runs == before.runs
         && task.priority == before.priority
@@ -46,7 +46,7 @@ pub fn try_transition(
     change: &mut Change<'_, '_>,
     id: &TaskId,
     step: impl FnOnce(Task) -> Result<Transition, TransitionError>,
-) -> Result<Option<Task>, StoreError> {
+) -> store::Result<Option<Task>> {
     let Some(before) = store::tasks::get(change.tx, id)? else {
         return Ok(None);
     };
@@ -61,7 +61,7 @@ pub(super) fn announce_news(
     change: &mut Change<'_, '_>,
     task: &Task,
     news: &[TaskEvent],
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     for news in news {
         match news {
             TaskEvent::Pending(_) => {
@@ -81,26 +81,7 @@ pub(super) fn announce_news(
     Ok(())
 }
 
-/// Releases tasks that waited for the end of this one; true if more are left.
-fn release_some(change: &mut Change<'_, '_>, required: &Task) -> Result<bool, StoreError> {
-    let completed = required.state() == TaskState::Completed;
-    let waiting = store::dependencies::dependents_to_release(
-        change.tx,
-        &required.id,
-        completed,
-        RELEASE_BATCH,
-    )?;
-    for id in &waiting {
-        release_edge(change, &required.id, id)?;
-    }
-    Ok(waiting.len() == RELEASE_BATCH as usize)
-}
-
-fn release_edge(
-    change: &mut Change<'_, '_>,
-    required: &TaskId,
-    id: &TaskId,
-) -> Result<(), StoreError> {
+fn release_edge(change: &mut Change<'_, '_>, required: &TaskId, id: &TaskId) -> store::Result<()> {
     store::dependencies::release(change.tx, required, id)?;
     match store::dependencies::count_open(change.tx, id, COUNT_LIMIT)? {
         0 => {}
@@ -112,7 +93,6 @@ fn release_edge(
     try_transition(change, id, |task| task.schedule(now)).map(drop)
 }
 
-/// The result of releasing the dependents of some tasks.
 pub struct ReleaseResult {
     pub n_released: usize,
     /// More dependents are left than fit into one transaction.
@@ -123,7 +103,7 @@ pub struct ReleaseResult {
 pub async fn release_dependents(
     engine: &Arc<Engine>,
     tasks: &[TaskId],
-) -> Result<ReleaseResult, StoreError> {
+) -> store::Result<ReleaseResult> {
     let tasks = tasks.to_vec();
     let written = engine.change("task_look_again", engine.clock.now(), move |change| {
         let edges = store::dependencies::releasable_edges(change.tx, &tasks, RELEASE_BATCH)?;
@@ -140,8 +120,19 @@ pub async fn release_dependents(
     written.await
 }
 
-fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreError> {
-    let more = release_some(change, required)?;
+/// Releases tasks that waited for the end of this one.
+fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> store::Result<()> {
+    let completed = required.state() == TaskState::Completed;
+    let waiting = store::dependencies::dependents_to_release(
+        change.tx,
+        &required.id,
+        completed,
+        RELEASE_BATCH,
+    )?;
+    for id in &waiting {
+        release_edge(change, &required.id, id)?;
+    }
+    let more = waiting.len() == RELEASE_BATCH as usize;
     if more || change.tx.has_concurrent_writers() {
         change.release_later(&required.id)?;
     }
@@ -149,7 +140,7 @@ fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> Result
 }
 
 /// Announces the end of the group if this was its last task.
-fn announce_group_end(change: &mut Change<'_, '_>, task: &Task) -> Result<(), StoreError> {
+fn announce_group_end(change: &mut Change<'_, '_>, task: &Task) -> store::Result<()> {
     let group_id = &task.definition.task_group_id;
     let left = store::task_groups::active(change.tx, group_id, None, COUNT_LIMIT)?.len();
     if left >= COUNT_LIMIT as usize {
@@ -169,11 +160,7 @@ fn announce_group_end(change: &mut Change<'_, '_>, task: &Task) -> Result<(), St
     change.announce([body])
 }
 
-fn note_worker_idle(
-    change: &mut Change<'_, '_>,
-    task: &Task,
-    run_id: u32,
-) -> Result<(), StoreError> {
+fn note_worker_idle(change: &mut Change<'_, '_>, task: &Task, run_id: u32) -> store::Result<()> {
     let Some(claim) = task.run(run_id).and_then(|run| run.claim.as_ref()) else {
         return Ok(());
     };

@@ -2,7 +2,6 @@
 
 use domain::id::WorkerKey;
 use domain::task::ExceptionReason;
-use store::StoreError;
 
 use super::transitions::try_transition;
 use crate::change::Change;
@@ -14,7 +13,7 @@ const MAX_CLAIMS: u32 = 10_000;
 pub fn release_worker_claims(
     change: &mut Change<'_, '_>,
     worker: &WorkerKey,
-) -> Result<u64, StoreError> {
+) -> store::Result<u64> {
     release_worker_claims_up_to(change, worker, MAX_CLAIMS)
 }
 
@@ -23,7 +22,7 @@ pub fn release_worker_claims_up_to(
     change: &mut Change<'_, '_>,
     worker: &WorkerKey,
     max_claims: u32,
-) -> Result<u64, StoreError> {
+) -> store::Result<u64> {
     let claims = store::claimed_tasks::list_of_worker(change.tx, worker, max_claims)?;
     let (mut n_taken, now) = (0, change.now);
     for (task_id, run_id) in claims {

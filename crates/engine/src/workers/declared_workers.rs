@@ -12,7 +12,7 @@ use domain::worker::{NewWorker, Terms, Worker, WorkerState};
 use domain::worker_credentials;
 use serde_json::Value;
 
-use super::WorkerError;
+use super::{WorkerError, find_provider};
 use crate::Engine;
 use crate::fleet;
 use crate::measures::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
@@ -20,11 +20,9 @@ use crate::measures::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
 /// The end reason of workers that are removed by an API call.
 const REMOVED_BY_API: &str = "workerManager.removeWorker API call";
 
-/// A worker as people declare it.
 pub struct Declaration {
     pub expires: Timestamp,
     pub capacity: Option<u32>,
-    /// Data for its provider.
     pub provider_info: Option<Value>,
 }
 
@@ -77,7 +75,6 @@ fn is_repeat(known: &Worker, asked: &Worker) -> bool {
         && known.provider_data == asked.provider_data
 }
 
-/// Changes the declaration of a worker.
 pub async fn update_declaration(
     engine: &Arc<Engine>,
     key: WorkerKey,
@@ -126,8 +123,7 @@ pub async fn remove(
     let now = audit.created;
     let provider_id = &worker.provider_id;
     let unknown = || WorkerError::NotFound(format!("Provider {provider_id} does not exist"));
-    let provider = engine.providers.get(provider_id);
-    let provider = provider.map_err(|problem| WorkerError::of_provider(problem, unknown))?;
+    let provider = find_provider(engine, provider_id, unknown)?;
     let state = match (provider.declarer(), provider.machines()) {
         (Some(_), _) => WorkerState::Stopped,
         (None, Some(_)) => WorkerState::Stopping,
@@ -215,9 +211,7 @@ fn provider_of_pool<'a>(
     id: &ProviderId,
 ) -> Result<&'a Arc<dyn Provider>, WorkerError> {
     let missing = || format!("Provider {id} for worker pool {} does not exist", pool.id);
-    let unknown = || WorkerError::NotFound(missing());
-    let provider = engine.providers.get(id);
-    provider.map_err(|problem| WorkerError::of_provider(problem, unknown))
+    find_provider(engine, id, || WorkerError::NotFound(missing()))
 }
 
 /// The provider data of a declared worker, from its provider or, if the pool has left it, the

@@ -8,12 +8,11 @@ use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 use store::{StoreError, Tx};
 
-use super::WorkerError;
+use super::{WorkerError, find_provider};
 use crate::Engine;
 use crate::fleet;
 use crate::pools::PoolError;
 
-/// An error as its worker reports it.
 pub struct WorkerReport {
     pub key: WorkerKey,
     pub kind: String,
@@ -22,7 +21,6 @@ pub struct WorkerReport {
     pub extra: Map<String, Value>,
 }
 
-/// Stores and announces the report.
 pub async fn report_error(
     engine: &Arc<Engine>,
     now: Timestamp,
@@ -34,8 +32,7 @@ pub async fn report_error(
         .read("error_report_load", move |tx| provider_of(tx, &key));
     let provider_id = read.await?;
     let unknown = || WorkerError::Refused(PoolError::UnknownProvider.to_string());
-    let provider = engine.providers.get(&provider_id);
-    provider.map_err(|problem| WorkerError::of_provider(problem, unknown))?;
+    find_provider(engine, &provider_id, unknown)?;
     let key = asked.key;
     let mut extra = asked.extra;
     extra.insert("workerGroup".to_owned(), json!(key.group.as_str()));
