@@ -244,6 +244,16 @@ pub struct LaunchedMachine {
     pub provider_data: Value,
 }
 
+impl LaunchedMachine {
+    pub fn key(&self, pool_id: PoolId) -> WorkerKey {
+        WorkerKey {
+            pool_id,
+            group: self.group.clone(),
+            id: self.id.clone(),
+        }
+    }
+}
+
 /// A machine with our tags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnedMachine {

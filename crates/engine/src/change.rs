@@ -52,6 +52,12 @@ impl<'a, 'tx> Change<'a, 'tx> {
         id.expect("ids of this type are slugids")
     }
 
+    /// Writes the next state of a worker, and returns it with its new version.
+    pub(crate) fn update_worker(&mut self, worker: Worker) -> store::Result<Worker> {
+        let version = store::workers::update(self.tx, &worker)?;
+        Ok(worker.with_version(version))
+    }
+
     pub(crate) fn announce_worker(
         &mut self,
         worker: &Worker,

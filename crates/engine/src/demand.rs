@@ -73,8 +73,7 @@ impl DemandSource {
         Ok(known)
     }
 
-    /// The workers that have claimed tasks of an outside queue. The embedded queue gives an empty
-    /// answer.
+    /// The workers that have claimed tasks of an outside queue; none for the embedded queue.
     pub async fn busy_workers(&self, pool: &PoolId) -> Result<BusyWorkers, DemandError> {
         match self {
             Self::Embedded => Ok(BusyWorkers::new()),

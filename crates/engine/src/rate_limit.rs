@@ -8,7 +8,7 @@ mod bucket;
 mod limits;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -109,10 +109,6 @@ impl RateLimitedProvider {
         machines.expect("`machines` returns this wrapper only for a provider that has machines")
     }
 
-    fn buckets(&self) -> MutexGuard<'_, BTreeMap<(Region, CallKind), Bucket>> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The steady clock: setting the clock of the day back must not keep a region closed.
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.clock.steady_ms())
@@ -130,7 +126,8 @@ impl RateLimitedProvider {
             CallKind::Launch => self.limits.launches_per_second,
             CallKind::End => self.limits.ends_per_second,
         };
-        let mut buckets = self.buckets();
+        let buckets = self.buckets.lock();
+        let mut buckets = buckets.unwrap_or_else(PoisonError::into_inner);
         let bucket = buckets
             .entry((region.clone(), kind))
             .or_insert_with(|| Bucket::new(rate, now));
@@ -161,8 +158,7 @@ impl RateLimitedProvider {
         }
     }
 
-    /// Makes a call with a permit, and adjusts the limit to its answer. The error says why there is
-    /// no permit.
+    /// Makes a call with a permit, and adjusts the limit to its answer.
     async fn call<T>(
         &self,
         region: &Region,

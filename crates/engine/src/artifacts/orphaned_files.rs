@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use domain::id::TaskId;
 use domain::time::{DAY_MS, Timestamp};
 
-use super::artifact_folder::{if_exists, is_log, task_of};
+use super::artifact_folder::{LOG, if_exists, task_of};
 
 /// A younger file may belong to a running upload.
 const YOUNG_MS: i64 = DAY_MS;
@@ -68,7 +68,7 @@ impl RunFolder {
         for entry in entries(&self.path)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_known = if is_log(&name) {
+            let is_known = if name == LOG {
                 known.log
             } else {
                 known.files.contains(&name)

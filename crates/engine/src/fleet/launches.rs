@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
 use domain::event::WorkerChange;
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
+use domain::id::{LaunchToken, PoolId, ProviderId};
 use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
@@ -56,19 +56,13 @@ impl LaunchTracker {
         &self,
         providers: BTreeSet<ProviderId>,
     ) -> Vec<OwnedMutexGuard<()>> {
+        let locks = || (self.decision_locks.lock()).unwrap_or_else(PoisonError::into_inner);
         let mut taken = Vec::new();
         for id in providers {
-            taken.push(self.decision_lock_of(id).lock_owned().await);
+            let lock = Arc::clone(locks().entry(id).or_default());
+            taken.push(lock.lock_owned().await);
         }
         taken
-    }
-
-    fn decision_lock_of(&self, provider_id: ProviderId) -> Arc<DecisionLock> {
-        let mut locks = self
-            .decision_locks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(locks.entry(provider_id).or_default())
     }
 
     fn permits_of(&self, provider_id: &ProviderId) -> Arc<Semaphore> {
@@ -330,11 +324,7 @@ pub(super) fn unknown_worker(
     now: Timestamp,
 ) -> Worker {
     let new = NewWorker {
-        key: WorkerKey {
-            pool_id,
-            group: machine.group,
-            id: machine.id,
-        },
+        key: machine.key(pool_id),
         provider_id,
         launch_config_id: None,
         capacity: 1,
@@ -357,11 +347,7 @@ fn requested_worker(
     let nothing = Map::new();
     let pool_config = pool.map_or(&nothing, |pool| &pool.definition.config);
     let new = NewWorker {
-        key: WorkerKey {
-            pool_id: launch.pool_id.clone(),
-            group: machine.group.clone(),
-            id: machine.id.clone(),
-        },
+        key: machine.key(launch.pool_id.clone()),
         provider_id: launch.provider_id.clone(),
         launch_config_id: Some(launch.launch_config_id.clone()),
         capacity: launch.capacity_each,

@@ -78,8 +78,7 @@ impl OutsideFacts {
             .ok()
     }
 
-    /// The complete snapshot. Candidates, of which there may be many, are read only if advice may
-    /// change.
+    /// The complete snapshot. Candidates may be many: they are read only if advice may change.
     pub(super) fn read_snapshot(
         &self,
         tx: &mut Tx<'_>,

@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use cloud::{LaunchedMachine, Machines, Region};
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
+use domain::id::{LaunchToken, PoolId, ProviderId};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
@@ -283,11 +283,7 @@ fn adopt_machine(
     if launch.provider_id != *provider_id {
         return Ok(Adoption::OtherProvider(launch.provider_id.clone()));
     }
-    let key = WorkerKey {
-        pool_id: launch.pool_id.clone(),
-        group: machine.group.clone(),
-        id: machine.id.clone(),
-    };
+    let key = machine.key(launch.pool_id.clone());
     if let Some(worker) = store::workers::get(change.tx, &key)? {
         return Ok(match worker.state {
             WorkerState::Stopped => Adoption::Stopped(Box::new(worker)),

@@ -372,8 +372,7 @@ impl RegionScan {
         Ok(())
     }
 
-    /// The state of each machine, from the list or from a query; those without an answer are
-    /// absent.
+    /// The state of each machine, from the list or from a query; machines without one are absent.
     async fn query_states(
         &mut self,
         machines: &dyn Machines,

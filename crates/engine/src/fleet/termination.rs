@@ -23,8 +23,7 @@ const MAX_OF_REGION: usize = 1_000;
 const MAX_CALLS: usize = 8;
 const MAX_CALL: Duration = Duration::from_secs(30);
 const MAX_FAILURES: usize = 2;
-/// An activation waits at most this long for its regions. The next one does not wait for slow
-/// regions.
+/// An activation waits at most this long for its regions, and the next one not for slow regions.
 const MAX_REGION_WAIT: Duration = Duration::from_secs(30);
 /// After the cloud has accepted to end a machine, the call is repeated no sooner than this.
 const REPEAT_MS: i64 = MINUTE_MS;
@@ -235,8 +234,7 @@ impl Terminator {
             && !self.outages.contains_key(region)
     }
 
-    /// Keeps as many as one activation ends: first those not tried yet, then those tried longest
-    /// ago.
+    /// Keeps as many as one activation ends: those not tried yet, then those tried longest ago.
     fn keep_first(&self, workers: &mut Vec<Worker>) {
         workers.sort_by_key(|worker| self.attempts.get(&worker.key).map(|attempt| attempt.at));
         if workers.len() > self.limits.of_region {

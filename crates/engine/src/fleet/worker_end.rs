@@ -16,7 +16,7 @@ pub fn request_stop(
         return Ok(false);
     }
     note_end(change, worker)?;
-    write(change, worker, worker.clone().stop(reason, change.now))?;
+    *worker = change.update_worker(worker.clone().stop(reason, change.now))?;
     let reason = reason.to_owned();
     change.announce_worker(worker, WorkerChange::Removed { reason })?;
     release_worker_claims(change, &worker.key)?;
@@ -37,11 +37,7 @@ pub fn mark_stopped(
     if worker.state < WorkerState::Stopping {
         note_end(change, worker)?;
     }
-    write(
-        change,
-        worker,
-        worker.clone().mark_stopped(reason, change.now),
-    )?;
+    *worker = change.update_worker(worker.clone().mark_stopped(reason, change.now))?;
     change.announce_worker(worker, WorkerChange::Stopped)?;
     release_worker_claims(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
@@ -66,11 +62,4 @@ fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> store::Result<()> {
         WorkerState::Running => store::launches::note_silent(tx, &token, now),
         WorkerState::Stopping | WorkerState::Stopped => Ok(()),
     }
-}
-
-/// Writes the next state of a worker.
-fn write(change: &mut Change<'_, '_>, worker: &mut Worker, moved: Worker) -> store::Result<()> {
-    let version = store::workers::update(change.tx, &moved)?;
-    *worker = moved.with_version(version);
-    Ok(())
 }

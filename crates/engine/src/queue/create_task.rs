@@ -107,8 +107,7 @@ fn require_dependencies(change: &mut Change<'_, '_>, task: Task) -> Result<Task,
     Ok(apply_transition(change, &task, moved)?)
 }
 
-/// Refuses a task that could never be scheduled: its dependencies do not exist, or expire too
-/// early.
+/// Refuses a task that could never be scheduled: dependencies do not exist, or expire too early.
 fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
     let TaskDefinition {
         dependencies,

@@ -15,8 +15,7 @@ use crate::change::Change;
 
 /// At most this many tasks are changed in one transaction.
 const BATCH: u32 = 100;
-/// At most this many transactions for one request: a million tasks. A second request changes the
-/// rest.
+/// At most this many transactions for one request: a million tasks. The next request goes on.
 const MAX_BATCHES: usize = 10_000;
 
 /// Seals a group; sealing it again changes nothing.

@@ -11,8 +11,7 @@ use store::StoreError;
 use crate::Engine;
 use crate::change::Change;
 
-/// At most this many dependents are released at once; the background task `queue_releases` does the
-/// rest.
+/// At most this many dependents are released at once; the task `queue_releases` does the rest.
 pub const RELEASE_BATCH: u32 = 100;
 /// More than transactions can run at once. A transaction that counts fewer may not see the changes
 /// of concurrent ones. It updates a row that they update as well, so that the later one runs again.

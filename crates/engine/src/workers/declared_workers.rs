@@ -100,9 +100,9 @@ pub async fn update_declaration(
             .map(|info| describe(&inner, &pool, &worker.provider_id, &worker.key, Some(info)));
         let (expires, capacity) = (declaration.expires, declaration.capacity);
         let worker = worker.redeclare(expires, capacity, described.transpose()?, now);
-        let version = store::workers::update(tx, &worker)?;
-        store::audit::insert(tx, &audit)?;
-        Ok(worker.with_version(version))
+        let worker = change.update_worker(worker)?;
+        store::audit::insert(change.tx, &audit)?;
+        Ok(worker)
     });
     written.await
 }
@@ -158,12 +158,8 @@ pub async fn remove(
 
 /// The end reason of a worker that stopped by itself, as `explain` shows it.
 fn end_reason_of(worker: &Worker) -> String {
-    match worker
-        .terms
-        .advice
-        .as_ref()
-        .filter(|advice| advice.terminate)
-    {
+    let advice = worker.terms.advice.as_ref();
+    match advice.filter(|advice| advice.terminate) {
         Some(advice) => format!("it stopped by itself after the advice: {}", advice.reason),
         None => "it stopped by itself".to_owned(),
     }

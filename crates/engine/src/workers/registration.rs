@@ -206,13 +206,13 @@ async fn write_worker(
         if seen != Some(worker.version) {
             return Ok::<_, StoreError>(None);
         }
-        let version = store::workers::update(change.tx, &worker)?;
+        let worker = change.update_worker(worker.clone())?;
         if is_new {
             note_registered(change.tx, &worker, change.now)?;
             change.announce_worker(&worker, WorkerChange::Running)?;
             change.wake_pool(&worker.key.pool_id);
         }
-        Ok(Some(worker.clone().with_version(version)))
+        Ok(Some(worker))
     });
     written.await
 }

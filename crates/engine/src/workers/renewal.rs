@@ -36,8 +36,7 @@ pub async fn renew(
         };
         check_may_continue(&worker, archived, now)?;
         let (worker, expires) = renew_secret(&inner, worker, &shown, &next, now)?;
-        let version = store::workers::update(tx, &worker)?;
-        Ok::<_, WorkerError>((worker.with_version(version), expires))
+        Ok::<_, WorkerError>((change.update_worker(worker)?, expires))
     });
     let (worker, expires) = written.await.inspect_err(|why| {
         // Errors of the server are logged with the reply.
