@@ -11,7 +11,7 @@ use store::StoreError;
 use crate::Engine;
 use crate::change::Change;
 
-/// At most this many dependents are released at once; the task `queue_releases` does the rest.
+/// At most this many dependents are released at once; `queue_releases` does the rest.
 pub const RELEASE_BATCH: u32 = 100;
 /// More than transactions can run at once. A transaction that counts fewer may not see the changes
 /// of concurrent ones. It updates a row that they update as well, so that the later one runs again.
@@ -87,7 +87,8 @@ fn release_edge(change: &mut Change<'_, '_>, required: &TaskId, id: &TaskId) -> 
         left if left < COUNT_LIMIT as usize => return store::tasks::touch(change.tx, id),
         _ => return Ok(()),
     }
-    // A task that is past its deadline is resolved soon by the deadline.
+    // A task that is past its deadline is resolved soon by the deadline. Scheduling resolves none,
+    // so releasing tasks does not recurse.
     let now = change.now;
     try_transition(change, id, |task| task.schedule(now)).map(drop)
 }
