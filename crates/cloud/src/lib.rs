@@ -24,6 +24,7 @@ pub mod testing;
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
 pub use config::ProviderConfig;
 pub use context::ProviderContext;
+pub use domain::judge::MachineState as Sighting;
 pub use exec::{ExecProvider, ExecSettings};
 pub use external::{ExternalProvider, ExternalSettings};
 pub use fake::{
@@ -36,8 +37,7 @@ pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnkno
 pub use provider::{
     BidRequest, CloudError, DeclarationError, IdentityClaim, LaunchError, LaunchOrder,
     LaunchedMachine, MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof,
-    ProofRefused, Provider, SetupError, Sighting, ValidateError, Verification, VerifyError,
-    WorkerDeclarer,
+    ProofRefused, Provider, SetupError, ValidateError, Verification, VerifyError, WorkerDeclarer,
 };
 pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;

@@ -16,6 +16,7 @@ use domain::worker::Worker;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 
+use crate::Sighting;
 use crate::place::{Fills, Place, PlacesUnknown};
 use crate::region::Region;
 
@@ -239,21 +240,18 @@ pub struct LaunchOrder<'a> {
 pub struct LaunchedMachine {
     pub group: WorkerGroup,
     pub id: WorkerId,
-    /// OwnedMachine by the provider; no other code reads it.
+    /// Owned by the provider; no other code reads it.
     pub provider_data: Value,
 }
 
-/// The state in which a machine was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sighting {
-    /// It exists, or is starting.
-    Alive,
-    /// It is ending.
-    Ending,
-    /// It has ended, with the reason if known.
-    Ended(Option<String>),
-    /// The provider knows no such machine. This says nothing about a machine that was just made.
-    NotFound,
+impl LaunchedMachine {
+    pub fn key(&self, pool_id: PoolId) -> WorkerKey {
+        WorkerKey {
+            pool_id,
+            group: self.group.clone(),
+            id: self.id.clone(),
+        }
+    }
 }
 
 /// A machine with our tags.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::id::ProviderId;
 use futures_util::future::join_all;
 
-use crate::{NullProvider, Provider, SetupError};
+use crate::{Machines, NullProvider, Provider, SetupError};
 
 struct Entry {
     id: ProviderId,
@@ -98,6 +98,11 @@ impl Providers {
             .find(|entry| entry.id == *id)
             .ok_or(ProviderUnavailable::Unknown)?;
         entry.in_service()
+    }
+
+    /// The machines of a provider; `None`: it makes none, or is unavailable.
+    pub fn machines(&self, id: &ProviderId) -> Option<&dyn Machines> {
+        self.get(id).ok()?.machines()
     }
 
     /// Id and kind of each configured provider, in or out of service.

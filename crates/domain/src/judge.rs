@@ -31,13 +31,13 @@ pub const EXPIRY_MARGIN_MS: i64 = 7 * DAY_MS;
 /// The state of the machine, as the provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MachineState {
-    /// It runs or is starting.
+    /// It exists, or is starting.
     Alive,
     /// It is shutting down.
     Ending,
     /// It ran and has ended, with the reason if it is known.
     Ended(Option<String>),
-    /// The provider knows no such machine.
+    /// The provider knows no such machine. This says nothing about a machine that was just made.
     NotFound,
 }
 

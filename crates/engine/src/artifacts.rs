@@ -53,7 +53,6 @@ impl Artifacts {
         }
     }
 
-    /// The folder, or an error if none is configured.
     pub fn required_folder(&self) -> Result<&ArtifactFolder, ArtifactError> {
         self.folder.as_ref().ok_or(ArtifactError::NoFolder)
     }

@@ -43,7 +43,6 @@ impl Availability {
         self.state_at(now).gap
     }
 
-    /// Records that the database answered.
     pub fn note_answer(&self, now: Timestamp) {
         let mut state = self.state_at(now);
         state.last = state.last.max(now);

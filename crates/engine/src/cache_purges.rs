@@ -9,12 +9,10 @@ use store::cache_purges::CachePurge;
 
 use crate::Engine;
 
-/// How long a request is kept.
 const KEPT_MS: i64 = DAY_MS;
 /// At most this many caches of one pool have a request: workers get them in one list.
 pub const MAX_CACHES: u32 = 1_000;
 
-/// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CachePurgeError {
     #[error(

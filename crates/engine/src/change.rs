@@ -4,11 +4,14 @@
 //! inputs and effects.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::str::FromStr;
 
-use domain::event::{Event, EventBody};
+use domain::event::{Event, EventBody, WorkerChange};
 use domain::id::{PoolId, ProviderId, TaskId};
 use domain::time::Timestamp;
-use store::{StoreError, Tx};
+use domain::worker::Worker;
+use store::Tx;
 
 use crate::random::Random;
 
@@ -44,15 +47,28 @@ impl<'a, 'tx> Change<'a, 'tx> {
     }
 
     /// A new unique id of 22 characters.
-    pub fn new_id(&self) -> String {
-        self.ids.slugid()
+    pub fn new_id<T: FromStr<Err: Debug>>(&self) -> T {
+        let id = self.ids.slugid().parse();
+        id.expect("ids of this type are slugids")
+    }
+
+    /// Writes the next state of a worker, and returns it with its new version.
+    pub(crate) fn update_worker(&mut self, worker: Worker) -> store::Result<Worker> {
+        let version = store::workers::update(self.tx, &worker)?;
+        Ok(worker.with_version(version))
+    }
+
+    pub(crate) fn announce_worker(
+        &mut self,
+        worker: &Worker,
+        change: WorkerChange,
+    ) -> store::Result<()> {
+        let worker = Box::new(worker.clone());
+        self.announce([EventBody::Worker { change, worker }])
     }
 
     /// Writes events, which are published to clients and other processes after the commit.
-    pub fn announce(
-        &mut self,
-        bodies: impl IntoIterator<Item = EventBody>,
-    ) -> Result<(), StoreError> {
+    pub fn announce(&mut self, bodies: impl IntoIterator<Item = EventBody>) -> store::Result<()> {
         for body in bodies {
             let event = Event {
                 id: self.new_id(),
@@ -81,7 +97,7 @@ impl<'a, 'tx> Change<'a, 'tx> {
     }
 
     /// Checks the dependents of this task again after the commit, in any process.
-    pub fn release_later(&mut self, task: &TaskId) -> Result<(), StoreError> {
+    pub fn release_later(&mut self, task: &TaskId) -> store::Result<()> {
         store::dependencies::request_recheck(self.tx, task, self.now)?;
         self.wakeups.releases.push(task.clone());
         Ok(())

@@ -13,7 +13,6 @@ use domain::worker::Worker;
 
 use crate::measures::DEMAND_FAILURES;
 
-/// The queue that has the tasks.
 pub enum DemandSource {
     /// The queue of this server, in its store.
     Embedded,
@@ -29,7 +28,6 @@ impl DemandSource {
         matches!(self, Self::Outside { .. })
     }
 
-    /// The outside queue, if one is configured.
     pub fn outside(&self) -> Option<&TaskclusterQueue> {
         match self {
             Self::Embedded => None,
@@ -75,8 +73,7 @@ impl DemandSource {
         Ok(known)
     }
 
-    /// The workers that have claimed tasks of an outside queue. The embedded queue gives an empty
-    /// answer.
+    /// The workers that have claimed tasks of an outside queue; none for the embedded queue.
     pub async fn busy_workers(&self, pool: &PoolId) -> Result<BusyWorkers, DemandError> {
         match self {
             Self::Embedded => Ok(BusyWorkers::new()),

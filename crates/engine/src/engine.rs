@@ -58,46 +58,33 @@ impl Engine {
     /// Writes one change; afterwards its events are published and its wake-ups sent.
     ///
     /// After a conflict with another transaction, `f` runs again from the start.
-    pub async fn change<T, E, F>(
+    pub async fn change<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,
         now: Timestamp,
-        f: F,
-    ) -> Result<T, E>
-    where
-        F: FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
+        f: impl FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
         let written = self.store.write(name, self.attempt(now, f)).await;
         self.follow_up(written)
     }
 
     /// Like `change`; the transaction also survives a power cut.
-    pub async fn change_durably<T, E, F>(
+    pub async fn change_durably<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,
         now: Timestamp,
-        f: F,
-    ) -> Result<T, E>
-    where
-        F: FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
+        f: impl FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
         let written = self.store.write_durably(name, self.attempt(now, f)).await;
         self.follow_up(written)
     }
 
     /// Runs a change once in its transaction.
-    fn attempt<T, E, F>(
+    fn attempt<T, E>(
         &self,
         now: Timestamp,
-        mut f: F,
-    ) -> impl FnMut(&mut Tx<'_>) -> Result<(T, PendingWakeups), E> + Send + 'static
-    where
-        F: FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
-    {
+        mut f: impl FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
+    ) -> impl FnMut(&mut Tx<'_>) -> Result<(T, PendingWakeups), E> + Send + 'static {
         let random = Arc::clone(&self.random);
         move |tx| {
             let mut change = Change::new(tx, now, &random);

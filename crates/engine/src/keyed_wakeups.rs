@@ -12,7 +12,6 @@ type Senders<K> = Arc<Mutex<HashMap<K, watch::Sender<()>>>>;
 /// One sender for each key that has a listener.
 pub struct KeyedWakeups<K: Clone + Eq + Hash>(Senders<K>);
 
-/// Waits for the wake-ups of one key.
 pub struct Listener<K: Clone + Eq + Hash> {
     senders: Senders<K>,
     key: K,
@@ -26,7 +25,6 @@ impl<K: Clone + Eq + Hash> Default for KeyedWakeups<K> {
 }
 
 impl<K: Clone + Eq + Hash> KeyedWakeups<K> {
-    /// Wakes all listeners of this key.
     pub fn wake(&self, key: &K) {
         let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = senders.get(key) {
@@ -44,7 +42,6 @@ impl<K: Clone + Eq + Hash> KeyedWakeups<K> {
         }
     }
 
-    /// The number of listeners of this key.
     pub fn n_listeners(&self, key: &K) -> usize {
         let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         senders.get(key).map_or(0, watch::Sender::receiver_count)

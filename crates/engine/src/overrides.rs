@@ -16,7 +16,6 @@ use crate::pools::PoolError;
 /// At most this many overrides are in force: every plan evaluates each of them.
 const MAX_IN_FORCE: usize = 1_000;
 
-/// Why an override is not set or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum OverrideError {
     #[error("Override does not exist")]
@@ -81,7 +80,7 @@ pub async fn set(
 }
 
 /// Deletes an override that is no longer in force, so that its name is free.
-fn delete_ended(change: &mut Change<'_, '_>, mut known: Override) -> Result<(), StoreError> {
+fn delete_ended(change: &mut Change<'_, '_>, mut known: Override) -> store::Result<()> {
     if known.ended.is_none() {
         fleet::end_override(change, &mut known)?;
     }

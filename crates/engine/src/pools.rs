@@ -1,18 +1,17 @@
 //! Worker pools that people create: validated by their providers, planned and written.
 
 mod error;
-mod launch_configs;
 mod plan;
+mod write_pool;
 
-use cloud::ValidateError;
+use cloud::{Provider, ValidateError};
 use domain::audit::AuditEntry;
 use domain::counts::Counts;
-use domain::event::EventBody;
 use domain::id::{PoolId, ProviderId};
 use domain::launch_config::{LaunchConfig, reconcile, split_off};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
 use serde_json::{Map, Value};
-use store::{StoreError, Tx};
+use store::Tx;
 
 use crate::Engine;
 use crate::change::Change;
@@ -20,9 +19,8 @@ use crate::change::Change;
 pub use error::PoolError;
 pub use plan::{PoolPlan, plan};
 
-pub(crate) use launch_configs::{changes_nothing, launch_config_events, write_launch_configs};
+pub(crate) use write_pool::{changes_nothing, empty_pool, insert_pool, replace_pool};
 
-/// A pool as the caller requests it.
 pub struct PoolRequest {
     pub provider_id: ProviderId,
     pub description: String,
@@ -39,17 +37,15 @@ pub struct ValidatedPool {
     launch_configs: Vec<Map<String, Value>>,
 }
 
-/// A pool with its launch configs and the counts of its workers.
 pub struct PoolDetails {
     pub pool: Pool,
     /// Only those that are not archived.
     pub launch_configs: Vec<LaunchConfig>,
-    /// The workers of the pool.
     pub counts: Counts,
 }
 
 impl PoolDetails {
-    pub fn load(tx: &mut Tx<'_>, pool: Pool) -> Result<Self, StoreError> {
+    pub fn load(tx: &mut Tx<'_>, pool: Pool) -> store::Result<Self> {
         let launch_configs = store::launch_configs::active_between(tx, &pool.id, &pool.id)?;
         let counts = store::worker_counts::of_pool(tx, &pool.id)?;
         Ok(Self {
@@ -64,11 +60,8 @@ impl PoolDetails {
 pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPool, PoolError> {
     let provider = engine.providers.get(&asked.provider_id)?;
     let mut config = asked.config;
-    provider
-        .validate(&mut config)
-        .map_err(|invalid| PoolError::Invalid(invalid.message(&engine.root_url)))?;
-    let outside = provider.validate_outside(&mut config).await;
-    outside.map_err(|problem| match problem {
+    let checked = check_config(provider.as_ref(), &mut config).await;
+    checked.map_err(|problem| match problem {
         ValidateError::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
         ValidateError::Cloud(problem) => {
             let id = &asked.provider_id;
@@ -97,6 +90,15 @@ pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPo
     })
 }
 
+/// Lets a provider check and complete a config.
+pub(crate) async fn check_config(
+    provider: &dyn Provider,
+    config: &mut Value,
+) -> Result<(), ValidateError> {
+    provider.validate(config).map_err(ValidateError::Invalid)?;
+    provider.validate_outside(config).await
+}
+
 /// Creates a pool. A repeated request changes nothing.
 pub fn create(
     change: &mut Change<'_, '_>,
@@ -104,85 +106,43 @@ pub fn create(
     validated: ValidatedPool,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
-    let (tx, now) = (&mut *change.tx, change.now);
-    let known = store::launch_configs::all(tx, id)?;
-    let done = reconcile(id, known.clone(), validated.launch_configs, now)?;
-    if let Some(pool) = store::pools::get(tx, id)? {
+    let known = store::launch_configs::all(change.tx, id)?;
+    let done = reconcile(id, known.clone(), validated.launch_configs, change.now)?;
+    if let Some(pool) = store::pools::get(change.tx, id)? {
         refuse_compiled(&pool)?;
-        let same = pool.definition == validated.definition && changes_nothing(&known, &done);
-        return if same {
-            Ok(PoolDetails::load(tx, pool)?)
-        } else {
-            Err(PoolError::Exists)
-        };
+        if pool.definition != validated.definition || !changes_nothing(&known, &done) {
+            return Err(PoolError::Exists);
+        }
+        return Ok(PoolDetails::load(change.tx, pool)?);
     }
-    let pool = Pool::new(id.clone(), validated.definition, now);
-    if !store::pools::insert(tx, &pool)? {
-        return Err(tx.lost_race().into());
-    }
-    let created = EventBody::PoolCreated {
-        pool_id: id.clone(),
-        provider_id: pool.definition.provider_id.clone(),
-    };
-    let events = std::iter::once(created).chain(launch_config_events(&pool, &done));
-    change.announce(events)?;
-    change.wake_pool(id);
-    write_launch_configs(change.tx, &done, now)?;
+    let pool = Pool::new(id.clone(), validated.definition, change.now);
+    insert_pool(change, &pool, &done)?;
     store::audit::insert(change.tx, audit)?;
     Ok(PoolDetails::load(change.tx, pool)?)
 }
 
-/// Gives a pool a new definition.
 pub fn update(
     change: &mut Change<'_, '_>,
     id: &PoolId,
     validated: ValidatedPool,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
-    let pool = load_declared_pool(change.tx, id)?;
-    redefine(change, pool, validated, audit)
+    let mut pool = load_declared_pool(change.tx, id)?;
+    let known = store::launch_configs::all(change.tx, id)?;
+    let done = reconcile(id, known, validated.launch_configs, change.now)?;
+    replace_pool(change, &mut pool, validated.definition, &done)?;
+    store::audit::insert(change.tx, audit)?;
+    Ok(PoolDetails::load(change.tx, pool)?)
 }
 
-/// Deletes a pool: it gets the null provider and no launch configs, and is removed after its last
-/// worker.
+/// Deletes a pool: it is removed after its last worker.
 pub fn delete(
     change: &mut Change<'_, '_>,
     id: &PoolId,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
-    let pool = load_declared_pool(change.tx, id)?;
-    let emptied = ValidatedPool {
-        definition: PoolDefinition {
-            provider_id: ProviderId::null(),
-            further_provider_ids: Vec::new(),
-            ..pool.definition.clone()
-        },
-        launch_configs: Vec::new(),
-    };
-    redefine(change, pool, emptied, audit)
-}
-
-fn redefine(
-    change: &mut Change<'_, '_>,
-    mut pool: Pool,
-    validated: ValidatedPool,
-    audit: &AuditEntry,
-) -> Result<PoolDetails, PoolError> {
-    let (tx, now) = (&mut *change.tx, change.now);
-    let previous_provider_id = pool.definition.provider_id.clone();
-    let known = store::launch_configs::all(tx, &pool.id)?;
-    let done = reconcile(&pool.id, known, validated.launch_configs, now)?;
-    pool.redefine(validated.definition, now);
-    pool.version = store::pools::update(tx, &pool)?;
-    let updated = EventBody::PoolUpdated {
-        pool_id: pool.id.clone(),
-        provider_id: pool.definition.provider_id.clone(),
-        previous_provider_id,
-    };
-    let events = std::iter::once(updated).chain(launch_config_events(&pool, &done));
-    change.announce(events)?;
-    change.wake_pool(&pool.id);
-    write_launch_configs(change.tx, &done, now)?;
+    let mut pool = load_declared_pool(change.tx, id)?;
+    empty_pool(change, &mut pool)?;
     store::audit::insert(change.tx, audit)?;
     Ok(PoolDetails::load(change.tx, pool)?)
 }

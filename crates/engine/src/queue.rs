@@ -26,7 +26,7 @@ pub use queue_workers::{declare_worker, quarantine_worker};
 pub use releases::Releases;
 pub use task_credentials::issue_task_credentials;
 pub use task_groups::{cancel_group, change_group_priority, seal_group};
-pub use transitions::{RELEASE_BATCH, announce_news, apply_transition, release_dependents};
+pub use transitions::{RELEASE_BATCH, release_dependents, try_transition};
 pub use waiting_workers::ClaimError;
 pub use worker_claims::{release_worker_claims, release_worker_claims_up_to};
 

@@ -8,7 +8,7 @@ mod bucket;
 mod limits;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -50,7 +50,6 @@ pub trait Timer: Send + Sync {
     async fn wait(&self, duration: Duration);
 }
 
-/// The timer of the system.
 pub struct SystemTimer;
 
 #[async_trait]
@@ -60,7 +59,6 @@ impl Timer for SystemTimer {
     }
 }
 
-/// A provider whose calls are limited.
 pub struct RateLimitedProvider {
     id: ProviderId,
     provider: Arc<dyn Provider>,
@@ -106,13 +104,9 @@ impl RateLimitedProvider {
         }
     }
 
-    fn machines_of_provider(&self) -> Result<&dyn Machines, CloudError> {
+    fn limited(&self) -> &dyn Machines {
         let machines = self.provider.machines();
-        machines.ok_or_else(|| CloudError::Refused("it makes no machines".to_owned()))
-    }
-
-    fn buckets(&self) -> MutexGuard<'_, BTreeMap<(Region, CallKind), Bucket>> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+        machines.expect("`machines` returns this wrapper only for a provider that has machines")
     }
 
     /// The steady clock: setting the clock of the day back must not keep a region closed.
@@ -132,7 +126,8 @@ impl RateLimitedProvider {
             CallKind::Launch => self.limits.launches_per_second,
             CallKind::End => self.limits.ends_per_second,
         };
-        let mut buckets = self.buckets();
+        let buckets = self.buckets.lock();
+        let mut buckets = buckets.unwrap_or_else(PoisonError::into_inner);
         let bucket = buckets
             .entry((region.clone(), kind))
             .or_insert_with(|| Bucket::new(rate, now));
@@ -163,6 +158,20 @@ impl RateLimitedProvider {
         }
     }
 
+    /// Makes a call with a permit, and adjusts the limit to its answer.
+    async fn call<T>(
+        &self,
+        region: &Region,
+        kind: CallKind,
+        call: impl Future<Output = T> + Send,
+        is_throttled: fn(&T) -> bool,
+    ) -> Result<T, String> {
+        let began = self.wait_for_permit(region, kind).await?;
+        let answer = call.await;
+        self.record_answer(region, kind, began, is_throttled(&answer));
+        Ok(answer)
+    }
+
     fn throttled_message(&self, region: &Region, wait_ms: i64) -> String {
         let (id, seconds) = (&self.id, wait_ms / SECOND_MS + 1);
         format!("{id} is asked as often as its cloud allows in {region}; try again in {seconds} s")
@@ -171,9 +180,10 @@ impl RateLimitedProvider {
     fn record_answer(&self, region: &Region, kind: CallKind, began: Timestamp, is_throttled: bool) {
         let now = self.now();
         let rate = self.with_bucket(region, kind, now, |bucket| {
-            match is_throttled {
-                true => bucket.record_throttling(began, now),
-                false => bucket.record_success(began),
+            if is_throttled {
+                bucket.record_throttling(began, now);
+            } else {
+                bucket.record_success(began);
             }
             bucket.rate
         });
@@ -201,16 +211,16 @@ impl RateLimitedProvider {
         counter!(CLOUD_CALLS, &labels).increment(1);
     }
 
-    fn region_of_launch(&self, machines: &dyn Machines, config: &LaunchConfig) -> Region {
-        let group = machines.group(config);
-        group.map_or(Region::Everything, |group| machines.region_of(&group))
+    fn region_of_launch(&self, config: &LaunchConfig) -> Region {
+        let group = self.limited().group(config);
+        group.map_or(Region::Everything, |group| self.region_of(&group))
     }
 
     /// Workers of one call are in one region.
-    fn region_of_all(&self, machines: &dyn Machines, workers: &[Worker]) -> Region {
+    fn region_of_all(&self, workers: &[Worker]) -> Region {
         let first = workers.first();
         first.map_or(Region::Everything, |worker| {
-            machines.region_of(&worker.key.group)
+            self.region_of(&worker.key.group)
         })
     }
 }
@@ -265,19 +275,16 @@ impl Provider for RateLimitedProvider {
 #[async_trait]
 impl Machines for RateLimitedProvider {
     fn max_machines(&self) -> Option<u64> {
-        self.machines_of_provider().ok()?.max_machines()
+        self.limited().max_machines()
     }
 
     /// A launch config gets no bid where a launch would wait too long.
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let Ok(machines) = self.machines_of_provider() else {
-            return vec![Err("it makes no machines".to_owned()); ask.launch_configs.len()];
-        };
         let now = self.now();
-        let bids = machines.bids(ask).into_iter();
+        let bids = self.limited().bids(ask).into_iter();
         let allowed = bids.zip(ask.launch_configs).map(|(bid, config)| {
             let bid = bid?;
-            let region = self.region_of_launch(machines, config);
+            let region = self.region_of_launch(config);
             let wait = |bucket: &mut Bucket| bucket.wait_ms(now);
             match self.with_bucket(&region, CallKind::Launch, now, wait) {
                 wait_ms if wait_ms > MAX_LAUNCH_WAIT_MS => {
@@ -290,59 +297,47 @@ impl Machines for RateLimitedProvider {
     }
 
     fn wants_refresh(&self) -> bool {
-        self.machines_of_provider()
-            .is_ok_and(|machines| machines.wants_refresh())
+        self.limited().wants_refresh()
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {
-        self.machines_of_provider()?.refresh().await
+        self.limited().refresh().await
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
-        let refused = |cause, error| LaunchError::Refused { cause, error };
-        let machines = self.machines_of_provider();
-        let machines = machines.map_err(|problem| {
-            let problem = problem.to_string();
-            refused(Cause::Configuration, problem)
-        })?;
-        let region = self.region_of_launch(machines, order.launch_config);
-        let reservation = self.wait_for_permit(&region, CallKind::Launch).await;
-        let began = reservation.map_err(|problem| refused(Cause::Throttled, problem))?;
-        let answer = machines.launch(order).await;
-        let throttled = matches!(
-            answer,
-            Err(LaunchError::Refused {
-                cause: Cause::Throttled,
-                ..
-            })
-        );
-        self.record_answer(&region, CallKind::Launch, began, throttled);
-        answer
+        let region = self.region_of_launch(order.launch_config);
+        let launch = self.limited().launch(order);
+        let cause = Cause::Throttled;
+        let answer = self.call(&region, CallKind::Launch, launch, |answer| {
+            matches!(
+                answer,
+                Err(LaunchError::Refused {
+                    cause: Cause::Throttled,
+                    ..
+                })
+            )
+        });
+        let refused = |error| LaunchError::Refused { cause, error };
+        answer.await.map_err(refused)?
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        let machines = self.machines_of_provider()?;
-        let region = self.region_of_all(machines, workers);
-        let reservation = self.wait_for_permit(&region, CallKind::Read).await;
-        let began = reservation.map_err(CloudError::Throttled)?;
-        let answer = machines.look(workers).await;
-        self.record_answer(&region, CallKind::Read, began, is_throttled(&answer));
-        answer
+        let region = self.region_of_all(workers);
+        let look = self.limited().look(workers);
+        let answer = self.call(&region, CallKind::Read, look, is_throttled);
+        answer.await.map_err(CloudError::Throttled)?
     }
 
     fn look_batch(&self) -> usize {
-        self.machines_of_provider()
-            .map_or(1, |machines| machines.look_batch())
+        self.limited().look_batch()
     }
 
     fn regions(&self) -> Vec<Region> {
-        self.machines_of_provider()
-            .map_or_else(|_| Vec::new(), |machines| machines.regions())
+        self.limited().regions()
     }
 
     fn region_of(&self, group: &WorkerGroup) -> Region {
-        let machines = self.machines_of_provider();
-        machines.map_or(Region::Everything, |machines| machines.region_of(group))
+        self.limited().region_of(group)
     }
 
     async fn owned_page(
@@ -350,16 +345,13 @@ impl Machines for RateLimitedProvider {
         region: &Region,
         after: Option<&str>,
     ) -> Result<OwnedPage, CloudError> {
-        let machines = self.machines_of_provider()?;
-        let reservation = self.wait_for_permit(region, CallKind::Read).await;
-        let began = reservation.map_err(CloudError::Throttled)?;
-        let answer = machines.owned_page(region, after).await;
-        self.record_answer(region, CallKind::Read, began, is_throttled(&answer));
-        answer
+        let page = self.limited().owned_page(region, after);
+        let answer = self.call(region, CallKind::Read, page, is_throttled);
+        answer.await.map_err(CloudError::Throttled)?
     }
 
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
-        self.machines_of_provider().ok()?.group(launch_config)
+        self.limited().group(launch_config)
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
@@ -368,25 +360,17 @@ impl Machines for RateLimitedProvider {
     }
 
     async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
-        let all = |problem: CloudError| vec![Err(problem); workers.len()];
-        let machines = match self.machines_of_provider() {
-            Ok(machines) => machines,
-            Err(problem) => return all(problem),
-        };
-        let region = self.region_of_all(machines, workers);
-        let began = match self.wait_for_permit(&region, CallKind::End).await {
-            Ok(began) => began,
-            Err(problem) => return all(CloudError::Throttled(problem)),
-        };
-        let results = machines.end_many(workers).await;
-        let throttled = results.iter().any(is_throttled);
-        self.record_answer(&region, CallKind::End, began, throttled);
-        results
+        let region = self.region_of_all(workers);
+        let end = self.limited().end_many(workers);
+        let results = self.call(&region, CallKind::End, end, |results| {
+            results.iter().any(is_throttled)
+        });
+        let refused = |problem| vec![Err(CloudError::Throttled(problem)); workers.len()];
+        results.await.unwrap_or_else(refused)
     }
 
     fn end_batch(&self) -> usize {
-        self.machines_of_provider()
-            .map_or(1, |machines| machines.end_batch())
+        self.limited().end_batch()
     }
 }
 

@@ -55,31 +55,27 @@ impl PlanTime {
 impl Wakeups {
     /// The demand, the config or the workers of this pool have changed.
     pub fn wake_pool(&self, id: &PoolId) {
-        let mut pools = self.pools();
-        match pools.get_mut(id) {
-            Some(PlanTime::NotBefore(_)) => return,
-            Some(time) => *time = PlanTime::Now,
-            None => {
-                pools.insert(id.clone(), PlanTime::Now);
-            }
-        }
-        drop(pools);
-        self.provision.notify_one();
+        self.plan_pool(id, PlanTime::Now);
     }
 
     /// Plans the pool at this moment, unless it is woken before.
     pub fn wake_pool_at(&self, id: &PoolId, at: Timestamp) {
+        self.plan_pool(id, PlanTime::At(at));
+    }
+
+    fn plan_pool(&self, id: &PoolId, time: PlanTime) {
         let mut pools = self.pools();
-        match pools.get_mut(id) {
-            Some(PlanTime::Now | PlanTime::NotBefore(_)) => return,
-            Some(PlanTime::At(earlier)) if *earlier <= at => return,
-            Some(time @ PlanTime::At(_)) => *time = PlanTime::At(at),
-            None => {
-                pools.insert(id.clone(), PlanTime::At(at));
-            }
+        let is_known = match pools.get(id) {
+            None => false,
+            Some(PlanTime::NotBefore(_)) => true,
+            Some(PlanTime::Now) => time != PlanTime::Now,
+            Some(PlanTime::At(known)) => matches!(time, PlanTime::At(at) if *known <= at),
+        };
+        if !is_known {
+            pools.insert(id.clone(), time);
+            drop(pools);
+            self.provision.notify_one();
         }
-        drop(pools);
-        self.provision.notify_one();
     }
 
     /// Plans the pool at this moment and not before, however often it is woken meanwhile.

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Limits how many blocking jobs run at the same time.
 pub struct WorkLimiter(Arc<Semaphore>);
 
 impl WorkLimiter {

@@ -6,10 +6,33 @@ mod error_reports;
 mod pending_launch;
 mod registration;
 mod renewal;
-mod secrets;
 
 pub use declared_workers::{Declaration, declare, remove, update_declaration};
 pub use error::WorkerError;
 pub use error_reports::{WorkerReport, report_error};
 pub use registration::{Registration, RegistrationResult, register};
 pub use renewal::renew;
+
+use std::sync::Arc;
+
+use cloud::{Provider, ProviderUnavailable};
+use domain::id::{ProviderId, WorkerKey};
+
+use crate::Engine;
+
+/// A provider in service; `unknown` is the error for an unknown one.
+fn find_provider<'a>(
+    engine: &'a Engine,
+    id: &ProviderId,
+    unknown: impl FnOnce() -> WorkerError,
+) -> Result<&'a Arc<dyn Provider>, WorkerError> {
+    engine.providers.get(id).map_err(|problem| match problem {
+        ProviderUnavailable::Unknown => unknown(),
+        ProviderUnavailable::SetupFailed => WorkerError::ProviderSetupFailed,
+    })
+}
+
+/// Binds the digest of a secret that renews credentials to its worker.
+fn secret_purpose(key: &WorkerKey) -> String {
+    format!("registration:{key}")
+}

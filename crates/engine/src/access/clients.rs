@@ -9,7 +9,6 @@ use domain::audit::AuditEntry;
 use domain::event::{AccessChange, EventBody};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
-use store::StoreError;
 
 use super::AccessError;
 use crate::Engine;
@@ -18,7 +17,6 @@ use crate::change::Change;
 /// Within this time, the same request to create a client is a repeat.
 const REPEAT_MS: i64 = 15 * MINUTE_MS;
 
-/// A client as the caller requests it.
 #[derive(Clone)]
 pub struct ClientRequest {
     pub description: String,
@@ -51,28 +49,20 @@ pub async fn create_client(
         version: Version::FIRST,
     };
     let written = engine.change("client_create", now, move |change| {
-        insert(change, &record, &audit)
+        if store::clients::insert(change.tx, &record)? {
+            announce(change, AccessChange::Created, &record.client_id)?;
+            store::audit::insert(change.tx, &audit)?;
+            return Ok(record.clone());
+        }
+        store::clients::get(change.tx, &record.client_id)?
+            .filter(|known| is_repeat(known, &record))
+            .ok_or(AccessError::ClientExists)
     });
     let created = written.await?;
     let purpose = token_purpose(&created.client_id);
     let opened = engine.keyring.open(&purpose, &created.sealed_access_token);
     let token = opened.map_err(|_| AccessError::ClientExists)?;
     Ok((created, token))
-}
-
-fn insert(
-    change: &mut Change<'_, '_>,
-    record: &ClientRecord,
-    audit: &AuditEntry,
-) -> Result<ClientRecord, AccessError> {
-    if store::clients::insert(change.tx, record)? {
-        announce(change, AccessChange::Created, &record.client_id)?;
-        store::audit::insert(change.tx, audit)?;
-        return Ok(record.clone());
-    }
-    store::clients::get(change.tx, &record.client_id)?
-        .filter(|known| is_repeat(known, record))
-        .ok_or(AccessError::ClientExists)
 }
 
 /// Whether this request repeats the one that created the client.
@@ -104,7 +94,6 @@ pub async fn update_client(
     .await
 }
 
-/// Enables or disables a client.
 pub async fn set_client_disabled(
     engine: &Arc<Engine>,
     id: ClientId,
@@ -137,7 +126,7 @@ pub async fn delete_client(
     engine: &Arc<Engine>,
     id: ClientId,
     audit: AuditEntry,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let written = engine.change("client_delete", audit.created, move |change| {
         if store::clients::delete(change.tx, &id)? {
             announce(change, AccessChange::Deleted, &id)?;
@@ -148,6 +137,7 @@ pub async fn delete_client(
     written.await
 }
 
+/// If `seen` is given, only at this version.
 async fn edit(
     engine: &Arc<Engine>,
     id: ClientId,
@@ -156,37 +146,22 @@ async fn edit(
     edit: impl Fn(&mut ClientRecord) + Send + 'static,
 ) -> Result<ClientRecord, AccessError> {
     let written = engine.change("client_change", audit.created, move |change| {
-        rewrite(change, &id, seen, &edit, &audit)
+        let known = store::clients::get(change.tx, &id)?;
+        let mut record = known.ok_or(AccessError::NoSuchClient)?;
+        if seen.is_some_and(|seen| seen != record.version) {
+            return Err(AccessError::ClientChanged);
+        }
+        edit(&mut record);
+        record.last_modified = change.now;
+        record.version = store::clients::update(change.tx, &record)?;
+        announce(change, AccessChange::Updated, &id)?;
+        store::audit::insert(change.tx, &audit)?;
+        Ok(record)
     });
     written.await
 }
 
-/// If `seen` is given, only at this version.
-fn rewrite(
-    change: &mut Change<'_, '_>,
-    id: &ClientId,
-    seen: Option<Version>,
-    edit: impl Fn(&mut ClientRecord),
-    audit: &AuditEntry,
-) -> Result<ClientRecord, AccessError> {
-    let known = store::clients::get(change.tx, id)?;
-    let mut record = known.ok_or(AccessError::NoSuchClient)?;
-    if seen.is_some_and(|seen| seen != record.version) {
-        return Err(AccessError::ClientChanged);
-    }
-    edit(&mut record);
-    record.last_modified = change.now;
-    record.version = store::clients::update(change.tx, &record)?;
-    announce(change, AccessChange::Updated, id)?;
-    store::audit::insert(change.tx, audit)?;
-    Ok(record)
-}
-
-fn announce(
-    change: &mut Change<'_, '_>,
-    news: AccessChange,
-    id: &ClientId,
-) -> Result<(), StoreError> {
+fn announce(change: &mut Change<'_, '_>, news: AccessChange, id: &ClientId) -> store::Result<()> {
     change.announce([EventBody::Client {
         change: news,
         client_id: id.clone(),

@@ -8,7 +8,7 @@ use domain::access::RoleRecord;
 use domain::audit::AuditEntry;
 use domain::event::{AccessChange, EventBody};
 use domain::id::RoleId;
-use store::{StoreError, Tx};
+use store::Tx;
 
 use super::AccessError;
 use crate::Engine;
@@ -17,7 +17,6 @@ use crate::change::Change;
 /// The lock for changes of roles with a parameter.
 const TURN: &str = "roles";
 
-/// A role as the caller requests it.
 #[derive(Clone)]
 pub struct RoleRequest {
     pub description: String,
@@ -41,31 +40,21 @@ pub async fn create_role(
         version: Version::FIRST,
     };
     let written = engine.change("role_create", now, move |change| {
-        insert(change, &record, &audit)
+        if let Some(known) = store::roles::get(change.tx, &record.role_id)? {
+            if known.scopes != record.scopes || known.description != record.description {
+                return Err(AccessError::RoleExists);
+            }
+            return Ok(known);
+        }
+        check(change.tx, &record)?;
+        if !store::roles::insert(change.tx, &record)? {
+            return Err(change.tx.lost_race().into());
+        }
+        announce(change, AccessChange::Created, &record.role_id)?;
+        store::audit::insert(change.tx, &audit)?;
+        Ok(record.clone())
     });
     written.await
-}
-
-fn insert(
-    change: &mut Change<'_, '_>,
-    record: &RoleRecord,
-    audit: &AuditEntry,
-) -> Result<RoleRecord, AccessError> {
-    if let Some(known) = store::roles::get(change.tx, &record.role_id)? {
-        let same = known.scopes == record.scopes && known.description == record.description;
-        return if same {
-            Ok(known)
-        } else {
-            Err(AccessError::RoleExists)
-        };
-    }
-    check(change.tx, record)?;
-    if !store::roles::insert(change.tx, record)? {
-        return Err(change.tx.lost_race().into());
-    }
-    announce(change, AccessChange::Created, &record.role_id)?;
-    store::audit::insert(change.tx, audit)?;
-    Ok(record.clone())
 }
 
 /// Changes a role, if it is still at the version that the caller has read.
@@ -77,39 +66,25 @@ pub async fn update_role(
     audit: AuditEntry,
 ) -> Result<RoleRecord, AccessError> {
     let written = engine.change("role_update", audit.created, move |change| {
-        rewrite(change, &id, seen, &asked, &audit)
+        let known = store::roles::get(change.tx, &id)?;
+        let mut record = known.ok_or(AccessError::NoSuchRole)?;
+        if record.version != seen {
+            return Err(AccessError::RoleChanged);
+        }
+        record.description.clone_from(&asked.description);
+        record.scopes.clone_from(&asked.scopes);
+        record.last_modified = change.now;
+        check(change.tx, &record)?;
+        record.version = store::roles::update(change.tx, &record)?;
+        announce(change, AccessChange::Updated, &id)?;
+        store::audit::insert(change.tx, &audit)?;
+        Ok(record)
     });
     written.await
 }
 
-fn rewrite(
-    change: &mut Change<'_, '_>,
-    id: &RoleId,
-    seen: Version,
-    asked: &RoleRequest,
-    audit: &AuditEntry,
-) -> Result<RoleRecord, AccessError> {
-    let known = store::roles::get(change.tx, id)?;
-    let mut record = known.ok_or(AccessError::NoSuchRole)?;
-    if record.version != seen {
-        return Err(AccessError::RoleChanged);
-    }
-    record.description.clone_from(&asked.description);
-    record.scopes.clone_from(&asked.scopes);
-    record.last_modified = change.now;
-    check(change.tx, &record)?;
-    record.version = store::roles::update(change.tx, &record)?;
-    announce(change, AccessChange::Updated, id)?;
-    store::audit::insert(change.tx, audit)?;
-    Ok(record)
-}
-
 /// May be repeated.
-pub async fn delete_role(
-    engine: &Arc<Engine>,
-    id: RoleId,
-    audit: AuditEntry,
-) -> Result<(), StoreError> {
+pub async fn delete_role(engine: &Arc<Engine>, id: RoleId, audit: AuditEntry) -> store::Result<()> {
     let written = engine.change("role_delete", audit.created, move |change| {
         if store::roles::delete(change.tx, &id)? {
             announce(change, AccessChange::Deleted, &id)?;
@@ -120,11 +95,7 @@ pub async fn delete_role(
     written.await
 }
 
-fn announce(
-    change: &mut Change<'_, '_>,
-    news: AccessChange,
-    id: &RoleId,
-) -> Result<(), StoreError> {
+fn announce(change: &mut Change<'_, '_>, news: AccessChange, id: &RoleId) -> store::Result<()> {
     change.announce([EventBody::Role {
         change: news,
         role_id: id.clone(),

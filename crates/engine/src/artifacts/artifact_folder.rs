@@ -14,8 +14,7 @@ use domain::artifact::ArtifactName;
 use domain::id::TaskId;
 use sha2::{Digest as _, Sha256};
 
-/// The name of the log file of a run.
-const LOG: &str = "log";
+pub(super) const LOG: &str = "log";
 /// The number of top-level folders.
 pub const N_SHARDS: u32 = 256;
 
@@ -37,13 +36,10 @@ impl ArtifactFolder {
         std::fs::remove_file(file)
     }
 
-    /// The folder of a run's files.
     pub fn run(&self, task_id: &TaskId, run_id: u32) -> PathBuf {
         let task = hex_of_task(task_id);
-        let mut path = self.shard(&task[..2]);
-        path.push(&task);
-        path.push(run_id.to_string());
-        path
+        let shard = self.root.join(&task[..2]);
+        shard.join(&task).join(run_id.to_string())
     }
 
     pub fn artifact(&self, task_id: &TaskId, run_id: u32, name: &ArtifactName) -> PathBuf {
@@ -56,22 +52,13 @@ impl ArtifactFolder {
 
     /// One of the top-level folders.
     pub fn shard_number(&self, number: u32) -> PathBuf {
-        self.shard(&format!("{:02x}", number % N_SHARDS))
-    }
-
-    fn shard(&self, name: &str) -> PathBuf {
-        self.root.join(name)
+        self.root.join(format!("{:02x}", number % N_SHARDS))
     }
 }
 
 /// The file name of an artifact in the folder of its run.
 pub fn file_name(name: &ArtifactName) -> String {
     hex(&Sha256::digest(name.as_str()))
-}
-
-/// Whether this is the name of a log file.
-pub(super) fn is_log(file_name: &str) -> bool {
-    file_name == LOG
 }
 
 /// The task that has a folder of this name.
@@ -90,6 +77,15 @@ pub(super) fn task_of(folder_name: &str) -> Option<TaskId> {
 /// Creates a folder that other users of this machine cannot read.
 pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// `None`: there is no such file or folder.
+pub(super) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(problem) => Err(problem),
+    }
 }
 
 fn hex_of_task(task_id: &TaskId) -> String {

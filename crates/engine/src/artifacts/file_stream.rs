@@ -9,6 +9,8 @@ use futures_util::{Stream, stream};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
+use super::artifact_folder::if_exists;
+
 /// The chunks of a file. After an error the content so far is incomplete.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
@@ -18,10 +20,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Streams a file from this offset on, and returns the number of bytes; `None` without such a file.
 /// Bytes that are appended meanwhile are not included.
 pub async fn stream_file(path: &Path, offset: u64) -> io::Result<Option<(u64, ByteStream)>> {
-    let Some(reader) = Reader::open(path.to_owned(), offset).open_file().await? else {
+    let mut reader = Reader::open(path.to_owned(), offset);
+    let Some(file) = reader.file().await? else {
         return Ok(None);
     };
-    let length = reader.length().await?.saturating_sub(offset);
+    let length = file.metadata().await?.len().saturating_sub(offset);
     let rest = stream::try_unfold((reader, length), |(mut reader, left)| async move {
         if left == 0 {
             return Ok(None);
@@ -75,24 +78,9 @@ impl Reader {
         Ok(piece.freeze())
     }
 
-    async fn length(&self) -> io::Result<u64> {
-        match &self.file {
-            Some(file) => Ok(file.metadata().await?.len()),
-            None => Ok(0),
-        }
-    }
-
-    async fn open_file(mut self) -> io::Result<Option<Self>> {
-        Ok(self.file().await?.is_some().then_some(self))
-    }
-
     async fn file(&mut self) -> io::Result<Option<&mut File>> {
         if self.file.is_none() {
-            match File::open(&self.path).await {
-                Ok(file) => self.file = Some(file),
-                Err(problem) if problem.kind() == io::ErrorKind::NotFound => {}
-                Err(problem) => return Err(problem),
-            }
+            self.file = if_exists(File::open(&self.path).await)?;
         }
         Ok(self.file.as_mut())
     }

@@ -8,12 +8,11 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use super::artifact_folder::make_private;
+use super::artifact_folder::{if_exists, make_private};
 
 const GROWING: u32 = 0o600;
 const FINISHED: u32 = 0o400;
 
-/// The progress of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogState {
     pub length: u64,
@@ -69,11 +68,8 @@ pub(super) fn append(
 
 /// `None`: the log does not exist.
 pub(super) fn state(path: &Path, limit: u64) -> io::Result<Option<LogState>> {
-    match fs::metadata(path) {
-        Ok(metadata) => Ok(Some(state_from(&metadata, limit))),
-        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(problem) => Err(problem),
-    }
+    let metadata = if_exists(fs::metadata(path))?;
+    Ok(metadata.map(|metadata| state_from(&metadata, limit)))
 }
 
 fn state_of(file: &File, limit: u64) -> io::Result<LogState> {

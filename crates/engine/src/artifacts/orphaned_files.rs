@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use domain::id::TaskId;
 use domain::time::{DAY_MS, Timestamp};
 
-use super::artifact_folder::{is_log, task_of};
+use super::artifact_folder::{LOG, if_exists, task_of};
 
 /// A younger file may belong to a running upload.
 const YOUNG_MS: i64 = DAY_MS;
 
-/// The files of one run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RunFolder {
     pub task_id: TaskId,
@@ -69,7 +68,7 @@ impl RunFolder {
         for entry in entries(&self.path)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_known = if is_log(&name) {
+            let is_known = if name == LOG {
                 known.log
             } else {
                 known.files.contains(&name)
@@ -95,11 +94,7 @@ pub fn remove_file(file: &Path) -> io::Result<()> {
 
 /// `false`: the file did not exist.
 fn unlink(file: &Path) -> io::Result<bool> {
-    match fs::remove_file(file) {
-        Ok(()) => Ok(true),
-        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(problem) => Err(problem),
-    }
+    Ok(if_exists(fs::remove_file(file))?.is_some())
 }
 
 /// Removes the folders of a run and its task, if they are empty.
@@ -112,12 +107,11 @@ fn remove_empty_folders(run: &Path) {
 }
 
 fn is_old(entry: &DirEntry, now: Timestamp) -> io::Result<bool> {
-    let modified = match entry.metadata() {
-        Ok(metadata) => metadata.modified()?,
-        Err(problem) if problem.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(problem) => return Err(problem),
+    let Some(metadata) = if_exists(entry.metadata())? else {
+        return Ok(false);
     };
-    let since = modified
+    let since = metadata
+        .modified()?
         .duration_since(std::time::UNIX_EPOCH)
         .map_err(io::Error::other)?;
     let modified = Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
@@ -126,9 +120,5 @@ fn is_old(entry: &DirEntry, now: Timestamp) -> io::Result<bool> {
 
 /// The entries of a folder; none if it does not exist.
 fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<DirEntry>>> {
-    match fs::read_dir(folder) {
-        Ok(entries) => Ok(Some(entries).into_iter().flatten()),
-        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
-        Err(problem) => Err(problem),
-    }
+    Ok(if_exists(fs::read_dir(folder))?.into_iter().flatten())
 }

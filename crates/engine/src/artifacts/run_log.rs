@@ -8,16 +8,14 @@ use domain::artifact::{Artifact, ArtifactName, Content, author};
 use domain::id::TaskId;
 use domain::task::Run;
 use domain::time::Timestamp;
-use store::{StoreError, Tx};
+use store::Tx;
 
 use super::ArtifactError;
 use super::log_file::{LogState, append, state};
 use crate::Engine;
 
-/// The content type of logs.
 pub const LOG_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 
-/// A piece of a log.
 pub struct LogPiece {
     pub bytes: Bytes,
     /// The number of bytes of the log before this piece.
@@ -70,7 +68,7 @@ pub async fn is_log_external(
     task_id: TaskId,
     run_id: u32,
     now: Timestamp,
-) -> Result<bool, StoreError> {
+) -> store::Result<bool> {
     let read = engine.store.read("artifact_get", move |tx| {
         has_external_log(tx, &task_id, run_id, now)
     });
@@ -83,7 +81,7 @@ pub(super) fn has_external_log(
     task_id: &TaskId,
     run_id: u32,
     now: Timestamp,
-) -> Result<bool, StoreError> {
+) -> store::Result<bool> {
     let Ok(name) = ArtifactName::LIVE_LOG.parse() else {
         return Ok(false);
     };
@@ -100,7 +98,7 @@ async fn announce(
     run_id: u32,
     expires: Timestamp,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let names = [ArtifactName::LIVE_LOG, ArtifactName::LIVE_BACKING_LOG];
     let artifacts: Vec<Artifact> = names
         .into_iter()

@@ -11,8 +11,8 @@ use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
 use super::artifact_folder::make_private;
+use super::run_log::run_blocking;
 
-/// The suffix of incomplete files.
 const PARTIAL_SUFFIX: &str = ".part";
 
 pub struct Upload {
@@ -44,9 +44,7 @@ impl Upload {
     /// `token` makes the name of this attempt unique.
     pub async fn begin(path: PathBuf, token: &str) -> io::Result<Self> {
         let folder = folder_of(&path)?.to_owned();
-        tokio::task::spawn_blocking(move || make_private(&folder))
-            .await
-            .map_err(io::Error::other)??;
+        run_blocking(move || make_private(&folder)).await??;
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{token}{PARTIAL_SUFFIX}"));
         let unfinished = PartialFile(path.with_file_name(name));
@@ -69,7 +67,6 @@ impl Upload {
         self.file.write_all(piece).await
     }
 
-    /// The body is complete.
     pub async fn finish(mut self) -> io::Result<CompleteUpload> {
         self.file.flush().await?;
         self.file.sync_all().await?;

@@ -1,6 +1,5 @@
 //! Compiled worker configurations, cached so that an edit compiles only what it changes.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +21,8 @@ const MAX_BYTES: usize = 256 << 20;
 const MAX_AT_ONCE: usize = 2;
 
 pub struct CompilationCache {
-    kept: Mutex<CacheEntries>,
+    /// The last used one is last.
+    kept: Mutex<Vec<(ConfigurationId, Version, Arc<Compilation>)>>,
     limiter: WorkLimiter,
 }
 
@@ -35,23 +35,15 @@ impl Default for CompilationCache {
     }
 }
 
-#[derive(Default)]
-struct CacheEntries {
-    by_id: BTreeMap<ConfigurationId, (Version, Arc<Compilation>)>,
-    /// The last used one is last.
-    order: Vec<ConfigurationId>,
-}
-
 impl CompilationCache {
     fn get(&self, id: &ConfigurationId, version: Version) -> Option<Arc<Compilation>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, compilation) = kept.by_id.get(id)?;
-        if *known != version {
-            return None;
-        }
-        let compilation = Arc::clone(compilation);
-        kept.touch(id);
-        Some(compilation)
+        let place = kept
+            .iter()
+            .position(|(known, of, _)| known == id && *of == version)?;
+        kept[place..].rotate_left(1);
+        kept.last()
+            .map(|(_, _, compilation)| Arc::clone(compilation))
     }
 
     pub(super) fn put(
@@ -61,11 +53,13 @@ impl CompilationCache {
         compilation: Arc<Compilation>,
     ) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.by_id.insert(id.clone(), (version, compilation));
-        kept.touch(id);
-        while kept.order.len() > MAX_ENTRIES || kept.order.len() > 1 && kept.n_bytes() > MAX_BYTES {
-            let oldest = kept.order.remove(0);
-            kept.by_id.remove(&oldest);
+        kept.retain(|(known, _, _)| known != id);
+        kept.push((id.clone(), version, compilation));
+        let n_bytes = |(_, _, compilation): &(_, _, Arc<Compilation>)| compilation.n_bytes();
+        while kept.len() > MAX_ENTRIES
+            || kept.len() > 1 && kept.iter().map(n_bytes).sum::<usize>() > MAX_BYTES
+        {
+            kept.remove(0);
         }
     }
 
@@ -75,18 +69,6 @@ impl CompilationCache {
         compute: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         self.limiter.run(compute).await
-    }
-}
-
-impl CacheEntries {
-    fn n_bytes(&self) -> usize {
-        let all = self.by_id.values();
-        all.map(|(_, compilation)| compilation.n_bytes()).sum()
-    }
-
-    fn touch(&mut self, id: &ConfigurationId) {
-        self.order.retain(|known| known != id);
-        self.order.push(id.clone());
     }
 }
 

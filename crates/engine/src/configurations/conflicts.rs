@@ -31,13 +31,6 @@ impl ConflictCheck {
     }
 }
 
-/// The conflicts, and the stored pools to compare.
-struct StoredPools {
-    conflicts: Vec<String>,
-    /// Stored pools that are new in the configuration and visible to the caller.
-    pools: Vec<(DesiredPool, StoredPool)>,
-}
-
 /// Compares the new pools of a plan with stored pools of the same names, and returns the conflicts
 /// that would prevent writing the plan now.
 pub(super) async fn find_conflicts(
@@ -53,20 +46,15 @@ pub(super) async fn find_conflicts(
         .map(|pool| pool.worker_type.pool_id().clone())
         .collect();
     let read = engine.store.scan("configuration_conflicts", move |tx| {
-        let mut found = StoredPools {
-            conflicts: Vec::new(),
-            pools: Vec::new(),
-        };
+        let (mut conflicts, mut pools) = (Vec::new(), Vec::new());
         for pool_id in &wanted.pools {
-            found
-                .conflicts
-                .extend(owner_conflict(tx, pool_id, &wanted)?);
+            conflicts.extend(owner_conflict(tx, pool_id, &wanted)?);
         }
         for judged in &wanted.judged.pools {
             let pool_id = judged.compiled.pool_id();
             let launch_configs = store::launch_configs::all(tx, pool_id)?;
             let clash = judged.reconcile(launch_configs.clone(), now).err();
-            found.conflicts.extend(clash.map(|clash| clash.to_string()));
+            conflicts.extend(clash.map(|clash| clash.to_string()));
             if created.contains(pool_id)
                 && let Some(pool) = store::pools::get(tx, pool_id)?
                 && wanted.may_compare(&pool)
@@ -75,12 +63,12 @@ pub(super) async fn find_conflicts(
                     pool,
                     launch_configs,
                 };
-                found.pools.push((judged.clone(), stored));
+                pools.push((judged.clone(), stored));
             }
         }
-        Ok::<_, StoreError>(found)
+        Ok::<_, StoreError>((conflicts, pools))
     });
-    let StoredPools { conflicts, pools } = read.await?;
+    let (conflicts, pools) = read.await?;
     let compared = engine.compilations.run_limited(move || {
         let pools = pools
             .iter()
@@ -101,7 +89,7 @@ fn owner_conflict(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     wanted: &ConflictCheck,
-) -> Result<Option<String>, StoreError> {
+) -> store::Result<Option<String>> {
     let owner = store::worker_types::get(tx, pool_id)?.map(|owner| owner.configuration_id);
     Ok(match owner {
         Some(owner) if owner != wanted.id => Some(format!(

@@ -19,7 +19,6 @@ use crate::work_limiter::WorkLimiter;
 /// At most this many trees are packed or unpacked at once: each takes memory and a core.
 static LIMITER: LazyLock<WorkLimiter> = LazyLock::new(|| WorkLimiter::new(2));
 
-/// Why documentation is refused or missing.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentationError {
     #[error("{} does not exist", match .0 {
@@ -39,7 +38,6 @@ pub enum DocumentationError {
     Store(#[from] StoreError),
 }
 
-/// The tarballs of a reply.
 #[derive(Default)]
 pub struct Tarballs {
     worker_type: Option<Vec<u8>>,
@@ -102,7 +100,7 @@ pub async fn delete_documentation(
     engine: &Arc<Engine>,
     subject: Subject,
     audit: AuditEntry,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let written = engine.change("documentation_delete", audit.created, move |change| {
         if store::documentation::delete(change.tx, &subject)? {
             store::audit::insert(change.tx, &audit)?;
@@ -142,11 +140,7 @@ pub async fn find_documentation(
     read.await
 }
 
-fn read_records(
-    tx: &mut Tx<'_>,
-    subject: &Subject,
-    only_own: bool,
-) -> Result<Vec<Record>, StoreError> {
+fn read_records(tx: &mut Tx<'_>, subject: &Subject, only_own: bool) -> store::Result<Vec<Record>> {
     let mut records = Vec::from_iter(store::documentation::get_record(tx, subject)?);
     if let Subject::WorkerType(id) = subject
         && !only_own
@@ -159,7 +153,6 @@ fn read_records(
 }
 
 impl Tarballs {
-    /// Joins the tarballs into one.
     pub async fn into_one(self) -> Result<Vec<u8>, DocumentationError> {
         match (self.worker_type, self.configuration) {
             (Some(tarball), None) | (None, Some(tarball)) => Ok(tarball),

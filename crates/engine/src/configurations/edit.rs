@@ -17,14 +17,13 @@ use serde_json::json;
 
 use super::compilation_cache::compile_stored;
 use super::provider_catalog::provider_catalog;
-use super::validate_pools::{DesiredPools, PreviousState, validate_pools};
+use super::validate_pools::{DesiredPools, validate_pools};
 use super::{ConfigurationError, write_pools};
 use crate::Engine;
 
 /// After this many concurrent changes, the caller gets an error.
 const MAX_TRIES: usize = 20;
 
-/// The result of an edit.
 pub enum EditResult {
     Replace(Configuration),
     Delete,
@@ -34,51 +33,53 @@ pub enum EditResult {
 type EditFunction<E> = dyn Fn(Option<&Configuration>) -> Result<EditResult, E> + Send + Sync;
 
 pub struct Edit<E> {
-    id: ConfigurationId,
-    action: Action,
-    next: Box<EditFunction<E>>,
+    pub id: ConfigurationId,
+    pub action: Action,
+    pub next: Box<EditFunction<E>>,
     /// The caller and the time.
-    audit: AuditEntry,
+    pub audit: AuditEntry,
     /// The version that the caller has read; without it, the edit applies to any version.
-    seen: Option<Version>,
-    reason: String,
-    adopts: bool,
+    pub seen: Option<Version>,
+    pub reason: String,
+    pub adopts: bool,
 }
 
-impl<E> Edit<E> {
-    pub fn new(
-        id: ConfigurationId,
-        action: Action,
-        audit: AuditEntry,
-        next: impl Fn(Option<&Configuration>) -> Result<EditResult, E> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            id,
-            action,
-            next: Box::new(next),
-            audit,
-            seen: None,
-            reason: String::new(),
-            adopts: false,
+pub(super) struct PreviousState {
+    pub(super) stored: StoredConfiguration,
+    pub(super) configuration: Configuration,
+    /// `None`: it does not compile today, so nothing of it is reused.
+    pub(super) compilation: Option<Arc<Compilation>>,
+}
+
+impl PreviousState {
+    /// `None`: no such configuration. If `seen` is given, an existing one must have this version.
+    pub(super) async fn load(
+        engine: &Engine,
+        id: &ConfigurationId,
+        seen: Option<Version>,
+    ) -> Result<Option<Self>, ConfigurationError> {
+        let id = id.clone();
+        let read = engine.store.read("configuration_get", move |tx| {
+            store::configurations::get(tx, &id)
+        });
+        let read: store::Result<_> = read.await;
+        let Some(stored) = read? else {
+            return Ok(None);
+        };
+        if let Some(seen) = seen.filter(|seen| *seen != stored.version) {
+            let text = format!(
+                "The worker configuration is at version {} and not at {}: somebody changed it meanwhile. Nothing was \
+                 changed; read it again and repeat the edit on that.",
+                stored.version.0, seen.0
+            );
+            return Err(ConfigurationError::Conflict(text));
         }
-    }
-
-    #[must_use]
-    pub fn expect_version(mut self, version: Option<i64>) -> Self {
-        self.seen = version.map(Version);
-        self
-    }
-
-    #[must_use]
-    pub fn with_reason(mut self, reason: String) -> Self {
-        self.reason = reason;
-        self
-    }
-
-    #[must_use]
-    pub fn adopt_pools(mut self, adopts: bool) -> Self {
-        self.adopts = adopts;
-        self
+        let (configuration, compilation) = compile_stored(engine, &stored).await?;
+        Ok(Some(Self {
+            stored,
+            configuration,
+            compilation: compilation.ok(),
+        }))
     }
 }
 
@@ -104,58 +105,36 @@ async fn attempt<E: From<ConfigurationError>>(
     engine: &Arc<Engine>,
     edit: &Edit<E>,
 ) -> Result<Option<StoredConfiguration>, E> {
-    let known = read(engine, &edit.id).await?;
-    check_version(edit.seen, known.as_ref())?;
-    let before = match &known {
-        Some(known) => Some(compile_stored(engine, known).await?),
-        None => None,
-    };
-    let configuration = before.as_ref().map(|(configuration, _)| configuration);
-    let compilation = before.as_ref().and_then(|(_, known)| known.as_ref().ok());
+    let before = PreviousState::load(engine, &edit.id, edit.seen).await?;
+    let configuration = before.as_ref().map(|before| &before.configuration);
     let written = match (edit.next)(configuration)? {
-        EditResult::Replace(next) => {
-            let before = configuration.map(|configuration| PreviousState {
-                configuration,
-                compilation,
-            });
-            replace(engine, edit, known, before, next).await
-        }
-        EditResult::Delete => remove(engine, edit, known, configuration).await,
+        EditResult::Replace(next) => replace(engine, edit, before, next).await,
+        EditResult::Delete => remove(engine, edit, before).await,
     };
     Ok(written?)
-}
-
-pub(super) async fn read(
-    engine: &Engine,
-    id: &ConfigurationId,
-) -> Result<Option<StoredConfiguration>, ConfigurationError> {
-    let id = id.clone();
-    let read = engine.store.read("configuration_get", move |tx| {
-        store::configurations::get(tx, &id)
-    });
-    Ok(read.await?)
 }
 
 async fn replace<E>(
     engine: &Arc<Engine>,
     edit: &Edit<E>,
-    known: Option<StoredConfiguration>,
-    before: Option<PreviousState<'_>>,
+    before: Option<PreviousState>,
     next: Configuration,
 ) -> Result<Option<StoredConfiguration>, ConfigurationError> {
     let now = edit.audit.created;
     let document = next.to_document();
     let market = provider_catalog(engine);
-    let compilation = before.and_then(|before| before.compilation);
-    if let (Some(known), Some(compilation)) = (&known, compilation)
-        && known.document == document
+    let compilation = before
+        .as_ref()
+        .and_then(|before| before.compilation.clone());
+    if let (Some(before), Some(compilation)) = (&before, &compilation)
+        && before.stored.document == document
         && market.is_same_for(&compilation.catalog, &next.named_providers())
     {
-        return Ok(Some(known.clone()));
+        return Ok(Some(before.stored.clone()));
     }
-    let after = compile(engine, compilation.cloned(), next, Arc::new(market));
-    let mut after = after.await?;
-    let judged = validate_pools(engine, before, &after).await?;
+    let mut after = compile(engine, compilation, next, Arc::new(market)).await?;
+    let judged = validate_pools(engine, before.as_ref(), &after).await?;
+    let known = before.map(|before| before.stored);
     after.complete(judged.completed.clone());
     let after = Arc::new(after);
     let stored = StoredConfiguration {
@@ -173,23 +152,6 @@ async fn replace<E>(
         engine.compilations.put(&stored.id, stored.version, after);
     }
     Ok(written)
-}
-
-fn check_version(
-    seen: Option<Version>,
-    known: Option<&StoredConfiguration>,
-) -> Result<(), ConfigurationError> {
-    match (seen, known) {
-        (Some(seen), Some(known)) if seen != known.version => {
-            let text = format!(
-                "The worker configuration is at version {} and not at {}: somebody changed it meanwhile. Nothing was \
-                 changed; read it again and repeat the edit on that.",
-                known.version.0, seen.0
-            );
-            Err(ConfigurationError::Conflict(text))
-        }
-        (Some(_) | None, Some(_) | None) => Ok(()),
-    }
 }
 
 /// Compiles on another thread, within the limit.
@@ -217,10 +179,9 @@ async fn write<E>(
 ) -> Result<Option<StoredConfiguration>, ConfigurationError> {
     let (action, reason, adopts) = (edit.action, edit.reason.clone(), edit.adopts);
     let mut audit = edit.audit.clone();
-    let client_id = audit.client_id.clone();
     let seen = known.map(|known| known.version);
     let written = engine.change("configuration_write", audit.created, move |change| {
-        let (tx, now) = (&mut *change.tx, change.now);
+        let tx = &mut *change.tx;
         let mut stored = stored.clone();
         let current = store::configurations::get(tx, &stored.id)?.map(|current| current.version);
         if current != seen {
@@ -239,16 +200,7 @@ async fn write<E>(
                 }
             }
         }
-        let record = VersionRecord {
-            id: stored.id.clone(),
-            version: stored.version,
-            action,
-            document: stored.document.clone(),
-            market: stored.market.clone(),
-            client_id: client_id.clone(),
-            reason: reason.clone(),
-            created: now,
-        };
+        let record = version_record(&stored, action, &reason, &audit);
         store::configuration_versions::insert(tx, &record)?;
         write_pools::write_pools(change, &stored.id, &judged, adopts)?;
         audit.detail = json!({"version": stored.version.0, "reason": reason});
@@ -261,17 +213,14 @@ async fn write<E>(
 async fn remove<E>(
     engine: &Arc<Engine>,
     edit: &Edit<E>,
-    known: Option<StoredConfiguration>,
-    before: Option<&Configuration>,
+    before: Option<PreviousState>,
 ) -> Result<Option<StoredConfiguration>, ConfigurationError> {
-    let (Some(known), Some(before)) = (known, before) else {
-        return Err(ConfigurationError::NotFound);
-    };
+    let before = before.ok_or(ConfigurationError::NotFound)?;
     let audit = edit.audit.clone();
-    let judged = DesiredPools::without_pools_of(before);
-    let stored = known.clone();
+    let judged = DesiredPools::without_pools_of(&before.configuration);
+    let (known, stored) = (before.stored.clone(), before.stored);
     let written = engine.change("configuration_delete", audit.created, move |change| {
-        let (tx, now) = (&mut *change.tx, change.now);
+        let tx = &mut *change.tx;
         let current = store::configurations::get(tx, &known.id)?.map(|current| current.version);
         if current != Some(known.version) {
             return Ok::<_, ConfigurationError>(false);
@@ -279,14 +228,8 @@ async fn remove<E>(
         store::configurations::delete(tx, &known.id, known.version)?;
         store::documentation::delete(tx, &Subject::Configuration(known.id.clone()))?;
         let record = VersionRecord {
-            id: known.id.clone(),
             version: known.version.next(),
-            action: Action::Deleted,
-            document: known.document.clone(),
-            market: known.market.clone(),
-            client_id: audit.client_id.clone(),
-            reason: String::new(),
-            created: now,
+            ..version_record(&known, Action::Deleted, "", &audit)
         };
         store::configuration_versions::insert(tx, &record)?;
         write_pools::write_pools(change, &known.id, &judged, false)?;
@@ -294,4 +237,22 @@ async fn remove<E>(
         Ok(true)
     });
     Ok(written.await?.then_some(stored))
+}
+
+fn version_record(
+    stored: &StoredConfiguration,
+    action: Action,
+    reason: &str,
+    audit: &AuditEntry,
+) -> VersionRecord {
+    VersionRecord {
+        id: stored.id.clone(),
+        version: stored.version,
+        action,
+        document: stored.document.clone(),
+        market: stored.market.clone(),
+        client_id: audit.client_id.clone(),
+        reason: reason.to_owned(),
+        created: audit.created,
+    }
 }

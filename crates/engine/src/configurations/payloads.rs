@@ -44,7 +44,6 @@ impl Default for PayloadSchemas {
     }
 }
 
-/// Why a payload cannot be validated.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
     #[error(
@@ -71,7 +70,6 @@ pub struct Verdict {
 /// The status of a payload in the transaction that creates its task.
 pub enum PayloadStatus {
     Valid,
-    /// The error message.
     Invalid(String),
     /// The schema has changed since, or was unknown.
     NotValidated,
@@ -104,27 +102,23 @@ pub async fn validate_payload(
     pool_id: &PoolId,
     payload: &Value,
 ) -> Result<Option<Verdict>, PayloadError> {
-    match engine.payload_schemas.get(pool_id) {
-        Some((by, schema)) => {
-            let payload = payload.clone();
-            let problems = run_limited(engine, move || schema.validate(&payload).err());
-            let problems = problems.await?.unwrap_or_default();
-            Ok(Some(Verdict { by, problems }))
-        }
-        None => Ok(None),
-    }
+    let Some((by, schema)) = engine.payload_schemas.get(pool_id) else {
+        return Ok(None);
+    };
+    let payload = payload.clone();
+    let problems = run_limited(engine, move || schema.validate(&payload).err());
+    let problems = problems.await?.unwrap_or_default();
+    Ok(Some(Verdict { by, problems }))
 }
 
 /// Caches the current schema.
 pub async fn load_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<(), PayloadError> {
     let id = pool_id.clone();
     let read = engine.store.read("worker_type_schema", move |tx| {
-        match store::worker_types::payload_schema_version(tx, &id)? {
-            Some(by) => {
-                Ok::<_, PayloadError>(store::worker_types::get(tx, &id)?.map(|of| (by, of)))
-            }
-            None => Ok(None),
-        }
+        let Some(by) = store::worker_types::payload_schema_version(tx, &id)? else {
+            return Ok::<_, PayloadError>(None);
+        };
+        Ok(store::worker_types::get(tx, &id)?.map(|of| (by, of)))
     });
     let Some((by, worker_type)) = read.await? else {
         engine.payload_schemas.forget(pool_id);
@@ -147,7 +141,7 @@ pub fn payload_status(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     verdict: Option<&Verdict>,
-) -> Result<PayloadStatus, StoreError> {
+) -> store::Result<PayloadStatus> {
     let by = store::worker_types::payload_schema_version(tx, pool_id)?;
     Ok(match (by, verdict) {
         (None, None) => PayloadStatus::Valid,

@@ -14,14 +14,12 @@ use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 use store::StoreError;
 
-use super::compilation_cache::compile_stored;
-use super::edit::{compile, read};
+use super::edit::{PreviousState, compile};
 use super::provider_catalog::provider_catalog;
-use super::validate_pools::{PreviousState, validate_pools};
+use super::validate_pools::validate_pools;
 use super::{ConfigurationError, conflicts};
 use crate::Engine;
 
-/// The changes by an edit.
 #[derive(Default)]
 pub struct EditPlan {
     /// The current version; `None`: the configuration does not exist.
@@ -52,24 +50,15 @@ pub async fn plan_edit(
     wanted: Configuration,
     adopts: bool,
 ) -> Result<EditPlan, ConfigurationError> {
-    let known = read(engine, id).await?;
-    let before = match &known {
-        Some(known) => Some(compile_stored(engine, known).await?),
-        None => None,
-    };
-    let configuration = before.as_ref().map(|(configuration, _)| configuration);
-    let compilation = before.as_ref().and_then(|(_, known)| known.as_ref().ok());
+    let before = PreviousState::load(engine, id, None).await?;
+    let before = before.as_ref();
+    let compilation = before.and_then(|before| before.compilation.clone());
     let market = Arc::new(provider_catalog(engine));
-    let mut after = compile(engine, compilation.cloned(), wanted, market).await?;
-    let was = configuration.map(|configuration| PreviousState {
-        configuration,
-        compilation,
-    });
-    let judged = validate_pools(engine, was, &after).await?;
+    let mut after = compile(engine, compilation.clone(), wanted, market).await?;
+    let judged = validate_pools(engine, before, &after).await?;
     after.complete(judged.completed.clone());
-    let rules = configuration.map(|before| rule_changes(before, &after.configuration));
-    let before = compilation.map(|compilation| &**compilation);
-    let mut pools = difference(before, Some(&after));
+    let rules = before.map(|before| rule_changes(&before.configuration, &after.configuration));
+    let mut pools = difference(compilation.as_deref(), Some(&after));
     let pool_ids = after.pools.iter().map(|pool| pool.pool_id().clone());
     let wanted = conflicts::ConflictCheck {
         id: id.clone(),
@@ -79,7 +68,7 @@ pub async fn plan_edit(
     };
     let conflicts = conflicts::find_conflicts(engine, now, wanted, &mut pools).await?;
     Ok(EditPlan {
-        version: known.map(|known| known.version),
+        version: before.map(|before| before.stored.version),
         rules: rules.unwrap_or_default(),
         impact: EditImpact::of(engine, &pools, now).await?,
         pools,
@@ -88,7 +77,6 @@ pub async fn plan_edit(
     })
 }
 
-/// Compares two versions of a configuration.
 pub async fn compare_versions(
     engine: &Engine,
     from: VersionRecord,
@@ -118,11 +106,7 @@ pub async fn compare_versions(
 }
 
 impl EditImpact {
-    async fn of(
-        engine: &Engine,
-        pools: &[PoolDifference],
-        now: Timestamp,
-    ) -> Result<Self, StoreError> {
+    async fn of(engine: &Engine, pools: &[PoolDifference], now: Timestamp) -> store::Result<Self> {
         let ids: Vec<PoolId> = pools
             .iter()
             .filter(|pool| pool.change != PoolChange::Created)
@@ -165,10 +149,7 @@ impl EditImpact {
         way: &CompletedLaunchConfig,
         now: Timestamp,
     ) {
-        let Ok(provider) = engine.providers.get(&way.provider_id) else {
-            return;
-        };
-        let Some(machines) = provider.machines() else {
+        let Some(machines) = engine.providers.machines(&way.provider_id) else {
             return;
         };
         let pool_id = pool.worker_type.pool_id();

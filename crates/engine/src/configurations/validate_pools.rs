@@ -16,8 +16,9 @@ use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::ConfigurationError;
+use super::edit::PreviousState;
 use crate::Engine;
-use crate::pools::PoolError;
+use crate::pools::{PoolError, check_config};
 
 /// At most this many invalid pools are reported.
 const MAX_REPORTED: usize = 10;
@@ -25,7 +26,7 @@ const MAX_REPORTED: usize = 10;
 const PLANNING_KEYS: [&str; 3] = ["strategy", "minPrice", "maxPrice"];
 
 /// The pools to write.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct DesiredPools {
     pub(super) pools: Vec<DesiredPool>,
     /// Worker types that the configuration no longer has.
@@ -44,12 +45,10 @@ pub(super) struct DesiredPool {
 impl DesiredPools {
     pub(super) fn without_pools_of(before: &Configuration) -> Self {
         let worker_types = before.worker_types.iter();
+        let removed = worker_types.map(|worker_type| worker_type.pool_id().clone());
         Self {
-            pools: Vec::new(),
-            removed: worker_types
-                .map(|worker_type| worker_type.pool_id().clone())
-                .collect(),
-            completed: CompletedIds::default(),
+            removed: removed.collect(),
+            ..Self::default()
         }
     }
 }
@@ -83,27 +82,15 @@ impl DesiredPool {
     }
 }
 
-/// The configuration before an edit.
-#[derive(Clone, Copy)]
-pub(super) struct PreviousState<'a> {
-    pub(super) configuration: &'a Configuration,
-    /// `None`: it does not compile today, so nothing of it is reused.
-    pub(super) compilation: Option<&'a Arc<Compilation>>,
-}
-
 /// The pools that an edit changes, validated by their providers.
 pub(super) async fn validate_pools(
     engine: &Engine,
-    before: Option<PreviousState<'_>>,
+    before: Option<&PreviousState>,
     after: &Compilation,
 ) -> Result<DesiredPools, ConfigurationError> {
-    let mut judged = DesiredPools {
-        pools: Vec::new(),
-        removed: Vec::new(),
-        completed: CompletedIds::default(),
-    };
-    let mut refusals = Refusals::default();
-    let known = before.and_then(|before| before.compilation);
+    let mut judged = DesiredPools::default();
+    let mut refused = Vec::new();
+    let known = before.and_then(|before| before.compilation.as_ref());
     for compiled in &after.pools {
         let pool_id = compiled.pool_id();
         if let Some(known) = known
@@ -117,12 +104,15 @@ pub(super) async fn validate_pools(
         }
         match validate_pool(engine, after, compiled, &mut judged.completed).await {
             Ok(pool) => judged.pools.push(pool),
-            Err(refused) => refusals.add(refused)?,
+            Err(ConfigurationError::Refused(text)) => refused.push(text),
+            Err(other) => return Err(other),
         }
         // Other async tasks get their turn between two pools.
         tokio::task::yield_now().await;
     }
-    refusals.into_result()?;
+    if !refused.is_empty() {
+        return Err(ConfigurationError::Refused(refusal_message(&refused)));
+    }
     let remaining: BTreeSet<&WorkerType> =
         after.pools.iter().map(|pool| &pool.worker_type).collect();
     let were = before
@@ -135,36 +125,13 @@ pub(super) async fn validate_pools(
     Ok(judged)
 }
 
-/// Collects refusals of pools; any other error ends the edit.
-#[derive(Default)]
-struct Refusals {
-    lines: Vec<String>,
-    n_pools: usize,
-}
-
-impl Refusals {
-    fn add(&mut self, refused: ConfigurationError) -> Result<(), ConfigurationError> {
-        let ConfigurationError::Refused(text) = refused else {
-            return Err(refused);
-        };
-        self.n_pools += 1;
-        if self.n_pools <= MAX_REPORTED {
-            self.lines.push(text);
-        }
-        Ok(())
-    }
-
-    fn into_result(self) -> Result<(), ConfigurationError> {
-        if self.n_pools == 0 {
-            return Ok(());
-        }
-        let more = match self.n_pools.saturating_sub(MAX_REPORTED) {
-            0 => String::new(),
-            more => format!("\n\n{more} more worker types are refused."),
-        };
-        let text = format!("{}{more}\n\nNothing was changed.", self.lines.join("\n\n"));
-        Err(ConfigurationError::Refused(text))
-    }
+fn refusal_message(refused: &[String]) -> String {
+    let more = match refused.len().saturating_sub(MAX_REPORTED) {
+        0 => String::new(),
+        more => format!("\n\n{more} more worker types are refused."),
+    };
+    let reported = &refused[..refused.len().min(MAX_REPORTED)];
+    format!("{}{more}\n\nNothing was changed.", reported.join("\n\n"))
 }
 
 async fn validate_pool(
@@ -299,10 +266,8 @@ async fn check_provider_config(
         .map_err(PoolError::from)?;
     let mut config = Value::Object(config);
     let refused = |invalid: &Invalid| refusal_by_provider(compilation, compiled, provider, invalid);
-    by.validate(&mut config)
-        .map_err(|invalid| refused(&invalid))?;
-    let outside = by.validate_outside(&mut config).await;
-    outside.map_err(|problem| match problem {
+    let checked = check_config(by.as_ref(), &mut config).await;
+    checked.map_err(|problem| match problem {
         ValidateError::Invalid(invalid) => refused(&invalid),
         ValidateError::Cloud(problem) => ConfigurationError::ProviderSetupFailed(format!(
             "The provider {} cannot check the worker type {} now: {problem}. Nothing was changed; try again.",

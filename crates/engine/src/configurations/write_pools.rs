@@ -1,19 +1,15 @@
 //! Writes the pools of a worker configuration, in the transaction of its edit.
 
 use domain::configuration::{CompiledPool, WorkerTypeRecord};
-use domain::event::EventBody;
-use domain::id::{ConfigurationId, PoolId, ProviderId};
-use domain::launch_config::{LaunchConfig, Reconciliation, reconcile};
-use domain::pool::{Pool, PoolDefinition};
-use domain::time::Timestamp;
+use domain::id::ConfigurationId;
+use domain::pool::Pool;
 use store::Tx;
 
 use super::ConfigurationError;
 use super::validate_pools::{DesiredPool, DesiredPools};
 use crate::change::Change;
-use crate::pools::{changes_nothing, launch_config_events, write_launch_configs};
+use crate::pools::{changes_nothing, empty_pool, insert_pool, replace_pool};
 
-/// Wakes the pools that change.
 pub(super) fn write_pools(
     change: &mut Change<'_, '_>,
     id: &ConfigurationId,
@@ -22,28 +18,16 @@ pub(super) fn write_pools(
 ) -> Result<(), ConfigurationError> {
     for pool_id in &judged.removed {
         store::worker_types::release(change.tx, pool_id, id)?;
-        if let Some(pool) = store::pools::get(change.tx, pool_id)?
+        if let Some(mut pool) = store::pools::get(change.tx, pool_id)?
             && pool.worker_configuration_id.as_ref() == Some(id)
         {
-            let emptied = PoolDefinition {
-                provider_id: ProviderId::null(),
-                further_provider_ids: Vec::new(),
-                ..pool.definition.clone()
-            };
-            let target = Target {
-                definition: emptied,
-                judged: None,
-                owner: None,
-            };
-            redefine(change, pool, target)?;
-            change.wake_pool(pool_id);
+            pool.worker_configuration_id = None;
+            empty_pool(change, &mut pool)?;
         }
     }
     for pool in &judged.pools {
         claim_worker_type(change.tx, id, &pool.compiled)?;
-        if write_pool(change, id, pool, adopts)? {
-            change.wake_pool(pool.compiled.pool_id());
-        }
+        write_pool(change, id, pool, adopts)?;
     }
     Ok(())
 }
@@ -74,106 +58,39 @@ fn claim_worker_type(
     )))
 }
 
-/// The desired state of a pool.
-struct Target<'a> {
-    definition: PoolDefinition,
-    /// The pool with its launch configs; `None`: it has none.
-    judged: Option<&'a DesiredPool>,
-    owner: Option<ConfigurationId>,
-}
-
-impl Target<'_> {
-    fn reconcile(
-        &self,
-        id: &PoolId,
-        known: Vec<LaunchConfig>,
-        now: Timestamp,
-    ) -> Result<Reconciliation, ConfigurationError> {
-        match self.judged {
-            Some(judged) => judged.reconcile(known, now),
-            None => Ok(reconcile(id, known, Vec::new(), now)?),
-        }
-    }
-}
-
-/// Whether the pool changed.
+/// Writes a pool as an edit by the API does; an unchanged pool is not written, and has no event.
 fn write_pool(
     change: &mut Change<'_, '_>,
     id: &ConfigurationId,
     judged: &DesiredPool,
     adopts: bool,
-) -> Result<bool, ConfigurationError> {
-    let target = Target {
-        definition: judged.definition.clone(),
-        judged: Some(judged),
-        owner: Some(id.clone()),
-    };
-    let pool_id = judged.compiled.pool_id();
-    let Some(pool) = store::pools::get(change.tx, pool_id)? else {
-        create(change, pool_id, target)?;
-        return Ok(true);
-    };
-    let is_ours = pool.worker_configuration_id.as_ref() == Some(id);
-    let is_deleted =
-        pool.worker_configuration_id.is_none() && pool.definition.provider_id.is_null();
-    if !is_ours && !is_deleted && !adopts {
+) -> Result<(), ConfigurationError> {
+    let (pool_id, definition) = (judged.compiled.pool_id(), judged.definition.clone());
+    let stored = store::pools::get(change.tx, pool_id)?;
+    let owner = stored
+        .as_ref()
+        .and_then(|pool| pool.worker_configuration_id.as_ref());
+    let is_ours = owner == Some(id);
+    if let Some(pool) = &stored
+        && !is_ours
+        && !adopts
+        && (owner.is_some() || !pool.definition.provider_id.is_null())
+    {
         return Err(ConfigurationError::Conflict(format!(
             "There is a worker pool {pool_id} that was made by hand. Nothing was changed; delete it first, or make it \
              the configuration's with `adoptPools`."
         )));
     }
-    redefine(change, pool, target)
-}
-
-fn create(
-    change: &mut Change<'_, '_>,
-    id: &PoolId,
-    target: Target<'_>,
-) -> Result<(), ConfigurationError> {
-    let (tx, now) = (&mut *change.tx, change.now);
-    let known = store::launch_configs::all(tx, id)?;
-    let done = target.reconcile(id, known, now)?;
-    let mut pool = Pool::new(id.clone(), target.definition, now);
-    pool.worker_configuration_id = target.owner;
-    if !store::pools::insert(tx, &pool)? {
-        return Err(tx.lost_race().into());
-    }
-    let created = EventBody::PoolCreated {
-        pool_id: id.clone(),
-        provider_id: pool.definition.provider_id.clone(),
+    let known = store::launch_configs::all(change.tx, pool_id)?;
+    let done = judged.reconcile(known.clone(), change.now)?;
+    let Some(mut pool) = stored else {
+        let mut pool = Pool::new(pool_id.clone(), definition, change.now);
+        pool.worker_configuration_id = Some(id.clone());
+        return Ok(insert_pool(change, &pool, &done)?);
     };
-    let events = std::iter::once(created).chain(launch_config_events(&pool, &done));
-    change.announce(events)?;
-    write_launch_configs(change.tx, &done, now)?;
-    Ok(())
-}
-
-/// Updates a pool as an edit by the API does; an unchanged pool is not written, and has no event.
-fn redefine(
-    change: &mut Change<'_, '_>,
-    mut pool: Pool,
-    target: Target<'_>,
-) -> Result<bool, ConfigurationError> {
-    let (tx, now) = (&mut *change.tx, change.now);
-    let known = store::launch_configs::all(tx, &pool.id)?;
-    let done = target.reconcile(&pool.id, known.clone(), now)?;
-    let same = pool.definition == target.definition
-        && pool.worker_configuration_id == target.owner
-        && changes_nothing(&known, &done);
-    if same {
-        return Ok(false);
+    if is_ours && pool.definition == definition && changes_nothing(&known, &done) {
+        return Ok(());
     }
-    let previous_provider_id = pool.definition.provider_id.clone();
-    pool.redefine(target.definition, now);
-    pool.worker_configuration_id = target.owner;
-    store::pools::update(tx, &pool)?;
-    let updated = EventBody::PoolUpdated {
-        pool_id: pool.id.clone(),
-        provider_id: pool.definition.provider_id.clone(),
-        previous_provider_id,
-    };
-    let events = std::iter::once(updated).chain(launch_config_events(&pool, &done));
-    change.announce(events)?;
-    write_launch_configs(change.tx, &done, now)?;
-    Ok(true)
+    pool.worker_configuration_id = Some(id.clone());
+    Ok(replace_pool(change, &mut pool, definition, &done)?)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::{BidRequest, Machines, Provider};
+use cloud::BidRequest;
 use domain::facts::Facts;
 use domain::id::ProviderId;
 use domain::launch_config::LaunchConfig;
@@ -25,8 +25,7 @@ pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, St
 }
 
 fn pause_reason(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Option<String> {
-    let provider = engine.providers.get(config.provider_id(&facts.pool)).ok();
-    let machines = provider.and_then(|provider| provider.machines());
+    let machines = engine.providers.machines(config.provider_id(&facts.pool));
     let group = machines.and_then(|machines| machines.group(config));
     let mut overrides = facts.overrides.iter();
     overrides.find_map(|given| given.pauses(&facts.pool, config, group.as_ref()))
@@ -34,9 +33,6 @@ fn pause_reason(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Option
 
 fn collect_all_bids(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
     let (pool, configs) = (&facts.pool, &facts.launch_configs);
-    if pool.definition.further_provider_ids.is_empty() {
-        return bids_of_provider(engine, facts, &pool.definition.provider_id, configs);
-    }
     let mut bids = vec![Err("its provider said nothing".to_owned()); configs.len()];
     for id in pool.provider_ids() {
         let of_provider =
@@ -47,10 +43,8 @@ fn collect_all_bids(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> 
             .filter(of_provider)
             .map(|(place, config)| (place, Arc::clone(config)))
             .unzip();
-        for (place, bid) in places
-            .into_iter()
-            .zip(bids_of_provider(engine, facts, id, &own))
-        {
+        let of_provider = bids_of_provider(engine, facts, id, &own);
+        for (place, bid) in places.into_iter().zip(of_provider) {
             bids[place] = bid;
         }
     }
@@ -63,39 +57,20 @@ fn bids_of_provider(
     id: &ProviderId,
     launch_configs: &[Arc<LaunchConfig>],
 ) -> Vec<Result<Bid, String>> {
-    let provider = engine.providers.get(id).ok();
-    match provider.and_then(|provider| provider.machines()) {
-        Some(machines) => {
-            let bids = bids(machines, facts, launch_configs);
-            if machines.wants_refresh() {
-                engine.wakeups.refresh.notify_one();
-            }
-            bids
-        }
-        None => no_bids(provider, id, launch_configs.len()),
-    }
-}
-
-fn bids(
-    machines: &dyn Machines,
-    facts: &Facts,
-    launch_configs: &[Arc<LaunchConfig>],
-) -> Vec<Result<Bid, String>> {
-    machines.bids(&BidRequest {
+    let Some(machines) = engine.providers.machines(id) else {
+        let why = match engine.providers.get(id) {
+            Ok(provider) => format!("a provider of kind {} launches nothing", provider.kind()),
+            Err(_) => format!("the provider {id} is not configured or out of service"),
+        };
+        return vec![Err(why); launch_configs.len()];
+    };
+    let bids = machines.bids(&BidRequest {
         pool_id: &facts.pool.id,
         launch_configs,
         now: facts.horizon.now,
-    })
-}
-
-fn no_bids(
-    provider: Option<&Arc<dyn Provider>>,
-    id: &ProviderId,
-    count: usize,
-) -> Vec<Result<Bid, String>> {
-    let why = match provider {
-        Some(provider) => format!("a provider of kind {} launches nothing", provider.kind()),
-        None => format!("the provider {id} is not configured or out of service"),
-    };
-    vec![Err(why); count]
+    });
+    if machines.wants_refresh() {
+        engine.wakeups.refresh.notify_one();
+    }
+    bids
 }

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::facts::{Facts, Rooms, most_pending};
-use domain::id::{LaunchToken, PoolId};
+use domain::id::PoolId;
 use domain::launch::{Launch, NewLaunch};
 use domain::launch_config::LaunchConfig;
-use domain::plan::{Award, Input, Plan, Snapshot};
+use domain::plan::{Input, Plan, Snapshot};
 use domain::pool::Pool;
 use domain::supply::Horizon;
-use domain::time::HOUR_MS;
+use domain::time::{HOUR_MS, Timestamp};
+use serde_json::json;
 use store::plans::PlanRecord;
 use store::{StoreError, Tx};
 
@@ -28,7 +29,6 @@ const KEPT_PLANS: i64 = 100;
 /// One launch asks for at most this many machines; a larger award becomes several launches.
 const MAX_MACHINES: u32 = 50;
 
-/// A plan that was written.
 pub struct CommittedPlan {
     pub number: i64,
     pub plan: Plan,
@@ -49,10 +49,7 @@ pub fn is_planned(engine: &Engine, pool: &Pool) -> bool {
 }
 
 /// Plans a pool and writes the plan. `None`: the plan does nothing.
-pub async fn decide(
-    engine: &Arc<Engine>,
-    facts: Facts,
-) -> Result<Option<CommittedPlan>, StoreError> {
+pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<CommittedPlan>> {
     if facts.is_asleep() {
         return Ok(None);
     }
@@ -81,24 +78,22 @@ pub async fn decide(
 }
 
 /// A plan that only raises an alarm is written once an hour, not each time.
-async fn is_known_alarm(
-    engine: &Engine,
-    snapshot: &Snapshot,
-    plan: &Plan,
-) -> Result<bool, StoreError> {
+async fn is_known_alarm(engine: &Engine, snapshot: &Snapshot, plan: &Plan) -> store::Result<bool> {
     if !plan.awards.is_empty() || !plan.advice.is_empty() {
         return Ok(false);
     }
-    let id = snapshot.pool_id.clone();
+    let (id, now) = (snapshot.pool_id.clone(), snapshot.now);
     let last = engine
         .store
-        .read("plan_last", move |tx| store::plans::list(tx, &id, 1));
-    let Some(last) = last.await?.into_iter().next() else {
-        return Ok(false);
-    };
-    let is_recent = snapshot.now.as_millis() - last.created.as_millis() < HOUR_MS;
-    let had_alarm = Plan::from_json(&last.plan).is_ok_and(|plan| plan.alarm.is_some());
-    Ok(is_recent && had_alarm)
+        .read("plan_last", move |tx| last_plan(tx, &id, now));
+    Ok(last.await?.is_some_and(|last| last.alarm.is_some()))
+}
+
+/// The last plan of a pool, if it is younger than an hour.
+fn last_plan(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> store::Result<Option<Plan>> {
+    let last = store::plans::list(tx, pool_id, 1)?.into_iter().next();
+    let recent = last.filter(|last| now.millis_since(last.created) < HOUR_MS);
+    Ok(recent.and_then(|last| Plan::from_json(&last.plan).ok()))
 }
 
 /// The plan that would be made now; nothing is written. `None`: the config of the pool is invalid
@@ -106,15 +101,14 @@ async fn is_known_alarm(
 pub async fn preview(
     engine: &Arc<Engine>,
     facts: Facts,
-) -> Result<Option<(Snapshot, Plan)>, StoreError> {
+) -> store::Result<Option<(Snapshot, Plan)>> {
     Ok(plan_without_writing(engine, facts).await?.1)
 }
 
-/// Plans without writing.
 async fn plan_without_writing(
     engine: &Arc<Engine>,
     facts: Facts,
-) -> Result<(Arc<OutsideFacts>, Option<(Snapshot, Plan)>), StoreError> {
+) -> store::Result<(Arc<OutsideFacts>, Option<(Snapshot, Plan)>)> {
     let outside = Arc::new(OutsideFacts::read(engine, &facts).await);
     // Most pools need no further query.
     let snapshot = if outside.needs_store(&facts) {
@@ -139,7 +133,7 @@ fn commit(
     pool_id: &PoolId,
     outside: &OutsideFacts,
     horizon: &Horizon,
-) -> Result<Option<CommittedPlan>, StoreError> {
+) -> store::Result<Option<CommittedPlan>> {
     let number = store::turns::take(change.tx, &format!("pool:{pool_id}"))?;
     let Some(facts) = reread_facts(change.tx, pool_id, outside, horizon)? else {
         return Ok(None);
@@ -188,7 +182,7 @@ fn reread_facts(
     pool_id: &PoolId,
     outside: &OutsideFacts,
     horizon: &Horizon,
-) -> Result<Option<Facts>, StoreError> {
+) -> store::Result<Option<Facts>> {
     let Some(pool) = store::pools::get(tx, pool_id)? else {
         return Ok(None);
     };
@@ -209,14 +203,25 @@ fn insert_launches(
     facts: &Facts,
     plan: &Plan,
     number: i64,
-) -> Result<Vec<(Launch, Arc<LaunchConfig>)>, StoreError> {
+) -> store::Result<Vec<(Launch, Arc<LaunchConfig>)>> {
     let mut launches = Vec::new();
     for award in &plan.awards {
         let mut configs = facts.launch_configs.iter();
         let Some(config) = configs.find(|config| config.id == award.launch_config_id) else {
             continue;
         };
-        for launch in new_launches(change, facts, config, award, number) {
+        for machines in parts(award.machines, MAX_MACHINES) {
+            let new = NewLaunch {
+                token: change.new_id(),
+                pool_id: facts.pool.id.clone(),
+                provider_id: config.provider_id(&facts.pool).clone(),
+                launch_config_id: award.launch_config_id.clone(),
+                machines,
+                capacity_each: award.capacity_each,
+                max_price: award.max_price,
+                plan: number,
+            };
+            let launch = new.decide(facts.horizon.now);
             store::launches::insert(change.tx, &launch)?;
             launches.push((launch, Arc::clone(config)));
         }
@@ -233,7 +238,6 @@ pub fn replay(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<P
     Ok(Some(Input::unpack(&packed)?.replay()))
 }
 
-/// Why a plan cannot be made again.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     #[error(transparent)]
@@ -243,26 +247,13 @@ pub enum ReplayError {
 }
 
 /// Reports tasks without a usable launch config to the owner of the pool, at most once an hour.
-fn report_unserved(
-    change: &mut Change<'_, '_>,
-    pool: &Pool,
-    plan: &Plan,
-) -> Result<(), StoreError> {
+fn report_unserved(change: &mut Change<'_, '_>, pool: &Pool, plan: &Plan) -> store::Result<()> {
     if !plan.unserved {
         return Ok(());
     }
-    let last = store::plans::list(change.tx, &pool.id, 1)?
-        .into_iter()
-        .next();
-    let is_known = last.is_some_and(|last| {
-        change.now.millis_since(last.created) < HOUR_MS
-            && Plan::from_json(&last.plan).is_ok_and(|plan| plan.unserved)
-    });
-    if is_known {
+    if last_plan(change.tx, &pool.id, change.now)?.is_some_and(|last| last.unserved) {
         return Ok(());
     }
-    let mut extra = serde_json::Map::new();
-    extra.insert("code".to_owned(), "no-usable-launch-config".into());
     let problem = ErrorDetails {
         kind: "provision-error",
         title: "No launch config can be used",
@@ -270,52 +261,16 @@ fn report_unserved(
             "{}. Give one of them a weight, or add one.",
             plan.alarm.as_deref().unwrap_or_default()
         ),
-        extra,
+        extra: json!({"code": "no-usable-launch-config"}),
         launch_config_id: None,
-        worker: None,
     };
-    report_pool_error(change, &pool.id, &pool.definition.provider_id, &problem)
-}
-
-/// The launches of an award, each of bounded size.
-fn new_launches(
-    change: &Change<'_, '_>,
-    facts: &Facts,
-    config: &LaunchConfig,
-    award: &Award,
-    plan: i64,
-) -> Vec<Launch> {
-    let mut launches = Vec::new();
-    for machines in parts(award.machines, MAX_MACHINES) {
-        let new = NewLaunch {
-            token: new_token(change),
-            pool_id: facts.pool.id.clone(),
-            provider_id: config.provider_id(&facts.pool).clone(),
-            launch_config_id: award.launch_config_id.clone(),
-            machines,
-            capacity_each: award.capacity_each,
-            max_price: award.max_price,
-            plan,
-        };
-        launches.push(new.decide(facts.horizon.now));
-    }
-    launches
+    report_pool_error(change, &pool.id, &pool.definition.provider_id, problem)
 }
 
 /// Splits the machines of an award into parts of at most `most`.
-fn parts(machines: u32, most: u32) -> Vec<u32> {
-    let mut parts = Vec::new();
-    let mut left = machines;
-    while left > 0 {
-        parts.push(left.min(most));
-        left -= left.min(most);
-    }
-    parts
-}
-
-fn new_token(change: &Change<'_, '_>) -> LaunchToken {
-    let text = change.new_id();
-    text.parse().expect("a slugid is a launch token")
+fn parts(machines: u32, most: u32) -> impl Iterator<Item = u32> {
+    let starts = (0..machines).step_by(most as usize);
+    starts.map(move |start| most.min(machines - start))
 }
 
 #[cfg(test)]
@@ -329,6 +284,7 @@ mod tests {
         let most = usize::try_from(MAX_MACHINES).unwrap();
         for size in sizes_around("engine::fleet::decide::MAX_MACHINES", most) {
             let parts = parts(u32::try_from(size).unwrap(), MAX_MACHINES);
+            let parts: Vec<u32> = parts.collect();
             assert_eq!(parts.len(), size.div_ceil(most));
             assert_eq!(parts.iter().map(|part| *part as usize).sum::<usize>(), size);
             assert!(parts.iter().all(|part| (1..=MAX_MACHINES).contains(part)));

@@ -10,8 +10,8 @@ use domain::plan::{FIRST_CLAIM_MS, START_UP_MS};
 use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
+use store::Tx;
 use store::launch_health::HealthWindow;
-use store::{StoreError, Tx};
 
 /// Launches of this period count for the health of their launch config.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
@@ -22,7 +22,7 @@ pub fn read_facts(
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
     horizon: &Horizon,
-) -> Result<Vec<Facts>, StoreError> {
+) -> store::Result<Vec<Facts>> {
     let mut facts = read_supply(tx, pools, demand, horizon)?;
     read_launch_configs(tx, &mut facts, horizon.now)?;
     Ok(facts)
@@ -34,7 +34,7 @@ pub fn read_supply(
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
     horizon: &Horizon,
-) -> Result<Vec<Facts>, StoreError> {
+) -> store::Result<Vec<Facts>> {
     let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
         return Ok(Vec::new());
     };
@@ -61,42 +61,35 @@ fn read_inventories(
     horizon: &Horizon,
     first: &PoolId,
     last: &PoolId,
-) -> Result<BTreeMap<PoolId, Inventory>, StoreError> {
-    let mut all: BTreeMap<PoolId, Inventory> = BTreeMap::new();
+) -> store::Result<BTreeMap<PoolId, Inventory>> {
+    fn of<'a>(all: &'a mut BTreeMap<PoolId, Inventory>, id: &PoolId) -> &'a mut Inventory {
+        all.entry(id.clone()).or_default()
+    }
+    let mut all = BTreeMap::new();
     for group in store::worker_supply::between(tx, first, last)? {
-        let own = all.entry(group.pool_id.clone()).or_default();
-        own.workers.push(group);
+        of(&mut all, &group.pool_id).workers.push(group);
     }
     for group in store::worker_supply::quarantined_between(tx, horizon.now, first, last)? {
-        let own = all.entry(group.pool_id.clone()).or_default();
-        own.quarantined.push(group);
+        of(&mut all, &group.pool_id).quarantined.push(group);
     }
     for group in store::running_workers::silent_between(tx, horizon, first, last)? {
-        let own = all.entry(group.pool_id.clone()).or_default();
-        own.silent.push(group);
+        of(&mut all, &group.pool_id).silent.push(group);
     }
     for group in store::running_workers::fresh_between(tx, horizon, first, last)? {
-        let own = all.entry(group.pool_id.clone()).or_default();
-        own.fresh.push(group);
+        of(&mut all, &group.pool_id).fresh.push(group);
     }
     let old = horizon.now.plus_millis(-START_UP_MS);
     for group in store::worker_supply::overdue_between(tx, old, first, last)? {
-        let own = all.entry(group.pool_id.clone()).or_default();
-        own.overdue.push(group);
+        of(&mut all, &group.pool_id).overdue.push(group);
     }
     for launches in store::launches::pending_between(tx, old, first, last)? {
-        let own = all.entry(launches.pool_id.clone()).or_default();
-        own.awaited.push(launches);
+        of(&mut all, &launches.pool_id).awaited.push(launches);
     }
     Ok(all)
 }
 
 /// Adds the launch configs and their health.
-fn read_launch_configs(
-    tx: &mut Tx<'_>,
-    facts: &mut [Facts],
-    now: Timestamp,
-) -> Result<(), StoreError> {
+fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> store::Result<()> {
     let (Some(first), Some(last)) = (facts.first(), facts.last()) else {
         return Ok(());
     };
@@ -136,7 +129,7 @@ fn group_by_pool<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolI
 }
 
 /// Adds the launch configs, which `read_supply` leaves out.
-pub fn add_launch_configs(tx: &mut Tx<'_>, mut facts: Facts) -> Result<Facts, StoreError> {
+pub fn add_launch_configs(tx: &mut Tx<'_>, mut facts: Facts) -> store::Result<Facts> {
     let now = facts.horizon.now;
     read_launch_configs(tx, std::slice::from_mut(&mut facts), now)?;
     Ok(facts)

@@ -65,7 +65,6 @@ impl LaunchAnswers {
         }
     }
 
-    /// The number of registrations that wait for this launch.
     pub fn n_waiting(&self, token: &LaunchToken) -> usize {
         self.wakeups.n_listeners(token)
     }

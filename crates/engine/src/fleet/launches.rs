@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
 use domain::event::WorkerChange;
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
+use domain::id::{LaunchToken, PoolId, ProviderId};
 use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
@@ -16,15 +16,14 @@ use domain::time::Timestamp;
 use domain::worker::{NewWorker, Terms, Worker};
 use futures_util::FutureExt;
 use serde_json::{Map, json};
-use store::StoreError;
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use super::launch_deadlines::{
     MAX_CALL, MAX_CALL_DELAY_MS, MAX_CALL_START_MS, MAX_PERMIT_WAIT, SHUTDOWN_WAIT,
 };
-use super::pool_errors::{ErrorDetails, report_pool_error};
-use super::worker_end::{request_stop, worker_event};
+use super::pool_errors::report_launch_error;
+use super::worker_end::request_stop;
 use crate::Engine;
 use crate::change::Change;
 use crate::measures::{LAUNCHES, Stopwatch};
@@ -57,19 +56,13 @@ impl LaunchTracker {
         &self,
         providers: BTreeSet<ProviderId>,
     ) -> Vec<OwnedMutexGuard<()>> {
+        let locks = || (self.decision_locks.lock()).unwrap_or_else(PoisonError::into_inner);
         let mut taken = Vec::new();
         for id in providers {
-            taken.push(self.decision_lock_of(id).lock_owned().await);
+            let lock = Arc::clone(locks().entry(id).or_default());
+            taken.push(lock.lock_owned().await);
         }
         taken
-    }
-
-    fn decision_lock_of(&self, provider_id: ProviderId) -> Arc<DecisionLock> {
-        let mut locks = self
-            .decision_locks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(locks.entry(provider_id).or_default())
     }
 
     fn permits_of(&self, provider_id: &ProviderId) -> Arc<Semaphore> {
@@ -125,7 +118,7 @@ async fn run_launch(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &
             None => Ok(()),
         },
     );
-    let written: Result<(), StoreError> = written.await;
+    let written: store::Result<()> = written.await;
     engine.launch_answers.wake(&launch.token);
     if let Some(at) = plan_at {
         engine.wakeups.wake_pool_at(&launch.pool_id, at);
@@ -149,7 +142,6 @@ fn next_plan_time(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     }
 }
 
-/// The outcome of a launch.
 enum Answer {
     Asked(Result<Vec<LaunchedMachine>, LaunchError>),
     /// The cloud was not called, and why.
@@ -166,13 +158,12 @@ async fn call_cloud(
     pool: &Pool,
     launch: &Launch,
     config: &LaunchConfig,
-) -> Result<Option<Answer>, StoreError> {
+) -> store::Result<Option<Answer>> {
     let not_asked = |asked: Option<Timestamp>, problem: &str| {
         let problem = problem.to_owned();
         Ok(Some(Answer::NotAsked { problem, asked }))
     };
-    let provider = engine.providers.get(&launch.provider_id);
-    let Some(machines) = provider.ok().and_then(|provider| provider.machines()) else {
+    let Some(machines) = engine.providers.machines(&launch.provider_id) else {
         return not_asked(None, "the provider is out of service");
     };
     let permits = engine.launch_tracker.permits_of(&launch.provider_id);
@@ -226,10 +217,7 @@ enum CallPermission {
 }
 
 /// Writes that this process calls the cloud, so that only one process does, and only once.
-async fn permit_call(
-    engine: &Arc<Engine>,
-    token: &LaunchToken,
-) -> Result<CallPermission, StoreError> {
+async fn permit_call(engine: &Arc<Engine>, token: &LaunchToken) -> store::Result<CallPermission> {
     let (clock, token) = (Arc::clone(&engine.clock), token.clone());
     let written = engine.store.write("launch_begin", move |tx| {
         let Some(launch) = store::launches::get(tx, &token)? else {
@@ -249,11 +237,7 @@ async fn permit_call(
 }
 
 /// Writes the answer of the cloud. May be repeated, and may come late.
-fn write_answer(
-    change: &mut Change<'_, '_>,
-    launch: Launch,
-    answer: &Answer,
-) -> Result<(), StoreError> {
+fn write_answer(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) -> store::Result<()> {
     if let Answer::Asked(Ok(made)) = answer {
         for machine in made {
             insert_worker(change, &launch, machine)?;
@@ -268,12 +252,21 @@ fn write_answer(
         return Ok(());
     };
     let details = match &launch.state {
-        LaunchState::Unknown { problem } => Some(unknown_outcome(&launch, problem)),
-        LaunchState::Refused { cause, problem } => Some(refusal(&launch, *cause, problem)),
+        LaunchState::Unknown { problem } => {
+            let text = format!(
+                "It is unknown whether machines were made: {problem}. A scan finds those that were, by the launch's token."
+            );
+            Some(("Instance Creation Outcome Unknown", "unknown", text))
+        }
+        LaunchState::Refused { cause, problem } => {
+            Some(("Instance Creation Error", cause.as_str(), problem.clone()))
+        }
         LaunchState::Open | LaunchState::Accepted | LaunchState::Withdrawn { .. } => None,
     };
-    if let Some(details) = details {
-        report_pool_error(change, &launch.pool_id, &launch.provider_id, &details)?;
+    if let Some((title, code, description)) = details {
+        let extra = json!({"code": code, "machines": launch.machines,
+            "launch": launch.token.as_str()});
+        report_launch_error(change, &launch, title, description, extra)?;
     }
     store::launches::update(change.tx, &launch)?;
     Ok(())
@@ -297,7 +290,7 @@ pub(super) fn insert_worker(
     change: &mut Change<'_, '_>,
     launch: &Launch,
     machine: &LaunchedMachine,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     // No machine is older than its launch: otherwise the clock was set back, and with the correct
     // time the machine would seem to be hours late.
     let (tx, made) = (&mut *change.tx, change.now.max(launch.created));
@@ -307,7 +300,7 @@ pub(super) fn insert_worker(
     if !store::workers::insert(tx, &worker)? {
         return Ok(());
     }
-    change.announce([worker_event(&worker, WorkerChange::Requested)])?;
+    change.announce_worker(&worker, WorkerChange::Requested)?;
     let unwanted = match pool {
         None => Some("its pool was deleted"),
         Some(pool) if !pool.knows_provider(&launch.provider_id) => {
@@ -325,18 +318,14 @@ pub(super) fn insert_worker(
 
 /// The worker of a machine without a known launch, with what its provider needs to end it.
 pub(super) fn unknown_worker(
-    provider_id: &ProviderId,
+    provider_id: ProviderId,
     pool_id: PoolId,
     machine: LaunchedMachine,
     now: Timestamp,
 ) -> Worker {
     let new = NewWorker {
-        key: WorkerKey {
-            pool_id,
-            group: machine.group,
-            id: machine.id,
-        },
-        provider_id: provider_id.clone(),
+        key: machine.key(pool_id),
+        provider_id,
         launch_config_id: None,
         capacity: 1,
         expires: now,
@@ -358,11 +347,7 @@ fn requested_worker(
     let nothing = Map::new();
     let pool_config = pool.map_or(&nothing, |pool| &pool.definition.config);
     let new = NewWorker {
-        key: WorkerKey {
-            pool_id: launch.pool_id.clone(),
-            group: machine.group.clone(),
-            id: machine.id.clone(),
-        },
+        key: machine.key(launch.pool_id.clone()),
         provider_id: launch.provider_id.clone(),
         launch_config_id: Some(launch.launch_config_id.clone()),
         capacity: launch.capacity_each,
@@ -371,37 +356,4 @@ fn requested_worker(
         provider_data: machine.provider_data.clone(),
     };
     new.request(made)
-}
-
-/// The scan finds out whether machines were made.
-fn unknown_outcome(launch: &Launch, problem: &str) -> ErrorDetails {
-    let description = format!(
-        "It is unknown whether machines were made: {problem}. A scan finds those that were, by the launch's token."
-    );
-    ErrorDetails {
-        title: "Instance Creation Outcome Unknown",
-        description,
-        ..creation_error(launch, "unknown")
-    }
-}
-
-fn refusal(launch: &Launch, cause: Cause, problem: &str) -> ErrorDetails {
-    ErrorDetails {
-        description: problem.to_owned(),
-        ..creation_error(launch, cause.as_str())
-    }
-}
-
-/// Names the launch config without its content, which fewer people may read than errors.
-fn creation_error(launch: &Launch, code: &str) -> ErrorDetails {
-    let extra = json!({"code": code, "machines": launch.machines,
-        "launch": launch.token.as_str()});
-    ErrorDetails {
-        kind: "creation-error",
-        title: "Instance Creation Error",
-        description: String::new(),
-        extra: extra.as_object().cloned().unwrap_or_default(),
-        launch_config_id: Some(launch.launch_config_id.clone()),
-        worker: None,
-    }
 }

@@ -10,7 +10,7 @@ use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
 use domain::plan::{Bid, Candidate, Snapshot};
 use rand::RngExt;
-use store::{StoreError, Tx};
+use store::Tx;
 
 use super::bids;
 use crate::Engine;
@@ -35,7 +35,7 @@ impl OutsideFacts {
     pub(super) async fn read(engine: &Arc<Engine>, facts: &Facts) -> Self {
         let is_outside = engine.demand_source.is_outside();
         let max_machines = facts.pool.provider_ids().filter_map(|id| {
-            let machines = engine.providers.get(id).ok()?.machines()?;
+            let machines = engine.providers.machines(id)?;
             Some((id.clone(), machines.max_machines()?))
         });
         let mut outside = Self {
@@ -78,13 +78,12 @@ impl OutsideFacts {
             .ok()
     }
 
-    /// The complete snapshot. Candidates, of which there may be many, are read only if advice may
-    /// change.
+    /// The complete snapshot. Candidates may be many: they are read only if advice may change.
     pub(super) fn read_snapshot(
         &self,
         tx: &mut Tx<'_>,
         facts: &Facts,
-    ) -> Result<Option<Snapshot>, StoreError> {
+    ) -> store::Result<Option<Snapshot>> {
         let rooms = read_rooms(tx, &self.max_machines)?;
         let Some(mut snapshot) = self.snapshot(facts, &rooms) else {
             return Ok(None);
@@ -96,11 +95,7 @@ impl OutsideFacts {
         Ok(Some(snapshot))
     }
 
-    fn read_candidates(
-        &self,
-        tx: &mut Tx<'_>,
-        facts: &Facts,
-    ) -> Result<Vec<Candidate>, StoreError> {
+    fn read_candidates(&self, tx: &mut Tx<'_>, facts: &Facts) -> store::Result<Vec<Candidate>> {
         let now = facts.horizon.now;
         let first = first_candidate(now, facts.inventory.n_running(), MAX_CANDIDATES);
         let running = store::running_workers::list(tx, facts.id(), now, first, MAX_CANDIDATES)?;
@@ -109,12 +104,9 @@ impl OutsideFacts {
 }
 
 fn machine_providers(engine: &Engine) -> Vec<ProviderId> {
-    let makes_machines = |id: &ProviderId| {
-        let provider = engine.providers.get(id).ok();
-        provider.is_some_and(|provider| provider.machines().is_some())
-    };
     let ids = engine.providers.listed().map(|(id, _)| id);
-    ids.filter(|id| makes_machines(id)).cloned().collect()
+    let making = ids.filter(|id| engine.providers.machines(id).is_some());
+    making.cloned().collect()
 }
 
 async fn read_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
@@ -131,10 +123,7 @@ async fn read_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
 }
 
 /// How many more machines each of these providers accepts.
-fn read_rooms(
-    tx: &mut Tx<'_>,
-    max_machines: &BTreeMap<ProviderId, u64>,
-) -> Result<Rooms, StoreError> {
+fn read_rooms(tx: &mut Tx<'_>, max_machines: &BTreeMap<ProviderId, u64>) -> store::Result<Rooms> {
     let rooms = max_machines.iter().map(|(id, max)| {
         let existing = store::workers::live_machines(tx, id)?;
         let to_come = store::launches::pending_machines(tx, id)?;

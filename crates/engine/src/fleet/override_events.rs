@@ -2,7 +2,6 @@
 
 use domain::event::{EventBody, PauseChange};
 use domain::overrides::{Override, Target};
-use store::StoreError;
 
 use crate::change::Change;
 
@@ -11,7 +10,7 @@ pub fn announce_pause(
     change: &mut Change<'_, '_>,
     given: &Override,
     news: PauseChange,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     if !given.is_pause() {
         return Ok(());
     }
@@ -32,8 +31,7 @@ pub fn announce_pause(
     change.announce([event])
 }
 
-/// Writes that an override has ended.
-pub fn end_override(change: &mut Change<'_, '_>, given: &mut Override) -> Result<(), StoreError> {
+pub fn end_override(change: &mut Change<'_, '_>, given: &mut Override) -> store::Result<()> {
     given.ended = Some(change.now);
     given.version = store::overrides::update(change.tx, given)?;
     announce_pause(change, given, PauseChange::Resumed)

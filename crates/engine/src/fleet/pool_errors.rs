@@ -3,67 +3,83 @@
 use domain::error_report::ErrorReport;
 use domain::event::EventBody;
 use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
-use serde_json::{Map, Value, json};
-use store::StoreError;
+use domain::launch::Launch;
+use serde_json::Value;
 
 use crate::change::Change;
 
 /// An error of a pool, as its report describes it.
-pub struct ErrorDetails {
+pub(super) struct ErrorDetails {
     /// A short word for programs: `creation-error`.
-    pub kind: &'static str,
-    pub title: &'static str,
-    pub description: String,
-    pub extra: Map<String, Value>,
-    pub launch_config_id: Option<LaunchConfigId>,
-    pub worker: Option<WorkerKey>,
+    pub(super) kind: &'static str,
+    pub(super) title: &'static str,
+    pub(super) description: String,
+    pub(super) extra: Value,
+    pub(super) launch_config_id: Option<LaunchConfigId>,
 }
 
 /// Longer descriptions are cut; the contract has this limit.
 const MAX_DESCRIPTION: usize = 10_240;
 
 /// Writes the error report and its event in this transaction.
-pub fn report_pool_error(
+pub(super) fn report_pool_error(
     change: &mut Change<'_, '_>,
     pool_id: &PoolId,
     provider_id: &ProviderId,
-    problem: &ErrorDetails,
-) -> Result<(), StoreError> {
-    let mut extra = problem.extra.clone();
-    if let Some(worker) = &problem.worker {
-        extra.insert("workerGroup".to_owned(), json!(worker.group.as_str()));
-        extra.insert("workerId".to_owned(), json!(worker.id.as_str()));
-    }
-    let id = change.new_id();
+    problem: ErrorDetails,
+) -> store::Result<()> {
     let report = ErrorReport {
         pool_id: pool_id.clone(),
-        error_id: id.parse().expect("a slugid is an error id"),
+        error_id: change.new_id(),
         reported: change.now,
         kind: problem.kind.to_owned(),
         title: problem.title.to_owned(),
         description: cut(&problem.description, MAX_DESCRIPTION).to_owned(),
-        extra,
-        launch_config_id: problem.launch_config_id.clone(),
+        extra: problem.extra.as_object().cloned().unwrap_or_default(),
+        launch_config_id: problem.launch_config_id,
     };
-    store::worker_errors::insert(change.tx, &report)?;
     tracing::warn!(pool.id = %pool_id, error.id = %report.error_id, error.kind = problem.kind,
         "{} in {pool_id}: {}", problem.title, report.description);
-    let worker = problem.worker.as_ref();
-    let event = EventBody::PoolError {
+    write_error_report(change, provider_id, report, None)
+}
+
+/// Reports a launch that made no machine, as far as is known. Names the launch config without its
+/// content, which fewer people may read than errors.
+pub(super) fn report_launch_error(
+    change: &mut Change<'_, '_>,
+    launch: &Launch,
+    title: &'static str,
+    description: String,
+    extra: Value,
+) -> store::Result<()> {
+    let details = ErrorDetails {
+        kind: "creation-error",
+        title,
+        description,
+        extra,
+        launch_config_id: Some(launch.launch_config_id.clone()),
+    };
+    report_pool_error(change, &launch.pool_id, &launch.provider_id, details)
+}
+
+/// Writes a report and its event; `worker` is the worker that made the report.
+pub(crate) fn write_error_report(
+    change: &mut Change<'_, '_>,
+    provider_id: &ProviderId,
+    report: ErrorReport,
+    worker: Option<&WorkerKey>,
+) -> store::Result<()> {
+    store::worker_errors::insert(change.tx, &report)?;
+    change.announce([EventBody::PoolError {
         provider_id: provider_id.clone(),
         report: Box::new(report),
         worker: worker.map(|key| (key.group.to_string(), key.id.to_string())),
-    };
-    change.announce([event])
+    }])
 }
 
 /// The beginning of a text, at most this many bytes, cut between characters.
 fn cut(text: &str, max_bytes: usize) -> &str {
-    let mut end = text.len().min(max_bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(max_bytes)]
 }
 
 #[cfg(test)]

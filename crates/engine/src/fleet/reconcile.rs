@@ -9,18 +9,19 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use cloud::{LaunchedMachine, Machines, Region};
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
+use domain::id::{LaunchToken, PoolId, ProviderId};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
+use serde_json::json;
 use store::StoreError;
 
 use super::launch_deadlines::{
     GIVE_UP_AFTER_MS, SETTLED_AFTER_MS, UNKNOWN_MACHINE_GRACE_MS, WITHDRAW_AFTER_MS,
 };
 use super::launches::{insert_worker, unknown_worker};
-use super::pool_errors::{ErrorDetails, report_pool_error};
-use super::scan_result::{MachineName, ScanResult};
+use super::pool_errors::report_launch_error;
+use super::scan::{MachineName, RegionScan};
 use super::termination::end_now;
 use crate::Engine;
 use crate::change::Change;
@@ -39,7 +40,7 @@ pub(super) async fn pending_launches(
     engine: &Engine,
     provider_id: &ProviderId,
     machines: &dyn Machines,
-) -> Result<Vec<(Launch, Option<Region>)>, StoreError> {
+) -> store::Result<Vec<(Launch, Option<Region>)>> {
     let mut pending = Vec::new();
     let mut after: Option<Position> = None;
     loop {
@@ -78,21 +79,18 @@ pub(super) async fn settle_launches(
     provider_id: &ProviderId,
     machines: &dyn Machines,
     listed: &BTreeMap<Region, Timestamp>,
-) -> Result<u64, StoreError> {
+) -> store::Result<u64> {
     let now = engine.clock.now();
     let regions = machines.regions();
     let mut n_settled = 0;
     for (launch, region) in pending_launches(engine, provider_id, machines).await? {
-        let is_covered = match &region {
-            Some(region) => is_complete(listed.get(region), &launch),
-            // Its region is unknown, so all regions must have been listed.
-            None => {
-                !regions.is_empty()
-                    && regions
-                        .iter()
-                        .all(|region| is_complete(listed.get(region), &launch))
-            }
-        };
+        // If its region is unknown, all regions must have been listed.
+        let mut regions = region
+            .as_ref()
+            .map_or(&*regions, std::slice::from_ref)
+            .iter();
+        let is_covered =
+            regions.len() > 0 && regions.all(|region| is_complete(listed.get(region), &launch));
         if is_covered && was_asked_for(&launch) {
             settle_launch(engine, launch, now).await?;
             n_settled += 1;
@@ -105,7 +103,7 @@ pub(super) async fn settle_launches(
 
 /// Settles launches by their age alone, for providers that are not scanned because they are no
 /// longer configured or out of service. Returns how many.
-pub async fn settle_old_launches(engine: &Arc<Engine>) -> Result<u64, StoreError> {
+pub async fn settle_old_launches(engine: &Arc<Engine>) -> store::Result<u64> {
     let now = engine.clock.now();
     let providers = engine.store.read("launch_unsettled_providers", |tx| {
         store::launches::unsettled_providers(tx)
@@ -133,11 +131,7 @@ pub async fn settle_old_launches(engine: &Arc<Engine>) -> Result<u64, StoreError
 }
 
 /// Returns how many were settled: 1 or 0.
-async fn settle_by_age(
-    engine: &Arc<Engine>,
-    launch: Launch,
-    now: Timestamp,
-) -> Result<u64, StoreError> {
+async fn settle_by_age(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> store::Result<u64> {
     if !was_asked_for(&launch) {
         let is_late = now.millis_since(launch.created) > WITHDRAW_AFTER_MS;
         if is_late {
@@ -161,7 +155,7 @@ async fn page_of_pending(
     engine: &Engine,
     provider_id: &ProviderId,
     after: Option<Position>,
-) -> Result<Vec<Launch>, StoreError> {
+) -> store::Result<Vec<Launch>> {
     let id = provider_id.clone();
     let read = engine.store.read("launch_list_pending", move |tx| {
         let after = after.as_ref().map(|(since, token)| (*since, token));
@@ -180,39 +174,33 @@ fn is_complete(listed: Option<&Timestamp>, launch: &Launch) -> bool {
 }
 
 /// Adopts or ends machines with our tag that had no live row.
-pub(super) struct MachineAdoption<'a> {
-    pub(super) engine: &'a Arc<Engine>,
-    pub(super) provider_id: &'a ProviderId,
-    pub(super) machines: &'a dyn Machines,
-    pub(super) unknown: &'a mut FirstSeen,
-    pub(super) scanned: &'a mut ScanResult,
-}
-
-impl MachineAdoption<'_> {
-    pub(super) async fn run(
-        mut self,
-        unmatched: Vec<(LaunchToken, Option<PoolId>, LaunchedMachine)>,
-    ) -> Result<(), StoreError> {
+impl RegionScan {
+    pub(super) async fn adopt_machines(
+        &mut self,
+        machines: &dyn Machines,
+        unmatched: impl Iterator<Item = (LaunchToken, Option<PoolId>, LaunchedMachine)>,
+    ) -> store::Result<()> {
         let mut unknown = FirstSeen::new();
         for (token, pool_id, machine) in unmatched {
             let name = (machine.group.clone(), machine.id.clone());
-            if self.adopt(token, &machine).await? {
+            if self.adopt(machines, token, &machine).await? {
                 continue;
             }
             let since = self.unknown.get(&name).copied();
-            self.end_unknown(pool_id, machine, since).await;
+            self.end_unknown(machines, pool_id, machine, since).await;
             unknown.insert(name, since.unwrap_or_else(|| self.engine.clock.now()));
         }
-        *self.unknown = unknown;
+        self.unknown = unknown;
         Ok(())
     }
 
     /// False: the launch of the machine is unknown.
     async fn adopt(
         &mut self,
+        machines: &dyn Machines,
         token: LaunchToken,
         machine: &LaunchedMachine,
-    ) -> Result<bool, StoreError> {
+    ) -> store::Result<bool> {
         let now = self.engine.clock.now();
         let (id, made) = (self.provider_id.clone(), machine.clone());
         let found = self.engine.change("machine_adopt", now, move |change| {
@@ -222,14 +210,14 @@ impl MachineAdoption<'_> {
             Adoption::Adopted => self.scanned.adopted += 1,
             Adoption::HasRow => {}
             Adoption::OtherProvider(other) => {
-                let (id, group) = (self.provider_id, &machine.group);
+                let (id, group) = (&self.provider_id, &machine.group);
                 tracing::warn!(provider.id = %id, worker.group = %group, worker.id = %machine.id,
                     "machine {group}/{} of {id} has the tag of a launch of {other}; it is \
                      skipped", machine.id);
             }
             Adoption::UnknownLaunch => return Ok(false),
             // Its row is stopped, but the machine still exists.
-            Adoption::Stopped(worker) => self.end(&worker).await,
+            Adoption::Stopped(worker) => self.end(machines, &worker).await,
         }
         Ok(true)
     }
@@ -237,11 +225,12 @@ impl MachineAdoption<'_> {
     /// Ends a machine with our tag and an unknown launch, after the grace period.
     async fn end_unknown(
         &mut self,
+        machines: &dyn Machines,
         pool_id: Option<PoolId>,
         machine: LaunchedMachine,
         since: Option<Timestamp>,
     ) {
-        let (id, now) = (self.provider_id, self.engine.clock.now());
+        let (id, now) = (self.provider_id.clone(), self.engine.clock.now());
         let Some(since) = since else {
             tracing::warn!(provider.id = %id, worker.group = %machine.group, worker.id = %machine.id,
                 "machine {}/{} of {id} has our tag but an unknown launch; it will be ended if it \
@@ -259,12 +248,13 @@ impl MachineAdoption<'_> {
         };
         tracing::warn!(provider.id = %id, worker.pool = %pool_id, worker.id = %machine.id,
             "machine {}/{} of {id} is ended: its launch is unknown", machine.group, machine.id);
-        self.end(&unknown_worker(id, pool_id, machine, now)).await;
+        let worker = unknown_worker(id, pool_id, machine, now);
+        self.end(machines, &worker).await;
     }
 
-    async fn end(&mut self, worker: &Worker) {
+    async fn end(&mut self, machines: &dyn Machines, worker: &Worker) {
         self.scanned.ended += 1;
-        if let Err(problem) = end_now(self.machines, worker).await {
+        if let Err(problem) = end_now(machines, worker).await {
             self.scanned.problems += 1;
             tracing::warn!(provider.id = %self.provider_id, error = %problem,
                 "cannot end {}, which has no live row; the next scan tries again: {problem}",
@@ -273,7 +263,6 @@ impl MachineAdoption<'_> {
     }
 }
 
-/// The result of adopting a machine.
 enum Adoption {
     Adopted,
     HasRow,
@@ -287,18 +276,14 @@ fn adopt_machine(
     provider_id: &ProviderId,
     token: &LaunchToken,
     machine: &LaunchedMachine,
-) -> Result<Adoption, StoreError> {
+) -> store::Result<Adoption> {
     let Some(launch) = store::launches::get(change.tx, token)? else {
         return Ok(Adoption::UnknownLaunch);
     };
     if launch.provider_id != *provider_id {
         return Ok(Adoption::OtherProvider(launch.provider_id.clone()));
     }
-    let key = WorkerKey {
-        pool_id: launch.pool_id.clone(),
-        group: machine.group.clone(),
-        id: machine.id.clone(),
-    };
+    let key = machine.key(launch.pool_id.clone());
     if let Some(worker) = store::workers::get(change.tx, &key)? {
         return Ok(match worker.state {
             WorkerState::Stopped => Adoption::Stopped(Box::new(worker)),
@@ -316,7 +301,7 @@ fn adopt_machine(
 }
 
 /// Withdraws a launch whose call was not started in time: its process crashed.
-async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
+async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> store::Result<()> {
     let written = engine.change("launch_withdraw", now, move |change| {
         change.wake_pool(&launch.pool_id);
         let Some(current) = store::launches::get(change.tx, &launch.token)? else {
@@ -335,11 +320,7 @@ async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
 }
 
 /// Settles a launch whose answer will not come.
-async fn settle_launch(
-    engine: &Arc<Engine>,
-    launch: Launch,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+async fn settle_launch(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> store::Result<()> {
     let written = engine.change("launch_conclude", now, move |change| {
         change.wake_pool(&launch.pool_id);
         let Some(current) = store::launches::get(change.tx, &launch.token)? else {
@@ -350,25 +331,12 @@ async fn settle_launch(
             return Ok(());
         };
         if settled.state != LaunchState::Accepted {
-            let details = lost_launch_error(&settled, problem);
-            report_pool_error(change, &settled.pool_id, &settled.provider_id, &details)?;
+            let extra = json!({"code": Cause::Lost.as_str(), "launch": settled.token.as_str()});
+            let (title, text) = ("Instance Creation Error", problem.to_owned());
+            report_launch_error(change, &settled, title, text, extra)?;
         }
         store::launches::update(change.tx, &settled)?;
         Ok::<_, StoreError>(())
     });
     written.await
-}
-
-fn lost_launch_error(launch: &Launch, problem: &str) -> ErrorDetails {
-    let mut extra = serde_json::Map::new();
-    extra.insert("code".to_owned(), Cause::Lost.as_str().into());
-    extra.insert("launch".to_owned(), launch.token.as_str().into());
-    ErrorDetails {
-        kind: "creation-error",
-        title: "Instance Creation Error",
-        description: problem.to_owned(),
-        extra,
-        launch_config_id: Some(launch.launch_config_id.clone()),
-        worker: None,
-    }
 }

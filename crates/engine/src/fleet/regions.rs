@@ -12,8 +12,7 @@ use crate::measures::Stopwatch;
 pub(super) struct RegionTasks<T> {
     running: JoinSet<T>,
     regions: BTreeMap<Id, (Region, Stopwatch)>,
-    /// Regions that took longer than the maximum wait. They are not waited for until they are fast
-    /// enough again.
+    /// Regions slower than the maximum wait: not waited for until they are fast enough again.
     slow: BTreeSet<Region>,
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use cloud::{
     CloudError, LaunchedMachine, MAX_OWNED_PAGES, Machines, OwnedMachine, Region, Sighting,
 };
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
-use domain::judge::{Attention, Judgement, MachineState, QueueFacts, judge};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::judge::{Attention, Judgement, QueueFacts, judge};
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use domain::worker::Worker;
@@ -22,7 +22,6 @@ use store::StoreError;
 
 use super::reconcile::{self, FirstSeen};
 use super::regions::RegionTasks;
-use super::scan_result::{MachineName, ScanResult};
 use super::worker_end::{mark_stopped, request_stop};
 use crate::Engine;
 use crate::change::Change;
@@ -44,7 +43,6 @@ const CHANGES_NOTHING: Judgement = Judgement::Keep {
     extend_expiry: false,
 };
 
-/// Limits of one scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimits {
     /// Rows per query.
@@ -72,32 +70,28 @@ impl Default for ScanLimits {
 pub struct Scanner {
     engine: Arc<Engine>,
     provider_id: ProviderId,
-    limits: ScanLimits,
-    regions: RegionTasks<Result<RegionScan, StoreError>>,
+    pub limits: ScanLimits,
+    regions: RegionTasks<store::Result<RegionScan>>,
     /// When each region was last listed.
     listed: BTreeMap<Region, Timestamp>,
     /// Machines with our tag and an unknown launch token.
     unknown: BTreeMap<Region, FirstSeen>,
 }
 
-/// One scan of one region.
-struct RegionScan {
-    engine: Arc<Engine>,
-    provider_id: ProviderId,
+pub(super) struct RegionScan {
+    pub(super) engine: Arc<Engine>,
+    pub(super) provider_id: ProviderId,
     limits: ScanLimits,
     region: Region,
     groups: Vec<WorkerGroup>,
-    unknown: FirstSeen,
-    scanned: ScanResult,
-    /// When the scan began.
+    pub(super) unknown: FirstSeen,
+    pub(super) scanned: ScanResult,
     began: Timestamp,
-    /// Failed calls.
     n_failed: u64,
     /// `None`: the region could not be listed.
     listed: Option<Timestamp>,
 }
 
-/// The list of a region's machines.
 #[derive(Default)]
 struct RegionList {
     sightings: BTreeMap<MachineName, Sighting>,
@@ -110,7 +104,7 @@ struct RegionList {
 struct WorkerEvidence {
     worker: Worker,
     /// `None`: the machine could not be queried.
-    seen: Option<MachineState>,
+    seen: Option<Sighting>,
     /// `None`: the queue could not be queried; `Some(None)`: it does not know the worker.
     queue: Option<Option<QueueWorker>>,
     attention: Attention,
@@ -127,6 +121,20 @@ impl WorkerEvidence {
     }
 }
 
+/// Machines seen, and the actions of a scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanResult {
+    pub seen: u64,
+    pub stopped: u64,
+    pub ended: u64,
+    pub adopted: u64,
+    pub settled: u64,
+    pub problems: u64,
+}
+
+/// The group and id of a machine.
+pub(super) type MachineName = (WorkerGroup, WorkerId);
+
 impl ScanResult {
     fn add(&mut self, other: Self) {
         self.seen += other.seen;
@@ -140,14 +148,10 @@ impl ScanResult {
 
 impl Scanner {
     pub fn new(engine: Arc<Engine>, provider_id: ProviderId) -> Self {
-        Self::with_limits(engine, provider_id, ScanLimits::default())
-    }
-
-    pub fn with_limits(engine: Arc<Engine>, provider_id: ProviderId, limits: ScanLimits) -> Self {
         Self {
             engine,
             provider_id,
-            limits,
+            limits: ScanLimits::default(),
             regions: RegionTasks::default(),
             listed: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -155,17 +159,14 @@ impl Scanner {
     }
 
     /// `None`: the provider makes no machines, or is out of service.
-    pub async fn scan(&mut self) -> Result<Option<ScanResult>, StoreError> {
+    pub async fn scan(&mut self) -> store::Result<Option<ScanResult>> {
         self.scan_for(MAX_REGION_WAIT).await
     }
 
     /// Like `scan`, with another limit for waiting.
-    pub async fn scan_for(&mut self, max_wait: Duration) -> Result<Option<ScanResult>, StoreError> {
+    pub async fn scan_for(&mut self, max_wait: Duration) -> store::Result<Option<ScanResult>> {
         let engine = Arc::clone(&self.engine);
-        let Ok(provider) = engine.providers.get(&self.provider_id) else {
-            return Ok(None);
-        };
-        let Some(machines) = provider.machines() else {
+        let Some(machines) = engine.providers.machines(&self.provider_id) else {
             return Ok(None);
         };
         for (region, groups) in self.regions_to_scan(machines).await? {
@@ -203,7 +204,7 @@ impl Scanner {
     async fn regions_to_scan(
         &self,
         machines: &dyn Machines,
-    ) -> Result<BTreeMap<Region, Vec<WorkerGroup>>, StoreError> {
+    ) -> store::Result<BTreeMap<Region, Vec<WorkerGroup>>> {
         let mut regions: BTreeMap<Region, Vec<WorkerGroup>> = BTreeMap::new();
         for region in machines.regions() {
             regions.entry(region).or_default();
@@ -251,8 +252,7 @@ impl Scanner {
         };
         self.regions.start(region, async move {
             let engine = Arc::clone(&scan.engine);
-            let provider = engine.providers.get(&scan.provider_id).ok();
-            if let Some(machines) = provider.and_then(|provider| provider.machines()) {
+            if let Some(machines) = engine.providers.machines(&scan.provider_id) {
                 scan.run(machines).await?;
             }
             Ok(scan)
@@ -261,7 +261,7 @@ impl Scanner {
 }
 
 impl RegionScan {
-    async fn run(&mut self, machines: &dyn Machines) -> Result<(), StoreError> {
+    async fn run(&mut self, machines: &dyn Machines) -> store::Result<()> {
         // The list is read before the rows: a machine that is made between the two has its row
         // then. The list says nothing about machines made after this moment.
         self.began = self.engine.clock.now();
@@ -293,14 +293,7 @@ impl RegionScan {
             let unmatched = unmatched.filter(|(_, _, machine)| {
                 !known.contains(&(machine.group.clone(), machine.id.clone()))
             });
-            let adoption = reconcile::MachineAdoption {
-                engine: &self.engine,
-                provider_id: &self.provider_id,
-                machines,
-                unknown: &mut self.unknown,
-                scanned: &mut self.scanned,
-            };
-            adoption.run(unmatched.collect()).await?;
+            self.adopt_machines(machines, unmatched).await?;
             self.listed = Some(self.began);
         }
         Ok(())
@@ -326,7 +319,7 @@ impl RegionScan {
         machines: &dyn Machines,
         page: Vec<Worker>,
         listed: &BTreeMap<MachineName, Sighting>,
-    ) -> Result<(), StoreError> {
+    ) -> store::Result<()> {
         let (first, last) = match (page.first(), page.last()) {
             (Some(first), Some(last)) => (first.key.clone(), last.key.clone()),
             (None, _) | (_, None) => return Ok(()),
@@ -350,9 +343,7 @@ impl RegionScan {
             (found.judge() != CHANGES_NOTHING).then_some(found)
         });
         let affected: Vec<WorkerEvidence> = affected.collect();
-        let alive = seen
-            .values()
-            .filter(|seen| matches!(seen, MachineState::Alive));
+        let alive = seen.values().filter(|seen| **seen == Sighting::Alive);
         self.scanned.seen += alive.count() as u64;
         let stale = page
             .iter()
@@ -381,20 +372,19 @@ impl RegionScan {
         Ok(())
     }
 
-    /// The state of each machine, from the list or from a query; those without an answer are
-    /// absent.
+    /// The state of each machine, from the list or from a query; machines without one are absent.
     async fn query_states(
         &mut self,
         machines: &dyn Machines,
         page: &[Worker],
         listed: &BTreeMap<MachineName, Sighting>,
-    ) -> BTreeMap<WorkerKey, MachineState> {
+    ) -> BTreeMap<WorkerKey, Sighting> {
         let mut seen = BTreeMap::new();
         let mut unlisted = Vec::new();
         for worker in page {
             match listed.get(&name(worker)) {
                 Some(sighting) => {
-                    seen.insert(worker.key.clone(), to_seen(sighting.clone()));
+                    seen.insert(worker.key.clone(), sighting.clone());
                 }
                 None => unlisted.push(worker.clone()),
             }
@@ -411,8 +401,7 @@ impl RegionScan {
         while let Some(answer) = queries.next().await {
             let problem = match answer {
                 Ok(sightings) => {
-                    let sightings = sightings.into_iter();
-                    seen.extend(sightings.map(|(key, found)| (key, to_seen(found))));
+                    seen.extend(sightings);
                     continue;
                 }
                 Err(problem) => problem,
@@ -479,21 +468,12 @@ fn timeout_error() -> CloudError {
     CloudError::Unavailable(format!("no answer within {} s", MAX_CALL.as_secs()))
 }
 
-fn to_seen(sighting: Sighting) -> MachineState {
-    match sighting {
-        Sighting::Alive => MachineState::Alive,
-        Sighting::Ending => MachineState::Ending,
-        Sighting::Ended(why) => MachineState::Ended(why),
-        Sighting::NotFound => MachineState::NotFound,
-    }
-}
-
 /// The queue's records of a page of workers in one group. `None`: the queue could not be queried.
 async fn queue_facts(
     engine: &Arc<Engine>,
     provider_id: &ProviderId,
     page: &[Worker],
-) -> Result<Option<BTreeMap<WorkerKey, QueueWorker>>, StoreError> {
+) -> store::Result<Option<BTreeMap<WorkerKey, QueueWorker>>> {
     let (Some(first), Some(last)) = (page.first(), page.last()) else {
         return Ok(None);
     };
@@ -520,7 +500,7 @@ fn apply(
     found: &WorkerEvidence,
     is_outside: bool,
     done: &mut ScanResult,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let key = &found.worker.key;
     let Some(mut worker) = store::workers::get(change.tx, key)? else {
         return Ok(());

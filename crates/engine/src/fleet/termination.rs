@@ -14,7 +14,6 @@ use domain::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use futures_util::StreamExt;
 use futures_util::stream;
-use store::StoreError;
 
 use super::regions::RegionTasks;
 use crate::Engine;
@@ -24,8 +23,7 @@ const MAX_OF_REGION: usize = 1_000;
 const MAX_CALLS: usize = 8;
 const MAX_CALL: Duration = Duration::from_secs(30);
 const MAX_FAILURES: usize = 2;
-/// An activation waits at most this long for its regions. The next one does not wait for slow
-/// regions.
+/// An activation waits at most this long for its regions, and the next one not for slow regions.
 const MAX_REGION_WAIT: Duration = Duration::from_secs(30);
 /// After the cloud has accepted to end a machine, the call is repeated no sooner than this.
 const REPEAT_MS: i64 = MINUTE_MS;
@@ -40,7 +38,6 @@ const FORGET_MS: i64 = HOUR_MS;
 
 const _: () = assert!(MAX_BACKOFF_MS < FORGET_MS && REPEAT_MS < FORGET_MS);
 
-/// Limits of one activation.
 #[derive(Clone, Copy, Debug)]
 pub struct TerminationLimits {
     /// Rows per query.
@@ -86,7 +83,7 @@ struct Attempt {
 pub struct Terminator {
     engine: Arc<Engine>,
     provider_id: ProviderId,
-    limits: TerminationLimits,
+    pub limits: TerminationLimits,
     attempts: BTreeMap<WorkerKey, Attempt>,
     /// Regions that answered no call of their last activation, and when that was.
     outages: BTreeMap<Region, Timestamp>,
@@ -125,18 +122,10 @@ impl Attempt {
 
 impl Terminator {
     pub fn new(engine: Arc<Engine>, provider_id: ProviderId) -> Self {
-        Self::with_limits(engine, provider_id, TerminationLimits::default())
-    }
-
-    pub fn with_limits(
-        engine: Arc<Engine>,
-        provider_id: ProviderId,
-        limits: TerminationLimits,
-    ) -> Self {
         Self {
             engine,
             provider_id,
-            limits,
+            limits: TerminationLimits::default(),
             attempts: BTreeMap::new(),
             outages: BTreeMap::new(),
             regions: RegionTasks::default(),
@@ -144,17 +133,14 @@ impl Terminator {
     }
 
     /// Asks the provider to end the machines of stopping workers. Returns how many it accepted.
-    pub async fn end_stopping(&mut self) -> Result<u64, StoreError> {
+    pub async fn end_stopping(&mut self) -> store::Result<u64> {
         self.end_for(MAX_REGION_WAIT).await
     }
 
     /// Like `end_stopping`, with another limit for waiting.
-    pub async fn end_for(&mut self, max_wait: Duration) -> Result<u64, StoreError> {
+    pub async fn end_for(&mut self, max_wait: Duration) -> store::Result<u64> {
         let engine = Arc::clone(&self.engine);
-        let Ok(provider) = engine.providers.get(&self.provider_id) else {
-            return Ok(0);
-        };
-        let Some(machines) = provider.machines() else {
+        let Some(machines) = engine.providers.machines(&self.provider_id) else {
             return Ok(0);
         };
         let now = engine.clock.now();
@@ -214,7 +200,7 @@ impl Terminator {
         &self,
         machines: &dyn Machines,
         now: Timestamp,
-    ) -> Result<BTreeMap<Region, Vec<Worker>>, StoreError> {
+    ) -> store::Result<BTreeMap<Region, Vec<Worker>>> {
         let mut due: BTreeMap<Region, Vec<Worker>> = BTreeMap::new();
         let mut after: Option<WorkerKey> = None;
         loop {
@@ -248,8 +234,7 @@ impl Terminator {
             && !self.outages.contains_key(region)
     }
 
-    /// Keeps as many as one activation ends: first those not tried yet, then those tried longest
-    /// ago.
+    /// Keeps as many as one activation ends: those not tried yet, then those tried longest ago.
     fn keep_first(&self, workers: &mut Vec<Worker>) {
         workers.sort_by_key(|worker| self.attempts.get(&worker.key).map(|attempt| attempt.at));
         if workers.len() > self.limits.of_region {
@@ -273,8 +258,7 @@ async fn end_in(
     workers: Vec<Worker>,
     limits: TerminationLimits,
 ) -> Vec<(WorkerKey, EndResult)> {
-    let provider = engine.providers.get(provider_id).ok();
-    let Some(machines) = provider.and_then(|provider| provider.machines()) else {
+    let Some(machines) = engine.providers.machines(provider_id) else {
         return Vec::new();
     };
     // Collected first: a future with a closure over borrows is not `Send` for any lifetime.

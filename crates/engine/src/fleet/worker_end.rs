@@ -1,8 +1,7 @@
 //! The transitions at the end of a worker, with their events and the release of its claims.
 
-use domain::event::{EventBody, WorkerChange};
+use domain::event::WorkerChange;
 use domain::worker::{Worker, WorkerState};
-use store::StoreError;
 
 use crate::change::Change;
 use crate::queue::release_worker_claims;
@@ -12,14 +11,14 @@ pub fn request_stop(
     change: &mut Change<'_, '_>,
     worker: &mut Worker,
     reason: &str,
-) -> Result<bool, StoreError> {
+) -> store::Result<bool> {
     if worker.state >= WorkerState::Stopping {
         return Ok(false);
     }
     note_end(change, worker)?;
-    write(change, worker, worker.clone().stop(reason, change.now))?;
+    *worker = change.update_worker(worker.clone().stop(reason, change.now))?;
     let reason = reason.to_owned();
-    change.announce([worker_event(worker, WorkerChange::Removed { reason })])?;
+    change.announce_worker(worker, WorkerChange::Removed { reason })?;
     release_worker_claims(change, &worker.key)?;
     change.wake_ending(&worker.provider_id);
     change.wake_pool(&worker.key.pool_id);
@@ -31,19 +30,15 @@ pub fn mark_stopped(
     change: &mut Change<'_, '_>,
     worker: &mut Worker,
     reason: &str,
-) -> Result<bool, StoreError> {
+) -> store::Result<bool> {
     if worker.state == WorkerState::Stopped {
         return Ok(false);
     }
     if worker.state < WorkerState::Stopping {
         note_end(change, worker)?;
     }
-    write(
-        change,
-        worker,
-        worker.clone().mark_stopped(reason, change.now),
-    )?;
-    change.announce([worker_event(worker, WorkerChange::Stopped)])?;
+    *worker = change.update_worker(worker.clone().mark_stopped(reason, change.now))?;
+    change.announce_worker(worker, WorkerChange::Stopped)?;
     release_worker_claims(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
     Ok(true)
@@ -51,7 +46,7 @@ pub fn mark_stopped(
 
 /// Counts against the launch config that a machine never registered, or that its worker never asked
 /// for tasks; unless the worker had advice to stop before.
-fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreError> {
+fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> store::Result<()> {
     let (tx, now) = (&mut *change.tx, change.now);
     let token = worker.terms.launch_token.as_ref();
     let Some(token) = token.and_then(|token| token.parse().ok()) else {
@@ -66,23 +61,5 @@ fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreErr
         }
         WorkerState::Running => store::launches::note_silent(tx, &token, now),
         WorkerState::Stopping | WorkerState::Stopped => Ok(()),
-    }
-}
-
-/// Writes the next state of a worker.
-fn write(
-    change: &mut Change<'_, '_>,
-    worker: &mut Worker,
-    moved: Worker,
-) -> Result<(), StoreError> {
-    let version = store::workers::update(change.tx, &moved)?;
-    *worker = moved.with_version(version);
-    Ok(())
-}
-
-pub(super) fn worker_event(worker: &Worker, change: WorkerChange) -> EventBody {
-    EventBody::Worker {
-        change,
-        worker: Box::new(worker.clone()),
     }
 }

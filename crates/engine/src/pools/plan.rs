@@ -3,7 +3,7 @@
 use domain::id::PoolId;
 use domain::launch_config::{Reconciliation, reconcile};
 use domain::time::Timestamp;
-use store::{StoreError, Tx};
+use store::Tx;
 
 use super::{ValidatedPool, changes_nothing, refuse_compiled};
 
@@ -21,7 +21,7 @@ pub fn plan(
     id: &PoolId,
     validated: &ValidatedPool,
     now: Timestamp,
-) -> Result<PoolPlan, StoreError> {
+) -> store::Result<PoolPlan> {
     let pool = store::pools::get(tx, id)?;
     let known = store::launch_configs::all(tx, id)?;
     let refused = pool.as_ref().and_then(|pool| refuse_compiled(pool).err());

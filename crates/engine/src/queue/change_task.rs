@@ -8,6 +8,7 @@ use domain::time::Timestamp;
 use store::StoreError;
 
 use super::TaskError;
+use super::claim_task::load_task;
 use super::transitions::{apply_transition, release_dependents};
 use crate::Engine;
 
@@ -23,8 +24,7 @@ pub async fn change_task(
     step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError> + Send + 'static,
 ) -> Result<Task, TaskError> {
     let written = engine.change(name, now, move |change| {
-        let before = store::tasks::get(change.tx, &id)?;
-        let before = before.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
+        let before = load_task(change.tx, &id)?;
         let moved = step(before.clone(), change.now)?;
         Ok::<_, TaskError>(apply_transition(change, &before, moved)?)
     });
@@ -57,9 +57,9 @@ pub async fn rerun(
 }
 
 /// Releases batches while more are left, up to a limit. False: more are left.
-async fn release_all<F>(mut more: bool, mut release: impl FnMut() -> F) -> Result<bool, StoreError>
+async fn release_all<F>(mut more: bool, mut release: impl FnMut() -> F) -> store::Result<bool>
 where
-    F: Future<Output = Result<bool, StoreError>>,
+    F: Future<Output = store::Result<bool>>,
 {
     for _ in 0..MAX_RELEASES {
         if !more {

@@ -27,7 +27,7 @@ use crate::Engine;
 
 /// A worker waits at most this long for a task.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(20);
-/// Quiet waiting are checked for tasks in this interval, plus a jitter.
+/// Quiet lists are checked for tasks in this interval, plus a jitter.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const SWEEP_JITTER_MS: u64 = 500;
 /// The end of the name of the exchange for pending tasks.
@@ -153,7 +153,7 @@ impl ClaimDispatcher {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts workers that got nothing back into their waiting.
+    /// Puts workers that got nothing back into their lists.
     fn put_back(&self, served: ListBatch, remaining: RemainingWork) {
         for worker in self.waiting().put_back(served, remaining) {
             // A worker that disconnected needs no answer.

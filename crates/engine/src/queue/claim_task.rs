@@ -5,10 +5,11 @@ use std::sync::Arc;
 use domain::id::{TaskId, WorkerKey};
 use domain::task::Task;
 use domain::time::Timestamp;
+use store::Tx;
 
 use super::TaskError;
 use super::claim_work::{claim_end, note_worker_seen, refusal};
-use super::transitions::apply_transition;
+use super::transitions::{apply_transition, claimant};
 use crate::Engine;
 
 pub async fn claim_task(
@@ -21,8 +22,7 @@ pub async fn claim_task(
     let until = claim_end(engine, now);
     let written = engine.change("task_claim", now, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
-        let before =
-            store::tasks::get(tx, &id)?.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
+        let before = load_task(tx, &id)?;
         let mut found = store::claimants::list(tx, std::slice::from_ref(&worker))?;
         let store::claimants::Claimant { state, known } = found.remove(&worker).unwrap_or_default();
         if let Some(state) = refusal(state) {
@@ -41,15 +41,15 @@ pub async fn claim_task(
         // A second claim by the same worker changes nothing.
         let is_new = !moved.news.is_empty();
         let task = apply_transition(change, &before, moved)?;
-        let claimed: &[Task] = if is_new {
-            std::slice::from_ref(&task)
-        } else {
-            &[]
-        };
+        let claimed = is_new.then_some(&task);
         note_worker_seen(change.tx, &worker, known, claimed, now)?;
         Ok(task)
     });
     written.await
+}
+
+pub(super) fn load_task(tx: &mut Tx<'_>, id: &TaskId) -> Result<Task, TaskError> {
+    store::tasks::get(tx, id)?.ok_or_else(|| TaskError::NoSuchTask(id.clone()))
 }
 
 /// Extends the claim of a worker.
@@ -62,18 +62,13 @@ pub async fn reclaim(
     let until = claim_end(engine, now);
     let written = engine.change("task_reclaim", now, move |change| {
         let now = change.now;
-        let before = store::tasks::get(change.tx, &id)?;
-        let before = before.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
+        let before = load_task(change.tx, &id)?;
         let moved = before.clone().reclaim(run_id, now, until)?;
         let task = apply_transition(change, &before, moved)?;
         if let Some(claim) = task.run(run_id).and_then(|run| run.running()) {
-            let worker = WorkerKey {
-                pool_id: task.definition.task_queue_id.clone(),
-                group: claim.group.clone(),
-                id: claim.worker_id.clone(),
-            };
+            let worker = claimant(&task, claim);
             let known = store::queue_workers::get(change.tx, &worker)?;
-            note_worker_seen(change.tx, &worker, known, &[], now)?;
+            note_worker_seen(change.tx, &worker, known, None, now)?;
         }
         Ok::<_, TaskError>(task)
     });

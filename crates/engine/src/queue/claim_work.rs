@@ -27,7 +27,6 @@ const REMEMBERED_MS: i64 = DAY_MS;
 /// The precision of the time at which a worker was last seen.
 const SEEN_EVERY_MS: i64 = MINUTE_MS;
 
-/// A worker that asks for tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Claimant {
     pub(super) worker: WorkerKey,
@@ -36,7 +35,6 @@ pub(super) struct Claimant {
     pub(super) is_new: bool,
 }
 
-/// The result for one worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ClaimResult {
     Nothing,
@@ -56,7 +54,6 @@ pub(super) enum RemainingWork {
     ForAll,
 }
 
-/// The result for the workers of one list.
 #[derive(Debug)]
 pub(super) struct ListOutcome {
     /// For each worker, in the order of the list.
@@ -107,7 +104,7 @@ pub(super) async fn serve_lists(
             room -= n_claimed;
             Ok(outcome)
         });
-        lists.collect::<Result<Vec<_>, StoreError>>()
+        lists.collect::<store::Result<Vec<_>>>()
     });
     written.await.map_err(Arc::new)
 }
@@ -115,7 +112,7 @@ pub(super) async fn serve_lists(
 fn read_claimants(
     tx: &mut Tx<'_>,
     lists: &[(PoolId, Vec<Claimant>)],
-) -> Result<ClaimantRecords, StoreError> {
+) -> store::Result<ClaimantRecords> {
     let claimants = lists.iter().flat_map(|(_, list)| list);
     let keys: Vec<WorkerKey> = claimants.map(|claimant| claimant.worker.clone()).collect();
     store::claimants::list(tx, &keys)
@@ -126,7 +123,7 @@ fn read_outcomes(
     tx: &mut Tx<'_>,
     lists: &[(PoolId, Vec<Claimant>)],
     now: Timestamp,
-) -> Result<Option<Vec<ListOutcome>>, StoreError> {
+) -> store::Result<Option<Vec<ListOutcome>>> {
     let queues: Vec<PoolId> = lists.iter().map(|(queue, _)| queue.clone()).collect();
     let with_work = store::pending_tasks::queues_with_work(tx, &queues, now)?;
     let known = read_claimants(tx, lists)?;
@@ -136,7 +133,9 @@ fn read_outcomes(
         let mut results = Vec::with_capacity(list.len());
         for claimant in list {
             let (wanted, result) = check_claimant(claimant, &known, now);
-            let is_seen = !claimant.is_new || is_seen(&known, &claimant.worker, now);
+            let record = known.get(&claimant.worker);
+            let seen = record.and_then(|record| record.known.as_ref());
+            let is_seen = !claimant.is_new || seen.is_some_and(|seen| is_freshly_seen(seen, now));
             if result == ClaimResult::Nothing && (!is_seen || (has_work && wanted > 0)) {
                 return Ok(None);
             }
@@ -180,7 +179,7 @@ fn serve_list(
     known: &ClaimantRecords,
     until: Timestamp,
     most: u32,
-) -> Result<(ListOutcome, u32), StoreError> {
+) -> store::Result<(ListOutcome, u32)> {
     let now = change.now;
     let checked = list
         .iter()
@@ -239,7 +238,7 @@ fn claim_task(
     task: &Task,
     worker: &WorkerKey,
     until: Timestamp,
-) -> Result<Option<Task>, StoreError> {
+) -> store::Result<Option<Task>> {
     let Some((run_id, _)) = task.last_run() else {
         return Ok(None);
     };
@@ -255,24 +254,25 @@ fn claim_task(
 }
 
 /// Records that a worker is active, and its claims.
-pub(super) fn note_worker_seen(
+pub(super) fn note_worker_seen<'a>(
     tx: &mut Tx<'_>,
     key: &WorkerKey,
     known: Option<QueueWorker>,
-    claimed: &[Task],
+    claimed: impl IntoIterator<Item = &'a Task>,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let expires = now.plus_millis(REMEMBERED_MS);
     let is_fresh = known
         .as_ref()
         .is_some_and(|known| is_freshly_seen(known, now));
-    if is_fresh && claimed.is_empty() {
+    let mut claimed = claimed.into_iter().peekable();
+    if is_fresh && claimed.peek().is_none() {
         return Ok(());
     }
     let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
     worker.last_date_active = Some(now);
     worker.expires = worker.expires.max(expires);
-    worker.note_claims(claimed.iter().filter_map(|task| {
+    worker.note_claims(claimed.filter_map(|task| {
         let (run_id, _) = task.last_run()?;
         let task_id = task.id.to_string();
         Some(TaskRun { task_id, run_id })
@@ -283,13 +283,6 @@ pub(super) fn note_worker_seen(
         store::workers::note_first_claim(tx, key, now)?;
     }
     Ok(())
-}
-
-fn is_seen(known: &ClaimantRecords, worker: &WorkerKey, now: Timestamp) -> bool {
-    known
-        .get(worker)
-        .and_then(|known| known.known.as_ref())
-        .is_some_and(|known| is_freshly_seen(known, now))
 }
 
 /// A time in the future, after the clock was set back, does not count.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::id::TaskId;
-use domain::task::{Task, TaskDefinition, TaskEvent, TaskGroup, Transition};
+use domain::task::{Task, TaskDefinition, TaskEvent, TaskGroup};
 use domain::time::Timestamp;
 use store::Tx;
 
@@ -68,10 +68,7 @@ fn try_create(
     store::task_queues::note_used(change.tx, &definition.task_queue_id, now, false)?;
     if definition.dependencies.is_empty() {
         // Without dependencies the task is written once, as scheduled.
-        let scheduled = match task.clone().schedule(now) {
-            Ok(moved) => moved.task,
-            Err(refused) => return Err(refused.into()),
-        };
+        let scheduled = task.clone().schedule(now)?.task;
         if store::tasks::insert(change.tx, &scheduled)? {
             let news = [TaskEvent::Defined, TaskEvent::Pending(0)];
             announce_news(change, &scheduled, &news)?;
@@ -106,12 +103,11 @@ fn require_dependencies(change: &mut Change<'_, '_>, task: Task) -> Result<Task,
         }
         return Ok(task);
     }
-    let moved: Transition = task.clone().schedule(change.now)?;
+    let moved = task.clone().schedule(change.now)?;
     Ok(apply_transition(change, &task, moved)?)
 }
 
-/// Refuses a task that could never be scheduled: its dependencies do not exist, or expire too
-/// early.
+/// Refuses a task that could never be scheduled: dependencies do not exist, or expire too early.
 fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
     let TaskDefinition {
         dependencies,

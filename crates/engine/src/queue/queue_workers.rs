@@ -6,7 +6,6 @@ use domain::audit::AuditEntry;
 use domain::id::WorkerKey;
 use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
-use store::StoreError;
 
 use crate::Engine;
 
@@ -18,7 +17,7 @@ pub async fn quarantine_worker(
     until: Timestamp,
     info: Option<String>,
     audit: AuditEntry,
-) -> Result<Option<QueueWorker>, StoreError> {
+) -> store::Result<Option<QueueWorker>> {
     let written = engine.change("queue_worker_quarantine", audit.created, move |change| {
         let Some(mut worker) = store::queue_workers::get(change.tx, &key)? else {
             return Ok(None);
@@ -39,7 +38,7 @@ pub async fn declare_worker(
     now: Timestamp,
     key: WorkerKey,
     expires: Timestamp,
-) -> Result<QueueWorker, StoreError> {
+) -> store::Result<QueueWorker> {
     let written = engine.change("queue_worker_declare", now, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         store::task_queues::note_used(tx, &key.pool_id, now, true)?;

@@ -7,7 +7,7 @@ use domain::task::{Claim, Task};
 use store::StoreError;
 use tokio::runtime::Handle;
 
-use super::transitions::apply_transition;
+use super::transitions::try_transition;
 use crate::Engine;
 use crate::undo_guard::UndoGuard;
 
@@ -34,15 +34,10 @@ pub(super) fn return_unless_delivered(
 }
 
 async fn return_claims(engine: Arc<Engine>, worker: WorkerKey, runs: Vec<ClaimedRun>) {
-    let n_runs = runs.len();
-    let written = engine.change("claim_give_back", engine.clock.now(), move |change| {
+    let (n_runs, now) = (runs.len(), engine.clock.now());
+    let written = engine.change("claim_give_back", now, move |change| {
         for (task_id, run_id, claim) in &runs {
-            let Some(before) = store::tasks::get(change.tx, task_id)? else {
-                continue;
-            };
-            if let Ok(moved) = before.clone().give_back(*run_id, claim, change.now) {
-                apply_transition(change, &before, moved)?;
-            }
+            try_transition(change, task_id, |task| task.give_back(*run_id, claim, now))?;
         }
         Ok::<_, StoreError>(())
     });

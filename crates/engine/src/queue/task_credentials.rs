@@ -1,9 +1,8 @@
 //! Credentials for a claimed run: to report on it, and with the scopes of the task.
 
-use access::certificate::{self, Credentials};
+use access::certificate::Credentials;
 use domain::task::{Claim, Task};
 use domain::time::Timestamp;
-use domain::worker_credentials::START_BEFORE_MS;
 
 use crate::Engine;
 
@@ -28,14 +27,6 @@ pub fn issue_task_credentials(
     let scopes = own
         .into_iter()
         .chain(task.definition.scopes.iter().cloned());
-    engine.random.with(|random| {
-        certificate::issue(
-            &engine.queue.issuer.as_issuer(),
-            Some(&name),
-            scopes.collect(),
-            now.plus_millis(-START_BEFORE_MS).as_millis(),
-            taken_until.as_millis(),
-            random,
-        )
-    })
+    let issuer = &engine.queue.issuer;
+    issuer.issue(&engine.random, &name, scopes.collect(), now, *taken_until)
 }

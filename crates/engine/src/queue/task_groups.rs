@@ -9,14 +9,13 @@ use domain::time::Timestamp;
 use store::StoreError;
 
 use super::TaskError;
-use super::transitions::apply_transition;
+use super::transitions::try_transition;
 use crate::Engine;
 use crate::change::Change;
 
 /// At most this many tasks are changed in one transaction.
 const BATCH: u32 = 100;
-/// At most this many transactions for one request: a million tasks. A second request changes the
-/// rest.
+/// At most this many transactions for one request: a million tasks. The next request goes on.
 const MAX_BATCHES: usize = 10_000;
 
 /// Seals a group; sealing it again changes nothing.
@@ -79,7 +78,7 @@ fn announce(
     change: &mut Change<'_, '_>,
     group: &TaskGroup,
     news: TaskGroupChange,
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     let group = Box::new(group.clone());
     change.announce([EventBody::TaskGroup {
         change: news,
@@ -94,21 +93,24 @@ async fn change_each_task(
     now: Timestamp,
     id: &TaskGroupId,
     step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError> + Copy + Send + 'static,
-) -> Result<Vec<TaskId>, StoreError> {
+) -> store::Result<Vec<TaskId>> {
     let change_some = |start: Option<TaskId>| {
         let id = id.clone();
         async move {
             let written = engine.change("task_group_move", now, move |change| {
                 let active = store::task_groups::active(change.tx, &id, start.as_ref(), BATCH)?;
-                let mut moved = Vec::new();
+                let mut changed = Vec::new();
                 for task_id in &active {
-                    if change_one(change, task_id, step)? {
-                        moved.push(task_id.clone());
-                    }
+                    let mut has_moved = false;
+                    try_transition(change, task_id, |task| {
+                        let moved = step(task, now);
+                        moved.inspect(|moved| has_moved = !moved.news.is_empty())
+                    })?;
+                    changed.extend(has_moved.then(|| task_id.clone()));
                 }
                 let is_full = active.len() == BATCH as usize;
                 let last = active.into_iter().next_back().filter(|_| is_full);
-                Ok::<_, StoreError>((moved, last))
+                Ok::<_, StoreError>((changed, last))
             });
             written.await
         }
@@ -118,11 +120,9 @@ async fn change_each_task(
 
 /// Runs one batch after the other, each starting after the last task of the previous batch. A batch
 /// without a last task ends the loop.
-async fn in_batches<F>(
-    mut change: impl FnMut(Option<TaskId>) -> F,
-) -> Result<Vec<TaskId>, StoreError>
+async fn in_batches<F>(mut change: impl FnMut(Option<TaskId>) -> F) -> store::Result<Vec<TaskId>>
 where
-    F: Future<Output = Result<(Vec<TaskId>, Option<TaskId>), StoreError>>,
+    F: Future<Output = store::Result<(Vec<TaskId>, Option<TaskId>)>>,
 {
     let (mut all, mut after) = (Vec::new(), None);
     for _ in 0..MAX_BATCHES {
@@ -134,22 +134,6 @@ where
         after = last;
     }
     Ok(all)
-}
-
-fn change_one(
-    change: &mut Change<'_, '_>,
-    id: &TaskId,
-    step: impl Fn(Task, Timestamp) -> Result<Transition, TransitionError>,
-) -> Result<bool, StoreError> {
-    let Some(before) = store::tasks::get(change.tx, id)? else {
-        return Ok(false);
-    };
-    let Ok(moved) = step(before.clone(), change.now) else {
-        return Ok(false);
-    };
-    let has_moved = !moved.news.is_empty();
-    apply_transition(change, &before, moved)?;
-    Ok(has_moved)
 }
 
 #[cfg(test)]

@@ -5,25 +5,24 @@ use std::sync::Arc;
 
 use domain::event::{EventBody, TaskGroupChange};
 use domain::id::{TaskId, WorkerKey};
-use domain::task::{Task, TaskEvent, TaskState, Transition};
+use domain::task::{Claim, Task, TaskEvent, TaskState, Transition, TransitionError};
 use store::StoreError;
 
 use crate::Engine;
 use crate::change::Change;
 
-/// At most this many dependents are released at once; the background task `queue_releases` does the
-/// rest.
+/// At most this many dependents are released at once; `queue_releases` does the rest.
 pub const RELEASE_BATCH: u32 = 100;
 /// More than transactions can run at once. A transaction that counts fewer may not see the changes
 /// of concurrent ones. It updates a row that they update as well, so that the later one runs again.
 const COUNT_LIMIT: u32 = 256;
 
 /// Writes a transition and its consequences.
-pub fn apply_transition(
+pub(super) fn apply_transition(
     change: &mut Change<'_, '_>,
     before: &Task,
     moved: Transition,
-) -> Result<Task, StoreError> {
+) -> store::Result<Task> {
     let Transition { task, news } = moved;
     let is_unchanged = task.runs == before.runs
         && task.priority == before.priority
@@ -41,12 +40,27 @@ pub fn apply_transition(
     Ok(task)
 }
 
+/// Applies a transition to a stored task. `None`: the task does not exist, or does not allow it.
+pub fn try_transition(
+    change: &mut Change<'_, '_>,
+    id: &TaskId,
+    step: impl FnOnce(Task) -> Result<Transition, TransitionError>,
+) -> store::Result<Option<Task>> {
+    let Some(before) = store::tasks::get(change.tx, id)? else {
+        return Ok(None);
+    };
+    match step(before.clone()) {
+        Ok(moved) => apply_transition(change, &before, moved).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
 /// Publishes the news of a task that has been written, and wakes the workers that it concerns.
-pub fn announce_news(
+pub(super) fn announce_news(
     change: &mut Change<'_, '_>,
     task: &Task,
     news: &[TaskEvent],
-) -> Result<(), StoreError> {
+) -> store::Result<()> {
     for news in news {
         match news {
             TaskEvent::Pending(_) => {
@@ -66,43 +80,19 @@ pub fn announce_news(
     Ok(())
 }
 
-/// Releases tasks that waited for the end of this one; true if more are left.
-fn release_some(change: &mut Change<'_, '_>, required: &Task) -> Result<bool, StoreError> {
-    let completed = required.state() == TaskState::Completed;
-    let waiting = store::dependencies::dependents_to_release(
-        change.tx,
-        &required.id,
-        completed,
-        RELEASE_BATCH,
-    )?;
-    for id in &waiting {
-        release_edge(change, &required.id, id)?;
-    }
-    Ok(waiting.len() == RELEASE_BATCH as usize)
-}
-
-fn release_edge(
-    change: &mut Change<'_, '_>,
-    required: &TaskId,
-    id: &TaskId,
-) -> Result<(), StoreError> {
+fn release_edge(change: &mut Change<'_, '_>, required: &TaskId, id: &TaskId) -> store::Result<()> {
     store::dependencies::release(change.tx, required, id)?;
     match store::dependencies::count_open(change.tx, id, COUNT_LIMIT)? {
         0 => {}
         left if left < COUNT_LIMIT as usize => return store::tasks::touch(change.tx, id),
         _ => return Ok(()),
     }
-    let Some(task) = store::tasks::get(change.tx, id)? else {
-        return Ok(());
-    };
-    // A task that is past its deadline is resolved soon by the deadline.
-    match task.clone().schedule(change.now) {
-        Ok(moved) => apply_first_transition(change, &task, moved),
-        Err(_) => Ok(()),
-    }
+    // A task that is past its deadline is resolved soon by the deadline. Scheduling resolves none,
+    // so releasing tasks does not recurse.
+    let now = change.now;
+    try_transition(change, id, |task| task.schedule(now)).map(drop)
 }
 
-/// The result of releasing the dependents of some tasks.
 pub struct ReleaseResult {
     pub n_released: usize,
     /// More dependents are left than fit into one transaction.
@@ -113,7 +103,7 @@ pub struct ReleaseResult {
 pub async fn release_dependents(
     engine: &Arc<Engine>,
     tasks: &[TaskId],
-) -> Result<ReleaseResult, StoreError> {
+) -> store::Result<ReleaseResult> {
     let tasks = tasks.to_vec();
     let written = engine.change("task_look_again", engine.clock.now(), move |change| {
         let edges = store::dependencies::releasable_edges(change.tx, &tasks, RELEASE_BATCH)?;
@@ -130,22 +120,19 @@ pub async fn release_dependents(
     written.await
 }
 
-/// Applies a transition that resolves no task, so that releasing tasks does not recurse.
-fn apply_first_transition(
-    change: &mut Change<'_, '_>,
-    before: &Task,
-    moved: Transition,
-) -> Result<(), StoreError> {
-    let Transition { task, news } = moved;
-    if news.is_empty() {
-        return Ok(());
+/// Releases tasks that waited for the end of this one.
+fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> store::Result<()> {
+    let completed = required.state() == TaskState::Completed;
+    let waiting = store::dependencies::dependents_to_release(
+        change.tx,
+        &required.id,
+        completed,
+        RELEASE_BATCH,
+    )?;
+    for id in &waiting {
+        release_edge(change, &required.id, id)?;
     }
-    store::tasks::update(change.tx, before, &task)?;
-    announce_news(change, &task, &news)
-}
-
-fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreError> {
-    let more = release_some(change, required)?;
+    let more = waiting.len() == RELEASE_BATCH as usize;
     if more || change.tx.has_concurrent_writers() {
         change.release_later(&required.id)?;
     }
@@ -153,7 +140,7 @@ fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> Result
 }
 
 /// Announces the end of the group if this was its last task.
-fn announce_group_end(change: &mut Change<'_, '_>, task: &Task) -> Result<(), StoreError> {
+fn announce_group_end(change: &mut Change<'_, '_>, task: &Task) -> store::Result<()> {
     let group_id = &task.definition.task_group_id;
     let left = store::task_groups::active(change.tx, group_id, None, COUNT_LIMIT)?.len();
     if left >= COUNT_LIMIT as usize {
@@ -173,18 +160,18 @@ fn announce_group_end(change: &mut Change<'_, '_>, task: &Task) -> Result<(), St
     change.announce([body])
 }
 
-fn note_worker_idle(
-    change: &mut Change<'_, '_>,
-    task: &Task,
-    run_id: u32,
-) -> Result<(), StoreError> {
+fn note_worker_idle(change: &mut Change<'_, '_>, task: &Task, run_id: u32) -> store::Result<()> {
     let Some(claim) = task.run(run_id).and_then(|run| run.claim.as_ref()) else {
         return Ok(());
     };
-    let worker = WorkerKey {
+    store::claimed_tasks::note_ended(change.tx, &claimant(task, claim), change.now)
+}
+
+/// The worker that has or had this claim.
+pub(super) fn claimant(task: &Task, claim: &Claim) -> WorkerKey {
+    WorkerKey {
         pool_id: task.definition.task_queue_id.clone(),
         group: claim.group.clone(),
         id: claim.worker_id.clone(),
-    };
-    store::claimed_tasks::note_ended(change.tx, &worker, change.now)
+    }
 }

@@ -24,7 +24,6 @@ use crate::undo_guard::UndoGuard;
 /// `None`: no task was pending.
 pub(super) type ClaimAnswer = Result<Option<ClaimedTasks>, ClaimError>;
 
-/// The tasks that a worker has claimed.
 pub struct ClaimedTasks {
     /// Each with its last run, claimed by this worker.
     pub tasks: Vec<Task>,
@@ -65,7 +64,6 @@ struct WaitingList {
     admits_new: bool,
     /// The last batch found no task, and no wake-up came since.
     is_quiet: bool,
-    /// Counts the wake-ups.
     n_wakeups: u64,
     /// Some of its workers are being served.
     served: bool,
@@ -184,7 +182,6 @@ impl WaitingWorkers {
         self.by_queue.is_empty()
     }
 
-    /// Whether a worker is to be served now.
     pub(super) fn has_due_worker(&self) -> bool {
         !self.due.is_empty()
     }

@@ -2,9 +2,8 @@
 
 use domain::id::WorkerKey;
 use domain::task::ExceptionReason;
-use store::StoreError;
 
-use super::transitions::apply_transition;
+use super::transitions::try_transition;
 use crate::change::Change;
 
 /// More runs than a worker can hold: it claims at most 32 at a time.
@@ -14,7 +13,7 @@ const MAX_CLAIMS: u32 = 10_000;
 pub fn release_worker_claims(
     change: &mut Change<'_, '_>,
     worker: &WorkerKey,
-) -> Result<u64, StoreError> {
+) -> store::Result<u64> {
     release_worker_claims_up_to(change, worker, MAX_CLAIMS)
 }
 
@@ -23,18 +22,14 @@ pub fn release_worker_claims_up_to(
     change: &mut Change<'_, '_>,
     worker: &WorkerKey,
     max_claims: u32,
-) -> Result<u64, StoreError> {
+) -> store::Result<u64> {
     let claims = store::claimed_tasks::list_of_worker(change.tx, worker, max_claims)?;
-    let mut n_taken = 0;
+    let (mut n_taken, now) = (0, change.now);
     for (task_id, run_id) in claims {
-        let Some(before) = store::tasks::get(change.tx, &task_id)? else {
-            continue;
-        };
-        let reason = ExceptionReason::WorkerShutdown;
-        if let Ok(moved) = before.clone().take_away(run_id, reason, change.now) {
-            apply_transition(change, &before, moved)?;
-            n_taken += 1;
-        }
+        let taken = try_transition(change, &task_id, |task| {
+            task.take_away(run_id, ExceptionReason::WorkerShutdown, now)
+        });
+        n_taken += u64::from(taken?.is_some());
     }
     Ok(n_taken)
 }

@@ -82,8 +82,7 @@ impl Bucket {
         for_token.saturating_add(self.closed_ms(now))
     }
 
-    /// Reserves a time for a call, or keeps its valid reservation. The error is a wait beyond the
-    /// limit.
+    /// Reserves a time for a call, or keeps its valid reservation. Error: a wait beyond the limit.
     pub(super) fn reserve(
         &mut self,
         reservation: Option<Reservation>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud::{DeclarationError, Provider};
 use domain::audit::AuditEntry;
-use domain::event::{EventBody, WorkerChange};
+use domain::event::WorkerChange;
 use domain::id::{ProviderId, WorkerKey};
 use domain::pool::Pool;
 use domain::time::Timestamp;
@@ -12,7 +12,7 @@ use domain::worker::{NewWorker, Terms, Worker, WorkerState};
 use domain::worker_credentials;
 use serde_json::Value;
 
-use super::WorkerError;
+use super::{WorkerError, find_provider};
 use crate::Engine;
 use crate::fleet;
 use crate::measures::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
@@ -20,11 +20,9 @@ use crate::measures::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
 /// The end reason of workers that are removed by an API call.
 const REMOVED_BY_API: &str = "workerManager.removeWorker API call";
 
-/// A worker as people declare it.
 pub struct Declaration {
     pub expires: Timestamp,
     pub capacity: Option<u32>,
-    /// Data for its provider.
     pub provider_info: Option<Value>,
 }
 
@@ -56,10 +54,7 @@ pub async fn declare(
     let worker = new.declare(now);
     let written = engine.change("worker_create", now, move |change| {
         if store::workers::insert(change.tx, &worker)? {
-            change.announce([EventBody::Worker {
-                change: WorkerChange::Running,
-                worker: Box::new(worker.clone()),
-            }])?;
+            change.announce_worker(&worker, WorkerChange::Running)?;
             store::audit::insert(change.tx, &audit)?;
             return Ok(worker.clone());
         }
@@ -80,7 +75,6 @@ fn is_repeat(known: &Worker, asked: &Worker) -> bool {
         && known.provider_data == asked.provider_data
 }
 
-/// Changes the declaration of a worker.
 pub async fn update_declaration(
     engine: &Arc<Engine>,
     key: WorkerKey,
@@ -106,9 +100,9 @@ pub async fn update_declaration(
             .map(|info| describe(&inner, &pool, &worker.provider_id, &worker.key, Some(info)));
         let (expires, capacity) = (declaration.expires, declaration.capacity);
         let worker = worker.redeclare(expires, capacity, described.transpose()?, now);
-        let version = store::workers::update(tx, &worker)?;
-        store::audit::insert(tx, &audit)?;
-        Ok(worker.with_version(version))
+        let worker = change.update_worker(worker)?;
+        store::audit::insert(change.tx, &audit)?;
+        Ok(worker)
     });
     written.await
 }
@@ -128,9 +122,8 @@ pub async fn remove(
 ) -> Result<(), WorkerError> {
     let now = audit.created;
     let provider_id = &worker.provider_id;
-    let provider = engine.providers.get(provider_id).map_err(|problem| {
-        WorkerError::of_provider(problem, || format!("Provider {provider_id} does not exist"))
-    })?;
+    let unknown = || WorkerError::NotFound(format!("Provider {provider_id} does not exist"));
+    let provider = find_provider(engine, provider_id, unknown)?;
     let state = match (provider.declarer(), provider.machines()) {
         (Some(_), _) => WorkerState::Stopped,
         (None, Some(_)) => WorkerState::Stopping,
@@ -165,12 +158,8 @@ pub async fn remove(
 
 /// The end reason of a worker that stopped by itself, as `explain` shows it.
 fn end_reason_of(worker: &Worker) -> String {
-    match worker
-        .terms
-        .advice
-        .as_ref()
-        .filter(|advice| advice.terminate)
-    {
+    let advice = worker.terms.advice.as_ref();
+    match advice.filter(|advice| advice.terminate) {
         Some(advice) => format!("it stopped by itself after the advice: {}", advice.reason),
         None => "it stopped by itself".to_owned(),
     }
@@ -218,8 +207,7 @@ fn provider_of_pool<'a>(
     id: &ProviderId,
 ) -> Result<&'a Arc<dyn Provider>, WorkerError> {
     let missing = || format!("Provider {id} for worker pool {} does not exist", pool.id);
-    let provider = engine.providers.get(id);
-    provider.map_err(|problem| WorkerError::of_provider(problem, missing))
+    find_provider(engine, id, || WorkerError::NotFound(missing()))
 }
 
 /// The provider data of a declared worker, from its provider or, if the pool has left it, the
@@ -231,9 +219,10 @@ fn describe(
     key: &WorkerKey,
     info: Option<&Value>,
 ) -> Result<Value, WorkerError> {
-    let provider_id = match pool.has_provider(provider_id) {
-        true => provider_id,
-        false => declaring_provider(engine, pool),
+    let provider_id = if pool.has_provider(provider_id) {
+        provider_id
+    } else {
+        declaring_provider(engine, pool)
     };
     let provider = provider_of_pool(engine, pool, provider_id)?;
     let described = match provider.declarer() {

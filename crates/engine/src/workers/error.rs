@@ -1,6 +1,5 @@
 //! Why a worker cannot be registered, created, changed or removed.
 
-use cloud::ProviderUnavailable;
 use store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -18,17 +17,4 @@ pub enum WorkerError {
     ProviderSetupFailed,
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-impl WorkerError {
-    /// An unavailable provider; `unknown` is the message for an unknown one.
-    pub(super) fn of_provider(
-        problem: ProviderUnavailable,
-        unknown: impl FnOnce() -> String,
-    ) -> Self {
-        match problem {
-            ProviderUnavailable::Unknown => Self::NotFound(unknown()),
-            ProviderUnavailable::SetupFailed => Self::ProviderSetupFailed,
-        }
-    }
 }

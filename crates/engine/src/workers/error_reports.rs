@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use cloud::ProviderUnavailable;
 use domain::error_report::ErrorReport;
-use domain::event::EventBody;
 use domain::id::{ProviderId, WorkerKey};
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 use store::{StoreError, Tx};
 
-use super::WorkerError;
+use super::{WorkerError, find_provider};
 use crate::Engine;
+use crate::fleet;
 use crate::pools::PoolError;
 
-/// An error as its worker reports it.
 pub struct WorkerReport {
     pub key: WorkerKey,
     pub kind: String,
@@ -23,7 +21,6 @@ pub struct WorkerReport {
     pub extra: Map<String, Value>,
 }
 
-/// Stores and announces the report.
 pub async fn report_error(
     engine: &Arc<Engine>,
     now: Timestamp,
@@ -34,13 +31,8 @@ pub async fn report_error(
         .store
         .read("error_report_load", move |tx| provider_of(tx, &key));
     let provider_id = read.await?;
-    match engine.providers.get(&provider_id) {
-        Ok(_) => {}
-        Err(ProviderUnavailable::Unknown) => {
-            return Err(WorkerError::Refused(PoolError::UnknownProvider.to_string()));
-        }
-        Err(ProviderUnavailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
-    }
+    let unknown = || WorkerError::Refused(PoolError::UnknownProvider.to_string());
+    find_provider(engine, &provider_id, unknown)?;
     let key = asked.key;
     let mut extra = asked.extra;
     extra.insert("workerGroup".to_owned(), json!(key.group.as_str()));
@@ -49,7 +41,7 @@ pub async fn report_error(
         let worker = store::workers::get(change.tx, &key)?;
         let report = ErrorReport {
             pool_id: key.pool_id.clone(),
-            error_id: change.new_id().parse().expect("a slugid is an error id"),
+            error_id: change.new_id(),
             reported: change.now,
             kind: asked.kind.clone(),
             title: asked.title.clone(),
@@ -57,13 +49,7 @@ pub async fn report_error(
             extra: extra.clone(),
             launch_config_id: worker.and_then(|worker| worker.launch_config_id.clone()),
         };
-        store::worker_errors::insert(change.tx, &report)?;
-        let event = EventBody::PoolError {
-            provider_id: provider_id.clone(),
-            report: Box::new(report.clone()),
-            worker: Some((key.group.to_string(), key.id.to_string())),
-        };
-        change.announce([event])?;
+        fleet::write_error_report(change, &provider_id, report.clone(), Some(&key))?;
         Ok::<_, StoreError>(report)
     });
     let report = written.await?;

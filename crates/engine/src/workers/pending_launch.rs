@@ -5,7 +5,6 @@ use std::time::Duration;
 use cloud::Proof;
 use domain::id::{LaunchToken, ProviderId, WorkerKey};
 use domain::worker::Worker;
-use store::StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +31,7 @@ pub(super) async fn wait_for_worker(
     provider_id: &ProviderId,
     proof: &Proof,
     gone: &CancellationToken,
-) -> Result<WaitResult, StoreError> {
+) -> store::Result<WaitResult> {
     let provider = engine.providers.get(provider_id).ok();
     let Some(token) = provider.and_then(|provider| provider.offered_by(key, proof)) else {
         return Ok(WaitResult::NotOffered);
@@ -60,18 +59,15 @@ async fn read_result(
     engine: &Engine,
     key: &WorkerKey,
     token: &LaunchToken,
-) -> Result<WaitResult, StoreError> {
+) -> store::Result<WaitResult> {
     let (key, token) = (key.clone(), token.clone());
     let read = engine.store.read("registration_await", move |tx| {
         if let Some(worker) = store::workers::get(tx, &key)? {
             return Ok(WaitResult::Worker(Box::new(worker)));
         }
         let launch = store::launches::get(tx, &token)?;
-        let is_pending = launch.is_some_and(|launch| launch.state.is_pending());
-        Ok(match is_pending {
-            true => WaitResult::NotAnswered,
-            false => WaitResult::NotOffered,
-        })
+        let pending = launch.filter(|launch| launch.state.is_pending());
+        Ok(pending.map_or(WaitResult::NotOffered, |_| WaitResult::NotAnswered))
     });
     read.await
 }

@@ -5,20 +5,20 @@
 use std::sync::Arc;
 
 use access::Secret;
-use access::certificate::{self, Credentials};
+use access::certificate::Credentials;
 use cloud::{IdentityClaim, Proof, ProviderUnavailable, Verification, VerifyError};
-use domain::event::{EventBody, WorkerChange};
+use domain::event::WorkerChange;
 use domain::id::{ProviderId, WorkerKey};
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
-use domain::worker_credentials::{self, START_BEFORE_MS};
+use domain::worker_credentials;
 use serde_json::Value;
 use store::{StoreError, Tx};
 use tokio_util::sync::CancellationToken;
 
 use super::pending_launch::{WaitResult, wait_for_worker};
-use super::{WorkerError, secrets};
+use super::{WorkerError, find_provider, secret_purpose};
 use crate::Engine;
 use crate::measures::{
     PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, seconds,
@@ -27,7 +27,6 @@ use crate::measures::{
 /// A registration is tried this often while the worker's row changes.
 const MAX_TRIES: usize = 5;
 
-/// The request of a worker.
 pub struct Registration {
     pub key: WorkerKey,
     pub provider_id: ProviderId,
@@ -36,7 +35,6 @@ pub struct Registration {
     pub boot: Option<Timestamp>,
 }
 
-/// A registered worker, with its credentials.
 pub struct RegistrationResult {
     pub worker: Worker,
     pub credentials: Credentials,
@@ -60,7 +58,7 @@ pub async fn register(
         let is_new = worker.state == WorkerState::Requested;
         let secret = engine.random.secret();
         let expires = now.plus_millis(verified.lasts_ms);
-        let digest = secrets::digest(&engine.keyring, &worker.key, &secret);
+        let digest = engine.keyring.digest(&secret_purpose(&worker.key), &secret);
         // A provider that does not check the state cannot register a worker twice.
         let worker = worker.register(digest, expires, now).map_err(|invalid| {
             let error = WorkerError::Refused("Worker cannot register".to_owned());
@@ -107,13 +105,8 @@ async fn load_worker(
     let missing = |text: String| refuse(engine, asked, WorkerError::NotFound(text));
     let wrong = |text: String| refuse(engine, asked, WorkerError::Refused(text));
     let pool = pool.ok_or_else(|| missing(format!("Worker pool {pool_id} does not exist")))?;
-    match engine.providers.get(provider_id) {
-        Ok(_) => {}
-        Err(ProviderUnavailable::Unknown) => {
-            return Err(missing(format!("Provider {provider_id} does not exist")));
-        }
-        Err(ProviderUnavailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
-    }
+    let unknown = || missing(format!("Provider {provider_id} does not exist"));
+    find_provider(engine, provider_id, unknown)?;
     if !pool.knows_provider(provider_id) {
         let text = format!("Worker pool {pool_id} not associated with provider {provider_id}");
         return Err(wrong(text));
@@ -157,9 +150,8 @@ async fn verify(
     now: Timestamp,
 ) -> Result<Verification, WorkerError> {
     let id = &worker.provider_id;
-    let provider = engine.providers.get(id).map_err(|problem| {
-        WorkerError::of_provider(problem, || format!("Provider {id} does not exist"))
-    })?;
+    let unknown = || WorkerError::NotFound(format!("Provider {id} does not exist"));
+    let provider = find_provider(engine, id, unknown)?;
     let claim = IdentityClaim {
         pool,
         worker,
@@ -208,30 +200,25 @@ async fn write_worker(
     worker: Worker,
     is_new: bool,
     now: Timestamp,
-) -> Result<Option<Worker>, StoreError> {
+) -> store::Result<Option<Worker>> {
     let written = engine.change("worker_register", now, move |change| {
         let seen = store::workers::get(change.tx, &worker.key)?.map(|current| current.version);
         if seen != Some(worker.version) {
             return Ok::<_, StoreError>(None);
         }
-        let version = store::workers::update(change.tx, &worker)?;
+        let worker = change.update_worker(worker.clone())?;
         if is_new {
             note_registered(change.tx, &worker, change.now)?;
-            let boxed = Box::new(worker.clone());
-            let event = EventBody::Worker {
-                change: WorkerChange::Running,
-                worker: boxed,
-            };
-            change.announce([event])?;
+            change.announce_worker(&worker, WorkerChange::Running)?;
             change.wake_pool(&worker.key.pool_id);
         }
-        Ok(Some(worker.clone().with_version(version)))
+        Ok(Some(worker))
     });
     written.await
 }
 
 /// Counts the registration for the launch config.
-fn note_registered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(), StoreError> {
+fn note_registered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> store::Result<()> {
     let token = worker.terms.launch_token.as_ref();
     match token.and_then(|token| token.parse().ok()) {
         Some(token) => store::launches::note_registered(tx, &token, now),
@@ -244,18 +231,13 @@ pub(super) fn issue_credentials(
     worker: &Worker,
     expires: Timestamp,
 ) -> Credentials {
-    let start = worker.last_modified.plus_millis(-START_BEFORE_MS);
     let name = worker_credentials::client_id(&worker.provider_id, &worker.key);
-    engine.random.with(|random| {
-        certificate::issue(
-            &engine.issuer.as_issuer(),
-            Some(&name),
-            worker_credentials::scopes(&worker.key),
-            start.as_millis(),
-            expires.as_millis(),
-            random,
-        )
-    })
+    let (scopes, now) = (
+        worker_credentials::scopes(&worker.key),
+        worker.last_modified,
+    );
+    let issuer = &engine.issuer;
+    issuer.issue(&engine.random, &name, scopes, now, expires)
 }
 
 fn measure_registration(worker: &Worker, is_new: bool, boot: Option<Timestamp>, now: Timestamp) {

@@ -9,7 +9,7 @@ use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::{PreviousSecret, Worker, WorkerState};
 
 use super::registration::issue_credentials;
-use super::{RegistrationResult, WorkerError, secrets};
+use super::{RegistrationResult, WorkerError, secret_purpose};
 use crate::Engine;
 
 /// The previous secret stays valid for this long, since the reply with the current one may be lost.
@@ -36,8 +36,7 @@ pub async fn renew(
         };
         check_may_continue(&worker, archived, now)?;
         let (worker, expires) = renew_secret(&inner, worker, &shown, &next, now)?;
-        let version = store::workers::update(tx, &worker)?;
-        Ok::<_, WorkerError>((worker.with_version(version), expires))
+        Ok::<_, WorkerError>((change.update_worker(worker)?, expires))
     });
     let (worker, expires) = written.await.inspect_err(|why| {
         // Errors of the server are logged with the reply.
@@ -60,7 +59,8 @@ fn wrong_secret() -> WorkerError {
 }
 
 fn knows_secret(engine: &Engine, worker: &Worker, candidate: &Secret, now: Timestamp) -> bool {
-    let matches = |digest: &str| secrets::matches(&engine.keyring, &worker.key, digest, candidate);
+    let purpose = secret_purpose(&worker.key);
+    let matches = |digest: &str| engine.keyring.digest_matches(&purpose, digest, candidate);
     worker.secret.as_deref().is_some_and(matches)
         || worker
             .previous_secret
@@ -96,6 +96,7 @@ fn renew_secret(
     now: Timestamp,
 ) -> Result<(Worker, Timestamp), WorkerError> {
     let (keyring, key) = (&engine.keyring, worker.key.clone());
+    let purpose = secret_purpose(&key);
     let lasts_ms = worker
         .terms
         .reregistration_timeout
@@ -103,12 +104,12 @@ fn renew_secret(
     let expires = now.plus_millis(lasts_ms);
     // Using the previous secret again does not extend it.
     let until = match &worker.previous_secret {
-        Some(previous) if secrets::matches(keyring, &key, &previous.digest, shown) => {
+        Some(previous) if keyring.digest_matches(&purpose, &previous.digest, shown) => {
             previous.until
         }
         _ => now.plus_millis(PREVIOUS_SECRET_MS),
     };
-    let digest_of = |secret| secrets::digest(keyring, &key, secret);
+    let digest_of = |secret| keyring.digest(&purpose, secret);
     let previous = PreviousSecret {
         digest: digest_of(shown),
         until,

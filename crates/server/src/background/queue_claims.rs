@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::Engine;
-use engine::queue::apply_transition;
+use engine::queue::try_transition;
 use serde_json::Value;
 use store::StoreError;
 
@@ -52,12 +52,7 @@ impl QueueClaims {
         let written = self.0.change("claims_expire", now, move |change| {
             let expired = store::claimed_tasks::list_expired(change.tx, now, size)?;
             for (task_id, run_id) in &expired {
-                let Some(before) = store::tasks::get(change.tx, task_id)? else {
-                    continue;
-                };
-                if let Ok(moved) = before.clone().expire_claim(*run_id, now) {
-                    apply_transition(change, &before, moved)?;
-                }
+                try_transition(change, task_id, |task| task.expire_claim(*run_id, now))?;
             }
             Ok::<_, StoreError>(expired.len() as u64)
         });

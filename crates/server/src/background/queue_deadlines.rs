@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::time::{MINUTE_MS, Timestamp};
 use engine::Engine;
-use engine::queue::apply_transition;
+use engine::queue::try_transition;
 use serde_json::Value;
 use store::StoreError;
 
@@ -52,10 +52,7 @@ impl QueueDeadlines {
         let written = self.0.change("deadlines_miss", now, move |change| {
             let overdue = store::tasks::list_overdue(change.tx, before_grace, size)?;
             for id in &overdue {
-                if let Some(before) = store::tasks::get(change.tx, id)? {
-                    let moved = before.clone().miss_deadline(now);
-                    apply_transition(change, &before, moved)?;
-                }
+                try_transition(change, id, |task| Ok(task.miss_deadline(now)))?;
             }
             Ok::<_, StoreError>(overdue.len() as u64)
         });

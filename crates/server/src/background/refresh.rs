@@ -25,14 +25,9 @@ impl BackgroundTask for Refresh {
         let providers = &self.0.providers;
         let mut refreshes = Vec::new();
         for (id, _) in providers.listed() {
-            let Some(machines) = providers
-                .get(id)
-                .ok()
-                .and_then(|provider| provider.machines())
-            else {
-                continue;
-            };
-            refreshes.push(refresh(id, machines));
+            if let Some(machines) = providers.machines(id) {
+                refreshes.push(refresh(id, machines));
+            }
         }
         let n_failed: u64 = join_all(refreshes).await.into_iter().sum();
         Ok(summary(&[("failed", n_failed)]))

@@ -29,11 +29,15 @@ fn pages(count: usize) -> u64 {
 
 impl Fleet {
     fn limited_ender(&self, limits: TerminationLimits) -> Terminator {
-        Terminator::with_limits(Arc::clone(&self.app.engine), "one".parse().unwrap(), limits)
+        let mut ender = self.ender();
+        ender.limits = limits;
+        ender
     }
 
     fn limited_scanner(&self, limits: ScanLimits) -> Scanner {
-        Scanner::with_limits(Arc::clone(&self.app.engine), "one".parse().unwrap(), limits)
+        let mut scanner = self.scanner();
+        scanner.limits = limits;
+        scanner
     }
 
     /// A worker and its machine.

@@ -7,7 +7,7 @@ use cloud::{Call, CloudError, LaunchOutcome};
 use domain::id::{LaunchToken, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::worker::{StoredWorker, Worker, WorkerState};
-use engine::fleet::{ScanResult, Scanner, TerminationLimits, Terminator};
+use engine::fleet::{ScanResult, Scanner, Terminator};
 use serde_json::{Value, json};
 use testing::sizes_around;
 
@@ -47,11 +47,11 @@ fn protected() -> CloudError {
 }
 
 impl Fleet {
-    fn scanner(&self) -> Scanner {
+    pub(crate) fn scanner(&self) -> Scanner {
         Scanner::new(Arc::clone(&self.app.engine), "one".parse().unwrap())
     }
 
-    fn ender(&self) -> Terminator {
+    pub(crate) fn ender(&self) -> Terminator {
         Terminator::new(Arc::clone(&self.app.engine), "one".parse().unwrap())
     }
 
@@ -341,13 +341,8 @@ fleet_test!(machines_without_an_answer_come_last, |fleet| {
     let first = fleet.stopping_one().await;
     fleet.copies(&first, 100, WorkerState::Stopping).await;
     fleet.one.fake.set_batches(1, 1);
-    let limits = TerminationLimits {
-        calls: 1,
-        ..TerminationLimits::default()
-    };
-    let app = Arc::clone(&fleet.app);
-    let mut ender =
-        Terminator::with_limits(Arc::clone(&app.engine), "one".parse().unwrap(), limits);
+    let mut ender = fleet.ender();
+    ender.limits.calls = 1;
     let mut n_told = 0;
     // The first two of each activation get no answer, and the others are not tried.
     for _ in 0..50 {

@@ -10,6 +10,7 @@ mod table;
 mod wire;
 mod worker_types;
 
+use domain::Version;
 use domain::audit::EntityType;
 use domain::configuration::{Action, Configuration};
 use domain::id::ConfigurationId;
@@ -50,9 +51,8 @@ async fn create(mut call: Call) -> Result<Reply, ApiError> {
         )),
         Some(_) | None => Ok(EditResult::Replace(wanted.clone())),
     };
-    let edit = edit(&call, id, Action::Created, next)
-        .with_reason(body.reason)
-        .adopt_pools(body.adopt_pools);
+    let mut edit = edit(&call, id, Action::Created, next);
+    (edit.reason, edit.adopts) = (body.reason, body.adopt_pools);
     Reply::json(&ConfigurationReply::from(
         &apply_edit(&call.app.engine, edit).await?,
     ))
@@ -71,10 +71,9 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
         }
         None => Err(no_such_configuration()),
     };
-    let edit = edit(&call, id, Action::Updated, next)
-        .expect_version(body.version)
-        .with_reason(body.reason)
-        .adopt_pools(body.adopt_pools);
+    let mut edit = edit(&call, id, Action::Updated, next);
+    edit.seen = body.version.map(Version);
+    (edit.reason, edit.adopts) = (body.reason, body.adopt_pools);
     Reply::json(&ConfigurationReply::from(
         &apply_edit(&call.app.engine, edit).await?,
     ))
@@ -93,7 +92,8 @@ async fn delete(mut call: Call) -> Result<Reply, ApiError> {
         }
         None => Err(no_such_configuration()),
     };
-    let edit = edit(&call, id, Action::Deleted, next).expect_version(wire::seen(&call)?);
+    let mut edit = edit(&call, id, Action::Deleted, next);
+    edit.seen = wire::seen(&call)?.map(Version);
     apply_edit(&call.app.engine, edit).await?;
     Reply::done()
 }
@@ -133,7 +133,15 @@ fn edit(
         id.as_str(),
         action.as_str(),
     );
-    Edit::new(id, action, audit, next)
+    Edit {
+        id,
+        action,
+        next: Box::new(next),
+        audit,
+        seen: None,
+        reason: String::new(),
+        adopts: false,
+    }
 }
 
 fn parse(call: &Call, body: &ConfigurationBody) -> Result<Configuration, ApiError> {

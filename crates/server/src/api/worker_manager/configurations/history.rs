@@ -92,8 +92,8 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
         }
         Ok(EditResult::Replace(wanted.clone()))
     };
-    let edit = edit(&call, id, Action::Reverted, next);
-    let edit = edit.expect_version(body.version).with_reason(reason);
+    let mut edit = edit(&call, id, Action::Reverted, next);
+    (edit.seen, edit.reason) = (body.version.map(Version), reason);
     Reply::json(&ConfigurationReply::from(
         &apply_edit(&call.app.engine, edit).await?,
     ))

@@ -1,5 +1,6 @@
 //! Edits single rules of a worker configuration and leaves the others unchanged.
 
+use domain::Version;
 use domain::configuration::{Action, Configuration, StoredConfiguration};
 use engine::configurations::{ConfigurationError, Edit, EditResult, apply_edit};
 use rules::{EditError, Position, Problems, Rule, RuleSet};
@@ -160,20 +161,17 @@ pub(super) async fn shift(mut call: Call) -> Result<Reply, ApiError> {
 
 async fn finish(
     call: &Call,
-    edit: Edit<ApiError>,
+    mut edit: Edit<ApiError>,
     seen: Option<i64>,
     reason: &str,
 ) -> Result<StoredConfiguration, ApiError> {
     let rule_id = call.parameter("ruleId");
-    let reason = match reason {
+    edit.seen = seen.map(Version);
+    edit.reason = match reason {
         "" => rule_id.to_owned(),
         reason => format!("{rule_id}: {reason}"),
     };
-    apply_edit(
-        &call.app.engine,
-        edit.expect_version(seen).with_reason(reason),
-    )
-    .await
+    apply_edit(&call.app.engine, edit).await
 }
 
 /// Shows one rule only: not every editor of a rule may read the others.
