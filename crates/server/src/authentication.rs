@@ -16,15 +16,19 @@ pub use embedded::EmbeddedAuthenticator;
 pub use remote::RemoteAuthenticator;
 
 /// Why a request was not authenticated, or its scopes not expanded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum AuthenticationError {
     /// The credentials are invalid.
+    #[error("{0}")]
     Refused(String),
     /// The given scopes cannot be expanded.
+    #[error("{0}")]
     NotExpanded(String),
     /// The outside auth service did not answer, or not correctly.
+    #[error("{0}")]
     NoAnswer(&'static str),
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// The parts of a request that authentication needs.
@@ -57,6 +61,15 @@ pub struct Caller {
 }
 
 impl Caller {
+    fn anonymous(scopes: Arc<ScopeSet>, expires: Timestamp) -> Self {
+        Self {
+            client_id: None,
+            scopes,
+            expires,
+            payload_hash: None,
+        }
+    }
+
     /// Checks that the body is the signed one; call it after reading the body.
     pub fn check_payload(
         &self,
@@ -98,12 +111,6 @@ impl RequestToAuthenticate {
             host: &self.host,
             port: self.port,
         }
-    }
-}
-
-impl From<StoreError> for AuthenticationError {
-    fn from(problem: StoreError) -> Self {
-        Self::Store(problem)
     }
 }
 

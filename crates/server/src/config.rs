@@ -21,7 +21,7 @@ use access::Secret;
 use access::seal::{Key, Keyring};
 use cloud::ProviderConfig;
 use domain::id::{BadId, ProviderId};
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 pub use artifacts::Artifacts;
@@ -147,6 +147,13 @@ pub enum ConfigError {
     Value { key: String, problem: String },
 }
 
+impl ConfigError {
+    fn value(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        let (key, problem) = (key.into(), problem.into());
+        Self::Value { key, problem }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -189,6 +196,15 @@ impl fmt::Debug for Database {
     }
 }
 
+impl Database {
+    pub fn options(&self) -> store::Options {
+        store::Options {
+            url: self.url.clone(),
+            connections: self.connections,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -207,7 +223,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The first limit that is zero: such a server could answer no request.
+    /// The first invalid limit. With a limit of zero, a server could answer no request.
     fn problem(&self) -> Option<(&'static str, &'static str)> {
         let counts = [
             ("server.max_connections", self.max_connections as u64),
@@ -216,8 +232,12 @@ impl Limits {
             ("server.body_seconds", self.body_seconds),
             ("server.upload_seconds", self.upload_seconds),
         ];
-        let none = counts.into_iter().find(|(_, count)| *count == 0);
-        none.map(|(key, _)| (key, "must be at least 1"))
+        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Some((key, "must be at least 1"));
+        }
+        let problem = "must be at least twice server.max_body_bytes";
+        let is_small = self.body_memory_bytes < 2 * self.max_body_bytes;
+        is_small.then_some(("server.body_memory_bytes", problem))
     }
 }
 
@@ -255,10 +275,10 @@ impl Config {
 
     /// The URL by which clients reach the server, without a trailing slash.
     pub fn root_url(&self) -> String {
-        self.root_url.as_ref().map_or_else(
-            || self.url_of(self.listen),
-            |url| url.trim_end_matches('/').to_owned(),
-        )
+        match &self.root_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => self.url_of(self.listen),
+        }
     }
 
     /// The URL of this address of ours.
@@ -280,29 +300,23 @@ impl Config {
     }
 
     pub fn keyring(&self) -> Result<Keyring, ConfigError> {
-        let problem = |problem: String| ConfigError::Value {
-            key: "keys.file".to_owned(),
-            problem,
-        };
+        let wrong = |problem: &str| ConfigError::value("keys.file", problem);
         if self.keys.file.as_os_str().is_empty() {
-            return Err(problem(
-                "is missing: give a file of keys, one `<id> <base64>` per line".into(),
-            ));
+            let problem = "is missing: give a file of keys, one `<id> <base64>` per line";
+            return Err(wrong(problem));
         }
-        let keys = read(&self.keys.file)?
-            .lines()
-            .map(str::trim)
+        let text = read(&self.keys.file)?;
+        let lines = text.lines().map(str::trim);
+        let keys = lines
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
             .map(|line| {
                 let (id, secret) = line.split_once(char::is_whitespace)?;
-                Some(Key {
-                    id: id.to_owned(),
-                    secret: Secret::new(secret.trim()),
-                })
-            })
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| problem("has a line that is not `<id> <base64>`".into()))?;
-        Keyring::new(keys).map_err(|bad| problem(bad.to_string()))
+                let (id, secret) = (id.to_owned(), Secret::new(secret.trim()));
+                Some(Key { id, secret })
+            });
+        let keys: Option<Vec<Key>> = keys.collect();
+        let keys = keys.ok_or_else(|| wrong("has a line that is not `<id> <base64>`"))?;
+        Keyring::new(keys).map_err(|bad| wrong(&bad.to_string()))
     }
 
     fn root_url_problem(&self) -> Option<&'static str> {
@@ -321,17 +335,10 @@ impl Config {
 
     /// Finds invalid values that serde cannot find.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let wrong = |key: &str, problem: &str| {
-            Err(ConfigError::Value {
-                key: key.to_owned(),
-                problem: problem.to_owned(),
-            })
-        };
+        let wrong = |key: &str, problem: &str| Err(ConfigError::value(key, problem));
         if self.database.url.is_empty() {
-            return wrong(
-                "database.url",
-                "is missing: give sqlite:<path> or postgres://…",
-            );
+            let problem = "is missing: give sqlite:<path> or postgres://…";
+            return wrong("database.url", problem);
         }
         if self.database.connections == 0 {
             return wrong("database.connections", "must be at least 1");
@@ -339,16 +346,9 @@ impl Config {
         if let Some(problem) = self.root_url_problem() {
             return wrong("root_url", problem);
         }
-        if let Some((key, problem)) = self.server.problem() {
-            return wrong(key, problem);
-        }
-        if self.server.body_memory_bytes < 2 * self.server.max_body_bytes {
-            return wrong(
-                "server.body_memory_bytes",
-                "must be at least twice server.max_body_bytes",
-            );
-        }
-        if let Some((key, problem)) = self.fleet.problem() {
+        let of_server = self.server.problem();
+        let of_sections = of_server.or_else(|| self.fleet.problem());
+        if let Some((key, problem)) = of_sections.or_else(|| self.queue.problem()) {
             return wrong(key, problem);
         }
         let is_configured = |id: &str| {
@@ -360,28 +360,29 @@ impl Config {
         if !self.fleet.rate_limits.keys().all(|id| is_configured(id)) {
             return wrong("fleet.rate_limits", "names a provider that has no section");
         }
-        if let Some((key, problem)) = self.queue.problem() {
-            return wrong(key, problem);
-        }
         self.notify.check()?;
         if self.roles.is_empty() {
-            return wrong(
-                "roles",
-                "must name at least one role; omit it for all roles",
-            );
+            let problem = "must name at least one role; omit it for all roles";
+            return wrong("roles", problem);
         }
-        for client in &self.auth.static_clients {
-            if !client.client_id.starts_with("static/") {
-                return wrong("auth.static_clients.client_id", "must begin with static/");
-            }
+        let mut clients = self.auth.static_clients.iter();
+        if clients.any(|client| !client.client_id.starts_with("static/")) {
+            return wrong("auth.static_clients.client_id", "must begin with static/");
         }
         if self.auth.taskcluster.is_some() && !self.auth.static_clients.is_empty() {
-            return wrong(
-                "auth.static_clients",
-                "has no effect together with auth.taskcluster",
-            );
+            let problem = "has no effect together with auth.taskcluster";
+            return wrong("auth.static_clients", problem);
         }
         Ok(())
+    }
+}
+
+/// A secret from the configuration or from a file; `None` if there is neither or both.
+fn one_secret(text: Option<&Secret>, file: Option<&Path>) -> Result<Option<Secret>, ConfigError> {
+    match (text, file) {
+        (Some(text), None) => Ok(Some(text.clone())),
+        (None, Some(file)) => Ok(Some(Secret::new(read(file)?.trim()))),
+        (None, None) | (Some(_), Some(_)) => Ok(None),
     }
 }
 
@@ -406,12 +407,10 @@ impl<'de> Deserialize<'de> for ProviderTable {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ProviderTable, A::Error> {
                 let mut providers = Vec::new();
                 while let Some((name, provider)) = map.next_entry::<String, ProviderConfig>()? {
-                    let id: ProviderId = name
-                        .parse()
-                        .map_err(|bad: BadId| serde::de::Error::custom(bad))?;
+                    let id: ProviderId = name.parse().map_err(Error::custom::<BadId>)?;
                     if id.is_null() {
                         let problem = "null-provider is built in and cannot be configured";
-                        return Err(serde::de::Error::custom(problem));
+                        return Err(Error::custom(problem));
                     }
                     providers.push((id, provider));
                 }

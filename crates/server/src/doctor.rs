@@ -1,5 +1,6 @@
 //! Checks a configuration and its environment, and says how to fix problems.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +63,19 @@ impl Finding {
         }
     }
 
+    /// `good` if it works; otherwise `bad` with the problem, and the advice.
+    fn of<T>(
+        result: Result<T, impl Display>,
+        good: impl Into<String>,
+        bad: impl Display,
+        advice: &str,
+    ) -> Self {
+        match result {
+            Ok(_) => Self::good(good),
+            Err(problem) => Self::bad(format!("{bad}: {problem}"), advice),
+        }
+    }
+
     fn warning(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self {
             state: State::Warning,
@@ -89,13 +103,12 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
 /// Checks the channels for notices of errors. Sends nothing.
 async fn notices(config: &Config) -> Vec<Finding> {
     let hooks = config.notify.hooks().unwrap_or_default();
-    let open = hooks.iter().filter(|hook| !hook.is_private).map(|hook| {
-        Finding::warning(
-            format!("notices to the webhook at {} are not encrypted", hook.host),
-            "change notify.webhook.url to an address that begins with https://",
-        )
-    });
-    let mut findings: Vec<Finding> = open.collect();
+    let mut findings = Vec::new();
+    for hook in hooks.iter().filter(|hook| !hook.is_private) {
+        let what = format!("notices to the webhook at {} are not encrypted", hook.host);
+        let advice = "change notify.webhook.url to an address that begins with https://";
+        findings.push(Finding::warning(what, advice));
+    }
     let Ok(Some(server)) = config.notify.mail_server() else {
         return findings;
     };
@@ -104,50 +117,49 @@ async fn notices(config: &Config) -> Vec<Finding> {
         Ok(channel) => channel.greet().await,
         Err(problem) => Err(problem.to_string()),
     };
-    findings.push(match greeted {
-        Ok(()) => Finding::good(format!("{place} answers")),
-        Err(problem) => Finding::bad(
-            format!("{place} is not usable: {problem}"),
-            "check smtp, tls, user and password of notify.email, and whether a firewall blocks \
-             the connection",
-        ),
-    });
+    findings.push(Finding::of(
+        greeted,
+        format!("{place} answers"),
+        format!("{place} is not usable"),
+        "check smtp, tls, user and password of notify.email, and whether a firewall blocks the \
+         connection",
+    ));
     findings
 }
 
 /// Checks the folder for artifacts and logs.
 fn artifacts(config: &Config) -> Option<Finding> {
     let folder = config.artifact_folder()?;
-    let place = folder.display().to_string();
-    Some(match ArtifactFolder::new(folder).check_writable() {
-        Ok(()) => Finding::good("the folder of artifacts and logs is writable"),
-        Err(problem) => Finding::bad(
-            format!("cannot write to the folder of artifacts and logs, {place}: {problem}"),
-            "give the server's user access to the folder, or choose another one: artifacts.folder",
-        ),
-    })
+    let bad = format!(
+        "cannot write to the folder of artifacts and logs, {}",
+        folder.display()
+    );
+    Some(Finding::of(
+        ArtifactFolder::new(folder).check_writable(),
+        "the folder of artifacts and logs is writable",
+        bad,
+        "give the server's user access to the folder, or choose another one: artifacts.folder",
+    ))
 }
 
 fn configuration(config: &Config) -> Finding {
-    match config.check() {
-        Ok(()) => Finding::good("the configuration is valid"),
-        Err(problem) => Finding::bad(
-            format!("the configuration is not valid: {problem}"),
-            "correct the key; see docs/configuration.md",
-        ),
-    }
+    Finding::of(
+        config.check(),
+        "the configuration is valid",
+        "the configuration is not valid",
+        "correct the key; see docs/configuration.md",
+    )
 }
 
 fn keys(config: &Config) -> Finding {
-    match config.keyring() {
-        Ok(_) => Finding::good("the keys are readable"),
-        Err(problem) => Finding::bad(
-            format!("the keys are not usable: {problem}"),
-            "restore keys.file from its backup, without which no access token can be decrypted; \
-             for a new installation make one: echo \"k1 $(head -c 32 /dev/urandom | base64)\" > \
-             keys; chmod 600 keys",
-        ),
-    }
+    Finding::of(
+        config.keyring(),
+        "the keys are readable",
+        "the keys are not usable",
+        "restore keys.file from its backup, without which no access token can be decrypted; for a \
+         new installation make one: echo \"k1 $(head -c 32 /dev/urandom | base64)\" > keys; chmod \
+         600 keys",
+    )
 }
 
 /// Checks the access tokens in the configuration.
@@ -155,16 +167,10 @@ fn tokens(config: &Config) -> Vec<Finding> {
     let clients = config.auth.static_clients.iter().map(StaticClient::token);
     let outside = config.auth.taskcluster.iter().map(OutsideAuth::token);
     let queue = config.queue.taskcluster.iter().map(OutsideQueue::token);
-    clients
-        .chain(outside)
-        .chain(queue)
-        .filter_map(Result::err)
-        .map(|problem| {
-            Finding::bad(
-                format!("an access token is not usable: {problem}"),
-                "put a token into a file that only the server's user may read",
-            )
-        })
+    let problems = clients.chain(outside).chain(queue).filter_map(Result::err);
+    let advice = "put a token into a file that only the server's user may read";
+    problems
+        .map(|problem| Finding::bad(format!("an access token is not usable: {problem}"), advice))
         .collect()
 }
 
@@ -232,15 +238,12 @@ async fn provider_set_ups(config: &Config) -> Vec<Finding> {
         return Vec::new();
     };
     let keyring = Arc::new(keyring);
-    let outward = config
-        .providers
-        .0
-        .iter()
-        .filter(|(_, provider)| match provider {
-            ProviderConfig::External(_) | ProviderConfig::Exec(_) | ProviderConfig::Aws(_) => true,
-            // The worker processes belong to a running server.
-            ProviderConfig::Local(_) | ProviderConfig::Static(_) | ProviderConfig::Fake(_) => false,
-        });
+    let providers = config.providers.0.iter();
+    let outward = providers.filter(|(_, provider)| match provider {
+        ProviderConfig::External(_) | ProviderConfig::Exec(_) | ProviderConfig::Aws(_) => true,
+        // The worker processes belong to a running server.
+        ProviderConfig::Local(_) | ProviderConfig::Static(_) | ProviderConfig::Fake(_) => false,
+    });
     let built = outward.map(|(id, provider)| {
         let context = ProviderContext {
             id: id.clone(),
@@ -316,7 +319,8 @@ fn unheard_queue(config: &Config) -> Option<Finding> {
                 "the queue at {} gets no events of removed workers: events.amqp is not set",
                 queue.root_url
             ),
-            "set events.amqp to that deployment's broker; without it, tasks of removed workers wait until their claims expire",
+            "set events.amqp to that deployment's broker; without it, tasks of removed workers \
+             wait until their claims expire",
         )
     })
 }
@@ -345,10 +349,8 @@ async fn database(config: &Config) -> Vec<Finding> {
         connections: 1,
     };
     if let Some(file) = options.missing_file() {
-        let what = format!(
-            "the database at {} does not exist yet: the first start creates it",
-            file.display()
-        );
+        let file = file.display();
+        let what = format!("the database at {file} does not exist yet: the first start creates it");
         return vec![Finding::good(what)];
     }
     let unreachable = |problem: String| {
@@ -364,10 +366,8 @@ async fn database(config: &Config) -> Vec<Finding> {
     if let Err(problem) = store.ping().await {
         return vec![unreachable(problem.to_string())];
     }
-    let mut findings = vec![Finding::good(format!(
-        "the database ({}) answers",
-        store.engine().name()
-    ))];
+    let engine = store.engine().name();
+    let mut findings = vec![Finding::good(format!("the database ({engine}) answers"))];
     findings.extend(database_clock(&store).await);
     let migrated = match store.pending_migrations().await {
         Ok(pending) if pending.is_empty() => {
@@ -443,26 +443,21 @@ fn tls(config: &Config) -> Option<Finding> {
         ));
     }
     let files = config.tls.clone()?;
-    Some(match TlsAcceptor::new(files) {
-        Ok(_) => Finding::good("the TLS certificate and its key are usable"),
-        Err(problem) => Finding::bad(
-            format!(
-                "the TLS certificate is not usable: {}",
-                with_causes(&problem)
-            ),
-            "check that tls.certificate_file and tls.key_file are PEM files that belong together, \
-             and that the server's user may read them",
-        ),
-    })
+    Some(Finding::of(
+        TlsAcceptor::new(files).map_err(|problem| with_causes(&problem)),
+        "the TLS certificate and its key are usable",
+        "the TLS certificate is not usable",
+        "check that tls.certificate_file and tls.key_file are PEM files that belong together, and \
+         that the server's user may read them",
+    ))
 }
 
 /// Checks that our server answers at the address, or that the address is free.
 async fn address(config: &Config) -> Finding {
     let address = config.listen;
     if TcpListener::bind(address).await.is_ok() {
-        return Finding::good(format!(
-            "{address} is free: no server runs there at the moment"
-        ));
+        let what = format!("{address} is free: no server runs there at the moment");
+        return Finding::good(what);
     }
     let url = format!("{}/live", config.root_url());
     let client = reqwest::Client::builder().timeout(TIME_LIMIT).build();

@@ -89,3 +89,7 @@ pub fn channels(config: &Config) -> Result<Vec<Arc<dyn Channel>>, ChannelsError>
     }
     Ok(channels)
 }
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -56,12 +56,8 @@ pub async fn run(
     let listen = config.listen;
     let random = StdRng::try_from_rng(&mut rand::rngs::SysRng)
         .map_err(|problem| RunError::Random(problem.to_string()))?;
-    let database = store::Options {
-        url: config.database.url.clone(),
-        connections: config.database.connections,
-    };
     // Released at the end in every case.
-    let _lock = match database.lock() {
+    let _lock = match config.database.options().lock() {
         Ok(lock) => lock,
         Err(in_use @ LockError::InUse(_)) => return Err(RunError::InUse(in_use)),
         // The store reports problems with the file's location better.

@@ -92,7 +92,7 @@ pub async fn start(
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
     let (parts, telemetry) = (Parts::of(&config)?, Telemetry::of_process());
-    let store = open_store(&config)?;
+    let store = Store::open(&config.database.options())?;
     assemble(config, parts, store, telemetry, clock, random, Vec::new()).await
 }
 
@@ -104,9 +104,8 @@ pub async fn start_with(
     further: Vec<(ProviderId, Arc<dyn Provider>)>,
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
-    let parts = Parts::of(&config)?;
-    let store = open_store(&config)?;
-    let telemetry = Telemetry::default();
+    let (parts, telemetry) = (Parts::of(&config)?, Telemetry::default());
+    let store = Store::open(&config.database.options())?;
     assemble(config, parts, store, telemetry, clock, random, further).await
 }
 
@@ -137,13 +136,6 @@ impl Parts {
     }
 }
 
-fn open_store(config: &Config) -> Result<Store, StoreError> {
-    Store::open(&store::Options {
-        url: config.database.url.clone(),
-        connections: config.database.connections,
-    })
-}
-
 async fn assemble(
     config: Config,
     Parts { notices, keyring }: Parts,
@@ -168,12 +160,7 @@ async fn assemble(
         tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");
     }
     let events = open_events(&config, &store, random.slugid()).await?;
-    let tls = config
-        .tls
-        .clone()
-        .map(TlsAcceptor::new)
-        .transpose()?
-        .map(Arc::new);
+    let tls = config.tls.clone().map(TlsAcceptor::new).transpose()?;
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
     let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
     let engine = Engine {
@@ -203,7 +190,7 @@ async fn assemble(
         telemetry,
         events,
         notices,
-        tls,
+        tls: tls.map(Arc::new),
         health: HealthMonitor::default(),
         body_budget,
         open_calls,
@@ -313,10 +300,8 @@ async fn open_events(
 
 /// Pools of a missing provider get no workers, so they are reported at the start.
 async fn warn_of_missing_providers(store: &Store, providers: &Providers) -> Result<(), StoreError> {
-    for (id, pools) in store
-        .scan("pools_by_provider", store::pools::count_by_provider)
-        .await?
-    {
+    let counted = store.scan("pools_by_provider", store::pools::count_by_provider);
+    for (id, pools) in counted.await? {
         if matches!(providers.get(&id), Err(ProviderUnavailable::Unknown)) {
             tracing::warn!(provider.id = %id,
                 "{pools} worker pools have the provider {id}, which is not configured: add \
@@ -357,18 +342,15 @@ async fn synchronise_clients(
         });
     }
     // Made beforehand, because a transaction may run more than once.
-    let fresh: Vec<(Secret, String)> = wanted
-        .iter()
-        .map(|wanted| {
-            let token = wanted.token.clone().unwrap_or_else(|| random.secret());
-            let purpose = token_purpose(&wanted.id);
-            let sealed = random.with(|random| keyring.seal(&purpose, &token, random));
-            (token, sealed)
-        })
-        .collect();
+    let seal = |wanted: &ConfiguredClient| {
+        let token = wanted.token.clone().unwrap_or_else(|| random.secret());
+        let purpose = token_purpose(&wanted.id);
+        random.with(|random| keyring.seal(&purpose, &token, random))
+    };
+    let fresh: Vec<String> = wanted.iter().map(seal).collect();
     let keyring = Arc::clone(keyring);
     let written = store.write("static_clients_synchronise", move |tx| {
-        for (wanted, (_, sealed)) in wanted.iter().zip(&fresh) {
+        for (wanted, sealed) in wanted.iter().zip(&fresh) {
             synchronise(tx, &keyring, wanted, sealed, now)?;
         }
         remove_others(tx, &wanted)?;
@@ -403,16 +385,11 @@ fn synchronise(
     now: Timestamp,
 ) -> Result<(), StartError> {
     let Some(mut known) = store::clients::get(tx, &wanted.id)? else {
-        let record = record(wanted, sealed, now);
-        if !store::clients::insert(tx, &record)? {
-            return Err(tx.lost_race().into());
-        }
-        return Ok(());
+        let is_new = store::clients::insert(tx, &record(wanted, sealed, now))?;
+        return is_new.then_some(()).ok_or_else(|| tx.lost_race().into());
     };
-    let opened = keyring
-        .open(&token_purpose(&wanted.id), &known.sealed_access_token)
-        .ok();
-    let same_token = match (&wanted.token, opened) {
+    let opened = keyring.open(&token_purpose(&wanted.id), &known.sealed_access_token);
+    let same_token = match (&wanted.token, opened.ok()) {
         (Some(wanted), Some(opened)) => *wanted == opened,
         (None, Some(_)) => true,
         (Some(_), None) => false,

@@ -133,7 +133,7 @@ impl Telemetry {
 
 /// Registers the descriptions of all metrics.
 fn describe_metrics() {
-    for metric in &METRICS {
+    for metric in METRICS {
         match metric.kind {
             Kind::Counter => describe_counter!(metric.name, metric.description),
             Kind::Gauge => describe_gauge!(metric.name, metric.description),

@@ -19,7 +19,7 @@ use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
 use store::revisions::AccessRevision;
 use store::roles::RoleChanges;
-use store::{Store, StoreError};
+use store::{Store, StoreError, Tx};
 
 use super::{AuthenticationError, Authenticator, Caller, RequestToAuthenticate};
 
@@ -84,14 +84,12 @@ impl AccessSnapshot {
             );
             ScopeSet::default()
         });
-        let anonymous = Arc::new(anonymous);
-        let (clients, expansions) = (Mutex::default(), Mutex::default());
         Self {
             revision,
             roles,
-            anonymous,
-            clients,
-            expansions,
+            anonymous: Arc::new(anonymous),
+            clients: Mutex::default(),
+            expansions: Mutex::default(),
         }
     }
 
@@ -106,17 +104,20 @@ impl AccessSnapshot {
     }
 
     fn keep(&self, client: &Arc<Client>) {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients();
         if clients.len() >= MAX_KEPT {
             clients.clear();
         }
         clients.insert(client.client_id.clone(), Arc::clone(client));
     }
 
+    fn clients(&self) -> MutexGuard<'_, HashMap<String, Arc<Client>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn expansions(&self) -> MutexGuard<'_, Expansions> {
-        self.expansions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let locked = self.expansions.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -214,22 +215,18 @@ impl EmbeddedAuthenticator {
         let looked = *self.looked();
         let known = self.current();
         let seen = known.revision.clone();
-        let news = self
-            .store
-            .read("access_load", move |tx| {
-                let revision = store::revisions::current(tx)?;
-                let news = if revision == seen {
-                    None
-                } else {
-                    Some(store::roles::changes(tx, &seen, &revision)?)
-                };
-                Ok::<_, StoreError>((revision, news))
-            })
-            .await?;
-        let known = match news {
-            (_, None) => known,
-            (revision, Some(news)) => {
-                let roles = match news {
+        let news = self.store.read("access_load", move |tx| {
+            let revision = store::revisions::current(tx)?;
+            if revision == seen {
+                return Ok(None);
+            }
+            let changes = store::roles::changes(tx, &seen, &revision)?;
+            Ok::<_, StoreError>(Some((revision, changes)))
+        });
+        let known = match news.await? {
+            None => known,
+            Some((revision, changes)) => {
+                let roles = match changes {
                     RoleChanges::Changed(roles) if roles.is_empty() => Arc::clone(&known.roles),
                     RoleChanges::Changed(roles) => {
                         Arc::new(Roles::clone(&known.roles).with(compiled(roles)))
@@ -273,22 +270,15 @@ impl EmbeddedAuthenticator {
         known: &AccessSnapshot,
         id: &str,
     ) -> Result<Option<Arc<Client>>, AuthenticationError> {
-        let kept = known
-            .clients
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned();
+        let kept = known.clients().get(id).cloned();
         if kept.is_some() {
             return Ok(kept);
         }
         let Ok(client_id) = id.parse::<ClientId>() else {
             return Ok(None);
         };
-        let record = self
-            .store
-            .read("client_get", move |tx| store::clients::get(tx, &client_id));
-        let Some(record) = record.await? else {
+        let get = move |tx: &mut Tx<'_>| store::clients::get(tx, &client_id);
+        let Some(record) = self.store.read("client_get", get).await? else {
             return Ok(None);
         };
         let client = Arc::new(self.open(&record)?);
@@ -344,17 +334,10 @@ impl Authenticator for EmbeddedAuthenticator {
         now: Timestamp,
     ) -> Result<Caller, AuthenticationError> {
         let line = request.line();
-        let Some(authenticated) = self
-            .verify(&line, request.authorization.as_deref(), now)
-            .await?
-        else {
+        let verified = self.verify(&line, request.authorization.as_deref(), now);
+        let Some(authenticated) = verified.await? else {
             let (scopes, expires) = self.anonymous(now).await?;
-            return Ok(Caller {
-                client_id: None,
-                scopes,
-                expires,
-                payload_hash: None,
-            });
+            return Ok(Caller::anonymous(scopes, expires));
         };
         Ok(Caller {
             client_id: Some(authenticated.client_id),

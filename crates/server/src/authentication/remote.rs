@@ -105,18 +105,14 @@ impl Authenticator for RemoteAuthenticator {
             authorization: request.authorization.as_deref(),
             source_ip: Some(request.source_ip.as_str()).filter(|ip| !ip.is_empty()),
         };
-        match self
-            .ask(&question)
-            .await
-            .map_err(|problem| self.unreachable(&problem))?
-        {
+        let caller = |scopes: Vec<String>, expires: String| {
+            let scopes = Arc::new(ScopeSet::new(scopes));
+            Ok(Caller::anonymous(scopes, self.expires(&expires)?))
+        };
+        let answer = self.ask(&question).await;
+        match answer.map_err(|problem| self.unreachable(&problem))? {
             Answer::AuthFailed { message } => Err(AuthenticationError::Refused(message)),
-            Answer::NoAuth { scopes, expires } => Ok(Caller {
-                client_id: None,
-                scopes: Arc::new(ScopeSet::new(scopes)),
-                expires: self.expires(&expires)?,
-                payload_hash: None,
-            }),
+            Answer::NoAuth { scopes, expires } => caller(scopes, expires),
             Answer::AuthSuccess {
                 client_id,
                 scopes,
@@ -124,9 +120,8 @@ impl Authenticator for RemoteAuthenticator {
                 hash,
             } => Ok(Caller {
                 client_id: Some(client_id),
-                scopes: Arc::new(ScopeSet::new(scopes)),
-                expires: self.expires(&expires)?,
                 payload_hash: hash,
+                ..caller(scopes, expires)?
             }),
         }
     }

@@ -11,11 +11,10 @@ use engine::artifacts::{
     ArtifactFolder, KnownFiles, N_SHARDS, RunFolder, file_name, list_runs, list_tasks_after,
     remove_file,
 };
-use serde_json::Value;
 use store::StoreError;
 
 use super::batches::Batches;
-use super::driver::{BackgroundTask, summary};
+use super::driver::{ActivationResult, BackgroundTask, summary};
 
 const BATCH: u32 = 200;
 const MAX_BATCHES: usize = 50;
@@ -41,10 +40,7 @@ pub struct ArtifactLimits {
 impl Default for ArtifactLimits {
     fn default() -> Self {
         Self {
-            expired: Batches {
-                size: BATCH,
-                most: MAX_BATCHES,
-            },
+            expired: Batches::new(BATCH, MAX_BATCHES),
             shelves: MAX_SHELVES,
             tasks: MAX_TASKS,
             page: PAGE,
@@ -74,8 +70,14 @@ enum Problem {
 impl BackgroundTask for ArtifactCleanup {
     const NAME: &'static str = "artifacts";
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        self.tidy().await.map_err(|problem| problem.to_string())
+    async fn activate(&mut self) -> ActivationResult {
+        let now = self.engine.clock.now();
+        let n_expired = self.expire(now).await?;
+        let n_lost = self.sweep(now).await?;
+        Ok(summary(&[
+            ("artifacts expired", n_expired),
+            ("lost files removed", n_lost),
+        ]))
     }
 }
 
@@ -91,16 +93,6 @@ impl ArtifactCleanup {
             shelf: 0,
             after: String::new(),
         }
-    }
-
-    async fn tidy(&mut self) -> Result<Value, Problem> {
-        let now = self.engine.clock.now();
-        let n_expired = self.expire(now).await?;
-        let n_lost = self.sweep(now).await?;
-        Ok(summary(&[
-            ("artifacts expired", n_expired),
-            ("lost files removed", n_lost),
-        ]))
     }
 
     /// Rows first: a file without a row is found again, but a row without a file would be an error.

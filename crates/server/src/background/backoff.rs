@@ -1,6 +1,8 @@
 //! Exponential backoff after failures, with a limit and random variation.
 
 use domain::time::Timestamp;
+use engine::random::Random;
+use rand::RngExt;
 
 const FIRST_MS: i64 = 1_000;
 const LONGEST_MS: i64 = 30_000;
@@ -40,9 +42,14 @@ impl Backoff {
         failing.is_some_and(|failing| now < failing.again_at)
     }
 
-    /// Records a failure. `chance` (0 to 1) spreads the retries of clients that failed together.
-    /// Returns whether this is the first failure in a row, which should be logged.
-    pub(super) fn failed(&mut self, now: Timestamp, chance: f64) -> bool {
+    /// Records a failure. Chance spreads the retries of clients that failed together. Returns
+    /// whether this is the first failure in a row, which should be logged.
+    pub(super) fn failed(&mut self, now: Timestamp, random: &Random) -> bool {
+        self.failed_with(now, random.with(|random| random.random()))
+    }
+
+    /// `chance` is between 0 and 1.
+    fn failed_with(&mut self, now: Timestamp, chance: f64) -> bool {
         let (since, wait_ms) = match &self.failing {
             None => (now, FIRST_MS),
             Some(failing) => (failing.since, (failing.wait_ms * 2).min(self.longest_ms)),
@@ -85,7 +92,7 @@ mod tests {
         let mut backoff = Backoff::default();
         let mut now = 0;
         for (number, wait) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
-            assert_eq!(backoff.failed(at(now), 0.0), number == 0);
+            assert_eq!(backoff.failed_with(at(now), 0.0), number == 0);
             let end = now + wait * 1_000;
             assert!(backoff.must_wait(at(end - 1)), "{wait}");
             assert!(!backoff.must_wait(at(end)), "{wait}");
@@ -94,7 +101,7 @@ mod tests {
         assert_eq!(backoff.succeeded(), Some(at(0)));
         assert_eq!(backoff.succeeded(), None);
         assert!(
-            backoff.failed(at(now), 0.0),
+            backoff.failed_with(at(now), 0.0),
             "the next one is the first again"
         );
     }
@@ -102,7 +109,7 @@ mod tests {
     #[test]
     fn chance_makes_it_sooner_by_up_to_half() {
         let mut backoff = Backoff::default();
-        backoff.failed(at(0), 1.0);
+        backoff.failed_with(at(0), 1.0);
         assert!(backoff.must_wait(at(499)));
         assert!(!backoff.must_wait(at(500)));
     }

@@ -1,5 +1,12 @@
 //! Work in batches, each in a transaction of its own.
 
+use std::sync::Arc;
+
+use domain::time::Timestamp;
+use engine::Engine;
+use engine::change::Change;
+use store::{Store, StoreError, Tx};
+
 /// Limits of one activation of a task; the next one continues.
 #[derive(Clone, Copy, Debug)]
 pub struct Batches {
@@ -10,7 +17,17 @@ pub struct Batches {
     pub most: usize,
 }
 
+/// Deletes a limited number of rows that ended before this time, and returns how many.
+type Delete = fn(&mut Tx<'_>, Timestamp, u32) -> Result<u64, StoreError>;
+/// Lists a limited number of rows that are due at this time.
+type ListDue<T> = fn(&mut Tx<'_>, Timestamp, u32) -> Result<Vec<T>, StoreError>;
+type Settle<T> = fn(&mut Change<'_, '_>, T) -> Result<(), StoreError>;
+
 impl Batches {
+    pub(super) const fn new(size: u32, most: usize) -> Self {
+        Self { size, most }
+    }
+
     /// Repeats `batch`, which returns its number of items, until a batch is not full. Returns the
     /// total.
     pub(super) async fn repeat<E, F>(self, mut batch: impl FnMut() -> F) -> Result<u64, E>
@@ -26,5 +43,43 @@ impl Batches {
             }
         }
         Ok(total)
+    }
+
+    pub(super) async fn delete(
+        self,
+        store: &Store,
+        name: &'static str,
+        before: Timestamp,
+        delete: Delete,
+    ) -> Result<u64, StoreError> {
+        let deletion = move |tx: &mut Tx<'_>| delete(tx, before, self.size);
+        self.repeat(|| store.write(name, deletion)).await
+    }
+
+    /// Settles the rows that are due. Each batch looks first: that costs less than a transaction
+    /// that writes.
+    pub(super) async fn settle<T: 'static>(
+        self,
+        engine: &Arc<Engine>,
+        [look, write]: [&'static str; 2],
+        due: Timestamp,
+        list: ListDue<T>,
+        settle: Settle<T>,
+    ) -> Result<u64, StoreError> {
+        let now = engine.clock.now();
+        let batch = || async {
+            let is_due = move |tx: &mut Tx<'_>| Ok::<_, StoreError>(!list(tx, due, 1)?.is_empty());
+            if !engine.store.read(look, is_due).await? {
+                return Ok(0);
+            }
+            let settle_all = move |change: &mut Change<'_, '_>| {
+                let rows = list(change.tx, due, self.size)?;
+                let n_rows = rows.len() as u64;
+                rows.into_iter().try_for_each(|row| settle(change, row))?;
+                Ok(n_rows)
+            };
+            engine.change(write, now, settle_all).await
+        };
+        self.repeat(batch).await
     }
 }

@@ -1,5 +1,6 @@
 //! Runs background tasks: periodically or when woken, one activation of a task at a time.
 
+use std::error::Error;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,9 @@ use crate::telemetry::{TASK_AGE, TASK_SECONDS};
 /// Maximum wait for running activations when the server stops.
 const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);
 
+/// A summary for people, which is `Null` if there was nothing to do; or the problem.
+pub type ActivationResult = Result<Value, Box<dyn Error + Send + Sync>>;
+
 /// The body of a loop: reads the current state and acts on it. An activation does not sleep, does
 /// not retry and does a limited amount of work; the next activation is the retry.
 #[async_trait]
@@ -31,8 +35,7 @@ pub trait BackgroundTask: Send + 'static {
         Self::NAME.to_owned()
     }
 
-    /// Returns a summary for people; `Null` if there was nothing to do.
-    async fn activate(&mut self) -> Result<Value, String>;
+    async fn activate(&mut self) -> ActivationResult;
 
     /// The time until the next work, if it is known and less than a period. The task is then
     /// activated again.
@@ -64,14 +67,8 @@ impl Handle {
 
     /// Waits until this many activations have ended, including earlier ones.
     pub async fn finished(&mut self, count: u64) -> Status {
-        match self
-            .status
-            .wait_for(|status| status.finished >= count)
-            .await
-        {
-            Ok(status) => status.clone(),
-            Err(_) => Status::default(),
-        }
+        let finished = self.status.wait_for(|status| status.finished >= count);
+        finished.await.as_deref().cloned().unwrap_or_default()
     }
 }
 
@@ -102,11 +99,7 @@ impl Driver {
         task: T,
     ) -> Handle {
         let (status_sender, status) = watch::channel(Status::default());
-        let (stop, clock, woken) = (
-            self.stop.clone(),
-            Arc::clone(&self.clock),
-            Arc::clone(&wake),
-        );
+        let (stop, clock, woken) = (self.stop.clone(), self.clock.clone(), wake.clone());
         self.running
             .spawn(run(task, period, stop, clock, woken, status_sender));
         Handle { wake, status }
@@ -154,10 +147,10 @@ async fn run<T: BackgroundTask>(
 /// Runs one activation and measures it. A panic counts as a failure.
 async fn activate<T: BackgroundTask>(task: &mut T, clock: &dyn Clock) -> Result<Value, String> {
     let (watch, name) = (Stopwatch::start(), task.name());
-    let outcome = AssertUnwindSafe(task.activate())
-        .catch_unwind()
-        .await
-        .unwrap_or_else(|_| Err("the task panicked".to_owned()));
+    let outcome = AssertUnwindSafe(task.activate()).catch_unwind().await;
+    let outcome = outcome
+        .unwrap_or_else(|_| Err("the task panicked".into()))
+        .map_err(|problem| problem.to_string());
     let status = match &outcome {
         Ok(Value::Null) => "success",
         Ok(done) => {
@@ -206,13 +199,13 @@ mod tests {
     }
 
     /// Repeats the steps of its script.
-    struct Scripted(Vec<fn() -> Result<Value, String>>);
+    struct Scripted(Vec<fn() -> ActivationResult>);
 
     #[async_trait]
     impl BackgroundTask for Scripted {
         const NAME: &'static str = "scripted";
 
-        async fn activate(&mut self) -> Result<Value, String> {
+        async fn activate(&mut self) -> ActivationResult {
             let step = self.0.remove(0);
             self.0.push(step);
             step()
@@ -236,8 +229,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_panic_is_a_failure_and_the_task_continues() {
         let (mut driver, stop) = driver();
-        let script: Vec<fn() -> Result<Value, String>> =
-            vec![|| panic!("scripted"), || Ok(Value::Null)];
+        let script: Vec<fn() -> ActivationResult> = vec![|| panic!("scripted"), || Ok(Value::Null)];
         let mut handle = driver.start(Duration::from_secs(1), Scripted(script));
         let first = handle.finished(1).await;
         assert_eq!(first.last, Some(Err("the task panicked".to_owned())));
@@ -265,7 +257,7 @@ mod tests {
     impl BackgroundTask for Soon {
         const NAME: &'static str = "soon";
 
-        async fn activate(&mut self) -> Result<Value, String> {
+        async fn activate(&mut self) -> ActivationResult {
             self.0 = self.0.saturating_sub(1);
             Ok(json!(self.0))
         }
@@ -298,7 +290,7 @@ mod tests {
     impl BackgroundTask for Stuck {
         const NAME: &'static str = "stuck";
 
-        async fn activate(&mut self) -> Result<Value, String> {
+        async fn activate(&mut self) -> ActivationResult {
             self.begun.notify_one();
             std::future::pending().await
         }

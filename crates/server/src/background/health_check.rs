@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::driver::BackgroundTask;
+use super::driver::{ActivationResult, BackgroundTask};
 use crate::app::App;
 
 pub struct HealthCheck(pub Arc<App>);
@@ -14,12 +14,10 @@ pub struct HealthCheck(pub Arc<App>);
 impl BackgroundTask for HealthCheck {
     const NAME: &'static str = "check_vitals";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let app = &self.0;
-        app.health
-            .check(&app.engine.store, &*app.engine.clock)
-            .await
-            .database?;
+        let checked = app.health.check(&app.engine.store, &*app.engine.clock);
+        checked.await.database?;
         app.engine.availability.note_answer(app.engine.clock.now());
         Ok(Value::Null)
     }

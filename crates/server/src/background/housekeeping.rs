@@ -15,9 +15,10 @@ use engine::change::Change;
 use engine::fleet::settle_old_launches;
 use serde_json::Value;
 use store::{StoreError, Tx};
+use store::{cache_purges, launches, overrides, plans, queue_workers, worker_errors, workers};
 
 use super::batches::Batches;
-use super::driver::{BackgroundTask, summary};
+use super::driver::{ActivationResult, BackgroundTask, summary};
 use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
@@ -27,7 +28,7 @@ const BATCH: u32 = 500;
 /// Maximum number of batches of one kind per activation; the next one continues.
 const MAX_BATCHES: usize = 200;
 /// How long ended overrides are shown.
-const OVERRIDES_KEPT_MS: i64 = 30 * DAY_MS;
+const OVERRIDES_KEPT_DAYS: u32 = 30;
 
 pub struct Housekeeping(pub Arc<App>);
 
@@ -35,71 +36,43 @@ pub struct Housekeeping(pub Arc<App>);
 impl BackgroundTask for Housekeeping {
     const NAME: &'static str = "housekeeping";
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        let usual = Batches {
-            size: BATCH,
-            most: MAX_BATCHES,
-        };
-        self.in_batches(usual).await
+    async fn activate(&mut self) -> ActivationResult {
+        self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await
     }
 }
 
 impl Housekeeping {
     /// An activation with other limits, which apply to each kind of row.
-    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
-        let forgotten = self.tidy(batches).await;
-        forgotten.map_err(|problem| problem.to_string())
-    }
-
-    async fn tidy(&self, batches: Batches) -> Result<Value, StoreError> {
-        let app = &self.0;
-        let (now, size) = (app.engine.clock.now(), batches.size);
-        let kept = &app.config.worker_manager;
-        let old_errors = now.plus_millis(-i64::from(kept.error_retention_days) * DAY_MS);
+    pub async fn in_batches(&self, batches: Batches) -> ActivationResult {
+        let (app, store) = (&self.0, &self.0.engine.store);
+        let now = app.engine.clock.now();
+        let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
+        let old_errors = days_ago(app.config.worker_manager.error_retention_days);
+        let old_plans = days_ago(app.config.fleet.history_days);
+        let old_overrides = days_ago(OVERRIDES_KEPT_DAYS);
+        let forget = |name, before, delete| batches.delete(store, name, before, delete);
         self.note_uses(now).await?;
-        let workers = self.forget(batches, "worker_expire", move |tx| {
-            store::workers::delete_expired(tx, now, size)
-        });
-        let workers = workers.await?;
-        let seen = self.forget(batches, "queue_worker_expire", move |tx| {
-            store::queue_workers::delete_expired(tx, now, size)
-        });
-        let seen = seen.await?;
+        let workers = forget("worker_expire", now, workers::delete_expired).await?;
+        let seen = forget("queue_worker_expire", now, queue_workers::delete_expired).await?;
         let settled = settle_old_launches(&app.engine).await?;
-        let left = self.leave_providers(size).await?;
-        let pools = self.forget(batches, "pool_expire", move |tx| {
-            expire_pools(tx, now, size)
-        });
-        let pools = pools.await?;
-        let configs = self.forget(batches, "launch_config_expire", move |tx| {
+        let left = self.leave_providers(batches.size).await?;
+        let pools = forget("pool_expire", now, expire_pools).await?;
+        let configs = forget("launch_config_expire", now, |tx, _, size| {
             store::launch_configs::delete_expirable(tx, size)
         });
         let configs = configs.await?;
-        let documentation = self.forget(batches, "documentation_expire", move |tx| {
+        let documentation = forget("documentation_expire", now, |tx, _, size| {
             store::documentation::delete_orphans(tx, size)
         });
         let documentation = documentation.await?;
-        let errors = self.forget(batches, "error_expire", move |tx| {
-            store::worker_errors::delete_older_than(tx, old_errors, size)
-        });
-        let errors = errors.await?;
+        let errors = forget("error_expire", old_errors, worker_errors::delete_older_than).await?;
         let events = self.expire_events(now, batches).await?;
         let outcomes = forget_outcomes(app, now, batches).await?;
-        let old_plans = now.plus_millis(-i64::from(app.config.fleet.history_days) * DAY_MS);
-        let launches = self.forget(batches, "launch_expire", move |tx| {
-            store::launches::delete_before(tx, old_plans, size)
-        });
-        let launches = launches.await?;
-        let plans = self.forget(batches, "plan_expire", move |tx| {
-            store::plans::delete_before(tx, old_plans, size)
-        });
-        let plans = plans.await?;
-        let old_overrides = now.plus_millis(-OVERRIDES_KEPT_MS);
-        let overrides = self.forget(batches, "override_expire", move |tx| {
-            store::overrides::delete_ended_before(tx, old_overrides, size)
-        });
-        let overrides = overrides.await?;
-        let purges = self.forget_purges(now, batches).await?;
+        let launches = forget("launch_expire", old_plans, launches::delete_before).await?;
+        let plans = forget("plan_expire", old_plans, plans::delete_before).await?;
+        let delete_ended = overrides::delete_ended_before;
+        let overrides = forget("override_expire", old_overrides, delete_ended).await?;
+        let purges = forget("cache_purge_expire", now, cache_purges::delete_expired).await?;
         let clients = self.expire_clients(now, batches).await?;
         Ok(summary(&[
             ("workers", workers),
@@ -121,37 +94,20 @@ impl Housekeeping {
     }
 
     /// Old events that no reader still needs.
-    async fn forget_purges(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
-        let forget = self.forget(batches, "cache_purge_expire", move |tx| {
-            store::cache_purges::delete_expired(tx, now, batches.size)
-        });
-        forget.await
-    }
-
     async fn expire_events(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
         let (app, size) = (&self.0, batches.size);
         let hours = app.config.worker_manager.event_retention_hours;
         let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
         let has_broker = app.events.broker.is_some();
         let has_queue = !app.engine.demand_source.is_outside();
-        let expired = self.forget(batches, "outbox_expire", move |tx| {
+        let expire = move |tx: &mut Tx<'_>| {
             let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
             let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
             let keep_after = by_broker.min(by_outcomes);
             store::events::delete_before(tx, old_events, keep_after, size)
-        });
+        };
+        let expired = batches.repeat(|| app.engine.store.write("outbox_expire", expire));
         expired.await
-    }
-
-    /// Repeats a deletion, each batch in a transaction of its own, until nothing is left.
-    async fn forget(
-        &self,
-        batches: Batches,
-        name: &'static str,
-        delete: impl Fn(&mut Tx<'_>) -> Result<u64, StoreError> + Clone + Send + 'static,
-    ) -> Result<u64, StoreError> {
-        let forgotten = batches.repeat(|| self.0.engine.store.write(name, delete.clone()));
-        forgotten.await
     }
 
     async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
@@ -205,23 +161,13 @@ impl Housekeeping {
 
     /// Stores when clients were last used, to the precision of this task's period.
     async fn note_uses(&self, now: Timestamp) -> Result<(), StoreError> {
-        let used: Vec<ClientId> = self
-            .0
-            .authenticator
-            .take_used()
-            .iter()
-            .filter_map(|id| id.parse().ok())
-            .collect();
+        let used = self.0.authenticator.take_used();
+        let used: Vec<ClientId> = used.iter().filter_map(|id| id.parse().ok()).collect();
         if used.is_empty() {
             return Ok(());
         }
-        self.0
-            .engine
-            .store
-            .write("client_touch", move |tx| {
-                store::clients::touch(tx, &used, now)
-            })
-            .await
+        let touch = move |tx: &mut Tx<'_>| store::clients::touch(tx, &used, now);
+        self.0.engine.store.write("client_touch", touch).await
     }
 }
 
@@ -252,8 +198,8 @@ fn needed_by(
 }
 
 fn leave(tx: &mut Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
-    let live = store::workers::live_providers(tx, &pool.id)?;
-    let to_come = store::launches::pending_providers(tx, &pool.id)?;
+    let live = workers::live_providers(tx, &pool.id)?;
+    let to_come = launches::pending_providers(tx, &pool.id)?;
     let mut staying = pool.clone();
     let stays = |id: &ProviderId| live.contains(id) || to_come.contains(id);
     staying.previous_provider_ids.retain(stays);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use store::worker_counts::PoolAndProvider;
 use store::{StoreError, Tx};
 
-use super::driver::BackgroundTask;
+use super::driver::{ActivationResult, BackgroundTask};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
 use crate::telemetry::{
@@ -38,22 +38,17 @@ pub struct Measure(pub Arc<App>);
 impl BackgroundTask for Measure {
     const NAME: &'static str = "measure";
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        let usual = MeasureLimits {
-            page: PAGE,
-            pages: MAX_PAGES,
-        };
-        self.with_limits(usual).await
+    async fn activate(&mut self) -> ActivationResult {
+        let (page, pages) = (PAGE, MAX_PAGES);
+        self.with_limits(MeasureLimits { page, pages }).await
     }
 }
 
 impl Measure {
-    pub async fn with_limits(&self, limits: MeasureLimits) -> Result<Value, String> {
+    pub async fn with_limits(&self, limits: MeasureLimits) -> ActivationResult {
         self.0.telemetry.tidy();
-        self.totals().await.map_err(|problem| problem.to_string())?;
-        self.by_pool(limits)
-            .await
-            .map_err(|problem| problem.to_string())?;
+        self.totals().await?;
+        self.by_pool(limits).await?;
         Ok(Value::Null)
     }
 

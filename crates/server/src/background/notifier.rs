@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+use engine::Engine;
 use metrics::{counter, gauge};
-use rand::RngExt;
 use serde::Deserialize;
-use serde_json::Value;
 use store::StoreError;
 use store::notices::Notice;
 
 use super::backoff::Backoff;
 use super::batches::Batches;
-use super::driver::{BackgroundTask, summary};
+use super::driver::{ActivationResult, BackgroundTask, summary};
 use crate::app::App;
 use crate::notify::{
     BATCH, Channel, CollectLimits, Content, MAX_CAUSES, MAX_DUE, Notification, Pace, SendError,
@@ -56,10 +55,7 @@ pub struct NotifierLimits {
 impl Default for NotifierLimits {
     fn default() -> Self {
         Self {
-            errors: Batches {
-                size: BATCH,
-                most: MAX_BATCHES,
-            },
+            errors: Batches::new(BATCH, MAX_BATCHES),
             causes: MAX_CAUSES,
             due: MAX_DUE,
             sent: MAX_SENT,
@@ -70,7 +66,7 @@ impl Default for NotifierLimits {
 
 /// One channel. Each has a task of its own, so that a slow one delays no other.
 pub struct Notifier {
-    app: Arc<App>,
+    engine: Arc<Engine>,
     channel: Arc<dyn Channel>,
     pace: Pace,
     limits: NotifierLimits,
@@ -82,33 +78,11 @@ pub struct Notifier {
 impl BackgroundTask for Notifier {
     const NAME: &'static str = "notify";
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        self.send_due().await.map_err(|problem| problem.to_string())
-    }
-}
-
-impl Notifier {
-    pub fn new(app: Arc<App>, channel: Arc<dyn Channel>) -> Self {
-        Self::with_limits(app, channel, NotifierLimits::default())
-    }
-
-    pub fn with_limits(app: Arc<App>, channel: Arc<dyn Channel>, limits: NotifierLimits) -> Self {
-        let pace = Pace::from(&app.config.notify);
-        Self {
-            app,
-            channel,
-            pace,
-            limits,
-            backoff: Backoff::up_to(LONGEST_WAIT_MS),
-            forget_at: None,
-        }
-    }
-
-    async fn send_due(&mut self) -> Result<Value, StoreError> {
+    async fn activate(&mut self) -> ActivationResult {
         self.collect().await?;
         let mut n_sent = 0;
         for _ in 0..self.limits.sent {
-            if self.backoff.must_wait(self.app.engine.clock.now()) {
+            if self.backoff.must_wait(self.engine.clock.now()) {
                 break;
             }
             let Some(notice) = self.next().await? else {
@@ -123,6 +97,23 @@ impl Notifier {
         self.forget().await?;
         Ok(summary(&[("sent", n_sent)]))
     }
+}
+
+impl Notifier {
+    pub fn new(app: Arc<App>, channel: Arc<dyn Channel>) -> Self {
+        Self::with_limits(app, channel, NotifierLimits::default())
+    }
+
+    pub fn with_limits(app: Arc<App>, channel: Arc<dyn Channel>, limits: NotifierLimits) -> Self {
+        Self {
+            engine: Arc::clone(&app.engine),
+            channel,
+            pace: Pace::from(&app.config.notify),
+            limits,
+            backoff: Backoff::up_to(LONGEST_WAIT_MS),
+            forget_at: None,
+        }
+    }
 
     /// Counts the errors that were reported since the last activation.
     async fn collect(&self) -> Result<(), StoreError> {
@@ -131,15 +122,15 @@ impl Notifier {
                 return Ok(());
             }
             let (channel, pace) = (Arc::clone(&self.channel), self.pace);
-            let (now, size) = (self.app.engine.clock.now(), self.limits.errors.size);
+            let now = self.engine.clock.now();
             let limits = CollectLimits {
-                errors: size,
+                errors: self.limits.errors.size,
                 causes: self.limits.causes,
             };
-            let counted = self.app.engine.store.write("notice_collect", move |tx| {
+            let counted = self.engine.store.write("notice_collect", move |tx| {
                 collect(tx, &channel, pace, limits, now)
             });
-            if counted.await? < size as usize {
+            if counted.await? < limits.errors as usize {
                 return Ok(());
             }
         }
@@ -149,7 +140,7 @@ impl Notifier {
     /// Reads before it writes: usually nothing has happened.
     async fn has_news(&self) -> Result<bool, StoreError> {
         let name = self.channel.id().to_owned();
-        let read = self.app.engine.store.read("notice_look", move |tx| {
+        let read = self.engine.store.read("notice_look", move |tx| {
             let Some(reader) = store::event_readers::get(tx, &name)? else {
                 return Ok(true);
             };
@@ -162,35 +153,26 @@ impl Notifier {
 
     /// The next notice to send, under a lease.
     async fn next(&self) -> Result<Option<Notice>, StoreError> {
-        let now = self.app.engine.clock.now();
+        let now = self.engine.clock.now();
         let until = now.plus_millis(LEASE_MS);
-        let (channel, pace, due, id) = (
-            Arc::clone(&self.channel),
-            self.pace,
-            self.limits.due,
-            self.app.engine.random.slugid(),
-        );
-        let name = channel.id().to_owned();
-        let looked = self.app.engine.store.read("notice_due", move |tx| {
-            let is_waiting = store::notices::next(tx, &name, now)?.is_some();
-            Ok::<_, StoreError>(
-                is_waiting || !store::notice_causes::list_due(tx, &name, now, 1)?.is_empty(),
-            )
+        let (channel, name) = (Arc::clone(&self.channel), self.channel.id().to_owned());
+        let (pace, limit, id) = (self.pace, self.limits.due, self.engine.random.slugid());
+        let looked = self.engine.store.read("notice_due", move |tx| {
+            let is_due = store::notices::next(tx, &name, now)?.is_some()
+                || !store::notice_causes::list_due(tx, &name, now, 1)?.is_empty();
+            Ok::<_, StoreError>(is_due)
         });
         if !looked.await? {
             return Ok(None);
         }
-        let taken =
-            self.app.engine.store.write("notice_take", move |tx| {
-                match store::notices::next(tx, channel.id(), now)? {
-                    Some(notice) => {
-                        let due = until;
-                        let taken = store::notices::update(tx, Notice { due, ..notice })?;
-                        taken.map(Some).ok_or_else(|| tx.lost_race())
-                    }
-                    None => compose(tx, &channel, &id, pace, due, now, until),
-                }
-            });
+        let taken = self.engine.store.write("notice_take", move |tx| {
+            let Some(notice) = store::notices::next(tx, channel.id(), now)? else {
+                return compose(tx, &channel, &id, pace, limit, now, until);
+            };
+            let due = until;
+            let taken = store::notices::update(tx, Notice { due, ..notice })?;
+            taken.map(Some).ok_or_else(|| tx.lost_race())
+        });
         taken.await
     }
 
@@ -202,7 +184,7 @@ impl Notifier {
             recipient: &notice.recipient,
             content: &content,
             created: notice.created,
-            now: self.app.engine.clock.now(),
+            now: self.engine.clock.now(),
         };
         self.channel.send(&letter).await
     }
@@ -213,7 +195,7 @@ impl Notifier {
         notice: Notice,
         outcome: Result<(), SendError>,
     ) -> Result<(), StoreError> {
-        let now = self.app.engine.clock.now();
+        let now = self.engine.clock.now();
         let name = self.channel.name().to_owned();
         let count = |outcome| counter!(NOTICES, "channel" => name.clone(), "outcome" => outcome);
         if !matches!(outcome, Err(SendError::Channel(_))) {
@@ -222,7 +204,7 @@ impl Notifier {
         match outcome {
             Ok(()) => {
                 count("sent").increment(1);
-                let sent = self.app.engine.store.write("notice_sent", move |tx| {
+                let sent = self.engine.store.write("notice_sent", move |tx| {
                     store::notices::mark_sent(tx, &notice, now)
                 });
                 sent.await.map(drop)
@@ -232,7 +214,7 @@ impl Notifier {
                 tracing::warn!(notice.id = %notice.id, "a notice to {} by {name} was refused \
                                                         {MAX_REFUSALS} times and is dropped: \
                                                         {problem}", notice.recipient);
-                let given_up = self.app.engine.store.write("notice_give_up", move |tx| {
+                let given_up = self.engine.store.write("notice_give_up", move |tx| {
                     store::notices::delete(tx, &notice)
                 });
                 given_up.await.map(drop)
@@ -257,24 +239,17 @@ impl Notifier {
     }
 
     async fn put_back(&self, notice: Notice, due: Timestamp) -> Result<(), StoreError> {
-        let written = self.app.engine.store.write("notice_put_back", move |tx| {
-            store::notices::update(
-                tx,
-                Notice {
-                    due,
-                    ..notice.clone()
-                },
-            )
-            .map(drop)
+        let notice = Notice { due, ..notice };
+        let written = self.engine.store.write("notice_put_back", move |tx| {
+            store::notices::update(tx, notice.clone())
         });
-        written.await
+        written.await.map(drop)
     }
 
     /// Only the first failure is logged as a warning, and the recovery.
     fn note_channel_failure(&mut self, problem: &str, now: Timestamp) {
         let name = self.channel.name();
-        let chance = self.app.engine.random.with(|random| random.random::<f64>());
-        if self.backoff.failed(now, chance) {
+        if self.backoff.failed(now, &self.engine.random) {
             tracing::warn!(
                 notice.channel = name,
                 "cannot send notices by {name}, they wait: {problem}"
@@ -298,16 +273,14 @@ impl Notifier {
     }
 
     async fn forget(&mut self) -> Result<(), StoreError> {
-        let now = self.app.engine.clock.now();
+        let now = self.engine.clock.now();
         if self.forget_at.is_some_and(|moment| now < moment) {
             return Ok(());
         }
-        let (old, settled) = (
-            now.plus_millis(-FORGOTTEN_MS),
-            now.plus_millis(-self.pace.repeat_ms),
-        );
+        let old = now.plus_millis(-FORGOTTEN_MS);
+        let settled = now.plus_millis(-self.pace.repeat_ms);
         let limit = self.limits.forgotten;
-        let forgotten = self.app.engine.store.write("notice_forget", move |tx| {
+        let forgotten = self.engine.store.write("notice_forget", move |tx| {
             let n_notices = store::notices::delete_older_than(tx, old, limit)?;
             let n_causes = store::notice_causes::delete_settled(tx, settled, old, limit)?;
             Ok::<_, StoreError>(n_notices + n_causes)

@@ -18,7 +18,7 @@ use store::event_readers::EventReader;
 use store::{StoreError, Tx};
 
 use super::batches::Batches;
-use super::driver::{BackgroundTask, summary};
+use super::driver::{ActivationResult, BackgroundTask, summary};
 use crate::app::App;
 use crate::telemetry::{BAD_OUTCOMES, OUTCOMES};
 
@@ -66,28 +66,18 @@ struct Noted {
 impl BackgroundTask for Outcomes {
     const NAME: &'static str = "outcomes";
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        let usual = OutcomeLimits {
-            messages: Batches {
-                size: BATCH,
-                most: MAX_BATCHES,
-            },
+    async fn activate(&mut self) -> ActivationResult {
+        let messages = Batches::new(BATCH, MAX_BATCHES);
+        let limits = OutcomeLimits {
+            messages,
             span: SPAN,
         };
-        self.with_limits(usual).await
+        self.with_limits(limits).await
     }
 }
 
 impl Outcomes {
-    pub async fn with_limits(&self, limits: OutcomeLimits) -> Result<Value, String> {
-        let n_new = self
-            .collect(limits)
-            .await
-            .map_err(|problem| problem.to_string())?;
-        Ok(summary(&[("outcomes", n_new)]))
-    }
-
-    async fn collect(&self, limits: OutcomeLimits) -> Result<u64, StoreError> {
+    pub async fn with_limits(&self, limits: OutcomeLimits) -> ActivationResult {
         let app = &self.0;
         let (process, now) = (app.events.process.clone(), app.engine.clock.now());
         let look = app.engine.store.read("outcomes_look", move |tx| {
@@ -99,9 +89,11 @@ impl Outcomes {
             (None, _) => {
                 let open = |tx: &mut Tx<'_>| store::event_readers::open(tx, READER);
                 app.engine.store.write("outcomes_open", open).await?;
-                return Ok(0);
+                return Ok(Value::Null);
             }
-            (Some(reader), head) if !has_work(&reader, head, &process, now) => return Ok(0),
+            (Some(reader), head) if !has_work(&reader, head, &process, now) => {
+                return Ok(Value::Null);
+            }
             (Some(_), _) => {}
         }
         let mut n_new = 0;
@@ -117,7 +109,7 @@ impl Outcomes {
                 break;
             }
         }
-        Ok(n_new)
+        Ok(summary(&[("outcomes", n_new)]))
     }
 }
 

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backplane::{Binding, Broker, BrokerError, Listener};
 use domain::id::PoolId;
-use rand::RngExt;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::backoff::Backoff;
-use super::driver::BackgroundTask;
+use super::driver::{ActivationResult, BackgroundTask};
 use crate::app::App;
 
 const PENDING: &str = "exchange/taskcluster-queue/v1/task-pending";
@@ -46,11 +45,8 @@ impl PendingTaskListener {
     }
 
     async fn listen(&self) -> Result<Listener, BrokerError> {
-        let queue = format!(
-            "queue/{}/fleetwright-hints-{}",
-            self.broker.user()?,
-            self.app.events.process
-        );
+        let (user, process) = (self.broker.user()?, &self.app.events.process);
+        let queue = format!("queue/{user}/fleetwright-hints-{process}");
         let bindings = [Binding {
             exchange: PENDING.to_owned(),
             pattern: "primary.#".to_owned(),
@@ -69,7 +65,7 @@ impl PendingTaskListener {
 impl BackgroundTask for PendingTaskListener {
     const NAME: &'static str = "hints";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let now = self.app.engine.clock.now();
         let listens = self.listener.as_ref().is_some_and(|it| !it.has_ended());
         if listens || self.backoff.must_wait(now) {
@@ -86,8 +82,7 @@ impl BackgroundTask for PendingTaskListener {
                 }
             }
             Err(problem) => {
-                let chance = self.app.engine.random.with(|random| random.random());
-                if self.backoff.failed(now, chance) {
+                if self.backoff.failed(now, &self.app.engine.random) {
                     tracing::warn!(error = %problem,
                         "cannot listen to the queue's broker, pending tasks are noticed later: \
                          {problem}");

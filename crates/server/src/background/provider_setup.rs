@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use engine::Engine;
 use serde_json::{Value, json};
 
-use super::driver::BackgroundTask;
+use super::driver::{ActivationResult, BackgroundTask};
 
 /// Longer than a provider's default time limits.
 const SET_UP: Duration = Duration::from_secs(90);
@@ -18,7 +18,7 @@ pub struct ProviderSetup(pub Arc<Engine>);
 impl BackgroundTask for ProviderSetup {
     const NAME: &'static str = "provider_setup";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let (ready, failed) = self.0.providers.set_up_missing(SET_UP).await;
         for (id, problem) in failed {
             tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");

@@ -25,11 +25,10 @@ use engine::fleet;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use serde_json::Value;
 use store::{StoreError, Tx};
 use tokio::time::Instant;
 
-use super::driver::BackgroundTask;
+use super::driver::{ActivationResult, BackgroundTask};
 use decisions::{AT_ONCE, Decision, Done, ReadError, decide};
 pub use rounds::{PageLimits, ProvisionRounds};
 use throttle::PoolThrottle;
@@ -186,7 +185,7 @@ impl Provision {
 impl BackgroundTask for Provision {
     const NAME: &'static str = "provision";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let mut done = Done::default();
         let bell = Arc::clone(&self.engine.wakeups.provision);
         let end = Instant::now() + LONGEST_ACTIVATION;

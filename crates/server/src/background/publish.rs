@@ -12,7 +12,7 @@ use store::StoreError;
 use store::outbox::OutboxRow;
 
 use super::batches::Batches;
-use super::driver::BackgroundTask;
+use super::driver::{ActivationResult, BackgroundTask};
 use crate::app::App;
 use crate::config::Role;
 
@@ -30,21 +30,16 @@ pub struct EventPublisher(pub Arc<App>);
 impl BackgroundTask for EventPublisher {
     const NAME: &'static str = "publish";
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        let usual = Batches {
-            size: BATCH,
-            most: MAX_BATCHES,
-        };
-        self.in_batches(usual).await
+    async fn activate(&mut self) -> ActivationResult {
+        self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await
     }
 }
 
 impl EventPublisher {
     /// An activation with other limits.
-    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+    pub async fn in_batches(&self, batches: Batches) -> ActivationResult {
         for _ in 0..batches.most {
-            let is_done = self.batch(batches.size).await;
-            if is_done.map_err(|problem| problem.to_string())? {
+            if self.batch(batches.size).await? {
                 break;
             }
         }
@@ -86,13 +81,10 @@ impl EventPublisher {
     /// Wakes the tasks of this process that depend on these events, whichever process announced
     /// them.
     fn publish_here(&self, placed: &[OutboxRow]) {
+        let engine = &self.0.engine;
         self.0.events.publish(placed);
-        self.0
-            .engine
-            .queue
-            .dispatcher
-            .wake_for_events(&self.0.engine, placed);
-        self.0.engine.launch_answers.wake_for_events(placed);
+        engine.queue.dispatcher.wake_for_events(engine, placed);
+        engine.launch_answers.wake_for_events(placed);
         wake_planner(&self.0, placed);
         wake_endings(&self.0, placed);
     }
@@ -119,13 +111,12 @@ fn wake_planner(app: &App, placed: &[OutboxRow]) {
     if !app.config.roles.include(Role::Provisioner) {
         return;
     }
-    let concerned = placed
-        .iter()
-        .filter(|row| CHANGES_NEED.contains(&exchange(row)));
+    let is_concerned = |row: &&OutboxRow| CHANGES_NEED.contains(&exchange(row));
+    let concerned = placed.iter().filter(is_concerned);
     let pools: BTreeSet<&PoolId> = concerned.filter_map(|row| row.pool_id.as_ref()).collect();
-    pools
-        .into_iter()
-        .for_each(|pool| app.engine.wakeups.wake_pool(pool));
+    for pool in pools {
+        app.engine.wakeups.wake_pool(pool);
+    }
 }
 
 fn wake_endings(app: &App, placed: &[OutboxRow]) {
@@ -148,11 +139,8 @@ fn exchange(row: &OutboxRow) -> &str {
 }
 
 fn log(row: &OutboxRow) {
-    let name = exchange(row);
-    let about = row
-        .pool_id
-        .as_ref()
-        .map_or_else(String::new, |pool| format!(" in {pool}"));
+    let (name, pool) = (exchange(row), row.pool_id.as_ref());
+    let about = pool.map_or_else(String::new, |pool| format!(" in {pool}"));
     // Large, and many for each task: too much for the usual log. Background tasks log summaries at
     // `info`.
     tracing::debug!(event.id = %row.event_id, event.topic = %row.topic, event.key = %row.routing_key,

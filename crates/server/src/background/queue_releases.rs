@@ -8,10 +8,9 @@ use domain::id::TaskId;
 use domain::time::SECOND_MS;
 use engine::Engine;
 use engine::queue::{RELEASE_BATCH, release_dependents};
-use serde_json::Value;
 use store::StoreError;
 
-use super::driver::{BackgroundTask, summary};
+use super::driver::{ActivationResult, BackgroundTask, summary};
 
 /// Notes in the store are left to other processes for this time: usually they have handled them.
 const LEFT_TO_OTHERS_MS: i64 = 10 * SECOND_MS;
@@ -33,26 +32,17 @@ pub struct QueueReleases(pub Arc<Engine>);
 impl BackgroundTask for QueueReleases {
     const NAME: &'static str = "queue_releases";
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        let usual = ReleaseLimits {
-            tasks: MAX_TASKS,
-            batches: MAX_BATCHES,
-        };
-        self.with_limits(usual).await
+    async fn activate(&mut self) -> ActivationResult {
+        let (tasks, batches) = (MAX_TASKS, MAX_BATCHES);
+        self.with_limits(ReleaseLimits { tasks, batches }).await
     }
 }
 
 impl QueueReleases {
-    pub async fn with_limits(&self, limits: ReleaseLimits) -> Result<Value, String> {
-        let released = self.release(limits).await;
-        released.map_err(|problem| problem.to_string())
-    }
-
-    async fn release(&self, limits: ReleaseLimits) -> Result<Value, StoreError> {
+    pub async fn with_limits(&self, limits: ReleaseLimits) -> ActivationResult {
         let engine = &self.0;
-        let mut n_batches = self
-            .look_again(&engine.queue.releases.take(), limits)
-            .await?;
+        let resolved = engine.queue.releases.take();
+        let mut n_batches = self.look_again(&resolved, limits).await?;
         let before = engine.clock.now().plus_millis(-LEFT_TO_OTHERS_MS);
         let due = engine.store.read("task_looks_due", move |tx| {
             store::dependencies::rechecks_due(tx, before, limits.tasks)

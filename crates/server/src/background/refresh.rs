@@ -8,9 +8,8 @@ use cloud::Machines;
 use domain::id::ProviderId;
 use engine::Engine;
 use futures_util::future::join_all;
-use serde_json::Value;
 
-use super::driver::{BackgroundTask, summary};
+use super::driver::{ActivationResult, BackgroundTask, summary};
 
 /// A slower provider keeps its previous data.
 const MAX_REFRESH: Duration = Duration::from_secs(120);
@@ -21,14 +20,11 @@ pub struct Refresh(pub Arc<Engine>);
 impl BackgroundTask for Refresh {
     const NAME: &'static str = "refresh";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let providers = &self.0.providers;
-        let mut refreshes = Vec::new();
-        for (id, _) in providers.listed() {
-            if let Some(machines) = providers.machines(id) {
-                refreshes.push(refresh(id, machines));
-            }
-        }
+        let refreshes = providers
+            .listed()
+            .filter_map(|(id, _)| Some(refresh(id, providers.machines(id)?)));
         let n_failed: u64 = join_all(refreshes).await.into_iter().sum();
         Ok(summary(&[("failed", n_failed)]))
     }

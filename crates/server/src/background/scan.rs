@@ -10,7 +10,7 @@ use engine::Engine;
 use engine::fleet::{Scanner, Terminator};
 use serde_json::Value;
 
-use super::driver::{BackgroundTask, summary};
+use super::driver::{ActivationResult, BackgroundTask, summary};
 
 /// Scans the machines of one provider.
 pub struct Scan {
@@ -62,9 +62,8 @@ impl BackgroundTask for Scan {
         format!("{} {}", Self::NAME, self.provider_id)
     }
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        let scanned = self.scanner.scan().await;
-        let scanned = scanned.map_err(|problem| problem.to_string())?;
+    async fn activate(&mut self) -> ActivationResult {
+        let scanned = self.scanner.scan().await?;
         Ok(scanned.map_or(Value::Null, |done| {
             summary(&[
                 ("stopped", done.stopped),
@@ -85,9 +84,8 @@ impl BackgroundTask for MachineTermination {
         format!("{} {}", Self::NAME, self.provider_id)
     }
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        let ended = self.ender.end_stopping().await;
-        let n_told = ended.map_err(|problem| problem.to_string())?;
+    async fn activate(&mut self) -> ActivationResult {
+        let n_told = self.ender.end_stopping().await?;
         Ok(summary(&[("told", n_told)]))
     }
 }

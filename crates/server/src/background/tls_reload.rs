@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::driver::BackgroundTask;
+use super::driver::{ActivationResult, BackgroundTask};
 use crate::tls::{ReloadOutcome, TlsAcceptor};
 
 pub struct TlsReload(pub Arc<TlsAcceptor>);
@@ -14,10 +14,10 @@ pub struct TlsReload(pub Arc<TlsAcceptor>);
 impl BackgroundTask for TlsReload {
     const NAME: &'static str = "tls_reload";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let tls = Arc::clone(&self.0);
         let reloaded = tokio::task::spawn_blocking(move || tls.reload()).await;
-        match reloaded.map_err(|problem| problem.to_string())? {
+        match reloaded? {
             ReloadOutcome::Unchanged => Ok(Value::Null),
             ReloadOutcome::Changed => Ok(json!("new connections get the new certificate")),
             ReloadOutcome::Unusable(problem) => {

@@ -6,7 +6,7 @@ use access::Secret;
 use contract::patterns;
 use serde::Deserialize;
 
-use super::{ConfigError, read};
+use super::{ConfigError, one_secret};
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -48,11 +48,8 @@ pub struct OutsideAuth {
 impl StaticClient {
     pub fn token(&self) -> Result<Secret, ConfigError> {
         let key = format!("auth.static_clients ({})", self.client_id);
-        token(
-            &key,
-            self.access_token.as_ref(),
-            self.access_token_file.as_deref(),
-        )
+        let file = self.access_token_file.as_deref();
+        token(&key, self.access_token.as_ref(), file)
     }
 }
 
@@ -70,26 +67,17 @@ pub(super) fn token(
     text: Option<&Secret>,
     file: Option<&Path>,
 ) -> Result<Secret, ConfigError> {
-    let refuse = |problem: String| ConfigError::Value {
-        key: key.to_owned(),
-        problem,
-    };
-    let token = match (text, file) {
-        (Some(token), None) => token.clone(),
-        (None, Some(file)) => Secret::new(read(file)?.trim()),
-        (None, None) | (Some(_), Some(_)) => {
-            let problem = "needs either access_token or access_token_file";
-            return Err(refuse(problem.to_owned()));
-        }
-    };
+    let missing = || ConfigError::value(key, "needs either access_token or access_token_file");
+    let token = one_secret(text, file)?.ok_or_else(missing)?;
     if patterns::matches(patterns::ACCESS_TOKEN, token.expose()) {
         return Ok(token);
     }
     let place = file.map_or("access_token".to_owned(), |file| file.display().to_string());
-    Err(refuse(format!(
+    let problem = format!(
         "{place} does not contain an access token (22 to 66 characters of A-Z a-z 0-9 _ -); make \
          one with: head -c 33 /dev/urandom | base64 | tr '+/' '-_'"
-    )))
+    );
+    Err(ConfigError::value(key, problem))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use access::Secret;
 use backplane::Broker;
 use serde::Deserialize;
 
-use super::{ConfigError, read};
+use super::{ConfigError, one_secret, read};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -40,25 +40,14 @@ impl Default for Events {
 impl Amqp {
     /// `key` is the broker's section, for error messages.
     pub fn broker(&self, key: &str) -> Result<Broker, ConfigError> {
-        let refuse = |problem: String| ConfigError::Value {
-            key: key.to_owned(),
-            problem,
-        };
-        let url = match (&self.url, &self.url_file) {
-            (Some(url), None) => url.clone(),
-            (None, Some(file)) => Secret::new(read(file)?.trim()),
-            (None, None) | (Some(_), Some(_)) => {
-                return Err(refuse("needs either url or url_file".to_owned()));
-            }
-        };
-        let root_certificates = self.root_certificates.as_deref().map(read).transpose()?;
+        let missing = || ConfigError::value(key, "needs either url or url_file");
+        let url = one_secret(self.url.as_ref(), self.url_file.as_deref())?;
         let broker = Broker {
-            url,
-            root_certificates,
+            url: url.ok_or_else(missing)?,
+            root_certificates: self.root_certificates.as_deref().map(read).transpose()?,
         };
-        broker
-            .address()
-            .map_err(|problem| refuse(problem.to_string()))?;
+        let address = broker.address();
+        address.map_err(|problem| ConfigError::value(key, problem.to_string()))?;
         Ok(broker)
     }
 }

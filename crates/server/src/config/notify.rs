@@ -1,7 +1,7 @@
 //! The section `[notify]`: the channels and limits of notifications about errors in worker pools.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use access::Secret;
@@ -9,7 +9,7 @@ use lettre::message::Mailbox;
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::{ConfigError, read};
+use super::{ConfigError, one_secret};
 
 /// Maximum number of notices per recipient and hour that may be configured.
 const MAX_PER_HOUR: u32 = 1_000;
@@ -125,12 +125,15 @@ impl Notify {
             ("notify.max_per_hour", self.max_per_hour, MAX_PER_HOUR),
         ] {
             if !(1..=highest).contains(&number) {
-                return Err(wrong(key, format!("must be between 1 and {highest}")));
+                return Err(ConfigError::value(
+                    key,
+                    format!("must be between 1 and {highest}"),
+                ));
             }
         }
         if self.gather_seconds > MAX_GATHER_SECONDS {
             let problem = format!("must be at most {MAX_GATHER_SECONDS}");
-            return Err(wrong("notify.gather_seconds", problem));
+            return Err(ConfigError::value("notify.gather_seconds", problem));
         }
         self.mail_server()?;
         self.hooks().map(drop)
@@ -145,15 +148,13 @@ impl Notify {
     pub fn hooks(&self) -> Result<Vec<Hook>, ConfigError> {
         if self.webhook.len() > MAX_WEBHOOKS {
             let problem = format!("has more than {MAX_WEBHOOKS} entries");
-            return Err(wrong("notify.webhook", problem));
+            return Err(ConfigError::value("notify.webhook", problem));
         }
         for (number, webhook) in self.webhook.iter().enumerate() {
-            if self.webhook[..number]
-                .iter()
-                .any(|other| other.url == webhook.url)
-            {
+            let mut earlier = self.webhook[..number].iter();
+            if earlier.any(|other| other.url == webhook.url) {
                 let problem = "is configured twice: name all pools in one of them";
-                return Err(wrong("notify.webhook.url", problem));
+                return Err(ConfigError::value("notify.webhook.url", problem));
             }
         }
         self.webhook.iter().map(Webhook::hook).collect()
@@ -164,22 +165,22 @@ impl Email {
     fn server(&self) -> Result<MailServer, ConfigError> {
         let key = "notify.email.smtp";
         let form = "must have the form smtp://user@host:587";
-        let url = Url::parse(self.smtp.expose()).map_err(|_| wrong(key, form))?;
+        let url = Url::parse(self.smtp.expose()).map_err(|_| ConfigError::value(key, form))?;
         if url.scheme() != "smtp" || !matches!(url.path(), "" | "/") || url.query().is_some() {
-            return Err(wrong(key, form));
+            return Err(ConfigError::value(key, form));
         }
         if url.password().is_some() {
             let problem = "must not contain a password: use password_file or password";
-            return Err(wrong(key, problem));
+            return Err(ConfigError::value(key, problem));
         }
         let host = url.host_str().unwrap_or_default();
         let host = host.trim_matches(['[', ']']).to_owned();
         if host.is_empty() {
-            return Err(wrong(key, form));
+            return Err(ConfigError::value(key, form));
         }
         if self.tls == MailTls::None && !is_this_machine(&host) {
             let problem = "may only be \"none\" for this machine (localhost, 127.0.0.1, ::1)";
-            return Err(wrong("notify.email.tls", problem));
+            return Err(ConfigError::value("notify.email.tls", problem));
         }
         let standard = match self.tls {
             MailTls::Starttls => 587,
@@ -188,7 +189,7 @@ impl Email {
         };
         let from = self.from.parse::<Mailbox>().map_err(|_| {
             let problem = "must be an address like Fleetwright <fleet@example.com>";
-            wrong("notify.email.from", problem)
+            ConfigError::value("notify.email.from", problem)
         })?;
         Ok(MailServer {
             host,
@@ -201,22 +202,19 @@ impl Email {
     }
 
     fn login(&self, user: &str) -> Result<Option<(String, Secret)>, ConfigError> {
-        let password = given(
-            "notify.email.password",
-            self.password.as_ref(),
-            self.password_file.as_ref(),
-        )?;
+        let file = self.password_file.as_deref();
+        let password = given("notify.email.password", self.password.as_ref(), file)?;
         let user = percent_encoding::percent_decode_str(user).decode_utf8_lossy();
         match password {
             None if user.is_empty() => Ok(None),
             Some(password) if !user.is_empty() => Ok(Some((user.into_owned(), password))),
             None => {
                 let problem = "is missing for the user in notify.email.smtp";
-                Err(wrong("notify.email.password_file", problem))
+                Err(ConfigError::value("notify.email.password_file", problem))
             }
             Some(_) => {
                 let problem = "has no user for the password: smtp://user@host:587";
-                Err(wrong("notify.email.smtp", problem))
+                Err(ConfigError::value("notify.email.smtp", problem))
             }
         }
     }
@@ -226,26 +224,22 @@ impl Webhook {
     fn hook(&self) -> Result<Hook, ConfigError> {
         let key = "notify.webhook.url";
         let form = "must be a URL that begins with https:// or http://";
-        let url = Url::parse(self.url.expose()).map_err(|_| wrong(key, form))?;
-        let host = url
-            .host_str()
-            .filter(|_| matches!(url.scheme(), "https" | "http"));
-        let host = host.ok_or_else(|| wrong(key, form))?.to_owned();
-        let secret = given(
-            "notify.webhook.secret",
-            self.secret.as_ref(),
-            self.secret_file.as_ref(),
-        )?;
-        if secret
-            .as_ref()
-            .is_some_and(|secret| secret.expose().len() < MIN_SECRET)
-        {
+        let url = Url::parse(self.url.expose()).map_err(|_| ConfigError::value(key, form))?;
+        let is_http = matches!(url.scheme(), "https" | "http");
+        let host = url.host_str().filter(|_| is_http);
+        let host = host
+            .ok_or_else(|| ConfigError::value(key, form))?
+            .to_owned();
+        let file = self.secret_file.as_deref();
+        let secret = given("notify.webhook.secret", self.secret.as_ref(), file)?;
+        let length = secret.as_ref().map(|secret| secret.expose().len());
+        if length.is_some_and(|length| length < MIN_SECRET) {
             let problem = format!("must have at least {MIN_SECRET} characters");
-            return Err(wrong("notify.webhook.secret", problem));
+            return Err(ConfigError::value("notify.webhook.secret", problem));
         }
         if self.pools.is_empty() {
             let problem = "is empty: omit it for all pools";
-            return Err(wrong("notify.webhook.pools", problem));
+            return Err(ConfigError::value("notify.webhook.pools", problem));
         }
         let bare = host.trim_matches(['[', ']']);
         Ok(Hook {
@@ -263,45 +257,33 @@ impl Webhook {
 fn given(
     key: &str,
     text: Option<&Secret>,
-    file: Option<&PathBuf>,
+    file: Option<&Path>,
 ) -> Result<Option<Secret>, ConfigError> {
-    let secret = match (text, file) {
-        (None, None) => return Ok(None),
-        (Some(text), None) => text.clone(),
-        (None, Some(file)) => Secret::new(read(file)?.trim()),
-        (Some(_), Some(_)) => {
-            let problem = format!("and {key}_file: give one of them");
-            return Err(wrong(key, problem));
-        }
-    };
-    if secret.expose().is_empty() {
-        return Err(wrong(key, "is empty"));
+    if text.is_some() && file.is_some() {
+        let problem = format!("and {key}_file: give one of them");
+        return Err(ConfigError::value(key, problem));
     }
-    Ok(Some(secret))
+    let secret = one_secret(text, file)?;
+    if secret
+        .as_ref()
+        .is_some_and(|secret| secret.expose().is_empty())
+    {
+        return Err(ConfigError::value(key, "is empty"));
+    }
+    Ok(secret)
 }
 
 fn time_limit(key: &str, seconds: u64) -> Result<Duration, ConfigError> {
     if (1..=MAX_TIME_LIMIT_SECONDS).contains(&seconds) {
         return Ok(Duration::from_secs(seconds));
     }
-    Err(wrong(
-        key,
-        format!("must be between 1 and {MAX_TIME_LIMIT_SECONDS}"),
-    ))
+    let problem = format!("must be between 1 and {MAX_TIME_LIMIT_SECONDS}");
+    Err(ConfigError::value(key, problem))
 }
 
 fn is_this_machine(host: &str) -> bool {
-    host == "localhost"
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
-}
-
-fn wrong(key: &str, problem: impl Into<String>) -> ConfigError {
-    ConfigError::Value {
-        key: key.to_owned(),
-        problem: problem.into(),
-    }
+    let address = host.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn all_pools() -> Vec<String> {

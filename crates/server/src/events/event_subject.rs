@@ -49,37 +49,34 @@ impl EventSubject {
     fn scopes_of(&self, payload: &Value) -> Expression {
         let name = |name: &str| payload[name].as_str().unwrap_or_default();
         let pool = self.pool.as_deref().unwrap_or_default();
+        let scope = Expression::Scope;
         match self.exchange.as_str() {
             "worker-pool-created" | "worker-pool-updated" => {
-                Expression::Scope(format!("worker-manager:get-worker-pool:{pool}"))
+                scope(format!("worker-manager:get-worker-pool:{pool}"))
             }
             // A pause event shows the content of an override, and may affect more than one pool.
-            "launch-config-paused" | "launch-config-resumed" => {
-                let id = name("overrideId");
-                Expression::AnyOf(vec![
-                    Expression::Scope("worker-manager:list-overrides".to_owned()),
-                    Expression::Scope(format!("worker-manager:get-override:{id}")),
-                ])
-            }
+            "launch-config-paused" | "launch-config-resumed" => Expression::AnyOf(vec![
+                scope("worker-manager:list-overrides".to_owned()),
+                scope(format!(
+                    "worker-manager:get-override:{}",
+                    name("overrideId")
+                )),
+            ]),
             launch_config if launch_config.starts_with("launch-config-") => {
-                Expression::Scope(format!("worker-manager:get-worker-pool:{pool}"))
+                scope(format!("worker-manager:get-worker-pool:{pool}"))
             }
-            "worker-pool-error" => {
-                Expression::Scope(format!("worker-manager:list-worker-pool-errors:{pool}"))
-            }
+            "worker-pool-error" => scope(format!("worker-manager:list-worker-pool-errors:{pool}")),
             worker if worker.starts_with("worker-") => {
                 let (group, id) = (name("workerGroup"), name("workerId"));
                 Expression::AnyOf(vec![
-                    Expression::Scope(format!("worker-manager:list-workers:{pool}")),
-                    Expression::Scope(format!("worker-manager:get-worker:{pool}/{group}/{id}")),
+                    scope(format!("worker-manager:list-workers:{pool}")),
+                    scope(format!("worker-manager:get-worker:{pool}/{group}/{id}")),
                 ])
             }
             client if client.starts_with("client-") => {
-                Expression::Scope(format!("auth:get-client:{}", name("clientId")))
+                scope(format!("auth:get-client:{}", name("clientId")))
             }
-            role if role.starts_with("role-") => {
-                Expression::Scope(format!("auth:get-role:{}", name("roleId")))
-            }
+            role if role.starts_with("role-") => scope(format!("auth:get-role:{}", name("roleId"))),
             _ => self.scopes_of_tasks(payload),
         }
     }

@@ -3,11 +3,11 @@
 //! A cause has a pool, a launch config, a kind, a title and a code. Of the words in the
 //! description, only those count that do not vary with the machine or the time.
 
-use std::fmt::Write as _;
-
 use domain::error_report::ErrorReport;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use super::hex;
 
 /// Stands for all further causes of a pool, beyond the limit.
 pub(super) const MIXED: &str = "mixed";
@@ -37,11 +37,7 @@ pub(super) fn cause_of(report: &ErrorReport) -> String {
         digest.update(part.len().to_be_bytes());
         digest.update(part.as_bytes());
     }
-    let bytes = digest.finalize();
-    bytes.iter().take(16).fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        text
-    })
+    hex(&digest.finalize()[..16])
 }
 
 fn names_of_machine(report: &ErrorReport) -> Vec<&str> {
@@ -91,20 +87,10 @@ fn pattern(text: &str, machine: &[&str]) -> String {
 fn without_name(text: &str, name: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(name) {
-        let (before, found) = rest.split_at(at);
-        let (found, after) = found.split_at(name.len());
-        let mut around = before
-            .chars()
-            .next_back()
-            .into_iter()
-            .chain(after.chars().next());
+    while let Some((before, after)) = rest.split_once(name) {
+        let within_word = before.ends_with(is_of_word) || after.starts_with(is_of_word);
         kept.push_str(before);
-        kept.push_str(if around.any(is_of_word) {
-            found
-        } else {
-            VARYING
-        });
+        kept.push_str(if within_word { name } else { VARYING });
         rest = after;
     }
     kept.push_str(rest);

@@ -63,10 +63,10 @@ pub fn collect(
         return Ok(0);
     };
     let (last, n_errors) = (*last, errors.len());
-    let mut by_cause: BTreeMap<(PoolId, String), Vec<ErrorReport>> = BTreeMap::new();
+    let mut by_pool: BTreeMap<PoolId, BTreeMap<String, Vec<ErrorReport>>> = BTreeMap::new();
     for report in errors.into_iter().filter_map(|(_, report)| report) {
-        let key = (report.pool_id.clone(), cause_of(&report));
-        by_cause.entry(key).or_default().push(report);
+        let of_pool = by_pool.entry(report.pool_id.clone()).or_default();
+        of_pool.entry(cause_of(&report)).or_default().push(report);
     }
     let counting = Counting {
         channel: name,
@@ -74,18 +74,12 @@ pub fn collect(
         max_causes: limits.causes,
         now,
     };
-    let mut wanted: BTreeMap<PoolId, bool> = BTreeMap::new();
-    for ((pool_id, cause), reports) in by_cause {
-        let is_wanted = match wanted.get(&pool_id) {
-            Some(known) => *known,
-            None => {
-                let pool = store::pools::get(tx, &pool_id)?;
-                let is_wanted = pool.and_then(|pool| channel.recipient(&pool)).is_some();
-                wanted.insert(pool_id.clone(), is_wanted);
-                is_wanted
-            }
-        };
-        if is_wanted {
+    for (pool_id, by_cause) in by_pool {
+        let pool = store::pools::get(tx, &pool_id)?;
+        if pool.and_then(|pool| channel.recipient(&pool)).is_none() {
+            continue;
+        }
+        for (cause, reports) in by_cause {
             counting.count(tx, &pool_id, cause, &reports)?;
         }
     }
@@ -110,18 +104,13 @@ impl Counting<'_> {
         &self,
         tx: &mut Tx<'_>,
         pool_id: &PoolId,
-        cause: String,
+        mut cause: String,
         reports: &[ErrorReport],
     ) -> Result<(), StoreError> {
-        let Self {
-            channel,
-            pace,
-            max_causes,
-            now,
-        } = *self;
+        let channel = self.channel;
         let mut known = store::notice_causes::get(tx, channel, pool_id, &cause)?;
-        let mut cause = cause;
-        if known.is_none() && store::notice_causes::count(tx, channel, pool_id)? >= max_causes {
+        if known.is_none() && store::notice_causes::count(tx, channel, pool_id)? >= self.max_causes
+        {
             cause = MIXED.to_owned();
             known = store::notice_causes::get(tx, channel, pool_id, &cause)?;
         }
@@ -151,11 +140,10 @@ impl Counting<'_> {
         known.n_waiting += reports.len() as u64;
         known.first_waiting = known.first_waiting.or(Some(first));
         known.due = known.due.or_else(|| {
-            let gathered = now.plus_millis(pace.gather_ms);
-            let again = known
-                .last_notified
-                .map(|told| told.plus_millis(pace.repeat_ms));
-            Some(again.map_or(gathered, |again| again.max(gathered)))
+            let gathered = self.now.plus_millis(self.pace.gather_ms);
+            let notified = known.last_notified;
+            let again = notified.map(|notified| notified.plus_millis(self.pace.repeat_ms));
+            again.max(Some(gathered))
         });
         if is_new {
             store::notice_causes::insert(tx, &known)

@@ -113,15 +113,8 @@ pub(super) fn error_url(root_url: &str, described: &Described) -> String {
 /// The text without line breaks and other control characters, cut to this length.
 pub(super) fn one_line(text: &str, max_characters: usize) -> String {
     let words = text.split(|c: char| c.is_control() || c.is_whitespace());
-    let mut line = words
-        .filter(|word| !word.is_empty())
-        .fold(String::new(), |mut line, word| {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-            line
-        });
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let mut line = words.join(" ");
     if let Some((end, _)) = line.char_indices().nth(max_characters) {
         line.truncate(end);
         line.push('…');
@@ -170,10 +163,7 @@ fn cut(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let mut end = max_bytes;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(max_bytes);
     format!("{}… (cut; the error itself has all of it)", &text[..end])
 }
 

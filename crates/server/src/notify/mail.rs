@@ -73,16 +73,13 @@ impl MailChannel {
     }
 
     fn too_slow(&self) -> String {
-        format!(
-            "the mail server took longer than {} s",
-            self.time_limit.as_secs()
-        )
+        let seconds = self.time_limit.as_secs();
+        format!("the mail server took longer than {seconds} s")
     }
 
     fn message(&self, letter: &Notification<'_>) -> Result<Message, SendError> {
-        let refused = |problem: String| SendError::Refused(problem);
-        let to = address(letter.recipient)
-            .ok_or_else(|| refused(format!("{:?} is not an address", letter.recipient)))?;
+        let no_address = || SendError::Refused(format!("{:?} is not an address", letter.recipient));
+        let to = address(letter.recipient).ok_or_else(no_address)?;
         let created = u64::try_from(letter.created.as_millis()).unwrap_or_default();
         let date = SystemTime::UNIX_EPOCH + Duration::from_millis(created);
         let mut builder = Message::builder()
@@ -102,10 +99,8 @@ impl MailChannel {
                 .references(conversation)
                 .raw_header(header("X-Fleetwright-Pool", &first.worker_pool_id));
         }
-        let body = text(letter.content, &self.root_url);
-        builder
-            .body(body)
-            .map_err(|problem| refused(problem.to_string()))
+        let message = builder.body(text(letter.content, &self.root_url));
+        message.map_err(|problem| SendError::Refused(problem.to_string()))
     }
 }
 
@@ -137,10 +132,8 @@ impl Channel for MailChannel {
 
 /// Replies of the form x5x concern this mailbox or this mail; all others concern the server or us.
 fn failed(problem: &lettre::transport::smtp::Error) -> SendError {
-    let about_mail = problem
-        .status()
-        .is_some_and(|code| code.category == Category::MailSystem);
-    if about_mail {
+    let status = problem.status();
+    if status.is_some_and(|code| code.category == Category::MailSystem) {
         SendError::Refused(problem.to_string())
     } else {
         SendError::Channel(problem.to_string())

@@ -37,10 +37,8 @@ pub fn compose(
     let pools = pools_of(tx, &due)?;
     let mut by_recipient: BTreeMap<String, Vec<NoticeCause>> = BTreeMap::new();
     for cause in due {
-        match pools
-            .get(&cause.pool_id)
-            .and_then(|pool| channel.recipient(pool))
-        {
+        let pool = pools.get(&cause.pool_id);
+        match pool.and_then(|pool| channel.recipient(pool)) {
             Some(recipient) => by_recipient.entry(recipient).or_default().push(cause),
             // The pool was deleted, or its notices were switched off.
             None => store::notice_causes::delete(tx, &cause)?,
@@ -142,19 +140,14 @@ fn describe(
 ) -> Result<Option<Content>, StoreError> {
     let (mut described, mut further) = (Vec::new(), Further::default());
     for cause in causes {
-        let sample = match pools.get(&cause.pool_id) {
-            Some(pool) if described.len() < MAX_DESCRIBED => {
-                let report = store::worker_errors::get(tx, &cause.pool_id, &cause.error_id)?;
-                report.map(|report| Described::new(cause, pool, &report))
-            }
-            Some(_) | None => None,
-        };
-        match sample {
-            Some(sample) => described.push(sample),
-            None => {
-                further.errors += cause.n_waiting;
-                further.causes += 1;
-            }
+        if let Some(pool) = pools.get(&cause.pool_id)
+            && described.len() < MAX_DESCRIBED
+            && let Some(report) = store::worker_errors::get(tx, &cause.pool_id, &cause.error_id)?
+        {
+            described.push(Described::new(cause, pool, &report));
+        } else {
+            further.errors += cause.n_waiting;
+            further.causes += 1;
         }
     }
     if described.is_empty() {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use serde_json::json;
+
 use super::advice::advice;
 use super::content::{Content, Described, error_url, one_line};
 
@@ -10,21 +12,13 @@ const MAX_SUBJECT: usize = 180;
 
 /// One line, whatever the errors are called.
 pub(super) fn subject(content: &Content) -> String {
-    let pools: BTreeSet<&str> = content
-        .causes
-        .iter()
-        .map(|cause| cause.worker_pool_id.as_str())
-        .collect();
     let Some(first) = content.causes.first() else {
         return "[fleetwright]".to_owned();
     };
-    let place = match pools.len() {
-        1 => first.worker_pool_id.clone(),
-        n => format!(
-            "{} and {} more",
-            first.worker_pool_id,
-            plural(n as u64 - 1, "pool")
-        ),
+    let pool = &first.worker_pool_id;
+    let place = match pools(content).len() as u64 {
+        1 => pool.clone(),
+        n => format!("{pool} and {} more", plural(n - 1, "pool")),
     };
     let others = content.causes.len() as u64 - 1 + content.further.causes;
     let more = match others {
@@ -32,10 +26,13 @@ pub(super) fn subject(content: &Content) -> String {
         1 => " and 1 other kind of error".to_owned(),
         n => format!(" and {n} other kinds of errors"),
     };
-    one_line(
-        &format!("[fleetwright] {place}: {}{more}", first.title),
-        MAX_SUBJECT,
-    )
+    let subject = format!("[fleetwright] {place}: {}{more}", first.title);
+    one_line(&subject, MAX_SUBJECT)
+}
+
+fn pools(content: &Content) -> BTreeSet<&str> {
+    let causes = content.causes.iter();
+    causes.map(|cause| cause.worker_pool_id.as_str()).collect()
 }
 
 /// Plain text.
@@ -81,11 +78,7 @@ fn one(cause: &Described, root_url: &str) -> String {
         "Description"
     };
     text.push_str(&format!("\n{which}:\n\n{}\n", indented(&cause.description)));
-    let is_empty = cause
-        .extra
-        .as_object()
-        .is_some_and(serde_json::Map::is_empty);
-    if !is_empty {
+    if cause.extra != json!({}) {
         // A value that was too large is a text by now.
         let cut = cause.extra.as_str().map(str::to_owned);
         let extra = cut.unwrap_or_else(|| format!("{:#}", cause.extra));
@@ -110,16 +103,11 @@ fn how_often(cause: &Described) -> String {
 }
 
 fn ending(content: &Content, root_url: &str) -> String {
-    let pools: BTreeSet<&str> = content
-        .causes
-        .iter()
-        .map(|cause| cause.worker_pool_id.as_str())
-        .collect();
     let mut text = format!(
         "-- \nFleetwright at {root_url}. You get this mail because you own these pools and they \
          have emailOnError set.\n"
     );
-    for pool in pools {
+    for pool in pools(content) {
         text.push_str(&format!(
             "List all errors:   fleetwright error list {pool}\n\
              Stop these mails:  fleetwright pool update {pool} --email-on-error false\n"
@@ -149,8 +137,6 @@ fn plural(count: u64, noun: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use serde_json::json;
-
     use super::super::content::Further;
     use super::*;
 

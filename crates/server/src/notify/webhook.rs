@@ -3,21 +3,18 @@
 //! The signature covers the time and the body, so neither can be changed, and an old request cannot
 //! be sent again. Redirects are not followed: they could lead to another recipient.
 
-use std::fmt::Write as _;
-
 use access::Secret;
 use api_client::with_causes;
 use async_trait::async_trait;
 use aws_lc_rs::hmac;
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::advice::advice;
 use super::content::{Described, error_url};
-use super::{Channel, Notification, SendError};
+use super::{Channel, Notification, SendError, hex};
 use crate::config::Hook;
 
 /// `t=<seconds since 1970>,v1=<HMAC-SHA256 of "<t>.<body>" in hexadecimal>`
@@ -34,62 +31,6 @@ pub struct WebhookChannel {
     id: String,
     name: String,
     root_url: String,
-}
-
-/// The payload: the first cause at the top level, the others below `further`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Payload<'a> {
-    version: u32,
-    kind: &'static str,
-    notice_id: &'a str,
-    #[serde(flatten)]
-    first: Cause<'a>,
-    further: FurtherCauses<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Cause<'a> {
-    worker_pool_id: &'a str,
-    owner: &'a str,
-    cause: Named<'a>,
-    count: u64,
-    first_at: &'a str,
-    last_at: &'a str,
-    told_before: u64,
-    since: &'a str,
-    sample: Sample<'a>,
-    advice: &'static str,
-    url: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Named<'a> {
-    id: &'a str,
-    launch_config_id: Option<&'a str>,
-    kind: &'a str,
-    title: &'a str,
-    code: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Sample<'a> {
-    error_id: &'a str,
-    title: &'a str,
-    description: &'a str,
-    extra: &'a Value,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FurtherCauses<'a> {
-    /// The number of errors and causes besides the first, described or not.
-    errors: u64,
-    causes: u64,
-    described: Vec<Cause<'a>>,
 }
 
 impl WebhookChannel {
@@ -109,50 +50,50 @@ impl WebhookChannel {
         })
     }
 
+    /// The first cause at the top level, the others below `further`, which also counts the errors
+    /// and causes that are not described.
     fn body(&self, letter: &Notification<'_>) -> Option<String> {
-        let mut causes = letter.content.causes.iter().map(|cause| self.cause(cause));
-        let first = causes.next()?;
-        let described: Vec<Cause<'_>> = causes.collect();
+        let (first, others) = letter.content.causes.split_first()?;
+        let described: Vec<Value> = others.iter().map(|cause| self.cause(cause)).collect();
+        let n_described: u64 = others.iter().map(|cause| cause.count).sum();
         let further = letter.content.further;
-        let payload = Payload {
-            version: VERSION,
-            kind: "worker-pool-errors",
-            notice_id: letter.id,
-            first,
-            further: FurtherCauses {
-                errors: further.errors + described.iter().map(|cause| cause.count).sum::<u64>(),
-                causes: further.causes + described.len() as u64,
-                described,
-            },
-        };
-        serde_json::to_string(&payload).ok()
+        let mut payload = self.cause(first);
+        payload["version"] = json!(VERSION);
+        payload["kind"] = json!("worker-pool-errors");
+        payload["noticeId"] = json!(letter.id);
+        payload["further"] = json!({
+            "errors": further.errors + n_described,
+            "causes": further.causes + others.len() as u64,
+            "described": described,
+        });
+        Some(payload.to_string())
     }
 
-    fn cause<'a>(&self, cause: &'a Described) -> Cause<'a> {
-        Cause {
-            worker_pool_id: &cause.worker_pool_id,
-            owner: &cause.owner,
-            cause: Named {
-                id: &cause.cause_id,
-                launch_config_id: cause.launch_config_id.as_deref(),
-                kind: &cause.kind,
-                title: &cause.title,
-                code: &cause.code,
+    fn cause(&self, cause: &Described) -> Value {
+        json!({
+            "workerPoolId": cause.worker_pool_id,
+            "owner": cause.owner,
+            "cause": {
+                "id": cause.cause_id,
+                "launchConfigId": cause.launch_config_id,
+                "kind": cause.kind,
+                "title": cause.title,
+                "code": cause.code,
             },
-            count: cause.count,
-            first_at: &cause.first_at,
-            last_at: &cause.last_at,
-            told_before: cause.told_before,
-            since: &cause.since,
-            sample: Sample {
-                error_id: &cause.error_id,
-                title: &cause.title,
-                description: &cause.description,
-                extra: &cause.extra,
+            "count": cause.count,
+            "firstAt": cause.first_at,
+            "lastAt": cause.last_at,
+            "toldBefore": cause.told_before,
+            "since": cause.since,
+            "sample": {
+                "errorId": cause.error_id,
+                "title": cause.title,
+                "description": cause.description,
+                "extra": cause.extra,
             },
-            advice: advice(cause),
-            url: error_url(&self.root_url, cause),
-        }
+            "advice": advice(cause),
+            "url": error_url(&self.root_url, cause),
+        })
     }
 }
 
@@ -175,14 +116,11 @@ impl Channel for WebhookChannel {
     async fn send(&self, letter: &Notification<'_>) -> Result<(), SendError> {
         let empty = || SendError::Refused("the notice is empty".to_owned());
         let body = self.body(letter).ok_or_else(empty)?;
-        let mut request = self
-            .http
-            .post(self.hook.url.expose())
-            .header("content-type", "application/json")
-            .header(
-                "user-agent",
-                concat!("fleetwright/", env!("CARGO_PKG_VERSION")),
-            )
+        let agent = concat!("fleetwright/", env!("CARGO_PKG_VERSION"));
+        let mut request = self.http.post(self.hook.url.expose());
+        request = request.header("content-type", "application/json");
+        request = request
+            .header("user-agent", agent)
             .header(NOTICE_ID, letter.id);
         if let Some(secret) = &self.hook.secret {
             request = request.header(SIGNATURE, signature(secret, letter.now, &body));
@@ -214,13 +152,6 @@ fn signature(secret: &Secret, now: Timestamp, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.expose().as_bytes());
     let tag = hmac::sign(&key, format!("{seconds}.{body}").as_bytes());
     format!("t={seconds},v1={}", hex(tag.as_ref()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        text
-    })
 }
 
 /// `*` stands for any characters, including none and slashes.

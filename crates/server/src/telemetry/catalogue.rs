@@ -20,6 +20,9 @@ pub enum Kind {
     Histogram,
 }
 
+/// Names, each with a description.
+type Labels = &'static [(&'static str, &'static str)];
+
 /// A metric at `/metrics`.
 #[derive(Debug)]
 pub struct Metric {
@@ -27,7 +30,7 @@ pub struct Metric {
     pub service: Option<Service>,
     pub name: &'static str,
     pub kind: Kind,
-    pub labels: &'static [(&'static str, &'static str)],
+    pub labels: Labels,
     pub description: &'static str,
 }
 
@@ -40,7 +43,7 @@ pub struct LogType {
     pub level: &'static str,
     pub title: &'static str,
     pub description: &'static str,
-    pub fields: &'static [(&'static str, &'static str)],
+    pub fields: Labels,
 }
 
 impl Kind {
@@ -52,8 +55,6 @@ impl Kind {
         }
     }
 }
-
-type Labels = &'static [(&'static str, &'static str)];
 
 const CALL: Labels = &[
     ("service", "The service"),
@@ -87,314 +88,95 @@ const LAUNCH: Labels = &[
         "accepted, withdrawn, unknown, or the cause of a refusal",
     ),
 ];
-const TASK: Labels = &[("name", "The task")];
+const NOTICE: Labels = &[
+    ("channel", "email, or the webhook with its host"),
+    ("outcome", "sent, failed, refused or given-up"),
+];
+const CONFLICT: Labels = &[
+    ("name", "The transaction"),
+    ("statement", "The statement that conflicted"),
+];
 const STORE: Labels = &[
     ("name", "The transaction"),
     ("engine", "sqlite or postgres"),
     ("outcome", "ok or error"),
 ];
 
-const fn metric(
-    service: Option<Service>,
-    kind: Kind,
-    name: &'static str,
-    labels: Labels,
-    description: &'static str,
-) -> Metric {
-    Metric {
-        service,
-        name,
-        kind,
-        labels,
-        description,
-    }
+/// A row is the service, the kind, the name, the labels and the description of a metric.
+macro_rules! metrics {
+    ($($service:expr, $kind:ident, $name:expr, $labels:expr => $description:literal;)+) => {
+        /// Every metric; a test compares this list with the recorded metrics.
+        pub static METRICS: &[Metric] = &[$(Metric {
+            service: $service,
+            kind: Kind::$kind,
+            name: $name,
+            labels: $labels,
+            description: $description,
+        }),+];
+    };
 }
 
 const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
-/// Every metric; a test compares this list with the recorded metrics.
-pub static METRICS: [Metric; 39] = [
-    metric(
-        None,
-        Kind::Counter,
-        HTTP_REQUESTS,
-        CALL,
-        "Requests answered.",
-    ),
-    metric(
-        None,
-        Kind::Histogram,
-        HTTP_SECONDS,
-        CALL,
-        "Seconds that requests took.",
-    ),
-    metric(
-        AUTH,
-        Kind::Counter,
-        AUTH_SUCCESS,
-        &[],
-        "Valid signatures in authenticateHawk.",
-    ),
-    metric(
-        AUTH,
-        Kind::Counter,
-        AUTH_FAILURE,
-        &[],
-        "Invalid signatures in authenticateHawk.",
-    ),
-    metric(
-        WM,
-        Kind::Gauge,
-        EXISTING_CAPACITY,
-        POOL,
-        "Capacity that is requested or running.",
-    ),
-    metric(
-        WM,
-        Kind::Gauge,
-        REQUESTED_CAPACITY,
-        POOL,
-        "Capacity that is requested.",
-    ),
-    metric(
-        WM,
-        Kind::Gauge,
-        STOPPING_CAPACITY,
-        POOL,
-        "Capacity that is stopping.",
-    ),
-    metric(
-        WM,
-        Kind::Histogram,
-        REGISTRATION_SECONDS,
-        POOL,
-        "Seconds from a worker's creation to its registration.",
-    ),
-    metric(
-        WM,
-        Kind::Histogram,
-        PROVISION_SECONDS,
-        POOL,
-        "Seconds from a worker's creation to its machine's start.",
-    ),
-    metric(
-        WM,
-        Kind::Histogram,
-        STARTUP_SECONDS,
-        POOL,
-        "Seconds from a machine's start to its registration.",
-    ),
-    metric(
-        WM,
-        Kind::Histogram,
-        LIFETIME_SECONDS,
-        POOL,
-        "Seconds from a worker's registration to its end.",
-    ),
-    metric(
-        WM,
-        Kind::Histogram,
-        LAUNCHES,
-        LAUNCH,
-        "Seconds that providers took to answer a launch.",
-    ),
-    metric(
-        WM,
-        Kind::Counter,
-        REGISTRATION_FAILURES,
-        POOL,
-        "Workers that ended without having registered.",
-    ),
-    metric(
-        WM,
-        Kind::Counter,
-        REGISTRATIONS_REFUSED,
-        PROVIDER,
-        "Refused registrations; `unknown` for providers that are not configured.",
-    ),
-    metric(
-        WM,
-        Kind::Counter,
-        CLOUD_CALLS,
-        CLOUD_OUTCOME,
-        "Calls to clouds that have a rate limit.",
-    ),
-    metric(
-        WM,
-        Kind::Gauge,
-        CLOUD_RATE,
-        CLOUD_CALL,
-        "Current limit of calls per second; lower after a cloud asked to slow down.",
-    ),
-    metric(
-        WM,
-        Kind::Gauge,
-        POOLS,
-        PROVIDER,
-        "Worker pools, by provider.",
-    ),
-    metric(
-        WM,
-        Kind::Gauge,
-        WORKERS,
-        &[("state", "The workers' state")],
-        "Workers, by state.",
-    ),
-    metric(
-        WM,
-        Kind::Gauge,
-        PROVIDER_UP,
-        PROVIDER,
-        "1 if the provider is ready, 0 if its set-up has not succeeded.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        OUTBOX_DEPTH,
-        &[],
-        "Events that wait to be published.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        EVENT_LISTENERS,
-        &[],
-        "Listeners to the live stream of events, in this process.",
-    ),
-    metric(
-        None,
-        Kind::Counter,
-        NOTICES,
-        &[
-            ("channel", "email, or the webhook with its host"),
-            ("outcome", "sent, failed, refused or given-up"),
-        ],
-        "Attempts to send notices of errors in worker pools.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        NOTICES_UP,
-        &[("channel", "email, or the webhook with its host")],
-        "1 unless the last attempt to send a notice by this channel failed.",
-    ),
-    metric(
-        None,
-        Kind::Counter,
-        CLOCK_STEPS,
-        &[],
-        "How often the clock of this machine was set while the process ran.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        CLOCK_SKEW,
-        &[],
-        "How far the clock of this machine is ahead of the database's, in seconds.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        BROKER_UP,
-        &[],
-        "1 if the process that publishes to the AMQP broker can reach it.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        BROKER_WAITING,
-        &[],
-        "Events that the AMQP broker has not confirmed yet.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        BROKER_LAG,
-        &[],
-        "Age of the oldest event that the AMQP broker has not confirmed yet, in seconds.",
-    ),
-    metric(
-        None,
-        Kind::Counter,
-        EVENTS_PUBLISHED,
-        &[],
-        "Events that the AMQP broker has confirmed to this process.",
-    ),
-    metric(
-        WM,
-        Kind::Counter,
-        DEMAND_FAILURES,
-        &[],
-        "Failed requests for a pool's demand to an outside queue.",
-    ),
-    metric(
-        WM,
-        Kind::Counter,
-        OUTCOMES,
-        &[("outcome", "completed, failed or exception")],
-        "Task runs on workers of pools whose outcome this process recorded.",
-    ),
-    metric(
-        WM,
-        Kind::Counter,
-        BAD_OUTCOMES,
-        &[],
-        "Invalid messages of the queue about runs.",
-    ),
-    metric(
-        None,
-        Kind::Histogram,
-        TASK_SECONDS,
-        &[("name", "The task"), ("status", "success or exception")],
-        "Durations of background tasks' activations, in seconds.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        TASK_AGE,
-        TASK,
-        "When a background task last succeeded, in seconds since 1970.",
-    ),
-    metric(
-        None,
-        Kind::Gauge,
-        BUILD_INFO,
-        &[("version", "The program's version")],
-        "Always 1.",
-    ),
-    metric(
-        None,
-        Kind::Histogram,
-        "fleetwright_store_seconds",
-        STORE,
-        "Durations of transactions, in seconds.",
-    ),
-    metric(
-        None,
-        Kind::Histogram,
-        "fleetwright_store_wait_seconds",
-        &[("engine", "sqlite or postgres")],
-        "How long transactions waited for a connection, in seconds.",
-    ),
-    metric(
-        None,
-        Kind::Counter,
-        "fleetwright_store_retries_total",
-        &[("name", "The transaction")],
-        "Transactions that ran again after a conflict.",
-    ),
-    metric(
-        None,
-        Kind::Counter,
-        "fleetwright_store_conflicts_total",
-        &[
-            ("name", "The transaction"),
-            ("statement", "The statement that conflicted"),
-        ],
-        "Attempts of transactions that failed with a conflict.",
-    ),
-];
+metrics! {
+    None, Counter, HTTP_REQUESTS, CALL => "Requests answered.";
+    None, Histogram, HTTP_SECONDS, CALL => "Seconds that requests took.";
+    AUTH, Counter, AUTH_SUCCESS, &[] => "Valid signatures in authenticateHawk.";
+    AUTH, Counter, AUTH_FAILURE, &[] => "Invalid signatures in authenticateHawk.";
+    WM, Gauge, EXISTING_CAPACITY, POOL => "Capacity that is requested or running.";
+    WM, Gauge, REQUESTED_CAPACITY, POOL => "Capacity that is requested.";
+    WM, Gauge, STOPPING_CAPACITY, POOL => "Capacity that is stopping.";
+    WM, Histogram, REGISTRATION_SECONDS, POOL =>
+        "Seconds from a worker's creation to its registration.";
+    WM, Histogram, PROVISION_SECONDS, POOL =>
+        "Seconds from a worker's creation to its machine's start.";
+    WM, Histogram, STARTUP_SECONDS, POOL => "Seconds from a machine's start to its registration.";
+    WM, Histogram, LIFETIME_SECONDS, POOL => "Seconds from a worker's registration to its end.";
+    WM, Histogram, LAUNCHES, LAUNCH => "Seconds that providers took to answer a launch.";
+    WM, Counter, REGISTRATION_FAILURES, POOL => "Workers that ended without having registered.";
+    WM, Counter, REGISTRATIONS_REFUSED, PROVIDER =>
+        "Refused registrations; `unknown` for providers that are not configured.";
+    WM, Counter, CLOUD_CALLS, CLOUD_OUTCOME => "Calls to clouds that have a rate limit.";
+    WM, Gauge, CLOUD_RATE, CLOUD_CALL =>
+        "Current limit of calls per second; lower after a cloud asked to slow down.";
+    WM, Gauge, POOLS, PROVIDER => "Worker pools, by provider.";
+    WM, Gauge, WORKERS, &[("state", "The workers' state")] => "Workers, by state.";
+    WM, Gauge, PROVIDER_UP, PROVIDER =>
+        "1 if the provider is ready, 0 if its set-up has not succeeded.";
+    None, Gauge, OUTBOX_DEPTH, &[] => "Events that wait to be published.";
+    None, Gauge, EVENT_LISTENERS, &[] => "Listeners to the live stream of events, in this process.";
+    None, Counter, NOTICES, NOTICE => "Attempts to send notices of errors in worker pools.";
+    None, Gauge, NOTICES_UP, &[("channel", "email, or the webhook with its host")] =>
+        "1 unless the last attempt to send a notice by this channel failed.";
+    None, Counter, CLOCK_STEPS, &[] =>
+        "How often the clock of this machine was set while the process ran.";
+    None, Gauge, CLOCK_SKEW, &[] =>
+        "How far the clock of this machine is ahead of the database's, in seconds.";
+    None, Gauge, BROKER_UP, &[] =>
+        "1 if the process that publishes to the AMQP broker can reach it.";
+    None, Gauge, BROKER_WAITING, &[] => "Events that the AMQP broker has not confirmed yet.";
+    None, Gauge, BROKER_LAG, &[] =>
+        "Age of the oldest event that the AMQP broker has not confirmed yet, in seconds.";
+    None, Counter, EVENTS_PUBLISHED, &[] =>
+        "Events that the AMQP broker has confirmed to this process.";
+    WM, Counter, DEMAND_FAILURES, &[] => "Failed requests for a pool's demand to an outside queue.";
+    WM, Counter, OUTCOMES, &[("outcome", "completed, failed or exception")] =>
+        "Task runs on workers of pools whose outcome this process recorded.";
+    WM, Counter, BAD_OUTCOMES, &[] => "Invalid messages of the queue about runs.";
+    None, Histogram, TASK_SECONDS, &[("name", "The task"), ("status", "success or exception")] =>
+        "Durations of background tasks' activations, in seconds.";
+    None, Gauge, TASK_AGE, &[("name", "The task")] =>
+        "When a background task last succeeded, in seconds since 1970.";
+    None, Gauge, BUILD_INFO, &[("version", "The program's version")] => "Always 1.";
+    None, Histogram, "fleetwright_store_seconds", STORE => "Durations of transactions, in seconds.";
+    None, Histogram, "fleetwright_store_wait_seconds", &[("engine", "sqlite or postgres")] =>
+        "How long transactions waited for a connection, in seconds.";
+    None, Counter, "fleetwright_store_retries_total", &[("name", "The transaction")] =>
+        "Transactions that ran again after a conflict.";
+    None, Counter, "fleetwright_store_conflicts_total", CONFLICT =>
+        "Attempts of transactions that failed with a conflict.";
+}
 
 /// The kinds of records; all carry `request.id` and `trace.id` if a request caused them.
 pub static LOG_TYPES: [LogType; 4] = [

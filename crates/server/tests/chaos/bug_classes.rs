@@ -17,7 +17,7 @@ use engine::fleet;
 use http::Method;
 use serde_json::{Value, json};
 use server::api::listener::Server;
-use server::background::driver::{BackgroundTask, Driver};
+use server::background::driver::{ActivationResult, BackgroundTask, Driver};
 use server::telemetry::TASK_AGE;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -481,7 +481,7 @@ struct Slow {
 impl BackgroundTask for Slow {
     const NAME: &'static str = "slow";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(running, Ordering::SeqCst);
         self.go.acquire().await.unwrap().forget();

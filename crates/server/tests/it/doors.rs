@@ -1,5 +1,4 @@
-//! Handlers and background tasks write nothing themselves: a handler parses, calls a workflow,
-//! replies.
+//! Handlers write nothing themselves: a handler parses, calls a workflow, replies.
 
 use regex::Regex;
 

@@ -131,7 +131,8 @@ fleet_test!(
         let failed = ProvisionRounds(Arc::clone(&fleet.app.engine))
             .activate()
             .await
-            .unwrap_err();
+            .unwrap_err()
+            .to_string();
         assert!(
             failed.starts_with("cannot decide on pp/broken: "),
             "{failed}"

@@ -7,13 +7,12 @@ use backplane::{Binding, Broker, BrokerError, Inbox};
 use domain::run_outcome::OUTCOME_EXCHANGES;
 use domain::task::MAX_RUNS;
 use engine::Engine;
-use rand::RngExt;
 use serde_json::Value;
 use store::StoreError;
 
 use super::super::backoff::Backoff;
 use super::super::batches::Batches;
-use super::super::driver::{BackgroundTask, summary};
+use super::super::driver::{ActivationResult, BackgroundTask, summary};
 use super::{MAX_BATCHES, note};
 
 const BATCH: u32 = 500;
@@ -31,18 +30,16 @@ pub struct OutsideOutcomes {
 }
 
 /// Why reading stopped.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 enum Stop {
-    Store(StoreError),
-    Broker(BrokerError),
+    Store(#[from] StoreError),
+    Broker(#[from] BrokerError),
 }
 
 impl OutsideOutcomes {
     pub fn new(engine: Arc<Engine>, broker: Broker) -> Self {
-        let usual = Batches {
-            size: BATCH,
-            most: MAX_BATCHES,
-        };
-        Self::in_batches(engine, broker, usual)
+        Self::in_batches(engine, broker, Batches::new(BATCH, MAX_BATCHES))
     }
 
     /// With other limits for one activation.
@@ -83,11 +80,8 @@ impl OutsideOutcomes {
     }
 
     async fn open(&self) -> Result<Inbox, BrokerError> {
-        let user = self.broker.user()?;
-        let queue = format!(
-            "queue/{user}/fleetwright-outcomes-{}",
-            own_name(&self.engine)
-        );
+        let (user, name) = (self.broker.user()?, own_name(&self.engine));
+        let queue = format!("queue/{user}/fleetwright-outcomes-{name}");
         Inbox::open(&self.broker, &queue, &bindings()).await
     }
 }
@@ -96,7 +90,7 @@ impl OutsideOutcomes {
 impl BackgroundTask for OutsideOutcomes {
     const NAME: &'static str = "outside_outcomes";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let now = self.engine.clock.now();
         if self.backoff.must_wait(now) {
             return Ok(Value::Null);
@@ -111,10 +105,9 @@ impl BackgroundTask for OutsideOutcomes {
                 }
                 Ok(summary(&[("outcomes", n_new)]))
             }
-            Err(Stop::Store(problem)) => Err(problem.to_string()),
+            Err(Stop::Store(problem)) => Err(problem.into()),
             Err(Stop::Broker(problem)) => {
-                let chance = self.engine.random.with(|random| random.random());
-                if self.backoff.failed(now, chance) {
+                if self.backoff.failed(now, &self.engine.random) {
                     tracing::warn!(error = %problem,
                         "cannot read outcomes of runs from the queue's broker, they wait: \
                          {problem}");
@@ -149,16 +142,4 @@ fn bindings() -> Vec<Binding> {
         pattern: format!("primary.*.{run_id}.#"),
     });
     resolved.chain(further).collect()
-}
-
-impl From<StoreError> for Stop {
-    fn from(problem: StoreError) -> Self {
-        Self::Store(problem)
-    }
-}
-
-impl From<BrokerError> for Stop {
-    fn from(problem: BrokerError) -> Self {
-        Self::Broker(problem)
-    }
 }

@@ -39,7 +39,13 @@ pub(in super::super) async fn forget(
         n_gone += trim.await?;
         last = Some(pool_id);
     }
-    forget_counts(app, now, batches).await?;
+    // Counts are kept as long as the longest window.
+    let [.., longest] = Window::ALL;
+    let (store, before) = (&app.engine.store, longest.since(now));
+    let delete = store::run_counts::delete_before;
+    batches
+        .delete(store, "run_count_expire", before, delete)
+        .await?;
     Ok(n_gone)
 }
 
@@ -48,16 +54,4 @@ async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, S
         store::kept_runs::next_pool(tx, after.as_ref())
     });
     next.await
-}
-
-/// Counts are kept as long as the longest window.
-async fn forget_counts(app: &App, now: Timestamp, batches: Batches) -> Result<(), StoreError> {
-    let [.., longest] = Window::ALL;
-    let before = longest.since(now);
-    let delete = batches.repeat(|| {
-        app.engine.store.write("run_count_expire", move |tx| {
-            store::run_counts::delete_before(tx, before, batches.size)
-        })
-    });
-    delete.await.map(drop)
 }

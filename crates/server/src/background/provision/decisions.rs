@@ -8,10 +8,9 @@ use domain::id::PoolId;
 use engine::Engine;
 use engine::fleet::{self, CommittedPlan};
 use futures_util::FutureExt;
-use serde_json::Value;
 use store::StoreError;
 
-use super::super::driver::summary;
+use super::super::driver::{ActivationResult, summary};
 
 /// Maximum number of pools that are decided on at the same time.
 pub(super) const AT_ONCE: usize = 16;
@@ -99,17 +98,17 @@ impl Done {
     }
 
     /// A single failed pool makes the activation fail, so that the failure is visible.
-    pub(super) fn summary(self) -> Result<Value, String> {
+    pub(super) fn summary(self) -> ActivationResult {
         match (self.n_failed, self.first_failure) {
             (0, _) | (_, None) => Ok(summary(&[
                 ("pools", self.pools),
                 ("launches", self.launches),
                 ("advised", self.advised),
             ])),
-            (1, Some((id, problem))) => Err(format!("cannot decide on {id}: {problem}")),
-            (count, Some((id, problem))) => Err(format!(
-                "cannot decide on {count} pools; on {id}: {problem}"
-            )),
+            (1, Some((id, problem))) => Err(format!("cannot decide on {id}: {problem}").into()),
+            (count, Some((id, problem))) => {
+                Err(format!("cannot decide on {count} pools; on {id}: {problem}").into())
+            }
         }
     }
 }

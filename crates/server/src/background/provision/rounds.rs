@@ -12,10 +12,9 @@ use engine::Engine;
 use engine::fleet;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use serde_json::Value;
 use store::StoreError;
 
-use super::super::driver::BackgroundTask;
+use super::super::driver::{ActivationResult, BackgroundTask};
 use super::decisions::{AT_ONCE, Done, ReadError, decide};
 
 /// Limits on how much of the fleet is read at a time.
@@ -49,58 +48,53 @@ pub struct ProvisionRounds(pub Arc<Engine>);
 impl BackgroundTask for ProvisionRounds {
     const NAME: &'static str = "provision_round";
 
-    async fn activate(&mut self) -> Result<Value, String> {
-        round(&self.0, PageLimits::USUAL).await
+    async fn activate(&mut self) -> ActivationResult {
+        self.with_pages(PageLimits::USUAL).await
     }
 }
 
 impl ProvisionRounds {
-    /// A round with pages of this size.
-    pub async fn with_pages(&self, limits: PageLimits) -> Result<Value, String> {
-        round(&self.0, limits).await
-    }
-}
-
-/// Failed and slow pools do not delay others.
-async fn round(engine: &Arc<Engine>, limits: PageLimits) -> Result<Value, String> {
-    let mut done = Done::default();
-    let mut problem = None;
-    let waiting = waiting(engine, limits.queues).await?;
-    let mut decisions = FuturesUnordered::new();
-    let mut after: Option<PoolId> = None;
-    loop {
-        let pages = pages(engine, after.take(), limits).await?;
-        let Some(last) = pages.last().and_then(|page| page.last()) else {
-            break;
-        };
-        let is_full = pages.iter().map(Vec::len).sum::<usize>() >= limits.pools as usize;
-        after = Some(last.id.clone());
-        for page in pages {
-            let facts = match demand(engine, page, waiting.as_ref()).await {
-                Ok((pools, demand)) => facts(engine, pools, &demand, &mut done).await,
-                Err(failed) => {
-                    problem = Some(failed);
-                    continue;
-                }
+    /// A round with pages of this size. Failed and slow pools do not delay others.
+    pub async fn with_pages(&self, limits: PageLimits) -> ActivationResult {
+        let engine = &self.0;
+        let mut done = Done::default();
+        let mut problem = None;
+        let waiting = waiting(engine, limits.queues).await?;
+        let mut decisions = FuturesUnordered::new();
+        let mut after: Option<PoolId> = None;
+        loop {
+            let pages = pages(engine, after.take(), limits).await?;
+            let Some(last) = pages.last().and_then(|page| page.last()) else {
+                break;
             };
-            for facts in facts {
-                while decisions.len() >= AT_ONCE
-                    && let Some(decision) = decisions.next().await
-                {
-                    done.add(engine, decision);
+            let is_full = pages.iter().map(Vec::len).sum::<usize>() >= limits.pools as usize;
+            after = Some(last.id.clone());
+            for page in pages {
+                let facts = match demand(engine, page, waiting.as_ref()).await {
+                    Ok((pools, demand)) => facts(engine, pools, &demand, &mut done).await,
+                    Err(failed) => {
+                        problem = Some(failed);
+                        continue;
+                    }
+                };
+                for facts in facts {
+                    while decisions.len() >= AT_ONCE
+                        && let Some(decision) = decisions.next().await
+                    {
+                        done.add(engine, decision);
+                    }
+                    decisions.push(decide(engine, facts).boxed());
                 }
-                decisions.push(decide(engine, facts).boxed());
+            }
+            if !is_full {
+                break;
             }
         }
-        if !is_full {
-            break;
+        while let Some(decision) = decisions.next().await {
+            done.add(engine, decision);
         }
+        problem.map_or_else(|| done.summary(), |problem: String| Err(problem.into()))
     }
-    while let Some(decision) = decisions.next().await {
-        done.add(engine, decision);
-    }
-    let done = done.summary();
-    problem.map_or(done, Err)
 }
 
 /// The next pools, in pages that are read together.
@@ -108,7 +102,7 @@ async fn pages(
     engine: &Arc<Engine>,
     after: Option<PoolId>,
     limits: PageLimits,
-) -> Result<Vec<Vec<Pool>>, String> {
+) -> Result<Vec<Vec<Pool>>, StoreError> {
     let read = engine.store.scan("provision_pools", move |tx| {
         let pools = store::pools::list(tx, after.as_ref(), limits.pools)?;
         let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
@@ -118,7 +112,7 @@ async fn pages(
         let counts: BTreeMap<PoolId, u64> = counts.into_iter().collect();
         Ok::<_, StoreError>(cut(pools, &counts, limits.launch_configs))
     });
-    read.await.map_err(|problem| problem.to_string())
+    read.await
 }
 
 /// Pages with at most this many launch configs each, or of one pool.
@@ -143,21 +137,18 @@ fn cut(pools: Vec<Pool>, counts: &BTreeMap<PoolId, u64>, most: u64) -> Vec<Vec<P
 async fn waiting(
     engine: &Arc<Engine>,
     limit: u32,
-) -> Result<Option<BTreeMap<PoolId, Demand>>, String> {
+) -> Result<Option<BTreeMap<PoolId, Demand>>, StoreError> {
     if engine.demand_source.is_outside() {
         return Ok(None);
     }
     let mut all = BTreeMap::new();
     loop {
         let now = engine.clock.now();
-        let after = all
-            .last_key_value()
-            .map(|(id, _): (&PoolId, &Demand)| id.clone());
+        let after = all.last_key_value().map(|(id, _)| PoolId::clone(id));
         let read = engine.store.scan("provision_demand", move |tx| {
             store::demand::all(tx, after.as_ref(), limit, now)
         });
-        let some: Result<Vec<_>, StoreError> = read.await;
-        let some = some.map_err(|problem| problem.to_string())?;
+        let some = read.await?;
         let full = some.len() == limit as usize;
         all.extend(some);
         if !full {
@@ -205,8 +196,9 @@ async fn facts(
             }
             Err(problem) => {
                 let problem = problem.to_string();
-                page.into_iter()
-                    .for_each(|pool| done.failed(pool.id, problem.clone()));
+                for pool in page {
+                    done.failed(pool.id, problem.clone());
+                }
             }
         }
     }

@@ -14,7 +14,6 @@ use backplane::{Broker, BrokerError, Message, PublishResult, Publisher};
 use domain::event::{EXCHANGES, Exchange, Rfc191};
 use domain::time::Timestamp;
 use metrics::{counter, gauge};
-use rand::RngExt;
 use serde_json::{Value, json};
 use store::StoreError;
 use store::event_readers::EventReader;
@@ -22,7 +21,7 @@ use store::outbox::OutboxRow;
 
 use super::super::backoff::Backoff;
 use super::super::batches::Batches;
-use super::super::driver::BackgroundTask;
+use super::super::driver::{ActivationResult, BackgroundTask};
 use crate::app::App;
 use crate::telemetry::{BROKER_UP, EVENTS_PUBLISHED};
 
@@ -44,20 +43,19 @@ pub struct BrokerPublisher {
 }
 
 /// Why publishing stopped.
+#[derive(Debug, thiserror::Error)]
 enum Stop {
-    Store(StoreError),
-    Broker(BrokerError),
-    /// Another process publishes.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    #[error("another process publishes")]
     NotOurs,
 }
 
 impl BrokerPublisher {
     pub fn new(app: Arc<App>, broker: Broker) -> Self {
-        let usual = Batches {
-            size: BATCH,
-            most: MAX_BATCHES,
-        };
-        Self::in_batches(app, broker, usual)
+        Self::in_batches(app, broker, Batches::new(BATCH, MAX_BATCHES))
     }
 
     /// With other limits for one activation.
@@ -117,10 +115,7 @@ impl BrokerPublisher {
             self.move_to(lease, last.position).await?;
         }
         counter!(EVENTS_PUBLISHED).increment(n_done as u64);
-        match error {
-            Some(error) => Err(Stop::Broker(error)),
-            None => Ok(n_done as u64),
-        }
+        error.map_or(Ok(n_done as u64), |error| Err(error.into()))
     }
 
     async fn move_to(&mut self, lease: EventReader, position: i64) -> Result<(), Stop> {
@@ -152,8 +147,7 @@ impl BrokerPublisher {
     }
 
     async fn connect(&mut self) -> Result<&Publisher, Stop> {
-        let connected = self.publisher.take().filter(Publisher::is_connected);
-        let publisher = match connected {
+        let publisher = match self.publisher.take().filter(Publisher::is_connected) {
             Some(publisher) => publisher,
             None => {
                 let exchanges = exchanges(self.app.config.events.rfc191);
@@ -163,18 +157,17 @@ impl BrokerPublisher {
         Ok(self.publisher.insert(publisher))
     }
 
-    async fn stopped(&mut self, stop: Stop, now: Timestamp) -> Result<Value, String> {
+    async fn stopped(&mut self, stop: Stop, now: Timestamp) -> ActivationResult {
         self.publisher = None;
         self.lease = None;
         let problem = match stop {
-            Stop::Store(problem) => return Err(problem.to_string()),
+            Stop::Store(problem) => return Err(problem.into()),
             Stop::NotOurs => return Ok(Value::Null),
             Stop::Broker(problem) => problem,
         };
         gauge!(BROKER_UP).set(0.0);
-        let chance = self.app.engine.random.with(|random| random.random());
         let problem = with_causes(&problem);
-        if self.backoff.failed(now, chance) {
+        if self.backoff.failed(now, &self.app.engine.random) {
             tracing::warn!(error = %problem,
                 "cannot publish events to the broker, they wait: {problem}");
         } else {
@@ -182,9 +175,7 @@ impl BrokerPublisher {
                                                {problem}");
         }
         // Perhaps another process can reach the broker.
-        leave(&self.app)
-            .await
-            .map_err(|problem| problem.to_string())?;
+        leave(&self.app).await?;
         Ok(Value::Null)
     }
 }
@@ -193,7 +184,7 @@ impl BrokerPublisher {
 impl BackgroundTask for BrokerPublisher {
     const NAME: &'static str = "publish_to_broker";
 
-    async fn activate(&mut self) -> Result<Value, String> {
+    async fn activate(&mut self) -> ActivationResult {
         let now = self.app.engine.clock.now();
         if self.backoff.must_wait(now) {
             gauge!(BROKER_UP).set(0.0);
@@ -265,17 +256,5 @@ fn log_expired(place: i64, first: i64) {
             events.lost = n_lost,
             "{n_lost} events expired before they could be published"
         );
-    }
-}
-
-impl From<StoreError> for Stop {
-    fn from(problem: StoreError) -> Self {
-        Self::Store(problem)
-    }
-}
-
-impl From<BrokerError> for Stop {
-    fn from(problem: BrokerError) -> Self {
-        Self::Broker(problem)
     }
 }
