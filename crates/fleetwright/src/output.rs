@@ -8,6 +8,7 @@ mod diff;
 mod progress;
 mod table;
 
+use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,6 +74,13 @@ pub(crate) fn json(document: &Value) {
 /// Indented JSON.
 pub(crate) fn pretty(document: &Value) -> String {
     serde_json::to_string_pretty(document).expect("a JSON value can be written as text")
+}
+
+/// `1 worker`, `2 workers`.
+pub(crate) fn counted(count: impl Display, one: &str) -> String {
+    let count = count.to_string();
+    let s = if count == "1" { "" } else { "s" };
+    format!("{count} {one}{s}")
 }
 
 /// Prints a note to standard error: progress, a warning.

@@ -140,7 +140,9 @@ async fn write(
     let call = match action {
         Action::Create => kind.create_call(id, body()),
         Action::Update => kind.update_call(id, body()),
-        Action::Remove => kind.remove_call(id).query("version", change.version),
+        Action::Remove => kind
+            .remove_call("remove", id)
+            .query("version", change.version),
     };
     // The access token of a new client is dropped: `client reset` makes another one.
     client.call(&call).await.map(drop)

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::style::{Style, indented};
 use super::values;
-use crate::output::printable;
+use crate::output::{counted, printable};
 
 /// Maximum number of launch configs of a pool to list for each kind of change.
 const MAX_LISTED: usize = 6;
@@ -81,7 +81,7 @@ pub(crate) fn gist(plan: &Value) -> String {
     let mut parts = Vec::new();
     let pools = items(&plan["pools"]);
     let adopted = pools.iter().filter(|pool| is_adopted(pool)).count();
-    match (pools.len() as u64, adopted) {
+    match (pools.len(), adopted) {
         (0, _) => {}
         (pools, 0) => parts.push(counted(pools, "pool")),
         (pools, adopted) => parts.push(format!(
@@ -248,14 +248,6 @@ fn in_brackets(parts: &[String]) -> String {
         String::new()
     } else {
         format!(" ({})", parts.join(", "))
-    }
-}
-
-/// `1 worker`, `2 workers`.
-pub(crate) fn counted(count: u64, one: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {one}s"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::code::Kind;
 use crate::failure::Failure;
 use crate::input::{name_of, read_document, read_text};
 
@@ -55,6 +56,16 @@ pub(super) fn set(fields: &mut Map<String, Value>, name: &str, value: Option<imp
     if let Some(value) = value {
         fields.insert(name.to_owned(), value.into());
     }
+}
+
+/// Sets a list if its repeatable flag was given.
+pub(super) fn set_list(fields: &mut Map<String, Value>, name: &str, items: Vec<String>) {
+    set(fields, name, (!items.is_empty()).then_some(items));
+}
+
+/// The defaults of the fields that may be omitted.
+pub(super) fn defaults(kind: Kind) -> Map<String, Value> {
+    kind.defaults().as_object().cloned().unwrap_or_default()
 }
 
 /// Fails if a field is missing, and names its flag.

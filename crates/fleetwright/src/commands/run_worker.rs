@@ -16,8 +16,8 @@ use worker::{
     CallError, Identity, Machine, Names, Proof, RegistrationError, Stops, Worker, WorkerError,
 };
 
+use super::name;
 use super::worker as managed;
-use super::{Session, name};
 use crate::failure::{Exit, Failure};
 use crate::input::read_text;
 use crate::machine;
@@ -121,11 +121,6 @@ impl Noun {
             .with_hint("`fleetwright worker --help` lists the commands")),
         }
     }
-}
-
-/// Runs a command that manages workers.
-pub(crate) async fn manage(verb: managed::Verb, session: &Session) -> Result<(), Failure> {
-    managed::run(verb, session).await
 }
 
 impl WorkerRun {

@@ -8,10 +8,9 @@ use files::Format;
 use rule_import::{ConfigurationFile, ExcludedPool, Grouping, PoolSelection, Unproven};
 use serde_json::{Value, json};
 
-use super::compare::counted;
 use super::source;
 use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::output::{self, counted};
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {

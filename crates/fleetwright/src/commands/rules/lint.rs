@@ -113,10 +113,6 @@ pub(super) async fn run_remote(arguments: &Arguments, session: &Session) -> Resu
     report(market, &sources, session.json)
 }
 
-pub(super) fn print_schema() {
-    output::out(rules::SCHEMA);
-}
-
 fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<(), Failure> {
     let market = Arc::new(market);
     let reports: Vec<Report> = sources
@@ -134,8 +130,7 @@ fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<
         .sum();
     match n_found {
         0 => Ok(()),
-        1 => Err(Failure::failed("1 finding")),
-        several => Err(Failure::failed(format!("{several} findings"))),
+        found => Err(Failure::failed(output::counted(found, "finding"))),
     }
 }
 
