@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
 use domain::configuration::CONFIG_KEYS;
 
 use tokio::runtime::{Builder, Runtime};
@@ -144,7 +146,9 @@ enum Command {
     /// Print shell completions
     Completions {
         /// The shell
-        shell: completions::KnownShell,
+        #[arg(value_parser = PossibleValuesParser::new(["bash", "zsh", "fish"])
+            .try_map(|name| name.parse::<Shell>()))]
+        shell: Shell,
     },
     /// Write manual pages into a folder
     Man {
@@ -154,7 +158,6 @@ enum Command {
     },
 }
 
-/// Runs the command line and returns the exit code.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let parsed = command()
         .try_get_matches_from(arguments)
@@ -281,7 +284,7 @@ impl Common {
                     import::taskcluster(&arguments, session, verbose).await
                 }),
             import::Verb::Rules(arguments) => runtime(Builder::new_current_thread())?
-                .block_on(import::rules(&arguments, self.json, verbose)),
+                .block_on(import::rules::run(&arguments, self.json, verbose)),
         }
     }
 

@@ -238,7 +238,6 @@ fn show_plan(plan: &Plan, style: Style) {
     output::out(&lines.join("\n"));
 }
 
-/// Fails if the plan has errors or conflicts.
 fn check_executable(plan: &Plan) -> Result<(), Failure> {
     let exit = if plan.errors.is_empty() {
         Exit::Conflict

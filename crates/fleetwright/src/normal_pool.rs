@@ -4,7 +4,6 @@ use domain::id::PoolId;
 use domain::launch_config::{id_of, without_id};
 use serde_json::{Map, Number, Value, json};
 
-/// Defaults that servers add to `lifecycle`.
 const LIFECYCLE_DEFAULTS: [(&str, i64); 2] = [
     ("reregistrationTimeout", 345_600),
     ("queueInactivityTimeout", 7_200),

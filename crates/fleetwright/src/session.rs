@@ -76,7 +76,6 @@ impl Session {
         Ok(())
     }
 
-    /// Prints the list in a document.
     pub(crate) fn rows(&self, document: &Value, key: &str, columns: &[Column]) {
         if self.json {
             return output::json(document);
@@ -93,7 +92,6 @@ impl Session {
         ));
     }
 
-    /// Prints one item.
     pub(crate) fn details(&self, item: &Value, columns: &[Column]) {
         if self.json {
             output::json(item)

@@ -50,13 +50,7 @@ pub(super) async fn execute(
     let mut freed = BTreeSet::new();
     let mut progress = Progress::start();
     for (position, change) in changes.iter().enumerate() {
-        progress.report(|| {
-            format!(
-                "applying: {position} of {}, now {}",
-                changes.len(),
-                change.title()
-            )
-        });
+        progress.step("applying", position, changes.len(), change.title());
         let result = match read_state(change, &freed, client).await {
             Ok(State::Applied) => {
                 outcome.already_done += 1;

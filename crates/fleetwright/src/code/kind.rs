@@ -106,7 +106,6 @@ impl Kind {
         }
     }
 
-    /// The key of the list in files.
     pub(super) fn list_key(self) -> &'static str {
         self.form().list
     }
@@ -115,7 +114,6 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.list_key() == key)
     }
 
-    /// The key of the id.
     pub(super) fn id_key(self) -> &'static str {
         self.form().id
     }

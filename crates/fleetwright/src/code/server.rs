@@ -87,7 +87,6 @@ async fn read_rules(
     Ok(())
 }
 
-/// Reads one item.
 pub(super) async fn read_one(
     client: &Client,
     kind: Kind,

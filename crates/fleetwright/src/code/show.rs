@@ -16,7 +16,6 @@ pub(super) enum Tense {
     Past(usize),
 }
 
-/// The lines for all changes.
 pub(super) fn lines(plan: &Plan, style: Style) -> Vec<String> {
     let changes = plan.changes.iter();
     changes
@@ -67,7 +66,6 @@ fn update_lines(change: &Change, style: Style) -> Vec<String> {
     values::lines(&differing, style)
 }
 
-/// A summary of the change.
 fn gist(change: &Change) -> String {
     match (change.kind, change.action) {
         (Kind::WorkerConfiguration, Action::Remove) => {

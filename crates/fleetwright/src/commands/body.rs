@@ -10,8 +10,8 @@ use crate::input::{name_of, read_document, read_text};
 pub(super) struct Shape {
     pub(super) writable: &'static [&'static str],
     /// Read-only fields that `show --json` prints: dropped, so that its output can be edited and
-    /// sent back.
-    pub(super) read_only: &'static [&'static str],
+    /// sent back. Separated by spaces.
+    pub(super) read_only: &'static str,
 }
 
 impl Shape {
@@ -29,7 +29,7 @@ impl Shape {
         let Value::Object(mut fields) = document else {
             return Err(format!("not a mapping of {}", self.writable.join(", ")));
         };
-        fields.retain(|name, _| !self.read_only.contains(&name.as_str()));
+        fields.retain(|name, _| self.read_only.split(' ').all(|known| known != name));
         match fields
             .keys()
             .find(|name| !self.writable.contains(&name.as_str()))
@@ -101,7 +101,7 @@ mod tests {
 
     const ROLE: Shape = Shape {
         writable: &["description", "scopes"],
-        read_only: &["roleId", "created"],
+        read_only: "roleId created",
     };
 
     fn json(text: &str) -> Result<Value, String> {

@@ -63,17 +63,8 @@ pub(crate) struct Definition {
 
 const SHAPE: Shape = Shape {
     writable: &["expires", "description", "scopes", "deleteOnExpiration"],
-    read_only: &[
-        "kind",
-        "clientId",
-        "created",
-        "lastModified",
-        "lastDateUsed",
-        "lastRotated",
-        "expandedScopes",
-        "disabled",
-        "accessToken",
-    ],
+    read_only: "kind clientId created lastModified lastDateUsed lastRotated expandedScopes \
+        disabled accessToken",
 };
 
 const LIST: &[Column] = &[

@@ -92,7 +92,6 @@ const LIST: &[Column] = &[
 
 const LIST_COMMAND: &str = "fleetwright documentation list";
 
-/// Checks documentation without a server.
 pub(crate) fn check(arguments: &Checked, json: bool) -> Result<(), Failure> {
     let tree = read(&arguments.path)?;
     if json {

@@ -35,7 +35,6 @@ pub(super) async fn make(client: &Client) -> Result<(), Failure> {
     }
 }
 
-/// The number of scopes of anonymous clients.
 pub(super) async fn n_scopes(client: &Client) -> Result<usize, Failure> {
     match client.call(&Kind::Role.read_call("show", ANONYMOUS)).await {
         Ok(role) => Ok(role["scopes"].as_array().map_or(0, Vec::len)),

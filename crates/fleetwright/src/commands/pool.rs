@@ -73,21 +73,9 @@ const SHAPE: Shape = Shape {
         "owner",
         "emailOnError",
     ],
-    read_only: &[
-        "kind",
-        "workerPoolId",
-        "created",
-        "lastModified",
-        "currentCapacity",
-        "requestedCount",
-        "runningCount",
-        "stoppingCount",
-        "stoppedCount",
-        "requestedCapacity",
-        "runningCapacity",
-        "stoppingCapacity",
-        "stoppedCapacity",
-    ],
+    read_only: "kind workerPoolId created lastModified currentCapacity requestedCount \
+        runningCount stoppingCount stoppedCount requestedCapacity runningCapacity \
+        stoppingCapacity stoppedCapacity",
 };
 
 const LIST: &[Column] = &[

@@ -46,13 +46,7 @@ pub(crate) struct Definition {
 
 const SHAPE: Shape = Shape {
     writable: &["description", "scopes"],
-    read_only: &[
-        "kind",
-        "roleId",
-        "created",
-        "lastModified",
-        "expandedScopes",
-    ],
+    read_only: "kind roleId created lastModified expandedScopes",
 };
 
 const LIST: &[Column] = &[
@@ -111,7 +105,6 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// The call that lists roles.
 pub(crate) fn list() -> Call {
     Call::get(AUTH, &["roles2", ""]).to("list roles")
 }

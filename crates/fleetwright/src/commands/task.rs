@@ -107,7 +107,6 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// Reads the status of a task.
 async fn status(task: &str, session: &Session) -> Result<Value, Failure> {
     let call = Call::get(QUEUE, &["task", task, "status"])
         .to(format!("show task {task}"))

@@ -22,7 +22,6 @@ use crate::failure::Failure;
 use crate::owner_file::{OWNER, quoted};
 use crate::{machine, output};
 
-/// The default providers.
 const PROVIDERS: &str = "\
 [providers.local]
 kind = \"local\"

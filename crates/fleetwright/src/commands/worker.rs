@@ -1,7 +1,7 @@
 //! Workers.
 
 use access::slugid;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -25,8 +25,8 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "GROUP", conflicts_with_all = ["state", "launch_config"])]
         group: Option<String>,
         /// Only workers in this state
-        #[arg(long)]
-        state: Option<State>,
+        #[arg(long, value_parser = ["requested", "running", "stopping", "stopped"])]
+        state: Option<String>,
         /// Only workers of this launch config
         #[arg(long, value_name = "ID")]
         launch_config: Option<String>,
@@ -71,15 +71,6 @@ pub(crate) enum Verb {
     },
 }
 
-/// A state of workers, as a filter.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum State {
-    Requested,
-    Running,
-    Stopping,
-    Stopped,
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct Name {
     /// Pool id, such as demo/linux
@@ -116,17 +107,8 @@ pub(crate) struct Definition {
 
 const SHAPE: Shape = Shape {
     writable: &["expires", "capacity", "providerInfo"],
-    read_only: &[
-        "workerPoolId",
-        "workerGroup",
-        "workerId",
-        "providerId",
-        "created",
-        "state",
-        "lastModified",
-        "lastChecked",
-        "launchConfigId",
-    ],
+    read_only: "workerPoolId workerGroup workerId providerId created state lastModified \
+        lastChecked launchConfigId",
 };
 
 const LIST: &[Column] = &[
@@ -173,7 +155,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .chain(group.as_deref())
                 .collect();
             let call = Call::get(WORKER_MANAGER, &segments)
-                .query("state", state.map(State::name))
+                .query("state", state)
                 .query("launchConfigId", launch_config)
                 .to(format!("list the workers of pool {pool}"))
                 .list_command("fleetwright pool list");
@@ -386,16 +368,5 @@ impl Name {
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{} of pool {}", self.group, self.id, self.pool)
-    }
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Requested => "requested",
-            Self::Running => "running",
-            Self::Stopping => "stopping",
-            Self::Stopped => "stopped",
-        }
     }
 }

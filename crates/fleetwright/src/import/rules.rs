@@ -34,7 +34,7 @@ enum PerFile {
     Provisioner,
 }
 
-pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Result<(), Failure> {
     let fleet = source::read_pools(&arguments.from, verbose).await?;
     let mut selection = PoolSelection::new(&fleet.pools);
     if selection.n_pools() == 0 && selection.refused.is_empty() {

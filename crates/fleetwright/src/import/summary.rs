@@ -15,7 +15,6 @@ pub(super) enum Tense {
     Past,
 }
 
-/// A summary in one line.
 pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> String {
     let (create, update) = match tense {
         Tense::Would => ("would create", "would update"),
@@ -43,7 +42,6 @@ pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> S
     parts.join(", ")
 }
 
-/// The summary as JSON.
 pub(super) fn document(
     plan: &Plan,
     source: &Fleet,
@@ -78,7 +76,6 @@ pub(super) fn document(
     })
 }
 
-/// The failure of an import with failed items.
 pub(super) fn failure(plan: &Plan, failures: &[ItemFailure]) -> Failure {
     let mut lines = vec![format!(
         "{} of {} could not be imported:",

@@ -43,7 +43,6 @@ pub(crate) struct Arguments {
     with_server: bool,
 }
 
-/// The findings in one worker configuration.
 struct Report {
     name: String,
     /// Errors: the server would refuse them.
@@ -58,7 +57,6 @@ impl Arguments {
         self.server || self.with_server
     }
 
-    /// The places from the file.
     fn market(&self) -> Result<ProviderCatalog, Failure> {
         let known = match &self.places {
             None => BTreeMap::new(),
@@ -263,7 +261,6 @@ fn declared() -> ProviderEntry {
     }
 }
 
-/// Parses the places of each provider.
 fn places(document: &Value) -> Result<BTreeMap<ProviderId, ProviderEntry>, String> {
     let Value::Object(listed) = document else {
         return Err("must be a mapping from providers to lists of places".to_owned());

@@ -67,7 +67,6 @@ const FIELDS: [&str; 6] = [
     "launchConfigIds",
     "version",
 ];
-/// Fields that only replies have.
 const READ_ONLY: [&str; 2] = ["created", "lastModified"];
 /// Fields of replies that are not part of the document.
 pub(super) const IN_REPLIES: [&str; 3] = ["version", "created", "lastModified"];

@@ -95,7 +95,6 @@ fn last(status: &Value) -> Option<&Value> {
     status["runs"].as_array()?.last()
 }
 
-/// The number of the last run.
 pub(super) fn last_run(status: &Value) -> Option<u64> {
     last(status)?["runId"].as_u64()
 }
@@ -105,7 +104,6 @@ pub(super) fn reason(status: &Value) -> Option<&str> {
     last(status)?["reasonResolved"].as_str()
 }
 
-/// Whether the last run has ended.
 fn has_ended(status: &Value) -> bool {
     last(status).is_some_and(|run| run.get("resolved").is_some())
 }
