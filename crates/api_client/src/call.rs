@@ -24,7 +24,6 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
-/// A request to the API.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub method: Method,
@@ -36,7 +35,6 @@ pub struct Call {
     pub limit: Option<Duration>,
 }
 
-/// The body of a call.
 #[derive(Clone, Debug)]
 pub enum Body {
     Nothing,

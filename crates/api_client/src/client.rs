@@ -17,7 +17,6 @@ use super::error::{CallError, Refusal};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// The options of a client.
 pub struct Options {
     pub user_agent: Option<&'static str>,
     /// Maximum time for a reply and its body; a call may set another.
@@ -39,7 +38,6 @@ pub struct Sent<'a> {
     pub elapsed: Duration,
 }
 
-/// A client of one server.
 pub struct Client {
     http: reqwest::Client,
     /// A client for other servers, made when needed.
@@ -73,7 +71,6 @@ impl Client {
         self.root_url.as_str().trim_end_matches('/')
     }
 
-    /// The URL of a call.
     pub fn url(&self, call: &Call) -> Url {
         let (path, query) = match call.resource.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -243,7 +240,6 @@ pub fn is_loopback(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// Waits.
 pub async fn pause(length: Duration) {
     // The future never ends, so this waits for the time limit.
     let nothing = tokio::time::timeout(length, std::future::pending::<()>()).await;

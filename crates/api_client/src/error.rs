@@ -40,15 +40,11 @@ impl CallError {
 
     /// Whether the call never reached the server.
     pub fn is_unsent(&self) -> bool {
-        match self {
-            Self::NoAnswer(source) => source.is_connect(),
-            Self::Refused(_) | Self::BadReply(_) => false,
-        }
+        matches!(self, Self::NoAnswer(source) if source.is_connect())
     }
 }
 
 impl Refusal {
-    /// The message of the server.
     pub fn message(&self) -> Option<String> {
         message_of(&self.body)
     }

@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
-use access::seal::generate_key;
 use access::{Secret, slugid};
 use anyhow::Context as _;
 use api_client::Credentials;
 use http_body_util::Empty;
 use hyper::body::Bytes;
+use serde_json::Value;
+use tempfile::TempDir;
 
 use super::load::Connection;
 use crate::machine::{self, Stopwatch};
@@ -37,7 +38,7 @@ pub(crate) enum Database {
 
 /// A temporary folder with its files; removed when dropped.
 pub(crate) struct Folder {
-    path: PathBuf,
+    files: TempDir,
     database: Database,
     token: Secret,
     port: u16,
@@ -84,29 +85,22 @@ impl Database {
 
 impl Folder {
     pub(crate) fn new(database: &Database) -> anyhow::Result<Self> {
-        let mut rng = machine::chance();
-        let path =
-            std::env::temp_dir().join(format!("fleetwright-bench-{}", slugid::nice(&mut rng)));
-        std::fs::create_dir(&path)
-            .with_context(|| format!("cannot make the folder {}", path.display()))?;
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
         let folder = Self {
-            path,
+            files: machine::temporary_folder()?,
             database: database.clone(),
-            token: Secret::new(slugid::secret(&mut rng)),
+            token: Secret::new(slugid::secret(&mut machine::chance())),
             port: free.context("cannot find a free port")?.port(),
         };
-        folder.write("keys", &format!("k1 {}\n", generate_key(&mut rng).expose()))?;
         if let Database::Postgres { url } = database {
-            folder.write("server.toml", &folder.configuration(url))?;
+            std::fs::write(folder.path("server.toml"), folder.configuration(url))
+                .context("cannot write the configuration")?;
         }
         Ok(folder)
     }
 
-    fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
-        let path = self.path.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(())
+    fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
     }
 
     fn configuration(&self, url: &str) -> String {
@@ -134,7 +128,7 @@ accepts = \"google\"
 ",
             self.port,
             toml::Value::from(url),
-            toml::Value::from(self.path.join("keys").display().to_string()),
+            toml::Value::from(self.path("keys").display().to_string()),
             self.token.expose(),
         )
     }
@@ -150,10 +144,10 @@ accepts = \"google\"
                     &format!("127.0.0.1:{}", self.port),
                     "--data",
                 ])
-                .arg(self.path.join("data")),
+                .arg(self.path("data")),
             Database::Postgres { .. } => command
                 .args(["serve", "--config"])
-                .arg(self.path.join("server.toml")),
+                .arg(self.path("server.toml")),
         };
         command
             .stdin(Stdio::null())
@@ -165,7 +159,7 @@ accepts = \"google\"
     fn credentials(&self) -> anyhow::Result<Credentials> {
         let access_token = match self.database {
             Database::Sqlite => {
-                let file = self.path.join("data/owner.env");
+                let file = self.path("data/owner.env");
                 let text = std::fs::read_to_string(&file)
                     .with_context(|| format!("cannot read {}", file.display()))?;
                 token(&text).context("the owner's file has no token")?
@@ -177,12 +171,6 @@ accepts = \"google\"
             access_token,
             extension: None,
         })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _left_behind = std::fs::remove_dir_all(&self.path);
     }
 }
 
@@ -215,7 +203,6 @@ impl Child {
         Ok((child, took))
     }
 
-    /// Starts the bare server.
     pub(crate) async fn bare() -> anyhow::Result<Self> {
         let mut process = this_program()?
             .arg("bare")
@@ -243,7 +230,7 @@ impl Child {
 
     /// The memory that it uses, if the system reports it.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
-        resident_bytes_of(&self.process.id().to_string())
+        machine::memory_bytes(&self.process.id().to_string(), "VmRSS:")
     }
 
     /// The processor time that it has used, if the system reports it.
@@ -259,7 +246,6 @@ impl Child {
         Some((user + system) / TICKS_PER_SECOND)
     }
 
-    /// Stops the process and waits for its end.
     pub(crate) async fn end(self) {
         drop(self);
     }
@@ -280,7 +266,6 @@ fn no_credentials() -> Credentials {
     }
 }
 
-/// The program to measure.
 fn fleetwright() -> anyhow::Result<Command> {
     let program = match std::env::var_os(BINARY) {
         Some(path) => PathBuf::from(path),
@@ -307,6 +292,18 @@ pub(crate) fn this_program() -> anyhow::Result<Command> {
     Ok(Command::new(program))
 }
 
+/// Runs a part of a measurement in a process of its own, and returns the figures that it prints.
+pub(crate) fn figures_of(part: &mut Command) -> anyhow::Result<Value> {
+    let done = part
+        .output()
+        .context("cannot start a part of the measurement")?;
+    if !done.status.success() {
+        let problem = String::from_utf8_lossy(&done.stderr);
+        anyhow::bail!("a part of the measurement failed: {problem}");
+    }
+    serde_json::from_slice(&done.stdout).context("a part of the measurement printed no JSON")
+}
+
 async fn answers(address: SocketAddr) -> bool {
     let Ok(mut connection) = Connection::<Empty<Bytes>>::open(address).await else {
         return false;
@@ -323,14 +320,5 @@ async fn answers(address: SocketAddr) -> bool {
 
 /// The memory that this process uses, if the system reports it.
 pub(crate) fn own_resident_bytes() -> Option<u64> {
-    resident_bytes_of("self")
-}
-
-fn resident_bytes_of(process: &str) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
+    machine::memory_bytes("self", "VmRSS:")
 }

@@ -13,14 +13,14 @@ mod latency;
 mod report;
 mod round;
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use host::Host;
 
-use super::child::{Database, this_program};
-use crate::output;
+use super::child::{Database, figures_of, this_program};
+use crate::{machine, output};
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -67,13 +67,8 @@ pub(crate) struct PartArguments {
     folder: std::path::PathBuf,
     #[arg(long)]
     database: String,
-    #[arg(long)]
-    pools: u32,
-    #[arg(long)]
-    workers: u32,
-    /// Number of pools that exist already
-    #[arg(long)]
-    already: u32,
+    #[command(flatten)]
+    size: Size,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,10 +81,14 @@ enum Step {
 }
 
 /// The size of the fleet that a step makes or finds.
-#[derive(Clone, Copy)]
+#[derive(Args, Clone, Copy, Debug)]
 struct Size {
+    #[arg(long)]
     pools: u32,
+    #[arg(long)]
     workers: u32,
+    /// Number of pools that exist already
+    #[arg(long)]
     already: u32,
 }
 
@@ -103,17 +102,13 @@ pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<(
         parts(&arguments, &mut figures).await?;
     }
     figures.insert("loadAfter".to_owned(), host::load().into());
-    let figures = Value::Object(figures);
-    match as_json {
-        true => output::json(&figures),
-        false => output::out(&report::text(&figures)),
-    }
+    output::figures(&Value::Object(figures), as_json, report::text);
     Ok(())
 }
 
 /// Each point keeps the pools of the previous point and adds more.
 fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
-    let folder = host::Folder::of(&arguments.database)?;
+    let folder = machine::temporary_folder()?;
     let mut points = Vec::new();
     let mut already = 0;
     for pools in CURVE {
@@ -124,9 +119,9 @@ fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
             already,
         };
         output::note(&format!("filling the database: {pools} pools"));
-        let fill = in_own_process(size, Step::Fill, &folder)?;
+        let fill = in_own_process(size, Step::Fill, &folder, &arguments.database)?;
         output::note(&format!("measuring: a round over {pools} pools"));
-        let round = in_own_process(size, Step::Round, &folder)?;
+        let round = in_own_process(size, Step::Round, &folder, &arguments.database)?;
         points.push(json!({"pools": pools, "workers": workers, "fill": fill, "round": round}));
         already = pools;
     }
@@ -146,15 +141,20 @@ async fn parts(
     figures.insert("pools".to_owned(), size.pools.into());
     figures.insert("workers".to_owned(), size.workers.into());
     // With PostgreSQL, all parts use the same database, so the keys must be the same.
-    let shared = host::Folder::of(&arguments.database)?;
+    let shared = machine::temporary_folder()?;
     let mut measure = |steps: &[(Step, &str)]| -> anyhow::Result<()> {
         let own = match arguments.database {
-            Database::Sqlite => Some(host::Folder::of(&arguments.database)?),
+            Database::Sqlite => Some(machine::temporary_folder()?),
             Database::Postgres { .. } => None,
         };
         for (step, name) in steps {
             output::note(&format!("measuring: {name}"));
-            let figure = in_own_process(size, *step, own.as_ref().unwrap_or(&shared))?;
+            let figure = in_own_process(
+                size,
+                *step,
+                own.as_ref().unwrap_or(&shared),
+                &arguments.database,
+            )?;
             figures.insert((*name).to_owned(), figure);
         }
         Ok(())
@@ -179,37 +179,34 @@ async fn parts(
     Ok(())
 }
 
-fn in_own_process(size: Size, step: Step, folder: &host::Folder) -> anyhow::Result<Value> {
+fn in_own_process(
+    size: Size,
+    step: Step,
+    folder: &TempDir,
+    database: &Database,
+) -> anyhow::Result<Value> {
     let name = step
         .to_possible_value()
         .map(|value| value.get_name().to_owned());
-    let done = this_program()?
-        .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
-        .arg(folder.path())
-        .args(["--database", &folder.url()])
-        .args(["--pools", &size.pools.to_string()])
-        .args(["--workers", &size.workers.to_string()])
-        .args(["--already", &size.already.to_string()])
-        .output()
-        .context("cannot start a part of the measurement")?;
-    if !done.status.success() {
-        let problem = String::from_utf8_lossy(&done.stderr);
-        anyhow::bail!("a part of the measurement failed: {problem}");
-    }
-    serde_json::from_slice(&done.stdout).context("a part of the measurement printed no JSON")
+    let url = match database {
+        Database::Sqlite => format!("sqlite:{}", folder.path().join("fleet.db").display()),
+        Database::Postgres { url } => url.clone(),
+    };
+    figures_of(
+        this_program()?
+            .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
+            .arg(folder.path())
+            .args(["--database", &url])
+            .args(["--pools", &size.pools.to_string()])
+            .args(["--workers", &size.workers.to_string()])
+            .args(["--already", &size.already.to_string()]),
+    )
 }
 
-/// Runs a part and prints its figures.
 pub(crate) async fn part(arguments: PartArguments) -> anyhow::Result<()> {
-    let PartArguments {
-        pools,
-        workers,
-        already,
-        ..
-    } = arguments;
     let host = Host::start(&arguments.folder, &arguments.database).await?;
     let figures = match arguments.step {
-        Step::Fill => fill::fill(&host, already, pools, workers).await?,
+        Step::Fill => fill::fill(&host, arguments.size).await?,
         Step::Latency => latency::measure(&host).await?,
         Step::Claims => claims::measure(&host).await?,
         Step::Round => round::round(&host).await?,

@@ -29,7 +29,15 @@ pub(crate) struct Requests {
     pub(crate) once: bool,
 }
 
-/// An open connection.
+impl Requests {
+    pub(crate) fn repeated(prepared: impl IntoIterator<Item = Request<Full<Bytes>>>) -> Self {
+        Self {
+            prepared: prepared.into_iter().collect(),
+            once: false,
+        }
+    }
+}
+
 pub(crate) struct Connection<B> {
     sender: SendRequest<B>,
     driver: AbortHandle,

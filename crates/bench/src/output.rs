@@ -12,6 +12,15 @@ pub(crate) fn json(document: &Value) {
     out(&format!("{document:#}"));
 }
 
+/// Prints figures, as JSON or as text.
+pub(crate) fn figures(figures: &Value, as_json: bool, text: impl Fn(&Value) -> String) {
+    if as_json {
+        json(figures);
+    } else {
+        out(&text(figures));
+    }
+}
+
 /// Prints which part is being measured.
 pub(crate) fn note(text: &str) {
     let _reader_has_left = writeln!(std::io::stderr().lock(), "{text}");

@@ -1,12 +1,11 @@
 //! Prepares the API benchmark: pools, workers, and requests that are signed in advance.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use access::slugid;
 use anyhow::Context as _;
-use api_client::{Call, Credentials, Stamp, WORKER_MANAGER, authorization};
+use api_client::{Call, Credentials, QUEUE, Stamp, WORKER_MANAGER, authorization};
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
@@ -17,7 +16,6 @@ use super::load::{self, Connection, Requests};
 use super::scenario::Scenario;
 use crate::machine;
 
-/// Number of workers in the list.
 const WORKERS: usize = 1_000;
 /// Signatures made in advance; after these, they are repeated. Servers do not remember nonces.
 const SIGNATURES: usize = 1_000;
@@ -35,20 +33,15 @@ pub(crate) struct World {
     run: String,
 }
 
-/// The request for the minimal server.
 pub(crate) fn hello() -> Requests {
     let request = Request::get(super::bare::ROUTE)
         .header("host", "127.0.0.1")
         .body(Full::default())
         .expect("this request is well-formed");
-    Requests {
-        prepared: Arc::new([request]),
-        once: false,
-    }
+    Requests::repeated([request])
 }
 
 impl World {
-    /// Creates the pools and the workers.
     pub(crate) async fn make(server: &Child) -> anyhow::Result<Self> {
         let run: String = slugid::nice(&mut machine::chance())
             .to_ascii_lowercase()
@@ -109,10 +102,7 @@ impl World {
                 false,
             )
         });
-        Requests {
-            prepared: prepared.collect(),
-            once: false,
-        }
+        Requests::repeated(prepared)
     }
 
     fn creations(&self, pool: &str, first: usize, how_many: usize) -> Requests {
@@ -130,17 +120,11 @@ impl World {
     }
 
     fn signed(&self, call: &Call) -> Requests {
-        Requests {
-            prepared: (0..SIGNATURES).map(|_| self.request(call, true)).collect(),
-            once: false,
-        }
+        Requests::repeated((0..SIGNATURES).map(|_| self.request(call, true)))
     }
 
     fn unsigned(&self, call: &Call) -> Requests {
-        Requests {
-            prepared: Arc::new([self.request(call, false)]),
-            once: false,
-        }
+        Requests::repeated([self.request(call, false)])
     }
 
     fn request(&self, call: &Call, sign: bool) -> Request<Full<Bytes>> {
@@ -201,6 +185,22 @@ pub(crate) fn signed(
                 .unwrap_or_default(),
         )
         .expect("paths are escaped and headers are plain")
+}
+
+/// The call that creates a task with this command in a pool's queue, and the task's id.
+pub(crate) fn create_task(pool: &str, command: &[&str]) -> (String, Call) {
+    let now = machine::now();
+    let id = slugid::nice(&mut machine::chance());
+    let body = json!({
+        "taskQueueId": pool,
+        "created": now.to_string(),
+        "deadline": now.plus_seconds(60 * 60).to_string(),
+        "payload": {"command": command, "maxRunTime": 60},
+        "metadata": {"name": "bench", "description": "", "owner": "bench@example.com",
+            "source": "https://example.com"},
+    });
+    let call = Call::put(QUEUE, &["task", &id], &body);
+    (id, call)
 }
 
 fn ping() -> Call {

@@ -16,7 +16,7 @@ use domain::configuration::{Compilation, Configuration};
 use domain::launch_config::id_of;
 use serde_json::{Value, json};
 
-use super::child::{self, Child, Database, this_program};
+use super::child::{self, Child, Database, figures_of, this_program};
 use super::figures::median;
 use super::load;
 use super::prepare;
@@ -37,29 +37,13 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
     output::note("compiling and editing");
-    let mut figures = in_own_process()?;
+    let mut figures = figures_of(this_program()?.arg("rules-part"))?;
     output::note("evaluating by the API");
     figures["evaluate"] = evaluate(Duration::from_secs(arguments.seconds)).await?;
-    match as_json {
-        true => output::json(&figures),
-        false => output::out(&text(&figures)),
-    }
+    output::figures(&figures, as_json, text);
     Ok(())
 }
 
-fn in_own_process() -> anyhow::Result<Value> {
-    let done = this_program()?
-        .arg("rules-part")
-        .output()
-        .context("cannot start a part of the measurement")?;
-    if !done.status.success() {
-        let problem = String::from_utf8_lossy(&done.stderr);
-        anyhow::bail!("a part of the measurement failed: {problem}");
-    }
-    serde_json::from_slice(&done.stdout).context("a part of the measurement printed no JSON")
-}
-
-/// Compiles and edits, and prints the figures.
 pub(crate) fn part() -> anyhow::Result<()> {
     let market = Arc::new(sample::catalog());
     let document = sample::document(0);
@@ -132,10 +116,7 @@ async fn evaluate(length: Duration) -> anyhow::Result<Value> {
         let call = Call::post(WORKER_MANAGER, &path, &body);
         prepare::signed(&call, server.address, Some(&server.credentials))
     });
-    let requests = load::Requests {
-        prepared: requests.collect(),
-        once: false,
-    };
+    let requests = load::Requests::repeated(requests);
     load::run(server.address, &requests, length / 5).await?;
     let alone = load::run_on(1, server.address, &requests, length).await?;
     let many = load::run(server.address, &requests, length).await?;

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
 
-/// The only version of the layout.
 const VERSION: u64 = 1;
 /// Maximum characters of a name.
 const MAX_NAME: usize = 128;

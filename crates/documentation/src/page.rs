@@ -63,7 +63,6 @@ impl Tree {
     }
 }
 
-/// Checks that the tree can be shown.
 pub(super) fn check(tree: &Tree) -> Result<(), Refusal> {
     render("", None, Some(tree), MAX_PAGE_BYTES).map(drop)
 }
@@ -333,56 +332,36 @@ impl<'a> Harmless<'a, '_> {
         Some(heading_anchor(section, anchor).into())
     }
 
-    fn link(&self, tag: Tag<'a>) -> Option<Tag<'a>> {
-        let Tag::Link {
+    fn link(&self, mut tag: Tag<'a>) -> Option<Tag<'a>> {
+        if let Tag::Link {
             link_type,
             dest_url,
-            title,
-            id,
-        } = tag
-        else {
-            return None;
-        };
-        let dest_url = match Destination::of(&dest_url) {
+            ..
+        } = &mut tag
             // An address in angle brackets, which gets the prefix `mailto:`.
-            _ if link_type == LinkType::Email => dest_url,
-            Destination::Web => dest_url,
-            Destination::Inside { path, fragment } => {
-                let anchor = self.part.anchor(self.sheet.path, path, fragment)?;
-                format!("#{anchor}").into()
+            && *link_type != LinkType::Email
+        {
+            match Destination::of(dest_url) {
+                Destination::Web => {}
+                Destination::Inside { path, fragment } => {
+                    let anchor = self.part.anchor(self.sheet.path, path, fragment)?;
+                    *dest_url = format!("#{anchor}").into();
+                }
+                Destination::Data | Destination::Refused => return None,
             }
-            Destination::Data | Destination::Refused => return None,
-        };
-        Some(Tag::Link {
-            link_type,
-            dest_url,
-            title,
-            id,
-        })
+        }
+        Some(tag)
     }
 
-    fn image(&mut self, tag: Tag<'a>) -> Option<Tag<'a>> {
-        let Tag::Image {
-            link_type,
-            dest_url,
-            title,
-            id,
-        } = tag
-        else {
-            return None;
-        };
-        let destination = Destination::of(&dest_url);
-        let dest_url = match &destination {
-            Destination::Inside { path, .. } => self.own_image(path)?.into(),
-            other if other.is_image(&dest_url) => dest_url,
-            Destination::Web | Destination::Data | Destination::Refused => return None,
-        };
-        Some(Tag::Image {
-            link_type,
-            dest_url,
-            title,
-            id,
-        })
+    fn image(&mut self, mut tag: Tag<'a>) -> Option<Tag<'a>> {
+        if let Tag::Image { dest_url, .. } = &mut tag {
+            match Destination::of(dest_url) {
+                Destination::Inside { path, .. } => *dest_url = self.own_image(path)?.into(),
+                other if other.is_image(dest_url) => {}
+                Destination::Web | Destination::Data | Destination::Refused => return None,
+            }
+        }
+        Some(tag)
     }
 
     /// An image of the tree as a data URL, while the limit allows it.

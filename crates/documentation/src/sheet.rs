@@ -80,7 +80,6 @@ fn sheet<'a>(tree: &'a Tree, path: &'a str) -> Sheet<'a> {
     }
 }
 
-/// The title, cut to the maximum length.
 pub(super) fn cut(title: &str) -> String {
     title.chars().take(MAX_TITLE).collect()
 }

@@ -30,10 +30,12 @@ const MAX_EXTENSION_BYTES: u64 = 64 * 1024;
 const MODE: u32 = 0o644;
 
 /// Why reading stopped.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 enum Stop {
-    Refused(Refusal),
+    Refused(#[from] Refusal),
     /// A part of the archive could not be read.
-    Broken(io::Error),
+    Broken(#[from] io::Error),
 }
 
 /// Reads up to a limit, and records why reading ended.
@@ -287,18 +289,6 @@ impl<R: Read> Read for Bounded<R> {
             }
         }
         Ok(n_read)
-    }
-}
-
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(problem: io::Error) -> Self {
-        Self::Broken(problem)
     }
 }
 

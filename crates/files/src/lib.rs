@@ -21,7 +21,7 @@ use serde_json::Value;
 pub use error::FileError;
 pub use find::{Found, find};
 pub use place::Problem;
-pub use write::to_yaml;
+pub use write::{ordered, to_yaml};
 
 /// Larger files are made by programs, which can divide them.
 pub const MAX_BYTES: u64 = 16 << 20;
@@ -77,8 +77,9 @@ pub fn read(path: &Path) -> Result<Value, FileError> {
 
 /// Reads JSON that this program wrote, without limits on size and depth.
 pub fn read_own(path: &Path) -> Result<Value, FileError> {
-    let text = text(path, MAX_OWN_BYTES)?;
-    parse_to_any_depth(&path.display().to_string(), &text, Format::Json)
+    let name = path.display().to_string();
+    parse_json(&text(path, MAX_OWN_BYTES)?)
+        .map_err(|problem| refused(&name, Format::Json, &problem))
 }
 
 /// Parses a text; errors name its source as `name`.
@@ -92,25 +93,18 @@ pub fn parse(name: &str, text: &str, format: Format) -> Result<Value, FileError>
         }
         refused(name, format, &problem)
     })?;
-    match is_deeper_than(&value, MAX_DEPTH) {
-        false => Ok(value),
-        true => {
-            let problem = Problem::somewhere(too_deep());
-            Err(refused(name, format, &problem))
-        }
+    if is_deeper_than(&value, MAX_DEPTH) {
+        let problem = Problem::somewhere(too_deep());
+        return Err(refused(name, format, &problem));
     }
+    Ok(value)
 }
 
 fn too_deep() -> String {
     format!("it is nested deeper than {MAX_DEPTH} levels")
 }
 
-/// The depth is limited by the parsers alone.
-fn parse_to_any_depth(name: &str, text: &str, format: Format) -> Result<Value, FileError> {
-    exactly(text, format).map_err(|problem| refused(name, format, &problem))
-}
-
-/// Parses JSON whose source the caller names in errors.
+/// Parses JSON whose source the caller names in errors. The parser alone limits its depth.
 pub fn parse_json(text: &str) -> Result<Value, Problem> {
     exactly(text, Format::Json)
 }

@@ -17,7 +17,6 @@ pub struct Problem {
 }
 
 impl Place {
-    /// The position of a byte.
     pub(super) fn of_byte(text: &str, offset: usize) -> Self {
         let before = &text[..text.floor_char_boundary(offset)];
         let line = before.rsplit('\n').next().unwrap_or_default();

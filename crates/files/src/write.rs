@@ -14,18 +14,9 @@ const MAX_SIMPLE_KEY: usize = 900;
 pub fn to_yaml(value: &Value, first: &[&str]) -> String {
     let writer = Writer { first };
     let mut text = String::new();
-    match value {
-        Value::Object(fields) if !fields.is_empty() => writer.mapping(&mut text, fields, 0),
-        Value::Array(items) if !items.is_empty() => writer.sequence(&mut text, items, 0),
-        Value::Object(_)
-        | Value::Array(_)
-        | Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::String(_) => {
-            text.push_str(&writer.flow(value));
-            text.push('\n');
-        }
+    match Block::of(value) {
+        Some(block) => writer.block(&mut text, block, 0),
+        None => text = format!("{}\n", writer.flow(value)),
     }
     text
 }
@@ -39,10 +30,21 @@ enum Block<'a> {
     Sequence(&'a [Value]),
 }
 
+impl<'a> Block<'a> {
+    /// The value as a block, unless it is a scalar or empty.
+    fn of(value: &'a Value) -> Option<Self> {
+        match value {
+            Value::Object(fields) => (!fields.is_empty()).then_some(Self::Mapping(fields)),
+            Value::Array(items) => (!items.is_empty()).then_some(Self::Sequence(items)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        }
+    }
+}
+
 impl Writer<'_> {
     /// The lines of a mapping; the first is appended to the current line.
     fn mapping(&self, out: &mut String, fields: &Map<String, Value>, indent: usize) {
-        for (position, (name, value)) in self.ordered(fields).into_iter().enumerate() {
+        for (position, (name, value)) in ordered(fields, self.first).into_iter().enumerate() {
             let margin = " ".repeat(indent);
             if position > 0 {
                 out.push_str(&margin);
@@ -94,16 +96,7 @@ impl Writer<'_> {
 
     /// The value as a block, if it does not fit on the line.
     fn as_block<'a>(&self, value: &'a Value, column: usize) -> Option<Block<'a>> {
-        let block = match value {
-            Value::Object(fields) if !fields.is_empty() => Block::Mapping(fields),
-            Value::Array(items) if !items.is_empty() => Block::Sequence(items),
-            Value::Object(_)
-            | Value::Array(_)
-            | Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_) => return None,
-        };
+        let block = Block::of(value)?;
         let is_small = !has_lines(value) && {
             let flow = self.flow(value);
             column + 1 + flow.chars().count() <= WIDTH
@@ -138,7 +131,7 @@ impl Writer<'_> {
             }
             Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
             Value::Object(fields) => {
-                let fields = self.ordered(fields).into_iter();
+                let fields = ordered(fields, self.first).into_iter();
                 let fields: Vec<_> = fields
                     .map(|(name, value)| format!("{}: {}", scalar::text(name), self.flow(value)))
                     .collect();
@@ -146,18 +139,19 @@ impl Writer<'_> {
             }
         }
     }
+}
 
-    fn ordered<'a>(&self, fields: &'a Map<String, Value>) -> Vec<(&'a String, &'a Value)> {
-        let mut ordered: Vec<_> = fields.iter().collect();
-        let rank = |name: &str| {
-            let known = self.first.iter().position(|first| *first == name);
-            known.unwrap_or(self.first.len())
-        };
-        ordered.sort_by(|(left, _), (right, _)| {
-            rank(left).cmp(&rank(right)).then_with(|| left.cmp(right))
-        });
-        ordered
-    }
+/// The entries of a mapping: those of the keys in `first` come first, then the others by name.
+pub fn ordered<'a>(fields: &'a Map<String, Value>, first: &[&str]) -> Vec<(&'a String, &'a Value)> {
+    let mut ordered: Vec<_> = fields.iter().collect();
+    let rank = |name: &str| {
+        first
+            .iter()
+            .position(|first| *first == name)
+            .unwrap_or(first.len())
+    };
+    ordered.sort_by_key(|(name, _)| (rank(name), *name));
+    ordered
 }
 
 fn column(out: &str) -> usize {

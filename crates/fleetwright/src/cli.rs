@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
 use domain::configuration::CONFIG_KEYS;
 
 use tokio::runtime::{Builder, Runtime};
@@ -17,7 +19,7 @@ use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, client, completions, config, doctor, documentation, error, event, explain,
     launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker, scope,
-    serve, task, up, version,
+    serve, task, up, version, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -144,7 +146,9 @@ enum Command {
     /// Print shell completions
     Completions {
         /// The shell
-        shell: completions::KnownShell,
+        #[arg(value_parser = PossibleValuesParser::new(["bash", "zsh", "fish"])
+            .try_map(|name| name.parse::<Shell>()))]
+        shell: Shell,
     },
     /// Write manual pages into a folder
     Man {
@@ -154,7 +158,6 @@ enum Command {
     },
 }
 
-/// Runs the command line and returns the exit code.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let parsed = command()
         .try_get_matches_from(arguments)
@@ -239,81 +242,64 @@ impl Cli {
                 Ok(())
             }
             Command::Man { folder } => completions::write_pages(&folder, command()),
-            Command::Pool(verb) => common.ask(async |session| pool::run(verb, session).await),
-            Command::Rules(verb) => common.run_rules(verb),
-            Command::LaunchConfig(verb) => {
-                common.ask(async |session| launch_config::run(verb, session).await)
-            }
+            Command::Pool(verb) => common.ask(verb, pool::run),
+            Command::Rules(verb) => match verb.run_local(common.json) {
+                Some(done) => done,
+                None => common.ask(verb, rules::run),
+            },
+            Command::LaunchConfig(verb) => common.ask(verb, launch_config::run),
             Command::Documentation(documentation::Verb::Check(arguments)) => {
                 documentation::check(&arguments, common.json)
             }
-            Command::Documentation(verb) => {
-                common.ask(async |session| documentation::run(verb, session).await)
-            }
-            Command::Override(verb) => {
-                common.ask(async |session| overrides::run(verb, session).await)
-            }
+            Command::Documentation(verb) => common.ask(verb, documentation::run),
+            Command::Override(verb) => common.ask(verb, overrides::run),
             Command::Worker(noun) => match noun.into_command()? {
-                WorkerCommand::Manage(verb) => {
-                    common.ask(async |session| run_worker::manage(verb, session).await)
-                }
+                WorkerCommand::Manage(verb) => common.ask(verb, worker::run),
                 WorkerCommand::Run(worker) => runtime(Builder::new_current_thread())?
                     .block_on(worker.run(common.root_url, common.json)),
             },
-            Command::Task(verb) => common.ask(async |session| task::run(verb, session).await),
-            Command::Queue(verb) => common.ask(async |session| queue::run(verb, session).await),
-            Command::Explain(verb) => common.ask(async |session| explain::run(verb, session).await),
-            Command::Event(verb) => common.ask(async |session| event::run(verb, session).await),
-            Command::Error(verb) => common.ask(async |session| error::run(verb, session).await),
-            Command::Provider(verb) => {
-                common.ask(async |session| provider::run(verb, session).await)
-            }
-            Command::Client(verb) => common.ask(async |session| client::run(verb, session).await),
-            Command::Role(verb) => common.ask(async |session| role::run(verb, session).await),
-            Command::Scope(verb) => common.ask(async |session| scope::run(verb, session).await),
-            Command::Audit(verb) => common.ask(async |session| audit::run(verb, session).await),
-            Command::Plan(arguments) => {
-                common.ask(async |session| code::plan(&arguments, session).await)
-            }
-            Command::Apply(arguments) => {
-                common.ask(async |session| code::apply(&arguments, session).await)
-            }
+            Command::Task(verb) => common.ask(verb, task::run),
+            Command::Queue(verb) => common.ask(verb, queue::run),
+            Command::Explain(verb) => common.ask(verb, explain::run),
+            Command::Event(verb) => common.ask(verb, event::run),
+            Command::Error(verb) => common.ask(verb, error::run),
+            Command::Provider(verb) => common.ask(verb, provider::run),
+            Command::Client(verb) => common.ask(verb, client::run),
+            Command::Role(verb) => common.ask(verb, role::run),
+            Command::Scope(verb) => common.ask(verb, scope::run),
+            Command::Audit(verb) => common.ask(verb, audit::run),
+            Command::Plan(arguments) => common.ask(arguments, code::plan),
+            Command::Apply(arguments) => common.ask(arguments, code::apply),
             Command::Import(verb) => common.import(verb),
         }
     }
 }
 
 impl Common {
-    /// Runs a command of `rules`; commands that read only files need no server.
-    fn run_rules(self, verb: rules::Verb) -> Result<(), Failure> {
-        match verb.run_local(self.json)? {
-            None => Ok(()),
-            Some(remote) => self.ask(async |session| rules::run(remote, session).await),
-        }
-    }
-
     fn import(self, verb: import::Verb) -> Result<(), Failure> {
         let verbose = self.verbose;
         match verb {
-            import::Verb::Taskcluster(arguments) => {
-                self.ask(async |session| import::taskcluster(&arguments, session, verbose).await)
-            }
+            import::Verb::Taskcluster(arguments) => self
+                .ask(arguments, async |arguments, session| {
+                    import::taskcluster(&arguments, session, verbose).await
+                }),
             import::Verb::Rules(arguments) => runtime(Builder::new_current_thread())?
-                .block_on(import::rules(&arguments, self.json, verbose)),
+                .block_on(import::rules::run(&arguments, self.json, verbose)),
         }
     }
 
     /// Runs a client command.
-    fn ask(
+    fn ask<V>(
         self,
-        command: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
+        verb: V,
+        command: impl AsyncFnOnce(V, &Session) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let flags = Flags {
             root_url: self.root_url,
             profile: self.profile,
         };
         let session = Session::open(&flags, self.json, self.verbose)?;
-        runtime(Builder::new_current_thread())?.block_on(command(&session))
+        runtime(Builder::new_current_thread())?.block_on(command(verb, &session))
     }
 }
 

@@ -29,14 +29,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, listed};
 use crate::output;
 use crate::session::Session;
 use change::{Action, Change, Plan};
 use document::Document;
 use execute::{Outcome, WriteOptions};
-use kind::Kind;
+pub(crate) use kind::Kind;
 use show::Tense;
+pub(crate) use show::gist_of_new;
 pub(crate) use style::Style;
 
 /// The keys that come first in generated files, in this order.
@@ -56,9 +57,6 @@ pub(crate) const KEYS_FIRST: [&str; 14] = [
     "rules",
     "values",
 ];
-/// Maximum number of failures to list; further ones are counted.
-const MAX_LISTED: usize = 50;
-
 #[derive(Args, Debug)]
 pub(crate) struct Planning {
     /// File or folder with YAML, JSON or TOML (`-`: standard input); repeatable
@@ -114,7 +112,7 @@ impl Choices {
     }
 }
 
-pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), Failure> {
+pub(crate) async fn plan(arguments: Planning, session: &Session) -> Result<(), Failure> {
     let choices = &arguments.choices;
     let plan = make(&arguments.file, choices, session).await?;
     let document = Document::of(&plan, session.client.root_url(), choices.adopt_pools);
@@ -141,7 +139,7 @@ pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), 
     }
 }
 
-pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(), Failure> {
+pub(crate) async fn apply(arguments: Applying, session: &Session) -> Result<(), Failure> {
     let choices = &arguments.choices;
     let (plan, adopts) = match &arguments.plan {
         Some(saved) => load(saved, session).await?,
@@ -240,7 +238,6 @@ fn show_plan(plan: &Plan, style: Style) {
     output::out(&lines.join("\n"));
 }
 
-/// Fails if the plan has errors or conflicts.
 fn check_executable(plan: &Plan) -> Result<(), Failure> {
     let exit = if plan.errors.is_empty() {
         Exit::Conflict
@@ -317,11 +314,7 @@ fn failure(plan: &Plan, outcome: Outcome) -> Failure {
         "{n_failed} of {} changes failed:",
         plan.changes.len()
     )];
-    let listed = outcome.failed.iter().take(MAX_LISTED);
-    lines.extend(listed.map(|(_, failure)| format!("  {}", failure.message.replace('\n', "\n  "))));
-    if n_failed > MAX_LISTED {
-        lines.push(format!("  and {} more", n_failed - MAX_LISTED));
-    }
+    lines.extend(listed(outcome.failed.iter().map(|(_, failure)| failure)));
     if outcome.not_tried > 0 {
         lines.push(format!("  and {} were not tried", outcome.not_tried));
     }

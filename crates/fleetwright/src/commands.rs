@@ -31,4 +31,4 @@ pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod worker;
 
-use crate::session::{Consent, Limit, Session};
+use crate::session::{Confirmed, Consent, Limit, Session};

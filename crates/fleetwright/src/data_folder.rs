@@ -19,7 +19,6 @@ const DATABASE: &str = "fleetwright.sqlite";
 const KEYS: &str = "keys";
 const OWNER: &str = "owner.env";
 const LOCK: &str = "lock";
-/// The id of the first key.
 const FIRST_KEY: &str = "k1";
 
 pub(crate) struct DataFolder {
@@ -152,7 +151,6 @@ impl DataFolder {
         Ok(token)
     }
 
-    /// The token in the owner's file.
     pub(crate) fn owner_token(&self) -> Result<Secret, Failure> {
         owner_file::token(&self.read_owner()?).map_err(|error| self.damaged(&error))
     }
@@ -163,7 +161,6 @@ impl DataFolder {
         owner_file::root_url(&text).map(str::to_owned)
     }
 
-    /// Writes the current root URL into the owner's file.
     pub(crate) fn set_root_url(&self, root_url: &str) -> Result<(), Failure> {
         let old = self.read_owner()?;
         let new =

@@ -29,6 +29,9 @@ Exit codes:
   7  differences found with --check
 130  interrupted by Ctrl-C";
 
+/// Maximum number of failures to list; further ones are counted.
+const MAX_LISTED: usize = 50;
+
 /// A failed command.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -61,6 +64,15 @@ impl Failure {
         self.hint = Some(hint.into());
         self
     }
+}
+
+/// The messages of failures, indented.
+pub(crate) fn listed<'a>(failures: impl ExactSizeIterator<Item = &'a Failure>) -> Vec<String> {
+    let n_more = failures.len().saturating_sub(MAX_LISTED);
+    let messages = failures.take(MAX_LISTED);
+    let messages = messages.map(|failure| format!("  {}", failure.message.replace('\n', "\n  ")));
+    let more = (n_more > 0).then(|| format!("  and {n_more} more"));
+    messages.chain(more).collect()
 }
 
 impl From<Exit> for ExitCode {

@@ -7,7 +7,7 @@ mod apply;
 mod compare;
 mod fleet;
 mod provider_guess;
-mod rules;
+pub(crate) mod rules;
 mod source;
 mod summary;
 
@@ -60,15 +60,6 @@ pub(crate) enum Only {
     Pools,
     /// Only roles
     Roles,
-}
-
-/// Converts pools to rules; needs no target server.
-pub(crate) async fn rules(
-    arguments: &rules::Arguments,
-    json: bool,
-    verbose: bool,
-) -> Result<(), Failure> {
-    rules::run(arguments, json, verbose).await
 }
 
 pub(crate) async fn taskcluster(

@@ -1,10 +1,9 @@
 //! Normalizes pools, so that equivalent definitions are equal.
 
 use domain::id::PoolId;
-use domain::launch_config::id_of;
+use domain::launch_config::{id_of, without_id};
 use serde_json::{Map, Number, Value, json};
 
-/// Defaults that servers add to `lifecycle`.
 const LIFECYCLE_DEFAULTS: [(&str, i64); 2] = [
     ("reregistrationTimeout", 345_600),
     ("queueInactivityTimeout", 7_200),
@@ -13,8 +12,8 @@ const LIFECYCLE_DEFAULTS: [(&str, i64); 2] = [
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The normalized definition of a pool.
-pub(crate) fn normal_pool_body(id: &PoolId, body: Value) -> Value {
-    let mut body = normal_json(body);
+pub(crate) fn normal_pool_body(id: &PoolId, mut body: Value) -> Value {
+    without_fractions(&mut body);
     if let Some(config) = body["config"].as_object_mut() {
         if let Some(lifecycle) = config.get_mut("lifecycle").and_then(Value::as_object_mut) {
             for (name, default) in LIFECYCLE_DEFAULTS {
@@ -35,49 +34,39 @@ pub(crate) fn normal_pool_body(id: &PoolId, body: Value) -> Value {
 /// The launch configs by their ids: their order has no meaning.
 fn by_id(pool: &PoolId, launch_configs: Vec<Value>) -> Value {
     let mut known = Map::new();
-    for (position, mut launch_config) in launch_configs.into_iter().enumerate() {
-        let id = launch_config
-            .as_object()
-            .and_then(|launch_config| id_of(pool, launch_config).ok())
+    for (position, launch_config) in launch_configs.into_iter().enumerate() {
+        let fields = launch_config.as_object();
+        let id = fields
+            .and_then(|fields| id_of(pool, fields).ok())
             .map(|id| id.to_string())
             .filter(|id| !known.contains_key(id))
             // The server reports what is wrong with it.
             .unwrap_or_else(|| format!("number {}", position + 1));
-        if let Some(launch_config) = launch_config.as_object_mut() {
-            without_id(launch_config);
-        }
-        known.insert(id, launch_config);
+        known.insert(id, fields.map(content).unwrap_or(launch_config));
     }
     Value::Object(known)
 }
 
-fn without_id(launch_config: &mut Map<String, Value>) {
-    let Some(steering) = launch_config
-        .get_mut("workerManager")
-        .and_then(Value::as_object_mut)
-    else {
-        return;
-    };
-    steering.remove("launchConfigId");
-    if steering.is_empty() {
-        launch_config.remove("workerManager");
+/// The launch config without its id. No settings for the server are the same as empty ones.
+fn content(launch_config: &Map<String, Value>) -> Value {
+    let mut content = without_id(launch_config);
+    if content.get("workerManager") == Some(&json!({})) {
+        content.remove("workerManager");
     }
+    Value::Object(content)
 }
 
-/// Sorts keys, and writes integers without a fraction.
-fn normal_json(value: Value) -> Value {
+/// Writes integers without a fraction.
+fn without_fractions(value: &mut Value) {
     match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields
-                .into_iter()
-                .map(|(name, value)| (name, normal_json(value)))
-                .collect();
-            fields.sort_by(|(left, _), (right, _)| left.cmp(right));
-            Value::Object(fields.into_iter().collect())
+        Value::Object(fields) => fields.values_mut().for_each(without_fractions),
+        Value::Array(items) => items.iter_mut().for_each(without_fractions),
+        Value::Number(number) => {
+            if let Some(integer) = integer(number) {
+                *number = integer;
+            }
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(normal_json).collect()),
-        Value::Number(number) => Value::Number(integer(&number).unwrap_or(number)),
-        Value::Null | Value::Bool(_) | Value::String(_) => value,
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }
 

@@ -8,6 +8,7 @@ mod diff;
 mod progress;
 mod table;
 
+use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,6 @@ static NOT_WRITTEN: OnceLock<std::io::Error> = OnceLock::new();
 /// Whether tables ignore the width of the screen.
 static WIDE: AtomicBool = AtomicBool::new(false);
 
-/// Prints tables in full width from now on.
 pub(crate) fn set_wide(wide: bool) {
     WIDE.store(wide, Ordering::Relaxed);
 }
@@ -48,7 +48,6 @@ pub(crate) fn out_raw(bytes: &[u8]) {
     record_write(stdout.write_all(bytes).and_then(|()| stdout.flush()));
 }
 
-/// Records an error of writing a result.
 pub(crate) fn record_write(written: std::io::Result<()>) {
     if let Err(error) = written
         && error.kind() != ErrorKind::BrokenPipe
@@ -57,7 +56,6 @@ pub(crate) fn record_write(written: std::io::Result<()>) {
     }
 }
 
-/// Fails if a result could not be written.
 pub(crate) fn check_written() -> Result<(), Failure> {
     match NOT_WRITTEN.get() {
         None => Ok(()),
@@ -65,7 +63,6 @@ pub(crate) fn check_written() -> Result<(), Failure> {
     }
 }
 
-/// Prints a document as JSON.
 pub(crate) fn json(document: &Value) {
     out(&pretty(document));
 }
@@ -75,12 +72,18 @@ pub(crate) fn pretty(document: &Value) -> String {
     serde_json::to_string_pretty(document).expect("a JSON value can be written as text")
 }
 
+/// `1 worker`, `2 workers`.
+pub(crate) fn counted(count: impl Display, one: &str) -> String {
+    let count = count.to_string();
+    let s = if count == "1" { "" } else { "s" };
+    format!("{count} {one}{s}")
+}
+
 /// Prints a note to standard error: progress, a warning.
 pub(crate) fn note(text: &str) {
     let _closed_pipe = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Prints a failure and its hint.
 pub(crate) fn failure(failure: &Failure) {
     if failure.is_logged {
         return;

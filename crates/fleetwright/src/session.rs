@@ -25,6 +25,23 @@ pub(crate) struct Consent {
     pub(crate) yes: bool,
 }
 
+impl Consent {
+    /// Asks whether to make the call, unless `--yes` is given.
+    pub(crate) fn confirm(&self, call: &Call) -> Result<(), Failure> {
+        output::confirm(&call.purpose, self.yes)
+    }
+}
+
+/// An item, and the consent to change it.
+#[derive(Args, Debug)]
+pub(crate) struct Confirmed<Name: Args> {
+    #[command(flatten)]
+    pub(crate) name: Name,
+
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+}
+
 /// The server of a client command, and the format of its output.
 pub(crate) struct Session {
     pub(crate) client: Client,
@@ -59,7 +76,6 @@ impl Session {
         Ok(())
     }
 
-    /// Prints the list in a document.
     pub(crate) fn rows(&self, document: &Value, key: &str, columns: &[Column]) {
         if self.json {
             return output::json(document);
@@ -76,7 +92,6 @@ impl Session {
         ));
     }
 
-    /// Prints one item.
     pub(crate) fn details(&self, item: &Value, columns: &[Column]) {
         if self.json {
             output::json(item)
@@ -94,10 +109,23 @@ impl Session {
         }
     }
 
-    /// Reports a deletion: with `--json`, prints the reply, or the item's name if the reply is
-    /// empty.
-    pub(crate) fn deleted(&self, reply: &Value, name: &Value, text: &str) {
-        let document = if reply.is_null() { name } else { reply };
-        self.done(document, text);
+    /// Sends the call and reports its success as `done` does.
+    pub(crate) async fn order(&self, call: &Call, text: &str) -> Result<(), Failure> {
+        let reply = self.client.call(call).await?;
+        self.done(&reply, text);
+        Ok(())
+    }
+
+    /// Like `order`, for a deletion: with `--json`, prints the item's name if the reply is empty.
+    pub(crate) async fn delete(&self, call: &Call, name: Value, text: &str) -> Result<(), Failure> {
+        let reply = self.client.call(call).await?;
+        self.done(if reply.is_null() { &name } else { &reply }, text);
+        Ok(())
+    }
+
+    /// The time that a flag names: a timestamp, or a duration from now such as `90d`.
+    pub(crate) fn moment(&self, flag: &str, text: &str) -> Result<Timestamp, Failure> {
+        output::parse_moment(text, self.now)
+            .map_err(|error| Failure::usage(format!("{flag}: {error}")))
     }
 }

@@ -109,7 +109,6 @@ impl<'a> Space<'a> {
         values.collect()
     }
 
-    /// The number of characters of a new rule with this condition.
     pub(super) fn cost(&self, condition: &Condition) -> usize {
         RULE + self.text_cost(&condition.any_of)
     }

@@ -15,7 +15,6 @@ use super::table::{Row, Table, Want};
 /// How many times the rules of all values are searched again with the conditions of the others.
 const ROUNDS: usize = 3;
 
-/// The rules of a configuration for these pools.
 pub(super) fn rules(sources: &[Source]) -> Result<Vec<Value>, String> {
     let sections = sections(sources);
     let tables = tables(sources, &sections)?;
@@ -151,7 +150,6 @@ fn by_condition(
     rules
 }
 
-/// A worker configuration as a document.
 pub(super) fn document(id: &str, description: &str, sources: &[Source]) -> Result<Value, String> {
     let worker_types: Vec<&str> = sources.iter().map(Source::worker_type).collect();
     let mut document = json!({

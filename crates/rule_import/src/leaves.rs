@@ -7,37 +7,16 @@ const MAX_DEPTH: usize = 24;
 
 /// Every leaf of an object with its pointer: texts, numbers, arrays, empty objects.
 pub(super) fn leaves(object: &Map<String, Value>) -> Result<Vec<(String, &Value)>, String> {
-    let mut found = Vec::new();
-    gather(object, "", 0, &mut found)?;
-    Ok(found)
-}
-
-fn gather<'a>(
-    object: &'a Map<String, Value>,
-    at: &str,
-    depth: usize,
-    found: &mut Vec<(String, &'a Value)>,
-) -> Result<(), String> {
-    if depth > MAX_DEPTH {
-        return Err(format!("{at} is nested deeper than {MAX_DEPTH} levels"));
-    }
-    for (name, value) in object {
-        let pointer = below(at, name);
-        match value {
-            Value::Null => {
-                return Err(format!("{pointer} is null, and in rules a null deletes"));
-            }
-            Value::Object(fields) if !fields.is_empty() => {
-                gather(fields, &pointer, depth + 1, found)?
-            }
-            Value::Object(_)
-            | Value::Array(_)
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_) => found.push((pointer, value)),
+    let found = leaves_and_deletions(object);
+    for (pointer, value) in &found {
+        if let Some(at) = above(pointer).nth(MAX_DEPTH) {
+            return Err(format!("{at} is nested deeper than {MAX_DEPTH} levels"));
+        }
+        if value.is_null() {
+            return Err(format!("{pointer} is null, and in rules a null deletes"));
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Every leaf of a rule's values, including deletions.
@@ -45,17 +24,12 @@ pub(super) fn leaves_and_deletions(object: &Map<String, Value>) -> Vec<(String, 
     let mut found = Vec::new();
     for (name, value) in object {
         let pointer = below("", name);
-        match value {
-            Value::Object(fields) if !fields.is_empty() => {
+        match value.as_object().filter(|fields| !fields.is_empty()) {
+            Some(fields) => {
                 let inner = leaves_and_deletions(fields).into_iter();
                 found.extend(inner.map(|(rest, value)| (format!("{pointer}{rest}"), value)));
             }
-            Value::Object(_)
-            | Value::Array(_)
-            | Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_) => found.push((pointer, value)),
+            None => found.push((pointer, value)),
         }
     }
     found

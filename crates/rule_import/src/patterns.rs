@@ -190,30 +190,18 @@ impl Bits {
     }
 
     fn is_within(&self, other: &Self) -> bool {
-        self.0
-            .iter()
-            .zip(&other.0)
-            .all(|(own, other)| own & !other == 0)
+        let mut words = self.0.iter().zip(&other.0);
+        words.all(|(own, other)| own & !other == 0)
     }
 
     fn and(&self, other: &Self) -> Self {
-        Self(
-            self.0
-                .iter()
-                .zip(&other.0)
-                .map(|(own, other)| own & other)
-                .collect(),
-        )
+        let words = self.0.iter().zip(&other.0);
+        Self(words.map(|(own, other)| own & other).collect())
     }
 
     fn without(&self, other: &Self) -> Self {
-        Self(
-            self.0
-                .iter()
-                .zip(&other.0)
-                .map(|(own, other)| own & !other)
-                .collect(),
-        )
+        let words = self.0.iter().zip(&other.0);
+        Self(words.map(|(own, other)| own & !other).collect())
     }
 
     fn numbers(&self) -> impl Iterator<Item = usize> {

@@ -7,48 +7,37 @@ use serde_json::{Value, json};
 /// A pool with this provider is about to be removed.
 const NULL_PROVIDER: &str = "null-provider";
 
-#[derive(Clone, Debug, PartialEq)]
+/// The keys that are read; sources add others.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Pool {
     pub provider_id: String,
+    #[serde(default)]
     pub description: String,
     pub owner: String,
+    #[serde(default)]
     pub email_on_error: bool,
     pub config: Value,
     /// The configuration whose rules make the pool, if any and if the source reported it.
+    #[serde(skip)]
     pub worker_configuration_id: Option<String>,
 }
 
-/// The keys that are read; sources add others.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WirePool {
     worker_pool_id: String,
-    provider_id: String,
-    #[serde(default)]
-    description: String,
-    owner: String,
-    #[serde(default)]
-    email_on_error: bool,
-    config: Value,
+    #[serde(flatten)]
+    pool: Pool,
 }
 
 impl Pool {
     pub fn parse(document: Value) -> Result<(PoolId, Self), String> {
-        let wire: WirePool =
+        let named: WirePool =
             serde_json::from_value(document).map_err(|problem| problem.to_string())?;
-        let id: PoolId = wire
-            .worker_pool_id
-            .parse()
-            .map_err(|problem| format!("{problem}"))?;
-        let pool = Self {
-            provider_id: wire.provider_id,
-            description: wire.description,
-            owner: wire.owner,
-            email_on_error: wire.email_on_error,
-            config: wire.config,
-            worker_configuration_id: None,
-        };
-        Ok((id, pool))
+        let id = named.worker_pool_id.parse();
+        let id: PoolId = id.map_err(|problem| format!("{problem}"))?;
+        Ok((id, named.pool))
     }
 
     /// Whether its source is deleting it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use domain::configuration::{
     CONFIG_KEYS, Compilation, CompiledPool, Configuration, ProviderCatalog, ProviderEntry,
+    value_changes,
 };
 use domain::id::ProviderId;
 use serde_json::{Map, Value, json};
@@ -100,29 +101,11 @@ fn difference(source: &Source, pool: &CompiledPool) -> Option<String> {
     }
     let mut pairs = (1..).zip(given.iter().zip(wanted));
     pairs.find_map(|(number, (given, wanted))| {
-        let pointer = differing_pointer(&given.configuration, &wanted.with_own_id())?;
+        let given = Value::Object(given.configuration.clone());
+        let changes = value_changes(&given, &Value::Object(wanted.with_own_id()));
+        let pointer = &changes.first()?.pointer;
         Some(format!("launch config number {number} at {pointer}"))
     })
-}
-
-/// The pointer of the first difference between two objects.
-fn differing_pointer(left: &Map<String, Value>, right: &Map<String, Value>) -> Option<String> {
-    let names = left
-        .keys()
-        .chain(right.keys().filter(|name| !left.contains_key(*name)));
-    for name in names {
-        let pointer = super::leaves::below("", name);
-        match (left.get(name), right.get(name)) {
-            (Some(Value::Object(left)), Some(Value::Object(right))) => {
-                if let Some(rest) = differing_pointer(left, right) {
-                    return Some(format!("{pointer}{rest}"));
-                }
-            }
-            (left, right) if left == right => {}
-            (_, _) => return Some(pointer),
-        }
-    }
-    None
 }
 
 fn differing_key<'a>(config: &'a Map<String, Value>, source: &'a Source) -> Option<&'a String> {

@@ -12,23 +12,22 @@ use domain::worker::{NewWorker, Terms, Worker};
 use serde_json::{Map, Value, json};
 use store::{StoreError, Tx};
 
+use super::Size;
 use super::cloud::PROVIDER;
 use super::host::Host;
 use crate::machine::{self, Stopwatch};
 
-/// Launch configs per pool.
 const LAUNCH_CONFIGS: u32 = 4;
-/// Workers in one transaction.
 const BATCH: u32 = 20_000;
 const LAST_ID: &str = "lc-3";
 
 /// Adds pools until this many exist.
-pub(crate) async fn fill(
-    host: &Host,
-    already: u32,
-    pools: u32,
-    workers: u32,
-) -> anyhow::Result<Value> {
+pub(super) async fn fill(host: &Host, size: Size) -> anyhow::Result<Value> {
+    let Size {
+        pools,
+        workers,
+        already,
+    } = size;
     let watch = Stopwatch::start();
     let now = machine::now();
     let each = workers.div_ceil(pools);
@@ -153,7 +152,6 @@ fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
     new.declare(now)
 }
 
-/// A pending task.
 pub(crate) fn task(id: TaskId, pool_id: &PoolId, now: Timestamp) -> Task {
     let definition = TaskDefinition {
         task_queue_id: pool_id.clone(),
@@ -183,10 +181,5 @@ pub(crate) fn task(id: TaskId, pool_id: &PoolId, now: Timestamp) -> Task {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Map::new()
-        }
-    }
+    value.as_object().cloned().unwrap_or_default()
 }

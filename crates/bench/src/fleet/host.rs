@@ -2,10 +2,9 @@
 //! cloud.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use access::seal::generate_key;
 use access::{Secret, slugid};
 use anyhow::Context as _;
 use api_client::{Call, Credentials};
@@ -26,47 +25,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::cloud::{BenchCloud, PROVIDER};
-use crate::child::{Database, OWNER};
+use crate::child::OWNER;
 use crate::machine;
 use crate::prepare::signed;
-
-/// A temporary folder with the database; removed when dropped.
-pub(crate) struct Folder {
-    path: PathBuf,
-    database: Database,
-}
-
-impl Folder {
-    pub(crate) fn of(database: &Database) -> anyhow::Result<Self> {
-        let name = format!("fleetwright-bench-{}", slugid::nice(&mut machine::chance()));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)
-            .with_context(|| format!("cannot make the folder {}", path.display()))?;
-        let keys = format!("k1 {}\n", generate_key(&mut machine::chance()).expose());
-        std::fs::write(path.join("keys"), keys).context("cannot write the keys")?;
-        Ok(Self {
-            path,
-            database: database.clone(),
-        })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn url(&self) -> String {
-        match &self.database {
-            Database::Sqlite => format!("sqlite:{}", self.path.join("fleet.db").display()),
-            Database::Postgres { url } => url.clone(),
-        }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _left_behind = std::fs::remove_dir_all(&self.path);
-    }
-}
 
 pub(crate) struct Host {
     pub(crate) app: Arc<App>,
@@ -147,7 +108,6 @@ impl Open {
         self.driver.join().await;
     }
 
-    /// A signed request.
     pub(crate) fn request(&self, call: &Call) -> Request<Full<Bytes>> {
         signed(call, self.address, Some(&self.credentials))
     }
@@ -161,10 +121,5 @@ pub(crate) fn load() -> Option<f64> {
 
 /// The peak memory of this process, if the system reports it.
 pub(crate) fn peak_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1_024)
+    machine::memory_bytes("self", "VmHWM:")
 }

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use access::slugid;
 use anyhow::Context as _;
-use api_client::{Call, FLEETWRIGHT, QUEUE};
+use api_client::{Call, FLEETWRIGHT};
 use serde_json::{Value, json};
 
 use crate::child::{Child, Database, Folder};
 use crate::figures::median;
-use crate::load::Connection;
+use crate::load::{Connection, timed};
 use crate::machine::{self, Stopwatch};
-use crate::prepare::signed;
+use crate::prepare::{create_task, signed};
 
 /// How long the idle server is observed.
 const WATCHED: Duration = Duration::from_secs(60);
@@ -53,26 +52,14 @@ async fn cpu_share(server: &Child) -> Option<f64> {
 }
 
 async fn first_line_ms(server: &Child) -> anyhow::Result<f64> {
-    let id = slugid::nice(&mut machine::chance());
-    let now = machine::now();
-    let body = json!({
-        "taskQueueId": POOL,
-        "created": now.to_string(),
-        "deadline": now.plus_seconds(60 * 60).to_string(),
-        "payload": {"command": ["echo", "first line"], "maxRunTime": 60},
-        "metadata": {"name": "bench", "description": "", "owner": "bench@example.com",
-            "source": "https://example.com"},
-    });
-    let create = Call::put(QUEUE, &["task", &id], &body);
+    let (id, create) = create_task(POOL, &["echo", "first line"]);
     let read = Call::get(FLEETWRIGHT, &["task", &id, "runs", "0", "log"]);
     let mut connection = Connection::open(server.address).await?;
     let watch = Stopwatch::start();
     let request = signed(&create, server.address, Some(&server.credentials));
-    let (status, reply) = connection.send(request).await?;
-    if !status.is_success() {
-        let problem = String::from_utf8_lossy(&reply).into_owned();
-        anyhow::bail!("cannot create a task: {problem}");
-    }
+    timed(&mut connection, request)
+        .await
+        .context("cannot create a task")?;
     loop {
         let request = signed(&read, server.address, Some(&server.credentials));
         let (status, log) = connection

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use access::slugid;
-use api_client::{Call, QUEUE};
+use anyhow::Context as _;
 use domain::id::PoolId;
 use serde_json::{Value, json};
 
 use super::fill::make_pool;
 use super::host::Host;
 use crate::figures::Sample;
-use crate::load::Connection;
+use crate::load::{Connection, timed};
 use crate::machine;
+use crate::prepare::create_task;
 
 const POOLS: u32 = 100;
 const TASKS: u32 = 1_000;
@@ -36,16 +36,13 @@ pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
         if early > 0.0 {
             machine::pause(Duration::from_secs_f64(early)).await;
         }
-        let request = open.request(&create_task(&pool));
+        let request = open.request(&create_task(pool.as_str(), &["true"]).1);
         created
             .entry(pool)
             .or_default()
             .push_back(host.cloud.seconds());
-        let (status, body) = connection.send(request).await?;
-        if !status.is_success() {
-            let problem = String::from_utf8_lossy(&body).into_owned();
-            anyhow::bail!("cannot create a task: {problem}");
-        }
+        let answered = timed(&mut connection, request).await;
+        answered.context("cannot create a task")?;
     }
     machine::pause(SETTLING).await;
     let elapsed = host.cloud.seconds();
@@ -73,19 +70,4 @@ pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
 fn pool_id(number: u32) -> PoolId {
     let id = format!("bench-latency/pool-{number:03}");
     id.parse().expect("this is a pool id")
-}
-
-/// The call that creates a task in this pool's queue.
-fn create_task(pool: &PoolId) -> Call {
-    let now = machine::now();
-    let id = slugid::nice(&mut machine::chance());
-    let body = json!({
-        "taskQueueId": pool.as_str(),
-        "created": now.to_string(),
-        "deadline": now.plus_seconds(60 * 60).to_string(),
-        "payload": {"command": ["true"], "maxRunTime": 60},
-        "metadata": {"name": "bench", "description": "", "owner": "bench@example.com",
-            "source": "https://example.com"},
-    });
-    Call::put(QUEUE, &["task", &id], &body)
 }

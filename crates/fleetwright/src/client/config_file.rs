@@ -125,7 +125,6 @@ impl ConfigFile {
         Ok(profile)
     }
 
-    /// Reads the token file of a profile.
     pub(crate) fn token_from(&self, path: &Path) -> Result<Secret, Failure> {
         let path = match self.path.parent() {
             Some(folder) => folder.join(path),

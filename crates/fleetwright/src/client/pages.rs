@@ -25,7 +25,6 @@ impl Bounds {
     };
 }
 
-/// The request for the next page.
 struct PageRequest {
     page: Call,
     n_so_far: usize,

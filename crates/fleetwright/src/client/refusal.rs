@@ -6,7 +6,6 @@ use reqwest::StatusCode;
 use super::Call;
 use crate::failure::{Exit, Failure};
 
-/// The failure for an error response.
 pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
     let (status, message) = (refusal.status, text_of(refusal));
     let text = message.as_deref().unwrap_or_default();
@@ -44,7 +43,6 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
     failure
 }
 
-/// The failure for a call without a response.
 pub(crate) fn unreachable(call: &Call, root_url: &str, reason: &str) -> Failure {
     let failure = Failure::new(
         Exit::Unreachable,

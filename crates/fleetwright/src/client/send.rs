@@ -18,9 +18,7 @@ use crate::failure::Failure;
 use crate::{machine, output};
 
 const CALL_LIMIT: Duration = Duration::from_secs(60);
-/// Maximum size of a reply.
 const MAX_REPLY_BYTES: usize = 256 << 20;
-/// Maximum number of redirects to follow.
 const MAX_REDIRECTS: usize = 10;
 
 /// Calls the API of one server with one set of credentials.
@@ -30,7 +28,6 @@ pub(crate) struct Client {
     verbose: bool,
 }
 
-/// The outcome of opening a stream.
 pub(crate) enum OpenOutcome {
     Stream(Response),
     /// The stream is at another URL.
@@ -182,7 +179,6 @@ impl Client {
         Err(format!("more than {MAX_REDIRECTS} redirects"))
     }
 
-    /// The failure of a call without a response.
     pub(crate) fn unreachable(&self, call: &Call, reason: &str) -> Failure {
         unreachable(call, self.root_url(), reason)
     }

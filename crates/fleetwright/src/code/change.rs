@@ -136,12 +136,10 @@ impl Change {
         }
     }
 
-    /// Pools that the configuration gets.
     pub(super) fn gains(&self) -> BTreeSet<String> {
         &self.pools(self.after.as_ref()) - &self.pools(self.before.as_ref())
     }
 
-    /// Pools that the configuration gives up.
     pub(super) fn loses(&self) -> BTreeSet<String> {
         &self.pools(self.before.as_ref()) - &self.pools(self.after.as_ref())
     }
@@ -180,7 +178,6 @@ impl Plan {
         plan
     }
 
-    /// The pools that worker configurations give up.
     pub(super) fn freed(&self) -> BTreeSet<String> {
         self.changes.iter().flat_map(Change::loses).collect()
     }

@@ -50,13 +50,7 @@ pub(super) async fn execute(
     let mut freed = BTreeSet::new();
     let mut progress = Progress::start();
     for (position, change) in changes.iter().enumerate() {
-        progress.report(|| {
-            format!(
-                "applying: {position} of {}, now {}",
-                changes.len(),
-                change.title()
-            )
-        });
+        progress.step("applying", position, changes.len(), change.title());
         let result = match read_state(change, &freed, client).await {
             Ok(State::Applied) => {
                 outcome.already_done += 1;
@@ -140,7 +134,9 @@ async fn write(
     let call = match action {
         Action::Create => kind.create_call(id, body()),
         Action::Update => kind.update_call(id, body()),
-        Action::Remove => kind.remove_call(id).query("version", change.version),
+        Action::Remove => kind
+            .remove_call("remove", id)
+            .query("version", change.version),
     };
     // The access token of a new client is dropped: `client reset` makes another one.
     client.call(&call).await.map(drop)

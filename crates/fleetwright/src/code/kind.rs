@@ -17,7 +17,7 @@ pub(super) const STATIC_CLIENT: &str = "static/";
 /// In the order of execution: pools may need scopes that roles grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Role,
     Client,
     WorkerConfiguration,
@@ -30,6 +30,7 @@ struct Form {
     list: &'static str,
     id: &'static str,
     noun: &'static str,
+    list_command: &'static str,
     writable: &'static [&'static str],
     /// The schema of requests.
     schema: &'static str,
@@ -50,6 +51,7 @@ impl Kind {
                 list: "roles",
                 id: "roleId",
                 noun: "role",
+                list_command: "fleetwright role list",
                 writable: &["description", "scopes"],
                 schema: "auth/v1/create-role-request.json",
             },
@@ -57,6 +59,7 @@ impl Kind {
                 list: "clients",
                 id: "clientId",
                 noun: "client",
+                list_command: "fleetwright client list",
                 writable: &["description", "scopes", "expires", "deleteOnExpiration"],
                 schema: "auth/v1/create-client-request.json",
             },
@@ -64,6 +67,7 @@ impl Kind {
                 list: "workerConfigurations",
                 id: "workerConfigurationId",
                 noun: "worker configuration",
+                list_command: "fleetwright rules list",
                 writable: &["description", "workerTypes", "rules", "launchConfigIds"],
                 schema: "worker-manager/v1/worker-configuration-request.json",
             },
@@ -71,6 +75,7 @@ impl Kind {
                 list: "workerPools",
                 id: "workerPoolId",
                 noun: "pool",
+                list_command: "fleetwright pool list",
                 writable: &[
                     "description",
                     "owner",
@@ -84,6 +89,7 @@ impl Kind {
                 list: "overrides",
                 id: "overrideId",
                 noun: "override",
+                list_command: "fleetwright override list",
                 writable: &[
                     "workerPoolId",
                     "launchConfigId",
@@ -100,7 +106,6 @@ impl Kind {
         }
     }
 
-    /// The key of the list in files.
     pub(super) fn list_key(self) -> &'static str {
         self.form().list
     }
@@ -109,12 +114,11 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.list_key() == key)
     }
 
-    /// The key of the id.
     pub(super) fn id_key(self) -> &'static str {
         self.form().id
     }
 
-    pub(super) fn noun(self) -> &'static str {
+    pub(crate) fn noun(self) -> &'static str {
         self.form().noun
     }
 
@@ -128,7 +132,7 @@ impl Kind {
     }
 
     /// The defaults of omitted keys.
-    pub(super) fn defaults(self) -> Value {
+    pub(crate) fn defaults(self) -> Value {
         match self {
             Self::Role | Self::Client => json!({"description": "", "scopes": []}),
             Self::WorkerConfiguration => json!({"description": ""}),
@@ -163,7 +167,7 @@ impl Kind {
     }
 
     /// The normalized content: independent of defaults and of the order of keys.
-    pub(super) fn normal(self, id: &str, content: &Value) -> Value {
+    pub(crate) fn normal(self, id: &str, content: &Value) -> Value {
         let mut normal = content.clone();
         match self {
             Self::Role => normal["scopes"] = scopes(content),
@@ -197,17 +201,18 @@ impl Kind {
         call.to(format!("read the {}s", self.noun()))
     }
 
-    pub(super) fn read_call(self, id: &str) -> Call {
+    /// The call that reads an item. The verbs of these calls are for messages.
+    pub(crate) fn read_call(self, verb: &str, id: &str) -> Call {
         let (service, segments) = self.address(id);
-        Call::get(service, &segments).to(format!("read {} {id}", self.noun()))
+        self.about_existing(Call::get(service, &segments), verb, id)
     }
 
-    pub(super) fn create_call(self, id: &str, body: Value) -> Call {
+    pub(crate) fn create_call(self, id: &str, body: Value) -> Call {
         let (service, segments) = self.address(id);
         Call::put(service, &segments, body).to(format!("create {} {id}", self.noun()))
     }
 
-    pub(super) fn update_call(self, id: &str, body: Value) -> Call {
+    pub(crate) fn update_call(self, id: &str, body: Value) -> Call {
         let (service, segments) = self.address(id);
         let call = match self {
             // Setting an override again updates it.
@@ -216,12 +221,17 @@ impl Kind {
                 Call::post(service, &segments, body)
             }
         };
-        call.to(format!("update {} {id}", self.noun()))
+        self.about_existing(call, "update", id)
     }
 
-    pub(super) fn remove_call(self, id: &str) -> Call {
+    pub(crate) fn remove_call(self, verb: &str, id: &str) -> Call {
         let (service, segments) = self.address(id);
-        Call::delete(service, &segments).to(format!("remove {} {id}", self.noun()))
+        self.about_existing(Call::delete(service, &segments), verb, id)
+    }
+
+    fn about_existing(self, call: Call, verb: &str, id: &str) -> Call {
+        call.to(format!("{verb} {} {id}", self.noun()))
+            .list_command(self.form().list_command)
     }
 
     fn address(self, id: &str) -> (&'static str, [&str; 2]) {

@@ -10,7 +10,7 @@ use super::kind::Kind;
 /// Patterns for the ids of each kind of item.
 #[derive(Debug, Default)]
 pub(super) struct Ownership {
-    patterns: BTreeMap<Kind, Vec<(String, Pattern)>>,
+    patterns: BTreeMap<Kind, Vec<Pattern>>,
 }
 
 impl Ownership {
@@ -36,13 +36,10 @@ impl Ownership {
             };
             let mut parsed = Vec::new();
             for (position, pattern) in list.iter().enumerate() {
-                let text = pattern.as_str();
-                let pattern = text
-                    .ok_or_else(|| "must be a string".to_owned())
-                    .and_then(|text| {
-                        let pattern = Pattern::parse(text).map_err(|bad| bad.to_string())?;
-                        Ok((text.to_owned(), pattern))
-                    });
+                let pattern = match pattern.as_str() {
+                    Some(text) => Pattern::parse(text).map_err(|bad| bad.to_string()),
+                    None => Err("must be a string".to_owned()),
+                };
                 match pattern {
                     Ok(pattern) => parsed.push(pattern),
                     Err(error) => problems.push((format!("/{key}/{position}"), error)),
@@ -59,10 +56,9 @@ impl Ownership {
 
     pub(super) fn has(&self, kind: Kind, id: &str) -> bool {
         let patterns = self.patterns.get(&kind).into_iter().flatten();
-        patterns.into_iter().any(|(_, pattern)| pattern.matches(id))
+        patterns.into_iter().any(|pattern| pattern.matches(id))
     }
 
-    /// Whether there are patterns for this kind.
     pub(super) fn any(&self, kind: Kind) -> bool {
         self.patterns
             .get(&kind)
@@ -72,7 +68,7 @@ impl Ownership {
     /// The patterns of a kind, as text.
     pub(super) fn listed(&self, kind: Kind) -> String {
         let patterns = self.patterns.get(&kind).into_iter().flatten();
-        let texts: Vec<_> = patterns.map(|(text, _)| text.as_str()).collect();
+        let texts: Vec<_> = patterns.map(Pattern::as_str).collect();
         if texts.is_empty() {
             "nothing".to_owned()
         } else {

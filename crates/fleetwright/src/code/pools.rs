@@ -13,7 +13,6 @@ use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// The preview of one pool.
 enum Preview {
     Changes {
         conflicts: Vec<String>,

@@ -67,7 +67,6 @@ pub(super) async fn add_previews(
     Ok(())
 }
 
-/// A request to preview one worker configuration.
 pub(super) struct PreviewRequest<'a> {
     pub(super) id: &'a str,
     /// The file that defines it.
@@ -75,7 +74,6 @@ pub(super) struct PreviewRequest<'a> {
     pub(super) content: &'a Value,
 }
 
-/// The preview of a worker configuration.
 pub(super) struct Preview {
     pub(super) effects: Value,
     /// Conflicts that would prevent the update.
@@ -120,7 +118,6 @@ impl PreviewRequest<'_> {
     }
 }
 
-/// Whether pools would change.
 pub(super) fn changes_pools(effects: &Value) -> bool {
     effects["pools"] != json!([])
 }

@@ -20,7 +20,6 @@ const MAX_LISTED: usize = 50;
 const OWNS: &str = "owns";
 const STANDARD_INPUT: &str = "-";
 
-/// The names of files, for messages.
 pub(super) fn names(files: &[PathBuf]) -> String {
     let names: Vec<_> = files.iter().map(|file| name_of(file)).collect();
     names.join(" and ")
@@ -162,16 +161,11 @@ impl Reader {
     fn items(&mut self, kind: Kind, file: &str, items: Vec<Value>) {
         for (position, item) in items.into_iter().enumerate() {
             let pointer = format!("/{}/{position}", kind.list_key());
-            match item {
-                Value::Object(item) => self.item(kind, file, &pointer, item),
-                Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::String(_)
-                | Value::Array(_) => {
-                    self.problems
-                        .push(format!("{file}: {pointer}: must be a mapping"));
-                }
+            if let Value::Object(item) = item {
+                self.item(kind, file, &pointer, item);
+            } else {
+                let text = format!("{file}: {pointer}: must be a mapping");
+                self.problems.push(text);
             }
         }
     }

@@ -24,7 +24,6 @@ const STYLE: Style = Style {
     in_full: true,
 };
 
-/// All differences from the plan.
 pub(super) async fn conflicts(
     plan: &Plan,
     adopts: bool,
@@ -35,13 +34,7 @@ pub(super) async fn conflicts(
     let mut freed = BTreeSet::new();
     let mut progress = Progress::start();
     for (position, change) in plan.changes.iter().enumerate() {
-        progress.report(|| {
-            format!(
-                "comparing: {position} of {}, now {}",
-                plan.changes.len(),
-                change.title()
-            )
-        });
+        progress.step("comparing", position, plan.changes.len(), change.title());
         let state = match read_state(change, &freed, client).await {
             Ok(state) => state,
             Err(failure) if failure.exit == Exit::Conflict => {
@@ -72,7 +65,6 @@ pub(super) async fn conflicts(
     Ok(conflicts)
 }
 
-/// Compares the current preview with that of the plan.
 fn compare(change: &Change, is_done: bool, now: Preview) -> Vec<String> {
     let mut conflicts = now.conflicts;
     if is_done {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::style::{Style, indented};
 use super::values;
-use crate::output::printable;
+use crate::output::{counted, printable};
 
 /// Maximum number of launch configs of a pool to list for each kind of change.
 const MAX_LISTED: usize = 6;
@@ -23,10 +23,7 @@ pub(crate) fn lines(plan: &Value, style: Style) -> Vec<String> {
             Some("moved") => style.changed(&format!("{id}: moved")),
             Some(_) | None => style.changed(&id),
         });
-        lines.extend(indented(values::lines(
-            &values::parse(&rule["values"]),
-            style,
-        )));
+        lines.extend(value_lines(&rule["values"], style));
     }
     lines.extend(adopted_lines(plan, style));
     for pool in items(&plan["pools"])
@@ -81,7 +78,7 @@ pub(crate) fn gist(plan: &Value) -> String {
     let mut parts = Vec::new();
     let pools = items(&plan["pools"]);
     let adopted = pools.iter().filter(|pool| is_adopted(pool)).count();
-    match (pools.len() as u64, adopted) {
+    match (pools.len(), adopted) {
         (0, _) => {}
         (pools, 0) => parts.push(counted(pools, "pool")),
         (pools, adopted) => parts.push(format!(
@@ -117,8 +114,7 @@ fn pool_lines(pool: &Value, style: Style) -> Vec<String> {
         Some("removed") => return vec![style.removed(&title)],
         Some(_) | None => vec![style.changed(&title)],
     };
-    let settings = values::parse(&pool["settings"]);
-    lines.extend(indented(values::lines(&settings, style)));
+    lines.extend(value_lines(&pool["settings"], style));
     let mut show = |ways: &[Value], line: &dyn Fn(&Value) -> Vec<String>| {
         let most = if style.in_full {
             ways.len()
@@ -154,18 +150,18 @@ fn replaced_lines(way: &Value, style: Style) -> Vec<String> {
         in_brackets(&about)
     );
     let mut lines = vec![style.changed(&title)];
-    lines.extend(indented(values::lines(
-        &values::parse(&way["values"]),
-        style,
-    )));
+    lines.extend(value_lines(&way["values"], style));
     lines
 }
 
 fn updated_lines(way: &Value, style: Style) -> Vec<String> {
     let mut lines = vec![style.changed(&way_line(way))];
-    let values = values::parse(&way["values"]);
-    lines.extend(indented(values::lines(&values, style)));
+    lines.extend(value_lines(&way["values"], style));
     lines
+}
+
+fn value_lines(values: &Value, style: Style) -> impl Iterator<Item = String> {
+    indented(values::lines(&values::parse(values), style))
 }
 
 fn way_line(way: &Value) -> String {
@@ -248,14 +244,6 @@ fn in_brackets(parts: &[String]) -> String {
         String::new()
     } else {
         format!(" ({})", parts.join(", "))
-    }
-}
-
-/// `1 worker`, `2 workers`.
-pub(crate) fn counted(count: u64, one: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {one}s"),
     }
 }
 

@@ -87,13 +87,12 @@ async fn read_rules(
     Ok(())
 }
 
-/// Reads one item.
 pub(super) async fn read_one(
     client: &Client,
     kind: Kind,
     id: &str,
 ) -> Result<Option<ServerItem>, Failure> {
-    match client.call(&kind.read_call(id)).await {
+    match client.call(&kind.read_call("read", id)).await {
         // An ended override counts as missing.
         Ok(reply) if reply["inForce"] == false => Ok(None),
         Ok(reply) => Ok(Some(ServerItem::of(kind, &reply))),

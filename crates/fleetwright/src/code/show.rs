@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::change::{Action, Change, Plan};
 use super::kind::Kind;
-use super::semantic::{self, counted};
+use super::semantic;
 use super::style::{Style, indented};
 use super::values;
-use crate::output::printable;
+use crate::output::{counted, printable};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tense {
@@ -16,7 +16,6 @@ pub(super) enum Tense {
     Past(usize),
 }
 
-/// The lines for all changes.
 pub(super) fn lines(plan: &Plan, style: Style) -> Vec<String> {
     let changes = plan.changes.iter();
     changes
@@ -67,13 +66,7 @@ fn update_lines(change: &Change, style: Style) -> Vec<String> {
     values::lines(&differing, style)
 }
 
-/// A summary of the change.
 fn gist(change: &Change) -> String {
-    let content = change.after.as_ref().or(change.before.as_ref());
-    let count = |key: &str| {
-        let list = content.and_then(|content| content[key].as_array());
-        list.map_or(0, Vec::len) as u64
-    };
     match (change.kind, change.action) {
         (Kind::WorkerConfiguration, Action::Remove) => {
             let pools: Vec<_> = change.loses().into_iter().collect();
@@ -86,31 +79,33 @@ fn gist(change: &Change) -> String {
                 )
             }
         }
-        (Kind::WorkerConfiguration, Action::Create | Action::Update) => change
-            .effects
-            .as_ref()
-            .map(semantic::gist)
-            .unwrap_or_default(),
+        (Kind::WorkerConfiguration, Action::Create | Action::Update) => {
+            let effects = change.effects.as_ref();
+            effects.map(semantic::gist).unwrap_or_default()
+        }
         (_, Action::Update | Action::Remove) => String::new(),
-        (Kind::Override, Action::Create) => {
-            let until = content.and_then(|content| content["until"].as_str());
-            format!("until {}", until.unwrap_or_default())
+        (_, Action::Create) => {
+            gist_of_new(change.kind, change.after.as_ref().unwrap_or(&Value::Null))
         }
-        (Kind::Role | Kind::Client, Action::Create) => counted(count("scopes"), "scope"),
-        (Kind::WorkerPool, Action::Create) => {
-            let content = content.unwrap_or(&Value::Null);
-            let provider = content["providerId"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            match content["config"]["launchConfigs"].as_array() {
-                None => provider,
-                Some(list) => format!(
-                    "{provider}, {}",
-                    counted(list.len() as u64, "launch config")
-                ),
+    }
+}
+
+/// A summary of an item to create.
+pub(crate) fn gist_of_new(kind: Kind, content: &Value) -> String {
+    let text = |key: &str| content[key].as_str().unwrap_or_default();
+    match kind {
+        Kind::WorkerConfiguration => String::new(),
+        Kind::Override => format!("until {}", text("until")),
+        Kind::Role | Kind::Client => {
+            counted(content["scopes"].as_array().map_or(0, Vec::len), "scope")
+        }
+        Kind::WorkerPool => match content["config"]["launchConfigs"].as_array() {
+            None => text("providerId").to_owned(),
+            Some(list) => {
+                let launch_configs = counted(list.len(), "launch config");
+                format!("{}, {launch_configs}", text("providerId"))
             }
-        }
+        },
     }
 }
 

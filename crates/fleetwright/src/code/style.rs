@@ -26,7 +26,6 @@ impl Style {
         self.coloured(YELLOW, &format!("~ {text}"))
     }
 
-    /// A conflict.
     pub(crate) fn conflict(self, text: &str) -> String {
         self.coloured(RED, &format!("! {text}"))
     }
@@ -50,7 +49,6 @@ impl Style {
     }
 }
 
-/// Indents the lines.
 pub(crate) fn indented(lines: Vec<String>) -> impl Iterator<Item = String> {
     lines.into_iter().map(|line| format!("    {line}"))
 }

@@ -107,29 +107,23 @@ fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> 
 impl Plan {
     /// Reports updates that are not possible.
     pub(super) fn check_updates(&mut self) {
-        let updates = self.changes.iter();
-        let updates = updates.filter(|change| change.action == Action::Update);
-        let conflicts = updates.filter_map(|change| {
+        let updates = self
+            .changes
+            .iter()
+            .filter(|change| change.action == Action::Update && change.kind == Kind::Override);
+        self.conflicts.extend(updates.filter_map(|change| {
             let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
-            let error = match change.kind {
-                Kind::Role | Kind::Client | Kind::WorkerConfiguration | Kind::WorkerPool => None,
-                Kind::Override => other_target(&change.id, before, after),
-            };
-            Some(format!("{}: {}", change.origin(), error?))
-        });
-        let conflicts: Vec<_> = conflicts.collect();
-        self.conflicts.extend(conflicts);
+            let error = other_target(&change.id, before, after)?;
+            Some(format!("{}: {error}", change.origin()))
+        }));
     }
 
     /// Checks that need the server.
     pub(super) async fn check_with(&mut self, client: &Client) -> Result<(), Failure> {
         self.check_own_client(client.client_id());
-        let providers = if asked_providers(&self.changes).is_empty() {
-            return Ok(());
-        } else {
-            providers(client).await?
-        };
-        if let Some(providers) = providers {
+        if !asked_providers(&self.changes).is_empty()
+            && let Some(providers) = providers(client).await?
+        {
             self.check_providers(&providers);
         }
         Ok(())
@@ -152,19 +146,16 @@ impl Plan {
     }
 
     fn check_providers(&mut self, known: &BTreeSet<String>) {
-        let mut problems = Vec::new();
+        let names: Vec<_> = known.iter().map(String::as_str).collect();
+        let names = names.join(", ");
         for (change, provider) in asked_providers(&self.changes) {
             if !known.contains(provider) {
-                let names: Vec<_> = known.iter().map(String::as_str).collect();
-                problems.push(format!(
-                    "{}: {}: unknown provider {provider:?}; the server has {}",
-                    change.origin(),
-                    change.title(),
-                    names.join(", ")
+                let (place, title) = (change.origin(), change.title());
+                self.errors.push(format!(
+                    "{place}: {title}: unknown provider {provider:?}; the server has {names}"
                 ));
             }
         }
-        self.errors.extend(problems);
     }
 }
 

@@ -11,7 +11,6 @@ use crate::output::printable;
 const MAX_SHOWN: usize = 160;
 const CONTEXT_LINES: usize = 1;
 
-/// The lines for some changes.
 pub(crate) fn lines(changes: &[ValueChange], style: Style) -> Vec<String> {
     changes
         .iter()
@@ -19,7 +18,6 @@ pub(crate) fn lines(changes: &[ValueChange], style: Style) -> Vec<String> {
         .collect()
 }
 
-/// Parses changes in the API's format.
 pub(crate) fn parse(values: &Value) -> Vec<ValueChange> {
     let values = values.as_array().into_iter().flatten();
     values

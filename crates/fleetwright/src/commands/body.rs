@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::code::Kind;
 use crate::failure::Failure;
 use crate::input::{name_of, read_document, read_text};
 
@@ -9,8 +10,8 @@ use crate::input::{name_of, read_document, read_text};
 pub(super) struct Shape {
     pub(super) writable: &'static [&'static str],
     /// Read-only fields that `show --json` prints: dropped, so that its output can be edited and
-    /// sent back.
-    pub(super) read_only: &'static [&'static str],
+    /// sent back. Separated by spaces.
+    pub(super) read_only: &'static str,
 }
 
 impl Shape {
@@ -28,7 +29,7 @@ impl Shape {
         let Value::Object(mut fields) = document else {
             return Err(format!("not a mapping of {}", self.writable.join(", ")));
         };
-        fields.retain(|name, _| !self.read_only.contains(&name.as_str()));
+        fields.retain(|name, _| self.read_only.split(' ').all(|known| known != name));
         match fields
             .keys()
             .find(|name| !self.writable.contains(&name.as_str()))
@@ -55,6 +56,16 @@ pub(super) fn set(fields: &mut Map<String, Value>, name: &str, value: Option<imp
     if let Some(value) = value {
         fields.insert(name.to_owned(), value.into());
     }
+}
+
+/// Sets a list if its repeatable flag was given.
+pub(super) fn set_list(fields: &mut Map<String, Value>, name: &str, items: Vec<String>) {
+    set(fields, name, (!items.is_empty()).then_some(items));
+}
+
+/// The defaults of the fields that may be omitted.
+pub(super) fn defaults(kind: Kind) -> Map<String, Value> {
+    kind.defaults().as_object().cloned().unwrap_or_default()
 }
 
 /// Fails if a field is missing, and names its flag.
@@ -90,7 +101,7 @@ mod tests {
 
     const ROLE: Shape = Shape {
         writable: &["description", "scopes"],
-        read_only: &["roleId", "created"],
+        read_only: "roleId created",
     };
 
     fn json(text: &str) -> Result<Value, String> {

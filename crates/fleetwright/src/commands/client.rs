@@ -3,13 +3,12 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::body::{Shape, require, set};
-use super::{Consent, Limit, Session, name};
+use super::body::{Shape, defaults, require, set, set_list};
+use super::{Confirmed, Limit, Session, name, scope};
 use crate::client::{AUTH, Call};
+use crate::code::Kind;
 use crate::failure::Failure;
 use crate::output::{self, Column};
-
-const LIST_COMMAND: &str = "fleetwright client list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -20,51 +19,31 @@ pub(crate) enum Verb {
         #[command(flatten)]
         limit: Limit,
     },
-    Show {
-        /// Client id
-        #[arg(value_name = "CLIENT", value_parser = name::client)]
-        client: String,
-    },
+    Show(Name),
     /// Create a client and print its access token
     Create(Definition),
     /// Change some fields of a client
     ///
     /// Fields that are neither in flags nor in the file keep their values.
     Update(Definition),
-    Enable {
-        /// Client id
-        #[arg(value_name = "CLIENT", value_parser = name::client)]
-        client: String,
-    },
-    Disable {
-        /// Client id
-        #[arg(value_name = "CLIENT", value_parser = name::client)]
-        client: String,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Enable(Name),
+    Disable(Confirmed<Name>),
     /// Replace a client's access token and print the new one
-    Reset {
-        /// Client id
-        #[arg(value_name = "CLIENT", value_parser = name::client)]
-        client: String,
-        #[command(flatten)]
-        consent: Consent,
-    },
-    Delete {
-        /// Client id
-        #[arg(value_name = "CLIENT", value_parser = name::client)]
-        client: String,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Reset(Confirmed<Name>),
+    Delete(Confirmed<Name>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Name {
+    /// Client id
+    #[arg(value_name = "CLIENT", value_parser = name::client)]
+    client: String,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
-    /// Client id
-    #[arg(value_name = "CLIENT", value_parser = name::client)]
-    client: String,
+    #[command(flatten)]
+    name: Name,
     /// Expiry: a time, or a duration from now such as 90d (default of create: 365d)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     expires: Option<String>,
@@ -84,17 +63,8 @@ pub(crate) struct Definition {
 
 const SHAPE: Shape = Shape {
     writable: &["expires", "description", "scopes", "deleteOnExpiration"],
-    read_only: &[
-        "kind",
-        "clientId",
-        "created",
-        "lastModified",
-        "lastDateUsed",
-        "lastRotated",
-        "expandedScopes",
-        "disabled",
-        "accessToken",
-    ],
+    read_only: "kind clientId created lastModified lastDateUsed lastRotated expandedScopes \
+        disabled accessToken",
 };
 
 const LIST: &[Column] = &[
@@ -125,69 +95,62 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .to("list clients");
             session.list(&call, "clients", LIST, &limit).await
         }
-        Verb::Show { client } => {
-            let reply = session.client.call(&read(&client)).await?;
+        Verb::Show(Name { client }) => {
+            let call = Kind::Client.read_call("show", &client);
+            let reply = session.client.call(&call).await?;
             session.details(&reply, DETAILS);
-            super::scope::show_expanded(&reply, session);
+            scope::show_expanded(&reply, session);
             Ok(())
         }
         Verb::Create(definition) => create(definition, session).await,
         Verb::Update(definition) => update(definition, session).await,
-        Verb::Enable { client } => order(&client, "enable", "enabled", session).await,
-        Verb::Disable { client, consent } => {
-            output::confirm(&format!("disable client {client}"), consent.yes)?;
-            order(&client, "disable", "disabled", session).await
+        Verb::Enable(Name { client }) => {
+            let text = format!("enabled client {client}");
+            session.order(&order("enable", &client), &text).await
         }
-        Verb::Reset { client, consent } => {
-            let purpose = format!("replace the access token of client {client}");
-            output::confirm(&purpose, consent.yes)?;
-            let call = Call::order(AUTH, &["clients", &client, "reset"]);
-            let reply = session
-                .client
-                .call(&call.to(purpose).list_command(LIST_COMMAND))
-                .await?;
+        Verb::Disable(Confirmed { name, consent }) => {
+            let client = name.client;
+            let call = order("disable", &client);
+            consent.confirm(&call)?;
+            session
+                .order(&call, &format!("disabled client {client}"))
+                .await
+        }
+        Verb::Reset(Confirmed { name, consent }) => {
+            let client = name.client;
+            let call =
+                order("reset", &client).to(format!("replace the access token of client {client}"));
+            consent.confirm(&call)?;
+            let reply = session.client.call(&call).await?;
             session.done(&reply, &format!("replaced the access token of {client}"));
             print_token(&reply, session);
             Ok(())
         }
-        Verb::Delete { client, consent } => {
-            let purpose = format!("delete client {client}");
-            output::confirm(&purpose, consent.yes)?;
-            let call = Call::delete(AUTH, &["clients", &client]);
-            let reply = session.client.call(&call.to(purpose)).await?;
-            let name = json!({ "clientId": client });
-            session.deleted(&reply, &name, &format!("deleted client {client}"));
-            Ok(())
+        Verb::Delete(Confirmed { name, consent }) => {
+            let client = name.client;
+            let call = Kind::Client.remove_call("delete", &client);
+            consent.confirm(&call)?;
+            let text = format!("deleted client {client}");
+            session
+                .delete(&call, json!({ "clientId": client }), &text)
+                .await
         }
     }
 }
 
-fn read(client: &str) -> Call {
-    Call::get(AUTH, &["clients", client])
-        .to(format!("show client {client}"))
-        .list_command(LIST_COMMAND)
-}
-
-async fn order(client: &str, verb: &str, done: &str, session: &Session) -> Result<(), Failure> {
-    let call = Call::order(AUTH, &["clients", client, verb])
+fn order(verb: &str, client: &str) -> Call {
+    Call::order(AUTH, &["clients", client, verb])
         .to(format!("{verb} client {client}"))
-        .list_command(LIST_COMMAND);
-    let reply = session.client.call(&call).await?;
-    session.done(&reply, &format!("{done} client {client}"));
-    Ok(())
+        .list_command("fleetwright client list")
 }
 
 async fn create(definition: Definition, session: &Session) -> Result<(), Failure> {
-    let client = definition.client.clone();
+    let client = definition.name.client.clone();
     let in_a_year = session.now.plus_seconds(365 * 24 * 60 * 60);
-    let mut fields = Map::from_iter([
-        ("expires".to_owned(), json!(in_a_year.to_string())),
-        ("description".to_owned(), json!("")),
-        ("scopes".to_owned(), json!([])),
-    ]);
+    let mut fields = defaults(Kind::Client);
+    set(&mut fields, "expires", Some(in_a_year.to_string()));
     definition.apply(&mut fields, session)?;
-    let call = Call::put(AUTH, &["clients", &client], Value::Object(fields))
-        .to(format!("create client {client}"));
+    let call = Kind::Client.create_call(&client, Value::Object(fields));
     let reply = session.client.call(&call).await?;
     session.done(&reply, &format!("created client {client}"));
     print_token(&reply, session);
@@ -195,17 +158,15 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
 }
 
 async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
-    let client = definition.client.clone();
-    let existing = session.client.call(&read(&client)).await?;
-    let mut fields = SHAPE.of_existing(&existing);
+    let client = definition.name.client.clone();
+    let call = Kind::Client.read_call("show", &client);
+    let mut fields = SHAPE.of_existing(&session.client.call(&call).await?);
     definition.apply(&mut fields, session)?;
     require(&fields, "expires", "--expires")?;
-    let call = Call::post(AUTH, &["clients", &client], Value::Object(fields))
-        .to(format!("update client {client}"))
-        .list_command(LIST_COMMAND);
-    let reply = session.client.call(&call).await?;
-    session.done(&reply, &format!("updated client {client}"));
-    Ok(())
+    let call = Kind::Client.update_call(&client, Value::Object(fields));
+    session
+        .order(&call, &format!("updated client {client}"))
+        .await
 }
 
 /// Prints a new token, which is not shown again; with `--json` it is in the reply.
@@ -218,18 +179,12 @@ fn print_token(reply: &Value, session: &Session) {
 impl Definition {
     fn apply(self, fields: &mut Map<String, Value>, session: &Session) -> Result<(), Failure> {
         fields.extend(SHAPE.read(self.file.as_deref())?);
-        let expires = self
-            .expires
-            .map(|text| output::parse_moment(&text, session.now))
-            .transpose()
-            .map_err(|error| Failure::usage(format!("--expires: {error}")))?;
-        set(fields, "expires", expires.map(|moment| moment.to_string()));
+        if let Some(text) = &self.expires {
+            let expires = session.moment("--expires", text)?;
+            set(fields, "expires", Some(expires.to_string()));
+        }
         set(fields, "description", self.description);
-        set(
-            fields,
-            "scopes",
-            (!self.scopes.is_empty()).then_some(self.scopes),
-        );
+        set_list(fields, "scopes", self.scopes);
         set(fields, "deleteOnExpiration", self.delete_on_expiration);
         Ok(())
     }

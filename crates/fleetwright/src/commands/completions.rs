@@ -3,26 +3,13 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use clap::{Command, ValueEnum};
+use clap::Command;
 use clap_complete::Shell;
 
 use crate::failure::Failure;
 use crate::output;
 
-/// A shell with supported completions.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum KnownShell {
-    Bash,
-    Zsh,
-    Fish,
-}
-
-pub(crate) fn print(shell: KnownShell, mut command: Command) {
-    let shell = match shell {
-        KnownShell::Bash => Shell::Bash,
-        KnownShell::Zsh => Shell::Zsh,
-        KnownShell::Fish => Shell::Fish,
-    };
+pub(crate) fn print(shell: Shell, mut command: Command) {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "fleetwright", &mut script);
     output::out_raw(&script);

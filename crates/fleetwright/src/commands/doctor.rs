@@ -57,8 +57,10 @@ pub(crate) async fn run(
         .count();
     match bad {
         0 => Ok(()),
-        1 => Err(Failure::failed("1 error found")),
-        bad => Err(Failure::failed(format!("{bad} errors found"))),
+        bad => Err(Failure::failed(format!(
+            "{} found",
+            output::counted(bad, "error")
+        ))),
     }
 }
 

@@ -12,7 +12,7 @@ use documentation::{MAX_UPLOAD_BYTES, Tree};
 use files::unreadable;
 use serde_json::{Value, json};
 
-use super::{Consent, Limit, Session, name};
+use super::{Confirmed, Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -51,12 +51,7 @@ pub(crate) enum Verb {
         own: Own,
     },
     /// Remove documentation
-    Remove {
-        #[command(flatten)]
-        of: Of,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Remove(Confirmed<Of>),
 }
 
 #[derive(Args, Debug)]
@@ -97,7 +92,6 @@ const LIST: &[Column] = &[
 
 const LIST_COMMAND: &str = "fleetwright documentation list";
 
-/// Checks documentation without a server.
 pub(crate) fn check(arguments: &Checked, json: bool) -> Result<(), Failure> {
     let tree = read(&arguments.path)?;
     if json {
@@ -134,14 +128,13 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             }
             Ok(())
         }
-        Verb::Remove { of, consent } => {
-            let what = of.to_string();
-            output::confirm(&format!("remove the documentation of {what}"), consent.yes)?;
-            let call = Call::delete(WORKER_MANAGER, &of.segments());
-            let call = call.to(format!("remove the documentation of {what}"));
-            let reply = session.client.call(&call).await?;
-            session.done(&reply, &format!("removed the documentation of {what}"));
-            Ok(())
+        Verb::Remove(Confirmed { name: of, consent }) => {
+            let call = Call::delete(WORKER_MANAGER, &of.segments())
+                .to(format!("remove the documentation of {of}"));
+            consent.confirm(&call)?;
+            session
+                .order(&call, &format!("removed the documentation of {of}"))
+                .await
         }
     }
 }
@@ -154,12 +147,8 @@ async fn upload(of: &Of, path: &Path, session: &Session) -> Result<(), Failure> 
             Some(_) => "fleetwright rules list",
             None => "fleetwright pool list",
         });
-    let reply = session.client.call(&call).await?;
-    session.done(
-        &reply,
-        &format!("uploaded the documentation of {of}: {}", gist(&tree)),
-    );
-    Ok(())
+    let text = format!("uploaded the documentation of {of}: {}", gist(&tree));
+    session.order(&call, &text).await
 }
 
 async fn download(of: &Of, own: &Own, session: &Session) -> Result<Vec<u8>, Failure> {
@@ -207,8 +196,7 @@ fn unpacked(tarball: &[u8]) -> Result<Tree, Failure> {
 
 fn gist(tree: &Tree) -> String {
     let kib = tree.n_bytes().div_ceil(1024);
-    let s = if tree.n_files() == 1 { "" } else { "s" };
-    format!("{} file{s}, {kib} KiB", tree.n_files())
+    format!("{}, {kib} KiB", output::counted(tree.n_files(), "file"))
 }
 
 fn summary(tree: &Tree) -> Value {
@@ -231,21 +219,22 @@ fn harmless(text: &str) -> String {
 
 impl Of {
     fn segments(&self) -> [&str; 3] {
-        match (&self.configuration, &self.worker_type) {
-            (Some(id), _) => ["worker-configuration", id, "documentation"],
-            (None, name) => {
-                let name = name.as_deref().unwrap_or_default();
-                ["worker-type", name, "documentation"]
-            }
+        match &self.configuration {
+            Some(id) => ["worker-configuration", id, "documentation"],
+            None => ["worker-type", self.worker_type_name(), "documentation"],
         }
+    }
+
+    fn worker_type_name(&self) -> &str {
+        self.worker_type.as_deref().unwrap_or_default()
     }
 }
 
 impl std::fmt::Display for Of {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (&self.configuration, &self.worker_type) {
-            (Some(id), _) => write!(f, "worker configuration {id}"),
-            (None, name) => write!(f, "worker type {}", name.as_deref().unwrap_or_default()),
+        match &self.configuration {
+            Some(id) => write!(f, "worker configuration {id}"),
+            None => write!(f, "worker type {}", self.worker_type_name()),
         }
     }
 }

@@ -22,9 +22,7 @@ const STREAM_LIMIT: Duration = Duration::from_secs(60 * 60);
 const FIRST_TRIES: u32 = 3;
 const MAX_TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Maximum size of a message.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
-/// The default period to list.
 const RECENT_MS: i64 = 10 * MINUTE_MS;
 
 #[derive(Subcommand, Debug)]
@@ -153,7 +151,6 @@ async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Fai
     }
 }
 
-/// How a stream ended.
 enum End {
     /// The server closed the stream.
     Closed,

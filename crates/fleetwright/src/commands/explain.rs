@@ -14,11 +14,7 @@ const LIST_COMMAND: &str = "fleetwright worker list POOL";
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     /// Explain the current and recent decisions about a pool
-    Pool {
-        /// Pool id, such as demo/linux
-        #[arg(value_name = "POOL", value_parser = name::pool)]
-        pool: String,
-    },
+    Pool(name::Pool),
     /// Explain why a worker was launched, what happened to it, and why it ended
     #[command(override_usage = "fleetwright explain worker [OPTIONS] <POOL> [GROUP] <WORKER>")]
     Worker {
@@ -33,7 +29,7 @@ pub(crate) enum Verb {
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
-        Verb::Pool { pool } => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
+        Verb::Pool(name::Pool { pool }) => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
             .to(format!("explain pool {pool}"))
             .list_command("fleetwright pool list"),
         Verb::Worker { pool, worker } => {
@@ -53,7 +49,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         return Ok(());
     }
     let text = match &verb {
-        Verb::Pool { .. } => pool_text(&reply),
+        Verb::Pool(_) => pool_text(&reply),
         Verb::Worker { .. } => worker_text(&reply),
     };
     output::out(text.trim_end());
@@ -153,13 +149,9 @@ fn launch_line(launch: &Value) -> String {
 fn worker_text(reply: &Value) -> String {
     let lines = reply["story"].as_array().into_iter().flatten();
     let lines = lines.map(|line| {
-        let at = match &line["time"] {
-            Value::String(_) => clock(&line["time"]),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Array(_)
-            | Value::Object(_) => " ".repeat(MOMENT_LENGTH),
+        let at = match line["time"].is_string() {
+            true => clock(&line["time"]),
+            false => " ".repeat(MOMENT_LENGTH),
         };
         format!("{at}  {}\n", line["text"].as_str().unwrap_or_default())
     });

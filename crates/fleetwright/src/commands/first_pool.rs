@@ -1,9 +1,9 @@
 //! The first pool of a new installation: worker processes on this machine.
 
-use api_client::Credentials;
 use serde_json::{Value, json};
 
-use crate::client::{Call, Client, Settings, WORKER_MANAGER};
+use crate::client::Client;
+use crate::code::Kind;
 use crate::failure::Failure;
 
 pub(crate) const FIRST_POOL: &str = "local/default";
@@ -13,13 +13,8 @@ pub(crate) const LOCAL_PROVIDER: &str = "local";
 const IDLE_SECONDS: u32 = 60;
 
 /// Creates the pool. Called only on the first start: a deleted pool is not created again.
-pub(super) async fn make(root_url: String, credentials: Credentials) -> Result<(), Failure> {
-    let settings = Settings {
-        root_url,
-        credentials: Some(credentials),
-    };
-    let client = Client::new(settings, false)?;
-    let call = Call::put(WORKER_MANAGER, &["worker-pool", FIRST_POOL], definition());
+pub(super) async fn make(client: &Client) -> Result<(), Failure> {
+    let call = Kind::WorkerPool.create_call(FIRST_POOL, definition());
     let call = call.to(format!("create the first pool, {FIRST_POOL}"));
     client.call(&call).await.map(drop)
 }

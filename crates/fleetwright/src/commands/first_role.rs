@@ -3,10 +3,10 @@
 //! Taskcluster's workers and tools rely on this role: they read public artifacts and task status
 //! without credentials. Task ids are random, and the role cannot list them.
 
-use api_client::Credentials;
 use serde_json::json;
 
-use crate::client::{AUTH, Call, Client, Settings};
+use crate::client::Client;
+use crate::code::Kind;
 use crate::failure::{Exit, Failure};
 
 /// The role of anonymous clients.
@@ -23,35 +23,22 @@ const SCOPES: [&str; 7] = [
 
 /// Creates the role if it does not exist. Called only on the first start: a deleted role is not
 /// created again.
-pub(super) async fn make(root_url: String, credentials: Credentials) -> Result<(), Failure> {
+pub(super) async fn make(client: &Client) -> Result<(), Failure> {
     let body = json!({
         "description": "Everybody who reaches this server may read public artifacts, and tasks \
          and their state.",
         "scopes": SCOPES,
     });
-    let call = Call::put(AUTH, &["roles", ANONYMOUS], body);
-    let call = call.to(format!("create role {ANONYMOUS}"));
-    match client(root_url, credentials)?.call(&call).await {
+    match client.call(&Kind::Role.create_call(ANONYMOUS, body)).await {
         Err(failure) if failure.exit == Exit::Conflict => Ok(()),
         made => made.map(drop),
     }
 }
 
-/// The number of scopes of anonymous clients.
-pub(super) async fn n_scopes(root_url: String, credentials: Credentials) -> Result<usize, Failure> {
-    let call = Call::get(AUTH, &["roles", ANONYMOUS]);
-    let call = call.to(format!("show role {ANONYMOUS}"));
-    match client(root_url, credentials)?.call(&call).await {
+pub(super) async fn n_scopes(client: &Client) -> Result<usize, Failure> {
+    match client.call(&Kind::Role.read_call("show", ANONYMOUS)).await {
         Ok(role) => Ok(role["scopes"].as_array().map_or(0, Vec::len)),
         Err(failure) if failure.exit == Exit::NotFound => Ok(0),
         Err(failure) => Err(failure),
     }
-}
-
-fn client(root_url: String, credentials: Credentials) -> Result<Client, Failure> {
-    let settings = Settings {
-        root_url,
-        credentials: Some(credentials),
-    };
-    Client::new(settings, false)
 }

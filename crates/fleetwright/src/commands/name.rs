@@ -2,7 +2,15 @@
 
 use std::str::FromStr;
 
+use clap::Args;
 use domain::id::{ClientId, ConfigurationId, OverrideId, PoolId, RoleId, TaskId, WorkerId};
+
+#[derive(Args, Debug)]
+pub(crate) struct Pool {
+    /// Pool id, such as demo/linux
+    #[arg(value_name = "POOL", value_parser = pool)]
+    pub(super) pool: String,
+}
 
 pub(super) fn pool(text: &str) -> Result<String, String> {
     checked::<PoolId>(

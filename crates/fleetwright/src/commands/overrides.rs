@@ -4,12 +4,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::body::set;
-use super::{Consent, Limit, Session, name};
+use super::{Confirmed, Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
+use crate::code::Kind;
 use crate::failure::Failure;
 use crate::output::{self, Column};
-
-const LIST_COMMAND: &str = "fleetwright override list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -20,19 +19,16 @@ pub(crate) enum Verb {
         #[command(flatten)]
         limit: Limit,
     },
-    Show {
-        /// Override id
-        #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
-        id: String,
-    },
+    Show(Name),
     Set(OverrideArguments),
-    Remove {
-        /// Override id
-        #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
-        id: String,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Remove(Confirmed<Name>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Name {
+    /// Override id
+    #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
+    id: String,
 }
 
 #[derive(Args, Debug)]
@@ -115,11 +111,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             session.rows(&document, KEY, LIST);
             Ok(())
         }
-        Verb::Show { id } => {
-            let call = Call::get(WORKER_MANAGER, &["override", &id]);
-            let call = call
-                .to(format!("show override {id}"))
-                .list_command(LIST_COMMAND);
+        Verb::Show(Name { id }) => {
+            let call = Kind::Override.read_call("show", &id);
             let mut reply = session.client.call(&call).await?;
             if !session.json {
                 describe(&mut reply);
@@ -130,9 +123,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Set(arguments) => {
             let id = arguments.id.clone();
             let body = arguments.body(session)?;
-            let call = Call::put(WORKER_MANAGER, &["override", &id], body)
-                .to(format!("set override {id}"))
-                .list_command("fleetwright pool list");
+            let call = Kind::Override
+                .update_call(&id, body)
+                .to(format!("set override {id}"));
+            let call = call.list_command("fleetwright pool list");
             let mut reply = session.client.call(&call).await?;
             if session.json {
                 output::json(&reply);
@@ -144,22 +138,19 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             output::out(&format!("{target}: {effect} until {until}"));
             Ok(())
         }
-        Verb::Remove { id, consent } => {
-            let purpose = format!("remove override {id}");
-            output::confirm(&purpose, consent.yes)?;
-            let call = Call::delete(WORKER_MANAGER, &["override", &id]);
-            let call = call.to(purpose).list_command(LIST_COMMAND);
-            let reply = session.client.call(&call).await?;
-            session.done(&reply, &format!("removed override {id}"));
-            Ok(())
+        Verb::Remove(Confirmed { name, consent }) => {
+            let call = Kind::Override.remove_call("remove", &name.id);
+            consent.confirm(&call)?;
+            session
+                .order(&call, &format!("removed override {}", name.id))
+                .await
         }
     }
 }
 
 impl OverrideArguments {
     fn body(self, session: &Session) -> Result<Value, Failure> {
-        let until = output::parse_moment(&self.until, session.now)
-            .map_err(|error| Failure::usage(format!("--until: {error}")))?;
+        let until = session.moment("--until", &self.until)?;
         let mut fields = Map::new();
         set(&mut fields, "workerPoolId", self.pool);
         set(&mut fields, "launchConfigId", self.launch_config);

@@ -3,24 +3,19 @@
 use clap::{Args, Subcommand};
 use domain::id::PoolId;
 use domain::launch_config::{id_of, without_id};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::body::{Shape, json_argument, require, set};
-use super::{Consent, Limit, Session, error, name, runs};
+use super::body::{Shape, defaults, json_argument, require, set};
+use super::{Confirmed, Limit, Session, error, name, runs};
 use crate::client::{Call, WORKER_MANAGER};
+use crate::code::Kind;
 use crate::failure::Failure;
 use crate::output::{self, Column};
-
-const LIST_COMMAND: &str = "fleetwright pool list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List(Limit),
-    Show {
-        /// Pool id, such as demo/linux
-        #[arg(value_name = "POOL", value_parser = name::pool)]
-        pool: String,
-    },
+    Show(name::Pool),
     #[command(after_help = "--provider and --owner are required, unless --file has them.")]
     Create(Definition),
     /// Change some fields of a pool
@@ -28,13 +23,7 @@ pub(crate) enum Verb {
     /// Fields that are neither in flags nor in the file keep their values. The config is one
     /// field: a new config replaces the old one completely.
     Update(Definition),
-    Delete {
-        /// Pool id, such as demo/linux
-        #[arg(value_name = "POOL", value_parser = name::pool)]
-        pool: String,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Delete(Confirmed<name::Pool>),
     /// Show the capacity and number of workers of all pools, or of one pool by launch config
     Stats {
         /// Pool id, such as demo/linux
@@ -45,9 +34,8 @@ pub(crate) enum Verb {
     },
     Errors(error::Errors),
     Runs {
-        /// Pool id, such as demo/linux
-        #[arg(value_name = "POOL", value_parser = name::pool)]
-        pool: String,
+        #[command(flatten)]
+        name: name::Pool,
         #[command(flatten)]
         limit: Limit,
     },
@@ -55,9 +43,8 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
-    /// Pool id, such as demo/linux
-    #[arg(value_name = "POOL", value_parser = name::pool)]
-    pool: String,
+    #[command(flatten)]
+    name: name::Pool,
     /// Provider that launches its workers
     #[arg(long, value_name = "PROVIDER")]
     provider: Option<String>,
@@ -86,21 +73,9 @@ const SHAPE: Shape = Shape {
         "owner",
         "emailOnError",
     ],
-    read_only: &[
-        "kind",
-        "workerPoolId",
-        "created",
-        "lastModified",
-        "currentCapacity",
-        "requestedCount",
-        "runningCount",
-        "stoppingCount",
-        "stoppedCount",
-        "requestedCapacity",
-        "runningCapacity",
-        "stoppingCapacity",
-        "stoppedCapacity",
-    ],
+    read_only: "kind workerPoolId created lastModified currentCapacity requestedCount \
+        runningCount stoppingCount stoppedCount requestedCapacity runningCapacity \
+        stoppingCapacity stoppedCapacity",
 };
 
 const LIST: &[Column] = &[
@@ -159,25 +134,18 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             session.rows(&document, "workerPools", LIST);
             Ok(())
         }
-        Verb::Show { pool } => show(&pool, session).await,
+        Verb::Show(name::Pool { pool }) => show(&pool, session).await,
         Verb::Create(definition) => create(definition, session).await,
         Verb::Update(definition) => update(definition, session).await,
-        Verb::Delete { pool, consent } => {
-            let purpose = format!("delete pool {pool}");
-            output::confirm(&purpose, consent.yes)?;
-            let call = Call::delete(WORKER_MANAGER, &["worker-pool", &pool]);
-            let reply = session
-                .client
-                .call(&call.to(purpose).list_command(LIST_COMMAND))
-                .await?;
-            session.done(
-                &reply,
-                &format!(
-                    "deleted pool {pool}: it launches no more workers, and is removed minutes \
-                     after its last worker stops"
-                ),
+        Verb::Delete(Confirmed { name, consent }) => {
+            let pool = name.pool;
+            let call = Kind::WorkerPool.remove_call("delete", &pool);
+            consent.confirm(&call)?;
+            let text = format!(
+                "deleted pool {pool}: it launches no more workers, and is removed minutes after \
+                 its last worker stops"
             );
-            Ok(())
+            session.order(&call, &text).await
         }
         Verb::Stats { pool: None, limit } => {
             let call = Call::get(WORKER_MANAGER, &["worker-pools", "stats"])
@@ -189,25 +157,21 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         } => {
             let call = Call::get(WORKER_MANAGER, &["worker-pool", &pool, "stats"])
                 .to(format!("count the workers of pool {pool}"))
-                .list_command(LIST_COMMAND);
+                .list_command("fleetwright pool list");
             let document = session.client.call(&call).await?;
             session.rows(&document, "launchConfigStats", STATS_OF_ONE);
             Ok(())
         }
-        Verb::Runs { pool, limit } => runs::of_pool(&pool, &limit, session).await,
+        Verb::Runs { name, limit } => runs::of_pool(&name.pool, &limit, session).await,
         Verb::Errors(errors) => error::list(errors, session).await,
     }
 }
 
-/// The call that reads a pool.
-pub(crate) fn read(pool: &str) -> Call {
-    Call::get(WORKER_MANAGER, &["worker-pool", pool])
-        .to(format!("show pool {pool}"))
-        .list_command(LIST_COMMAND)
-}
-
 async fn show(pool: &str, session: &Session) -> Result<(), Failure> {
-    let mut reply = session.client.call(&read(pool)).await?;
+    let mut reply = session
+        .client
+        .call(&Kind::WorkerPool.read_call("show", pool))
+        .await?;
     if !session.json {
         name_providers(&mut reply);
     }
@@ -233,47 +197,31 @@ fn name_providers(pool: &mut Value) {
 }
 
 async fn create(definition: Definition, session: &Session) -> Result<(), Failure> {
-    let pool = definition.pool.clone();
-    let mut fields = Map::from_iter([
-        ("description".to_owned(), json!("")),
-        ("emailOnError".to_owned(), json!(false)),
-        ("config".to_owned(), json!({})),
-    ]);
+    let pool = definition.name.pool.clone();
+    let mut fields = defaults(Kind::WorkerPool);
     definition.apply(&mut fields)?;
     require(&fields, "providerId", "--provider")?;
     require(&fields, "owner", "--owner")?;
-    let call = Call::put(
-        WORKER_MANAGER,
-        &["worker-pool", &pool],
-        Value::Object(fields),
-    )
-    .to(format!("create pool {pool}"));
-    let reply = session.client.call(&call).await?;
-    session.done(
-        &reply,
-        &format!("created pool {pool} with provider {}", provider(&reply)),
-    );
-    Ok(())
+    let call = Kind::WorkerPool.create_call(&pool, Value::Object(fields));
+    finish("created", &pool, &call, session).await
 }
 
 async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
-    let pool = definition.pool.clone();
-    let existing = read(&pool).to(format!("update pool {pool}"));
-    let existing = session.client.call(&existing).await?;
-    let mut fields = SHAPE.of_existing(&existing);
+    let pool = definition.name.pool.clone();
+    let call = Kind::WorkerPool.read_call("update", &pool);
+    let mut fields = SHAPE.of_existing(&session.client.call(&call).await?);
     remove_computed_ids(&pool, &mut fields);
     definition.apply(&mut fields)?;
-    let call = Call::post(
-        WORKER_MANAGER,
-        &["worker-pool", &pool],
-        Value::Object(fields),
-    )
-    .to(format!("update pool {pool}"))
-    .list_command(LIST_COMMAND);
-    let reply = session.client.call(&call).await?;
+    let call = Kind::WorkerPool.update_call(&pool, Value::Object(fields));
+    finish("updated", &pool, &call, session).await
+}
+
+async fn finish(done: &str, pool: &str, call: &Call, session: &Session) -> Result<(), Failure> {
+    let reply = session.client.call(call).await?;
+    let provider = reply["providerId"].as_str().unwrap_or_default();
     session.done(
         &reply,
-        &format!("updated pool {pool} with provider {}", provider(&reply)),
+        &format!("{done} pool {pool} with provider {provider}"),
     );
     Ok(())
 }
@@ -296,10 +244,6 @@ fn remove_computed_ids(pool: &str, fields: &mut Map<String, Value>) {
     }
 }
 
-fn provider(reply: &Value) -> &str {
-    reply["providerId"].as_str().unwrap_or_default()
-}
-
 impl Definition {
     fn apply(self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
         fields.extend(SHAPE.read(self.file.as_deref())?);
@@ -318,6 +262,8 @@ impl Definition {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -39,7 +39,6 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// The call that lists them.
 pub(crate) fn list() -> Call {
     Call::get(WORKER_MANAGER, &["providers"]).to("list providers")
 }

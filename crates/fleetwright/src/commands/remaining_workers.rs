@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api_client::Credentials;
 use serde_json::Value;
 
-use crate::client::{Call, Client, Settings, WORKER_MANAGER};
+use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, printable};
 
@@ -18,16 +17,7 @@ const MAX_POOLS: usize = 1_000;
 const MAX_NAMED: usize = 20;
 
 /// Reads the running workers of these providers from the server, before it stops.
-pub(super) async fn report(
-    root_url: String,
-    credentials: Credentials,
-    providers: BTreeSet<String>,
-) -> Result<(), Failure> {
-    let settings = Settings {
-        root_url,
-        credentials: Some(credentials),
-    };
-    let client = Client::new(settings, false)?;
+pub(super) async fn report(client: &Client, providers: BTreeSet<String>) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-pools"])
         .query("limit", Some(MAX_POOLS))
         .to("list pools");

@@ -3,41 +3,36 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::body::{Shape, set};
-use super::{Consent, Limit, Session, name};
+use super::body::{Shape, defaults, set, set_list};
+use super::{Confirmed, Limit, Session, name, scope};
 use crate::client::{AUTH, Call};
+use crate::code::Kind;
 use crate::failure::Failure;
-use crate::output::{self, Column};
-
-const LIST_COMMAND: &str = "fleetwright role list";
+use crate::output::Column;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List(Limit),
-    Show {
-        /// Role id
-        #[arg(value_name = "ROLE", value_parser = name::role)]
-        role: String,
-    },
+    Show(Name),
     Create(Definition),
     /// Change the description or the scopes of a role
     ///
     /// Fields that are neither in flags nor in the file keep their values.
     Update(Definition),
-    Delete {
-        /// Role id
-        #[arg(value_name = "ROLE", value_parser = name::role)]
-        role: String,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Delete(Confirmed<Name>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Name {
+    /// Role id
+    #[arg(value_name = "ROLE", value_parser = name::role)]
+    role: String,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
-    /// Role id
-    #[arg(value_name = "ROLE", value_parser = name::role)]
-    role: String,
+    #[command(flatten)]
+    name: Name,
     /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -51,13 +46,7 @@ pub(crate) struct Definition {
 
 const SHAPE: Shape = Shape {
     writable: &["description", "scopes"],
-    read_only: &[
-        "kind",
-        "roleId",
-        "created",
-        "lastModified",
-        "expandedScopes",
-    ],
+    read_only: "kind roleId created lastModified expandedScopes",
 };
 
 const LIST: &[Column] = &[
@@ -77,69 +66,54 @@ const DETAILS: &[Column] = &[
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::List(limit) => session.list(&list(), "roles", LIST, &limit).await,
-        Verb::Show { role } => {
-            let reply = session.client.call(&read(&role)).await?;
+        Verb::Show(Name { role }) => {
+            let reply = session
+                .client
+                .call(&Kind::Role.read_call("show", &role))
+                .await?;
             session.details(&reply, DETAILS);
-            super::scope::show_expanded(&reply, session);
+            scope::show_expanded(&reply, session);
             Ok(())
         }
         Verb::Create(definition) => {
-            let role = definition.role.clone();
-            let mut fields = Map::from_iter([
-                ("description".to_owned(), json!("")),
-                ("scopes".to_owned(), json!([])),
-            ]);
+            let role = definition.name.role.clone();
+            let mut fields = defaults(Kind::Role);
             definition.apply(&mut fields)?;
-            let call = Call::put(AUTH, &["roles", &role], Value::Object(fields))
-                .to(format!("create role {role}"));
-            let reply = session.client.call(&call).await?;
-            session.done(&reply, &format!("created role {role}"));
-            Ok(())
+            let call = Kind::Role.create_call(&role, Value::Object(fields));
+            session.order(&call, &format!("created role {role}")).await
         }
         Verb::Update(definition) => {
-            let role = definition.role.clone();
-            let existing = session.client.call(&read(&role)).await?;
+            let role = definition.name.role.clone();
+            let existing = session
+                .client
+                .call(&Kind::Role.read_call("show", &role))
+                .await?;
             let mut fields = SHAPE.of_existing(&existing);
             definition.apply(&mut fields)?;
-            let call = Call::post(AUTH, &["roles", &role], Value::Object(fields))
-                .to(format!("update role {role}"))
-                .list_command(LIST_COMMAND);
-            let reply = session.client.call(&call).await?;
-            session.done(&reply, &format!("updated role {role}"));
-            Ok(())
+            let call = Kind::Role.update_call(&role, Value::Object(fields));
+            session.order(&call, &format!("updated role {role}")).await
         }
-        Verb::Delete { role, consent } => {
-            let purpose = format!("delete role {role}");
-            output::confirm(&purpose, consent.yes)?;
-            let call = Call::delete(AUTH, &["roles", &role]);
-            let reply = session.client.call(&call.to(purpose)).await?;
-            let name = json!({ "roleId": role });
-            session.deleted(&reply, &name, &format!("deleted role {role}"));
-            Ok(())
+        Verb::Delete(Confirmed { name, consent }) => {
+            let role = name.role;
+            let call = Kind::Role.remove_call("delete", &role);
+            consent.confirm(&call)?;
+            let text = format!("deleted role {role}");
+            session
+                .delete(&call, json!({ "roleId": role }), &text)
+                .await
         }
     }
 }
 
-/// The call that lists roles.
 pub(crate) fn list() -> Call {
     Call::get(AUTH, &["roles2", ""]).to("list roles")
-}
-
-fn read(role: &str) -> Call {
-    Call::get(AUTH, &["roles", role])
-        .to(format!("show role {role}"))
-        .list_command(LIST_COMMAND)
 }
 
 impl Definition {
     fn apply(self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
         fields.extend(SHAPE.read(self.file.as_deref())?);
         set(fields, "description", self.description);
-        set(
-            fields,
-            "scopes",
-            (!self.scopes.is_empty()).then_some(self.scopes),
-        );
+        set_list(fields, "scopes", self.scopes);
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use clap::Subcommand;
 
 use super::{Limit, Session, runs};
 use crate::failure::Failure;
+use crate::output;
 
 const LIST_COMMAND: &str = "fleetwright rules list";
 
@@ -108,78 +109,59 @@ pub(crate) enum Verb {
     },
 }
 
-/// Commands that need a server.
-pub(crate) enum Remote {
-    List(Limit),
-    Show(String),
-    Create(stored::Definition),
-    Update(stored::Definition),
-    Delete(stored::Deletion),
-    History(String, Limit),
-    Runs(String, Limit),
-    Diff(String, u64, u64),
-    Revert(stored::Reversion),
-    Plan(stored::Draft),
-    Rule(rule::Verb),
-    Eval(evaluate::Evaluation),
-    Explain(evaluate::Question),
-    Lint(lint::Arguments),
-    PayloadSchema(String, Option<String>),
-}
-
 impl Verb {
-    /// Runs a command on files, or returns the command for the server.
-    pub(crate) fn run_local(self, json: bool) -> Result<Option<Remote>, Failure> {
-        let remote = match self {
-            Self::List(limit) => Remote::List(limit),
-            Self::Show { id } => Remote::Show(id),
-            Self::Create(definition) => Remote::Create(definition),
-            Self::Update(definition) => Remote::Update(definition),
-            Self::Delete(deletion) => Remote::Delete(deletion),
-            Self::History { id, limit } => Remote::History(id, limit),
-            Self::Runs { id, limit } => Remote::Runs(id, limit),
-            Self::Diff { id, from, to } => Remote::Diff(id, from, to),
-            Self::Revert(reversion) => Remote::Revert(reversion),
-            Self::Plan(draft) => Remote::Plan(draft),
-            Self::Rule(verb) => Remote::Rule(verb),
-            Self::Eval(evaluation) if evaluation.is_remote() => Remote::Eval(evaluation),
-            Self::Eval(evaluation) => return evaluation.run_local(json).map(|()| None),
-            Self::Explain(question) if question.is_remote() => Remote::Explain(question),
-            Self::Explain(question) => return question.run_local(json).map(|()| None),
-            Self::Fmt(arguments) => return format::run(&arguments).map(|()| None),
-            Self::Lint(arguments) if arguments.is_remote() => Remote::Lint(arguments),
-            Self::Lint(arguments) => return lint::run_local(&arguments, json).map(|()| None),
-            Self::Schema => {
-                lint::print_schema();
-                return Ok(None);
+    /// Runs a command that needs only files; `None` for those that need a server.
+    pub(crate) fn run_local(&self, json: bool) -> Option<Result<(), Failure>> {
+        match self {
+            Self::Eval(evaluation) => (!evaluation.is_remote()).then(|| evaluation.run_local(json)),
+            Self::Explain(question) => (!question.is_remote()).then(|| question.run_local(json)),
+            Self::Fmt(arguments) => Some(format::run(arguments)),
+            Self::Lint(arguments) => {
+                (!arguments.is_remote()).then(|| lint::run_local(arguments, json))
             }
-            Self::PayloadSchema {
-                worker_type,
-                launch_config,
-            } => Remote::PayloadSchema(worker_type, launch_config),
-        };
-        Ok(Some(remote))
-    }
-}
-
-pub(crate) async fn run(remote: Remote, session: &Session) -> Result<(), Failure> {
-    match remote {
-        Remote::List(limit) => stored::list(&limit, session).await,
-        Remote::Show(id) => stored::show(&id, session).await,
-        Remote::Create(definition) => stored::create(definition, session).await,
-        Remote::Update(definition) => stored::update(definition, session).await,
-        Remote::Delete(deletion) => stored::delete(&deletion, session).await,
-        Remote::History(id, limit) => stored::history(&id, &limit, session).await,
-        Remote::Runs(id, limit) => runs::of_configuration(&id, &limit, session).await,
-        Remote::Diff(id, from, to) => stored::diff(&id, from, to, session).await,
-        Remote::Revert(reversion) => stored::revert(&reversion, session).await,
-        Remote::Plan(draft) => stored::plan(&draft, session).await,
-        Remote::Rule(verb) => rule::run(verb, session).await,
-        Remote::Eval(evaluation) => evaluation.run_remote(session).await,
-        Remote::Explain(question) => question.run_remote(session).await,
-        Remote::Lint(arguments) => lint::run_remote(&arguments, session).await,
-        Remote::PayloadSchema(worker_type, launch_config) => {
-            stored::payload_schema(&worker_type, launch_config.as_deref(), session).await
+            Self::Schema => Some(print_schema()),
+            Self::List(_)
+            | Self::Show { .. }
+            | Self::Create(_)
+            | Self::Update(_)
+            | Self::Delete(_)
+            | Self::History { .. }
+            | Self::Runs { .. }
+            | Self::Diff { .. }
+            | Self::Revert(_)
+            | Self::Plan(_)
+            | Self::Rule(_)
+            | Self::PayloadSchema { .. } => None,
         }
     }
+}
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List(limit) => stored::list(&limit, session).await,
+        Verb::Show { id } => stored::show(&id, session).await,
+        Verb::Create(definition) => stored::create(definition, session).await,
+        Verb::Update(definition) => stored::update(definition, session).await,
+        Verb::Delete(deletion) => stored::delete(&deletion, session).await,
+        Verb::History { id, limit } => stored::history(&id, &limit, session).await,
+        Verb::Runs { id, limit } => runs::of_configuration(&id, &limit, session).await,
+        Verb::Diff { id, from, to } => stored::diff(&id, from, to, session).await,
+        Verb::Revert(reversion) => stored::revert(&reversion, session).await,
+        Verb::Plan(draft) => stored::plan(&draft, session).await,
+        Verb::Rule(verb) => rule::run(verb, session).await,
+        Verb::Eval(evaluation) => evaluation.run_remote(session).await,
+        Verb::Explain(question) => question.run_remote(session).await,
+        Verb::Fmt(arguments) => format::run(&arguments),
+        Verb::Lint(arguments) => lint::run_remote(&arguments, session).await,
+        Verb::Schema => print_schema(),
+        Verb::PayloadSchema {
+            worker_type,
+            launch_config,
+        } => stored::payload_schema(&worker_type, launch_config.as_deref(), session).await,
+    }
+}
+
+fn print_schema() -> Result<(), Failure> {
+    output::out(::rules::SCHEMA);
+    Ok(())
 }

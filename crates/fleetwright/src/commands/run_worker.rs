@@ -16,8 +16,8 @@ use worker::{
     CallError, Identity, Machine, Names, Proof, RegistrationError, Stops, Worker, WorkerError,
 };
 
+use super::name;
 use super::worker as managed;
-use super::{Session, name};
 use crate::failure::{Exit, Failure};
 use crate::input::read_text;
 use crate::machine;
@@ -96,13 +96,11 @@ const DRAIN_SECONDS: u64 = 10;
 const STATIC_FLAGS: &str =
     "--provider static needs --root-url, --pool, --group, --id and --secret-file";
 
-/// A command of the group `worker`.
 pub(crate) enum WorkerCommand {
     Manage(managed::Verb),
     Run(WorkerRun),
 }
 
-/// The arguments of `worker run`.
 pub(crate) struct WorkerRun(Box<Arguments>);
 
 impl Noun {
@@ -123,13 +121,7 @@ impl Noun {
     }
 }
 
-/// Runs a command that manages workers.
-pub(crate) async fn manage(verb: managed::Verb, session: &Session) -> Result<(), Failure> {
-    managed::run(verb, session).await
-}
-
 impl WorkerRun {
-    /// Runs the worker until it stops.
     pub(crate) async fn run(self, root_url: Option<String>, json: bool) -> Result<(), Failure> {
         let arguments = self.0;
         start_log(json)?;
@@ -150,7 +142,7 @@ impl WorkerRun {
         };
         worker.run().await.map_err(|error| {
             let mut failure = Failure::new(exit_of(&error), with_causes(&error));
-            failure.hint = advice_for(&error).map(str::to_owned);
+            failure.hint = advice_for(failure.exit).map(str::to_owned);
             if json {
                 tracing::error!("{}", failure.message);
             }
@@ -252,18 +244,15 @@ fn exit_of(error: &WorkerError) -> Exit {
     }
 }
 
-fn advice_for(error: &WorkerError) -> Option<&'static str> {
-    match exit_of(error) {
-        Exit::NotAllowed => Some(
+fn advice_for(exit: Exit) -> Option<&'static str> {
+    if exit == Exit::NotAllowed {
+        Some(
             "the server does not know this worker, or its proof is wrong or was already used; \
              see `fleetwright worker show`",
-        ),
-        Exit::Unreachable => Some("check that the server runs and that the root URL is right"),
-        Exit::Failed
-        | Exit::Usage
-        | Exit::NotFound
-        | Exit::Conflict
-        | Exit::Differs
-        | Exit::Interrupted => None,
+        )
+    } else if exit == Exit::Unreachable {
+        Some("check that the server runs and that the root URL is right")
+    } else {
+        None
     }
 }

@@ -34,7 +34,6 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
     run(config, stop_signal()?, ready, &doctor).await
 }
 
-/// Reads a configuration file.
 pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
     Config::read(file).map_err(|error| {
         Failure::usage(with_causes(&error))
@@ -42,7 +41,6 @@ pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
     })
 }
 
-/// Checks the values of a configuration.
 pub(super) fn check(config: &Config) -> Result<(), Failure> {
     config
         .check()

@@ -7,7 +7,7 @@ mod new;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{Consent, Limit, Session, name};
+use super::{Confirmed, Consent, Limit, Session, name};
 use crate::client::{Call, QUEUE};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -21,16 +21,11 @@ pub(crate) enum Verb {
     /// A worker of the pool runs the command after --, without a shell (with a shell: -- sh -c
     /// '...'). With --wait or --log, the exit code is 0 if the task completed, and 1 otherwise.
     Create(Box<new::NewTask>),
-    Status {
-        /// Task id
-        #[arg(value_name = "TASK", value_parser = name::task)]
-        task: String,
-    },
+    Status(Name),
     /// Show the log of a task's last run
     Log {
-        /// Task id
-        #[arg(value_name = "TASK", value_parser = name::task)]
-        task: String,
+        #[command(flatten)]
+        name: Name,
         /// Follow the log until the task is resolved
         #[arg(short, long, conflicts_with = "run")]
         follow: bool,
@@ -38,15 +33,16 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "N")]
         run: Option<u64>,
     },
-    Cancel {
-        /// Task id
-        #[arg(value_name = "TASK", value_parser = name::task)]
-        task: String,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Cancel(Confirmed<Name>),
     /// List the pending and running tasks of a pool, or all tasks of a group
     List(ListArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Name {
+    /// Task id
+    #[arg(value_name = "TASK", value_parser = name::task)]
+    task: String,
 }
 
 #[derive(Args, Debug)]
@@ -96,9 +92,9 @@ const LIST: &[Column] = &[
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::Create(task) => new::create(*task, session).await,
-        Verb::Status { task } => show(&task, session).await,
-        Verb::Log { task, follow, run } => log(&task, follow, run, session).await,
-        Verb::Cancel { task, consent } => cancel(&task, &consent, session).await,
+        Verb::Status(Name { task }) => show(&task, session).await,
+        Verb::Log { name, follow, run } => log(&name.task, follow, run, session).await,
+        Verb::Cancel(Confirmed { name, consent }) => cancel(&name.task, &consent, session).await,
         Verb::List(ListArguments {
             pool: Some(pool),
             limit,
@@ -111,7 +107,6 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// Reads the status of a task.
 async fn status(task: &str, session: &Session) -> Result<Value, Failure> {
     let call = Call::get(QUEUE, &["task", task, "status"])
         .to(format!("show task {task}"))
@@ -151,15 +146,13 @@ async fn log(task: &str, follow: bool, run: Option<u64>, session: &Session) -> R
 }
 
 async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), Failure> {
-    output::confirm(&format!("cancel task {task}"), consent.yes)?;
     let call = Call::order(QUEUE, &["task", task, "cancel"])
         .to(format!("cancel task {task}"))
         .list_command(LIST_COMMAND);
+    consent.confirm(&call)?;
     let reply = session.client.call(&call).await?;
     let state = reply["status"]["state"].as_str().unwrap_or_default();
-    let runs = reply["status"]["runs"].as_array();
-    let reason = runs.and_then(|runs| runs.last()?["reasonResolved"].as_str());
-    let text = match reason {
+    let text = match follow::reason(&reply["status"]) {
         Some("canceled") => format!("cancelled task {task}"),
         Some(_) | None => format!("task {task} was already resolved: {state}"),
     };

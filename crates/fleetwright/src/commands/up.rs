@@ -16,12 +16,12 @@ use super::first_pool::{self, FIRST_POOL};
 use super::first_role::{self, ANONYMOUS};
 use super::remaining_workers;
 use super::serve::{self, stop_signal, url_of};
+use crate::client::{Client, Settings};
 use crate::data_folder::DataFolder;
 use crate::failure::Failure;
 use crate::owner_file::{OWNER, quoted};
 use crate::{machine, output};
 
-/// The default providers.
 const PROVIDERS: &str = "\
 [providers.local]
 kind = \"local\"
@@ -94,7 +94,9 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         } else {
             url_of(address, false)
         };
-        let owner = data.owner_token();
+        let owner = data
+            .owner_token()
+            .and_then(|token| owner_client(ours, token));
         let first = FirstStart {
             pool: begins_with_pool,
             role: is_new && is_private,
@@ -103,7 +105,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         let text = welcome(&root_url, &data, first.role);
         tokio::spawn(async move {
             let done = match owner {
-                Ok(token) => first.run(&ours, &token).await,
+                Ok(owner) => first.run(&owner).await,
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = done {
@@ -137,7 +139,10 @@ fn report_remaining(
         let (Some(token), Some(root_url)) = (token, reached_at.get()) else {
             return;
         };
-        let report = remaining_workers::report(root_url.clone(), credentials(token), local);
+        let report = async {
+            let client = owner_client(root_url.clone(), token)?;
+            remaining_workers::report(&client, local).await
+        };
         let report = tokio::time::timeout(remaining_workers::TIME_LIMIT, report).await;
         if !matches!(report, Ok(Ok(()))) {
             output::note("worker processes on this machine may keep running without the server");
@@ -156,18 +161,17 @@ struct FirstStart {
 }
 
 impl FirstStart {
-    async fn run(self, root_url: &str, token: &Secret) -> Result<(), Failure> {
-        let owner = || credentials(token.clone());
+    async fn run(self, owner: &Client) -> Result<(), Failure> {
         if self.pool {
-            first_pool::make(root_url.to_owned(), owner()).await?;
+            first_pool::make(owner).await?;
         }
         if self.role {
-            first_role::make(root_url.to_owned(), owner()).await?;
+            first_role::make(owner).await?;
         }
         if self.is_private {
             return Ok(());
         }
-        let n_scopes = first_role::n_scopes(root_url.to_owned(), owner()).await?;
+        let n_scopes = first_role::n_scopes(owner).await?;
         if n_scopes > 0 {
             output::note(&format!(
                 "warning: anonymous clients have the {n_scopes} scopes of the role {ANONYMOUS}; \
@@ -194,12 +198,20 @@ fn has_local_workers(config: &Config) -> bool {
     })
 }
 
-fn credentials(access_token: Secret) -> Credentials {
-    Credentials {
+/// The API of the server, with the credentials of its owner.
+fn owner_client(root_url: String, access_token: Secret) -> Result<Client, Failure> {
+    let credentials = Some(Credentials {
         client_id: OWNER.to_owned(),
         access_token,
         extension: None,
-    }
+    });
+    Client::new(
+        Settings {
+            root_url,
+            credentials,
+        },
+        false,
+    )
 }
 
 /// The `doctor` command for this installation.

@@ -1,12 +1,12 @@
 //! Workers.
 
 use access::slugid;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, set};
-use super::{Consent, Limit, Session, name, runs};
+use super::{Confirmed, Limit, Session, name, runs};
 use crate::client::{Call, QUEUE, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::input::read_text;
@@ -25,8 +25,8 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "GROUP", conflicts_with_all = ["state", "launch_config"])]
         group: Option<String>,
         /// Only workers in this state
-        #[arg(long)]
-        state: Option<State>,
+        #[arg(long, value_parser = ["requested", "running", "stopping", "stopped"])]
+        state: Option<String>,
         /// Only workers of this launch config
         #[arg(long, value_name = "ID")]
         launch_config: Option<String>,
@@ -40,12 +40,7 @@ pub(crate) enum Verb {
     /// Fields that are neither in flags nor in the file keep their values.
     Update(Definition),
     #[command(visible_alias = "terminate")]
-    Remove {
-        #[command(flatten)]
-        worker: Name,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Remove(Confirmed<Name>),
     ShouldTerminate(Name),
     Runs {
         #[command(flatten)]
@@ -74,15 +69,6 @@ pub(crate) enum Verb {
         #[arg(long, conflicts_with = "until")]
         lift: bool,
     },
-}
-
-/// A state of workers, as a filter.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum State {
-    Requested,
-    Running,
-    Stopping,
-    Stopped,
 }
 
 #[derive(Args, Debug)]
@@ -121,17 +107,8 @@ pub(crate) struct Definition {
 
 const SHAPE: Shape = Shape {
     writable: &["expires", "capacity", "providerInfo"],
-    read_only: &[
-        "workerPoolId",
-        "workerGroup",
-        "workerId",
-        "providerId",
-        "created",
-        "state",
-        "lastModified",
-        "lastChecked",
-        "launchConfigId",
-    ],
+    read_only: "workerPoolId workerGroup workerId providerId created state lastModified \
+        lastChecked launchConfigId",
 };
 
 const LIST: &[Column] = &[
@@ -178,7 +155,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .chain(group.as_deref())
                 .collect();
             let call = Call::get(WORKER_MANAGER, &segments)
-                .query("state", state.map(State::name))
+                .query("state", state)
                 .query("launchConfigId", launch_config)
                 .to(format!("list the workers of pool {pool}"))
                 .list_command("fleetwright pool list");
@@ -207,16 +184,14 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         }
         Verb::Create(definition) => create(definition, session).await,
         Verb::Update(definition) => update(definition, session).await,
-        Verb::Remove { worker, consent } => {
-            let purpose = format!("remove worker {worker}");
-            output::confirm(&purpose, consent.yes)?;
-            let call = Call::delete(WORKER_MANAGER, &worker.segments());
-            let reply = session
-                .client
-                .call(&call.to(purpose).list_command(LIST_COMMAND))
-                .await?;
-            session.done(&reply, &format!("removed worker {worker}"));
-            Ok(())
+        Verb::Remove(Confirmed { name, consent }) => {
+            let call = Call::delete(WORKER_MANAGER, &name.segments())
+                .to(format!("remove worker {name}"))
+                .list_command(LIST_COMMAND);
+            consent.confirm(&call)?;
+            session
+                .order(&call, &format!("removed worker {name}"))
+                .await
         }
         Verb::Runs { worker, limit } => {
             let Name { pool, group, id } = &worker;
@@ -239,29 +214,28 @@ async fn quarantine(
     reason: Option<String>,
     session: &Session,
 ) -> Result<(), Failure> {
-    let moment = match until {
-        Some(text) => output::parse_moment(text, session.now)
-            .map_err(|error| Failure::usage(format!("--until: {error}")))?,
-        None => session.now.plus_seconds(-60 * 60),
+    let (moment, purpose) = match until {
+        Some(text) => (
+            session.moment("--until", text)?,
+            format!("quarantine worker {worker}"),
+        ),
+        None => (
+            session.now.plus_seconds(-60 * 60),
+            format!("lift the quarantine of worker {worker}"),
+        ),
     };
     let mut body = json!({"quarantineUntil": moment.to_string()});
     if let Some(reason) = reason {
         body["quarantineInfo"] = json!(reason);
     }
-    let purpose = match until {
-        Some(_) => format!("quarantine worker {worker}"),
-        None => format!("lift the quarantine of worker {worker}"),
-    };
     let call = Call::put(QUEUE, &worker.segments_in_queue(), body)
         .to(purpose)
         .list_command(LIST_COMMAND);
-    let reply = session.client.call(&call).await?;
     let text = match until {
         Some(_) => format!("{worker} gets no tasks until {moment}"),
         None => format!("{worker} may get tasks again"),
     };
-    session.done(&reply, &text);
-    Ok(())
+    session.order(&call, &text).await
 }
 
 async fn should_terminate(worker: &Name, session: &Session) -> Result<(), Failure> {
@@ -288,11 +262,7 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
     let call = Call::put(WORKER_MANAGER, &name.segments(), Value::Object(fields))
         .to(format!("create worker {name}"))
         .list_command("fleetwright pool list");
-    let mut reply = session.client.call(&call).await?;
-    add_secret(&mut reply, secret.as_deref());
-    session.done(&reply, &format!("created worker {name}"));
-    print_secret(secret.as_deref(), session);
-    Ok(())
+    finish(&call, secret, &format!("created worker {name}"), session).await
 }
 
 async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
@@ -308,25 +278,29 @@ async fn update(definition: Definition, session: &Session) -> Result<(), Failure
     let call = Call::post(WORKER_MANAGER, &name.segments(), Value::Object(fields))
         .to(format!("update worker {name}"))
         .list_command(LIST_COMMAND);
-    let mut reply = session.client.call(&call).await?;
-    add_secret(&mut reply, secret.as_deref());
-    session.done(&reply, &format!("updated worker {name}"));
-    print_secret(secret.as_deref(), session);
-    Ok(())
+    finish(&call, secret, &format!("updated worker {name}"), session).await
 }
 
-/// Adds a secret created here to the reply, for `--json`.
-fn add_secret(reply: &mut Value, secret: Option<&str>) {
-    if let (Value::Object(reply), Some(secret)) = (reply, secret) {
+/// Sends the call, and prints a secret created here, which is not shown again.
+async fn finish(
+    call: &Call,
+    secret: Option<String>,
+    done: &str,
+    session: &Session,
+) -> Result<(), Failure> {
+    let mut reply = session.client.call(call).await?;
+    let Some(secret) = secret else {
+        session.done(&reply, done);
+        return Ok(());
+    };
+    if let Value::Object(reply) = &mut reply {
         reply.insert("staticSecret".to_owned(), json!(secret));
     }
-}
-
-/// Prints a secret created here, which is not shown again.
-fn print_secret(secret: Option<&str>, session: &Session) {
-    if let (false, Some(secret)) = (session.json, secret) {
+    session.done(&reply, done);
+    if !session.json {
         output::out(&format!("secret (staticSecret; not shown again): {secret}"));
     }
+    Ok(())
 }
 
 impl Definition {
@@ -338,13 +312,10 @@ impl Definition {
         session: &Session,
     ) -> Result<Option<String>, Failure> {
         fields.extend(SHAPE.read(self.file.as_deref())?);
-        let expires = self
-            .expires
-            .as_deref()
-            .map(|text| output::parse_moment(text, session.now))
-            .transpose()
-            .map_err(|error| Failure::usage(format!("--expires: {error}")))?;
-        set(fields, "expires", expires.map(|moment| moment.to_string()));
+        if let Some(text) = &self.expires {
+            let expires = session.moment("--expires", text)?;
+            set(fields, "expires", Some(expires.to_string()));
+        }
         set(fields, "capacity", self.capacity);
         if let Some(path) = &self.secret_file {
             let secret = read_text(path)?;
@@ -397,16 +368,5 @@ impl Name {
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{} of pool {}", self.group, self.id, self.pool)
-    }
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Requested => "requested",
-            Self::Running => "running",
-            Self::Stopping => "stopping",
-            Self::Stopped => "stopped",
-        }
     }
 }

@@ -5,7 +5,6 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// An item that could not be imported.
 pub(super) struct ItemFailure {
     /// Its place in the plan.
     pub(super) position: usize,
@@ -16,10 +15,7 @@ pub(super) async fn apply(plan: &Plan, client: &Client) -> Vec<ItemFailure> {
     let mut failures = Vec::new();
     let mut progress = Progress::start();
     for (position, change) in plan.changes.iter().enumerate() {
-        progress.report(|| {
-            let total = plan.changes.len();
-            format!("importing: {position} of {total}, now {}", change.title())
-        });
+        progress.step("importing", position, plan.changes.len(), change.title());
         if let Err(failure) = client.call(&change.call).await {
             // Further calls would time out too.
             let is_unreachable = failure.exit == Exit::Unreachable;

@@ -3,21 +3,13 @@
 //! Servers add defaults and ids of launch configs, and order lists differently; none of that is a
 //! difference. Both sides are normalized, and diffs show the normalized form.
 
-use access::scope::ScopeSet;
-use domain::id::PoolId;
 use rule_import::Pool;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::fleet::{Fleet, Role};
-use crate::client::{AUTH, Call, WORKER_MANAGER};
-use crate::normal_pool::normal_pool_body;
+use crate::client::Call;
+use crate::code::{Kind, gist_of_new};
 use crate::output::pretty;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Role,
-    Pool,
-}
 
 /// One item to create or to update.
 #[derive(Debug)]
@@ -50,73 +42,29 @@ impl Plan {
     pub(super) fn new(source: &Fleet, target: &Fleet) -> Self {
         let mut plan = Self::default();
         for (id, role) in &source.roles {
-            let before = target.roles.get(id).map(normal_role);
-            let call = |exists| {
-                let (segments, body) = (["roles", id], role.body());
-                if exists {
-                    Call::post(AUTH, &segments, body).to(format!("update role {id}"))
-                } else {
-                    Call::put(AUTH, &segments, body).to(format!("create role {id}"))
-                }
-            };
-            plan.add(
-                (Kind::Role, id),
-                before,
-                normal_role(role),
-                gist_of_role(role),
-                call,
-            );
+            let before = target.roles.get(id).map(Role::body);
+            let n_same = plan.add(Kind::Role, id, before, role.body());
+            plan.same.roles += n_same;
         }
         for (id, pool) in &source.pools {
-            let before = target.pools.get(id).map(|pool| normal_pool(id, pool));
-            let name = id.to_string();
-            let call = |exists| {
-                let (segments, body) = (["worker-pool", &name], pool.body());
-                let call = if exists {
-                    Call::post(WORKER_MANAGER, &segments, body)
-                } else {
-                    Call::put(WORKER_MANAGER, &segments, body)
-                };
-                let verb = if exists { "update" } else { "create" };
-                call.to(format!("{verb} pool {name}"))
-            };
-            plan.add(
-                (Kind::Pool, &name),
-                before,
-                normal_pool(id, pool),
-                gist_of_pool(pool),
-                call,
-            );
+            let before = target.pools.get(id).map(Pool::body);
+            let n_same = plan.add(Kind::WorkerPool, id.as_str(), before, pool.body());
+            plan.same.pools += n_same;
         }
-        let pools_only_on_target = target
-            .pools
-            .keys()
-            .filter(|id| !source.pools.contains_key(*id));
-        let roles_only_on_target = target
-            .roles
-            .keys()
-            .filter(|id| !source.roles.contains_key(*id));
+        let (pools, roles) = (target.pools.keys(), target.roles.keys());
         plan.only_on_target = Counts {
-            pools: pools_only_on_target.count(),
-            roles: roles_only_on_target.count(),
+            pools: pools.filter(|id| !source.pools.contains_key(*id)).count(),
+            roles: roles.filter(|id| !source.roles.contains_key(*id)).count(),
         };
         plan
     }
 
-    fn add(
-        &mut self,
-        (kind, id): (Kind, &str),
-        before: Option<Value>,
-        after: Value,
-        gist: String,
-        call: impl FnOnce(bool) -> Call,
-    ) {
+    /// Adds a change, unless the items are equal. Returns the number of equal items.
+    fn add(&mut self, kind: Kind, id: &str, before: Option<Value>, body: Value) -> usize {
+        let before = before.map(|before| kind.normal(id, &before));
+        let after = kind.normal(id, &body);
         if before.as_ref() == Some(&after) {
-            match kind {
-                Kind::Role => self.same.roles += 1,
-                Kind::Pool => self.same.pools += 1,
-            }
-            return;
+            return 1;
         }
         let lines = |value: &Value| format!("{}\n", pretty(value));
         self.changes.push(Change {
@@ -124,64 +72,36 @@ impl Plan {
             id: id.to_owned(),
             before: before.as_ref().map(lines),
             after: lines(&after),
-            gist,
-            call: call(before.is_some()),
+            gist: gist_of_new(kind, &body),
+            call: match before {
+                Some(_) => kind.update_call(id, body),
+                None => kind.create_call(id, body),
+            },
         });
+        0
     }
 }
 
 impl Change {
     pub(super) fn title(&self) -> String {
-        match self.kind {
-            Kind::Role => format!("role {}", self.id),
-            Kind::Pool => format!("pool {}", self.id),
-        }
+        format!("{} {}", self.kind.noun(), self.id)
     }
 
     /// The title in JSON, where pools have their name of the API.
     pub(super) fn json_title(&self) -> String {
-        match self.kind {
-            Kind::Role => self.title(),
-            Kind::Pool => format!("worker {}", self.title()),
-        }
+        let of_api = if self.kind == Kind::WorkerPool {
+            "worker "
+        } else {
+            ""
+        };
+        format!("{of_api}{}", self.title())
     }
-}
-
-fn gist_of_role(role: &Role) -> String {
-    counted(role.scopes.len(), "scope")
-}
-
-fn gist_of_pool(pool: &Pool) -> String {
-    match pool.config.get("launchConfigs").and_then(Value::as_array) {
-        None => pool.provider_id.clone(),
-        Some(launch_configs) => format!(
-            "{}, {}",
-            pool.provider_id,
-            counted(launch_configs.len(), "launch config")
-        ),
-    }
-}
-
-/// `1 scope`, `2 scopes`.
-pub(super) fn counted(count: usize, one: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {one}s"),
-    }
-}
-
-fn normal_role(role: &Role) -> Value {
-    let scopes = ScopeSet::new(role.scopes.iter().cloned()).to_vec();
-    json!({"description": role.description, "scopes": scopes})
-}
-
-fn normal_pool(id: &PoolId, pool: &Pool) -> Value {
-    normal_pool_body(id, pool.body())
 }
 
 #[cfg(test)]
 mod tests {
     use domain::launch_config::id_of;
+    use serde_json::json;
 
     use super::*;
 
@@ -285,7 +205,7 @@ mod tests {
         let target = json!({"roles": [{"roleId": "other", "scopes": []}]});
         let plan = plan(source, target);
         let kinds: Vec<_> = plan.changes.iter().map(|change| change.kind).collect();
-        assert_eq!(kinds, [Kind::Role, Kind::Pool]);
+        assert_eq!(kinds, [Kind::Role, Kind::WorkerPool]);
         assert!(plan.changes.iter().all(|change| change.before.is_none()));
         assert_eq!(plan.only_on_target, Counts { pools: 0, roles: 1 });
     }

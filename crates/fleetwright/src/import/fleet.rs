@@ -17,8 +17,9 @@ pub(super) struct Fleet {
     pub(super) ignored: BTreeMap<String, usize>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Role {
+    #[serde(default)]
     pub(super) description: String,
     pub(super) scopes: Vec<String>,
 }
@@ -27,9 +28,8 @@ pub(super) struct Role {
 #[serde(rename_all = "camelCase")]
 struct WireRole {
     role_id: String,
-    #[serde(default)]
-    description: String,
-    scopes: Vec<String>,
+    #[serde(flatten)]
+    role: Role,
 }
 
 impl Fleet {
@@ -84,13 +84,9 @@ impl Fleet {
             let wire: WireRole = serde_json::from_value(item)
                 .map_err(|error| format!("role number {}: {error}", position + 1))?;
             let mut seen = BTreeSet::new();
-            let mut scopes = wire.scopes;
+            let mut role = wire.role;
             // Servers refuse duplicate scopes, which have no effect.
-            scopes.retain(|scope| seen.insert(scope.clone()));
-            let role = Role {
-                description: wire.description,
-                scopes,
-            };
+            role.scopes.retain(|scope| seen.insert(scope.clone()));
             if self.roles.insert(wire.role_id.clone(), role).is_some() {
                 return Err(format!("role {} is listed twice", wire.role_id));
             }

@@ -8,10 +8,9 @@ use files::Format;
 use rule_import::{ConfigurationFile, ExcludedPool, Grouping, PoolSelection, Unproven};
 use serde_json::{Value, json};
 
-use super::compare::counted;
 use super::source;
 use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::output::{self, counted};
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -35,7 +34,7 @@ enum PerFile {
     Provisioner,
 }
 
-pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Result<(), Failure> {
     let fleet = source::read_pools(&arguments.from, verbose).await?;
     let mut selection = PoolSelection::new(&fleet.pools);
     if selection.n_pools() == 0 && selection.refused.is_empty() {

@@ -128,12 +128,8 @@ pub(super) async fn of_server(client: &Client, only: Option<Only>) -> Result<Fle
 }
 
 fn items(mut document: Value, key: &str) -> Vec<Value> {
-    match document[key].take() {
-        Value::Array(items) => items,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            Vec::new()
-        }
-    }
+    let items = document[key].as_array_mut();
+    items.map(std::mem::take).unwrap_or_default()
 }
 
 fn invalid_reply(client: &Client, error: &str) -> Failure {

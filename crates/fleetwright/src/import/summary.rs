@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 
 use super::apply::ItemFailure;
-use super::compare::{Counts, Kind, Plan, counted};
+use super::compare::{Counts, Plan};
 use super::fleet::Fleet;
-use crate::failure::{Exit, Failure};
-
-/// Maximum number of failures to list; further ones are counted.
-const MAX_LISTED: usize = 50;
+use crate::code::Kind;
+use crate::failure::{Exit, Failure, listed};
+use crate::output::counted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tense {
@@ -16,7 +15,6 @@ pub(super) enum Tense {
     Past,
 }
 
-/// A summary in one line.
 pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> String {
     let (create, update) = match tense {
         Tense::Would => ("would create", "would update"),
@@ -44,7 +42,6 @@ pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> S
     parts.join(", ")
 }
 
-/// The summary as JSON.
 pub(super) fn document(
     plan: &Plan,
     source: &Fleet,
@@ -58,8 +55,7 @@ pub(super) fn document(
             .map(|change| change.id.as_str())
             .collect()
     };
-    let by_kind =
-        |exists| json!({"workerPools": ids(Kind::Pool, exists), "roles": ids(Kind::Role, exists)});
+    let by_kind = |exists| json!({"workerPools": ids(Kind::WorkerPool, exists), "roles": ids(Kind::Role, exists)});
     let counts = |counts: Counts| json!({"workerPools": counts.pools, "roles": counts.roles});
     let failures: Vec<_> = failures
         .iter()
@@ -80,22 +76,13 @@ pub(super) fn document(
     })
 }
 
-/// The failure of an import with failed items.
 pub(super) fn failure(plan: &Plan, failures: &[ItemFailure]) -> Failure {
-    let mut text = format!(
+    let mut lines = vec![format!(
         "{} of {} could not be imported:",
         failures.len(),
         plan.changes.len()
-    );
-    for item in failures.iter().take(MAX_LISTED) {
-        text.push_str(&format!(
-            "\n  {}",
-            item.failure.message.replace('\n', "\n  ")
-        ));
-    }
-    if failures.len() > MAX_LISTED {
-        text.push_str(&format!("\n  and {} more", failures.len() - MAX_LISTED));
-    }
+    )];
+    lines.extend(listed(failures.iter().map(|item| &item.failure)));
     let last = failures.last().map(|item| &item.failure);
     let is_unreachable = last.is_some_and(|failure| failure.exit == Exit::Unreachable);
     let exit = if is_unreachable {
@@ -103,7 +90,7 @@ pub(super) fn failure(plan: &Plan, failures: &[ItemFailure]) -> Failure {
     } else {
         Exit::Failed
     };
-    let mut failure = Failure::new(exit, text).with_hint(
+    let mut failure = Failure::new(exit, lines.join("\n")).with_hint(
         "fix the causes and run the same command again: completed changes are not repeated",
     );
     if is_unreachable {
@@ -135,7 +122,7 @@ fn done(plan: &Plan, failures: &[ItemFailure], exists: bool) -> Counts {
             .count()
     };
     Counts {
-        pools: of(Kind::Pool),
+        pools: of(Kind::WorkerPool),
         roles: of(Kind::Role),
     }
 }

@@ -14,7 +14,6 @@ const UNITS: [(i64, char); 5] = [
 /// Later expiry times are shown as "never".
 const NEVER_MS: u64 = 500 * 365 * DAY_MS.unsigned_abs();
 
-/// The time relative to now.
 pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     let elapsed = now.millis_since(then);
     let amount = elapsed.unsigned_abs();

@@ -26,6 +26,11 @@ impl Progress {
         }
     }
 
+    /// Reports the current one of several steps.
+    pub(crate) fn step(&mut self, verb: &str, position: usize, total: usize, title: String) {
+        self.report(|| format!("{verb}: {position} of {total}, now {title}"));
+    }
+
     /// Prints the text if the last one is old enough.
     pub(crate) fn report(&mut self, text: impl FnOnce() -> String) {
         let patience = if self.on_terminal {

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::age;
 
-/// Spaces between columns.
 const GAP: u16 = 2;
 /// Minimum width of a column of prose.
 const LEAST_WIDTH: u16 = 10;
@@ -35,36 +34,24 @@ pub(crate) enum Kind {
 }
 
 impl Column {
+    const fn new(title: &'static str, field: &'static str, kind: Kind) -> Self {
+        Self { title, field, kind }
+    }
+
     pub(crate) const fn text(title: &'static str, field: &'static str) -> Self {
-        Self {
-            title,
-            field,
-            kind: Kind::Text,
-        }
+        Self::new(title, field, Kind::Text)
     }
 
     pub(crate) const fn number(title: &'static str, field: &'static str) -> Self {
-        Self {
-            title,
-            field,
-            kind: Kind::Number,
-        }
+        Self::new(title, field, Kind::Number)
     }
 
     pub(crate) const fn age(title: &'static str, field: &'static str) -> Self {
-        Self {
-            title,
-            field,
-            kind: Kind::Age,
-        }
+        Self::new(title, field, Kind::Age)
     }
 
     pub(crate) const fn prose(title: &'static str, field: &'static str) -> Self {
-        Self {
-            title,
-            field,
-            kind: Kind::Prose,
-        }
+        Self::new(title, field, Kind::Prose)
     }
 
     fn show(&self, item: &Value, now: Timestamp) -> String {
@@ -80,7 +67,13 @@ impl Column {
                 Ok(then) if self.kind == Kind::Age => age(then, now),
                 Ok(_) | Err(_) => text.clone(),
             },
-            Value::Array(items) => items.iter().map(in_list).collect::<Vec<_>>().join(", "),
+            Value::Array(items) => {
+                let texts = items.iter().map(|item| match item.as_str() {
+                    Some(text) => text.to_owned(),
+                    None => item.to_string(),
+                });
+                texts.collect::<Vec<_>>().join(", ")
+            }
             Value::Object(_) => value.to_string(),
         };
         printable(&text)
@@ -110,7 +103,6 @@ pub(crate) fn table(
     grid(&headings, rows, width)
 }
 
-/// A table of texts.
 pub(crate) fn grid(
     headings: &[(&str, Kind)],
     rows: Vec<Vec<String>>,
@@ -198,15 +190,6 @@ pub(crate) fn details(item: &Value, columns: &[Column], now: Timestamp) -> Strin
 pub(crate) fn screen_width() -> Option<u16> {
     let is_cut = super::to_terminal() && !super::is_wide();
     is_cut.then(|| Table::new().width()).flatten()
-}
-
-fn in_list(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            value.to_string()
-        }
-    }
 }
 
 /// A text on one line without control characters.

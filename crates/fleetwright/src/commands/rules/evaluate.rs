@@ -60,7 +60,6 @@ fn condition(text: &str) -> Result<(String, String), String> {
 }
 
 impl Subject {
-    /// Refuses a condition that is set twice.
     fn check(&self) -> Result<(), Failure> {
         let mut names = BTreeSet::new();
         match self.presented.iter().find(|(name, _)| !names.insert(name)) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use files::Format;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::comments;
 use crate::code::KEYS_FIRST;
@@ -136,7 +136,6 @@ fn format(file: &str) -> Result<Formatted, Failure> {
     })
 }
 
-/// Replaces a file atomically.
 fn replace(file: &str, text: &str) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| Failure::failed(format!("cannot write {file}: {error}"));
     // Replaces the target of a link.
@@ -165,7 +164,7 @@ impl Serialize for Ordered<'_> {
             Value::Array(items) => serializer.collect_seq(items.iter().map(Ordered)),
             Value::Object(fields) => {
                 let mut map = serializer.serialize_map(Some(fields.len()))?;
-                for (key, value) in ordered(fields) {
+                for (key, value) in files::ordered(fields, &KEYS_FIRST) {
                     map.serialize_entry(key, &Ordered(value))?;
                 }
                 map.end()
@@ -175,18 +174,6 @@ impl Serialize for Ordered<'_> {
             }
         }
     }
-}
-
-fn ordered(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
-    let mut ordered: Vec<_> = fields.iter().collect();
-    let rank = |key: &str| {
-        let known = KEYS_FIRST.iter().position(|first| *first == key);
-        known.unwrap_or(KEYS_FIRST.len())
-    };
-    ordered.sort_by(|(left, _), (right, _)| {
-        rank(left).cmp(&rank(right)).then_with(|| left.cmp(right))
-    });
-    ordered
 }
 
 #[cfg(test)]

@@ -43,7 +43,6 @@ pub(crate) struct Arguments {
     with_server: bool,
 }
 
-/// The findings in one worker configuration.
 struct Report {
     name: String,
     /// Errors: the server would refuse them.
@@ -58,7 +57,6 @@ impl Arguments {
         self.server || self.with_server
     }
 
-    /// The places from the file.
     fn market(&self) -> Result<ProviderCatalog, Failure> {
         let known = match &self.places {
             None => BTreeMap::new(),
@@ -113,10 +111,6 @@ pub(super) async fn run_remote(arguments: &Arguments, session: &Session) -> Resu
     report(market, &sources, session.json)
 }
 
-pub(super) fn print_schema() {
-    output::out(rules::SCHEMA);
-}
-
 fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<(), Failure> {
     let market = Arc::new(market);
     let reports: Vec<Report> = sources
@@ -134,8 +128,7 @@ fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<
         .sum();
     match n_found {
         0 => Ok(()),
-        1 => Err(Failure::failed("1 finding")),
-        several => Err(Failure::failed(format!("{several} findings"))),
+        found => Err(Failure::failed(output::counted(found, "finding"))),
     }
 }
 
@@ -268,7 +261,6 @@ fn declared() -> ProviderEntry {
     }
 }
 
-/// Parses the places of each provider.
 fn places(document: &Value) -> Result<BTreeMap<ProviderId, ProviderEntry>, String> {
     let Value::Object(listed) = document else {
         return Err("must be a mapping from providers to lists of places".to_owned());

@@ -4,7 +4,7 @@ use rules::RuleSet;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::input::read_document;
+use crate::input::{name_of, read_document};
 
 const LIST: &str = "workerConfigurations";
 const ID: &str = "workerConfigurationId";
@@ -46,10 +46,7 @@ impl Source {
 
 /// All worker configurations of a file.
 pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
-    let name = match path {
-        "-" => "standard input",
-        path => path,
-    };
+    let name = name_of(path);
     let document = read_document(path)?;
     let is_one = document.is_array() || document.get("rules").is_some();
     if is_one {

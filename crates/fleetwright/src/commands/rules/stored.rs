@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::{Consent, Limit, Session};
 use super::{LIST_COMMAND, source};
 use crate::client::{Call, WORKER_MANAGER};
-use crate::code::{KEYS_FIRST, Style, semantic};
+use crate::code::{KEYS_FIRST, Kind, Style, semantic};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
@@ -67,7 +67,6 @@ const FIELDS: [&str; 6] = [
     "launchConfigIds",
     "version",
 ];
-/// Fields that only replies have.
 const READ_ONLY: [&str; 2] = ["created", "lastModified"];
 /// Fields of replies that are not part of the document.
 pub(super) const IN_REPLIES: [&str; 3] = ["version", "created", "lastModified"];
@@ -137,9 +136,7 @@ pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure
 }
 
 pub(super) async fn read(id: &str, session: &Session) -> Result<Value, Failure> {
-    let call = Call::get(WORKER_MANAGER, &["worker-configuration", id])
-        .to(format!("show worker configuration {id}"))
-        .list_command(LIST_COMMAND);
+    let call = Kind::WorkerConfiguration.read_call("show", id);
     session.client.call(&call).await
 }
 
@@ -161,48 +158,48 @@ pub(super) async fn create(definition: Definition, session: &Session) -> Result<
     if let Some(fields) = body.as_object_mut() {
         fields.remove("version");
     }
-    let call = Call::put(WORKER_MANAGER, &["worker-configuration", id], body)
-        .to(format!("create worker configuration {id}"));
-    let reply = session.client.call(&call).await?;
-    session.done(
-        &reply,
-        &format!("created worker configuration {id}{}", version(&reply)),
-    );
-    Ok(())
+    let call = Kind::WorkerConfiguration.create_call(id, body);
+    finish(
+        &call,
+        &format!("created worker configuration {id}"),
+        session,
+    )
+    .await
 }
 
 pub(super) async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
     let id = &definition.draft.id;
-    let call = Call::post(
-        WORKER_MANAGER,
-        &["worker-configuration", id],
-        definition.body()?,
+    let call = Kind::WorkerConfiguration.update_call(id, definition.body()?);
+    finish(
+        &call,
+        &format!("updated worker configuration {id}"),
+        session,
     )
-    .to(format!("update worker configuration {id}"))
-    .list_command(LIST_COMMAND);
-    let reply = session.client.call(&call).await?;
-    session.done(
-        &reply,
-        &format!("updated worker configuration {id}{}", version(&reply)),
-    );
+    .await
+}
+
+/// Sends the call, and reports the new version.
+async fn finish(call: &Call, done: &str, session: &Session) -> Result<(), Failure> {
+    let reply = session.client.call(call).await?;
+    let version = reply["version"].as_u64();
+    let version = version.map(|version| format!(", now at version {version}"));
+    session.done(&reply, &format!("{done}{}", version.unwrap_or_default()));
     Ok(())
 }
 
 pub(super) async fn delete(deletion: &Deletion, session: &Session) -> Result<(), Failure> {
     let id = &deletion.id;
-    let purpose = format!("delete worker configuration {id}");
-    output::confirm(&format!("{purpose} and its pools"), deletion.consent.yes)?;
-    let call = Call::delete(WORKER_MANAGER, &["worker-configuration", id])
+    let call = Kind::WorkerConfiguration
+        .remove_call("delete", id)
         .query("version", deletion.version);
-    let reply = session
-        .client
-        .call(&call.to(purpose).list_command(LIST_COMMAND))
-        .await?;
+    output::confirm(
+        &format!("{} and its pools", call.purpose),
+        deletion.consent.yes,
+    )?;
     let text = format!(
         "deleted worker configuration {id}: its pools are deleted after their last workers stop"
     );
-    session.done(&reply, &text);
-    Ok(())
+    session.order(&call, &text).await
 }
 
 pub(super) async fn history(id: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
@@ -226,38 +223,26 @@ pub(super) async fn diff(id: &str, from: u64, to: u64, session: &Session) -> Res
 
 pub(super) async fn revert(reversion: &Reversion, session: &Session) -> Result<(), Failure> {
     let (id, to) = (&reversion.id, reversion.to);
-    let purpose = format!("revert worker configuration {id} to version {to}");
-    output::confirm(&purpose, reversion.consent.yes)?;
     let mut body = json!({ "to": to });
     if let Some(reason) = &reversion.reason {
         body["reason"] = json!(reason);
     }
-    let call = Call::post(
-        WORKER_MANAGER,
-        &["worker-configuration", id, "revert"],
-        body,
-    )
-    .to(purpose)
-    .list_command("fleetwright rules history");
-    let reply = session.client.call(&call).await?;
-    let text = format!(
-        "restored version {to} of worker configuration {id}{}",
-        version(&reply)
-    );
-    session.done(&reply, &text);
-    Ok(())
+    let segments = ["worker-configuration", id, "revert"];
+    let call = Call::post(WORKER_MANAGER, &segments, body)
+        .to(format!("revert worker configuration {id} to version {to}"))
+        .list_command("fleetwright rules history");
+    reversion.consent.confirm(&call)?;
+    let text = format!("restored version {to} of worker configuration {id}");
+    finish(&call, &text, session).await
 }
 
 pub(super) async fn plan(draft: &Draft, session: &Session) -> Result<(), Failure> {
     let id = &draft.id;
     let mut body = draft.body()?;
     body.remove("version");
-    let call = Call::post(
-        WORKER_MANAGER,
-        &["worker-configuration", id, "plan"],
-        Value::Object(body),
-    )
-    .to(format!("plan worker configuration {id}"));
+    let segments = ["worker-configuration", id, "plan"];
+    let call = Call::post(WORKER_MANAGER, &segments, Value::Object(body))
+        .to(format!("plan worker configuration {id}"));
     show_plan(&session.client.call(&call).await?, session);
     Ok(())
 }
@@ -285,33 +270,23 @@ pub(super) async fn payload_schema(
     launch_config: Option<&str>,
     session: &Session,
 ) -> Result<(), Failure> {
-    let segments = match launch_config {
-        None => vec!["worker-type", worker_type, "payload-schema"],
-        Some(id) => vec![
-            "worker-type",
-            worker_type,
-            "launch-config",
-            id,
-            "payload-schema",
-        ],
-    };
+    let mut segments = vec!["worker-type", worker_type];
+    segments.extend(
+        launch_config
+            .into_iter()
+            .flat_map(|id| ["launch-config", id]),
+    );
+    segments.push("payload-schema");
     let call = Call::get(WORKER_MANAGER, &segments)
         .to(format!(
             "show the payload schema of worker type {worker_type}"
         ))
         .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
-    if session.json {
-        output::json(&reply)
+    output::json(if session.json {
+        &reply
     } else {
-        output::json(&reply["payloadSchema"])
-    }
+        &reply["payloadSchema"]
+    });
     Ok(())
-}
-
-fn version(reply: &Value) -> String {
-    let version = reply["version"].as_u64();
-    version
-        .map(|version| format!(", now at version {version}"))
-        .unwrap_or_default()
 }

@@ -91,20 +91,21 @@ impl Following {
     }
 }
 
-/// The number of the last run.
+fn last(status: &Value) -> Option<&Value> {
+    status["runs"].as_array()?.last()
+}
+
 pub(super) fn last_run(status: &Value) -> Option<u64> {
-    status["runs"].as_array()?.last()?["runId"].as_u64()
+    last(status)?["runId"].as_u64()
 }
 
 /// The reason why the last run ended, if it ended.
 pub(super) fn reason(status: &Value) -> Option<&str> {
-    status["runs"].as_array()?.last()?["reasonResolved"].as_str()
+    last(status)?["reasonResolved"].as_str()
 }
 
-/// Whether the last run has ended.
 fn has_ended(status: &Value) -> bool {
-    let last = status["runs"].as_array().and_then(|runs| runs.last());
-    last.is_some_and(|run| run.get("resolved").is_some())
+    last(status).is_some_and(|run| run.get("resolved").is_some())
 }
 
 fn is_resolved(status: &Value) -> bool {

@@ -35,7 +35,6 @@ pub(super) struct Reading {
     printed: u64,
 }
 
-/// The outcome of opening a log.
 enum Source {
     Open {
         response: Response,

@@ -170,8 +170,7 @@ impl NewTask {
     fn definition(&self, session: &Session) -> Result<Value, Failure> {
         let now = session.now;
         let deadline = match &self.deadline {
-            Some(text) => output::parse_moment(text, now)
-                .map_err(|error| Failure::usage(format!("--deadline: {error}")))?,
+            Some(text) => session.moment("--deadline", text)?,
             None => now.plus_millis(DAY_MS),
         };
         let owner = self.owner.as_deref().or(session.client.client_id());
@@ -207,11 +206,8 @@ impl NewTask {
         }
         let mut payload = Map::from_iter([("command".to_owned(), json!(self.command))]);
         if !self.env.is_empty() {
-            let env: Map<String, Value> = self
-                .env
-                .iter()
-                .map(|(name, value)| (name.clone(), json!(value)))
-                .collect();
+            let env = self.env.iter().cloned();
+            let env: Map<_, _> = env.map(|(name, value)| (name, json!(value))).collect();
             payload.insert("env".to_owned(), Value::Object(env));
         }
         if let Some(text) = &self.max_run_time {
