@@ -29,23 +29,16 @@ use engine::queue::TaskError;
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::endpoint::Endpoint;
+use super::endpoint::{NewEndpoint, Service, Verb};
 use super::error::ApiError;
 use super::reply::Reply;
 
-pub use files_table::FILES;
+pub(super) use files_table::FILES;
+pub(super) use tasks_table::{COUNTS, TASKS};
+pub(super) use views_table::{ARTIFACTS, PROVISIONERS, VIEWS};
 
-/// In the order of the contract, which mixes tasks and views.
-pub fn endpoints() -> Vec<Endpoint> {
-    [
-        tasks_table::TASKS,
-        views_table::ARTIFACTS,
-        views_table::PROVISIONERS,
-        tasks_table::COUNTS,
-        views_table::VIEWS,
-        tasks_table::HEARTBEAT,
-    ]
-    .concat()
+const fn on(name: &'static str, method: Verb, route: &'static str) -> NewEndpoint {
+    NewEndpoint::new(Service::Queue, name, method, route)
 }
 
 /// The task in the route.

@@ -1,32 +1,30 @@
 //! Shows the result of creating or updating a pool by hand, before it is applied.
 
-use access::scope::Template::Scope;
 use domain::id::LaunchConfigId;
 use engine::pools;
 use serde_json::{Value, json};
 
 use super::super::call::Call;
-use super::super::endpoint::{Endpoint, Service, Verb};
+use super::super::endpoint::{Endpoint, Verb::Post};
 use super::super::error::ApiError;
 use super::super::reply::Reply;
+use super::on;
 use super::pools::asked;
 use super::wire::PoolBody;
 
 /// Taskcluster has no such endpoint.
-pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[Endpoint::new(
-    Service::WorkerManager,
+pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[on(
     "planWorkerPool",
-    Verb::Post,
+    Post,
     "/plan-worker-pool/<workerPoolId>",
-    |call| Box::pin(plan(call)),
 )
+.runs(|call| Box::pin(plan(call)))
 .wildcard("workerPoolId")
 .input("update-worker-pool-request.json")
 .output("worker-pool-plan.json")
-.scopes(Scope("worker-manager:get-worker-pool:<workerPoolId>"))
-.about(
-    "Worker Pools",
-    "Plan a worker pool",
+.scope("worker-manager:get-worker-pool:<workerPoolId>")
+.about("Worker Pools", "Plan a worker pool")
+.describe(
     "Shows the result of creating or updating a pool with this definition, without applying it. \
      Its provider checks and completes the definition as for an update, and errors are the same.",
 )];
