@@ -7,7 +7,6 @@ use domain::time::Timestamp;
 use engine::cache_purges::{self, MAX_CACHES};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::StoreError;
 use store::cache_purges::CachePurge;
 
 use super::call::Call;
@@ -92,34 +91,23 @@ async fn list_all(call: Call) -> Result<Reply, ApiError> {
         Some((pool_id, name)) => Some((pool_id.parse::<PoolId>()?, name.clone())),
     };
     let (now, limit) = (call.now, page.limit_and_one());
-    let read = call.app.engine.store.scan("cache_purge_list", move |tx| {
+    let read = call.scan("cache_purge_list", move |tx| {
         let after = after
             .as_ref()
             .map(|(pool_id, name)| (pool_id, name.as_str()));
         store::cache_purges::list(tx, after, now, limit)
     });
-    let mut purges: Vec<CachePurge> = read.await?;
-    let token = page.cut(&mut purges, |purge| {
-        (purge.pool_id.to_string(), purge.cache_name.clone())
-    });
-    let mut reply = shown(&purges);
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    Reply::json(&reply)
+    let key = |purge: &CachePurge| (purge.pool_id.to_string(), purge.cache_name.clone());
+    page.reply("requests", read.await?, key, shown)
 }
 
 async fn list(call: Call) -> Result<Reply, ApiError> {
     let (pool_id, since, now) = (call.pool_id()?, since(&call)?, call.now);
-    let read = call
-        .app
-        .engine
-        .store
-        .read("cache_purge_list_of_pool", move |tx| {
-            store::cache_purges::list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
-        });
-    let purges: Result<Vec<CachePurge>, StoreError> = read.await;
-    Reply::json(&shown(&purges?))
+    let read = call.read("cache_purge_list_of_pool", move |tx| {
+        store::cache_purges::list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
+    });
+    let purges: Value = read.await?.iter().map(shown).collect();
+    Reply::json(&json!({ "requests": purges }))
 }
 
 /// An empty value counts as none.
@@ -132,15 +120,12 @@ fn since(call: &Call) -> Result<Timestamp, ApiError> {
     })
 }
 
-fn shown(purges: &[CachePurge]) -> Value {
-    let one = |purge: &CachePurge| {
-        let (provisioner_id, worker_type) = purge.pool_id.parts();
-        json!({
-            "provisionerId": provisioner_id,
-            "workerType": worker_type,
-            "cacheName": purge.cache_name,
-            "before": purge.before.to_string(),
-        })
-    };
-    json!({"requests": purges.iter().map(one).collect::<Vec<Value>>()})
+fn shown(purge: &CachePurge) -> Value {
+    let (provisioner_id, worker_type) = purge.pool_id.parts();
+    json!({
+        "provisionerId": provisioner_id,
+        "workerType": worker_type,
+        "cacheName": purge.cache_name,
+        "before": purge.before.to_string(),
+    })
 }

@@ -26,7 +26,7 @@ mod worker_views;
 use domain::id::TaskId;
 use domain::task::Task;
 use engine::queue::TaskError;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::call::Call;
 use super::endpoint::{NewEndpoint, Service, Verb};
@@ -43,13 +43,9 @@ const fn on(name: &'static str, method: Verb, route: &'static str) -> NewEndpoin
 
 /// The task in the route.
 async fn load(call: &Call) -> Result<Task, ApiError> {
-    let id: TaskId = call.parameter("taskId").parse()?;
+    let id: TaskId = call.id("taskId")?;
     let named = id.clone();
-    let read = call
-        .app
-        .engine
-        .store
-        .read("task_get", move |tx| store::tasks::get(tx, &id));
+    let read = call.read("task_get", move |tx| store::tasks::get(tx, &id));
     Ok(read.await?.ok_or(TaskError::NoSuchTask(named))?)
 }
 
@@ -63,11 +59,4 @@ fn run_id(call: &Call) -> Result<u32, ApiError> {
 
 fn status_reply(task: &Task) -> Result<Reply, ApiError> {
     Reply::json(&json!({ "status": task.status() }))
-}
-
-fn with_token(mut reply: Value, token: Option<String>) -> Value {
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    reply
 }

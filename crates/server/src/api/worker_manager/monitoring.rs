@@ -3,10 +3,8 @@
 use engine::measures::seconds;
 use serde_json::{Map, Value, json};
 
-use super::super::call::Call;
 use super::super::endpoint::{Endpoint, NewEndpoint, Service, Verb};
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 const CATEGORY: &str = "Monitoring";
 
