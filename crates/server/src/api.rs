@@ -18,7 +18,7 @@ pub mod purge_cache;
 mod query;
 pub mod queue;
 pub mod raw_body;
-mod read_body;
+pub mod read_body;
 pub mod references;
 pub mod reply;
 pub mod request;
