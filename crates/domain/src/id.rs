@@ -172,6 +172,13 @@ pub struct WorkerKey {
     pub id: WorkerId,
 }
 
+impl WorkerKey {
+    pub fn parse(pool_id: PoolId, group: &str, id: &str) -> Result<Self, BadId> {
+        let (group, id) = (group.parse()?, id.parse()?);
+        Ok(Self { pool_id, group, id })
+    }
+}
+
 impl fmt::Display for WorkerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.pool_id, self.group, self.id)

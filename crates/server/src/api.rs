@@ -18,7 +18,7 @@ pub mod purge_cache;
 mod query;
 pub mod queue;
 pub mod raw_body;
-mod read_body;
+pub mod read_body;
 pub mod references;
 pub mod reply;
 pub mod request;
@@ -36,20 +36,31 @@ use endpoint::{Endpoint, Service};
 pub fn endpoints() -> &'static [Endpoint] {
     static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
     ALL.get_or_init(|| {
+        use worker_manager::{CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, STATES};
+        // The contract mixes tasks and views.
+        let queue = [
+            queue::TASKS,
+            queue::ARTIFACTS,
+            queue::PROVISIONERS,
+            queue::COUNTS,
+            queue::VIEWS,
+        ];
         [
-            worker_manager::ENDPOINTS,
-            worker_manager::CONFIGURATIONS,
-            worker_manager::POOL_PLANS,
-            worker_manager::STATES,
-            worker_manager::DOCUMENTATION,
-            &queue::endpoints(),
-            auth::ENDPOINTS,
-            purge_cache::ENDPOINTS,
-            fleetwright::ENDPOINTS,
-            queue::FILES,
+            monitored(Service::WorkerManager, worker_manager::ENDPOINTS),
+            [CONFIGURATIONS, POOL_PLANS, STATES, DOCUMENTATION].concat(),
+            monitored(Service::Queue, &queue.concat()),
+            monitored(Service::Auth, auth::ENDPOINTS),
+            monitored(Service::PurgeCache, purge_cache::ENDPOINTS),
+            [fleetwright::ENDPOINTS, queue::FILES].concat(),
         ]
         .concat()
     })
+}
+
+/// A service's endpoints, between those that every service has.
+fn monitored(service: Service, endpoints: &[Endpoint]) -> Vec<Endpoint> {
+    let (first, last) = worker_manager::monitoring::endpoints(service);
+    [&first, endpoints, &[last]].concat()
 }
 
 /// The endpoints of one service.

@@ -1,16 +1,17 @@
 //! One request on its way to its handler: the endpoint, the caller and the parameters.
 
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use access::scope::{Expression, Params, ScopeSet, Template};
 use domain::audit::{AuditEntry, EntityType};
-use domain::id::{BadId, PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{BadId, PoolId, WorkerKey};
 use domain::time::Timestamp;
 use engine::change::Change;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use store::StoreError;
+use store::{StoreError, Tx};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ApiError, Code};
@@ -58,6 +59,28 @@ impl Call {
         self.app.engine.change(name, self.now, f).await
     }
 
+    /// Reads a few rows by their keys.
+    pub async fn read<T, E, F>(&self, name: &'static str, f: F) -> Result<T, ApiError>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Into<ApiError> + Send + 'static,
+    {
+        let read = self.app.engine.store.read(name, f).await;
+        read.map_err(Into::into)
+    }
+
+    /// Reads any number of rows.
+    pub async fn scan<T, E, F>(&self, name: &'static str, f: F) -> Result<T, ApiError>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Into<ApiError> + Send + 'static,
+    {
+        let read = self.app.engine.store.scan(name, f).await;
+        read.map_err(Into::into)
+    }
+
     /// A parameter of the route.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters
@@ -73,14 +96,14 @@ impl Call {
             .map(|(_, value)| value.as_str())
     }
 
+    /// A parameter of the route that is an id.
+    pub fn id<T: FromStr<Err = BadId>>(&self, name: &str) -> Result<T, ApiError> {
+        Ok(self.parameter(name).parse()?)
+    }
+
     /// A query parameter that is an id.
-    pub fn query_id<T: std::str::FromStr<Err = BadId>>(
-        &self,
-        name: &str,
-    ) -> Result<Option<T>, ApiError> {
-        self.query(name)
-            .map(|text| text.parse().map_err(ApiError::from))
-            .transpose()
+    pub fn query_id<T: FromStr<Err = BadId>>(&self, name: &str) -> Result<Option<T>, ApiError> {
+        Ok(self.query(name).map(str::parse).transpose()?)
     }
 
     pub fn page<K: Serialize + DeserializeOwned>(&self) -> Result<Page<K>, ApiError> {
@@ -88,15 +111,27 @@ impl Call {
     }
 
     pub fn pool_id(&self) -> Result<PoolId, ApiError> {
-        Ok(self.parameter("workerPoolId").parse()?)
+        self.id("workerPoolId")
+    }
+
+    /// The pool that the route names in two parts.
+    pub fn two_part_pool_id(&self) -> Result<PoolId, ApiError> {
+        let (left, right) = ("provisionerId", "workerType");
+        Ok(format!("{}/{}", self.parameter(left), self.parameter(right)).parse()?)
     }
 
     pub fn worker_key(&self) -> Result<WorkerKey, ApiError> {
-        Ok(WorkerKey {
-            pool_id: self.pool_id()?,
-            group: self.parameter("workerGroup").parse::<WorkerGroup>()?,
-            id: self.parameter("workerId").parse::<WorkerId>()?,
-        })
+        self.worker_of(self.pool_id()?)
+    }
+
+    /// The worker of this pool that the route names.
+    pub fn worker_of(&self, pool_id: PoolId) -> Result<WorkerKey, ApiError> {
+        let (group, id) = ("workerGroup", "workerId");
+        Ok(WorkerKey::parse(
+            pool_id,
+            self.parameter(group),
+            self.parameter(id),
+        )?)
     }
 
     /// The body as the wire shape. Its schema has already been checked.

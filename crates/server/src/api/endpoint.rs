@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use access::scope::Template;
+use contract::patterns::DIGITS;
 use http::Method;
 
 use super::call::Call;
@@ -39,6 +40,29 @@ pub enum Payload {
 pub struct Query {
     pub name: &'static str,
     pub pattern: &'static str,
+}
+
+pub(super) const ANYTHING: &str = "^";
+pub(super) const YES_NO: &str = "^(true|false)$";
+pub(super) const TOKEN: Query = query("continuationToken", ".");
+pub(super) const LIMIT: Query = query("limit", DIGITS);
+pub(super) const PAGING: &[Query] = &[TOKEN, LIMIT];
+
+pub(super) const fn query(name: &'static str, pattern: &'static str) -> Query {
+    Query { name, pattern }
+}
+
+/// One scope for each text of a list.
+pub(super) const fn each(
+    variable: &'static str,
+    list: &'static str,
+    each: &'static str,
+) -> Template {
+    Template::For {
+        variable,
+        list,
+        each,
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,20 +141,36 @@ impl Verb {
     }
 }
 
-impl Endpoint {
-    /// An endpoint with its route and its handler, and nothing else yet.
-    pub const fn new(
+/// An endpoint that has no handler yet.
+pub(super) struct NewEndpoint {
+    service: Service,
+    name: &'static str,
+    method: Verb,
+    route: &'static str,
+}
+
+impl NewEndpoint {
+    pub(super) const fn new(
         service: Service,
         name: &'static str,
         method: Verb,
         route: &'static str,
-        handler: Handler,
     ) -> Self {
         Self {
             service,
             name,
             method,
             route,
+        }
+    }
+
+    /// Sets the handler; all other fields have their defaults.
+    pub(super) const fn runs(self, handler: Handler) -> Endpoint {
+        Endpoint {
+            service: self.service,
+            name: self.name,
+            method: self.method,
+            route: self.route,
             wildcard: None,
             alias: None,
             query: &[],
@@ -147,7 +187,9 @@ impl Endpoint {
             handler,
         }
     }
+}
 
+impl Endpoint {
     pub const fn wildcard(mut self, parameter: &'static str) -> Self {
         self.wildcard = Some(parameter);
         self
@@ -189,6 +231,10 @@ impl Endpoint {
         self
     }
 
+    pub const fn scope(self, scope: &'static str) -> Self {
+        self.scopes(Template::Scope(scope))
+    }
+
     pub const fn payload(mut self, payload: Payload) -> Self {
         self.payload = payload;
         self
@@ -204,14 +250,13 @@ impl Endpoint {
         self
     }
 
-    pub const fn about(
-        mut self,
-        category: &'static str,
-        title: &'static str,
-        description: &'static str,
-    ) -> Self {
+    pub const fn about(mut self, category: &'static str, title: &'static str) -> Self {
         self.category = category;
         self.title = title;
+        self
+    }
+
+    pub const fn describe(mut self, description: &'static str) -> Self {
         self.description = description;
         self
     }

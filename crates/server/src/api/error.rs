@@ -104,9 +104,7 @@ impl Code {
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
     }
-}
 
-impl Code {
     /// When to try again, if known.
     pub fn retry_after_seconds(self) -> Option<u32> {
         matches!(self, Self::TooManyRequests | Self::ServerBusy).then_some(RETRY_SECONDS)

@@ -3,11 +3,10 @@
 mod events;
 mod explain;
 
-use access::scope::Template::Scope;
 use contract::patterns::{DIGITS, GENERIC_ID, SLUGID, WORKER_POOL_ID};
 
 use super::endpoint::Verb::Get;
-use super::endpoint::{Endpoint, Handler, Query, Service, Verb};
+use super::endpoint::{Endpoint, NewEndpoint, Query, Service, Verb, YES_NO, query};
 
 const EVENTS: &str = "Events";
 const REASONS: &str = "Reasons";
@@ -21,53 +20,44 @@ const LISTENING: &[Query] = &[
     query("taskGroupId", SLUGID),
     query("after", DIGITS),
     query("since", "^[0-9TZ:.+-]{1,40}$"),
-    query("follow", "^(true|false)$"),
+    query("follow", YES_NO),
 ];
+
+pub(super) const fn on(name: &'static str, method: Verb, route: &'static str) -> NewEndpoint {
+    NewEndpoint::new(Service::Fleetwright, name, method, route)
+}
 
 /// In the order of the published references.
-pub const ENDPOINTS: &[Endpoint] = &[on("listenEvents", Get, "/events", |call| {
-    Box::pin(events::listen(call))
-})
-.query(LISTENING)
-.streams(events::CONTENT_TYPE)
-.scopes(Scope("fleetwright:listen-events"))
-.about(
-    EVENTS,
-    "Listen to events",
-    "Streams events as server-sent events. The caller gets the events that it could read anyway \
-     and that match the query. `exchange` is a list, separated by commas. A listener resumes with \
-     `Last-Event-ID` or `after`, begins in the past with `since`, and with `follow=false` ends \
-     after the last stored event.",
-),
-on("explainPool", Get, "/explain/pool/<workerPoolId>", |call| {
-    Box::pin(explain::pool(call))
-})
-.wildcard("workerPoolId")
-.scopes(Scope("fleetwright:explain:<workerPoolId>"))
-.about(
-    REASONS,
-    "Explain a pool",
-    "Shows the decision that would be made about the pool now, with its reasons, and earlier \
-     decisions: the last plans and the results of their launches. The request changes nothing.",
-),
-on(
-    "explainWorker",
-    Get,
-    "/explain/worker/<workerPoolId>/<workerGroup>/<workerId>",
-    |call| Box::pin(explain::worker(call)),
-)
-.scopes(Scope("fleetwright:explain:<workerPoolId>"))
-.about(
-    REASONS,
-    "Explain a worker",
-    "Why the worker was launched, what happened to it, and why it was asked to stop.",
-),
+pub const ENDPOINTS: &[Endpoint] = &[
+    on("listenEvents", Get, "/events")
+        .runs(|call| Box::pin(events::listen(call)))
+        .query(LISTENING)
+        .streams(events::CONTENT_TYPE)
+        .scope("fleetwright:listen-events")
+        .about(EVENTS, "Listen to events")
+        .describe(
+            "Streams events as server-sent events. The caller gets the events that it could read \
+             anyway and that match the query. `exchange` is a list, separated by commas. A \
+             listener resumes with `Last-Event-ID` or `after`, begins in the past with `since`, \
+             and with `follow=false` ends after the last stored event.",
+        ),
+    on("explainPool", Get, "/explain/pool/<workerPoolId>")
+        .runs(|call| Box::pin(explain::pool(call)))
+        .wildcard("workerPoolId")
+        .scope("fleetwright:explain:<workerPoolId>")
+        .about(REASONS, "Explain a pool")
+        .describe(
+            "Shows the decision that would be made about the pool now, with its reasons, and \
+             earlier decisions: the last plans and the results of their launches. The request \
+             changes nothing.",
+        ),
+    on(
+        "explainWorker",
+        Get,
+        "/explain/worker/<workerPoolId>/<workerGroup>/<workerId>",
+    )
+    .runs(|call| Box::pin(explain::worker(call)))
+    .scope("fleetwright:explain:<workerPoolId>")
+    .about(REASONS, "Explain a worker")
+    .describe("Why the worker was launched, what happened to it, and why it was asked to stop."),
 ];
-
-const fn on(name: &'static str, method: Verb, route: &'static str, handler: Handler) -> Endpoint {
-    Endpoint::new(Service::Fleetwright, name, method, route, handler)
-}
-
-const fn query(name: &'static str, pattern: &'static str) -> Query {
-    Query { name, pattern }
-}

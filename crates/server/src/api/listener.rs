@@ -24,7 +24,8 @@ use tracing::Instrument;
 
 use super::body::Body;
 use super::documents::Documents;
-use super::request;
+use super::read_body::RequestBody;
+use super::request::{self, text_header};
 use super::request_head::{RequestHead, RequestTags};
 use super::response::{Private, Response, with_status};
 use super::route::Router;
@@ -211,34 +212,25 @@ impl Server {
     }
 
     /// Answers one request.
-    pub async fn answer<B>(&self, request: Request<B>, peer: SocketAddr) -> Response
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    pub async fn answer(&self, request: Request<impl RequestBody>, peer: SocketAddr) -> Response {
         let cancelled = self.stopping.child_token();
         self.answer_until(request, peer, false, cancelled).await
     }
 
-    async fn answer_until<B>(
+    async fn answer_until(
         &self,
-        request: Request<B>,
+        request: Request<impl RequestBody>,
         peer: SocketAddr,
         is_tls: bool,
         cancelled: CancellationToken,
-    ) -> Response
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    ) -> Response {
         let (parts, body) = request.into_parts();
         let tags = self.tags(&parts.headers);
         let head_only = parts.method == Method::HEAD;
-        let (method, uri, headers) = (parts.method, parts.uri, parts.headers);
         let head = RequestHead {
-            method,
-            uri,
-            headers,
+            method: parts.method,
+            uri: parts.uri,
+            headers: parts.headers,
             peer,
             is_tls,
             tags: tags.clone(),
@@ -270,9 +262,7 @@ impl Server {
 
     fn tags(&self, headers: &HeaderMap) -> RequestTags {
         let fresh = || self.app.engine.random.uuid();
-        let given = headers
-            .get("x-taskcluster-trace-id")
-            .and_then(|value| value.to_str().ok())
+        let given = text_header(headers, "x-taskcluster-trace-id")
             .filter(|id| !id.is_empty() && id.len() <= MAX_TRACE_ID);
         RequestTags {
             request_id: fresh(),

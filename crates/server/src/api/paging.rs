@@ -3,13 +3,18 @@
 //! A continuation token is the key of the last item on the page. So every page costs the same, and
 //! concurrent inserts and deletes neither repeat nor hide other items.
 
+use std::str::FromStr;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::id::BadId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use store::Part;
 
 use super::error::ApiError;
+use super::reply::Reply;
 
 /// Maximum and default size of a page.
 pub const MAX_PAGE: u32 = 1_000;
@@ -57,6 +62,26 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
         let early = items.last().filter(|_| is_cut && token.is_none());
         let token = early.map(|last| encode(&key(last))).or(token);
         (items, token)
+    }
+
+    /// The reply: the items under this name, and the token of the next page.
+    pub fn reply<T>(
+        &self,
+        name: &str,
+        items: impl Into<Part<T>>,
+        key: impl Fn(&T) -> K,
+        show: impl Fn(&T) -> Value,
+    ) -> Result<Reply, ApiError> {
+        let (items, token) = self.cut_part(items.into(), key);
+        let items: Value = items.iter().map(show).collect();
+        Reply::page(Map::from_iter([(name.to_owned(), items)]).into(), token)
+    }
+}
+
+impl Page<(String,)> {
+    pub fn after_id<T: FromStr<Err = BadId>>(&self) -> Result<Option<T>, ApiError> {
+        let after = self.after.as_ref();
+        Ok(after.map(|(id,)| id.parse()).transpose()?)
     }
 }
 

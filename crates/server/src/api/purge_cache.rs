@@ -2,27 +2,23 @@
 //!
 //! Workers ask for these requests; nothing is sent to them. A request is kept for a day.
 
-use access::scope::Template::Scope;
 use domain::id::PoolId;
 use domain::time::Timestamp;
 use engine::cache_purges::{self, MAX_CACHES};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::StoreError;
 use store::cache_purges::CachePurge;
 
 use super::call::Call;
 use super::endpoint::Verb::{Get, Post};
-use super::endpoint::{Endpoint, Handler, Query, Service, Verb};
+use super::endpoint::{ANYTHING, Endpoint, NewEndpoint, PAGING, Service, Verb, query};
 use super::error::{ApiError, Code};
 use super::reply::Reply;
-use super::worker_manager::{LIMIT, MONITORING, TOKEN, monitoring};
 
 /// Maximum length of a cache name, in bytes.
 const MAX_NAME_BYTES: usize = 1_024;
 
 const CATEGORY: &str = "Purge-Cache Service";
-const ANYTHING: &str = "^";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -30,83 +26,43 @@ struct PurgeBody {
     cache_name: String,
 }
 
-const fn on(name: &'static str, method: Verb, route: &'static str, handler: Handler) -> Endpoint {
-    Endpoint::new(Service::PurgeCache, name, method, route, handler)
+const fn on(name: &'static str, method: Verb, route: &'static str) -> NewEndpoint {
+    NewEndpoint::new(Service::PurgeCache, name, method, route)
 }
 
 pub const ENDPOINTS: &[Endpoint] = &[
-    on("ping", Get, "/ping", |call| {
-        Box::pin(monitoring::ping(call))
-    })
-    .about(
-        MONITORING,
-        "Ping the service",
-        "Answers at once if the service is alive, with its uptime in seconds.",
-    ),
-    on("lbheartbeat", Get, "/__lbheartbeat__", |call| {
-        Box::pin(monitoring::heartbeat(call))
-    })
-    .about(
-        MONITORING,
-        "Heartbeat for load balancers",
-        "Answers 200 while the service serves requests.",
-    ),
-    on("version", Get, "/__version__", |call| {
-        Box::pin(monitoring::version(call))
-    })
-    .about(
-        MONITORING,
-        "Version of the service",
-        "The running version and the commit that it was built from.",
-    ),
-    on("purgeCache", Post, "/purge-cache/<workerPoolId>", |call| {
-        Box::pin(purge(call))
-    })
-    .wildcard("workerPoolId")
-    .input("purge-cache-request.json")
-    .scopes(Scope("purge-cache:<workerPoolId>:<cacheName>"))
-    .about(
-        CATEGORY,
-        "Purge a cache",
-        "Makes the workers of a pool delete their caches of this name that were made before now. \
-         The request is kept for a day. The same request again applies to all caches made before \
-         then.",
-    ),
-    on("allPurgeRequests", Get, "/purge-cache/list", |call| {
-        Box::pin(list_all(call))
-    })
-    .query(&[TOKEN, LIMIT])
-    .output("all-purge-cache-request-list.json")
-    .scopes(Scope("purge-cache:all-purge-requests"))
-    .about(
-        CATEGORY,
-        "List the purge requests of all pools",
-        "All requests that have not expired, by pool and cache. For people; workers list the \
-         requests of their own pool.",
-    ),
-    on(
-        "purgeRequests",
-        Get,
-        "/purge-cache/<workerPoolId>",
-        |call| Box::pin(list(call)),
-    )
-    .wildcard("workerPoolId")
-    .query(&[Query {
-        name: "since",
-        pattern: ANYTHING,
-    }])
-    .output("purge-cache-request-list.json")
-    .scopes(Scope("purge-cache:purge-requests::<workerPoolId>"))
-    .about(
-        CATEGORY,
-        "List the purge requests of a pool",
-        "The caches that workers of this pool must delete. With `since`, only requests from then \
-         on.",
-    ),
-    on("heartbeat", Get, "/__heartbeat__", |call| {
-        Box::pin(monitoring::heartbeat(call))
-    })
-    .about(MONITORING, "Heartbeat", "Answers 200 if the service works."),
+    on("purgeCache", Post, "/purge-cache/<workerPoolId>")
+        .runs(|call| Box::pin(purge(call)))
+        .wildcard("workerPoolId")
+        .input("purge-cache-request.json")
+        .scope("purge-cache:<workerPoolId>:<cacheName>")
+        .about(CATEGORY, "Purge a cache")
+        .describe(
+            "Makes the workers of a pool delete their caches of this name that were made before \
+             now. The request is kept for a day. The same request again applies to all caches made \
+             before then.",
+        ),
+    on("allPurgeRequests", Get, "/purge-cache/list")
+        .runs(|call| Box::pin(list_all(call)))
+        .query(PAGING)
+        .output("all-purge-cache-request-list.json")
+        .scope("purge-cache:all-purge-requests")
+        .about(CATEGORY, "List the purge requests of all pools")
+        .describe(
+            "All requests that have not expired, by pool and cache. For people; workers list the \
+             requests of their own pool.",
+        ),
+    on("purgeRequests", Get, "/purge-cache/<workerPoolId>")
+        .runs(|call| Box::pin(list(call)))
+        .wildcard("workerPoolId")
+        .query(&[query("since", ANYTHING)])
+        .output("purge-cache-request-list.json")
+        .scope("purge-cache:purge-requests::<workerPoolId>")
+        .about(CATEGORY, "List the purge requests of a pool")
+        .describe(
+            "The caches that workers of this pool must delete. With `since`, only requests from \
+             then on.",
+        ),
 ];
 
 async fn purge(mut call: Call) -> Result<Reply, ApiError> {
@@ -135,34 +91,23 @@ async fn list_all(call: Call) -> Result<Reply, ApiError> {
         Some((pool_id, name)) => Some((pool_id.parse::<PoolId>()?, name.clone())),
     };
     let (now, limit) = (call.now, page.limit_and_one());
-    let read = call.app.engine.store.scan("cache_purge_list", move |tx| {
+    let read = call.scan("cache_purge_list", move |tx| {
         let after = after
             .as_ref()
             .map(|(pool_id, name)| (pool_id, name.as_str()));
         store::cache_purges::list(tx, after, now, limit)
     });
-    let mut purges: Vec<CachePurge> = read.await?;
-    let token = page.cut(&mut purges, |purge| {
-        (purge.pool_id.to_string(), purge.cache_name.clone())
-    });
-    let mut reply = shown(&purges);
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    Reply::json(&reply)
+    let key = |purge: &CachePurge| (purge.pool_id.to_string(), purge.cache_name.clone());
+    page.reply("requests", read.await?, key, shown)
 }
 
 async fn list(call: Call) -> Result<Reply, ApiError> {
     let (pool_id, since, now) = (call.pool_id()?, since(&call)?, call.now);
-    let read = call
-        .app
-        .engine
-        .store
-        .read("cache_purge_list_of_pool", move |tx| {
-            store::cache_purges::list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
-        });
-    let purges: Result<Vec<CachePurge>, StoreError> = read.await;
-    Reply::json(&shown(&purges?))
+    let read = call.read("cache_purge_list_of_pool", move |tx| {
+        store::cache_purges::list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
+    });
+    let purges: Value = read.await?.iter().map(shown).collect();
+    Reply::json(&json!({ "requests": purges }))
 }
 
 /// An empty value counts as none.
@@ -175,15 +120,12 @@ fn since(call: &Call) -> Result<Timestamp, ApiError> {
     })
 }
 
-fn shown(purges: &[CachePurge]) -> Value {
-    let one = |purge: &CachePurge| {
-        let (provisioner_id, worker_type) = purge.pool_id.parts();
-        json!({
-            "provisionerId": provisioner_id,
-            "workerType": worker_type,
-            "cacheName": purge.cache_name,
-            "before": purge.before.to_string(),
-        })
-    };
-    json!({"requests": purges.iter().map(one).collect::<Vec<Value>>()})
+fn shown(purge: &CachePurge) -> Value {
+    let (provisioner_id, worker_type) = purge.pool_id.parts();
+    json!({
+        "provisionerId": provisioner_id,
+        "workerType": worker_type,
+        "cacheName": purge.cache_name,
+        "before": purge.before.to_string(),
+    })
 }

@@ -26,37 +26,26 @@ mod worker_views;
 use domain::id::TaskId;
 use domain::task::Task;
 use engine::queue::TaskError;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::call::Call;
-use super::endpoint::Endpoint;
+use super::endpoint::{NewEndpoint, Service, Verb};
 use super::error::ApiError;
 use super::reply::Reply;
 
-pub use files_table::FILES;
+pub(super) use files_table::FILES;
+pub(super) use tasks_table::{COUNTS, TASKS};
+pub(super) use views_table::{ARTIFACTS, PROVISIONERS, VIEWS};
 
-/// In the order of the contract, which mixes tasks and views.
-pub fn endpoints() -> Vec<Endpoint> {
-    [
-        tasks_table::TASKS,
-        views_table::ARTIFACTS,
-        views_table::PROVISIONERS,
-        tasks_table::COUNTS,
-        views_table::VIEWS,
-        tasks_table::HEARTBEAT,
-    ]
-    .concat()
+const fn on(name: &'static str, method: Verb, route: &'static str) -> NewEndpoint {
+    NewEndpoint::new(Service::Queue, name, method, route)
 }
 
 /// The task in the route.
 async fn load(call: &Call) -> Result<Task, ApiError> {
-    let id: TaskId = call.parameter("taskId").parse()?;
+    let id: TaskId = call.id("taskId")?;
     let named = id.clone();
-    let read = call
-        .app
-        .engine
-        .store
-        .read("task_get", move |tx| store::tasks::get(tx, &id));
+    let read = call.read("task_get", move |tx| store::tasks::get(tx, &id));
     Ok(read.await?.ok_or(TaskError::NoSuchTask(named))?)
 }
 
@@ -70,11 +59,4 @@ fn run_id(call: &Call) -> Result<u32, ApiError> {
 
 fn status_reply(task: &Task) -> Result<Reply, ApiError> {
     Reply::json(&json!({ "status": task.status() }))
-}
-
-fn with_token(mut reply: Value, token: Option<String>) -> Value {
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    reply
 }

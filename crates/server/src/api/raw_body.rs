@@ -1,6 +1,5 @@
 //! The body of an upload: not JSON, read in chunks, never completely in memory.
 
-use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,10 +10,10 @@ use http_body_util::BodyExt;
 use tokio::time::Instant;
 
 use super::error::{ApiError, Code};
+use super::read_body::{AnyError, RequestBody};
 use crate::config::Limits;
 use crate::limits::BodyShare;
 
-type AnyError = Box<dyn Error + Send + Sync>;
 type Boxed = Pin<Box<dyn Body<Data = Bytes, Error = AnyError> + Send>>;
 
 pub struct RawBody {
@@ -33,16 +32,12 @@ pub struct RawBody {
 }
 
 impl RawBody {
-    pub(super) fn new<B>(
-        body: B,
+    pub(super) fn new(
+        body: impl RequestBody,
         encoding: Option<String>,
         limits: &Limits,
         memory: BodyShare,
-    ) -> Self
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<AnyError>,
-    {
+    ) -> Self {
         Self {
             announced: body.size_hint().exact(),
             body: Box::pin(body.map_err(Into::into)),
@@ -149,11 +144,7 @@ mod tests {
     use super::*;
     use crate::limits::BodyBudget;
 
-    fn raw<B>(body: B) -> RawBody
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<AnyError>,
-    {
+    fn raw(body: impl RequestBody) -> RawBody {
         let limits = Limits {
             body_seconds: 2,
             upload_seconds: 5,

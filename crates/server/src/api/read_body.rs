@@ -25,6 +25,13 @@ const OPEN_SECONDS: u64 = 10;
 /// reply if the connection were closed meanwhile. It has this long.
 const DISCARD: Duration = Duration::from_secs(5);
 
+pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request that is not read yet.
+pub trait RequestBody: Body<Data = Bytes, Error: Into<AnyError>> + Send + 'static {}
+
+impl<B: Body<Data = Bytes, Error: Into<AnyError>> + Send + 'static> RequestBody for B {}
+
 /// The limits of a body.
 #[derive(Clone, Debug)]
 pub(super) struct BodyLimits {
@@ -66,15 +73,11 @@ impl BodyLimits {
     }
 }
 
-pub(super) async fn receive<B>(
-    body: B,
+pub(super) async fn receive(
+    body: impl RequestBody,
     limits: &BodyLimits,
     mut memory: BodyShare,
-) -> Result<Received, ApiError>
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+) -> Result<Received, ApiError> {
     let reading = read(body, limits, &mut memory);
     let read = tokio::time::timeout(Duration::from_secs(limits.seconds), reading).await;
     let text = read.map_err(|_| {
@@ -102,11 +105,11 @@ where
     Ok(Received { json, text, memory })
 }
 
-async fn read<B>(body: B, limits: &BodyLimits, memory: &mut BodyShare) -> Result<Bytes, ApiError>
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn read(
+    body: impl RequestBody,
+    limits: &BodyLimits,
+    memory: &mut BodyShare,
+) -> Result<Bytes, ApiError> {
     // A body that is announced as too large is refused at once.
     if body.size_hint().lower() > limits.bytes as u64 {
         return Err(limits.too_large());
@@ -115,7 +118,7 @@ where
     let mut text = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|problem| {
-            let problem: Box<dyn std::error::Error + Send + Sync> = problem.into();
+            let problem: AnyError = problem.into();
             let text = format!("The body broke off: {problem}");
             ApiError::new(Code::MalformedPayload, text)
         })?;
@@ -133,10 +136,7 @@ where
 }
 
 /// Reads and drops the rest of a body, unless the client waits for a request to send it.
-pub(super) async fn discard<B>(limits: &Limits, headers: &HeaderMap, body: B)
-where
-    B: Body<Data = Bytes> + Send,
-{
+pub(super) async fn discard(limits: &Limits, headers: &HeaderMap, body: impl RequestBody) {
     let is_small = |bytes: u64| bytes <= limits.max_body_bytes as u64;
     if headers.contains_key(EXPECT) || !is_small(body.size_hint().lower()) {
         return;

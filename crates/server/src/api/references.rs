@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::endpoint::{Endpoint, Service};
 use super::endpoints_of;
+use super::reply::without_nulls;
 use crate::telemetry::catalogue::{LOG_TYPES, METRICS, concerns};
 
 /// The kinds of references of each service.
@@ -76,30 +77,21 @@ fn api(service: Service, root_url: &str) -> Value {
 
 fn entry(endpoint: &Endpoint) -> Value {
     let query: Vec<&str> = endpoint.query.iter().map(|query| query.name).collect();
-    let mut entry = Map::new();
-    let mut set = |name: &str, value: Value| {
-        entry.insert(name.to_owned(), value);
-    };
-    set("type", json!("function"));
-    set("method", json!(endpoint.method.as_str()));
-    set("route", json!(endpoint.route));
-    set("query", json!(query));
-    set("args", json!(endpoint.parameters()));
-    set("name", json!(endpoint.name));
-    set("stability", json!(endpoint.stability.as_str()));
-    set("category", json!(endpoint.category));
-    set("title", json!(endpoint.title));
-    set("description", json!(endpoint.description));
-    if let Some(input) = endpoint.input {
-        set("input", json!(format!("v1/{input}#")));
-    }
-    if let Some(output) = endpoint.output {
-        set("output", json!(format!("v1/{output}#")));
-    }
-    if let Some(scopes) = endpoint.scopes {
-        set("scopes", scopes.to_json());
-    }
-    Value::Object(entry)
+    without_nulls(json!({
+        "type": "function",
+        "method": endpoint.method.as_str(),
+        "route": endpoint.route,
+        "query": query,
+        "args": endpoint.parameters(),
+        "name": endpoint.name,
+        "stability": endpoint.stability.as_str(),
+        "category": endpoint.category,
+        "title": endpoint.title,
+        "description": endpoint.description,
+        "input": endpoint.input.map(|input| format!("v1/{input}#")),
+        "output": endpoint.output.map(|output| format!("v1/{output}#")),
+        "scopes": endpoint.scopes.map(|scopes| scopes.to_json()),
+    }))
 }
 
 fn exchanges(service: Service, root_url: &str) -> Value {
@@ -143,16 +135,13 @@ fn exchange_entry(exchange: &Exchange) -> Value {
 }
 
 fn key_word(word: &KeyWord) -> Value {
-    let mut entry = json!({
+    without_nulls(json!({
         "name": word.name,
         "summary": word.summary,
         "multipleWords": word.multiple_words,
         "required": word.required,
-    });
-    if let Some(constant) = word.constant {
-        entry["constant"] = json!(constant);
-    }
-    entry
+        "constant": word.constant,
+    }))
 }
 
 fn logs(service: Service, root_url: &str) -> Value {

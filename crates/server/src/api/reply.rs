@@ -56,6 +56,14 @@ impl Reply {
         Ok(Self::MustBeHeard(pretty(body), if_unheard))
     }
 
+    /// A page of a list, with the token of the next one.
+    pub fn page(mut reply: Value, token: Option<String>) -> Result<Self, ApiError> {
+        if let Some(token) = token {
+            reply["continuationToken"] = token.into();
+        }
+        Self::json(&reply)
+    }
+
     /// `{}`, for calls without a result.
     pub fn done() -> Result<Self, ApiError> {
         Self::json(&Value::Object(serde_json::Map::new()))
@@ -106,6 +114,14 @@ impl std::fmt::Debug for StreamReply {
             self.headers, self.length
         )
     }
+}
+
+/// An object without the members that have no value.
+pub(super) fn without_nulls(mut object: Value) -> Value {
+    if let Value::Object(members) = &mut object {
+        members.retain(|_, value| !value.is_null());
+    }
+    object
 }
 
 fn pretty(body: &impl Serialize) -> Bytes {

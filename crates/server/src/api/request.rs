@@ -9,9 +9,7 @@ use api_client::with_causes;
 use bytes::Bytes;
 use contract::patterns;
 use engine::measures::Stopwatch;
-use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH,
-};
+use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH};
 use http::{HeaderMap, Method};
 use serde_json::{Map, Value};
 
@@ -21,7 +19,7 @@ use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
 use super::query;
 use super::raw_body::RawBody;
-use super::read_body::{self, BodyLimits};
+use super::read_body::{self, BodyLimits, RequestBody};
 use super::reply::Reply;
 use super::request_head::RequestHead;
 use super::response::{Response, error_reply, not_found, options, reply_with};
@@ -35,11 +33,12 @@ const JSON: &str = "application/json";
 const MAX_PAYLOAD_IN_ERROR: usize = 64 * 1024;
 
 /// Answers a request whose path begins with `/api/`.
-pub async fn answer<B>(app: &Arc<App>, router: &Router, head: RequestHead, body: B) -> Response
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+pub async fn answer(
+    app: &Arc<App>,
+    router: &Router,
+    head: RequestHead,
+    body: impl RequestBody,
+) -> Response {
     let Some((service, path)) = service_of(head.uri.path()) else {
         return not_found();
     };
@@ -75,11 +74,12 @@ where
     response
 }
 
-async fn run<B>(app: &Arc<App>, head: &RequestHead, found: RouteMatch, body: B) -> Response
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn run(
+    app: &Arc<App>,
+    head: &RequestHead,
+    found: RouteMatch,
+    body: impl RequestBody,
+) -> Response {
     let now = app.engine.clock.now();
     let RouteMatch {
         endpoint,
@@ -102,7 +102,7 @@ where
         cancelled: head.cancelled.clone(),
         auth_request: auth_request(app, head),
         last_event_id: last_event_id(&head.headers),
-        if_none_match: text_header(&head.headers, IF_NONE_MATCH),
+        if_none_match: text_header(&head.headers, IF_NONE_MATCH).map(str::to_owned),
         caller: None,
     };
     let outcome = answer_call(call, endpoint, head, body, &mut payload).await;
@@ -116,23 +116,19 @@ where
 }
 
 /// The steps in their order. `payload` becomes the part of the body that an error repeats.
-async fn answer_call<B>(
+async fn answer_call(
     mut call: Call,
     endpoint: &Endpoint,
     head: &RequestHead,
-    body: B,
+    body: impl RequestBody,
     payload: &mut Value,
-) -> Result<Reply, ApiError>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+) -> Result<Reply, ApiError> {
     if let Err(refused) = admit(&mut call, endpoint, head).await {
         read_body::discard(&call.app.config.server, &head.headers, body).await;
         return Err(refused);
     }
     let is_json = if endpoint.takes_raw_body {
-        let encoding = text_header(&head.headers, CONTENT_ENCODING);
+        let encoding = text_header(&head.headers, CONTENT_ENCODING).map(str::to_owned);
         let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call, head));
         call.raw = Mutex::new(Some(raw));
         false
@@ -230,28 +226,19 @@ fn service_of(path: &str) -> Option<(Service, &str)> {
     })
 }
 
-fn text_header(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    let value = headers.get(name)?.to_str().ok()?;
-    Some(value.to_owned())
+pub(super) fn text_header(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
 }
 
 /// In lower case, without parameters; empty if the header is missing.
 fn content_type(headers: &HeaderMap) -> String {
-    let given = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("");
+    let given = text_header(headers, CONTENT_TYPE).unwrap_or("");
     given.split(';').next().unwrap_or("").trim().to_lowercase()
 }
 
 fn auth_request(app: &App, head: &RequestHead) -> RequestToAuthenticate {
-    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-    let host = head
-        .headers
-        .get(HOST)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("");
-    let (name, port) = split_host(host);
+    let text = |name: &str| text_header(&head.headers, name);
+    let (name, port) = split_host(text("host").unwrap_or(""));
     let forwarded_port = text("x-forwarded-port").and_then(|port| port.trim().parse().ok());
     let forwarded_tls = text("x-forwarded-proto").is_some_and(|proto| proto.trim() == "https");
     let usual_port = if head.is_tls { 443 } else { 80 };

@@ -6,7 +6,7 @@ mod documentation_table;
 mod error_reports;
 mod launch_configs;
 mod list_workers;
-pub(in crate::api) mod monitoring;
+pub(super) mod monitoring;
 mod overrides;
 mod pool_plan;
 mod pools;
@@ -18,9 +18,14 @@ mod table;
 mod wire;
 mod workers;
 
-pub(in crate::api) use configurations::CONFIGURATIONS;
-pub use documentation_table::DOCUMENTATION;
-pub(in crate::api) use pool_plan::ENDPOINTS as POOL_PLANS;
-pub(in crate::api) use state::STATES;
-pub use table::ENDPOINTS;
-pub(in crate::api) use table::{LIMIT, MONITORING, TOKEN};
+pub(super) use configurations::CONFIGURATIONS;
+pub(super) use documentation_table::DOCUMENTATION;
+pub(super) use pool_plan::ENDPOINTS as POOL_PLANS;
+pub(super) use state::STATES;
+pub(super) use table::ENDPOINTS;
+
+use super::endpoint::{NewEndpoint, Service, Verb};
+
+const fn on(name: &'static str, method: Verb, route: &'static str) -> NewEndpoint {
+    NewEndpoint::new(Service::WorkerManager, name, method, route)
+}

@@ -35,14 +35,14 @@ on_both!(an_override_is_set_shown_listed_and_removed, |world| {
     let set = world.put(PATH, pause("workerPoolId", "pp/ee")).await;
     assert_snapshot!(set.text, @r#"
     {
+      "created": "2026-09-21T14:13:20.000Z",
+      "inForce": true,
       "overrideId": "freeze",
-      "workerPoolId": "pp/ee",
+      "owner": "static/root",
       "pause": true,
       "reason": "prices are up",
-      "owner": "static/root",
-      "created": "2026-09-21T14:13:20.000Z",
       "until": "2026-09-22T00:00:00.000Z",
-      "inForce": true
+      "workerPoolId": "pp/ee"
     }
     "#);
     let set = set.expect(200);

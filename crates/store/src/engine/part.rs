@@ -21,6 +21,14 @@ pub struct Part<T> {
     pub is_cut: bool,
 }
 
+/// A complete list.
+impl<T> From<Vec<T>> for Part<T> {
+    fn from(items: Vec<T>) -> Self {
+        let is_cut = false;
+        Self { items, is_cut }
+    }
+}
+
 impl<T> Part<T> {
     /// Whether the list may have more rows, if at most `limit` were requested.
     pub fn may_have_more(&self, limit: u32) -> bool {

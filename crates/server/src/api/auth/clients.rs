@@ -4,7 +4,6 @@ use access::Secret;
 use domain::access::ClientRecord;
 use domain::audit::EntityType;
 use domain::id::ClientId;
-use domain::time::Timestamp;
 use engine::access::{
     AccessError, ClientRequest, create_client, delete_client, reset_client, set_client_disabled,
     update_client,
@@ -12,10 +11,8 @@ use engine::access::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::{added, embedded, refuse_double_stars};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// The prefix of clients from the configuration.
 const STATIC: &str = "static/";
@@ -33,14 +30,9 @@ struct ClientBody {
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String,)>()?;
-    let after = page
-        .after
-        .as_ref()
-        .map(|(id,)| id.parse::<ClientId>())
-        .transpose()?;
+    let (after, limit) = (page.after_id()?, page.limit_and_one());
     let prefix = call.query("prefix").unwrap_or("").to_owned();
-    let limit = page.limit_and_one();
-    let read = call.app.engine.store.scan("client_list", move |tx| {
+    let read = call.scan("client_list", move |tx| {
         store::clients::list(tx, &prefix, after.as_ref(), limit)
     });
     let mut records = read.await?;
@@ -49,11 +41,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     for record in &records {
         clients.push(shown(&call, record).await?);
     }
-    let mut reply = json!({ "clients": clients });
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    Reply::json(&reply)
+    Reply::page(json!({ "clients": clients }), token)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
@@ -63,7 +51,6 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (client_id(&call)?, call.body::<ClientBody>()?);
-    refuse_static(&id)?;
     let scopes = body.scopes.clone().unwrap_or_default();
     let params = call.url_params().list("scopes", scopes.clone());
     call.authorize(params).await?;
@@ -76,7 +63,6 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (client_id(&call)?, call.body::<ClientBody>()?);
-    refuse_static(&id)?;
     // A caller that may not change the client does not learn whether it exists.
     let nothing_added = call.url_params().list("scopesAdded", Vec::new());
     call.authorize(nothing_added).await?;
@@ -104,7 +90,6 @@ pub(super) async fn disable(call: Call) -> Result<Reply, ApiError> {
 
 async fn switch(call: Call, action: &str, disabled: bool) -> Result<Reply, ApiError> {
     let id = client_id(&call)?;
-    refuse_static(&id)?;
     let audit = call.audit(EntityType::Client, id.as_str(), action);
     let switched = set_client_disabled(&call.app.engine, id, disabled, audit).await?;
     changed(&call, &switched).await
@@ -112,7 +97,6 @@ async fn switch(call: Call, action: &str, disabled: bool) -> Result<Reply, ApiEr
 
 pub(super) async fn reset(call: Call) -> Result<Reply, ApiError> {
     let id = client_id(&call)?;
-    refuse_static(&id)?;
     let audit = call.audit(EntityType::Client, id.as_str(), "reset");
     let (record, token) = reset_client(&call.app.engine, id, audit).await?;
     call.app.authenticator.forget();
@@ -121,7 +105,6 @@ pub(super) async fn reset(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     let id = client_id(&call)?;
-    refuse_static(&id)?;
     let audit = call.audit(EntityType::Client, id.as_str(), "deleted");
     delete_client(&call.app.engine, id, audit).await?;
     call.app.authenticator.forget();
@@ -135,21 +118,18 @@ async fn changed(call: &Call, record: &ClientRecord) -> Result<Reply, ApiError> 
 
 fn asked(body: ClientBody, scopes: Vec<String>) -> Result<ClientRequest, ApiError> {
     refuse_double_stars(&scopes)?;
+    let expires = body.expires.parse();
     Ok(ClientRequest {
         description: body.description,
         scopes,
-        expires: expires(&body.expires)?,
+        expires: expires.map_err(|bad| ApiError::input(format!("expires: {bad}")))?,
         delete_on_expiration: body.delete_on_expiration,
     })
 }
 
 async fn load(call: &Call) -> Result<ClientRecord, ApiError> {
-    let id = client_id(call)?;
-    let read = call
-        .app
-        .engine
-        .store
-        .read("client_get", move |tx| store::clients::get(tx, &id));
+    let id = call.id("clientId")?;
+    let read = call.read("client_get", move |tx| store::clients::get(tx, &id));
     read.await?.ok_or_else(|| AccessError::NoSuchClient.into())
 }
 
@@ -176,19 +156,12 @@ async fn shown(call: &Call, record: &ClientRecord) -> Result<Value, ApiError> {
     }))
 }
 
+/// The client in the route, if it may be changed here.
 fn client_id(call: &Call) -> Result<ClientId, ApiError> {
-    Ok(call.parameter("clientId").parse()?)
-}
-
-fn refuse_static(id: &ClientId) -> Result<(), ApiError> {
+    let id: ClientId = call.id("clientId")?;
     if id.as_str().starts_with(STATIC) {
         let text = "Clients whose id begins with static/ are made by the configuration, not here";
         return Err(ApiError::input(text));
     }
-    Ok(())
-}
-
-fn expires(text: &str) -> Result<Timestamp, ApiError> {
-    text.parse()
-        .map_err(|bad| ApiError::input(format!("expires: {bad}")))
+    Ok(id)
 }

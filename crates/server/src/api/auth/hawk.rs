@@ -10,10 +10,8 @@ use domain::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::embedded;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 use crate::authentication::{AuthenticationError, Caller};
 
 #[derive(Deserialize)]

@@ -6,13 +6,9 @@ use domain::id::RoleId;
 use engine::access::{AccessError, RoleRequest, create_role, delete_role, update_role};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::StoreError;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::paging::Page;
-use super::super::reply::Reply;
 use super::{embedded, refuse_double_stars};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -23,19 +19,14 @@ struct RoleBody {
 
 /// A bare array of all roles, for old clients.
 pub(super) async fn list_all(call: Call) -> Result<Reply, ApiError> {
-    let records = call
-        .app
-        .engine
-        .store
-        .scan("role_all", store::roles::all)
-        .await?;
+    let records = call.scan("role_all", store::roles::all).await?;
     Reply::json(&shown_all(&call, &records).await?)
 }
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let (records, token) = page(&call).await?;
     let roles = shown_all(&call, &records).await?;
-    Reply::json(&with_token(json!({ "roles": roles }), token))
+    Reply::page(json!({ "roles": roles }), token)
 }
 
 pub(super) async fn list_ids(call: Call) -> Result<Reply, ApiError> {
@@ -44,7 +35,7 @@ pub(super) async fn list_ids(call: Call) -> Result<Reply, ApiError> {
         .iter()
         .map(|record| record.role_id.as_str())
         .collect();
-    Reply::json(&with_token(json!({ "roleIds": ids }), token))
+    Reply::page(json!({ "roleIds": ids }), token)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
@@ -53,7 +44,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let (id, body) = (role_id(&call)?, call.body::<RoleBody>()?);
+    let (id, body) = (call.id::<RoleId>("roleId")?, call.body::<RoleBody>()?);
     let params = call.url_params().list("scopes", body.scopes.clone());
     call.authorize(params).await?;
     let asked = asked(body)?;
@@ -64,7 +55,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
-    let (id, body) = (role_id(&call)?, call.body::<RoleBody>()?);
+    let (id, body) = (call.id::<RoleId>("roleId")?, call.body::<RoleBody>()?);
     // A caller that may not change the role does not learn whether it exists.
     let nothing_added = call.url_params().list("scopesAdded", Vec::new());
     call.authorize(nothing_added).await?;
@@ -81,7 +72,7 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
-    let id = role_id(&call)?;
+    let id: RoleId = call.id("roleId")?;
     let audit = call.audit(EntityType::Role, id.as_str(), "deleted");
     delete_role(&call.app.engine, id, audit).await?;
     call.app.authenticator.forget();
@@ -108,51 +99,21 @@ async fn page(call: &Call) -> Result<(Vec<RoleRecord>, Option<String>), ApiError
     let page = call.page::<(String,)>()?;
     // Without a limit, a token is ignored and everything is returned, as upstream.
     if call.query("limit").is_none() {
-        let all = call
-            .app
-            .engine
-            .store
-            .scan("role_all", store::roles::all)
-            .await?;
+        let all = call.scan("role_all", store::roles::all).await?;
         return Ok((all, None));
     }
-    let after = page
-        .after
-        .as_ref()
-        .map(|(id,)| id.parse::<RoleId>())
-        .transpose()?;
-    let records = read_page(call, after, &page).await?;
-    let mut records = records;
+    let (after, limit) = (page.after_id()?, page.limit_and_one());
+    let read = call.scan("role_list", move |tx| {
+        store::roles::list(tx, after.as_ref(), limit)
+    });
+    let mut records = read.await?;
     let token = page.cut(&mut records, |record| (record.role_id.to_string(),));
     Ok((records, token))
 }
 
-async fn read_page(
-    call: &Call,
-    after: Option<RoleId>,
-    page: &Page<(String,)>,
-) -> Result<Vec<RoleRecord>, StoreError> {
-    let limit = page.limit_and_one();
-    let read = call.app.engine.store.scan("role_list", move |tx| {
-        store::roles::list(tx, after.as_ref(), limit)
-    });
-    read.await
-}
-
-fn with_token(mut reply: Value, token: Option<String>) -> Value {
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    reply
-}
-
 async fn load(call: &Call) -> Result<RoleRecord, ApiError> {
-    let id = role_id(call)?;
-    let read = call
-        .app
-        .engine
-        .store
-        .read("role_get", move |tx| store::roles::get(tx, &id));
+    let id = call.id("roleId")?;
+    let read = call.read("role_get", move |tx| store::roles::get(tx, &id));
     read.await?.ok_or_else(|| AccessError::NoSuchRole.into())
 }
 
@@ -175,8 +136,4 @@ async fn shown(call: &Call, record: &RoleRecord) -> Result<Value, ApiError> {
         "lastModified": record.last_modified.to_string(),
         "expandedScopes": expanded.to_vec(),
     }))
-}
-
-fn role_id(call: &Call) -> Result<RoleId, ApiError> {
-    Ok(call.parameter("roleId").parse()?)
 }

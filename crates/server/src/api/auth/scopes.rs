@@ -3,10 +3,8 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::embedded;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

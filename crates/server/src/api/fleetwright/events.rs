@@ -15,9 +15,11 @@ use serde_json::json;
 use store::{StoreError, Tx};
 use tokio::sync::watch;
 
-use super::super::call::Call;
-use super::super::error::{ApiError, Code};
-use super::super::reply::Reply;
+use crate::api::{
+    call::Call,
+    error::{ApiError, Code},
+    reply::Reply,
+};
 use crate::app::App;
 use crate::events::{EventSubject, StreamEvent, frame};
 
@@ -38,12 +40,7 @@ const MAX_EXCHANGES: usize = 50;
 pub(super) async fn listen(call: Call) -> Result<Reply, ApiError> {
     let filter = Filter::of(&call)?;
     let from = From::of(&call)?;
-    let start = call
-        .app
-        .engine
-        .store
-        .read("event_start", move |tx| from.place(tx))
-        .await?;
+    let start = call.read("event_start", move |tx| from.place(tx)).await?;
     let expires = call.caller.as_ref().map(|caller| caller.expires);
     let until = call.now.plus_millis(MAX_LISTENING_MS);
     let listener = Listener {

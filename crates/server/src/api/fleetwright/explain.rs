@@ -15,9 +15,7 @@ use store::plans::PlanRecord;
 use store::running_workers::SilentWorker;
 use store::{StoreError, Tx};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 use crate::app::App;
 
 /// Maximum number of plans and launches that are shown.
@@ -40,7 +38,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         !app.engine.demand_source.is_outside(),
         app.engine.horizon(now),
     );
-    let read = app.engine.store.read("explain_pool", move |tx| {
+    let read = call.read("explain_pool", move |tx| {
         let pool = store::pools::get(tx, &id)?;
         let pool = pool.ok_or(PoolError::NoSuchPool)?;
         let mut demand = demand.clone();
@@ -98,7 +96,7 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
     let key = call.worker_key()?;
     let horizon =
         (!call.app.engine.demand_source.is_outside()).then(|| call.app.engine.horizon(call.now));
-    let read = call.app.engine.store.read("explain_worker", move |tx| {
+    let read = call.read("explain_worker", move |tx| {
         let Some(worker) = store::workers::get(tx, &key)? else {
             return Ok(None);
         };

@@ -5,12 +5,14 @@ use domain::id::TaskId;
 use domain::time::MINUTE_MS;
 use serde_json::json;
 
-use super::super::call::Call;
-use super::super::error::{ApiError, Code};
-use super::super::reply::Reply;
 use super::artifacts::{find, target};
 use super::runs::{latest, name, run_id, runs_of, task_id};
 use super::signed_url::UrlPurpose;
+use crate::api::{
+    call::Call,
+    error::{ApiError, Code},
+    reply::Reply,
+};
 
 /// Validity of a URL. A download that has begun may take longer.
 const FETCH_MS: i64 = 30 * MINUTE_MS;

@@ -7,11 +7,13 @@ use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::runs::{known_run, latest, name, run_id, runs_of, task_id};
 use super::signed_url::{Target, UrlPurpose};
+use crate::api::{
+    call::Call,
+    error::ApiError,
+    reply::{Reply, without_nulls},
+};
 
 /// An upload must begin within this time.
 const UPLOAD_MS: i64 = 45 * MINUTE_MS;
@@ -122,17 +124,11 @@ async fn list_of(call: &Call, run_id: u32) -> Result<Reply, ApiError> {
         .transpose()
         .map_err(|_| ApiError::input("Invalid continuation token"))?;
     let limit = page.limit_and_one();
-    let read = call.app.engine.store.read("artifact_list", move |tx| {
+    let read = call.read("artifact_list", move |tx| {
         store::artifacts::list(tx, &task_id, run_id, after.as_ref(), limit)
     });
-    let mut artifacts = read.await?;
-    let token = page.cut(&mut artifacts, |artifact| (artifact.name.to_string(),));
-    let listed: Vec<Value> = artifacts.iter().map(document).collect();
-    let mut reply = json!({ "artifacts": listed });
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    Reply::json(&reply)
+    let key = |artifact: &Artifact| (artifact.name.to_string(),);
+    page.reply("artifacts", read.await?, key, document)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
@@ -159,10 +155,10 @@ pub(super) async fn find(
     run_id: u32,
     name: ArtifactName,
 ) -> Result<Option<Artifact>, ApiError> {
-    let read = call.app.engine.store.read("artifact_get", move |tx| {
+    let read = call.read("artifact_get", move |tx| {
         store::artifacts::get(tx, &task_id, run_id, &name)
     });
-    Ok(read.await?)
+    read.await
 }
 
 pub(super) fn target(artifact: &Artifact) -> Target {
@@ -198,15 +194,11 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
                 let text = format!("An artifact cannot be larger than {limit} bytes");
                 return Err(ApiError::input(text));
             }
-            let declared_bytes = content_length;
-            let uploaded = None;
-            (
-                content_type,
-                Content::File {
-                    declared_bytes,
-                    uploaded,
-                },
-            )
+            let file = Content::File {
+                declared_bytes: content_length,
+                uploaded: None,
+            };
+            (content_type, file)
         }
         ArtifactBody::Object {} => {
             let text = "This server has no object service: use the storage type `s3`, whose \
@@ -254,14 +246,11 @@ fn asked(call: &Call) -> Result<ArtifactBody, ApiError> {
 }
 
 fn document(artifact: &Artifact) -> Value {
-    let mut document = json!({
+    without_nulls(json!({
         "storageType": artifact.content.storage_type(),
         "name": artifact.name.as_str(),
         "expires": artifact.expires.to_string(),
         "contentType": artifact.content_type,
-    });
-    if let Some(length) = artifact.content.length() {
-        document["contentLength"] = json!(length);
-    }
-    document
+        "contentLength": artifact.content.length(),
+    }))
 }

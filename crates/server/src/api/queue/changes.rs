@@ -7,10 +7,8 @@ use domain::time::Timestamp;
 use engine::queue;
 use serde::Deserialize;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::{load, status_reply};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

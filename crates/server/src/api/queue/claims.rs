@@ -8,10 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::run_id;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 use crate::app::App;
 
 #[derive(Deserialize)]
@@ -37,8 +35,8 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
         .text("workerGroup", &body.worker_group)
         .text("workerId", &body.worker_id);
     call.authorize(params).await?;
-    let queue: PoolId = call.parameter("taskQueueId").parse()?;
-    let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
+    let queue: PoolId = call.id("taskQueueId")?;
+    let worker = WorkerKey::parse(queue, &body.worker_group, &body.worker_id)?;
     let broker = &call.app.engine.queue.dispatcher;
     let claiming = broker.claim(
         &call.app.engine,
@@ -77,7 +75,7 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
         .text("workerId", &body.worker_id);
     call.authorize(params).await?;
     let run_id = run_id(&call)?;
-    let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
+    let worker = WorkerKey::parse(queue, &body.worker_group, &body.worker_id)?;
     let claimed = queue::claim_task(&call.app.engine, call.now, task.id.clone(), run_id, worker);
     let task = claimed.await?;
     let mut reply = reply_for_run(&call, &task, run_id)?;
@@ -88,7 +86,7 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
 /// The worker keeps the run for longer.
 pub(super) async fn reclaim(call: Call) -> Result<Reply, ApiError> {
     let run_id = run_id(&call)?;
-    let id: TaskId = call.parameter("taskId").parse()?;
+    let id: TaskId = call.id("taskId")?;
     let task = queue::reclaim(&call.app.engine, call.now, id, run_id).await?;
     Reply::json(&reply_for_run(&call, &task, run_id)?)
 }
@@ -130,13 +128,5 @@ fn claim_reply(app: &App, task: &Task, run_id: u32, claim: &Claim, now: Timestam
             "accessToken": credentials.access_token.expose(),
             "certificate": credentials.certificate_text(),
         },
-    })
-}
-
-fn worker_key(pool_id: PoolId, group: &str, id: &str) -> Result<WorkerKey, ApiError> {
-    Ok(WorkerKey {
-        pool_id,
-        group: group.parse()?,
-        id: id.parse()?,
     })
 }

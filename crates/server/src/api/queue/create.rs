@@ -5,13 +5,11 @@ use domain::id::TaskId;
 use domain::task::{BadDefinition, InvalidTask, Priority, TaskDocument};
 use engine::queue;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::status_reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let id: TaskId = call.parameter("taskId").parse()?;
+    let id: TaskId = call.id("taskId")?;
     let document: TaskDocument = call.body()?;
     let queue = document.queue()?;
     let limits = call.app.config.queue.task_limits();

@@ -7,12 +7,14 @@ use engine::artifacts::{ArtifactError, ExpectedFile, find_file, stream_file};
 use http::HeaderValue;
 use http::header::CONTENT_ENCODING;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::{Reply, StreamReply};
 use super::file_headers::headers;
 use super::log_stream;
 use super::signed_url::{Target, UrlPurpose};
+use crate::api::{
+    call::Call,
+    error::ApiError,
+    reply::{Reply, StreamReply},
+};
 
 /// Stores the file of an artifact. The reply is sent once the file is on the disk; before, the
 /// artifact has no file.

@@ -5,12 +5,13 @@ use domain::task::TaskGroup;
 use engine::queue::{TaskError, cancel_group, change_group_priority, seal_group};
 use serde_json::{Value, json};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::changes::new_priority;
 use super::tasks::shown;
-use super::with_token;
+use crate::api::{
+    call::Call,
+    error::ApiError,
+    reply::{Reply, without_nulls},
+};
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&summary(&group(&call).await?))
@@ -19,18 +20,15 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let group = group(&call).await?;
     let page = call.page::<(String,)>()?;
-    let after: Option<TaskId> = match &page.after {
-        Some((id,)) => Some(id.parse()?),
-        None => None,
-    };
-    let (id, limit) = (group.id.clone(), page.limit_and_one());
-    let read = call.app.engine.store.scan("task_group_tasks", move |tx| {
+    let (after, limit) = (page.after_id()?, page.limit_and_one());
+    let id = group.id.clone();
+    let read = call.scan("task_group_tasks", move |tx| {
         store::task_groups::tasks(tx, &id, after.as_ref(), limit)
     });
     let (tasks, token) = page.cut_part(read.await?, |task| (task.id.to_string(),));
     let mut reply = summary(&group);
     reply["tasks"] = json!(shown(&tasks));
-    Reply::json(&with_token(reply, token))
+    Reply::page(reply, token)
 }
 
 pub(super) async fn seal(mut call: Call) -> Result<Reply, ApiError> {
@@ -44,7 +42,7 @@ pub(super) async fn cancel(mut call: Call) -> Result<Reply, ApiError> {
     let group = authorized(&mut call).await?;
     let cancelled = cancel_group(&call.app.engine, call.now, &group).await?;
     let id = group.id.clone();
-    let read = call.app.engine.store.scan("task_group_size", move |tx| {
+    let read = call.scan("task_group_size", move |tx| {
         store::task_groups::size(tx, &id)
     });
     Reply::json(&json!({
@@ -79,24 +77,21 @@ async fn authorized(call: &mut Call) -> Result<TaskGroup, ApiError> {
 }
 
 async fn group(call: &Call) -> Result<TaskGroup, ApiError> {
-    let id: TaskGroupId = call.parameter("taskGroupId").parse()?;
+    let id: TaskGroupId = call.id("taskGroupId")?;
     let named = id.clone();
-    let read = call.app.engine.store.read("task_group_get", move |tx| {
+    let read = call.read("task_group_get", move |tx| {
         store::task_groups::get(tx, &named)
     });
     Ok(read.await?.ok_or(TaskError::NoSuchGroup(id))?)
 }
 
 fn summary(group: &TaskGroup) -> Value {
-    let mut reply = json!({
+    without_nulls(json!({
         "taskGroupId": group.id.as_str(),
         "schedulerId": group.scheduler_id.as_str(),
         "expires": group.expires.to_string(),
-    });
-    if let Some(at) = group.sealed {
-        reply["sealed"] = json!(at.to_string());
-    }
-    reply
+        "sealed": group.sealed.map(|at| at.to_string()),
+    }))
 }
 
 fn names(ids: &[TaskId]) -> Vec<&str> {

@@ -5,12 +5,10 @@ use domain::id::TaskId;
 use engine::artifacts::{LogPiece, LogState, append_to_log, is_log_external, log_state};
 use serde_json::json;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::artifact_content::{LinkTo, place, present};
 use super::log_stream;
 use super::runs::{known_run, latest, runs_of, task_id};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// Maximum size of an appended piece, which is held in memory.
 const MAX_PIECE_BYTES: u64 = 1024 * 1024;

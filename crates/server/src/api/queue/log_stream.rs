@@ -8,11 +8,13 @@ use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::{Reply, StreamReply};
 use super::file_headers::headers;
 use super::runs::runs_of;
+use crate::api::{
+    call::Call,
+    error::ApiError,
+    reply::{Reply, StreamReply},
+};
 
 /// After this time the reader must reconnect and send its credentials again.
 const MAX_FOLLOWING_MS: i64 = 15 * MINUTE_MS;

@@ -3,31 +3,23 @@
 use serde_json::{Value, json};
 use store::task_queues::Provisioner;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String,)>()?;
     let after = page.after.as_ref().map(|(id,)| id.clone());
     let (now, limit) = (call.now, page.limit_and_one());
-    let read = call.app.engine.store.scan("provisioner_list", move |tx| {
+    let read = call.scan("provisioner_list", move |tx| {
         store::task_queues::list_provisioners(tx, after.as_deref(), now, limit)
     });
-    let mut provisioners = read.await?;
-    let token = page.cut(&mut provisioners, |provisioner| (provisioner.id.clone(),));
-    let listed: Vec<Value> = provisioners.iter().map(document).collect();
-    let mut reply = json!({ "provisioners": listed });
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    Reply::json(&reply)
+    let key = |provisioner: &Provisioner| (provisioner.id.clone(),);
+    page.reply("provisioners", read.await?, key, document)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let (id, now) = (call.parameter("provisionerId").to_owned(), call.now);
     let missing = format!("Provisioner `{id}` not found. Are you sure it was created?");
-    let read = call.app.engine.store.read("provisioner_get", move |tx| {
+    let read = call.read("provisioner_get", move |tx| {
         store::task_queues::get_provisioner(tx, &id, now)
     });
     let found = read.await?.ok_or_else(|| ApiError::not_found(missing))?;

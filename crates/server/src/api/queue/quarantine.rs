@@ -7,10 +7,8 @@ use engine::queue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::worker_views::{details, not_found, worker_key};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

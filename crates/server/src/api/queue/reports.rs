@@ -5,11 +5,9 @@ use domain::task::{EndReason, ExceptionReason, Task, Transition, TransitionError
 use domain::time::Timestamp;
 use serde::Deserialize;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::changes::moved;
 use super::{run_id, status_reply};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,7 +41,7 @@ async fn report(
     call: Call,
     step: impl Fn(Task, u32, Timestamp) -> Result<Transition, TransitionError> + Send + 'static,
 ) -> Result<Reply, ApiError> {
-    let (id, run_id) = (call.parameter("taskId").parse::<TaskId>()?, run_id(&call)?);
+    let (id, run_id) = (call.id::<TaskId>("taskId")?, run_id(&call)?);
     let step = move |task: Task, now| step(task, run_id, now);
     status_reply(&moved(&call, id, step).await?)
 }
@@ -62,8 +60,7 @@ fn reason_of_worker(reason: EndReason) -> Result<ExceptionReason, ApiError> {
         | EndReason::Canceled
         | EndReason::ClaimExpired
         | EndReason::Superseded => Err(ApiError::input(
-            "`reason` is not a reason that workers may \
-                                                        report",
+            "`reason` is not a reason that workers may report",
         )),
     }
 }

@@ -6,11 +6,10 @@ use domain::task::Run;
 use engine::artifacts::ArtifactError;
 use store::tasks::TaskRuns;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
+use crate::api::{call::Call, error::ApiError};
 
 pub(super) fn task_id(call: &Call) -> Result<TaskId, ApiError> {
-    Ok(call.parameter("taskId").parse()?)
+    call.id("taskId")
 }
 
 /// The run in the route. The pattern allows numbers that no run has.
@@ -25,11 +24,7 @@ pub(super) fn name(call: &Call) -> Result<ArtifactName, ApiError> {
 
 pub(super) async fn runs_of(call: &Call, task_id: &TaskId) -> Result<TaskRuns, ApiError> {
     let id = task_id.clone();
-    let read = call
-        .app
-        .engine
-        .store
-        .read("task_runs", move |tx| store::tasks::get_runs(tx, &id));
+    let read = call.read("task_runs", move |tx| store::tasks::get_runs(tx, &id));
     Ok(read.await?.ok_or(ArtifactError::NoSuchTask)?)
 }
 

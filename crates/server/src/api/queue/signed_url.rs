@@ -6,9 +6,11 @@ use domain::id::TaskId;
 use domain::time::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::super::call::Call;
-use super::super::error::{ApiError, Code};
 use super::runs::{run_id, task_id};
+use crate::api::{
+    call::Call,
+    error::{ApiError, Code},
+};
 use crate::app::App;
 
 const PURPOSE: &str = "artifact-url";

@@ -1,19 +1,17 @@
 //! Task queues, by their full name or by its two parts.
 
 use domain::id::PoolId;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use store::task_queues::TaskQueue;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     page_of(&call, None, "taskQueues", task_queue).await
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
-    let id: PoolId = call.parameter("taskQueueId").parse()?;
+    let id: PoolId = call.id("taskQueueId")?;
     let missing = format!("Task queue `{id}` not found. Are you sure it was created?");
     let queue = find(&call, id).await?;
     let queue = queue.ok_or_else(|| ApiError::not_found(missing))?;
@@ -34,26 +32,17 @@ pub(super) async fn show_worker_type(call: Call) -> Result<Reply, ApiError> {
         ))
     };
     // A name that is no valid queue name is not found.
-    let id = task_queue_id(&call).map_err(|_| not_found())?;
+    let id = call.two_part_pool_id().map_err(|_| not_found())?;
     let queue = find(&call, id).await?.ok_or_else(not_found)?;
     Reply::json(&worker_type(&queue))
 }
 
-/// The queue that the route names in two parts.
-pub(super) fn task_queue_id(call: &Call) -> Result<PoolId, ApiError> {
-    let (left, right) = (
-        call.parameter("provisionerId"),
-        call.parameter("workerType"),
-    );
-    Ok(format!("{left}/{right}").parse()?)
-}
-
 async fn find(call: &Call, id: PoolId) -> Result<Option<TaskQueue>, ApiError> {
     let now = call.now;
-    let read = call.app.engine.store.read("task_queue_get", move |tx| {
+    let read = call.read("task_queue_get", move |tx| {
         store::task_queues::get(tx, &id, now)
     });
-    Ok(read.await?)
+    read.await
 }
 
 async fn page_of(
@@ -63,22 +52,11 @@ async fn page_of(
     shape: fn(&TaskQueue) -> Value,
 ) -> Result<Reply, ApiError> {
     let page = call.page::<(String,)>()?;
-    let after = match &page.after {
-        None => None,
-        Some((id,)) => Some(id.parse::<PoolId>()?),
-    };
-    let (now, limit) = (call.now, page.limit_and_one());
-    let read = call.app.engine.store.read("task_queue_list", move |tx| {
+    let (after, now, limit) = (page.after_id()?, call.now, page.limit_and_one());
+    let read = call.read("task_queue_list", move |tx| {
         store::task_queues::list(tx, provisioner_id.as_deref(), after.as_ref(), now, limit)
     });
-    let mut queues = read.await?;
-    let token = page.cut(&mut queues, |queue| (queue.id.to_string(),));
-    let mut reply = Map::new();
-    reply.insert(member.to_owned(), queues.iter().map(shape).collect());
-    if let Some(token) = token {
-        reply.insert("continuationToken".to_owned(), json!(token));
-    }
-    Reply::json(&reply)
+    page.reply(member, read.await?, |queue| (queue.id.to_string(),), shape)
 }
 
 fn task_queue(queue: &TaskQueue) -> Value {

@@ -8,10 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Part, StoreError};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
-use super::{load, status_reply, with_token};
+use super::{load, status_reply};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// Maximum number of tasks in a request; each page holds fewer.
 const MAX_TASK_IDS: usize = 10_000;
@@ -72,7 +70,7 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
         .filter_map(|(place, id)| Some((place, id.parse().ok()?)))
         .take(page.limit_and_one() as usize)
         .collect();
-    let read = call.app.engine.store.scan("task_several", move |tx| {
+    let read = call.scan("task_several", move |tx| {
         let (places, ids): (Vec<usize>, Vec<TaskId>) = asked.into_iter().unzip();
         let Part { items, is_cut } = store::tasks::get_several(tx, &ids)?;
         let items = places.into_iter().zip(items).collect();
@@ -80,26 +78,20 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
     });
     let (found, token) = page.cut_part(read.await?, |(place, _)| (*place,));
     let found = found.iter().filter_map(|(_, task)| task.as_ref());
-    let shown: Vec<Value> = found.map(show).collect();
-    let mut reply = json!({});
-    reply[name] = json!(shown);
-    Reply::json(&with_token(reply, token))
+    Reply::page(json!({name: found.map(show).collect::<Value>()}), token)
 }
 
 pub(super) async fn dependents(call: Call) -> Result<Reply, ApiError> {
     let id = load(&call).await?.id.clone();
     let page = call.page::<(String,)>()?;
-    let after: Option<TaskId> = match &page.after {
-        Some((id,)) => Some(id.parse()?),
-        None => None,
-    };
-    let (required, limit) = (id.clone(), page.limit_and_one());
-    let read = call.app.engine.store.scan("task_dependents", move |tx| {
+    let (after, limit) = (page.after_id()?, page.limit_and_one());
+    let required = id.clone();
+    let read = call.scan("task_dependents", move |tx| {
         store::dependencies::dependents(tx, &required, after.as_ref(), limit)
     });
     let (tasks, token) = page.cut_part(read.await?, |task| (task.id.to_string(),));
     let reply = json!({"taskId": id.as_str(), "tasks": shown(&tasks)});
-    Reply::json(&with_token(reply, token))
+    Reply::page(reply, token)
 }
 
 /// Definitions together with statuses.

@@ -12,29 +12,19 @@ mod worker_types;
 
 use domain::Version;
 use domain::audit::EntityType;
-use domain::configuration::{Action, Configuration};
+use domain::configuration::{Action, Configuration, StoredConfiguration};
 use domain::id::ConfigurationId;
 use engine::configurations::{ConfigurationError, Edit, EditResult, apply_edit};
-use serde::Serialize;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 use edit_scopes::EditTargets;
 pub(in crate::api) use table::ENDPOINTS as CONFIGURATIONS;
-use wire::{ConfigurationBody, ConfigurationReply};
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ConfigurationsReply {
-    worker_configurations: Vec<ConfigurationReply>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continuation_token: Option<String>,
-}
+use wire::{ConfigurationBody, configuration_json};
+pub(super) use worker_types::worker_type;
 
 impl Call {
     fn configuration_id(&self) -> Result<ConfigurationId, ApiError> {
-        Ok(self.parameter("workerConfigurationId").parse()?)
+        self.id("workerConfigurationId")
     }
 }
 
@@ -53,9 +43,7 @@ async fn create(mut call: Call) -> Result<Reply, ApiError> {
     };
     let mut edit = edit(&call, id, Action::Created, next);
     (edit.reason, edit.adopts) = (body.reason, body.adopt_pools);
-    Reply::json(&ConfigurationReply::from(
-        &apply_edit(&call.app.engine, edit).await?,
-    ))
+    applied(&call, edit).await
 }
 
 async fn update(mut call: Call) -> Result<Reply, ApiError> {
@@ -74,9 +62,7 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let mut edit = edit(&call, id, Action::Updated, next);
     edit.seen = body.version.map(Version);
     (edit.reason, edit.adopts) = (body.reason, body.adopt_pools);
-    Reply::json(&ConfigurationReply::from(
-        &apply_edit(&call.app.engine, edit).await?,
-    ))
+    applied(&call, edit).await
 }
 
 /// Its pools lose their providers and launch configs and are deleted after their last workers. Its
@@ -99,26 +85,31 @@ async fn delete(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 async fn show(call: Call) -> Result<Reply, ApiError> {
-    let id = call.configuration_id()?;
-    let stored = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configurations::get(tx, &id)?.ok_or(ConfigurationError::NotFound)
-    });
-    Reply::json(&ConfigurationReply::from(&stored.await?))
+    Reply::json(&configuration_json(&load(&call).await?))
 }
 
 async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String,)>()?;
-    let after = page.after.as_ref().map(|(id,)| id.parse()).transpose()?;
-    let limit = page.limit_and_one();
-    let read = call.app.engine.store.scan("configuration_list", move |tx| {
+    let (after, limit) = (page.after_id()?, page.limit_and_one());
+    let read = call.scan("configuration_list", move |tx| {
         store::configurations::list(tx, after.as_ref(), limit)
     });
-    let mut listed = read.await?;
-    let continuation_token = page.cut(&mut listed, |stored| (stored.id.to_string(),));
-    Reply::json(&ConfigurationsReply {
-        worker_configurations: listed.iter().map(ConfigurationReply::summary).collect(),
-        continuation_token,
-    })
+    let (name, show) = ("workerConfigurations", wire::configuration_summary);
+    page.reply(name, read.await?, |listed| (listed.id.to_string(),), show)
+}
+
+/// The configuration in the route.
+async fn load(call: &Call) -> Result<StoredConfiguration, ApiError> {
+    let id = call.configuration_id()?;
+    let read = call.read("configuration_get", move |tx| {
+        store::configurations::get(tx, &id)?.ok_or(ConfigurationError::NotFound)
+    });
+    read.await
+}
+
+async fn applied(call: &Call, edit: Edit<ApiError>) -> Result<Reply, ApiError> {
+    let stored = apply_edit(&call.app.engine, edit).await?;
+    Reply::json(&configuration_json(&stored))
 }
 
 /// An edit in the name of the caller.

@@ -3,46 +3,18 @@
 //! A worker type's reply has its own documentation, followed by that of its configuration.
 
 mod reading;
-mod subject;
 
 use documentation::MAX_UPLOAD_BYTES;
 use domain::audit::{AuditEntry, EntityType};
 use domain::documentation::{Record, Subject};
 use domain::time::Timestamp;
 use engine::configurations::{delete_documentation, put_documentation};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 pub(super) use self::reading::{PAGE, TARBALL, get, page};
 
-use self::subject::subject;
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
-use super::wire::WireTime;
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RecordReply {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worker_configuration_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worker_pool_id: Option<String>,
-    title: String,
-    files: u32,
-    bytes: u64,
-    packed_bytes: u64,
-    digest: String,
-    created: WireTime,
-    last_modified: WireTime,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RecordsReply {
-    documentation: Vec<RecordReply>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continuation_token: Option<String>,
-}
+use super::configurations::worker_type;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 pub(super) async fn put(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
@@ -50,7 +22,7 @@ pub(super) async fn put(mut call: Call) -> Result<Reply, ApiError> {
     let upload = body.whole().await?;
     let audit = audit(&call, &subject, "documentation-updated");
     let record = put_documentation(&call.app.engine, subject, upload, audit).await?;
-    Reply::json(&RecordReply::from(record))
+    Reply::json(&record_json(&record))
 }
 
 /// May be repeated.
@@ -64,22 +36,26 @@ pub(super) async fn delete(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String, String)>()?;
     let (after, limit) = (page.after.clone(), page.limit_and_one());
-    let read = call.app.engine.store.scan("documentation_list", move |tx| {
+    let read = call.scan("documentation_list", move |tx| {
         let after = after
             .as_ref()
             .map(|(kind, id)| (kind.as_str(), id.as_str()));
         store::documentation::list(tx, after, limit)
     });
-    let mut records = read.await?;
-    let last = |record: &Record| {
-        let subject = &record.subject;
-        (subject.kind().to_owned(), subject.id().to_owned())
+    let key = |Record { subject, .. }: &Record| {
+        let (kind, id) = (subject.kind(), subject.id());
+        (kind.to_owned(), id.to_owned())
     };
-    let continuation_token = page.cut(&mut records, last);
-    Reply::json(&RecordsReply {
-        documentation: records.into_iter().map(Into::into).collect(),
-        continuation_token,
-    })
+    page.reply("documentation", read.await?, key, record_json)
+}
+
+/// The subject of a request: a configuration, or a worker type by either of its names.
+async fn subject(call: &mut Call) -> Result<Subject, ApiError> {
+    if call.parameter("workerTypeId").is_empty() {
+        return Ok(Subject::Configuration(call.id("workerConfigurationId")?));
+    }
+    let worker_type = worker_type(call).await?;
+    Ok(Subject::WorkerType(worker_type.pool_id().clone()))
 }
 
 fn audit(call: &Call, subject: &Subject, action: &str) -> AuditEntry {
@@ -90,25 +66,21 @@ fn audit(call: &Call, subject: &Subject, action: &str) -> AuditEntry {
     call.audit(entity, subject.id(), action)
 }
 
-impl From<Record> for RecordReply {
-    fn from(record: Record) -> Self {
-        let id = record.subject.id().to_owned();
-        let (configuration, pool) = match record.subject {
-            Subject::Configuration(_) => (Some(id), None),
-            Subject::WorkerType(_) => (None, Some(id)),
-        };
-        Self {
-            worker_configuration_id: configuration,
-            worker_pool_id: pool,
-            title: record.title,
-            files: record.n_files,
-            bytes: record.unpacked_bytes,
-            packed_bytes: record.packed_bytes,
-            digest: record.digest,
-            created: WireTime(record.created),
-            last_modified: WireTime(record.last_modified),
-        }
-    }
+fn record_json(record: &Record) -> Value {
+    let subject = match record.subject {
+        Subject::Configuration(_) => "workerConfigurationId",
+        Subject::WorkerType(_) => "workerPoolId",
+    };
+    json!({
+        subject: record.subject.id(),
+        "title": record.title,
+        "files": record.n_files,
+        "bytes": record.unpacked_bytes,
+        "packedBytes": record.packed_bytes,
+        "digest": record.digest,
+        "created": record.created.to_string(),
+        "lastModified": record.last_modified.to_string(),
+    })
 }
 
 /// The date in the format of HTTP.

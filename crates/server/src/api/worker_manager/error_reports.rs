@@ -1,19 +1,17 @@
 //! Errors of pools: reported, listed and counted.
 
-use domain::error_report::{ErrorReport, ErrorStats, Tallies};
-use domain::id::{ErrorId, PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::error_report::{ErrorReport, ErrorStats};
+use domain::id::{ErrorId, PoolId, WorkerKey};
 use domain::time::Timestamp;
 use engine::pools::PoolError;
 use engine::workers::{self, WorkerReport};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::worker_errors::ErrorFilter;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
 use super::pools::no_such_pool;
-use super::wire::ErrorReply;
+use super::wire::error_json;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -26,26 +24,6 @@ struct ReportBody {
     worker_id: String,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ErrorsReply {
-    worker_pool_errors: Vec<ErrorReply>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continuation_token: Option<String>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TotalsReply {
-    total: u64,
-    daily: Tallies,
-    hourly: Tallies,
-    title: Tallies,
-    code: Tallies,
-    worker_pool: Tallies,
-    launch_config: Tallies,
-}
-
 pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
     let (pool_id, body) = (call.pool_id()?, call.body::<ReportBody>()?);
     let params = call
@@ -53,20 +31,15 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
         .text("workerGroup", &body.worker_group)
         .text("workerId", &body.worker_id);
     call.authorize(params).await?;
-    let key = WorkerKey {
-        pool_id,
-        group: body.worker_group.parse::<WorkerGroup>()?,
-        id: body.worker_id.parse::<WorkerId>()?,
-    };
     let asked = WorkerReport {
-        key,
+        key: WorkerKey::parse(pool_id, &body.worker_group, &body.worker_id)?,
         kind: body.kind,
         title: body.title,
         description: body.description,
         extra: body.extra,
     };
     let report = workers::report_error(&call.app.engine, call.now, asked).await?;
-    Reply::json(&ErrorReply::from(&report))
+    Reply::json(&error_json(&report))
 }
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
@@ -81,28 +54,17 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         launch_config_id: call.query_id("launchConfigId")?,
         error_id: match call.query("errorId").map(str::parse::<ErrorId>) {
             // An invalid error id finds no error.
-            Some(Err(_)) => return reply(Vec::new(), None),
+            Some(Err(_)) => return Reply::json(&json!({"workerPoolErrors": []})),
             other => other.transpose()?,
         },
     };
     let limit = page.limit_and_one();
-    let read = call.app.engine.store.scan("error_list", move |tx| {
+    let read = call.scan("error_list", move |tx| {
         let after = after.as_ref().map(|(at, id)| (*at, id));
         store::worker_errors::list(tx, &pool_id, &filter, after, limit)
     });
-    let mut reports = read.await?;
-    let token = page.cut(&mut reports, |report| {
-        (report.reported.as_millis(), report.error_id.to_string())
-    });
-    reply(reports, token)
-}
-
-fn reply(reports: Vec<ErrorReport>, token: Option<String>) -> Result<Reply, ApiError> {
-    let worker_pool_errors = reports.iter().map(Into::into).collect();
-    Reply::json(&ErrorsReply {
-        worker_pool_errors,
-        continuation_token: token,
-    })
+    let key = |it: &ErrorReport| (it.reported.as_millis(), it.error_id.to_string());
+    page.reply("workerPoolErrors", read.await?, key, error_json)
 }
 
 pub(super) async fn stats(mut call: Call) -> Result<Reply, ApiError> {
@@ -121,21 +83,21 @@ pub(super) async fn stats(mut call: Call) -> Result<Reply, ApiError> {
         Some(Err(_)) => return Err(no_such_pool()),
     };
     let now = call.now;
-    let read = call.app.engine.store.scan("error_stats", move |tx| {
+    let read = call.scan("error_stats", move |tx| {
         if let Some(id) = &pool_id {
             store::pools::get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
         }
         Ok::<_, PoolError>(store::error_stats::count(tx, pool_id.as_ref(), now)?)
     });
     let stats: ErrorStats = read.await?;
-    let totals = TotalsReply {
-        total: stats.total(),
-        daily: stats.daily,
-        hourly: stats.hourly,
-        title: stats.title,
-        code: stats.code,
-        worker_pool: stats.worker_pool,
-        launch_config: stats.launch_config,
-    };
+    let totals = json!({
+        "total": stats.total(),
+        "daily": stats.daily,
+        "hourly": stats.hourly,
+        "title": stats.title,
+        "code": stats.code,
+        "workerPool": stats.worker_pool,
+        "launchConfig": stats.launch_config,
+    });
     Reply::json(&json!({"workerPoolId": named.unwrap_or_default(), "totals": totals}))
 }

@@ -2,21 +2,23 @@
 
 mod outside;
 
-use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{WorkerGroup, WorkerId};
 use domain::queue_worker::TaskRun;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use store::worker_metadata::{MetadataFilter, WorkerMetadata};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use crate::api::{
+    call::Call,
+    error::ApiError,
+    reply::{Reply, without_nulls},
+};
 
 /// The state of workers that only the queue knows.
 const STANDALONE: &str = "standalone";
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     // The two parts have no pattern of their own. An invalid pool id has no workers.
-    let Ok(pool_id) = joined_pool_id(&call) else {
+    let Ok(pool_id) = call.two_part_pool_id() else {
         return Reply::json(&json!({"workers": []}));
     };
     let filter = MetadataFilter {
@@ -37,27 +39,15 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         Some((group, id)) => Some((group.parse::<WorkerGroup>()?, id.parse::<WorkerId>()?)),
     };
     let limit = page.limit_and_one();
-    let read = call
-        .app
-        .engine
-        .store
-        .scan("worker_metadata_list", move |tx| {
-            let after = after.as_ref().map(|(group, id)| (group, id));
-            store::worker_metadata::list(tx, &pool_id, &filter, after, limit)
-        });
-    let mut rows = read.await?;
-    let token = page.cut(&mut rows, |row| {
-        (
-            row.queue.key.group.to_string(),
-            row.queue.key.id.to_string(),
-        )
+    let read = call.scan("worker_metadata_list", move |tx| {
+        let after = after.as_ref().map(|(group, id)| (group, id));
+        store::worker_metadata::list(tx, &pool_id, &filter, after, limit)
     });
-    let workers: Vec<Value> = rows.iter().map(summary).collect();
-    let mut reply = json!({ "workers": workers });
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    Reply::json(&reply)
+    let key = |row: &WorkerMetadata| {
+        let key = &row.queue.key;
+        (key.group.to_string(), key.id.to_string())
+    };
+    page.reply("workers", read.await?, key, summary)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
@@ -71,22 +61,14 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
             call.parameter("provisionerId"),
         ))
     };
-    let key = WorkerKey {
-        pool_id: joined_pool_id(&call).map_err(|_| not_found())?,
-        group: call.parameter("workerGroup").parse()?,
-        id: call.parameter("workerId").parse()?,
-    };
+    let key = call.worker_of(call.two_part_pool_id().map_err(|_| not_found())?)?;
     let now = call.now;
     let row = match call.app.engine.demand_source.outside() {
         Some(queue) => outside::find(&call, queue, &key).await?,
         None => {
-            let read = call
-                .app
-                .engine
-                .store
-                .read("worker_metadata_get", move |tx| {
-                    store::worker_metadata::get(tx, &key)
-                });
+            let read = call.read("worker_metadata_get", move |tx| {
+                store::worker_metadata::get(tx, &key)
+            });
             read.await?
         }
     };
@@ -96,71 +78,42 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&details(&row))
 }
 
-fn joined_pool_id(call: &Call) -> Result<PoolId, ApiError> {
-    let (left, right) = (
-        call.parameter("provisionerId"),
-        call.parameter("workerType"),
-    );
-    Ok(format!("{left}/{right}").parse()?)
-}
-
 /// The fields of both replies.
-fn common(row: &WorkerMetadata) -> Map<String, Value> {
-    let queue = &row.queue;
-    let mut reply = Map::new();
-    let mut set = |name: &str, value: Value| {
-        reply.insert(name.to_owned(), value);
-    };
-    set("workerPoolId", json!(queue.key.pool_id.as_str()));
-    set("workerGroup", json!(queue.key.group.as_str()));
-    set("workerId", json!(queue.key.id.as_str()));
-    set("firstClaim", json!(queue.first_claim.to_string()));
-    if let Some(at) = queue.last_date_active {
-        set("lastDateActive", json!(at.to_string()));
-    }
-    if let Some(until) = queue.quarantine_until {
-        set("quarantineUntil", json!(until.to_string()));
-    }
-    match &row.worker {
-        None => {
-            set("state", json!(STANDALONE));
-            set("capacity", json!(0));
-            set("providerId", json!("none"));
-        }
-        Some(worker) => {
-            set("state", json!(worker.state.as_str()));
-            set("capacity", json!(worker.capacity));
-            set("providerId", json!(worker.provider_id.as_str()));
-            if let Some(id) = &worker.launch_config_id {
-                set("launchConfigId", json!(id.as_str()));
-            }
-        }
-    }
-    reply
+fn common(row: &WorkerMetadata) -> Value {
+    let (queue, worker) = (&row.queue, row.worker.as_ref());
+    let launch_config_id = worker.and_then(|worker| worker.launch_config_id.as_ref());
+    without_nulls(json!({
+        "workerPoolId": queue.key.pool_id.as_str(),
+        "workerGroup": queue.key.group.as_str(),
+        "workerId": queue.key.id.as_str(),
+        "firstClaim": queue.first_claim.to_string(),
+        "lastDateActive": queue.last_date_active.map(|at| at.to_string()),
+        "quarantineUntil": queue.quarantine_until.map(|until| until.to_string()),
+        "state": worker.map_or(STANDALONE, |worker| worker.state.as_str()),
+        "capacity": worker.map_or(0, |worker| worker.capacity),
+        "providerId": worker.map_or("none", |worker| worker.provider_id.as_str()),
+        "launchConfigId": launch_config_id.map(|id| id.as_str()),
+    }))
 }
 
 fn summary(row: &WorkerMetadata) -> Value {
     let mut reply = common(row);
     if let Some(latest) = row.queue.recent_tasks.last() {
-        reply.insert("latestTask".to_owned(), task_run(latest));
+        reply["latestTask"] = task_run(latest);
     }
-    Value::Object(reply)
+    reply
 }
 
 fn details(row: &WorkerMetadata) -> Value {
     let queue = &row.queue;
     let mut reply = common(row);
     let (provisioner_id, worker_type) = queue.key.pool_id.parts();
-    reply.insert("provisionerId".to_owned(), json!(provisioner_id));
-    reply.insert("workerType".to_owned(), json!(worker_type));
-    reply.insert("expires".to_owned(), json!(queue.expires.to_string()));
-    let recent: Vec<Value> = queue.recent_tasks.iter().map(task_run).collect();
-    reply.insert("recentTasks".to_owned(), json!(recent));
-    reply.insert(
-        "quarantineDetails".to_owned(),
-        json!(queue.quarantine_details),
-    );
-    Value::Object(reply)
+    reply["provisionerId"] = json!(provisioner_id);
+    reply["workerType"] = json!(worker_type);
+    reply["expires"] = json!(queue.expires.to_string());
+    reply["recentTasks"] = queue.recent_tasks.iter().map(task_run).collect();
+    reply["quarantineDetails"] = json!(queue.quarantine_details);
+    reply
 }
 
 fn task_run(run: &TaskRun) -> Value {

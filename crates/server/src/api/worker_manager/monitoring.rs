@@ -3,20 +3,45 @@
 use engine::measures::seconds;
 use serde_json::{Map, Value, json};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use super::super::endpoint::{Endpoint, NewEndpoint, Service, Verb};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
-pub(in crate::api) async fn ping(call: Call) -> Result<Reply, ApiError> {
+const CATEGORY: &str = "Monitoring";
+
+/// The first endpoints of each service, and its last one.
+pub(in crate::api) fn endpoints(service: Service) -> ([Endpoint; 3], Endpoint) {
+    let on = |name, route| NewEndpoint::new(service, name, Verb::Get, route);
+    let first = [
+        on("ping", "/ping")
+            .runs(|call| Box::pin(ping(call)))
+            .about(CATEGORY, "Ping the service")
+            .describe("Answers at once if the service is alive, with its uptime in seconds."),
+        on("lbheartbeat", "/__lbheartbeat__")
+            .runs(|call| Box::pin(heartbeat(call)))
+            .about(CATEGORY, "Heartbeat for load balancers")
+            .describe("Answers 200 while the service serves requests."),
+        on("version", "/__version__")
+            .runs(|call| Box::pin(version(call)))
+            .about(CATEGORY, "Version of the service")
+            .describe("The running version and the commit that it was built from."),
+    ];
+    let last = on("heartbeat", "/__heartbeat__")
+        .runs(|call| Box::pin(heartbeat(call)))
+        .about(CATEGORY, "Heartbeat")
+        .describe("Answers 200 if the service works.");
+    (first, last)
+}
+
+async fn ping(call: Call) -> Result<Reply, ApiError> {
     let uptime_ms = call.now.millis_since(call.app.started).max(0);
     Reply::json(&json!({"alive": true, "uptime": seconds(uptime_ms)}))
 }
 
-pub(in crate::api) async fn heartbeat(_call: Call) -> Result<Reply, ApiError> {
+async fn heartbeat(_call: Call) -> Result<Reply, ApiError> {
     Reply::json(&Value::Object(Map::new()))
 }
 
-pub(in crate::api) async fn version(_call: Call) -> Result<Reply, ApiError> {
+async fn version(_call: Call) -> Result<Reply, ApiError> {
     Reply::json(&version_document())
 }
 

@@ -7,13 +7,14 @@ use domain::id::{ClientId, LaunchConfigId, OverrideId, PoolId};
 use domain::overrides::{BadOverride, Effect, Override, Target};
 use domain::time::Timestamp;
 use engine::overrides::{self, OverrideError};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
-use super::wire::WireTime;
+use crate::api::{
+    call::Call,
+    error::ApiError,
+    reply::{Reply, without_nulls},
+};
 
 /// The body of setOverride.
 #[derive(Deserialize)]
@@ -37,47 +38,6 @@ struct OverrideBody {
 struct PauseBody {
     reason: String,
     until: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OverridesReply {
-    overrides: Vec<OverrideReply>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continuation_token: Option<String>,
-}
-
-#[derive(Serialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct TargetReply {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worker_pool_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    launch_config_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provider_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    region: Option<String>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OverrideReply {
-    override_id: String,
-    #[serde(flatten)]
-    target: TargetReply,
-    pause: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    min_capacity: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_capacity: Option<u64>,
-    reason: String,
-    owner: String,
-    created: WireTime,
-    until: WireTime,
-    in_force: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<WireTime>,
 }
 
 impl OverrideBody {
@@ -123,7 +83,7 @@ impl OverrideBody {
 }
 
 pub(super) async fn set(mut call: Call) -> Result<Reply, ApiError> {
-    let (id, body) = (override_id(&call)?, call.body::<OverrideBody>()?);
+    let (id, body) = (call.id("overrideId")?, call.body::<OverrideBody>()?);
     let (target, effect) = (body.target()?, body.effect()?);
     call.authorize(params(&call, &id, &target)).await?;
     let asked = asked(&call, id, target, effect, (body.reason, &body.until))?;
@@ -158,51 +118,37 @@ pub(super) async fn resume_launch_config(mut call: Call) -> Result<Reply, ApiErr
 }
 
 pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
-    let id = override_id(&call)?;
+    let id = call.id("overrideId")?;
     let given = load(&call, &id).await?.ok_or_else(no_such_override)?;
     call.authorize(params(&call, &id, &given.target)).await?;
     take_away(call, given).await
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
-    let id = override_id(&call)?;
+    let id = call.id("overrideId")?;
     let given = load(&call, &id).await?.ok_or_else(no_such_override)?;
     Reply::json(&shown(&given, call.now))
 }
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String,)>()?;
-    let after = page.after.as_ref().map(|(id,)| id.parse::<OverrideId>());
-    let after = after.transpose()?;
+    let (after, limit, now) = (page.after_id()?, page.limit_and_one(), call.now);
     let with_ended = call.query("includeEnded") == Some("true");
-    let (limit, now) = (page.limit_and_one(), call.now);
-    let read = call.app.engine.store.read("override_list", move |tx| {
+    let read = call.read("override_list", move |tx| {
         store::overrides::list(tx, now, with_ended, after.as_ref(), limit)
     });
-    let mut found = read.await?;
-    let continuation_token = page.cut(&mut found, |given| (given.id.to_string(),));
-    Reply::json(&OverridesReply {
-        overrides: found.iter().map(|given| shown(given, now)).collect(),
-        continuation_token,
-    })
-}
-
-fn override_id(call: &Call) -> Result<OverrideId, ApiError> {
-    Ok(call.parameter("overrideId").parse()?)
+    let key = |given: &Override| (given.id.to_string(),);
+    page.reply("overrides", read.await?, key, |given| shown(given, now))
 }
 
 fn launch_config(call: &Call) -> Result<(PoolId, LaunchConfigId), ApiError> {
-    Ok((call.pool_id()?, call.parameter("launchConfigId").parse()?))
+    Ok((call.pool_id()?, call.id("launchConfigId")?))
 }
 
 async fn load(call: &Call, id: &OverrideId) -> Result<Option<Override>, ApiError> {
     let id = id.clone();
-    let read = call
-        .app
-        .engine
-        .store
-        .read("override_get", move |tx| store::overrides::get(tx, &id));
-    Ok(read.await?)
+    let read = call.read("override_get", move |tx| store::overrides::get(tx, &id));
+    read.await
 }
 
 /// The parameters of a change's scopes.
@@ -250,19 +196,19 @@ fn asked(
 
 async fn put(call: Call, asked: Override) -> Result<Reply, ApiError> {
     let mut audit = call.audit(EntityType::Override, asked.id.as_str(), "set");
-    audit.detail = json!(shown(&asked, call.now));
+    audit.detail = shown(&asked, call.now);
     let given = overrides::set(&call.app.engine, asked, audit).await?;
     Reply::json(&shown(&given, call.now))
 }
 
 async fn take_away(call: Call, seen: Override) -> Result<Reply, ApiError> {
     let mut audit = call.audit(EntityType::Override, seen.id.as_str(), "removed");
-    audit.detail = json!(shown(&seen, call.now));
+    audit.detail = shown(&seen, call.now);
     overrides::remove(&call.app.engine, seen, audit).await?;
     Reply::done()
 }
 
-fn shown(given: &Override, now: Timestamp) -> OverrideReply {
+fn shown(given: &Override, now: Timestamp) -> Value {
     let (min_capacity, max_capacity) = match given.effect {
         Effect::Pause => (None, None),
         Effect::Limits {
@@ -270,29 +216,28 @@ fn shown(given: &Override, now: Timestamp) -> OverrideReply {
             max_capacity,
         } => (min_capacity, max_capacity),
     };
-    let mut target = TargetReply::default();
+    let mut reply = without_nulls(json!({
+        "overrideId": given.id.as_str(),
+        "pause": given.is_pause(),
+        "minCapacity": min_capacity,
+        "maxCapacity": max_capacity,
+        "reason": given.reason,
+        "owner": given.owner.as_str(),
+        "created": given.created.to_string(),
+        "until": given.until.to_string(),
+        "inForce": given.is_in_force(now),
+        "ended": given.ended.map(|at| at.to_string()),
+    }));
     match &given.target {
-        Target::Pool(id) => target.worker_pool_id = Some(id.to_string()),
+        Target::Pool(id) => reply["workerPoolId"] = json!(id.as_str()),
         Target::LaunchConfig(pool_id, id) => {
-            target.worker_pool_id = Some(pool_id.to_string());
-            target.launch_config_id = Some(id.to_string());
+            reply["workerPoolId"] = json!(pool_id.as_str());
+            reply["launchConfigId"] = json!(id.as_str());
         }
-        Target::Provider(id) => target.provider_id = Some(id.to_string()),
-        Target::Region(id) => target.region = Some(id.to_string()),
+        Target::Provider(id) => reply["providerId"] = json!(id.as_str()),
+        Target::Region(id) => reply["region"] = json!(id.as_str()),
     }
-    OverrideReply {
-        override_id: given.id.to_string(),
-        target,
-        pause: given.is_pause(),
-        min_capacity,
-        max_capacity,
-        reason: given.reason.clone(),
-        owner: given.owner.to_string(),
-        created: WireTime(given.created),
-        until: WireTime(given.until),
-        in_force: given.is_in_force(now),
-        ended: given.ended.map(WireTime),
-    }
+    reply
 }
 
 fn no_such_override() -> ApiError {

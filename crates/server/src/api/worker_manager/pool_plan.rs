@@ -1,32 +1,28 @@
 //! Shows the result of creating or updating a pool by hand, before it is applied.
 
-use access::scope::Template::Scope;
 use domain::id::LaunchConfigId;
 use engine::pools;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::super::call::Call;
-use super::super::endpoint::{Endpoint, Service, Verb};
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use super::super::endpoint::{Endpoint, Verb::Post};
+use super::on;
 use super::pools::asked;
 use super::wire::PoolBody;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// Taskcluster has no such endpoint.
-pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[Endpoint::new(
-    Service::WorkerManager,
+pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[on(
     "planWorkerPool",
-    Verb::Post,
+    Post,
     "/plan-worker-pool/<workerPoolId>",
-    |call| Box::pin(plan(call)),
 )
+.runs(|call| Box::pin(plan(call)))
 .wildcard("workerPoolId")
 .input("update-worker-pool-request.json")
 .output("worker-pool-plan.json")
-.scopes(Scope("worker-manager:get-worker-pool:<workerPoolId>"))
-.about(
-    "Worker Pools",
-    "Plan a worker pool",
+.scope("worker-manager:get-worker-pool:<workerPoolId>")
+.about("Worker Pools", "Plan a worker pool")
+.describe(
     "Shows the result of creating or updating a pool with this definition, without applying it. \
      Its provider checks and completes the definition as for an update, and errors are the same.",
 )];
@@ -35,7 +31,7 @@ async fn plan(call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
     let judged = pools::validate(&call.app.engine, asked(body)?).await?;
     let (pool_id, now) = (id.clone(), call.now);
-    let read = call.app.engine.store.read("pool_plan", move |tx| {
+    let read = call.read("pool_plan", move |tx| {
         pools::plan(tx, &pool_id, &judged, now)
     });
     let plan = read.await?;
@@ -52,6 +48,6 @@ async fn plan(call: Call) -> Result<Reply, ApiError> {
     }))
 }
 
-fn ids(ids: &[LaunchConfigId]) -> Vec<Value> {
-    ids.iter().map(|id| json!(id.as_str())).collect()
+fn ids(ids: &[LaunchConfigId]) -> Vec<&str> {
+    ids.iter().map(LaunchConfigId::as_str).collect()
 }

@@ -4,23 +4,12 @@ use domain::audit::EntityType;
 use domain::counts;
 use domain::id::PoolId;
 use domain::launch_config::LaunchConfig;
+use domain::pool::Pool;
 use engine::pools::{self, PoolDetails, PoolError, PoolRequest, ValidatedPool};
-use serde::Serialize;
 use store::StoreError;
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::paging::MAX_PAGE_BYTES;
-use super::super::reply::Reply;
-use super::wire::{PoolBody, PoolReply};
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PoolsReply {
-    worker_pools: Vec<PoolReply>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continuation_token: Option<String>,
-}
+use super::wire::{PoolBody, pool_json};
+use crate::api::{call::Call, error::ApiError, paging::MAX_PAGE_BYTES, reply::Reply};
 
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
@@ -57,7 +46,7 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
-    let loaded = call.app.engine.store.read("pool_show", move |tx| {
+    let loaded = call.read("pool_show", move |tx| {
         let pool = store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
         Ok::<_, PoolError>(PoolDetails::load(tx, pool)?)
     });
@@ -66,13 +55,8 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String,)>()?;
-    let after = page
-        .after
-        .as_ref()
-        .map(|(id,)| id.parse::<PoolId>())
-        .transpose()?;
-    let limit = page.limit_and_one();
-    let read = call.app.engine.store.scan("pool_list", move |tx| {
+    let (after, limit) = (page.after_id()?, page.limit_and_one());
+    let read = call.scan("pool_list", move |tx| {
         let part = store::pools::part(tx, after.as_ref(), limit, MAX_PAGE_BYTES)?;
         let (Some(first), Some(last)) = (part.items.first(), part.items.last()) else {
             return Ok::<_, StoreError>((part, Vec::new(), Vec::new()));
@@ -82,18 +66,11 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         Ok((part, configs, counts))
     });
     let (part, configs, by_pool) = read.await?;
-    let (pools, continuation_token) = page.cut_part(part, |pool| (pool.id.to_string(),));
-    let worker_pools = pools
-        .iter()
-        .map(|pool| {
-            let counts = counts::of_pool(&by_pool, &pool.id);
-            PoolReply::new(pool, of_pool(&configs, &pool.id), &counts)
-        })
-        .collect();
-    Reply::json(&PoolsReply {
-        worker_pools,
-        continuation_token,
-    })
+    let show = |pool: &Pool| {
+        let counts = counts::of_pool(&by_pool, &pool.id);
+        pool_json(pool, of_pool(&configs, &pool.id), &counts)
+    };
+    page.reply("workerPools", part, |pool| (pool.id.to_string(),), show)
 }
 
 /// The launch configs of one pool; the list is ordered by pool.
@@ -109,7 +86,7 @@ async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, Api
     call.authorize(params).await?;
     // No config can change a pool that is made of rules; the transaction checks that again.
     let id = call.pool_id()?;
-    let read = call.app.engine.store.read("pool_is_compiled", move |tx| {
+    let read = call.read("pool_is_compiled", move |tx| {
         store::pools::get(tx, &id)?
             .as_ref()
             .map_or(Ok(()), pools::refuse_compiled)
@@ -130,12 +107,8 @@ pub(super) fn asked(body: PoolBody) -> Result<PoolRequest, PoolError> {
 }
 
 fn reply(details: &PoolDetails) -> Result<Reply, ApiError> {
-    let PoolDetails {
-        pool,
-        launch_configs,
-        counts,
-    } = details;
-    Reply::json(&PoolReply::new(pool, launch_configs, counts))
+    let (pool, counts) = (&details.pool, &details.counts);
+    Reply::json(&pool_json(pool, &details.launch_configs, counts))
 }
 
 pub(super) fn no_such_pool() -> ApiError {

@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::reply::Reply;
+use crate::api::{
+    call::Call,
+    error::ApiError,
+    reply::{Reply, without_nulls},
+};
 
 /// Default size of a page.
 const DEFAULT_PAGE: usize = 100;
@@ -19,25 +21,16 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         0 => DEFAULT_PAGE, // a page of none would never come to an end
         limit => limit,
     };
-    let listed: Vec<Value> = call
-        .app
-        .engine
-        .providers
-        .listed()
-        .map(|(id, kind)| {
-            let mut listed = json!({"providerId": id.as_str(), "providerType": kind});
-            if let Some(problem) = call.app.engine.providers.setup_error(id) {
-                listed["problem"] = json!(problem);
-            }
-            listed
-        })
-        .collect();
-    let total = listed.len();
-    let page: Vec<Value> = listed.into_iter().skip(start).take(limit).collect();
+    let providers = &call.app.engine.providers;
+    let page = providers.listed().skip(start).take(limit);
+    let page = page.map(|(id, kind)| {
+        without_nulls(json!({
+            "providerId": id.as_str(),
+            "providerType": kind,
+            "problem": providers.setup_error(id),
+        }))
+    });
     let end = start.saturating_add(limit);
-    let mut reply = json!({ "providers": page });
-    if end < total {
-        reply["continuationToken"] = json!(end.to_string());
-    }
-    Reply::json(&reply)
+    let token = (end < providers.listed().count()).then(|| end.to_string());
+    Reply::page(json!({"providers": page.collect::<Value>()}), token)
 }

@@ -2,14 +2,12 @@
 
 use access::Secret;
 use cloud::Proof;
-use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{ProviderId, WorkerKey};
 use engine::workers::{self, Registration, RegistrationResult};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::call::Call;
-use super::super::error::{ApiError, Code};
-use super::super::reply::Reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -89,11 +87,7 @@ fn reply(registered: &RegistrationResult) -> Result<Reply, ApiError> {
 }
 
 fn worker_key(pool_id: &str, group: &str, id: &str) -> Result<WorkerKey, ApiError> {
-    Ok(WorkerKey {
-        pool_id: pool_id.parse::<PoolId>()?,
-        group: group.parse::<WorkerGroup>()?,
-        id: id.parse::<WorkerId>()?,
-    })
+    Ok(WorkerKey::parse(pool_id.parse()?, group, id)?)
 }
 
 /// The schema ensures that exactly one kind of proof is given.
@@ -118,9 +112,6 @@ fn proof(body: ProofBody) -> Result<Proof, ApiError> {
             document: Some(document),
             ..
         } => Ok(Proof::Document(document)),
-        ProofBody { .. } => Err(ApiError::new(
-            Code::InputError,
-            "workerIdentityProof has no proof",
-        )),
+        ProofBody { .. } => Err(ApiError::input("workerIdentityProof has no proof")),
     }
 }

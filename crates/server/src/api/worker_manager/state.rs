@@ -5,18 +5,19 @@ mod table;
 use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
 use domain::run_outcome::{OutcomeCounts, RunOutcome, Window};
 use domain::time::Timestamp;
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use store::run_counts::Tallies;
 use store::run_outcomes::RunCursor;
 use store::{StoreError, Tx};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::paging::{MAX_PAGE, Page};
-use super::super::reply::Reply;
 use super::pools::no_such_pool;
 use super::workers::worker_not_found;
+use crate::api::{
+    call::Call,
+    error::ApiError,
+    paging::{MAX_PAGE, Page},
+    reply::Reply,
+};
 
 pub(in crate::api) use table::ENDPOINTS as STATES;
 
@@ -26,38 +27,9 @@ const PROVISIONER: &str = "worker-manager";
 /// The order of lists: newest first, then by task and run.
 type Cursor = (i64, String, u32);
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RunReply<'a> {
-    worker_pool_id: &'a str,
-    worker_group: &'a str,
-    worker_id: &'a str,
-    task_id: &'a str,
-    run_id: u32,
-    outcome: &'static str,
-    reason_resolved: &'static str,
-    resolved: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct WindowReply<'a> {
-    window: &'static str,
-    since: String,
-    completed: u64,
-    failed: u64,
-    exception: u64,
-    exceptions: &'a std::collections::BTreeMap<&'static str, u64>,
-    success_rate: Option<f64>,
-}
-
 pub(super) async fn of_worker(call: Call) -> Result<Reply, ApiError> {
     let key = call.worker_key()?;
-    let name = Map::from_iter([
-        ("workerPoolId".to_owned(), json!(key.pool_id.as_str())),
-        ("workerGroup".to_owned(), json!(key.group.as_str())),
-        ("workerId".to_owned(), json!(key.id.as_str())),
-    ]);
+    let name = key_json(&key);
     let now = call.now;
     read(&call, name, worker_not_found, move |tx, after, limit| {
         let kept = store::run_outcomes::list_of_worker(tx, &key, None, MAX_PAGE)?;
@@ -82,7 +54,7 @@ pub(super) async fn of_worker_type(call: Call) -> Result<Reply, ApiError> {
 }
 
 async fn of_pool_named(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
-    let name = Map::from_iter([("workerPoolId".to_owned(), json!(pool_id.as_str()))]);
+    let name = json!({"workerPoolId": pool_id.as_str()});
     let now = call.now;
     read(&call, name, no_such_pool, move |tx, after, limit| {
         if store::pools::get(tx, &pool_id)?.is_none() {
@@ -97,8 +69,8 @@ async fn of_pool_named(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn of_configuration(call: Call) -> Result<Reply, ApiError> {
-    let id: ConfigurationId = call.parameter("workerConfigurationId").parse()?;
-    let name = Map::from_iter([("workerConfigurationId".to_owned(), json!(id.as_str()))]);
+    let id: ConfigurationId = call.id("workerConfigurationId")?;
+    let name = json!({"workerConfigurationId": id.as_str()});
     let now = call.now;
     let text = format!("No worker configuration {id} has worker types");
     let missing = || ApiError::not_found(text);
@@ -114,11 +86,11 @@ pub(super) async fn of_configuration(call: Call) -> Result<Reply, ApiError> {
     .await
 }
 
-/// Reads a page of runs and the counts, and replies under this name. `missing` is the error if
-/// their subject does not exist.
+/// Adds a page of runs and the counts to a reply. `missing` is the error if their subject does not
+/// exist.
 async fn read(
     call: &Call,
-    name: Map<String, Value>,
+    mut reply: Value,
     missing: impl FnOnce() -> ApiError,
     find: impl FnOnce(
         &mut Tx<'_>,
@@ -131,11 +103,7 @@ async fn read(
     let page: Page<Cursor> = call.page()?;
     let after = page.after.as_ref().map(cursor).transpose()?;
     let limit = page.limit_and_one();
-    let found = call
-        .app
-        .engine
-        .store
-        .scan("worker_state", move |tx| find(tx, after.as_ref(), limit));
+    let found = call.scan("worker_state", move |tx| find(tx, after.as_ref(), limit));
     let (mut runs, tallies) = found.await?.ok_or_else(missing)?;
     let token = page.cut(&mut runs, |run| {
         let RunCursor {
@@ -145,14 +113,9 @@ async fn read(
         } = run.into();
         (resolved.as_millis(), task_id.to_string(), run_id)
     });
-    let mut reply = name;
-    let runs: Vec<RunReply<'_>> = runs.iter().map(Into::into).collect();
-    reply.insert("taskRuns".to_owned(), json!(runs));
-    reply.insert("windows".to_owned(), windows(&tallies, call.now));
-    if let Some(token) = token {
-        reply.insert("continuationToken".to_owned(), json!(token));
-    }
-    Reply::json(&reply)
+    reply["taskRuns"] = runs.iter().map(run_json).collect();
+    reply["windows"] = windows(&tallies, call.now);
+    Reply::page(reply, token)
 }
 
 fn cursor((resolved, task_id, run_id): &Cursor) -> Result<RunCursor, ApiError> {
@@ -176,33 +139,34 @@ fn tallies_of(kept: &[RunOutcome], now: Timestamp) -> Tallies {
 }
 
 fn windows(tallies: &Tallies, now: Timestamp) -> Value {
-    let replies = Window::ALL
-        .iter()
-        .zip(tallies)
-        .map(|(window, tally)| WindowReply {
-            window: window.name,
-            since: window.since(now).to_string(),
-            completed: tally.completed,
-            failed: tally.failed,
-            exception: tally.exception(),
-            exceptions: &tally.exceptions,
-            success_rate: tally.success_rate(),
-        });
-    json!(replies.collect::<Vec<_>>())
+    let replies = Window::ALL.iter().zip(tallies).map(|(window, tally)| {
+        json!({
+            "window": window.name,
+            "since": window.since(now).to_string(),
+            "completed": tally.completed,
+            "failed": tally.failed,
+            "exception": tally.exception(),
+            "exceptions": tally.exceptions,
+            "successRate": tally.success_rate(),
+        })
+    });
+    replies.collect()
 }
 
-impl<'a> From<&'a RunOutcome> for RunReply<'a> {
-    fn from(outcome: &'a RunOutcome) -> Self {
-        let WorkerKey { pool_id, group, id } = &outcome.worker;
-        Self {
-            worker_pool_id: pool_id.as_str(),
-            worker_group: group.as_str(),
-            worker_id: id.as_str(),
-            task_id: outcome.task_id.as_str(),
-            run_id: outcome.run_id,
-            outcome: outcome.reason.state().as_str(),
-            reason_resolved: outcome.reason.as_str(),
-            resolved: outcome.resolved.to_string(),
-        }
-    }
+fn run_json(run: &RunOutcome) -> Value {
+    let mut reply = key_json(&run.worker);
+    reply["taskId"] = json!(run.task_id.as_str());
+    reply["runId"] = json!(run.run_id);
+    reply["outcome"] = json!(run.reason.state().as_str());
+    reply["reasonResolved"] = json!(run.reason.as_str());
+    reply["resolved"] = json!(run.resolved.to_string());
+    reply
+}
+
+fn key_json(WorkerKey { pool_id, group, id }: &WorkerKey) -> Value {
+    json!({
+        "workerPoolId": pool_id.as_str(),
+        "workerGroup": group.as_str(),
+        "workerId": id.as_str(),
+    })
 }

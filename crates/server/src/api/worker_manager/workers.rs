@@ -8,11 +8,8 @@ use engine::workers::{self, Declaration, WorkerError};
 use serde_json::json;
 use store::workers::{WorkerCursor, WorkerFilter};
 
-use super::super::call::Call;
-use super::super::error::ApiError;
-use super::super::paging::Page;
-use super::super::reply::Reply;
-use super::wire::{WorkerBody, WorkerReply, WorkersReply};
+use super::wire::{WorkerBody, worker_json};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 const NO_SUCH_POOL: &str = "Worker Pool does not exist";
 
@@ -40,9 +37,8 @@ pub(super) async fn list_pool(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn list_group(call: Call) -> Result<Reply, ApiError> {
     let pool_id = call.pool_id()?;
-    let group: WorkerGroup = call.parameter("workerGroup").parse()?;
     let filter = WorkerFilter {
-        group: Some(group),
+        group: Some(call.id("workerGroup")?),
         ..WorkerFilter::default()
     };
     list(call, pool_id, filter, false).await
@@ -57,7 +53,7 @@ async fn list(
     let page = call.page::<Cursor>()?;
     let after = page.after.as_ref().map(cursor).transpose()?;
     let limit = page.limit_and_one();
-    let read = call.app.engine.store.scan("worker_list", move |tx| {
+    let read = call.scan("worker_list", move |tx| {
         if pool_must_exist && store::pools::get(tx, &pool_id)?.is_none() {
             return Err(WorkerError::NotFound(NO_SUCH_POOL.to_owned()));
         }
@@ -69,37 +65,17 @@ async fn list(
             limit,
         )?)
     });
-    reply_page(read.await?, &page)
-}
-
-fn reply_page(mut workers: Vec<Worker>, page: &Page<Cursor>) -> Result<Reply, ApiError> {
-    let continuation_token = page.cut(&mut workers, |worker| {
-        let key = &worker.key;
-        (
-            worker.created.as_millis(),
-            key.group.to_string(),
-            key.id.to_string(),
-        )
-    });
-    let workers = workers.iter().map(Into::into).collect();
-    Reply::json(&WorkersReply {
-        workers,
-        continuation_token,
-    })
+    let key = |worker: &Worker| {
+        let (group, id) = (worker.key.group.to_string(), worker.key.id.to_string());
+        (worker.created.as_millis(), group, id)
+    };
+    page.reply("workers", read.await?, key, worker_json)
 }
 
 async fn empty_after_check(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
-    let pool = call
-        .app
-        .engine
-        .store
-        .read("pool_get", move |tx| store::pools::get(tx, &pool_id))
-        .await?;
-    match pool {
-        Some(_) => Reply::json(&WorkersReply {
-            workers: Vec::new(),
-            continuation_token: None,
-        }),
+    let read = call.read("pool_get", move |tx| store::pools::get(tx, &pool_id));
+    match read.await? {
+        Some(_) => Reply::json(&json!({"workers": []})),
         None => Err(ApiError::not_found(NO_SUCH_POOL)),
     }
 }
@@ -111,8 +87,7 @@ fn cursor((created, group, id): &Cursor) -> Result<WorkerCursor, ApiError> {
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
-    let worker = load(&call).await?;
-    Reply::json(&WorkerReply::from(&worker))
+    Reply::json(&worker_json(&load(&call).await?))
 }
 
 pub(super) async fn should_terminate(call: Call) -> Result<Reply, ApiError> {
@@ -123,27 +98,22 @@ pub(super) async fn should_terminate(call: Call) -> Result<Reply, ApiError> {
 
 async fn load(call: &Call) -> Result<Worker, ApiError> {
     let key = call.worker_key()?;
-    let found = call
-        .app
-        .engine
-        .store
-        .read("worker_get", move |tx| store::workers::get(tx, &key))
-        .await?;
-    found.ok_or_else(worker_not_found)
+    let read = call.read("worker_get", move |tx| store::workers::get(tx, &key));
+    read.await?.ok_or_else(worker_not_found)
 }
 
 pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     let (key, body) = (call.worker_key()?, call.body::<WorkerBody>()?);
     let audit = call.audit(EntityType::Worker, &key.to_string(), "created");
     let made = workers::declare(&call.app.engine, key, declaration(body)?, audit);
-    Reply::json(&WorkerReply::from(&made.await?))
+    Reply::json(&worker_json(&made.await?))
 }
 
 pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
     let (key, body) = (call.worker_key()?, call.body::<WorkerBody>()?);
     let audit = call.audit(EntityType::Worker, &key.to_string(), "updated");
     let changed = workers::update_declaration(&call.app.engine, key, declaration(body)?, audit);
-    Reply::json(&WorkerReply::from(&changed.await?))
+    Reply::json(&worker_json(&changed.await?))
 }
 
 pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {
@@ -154,22 +124,15 @@ pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {
 }
 
 fn declaration(body: WorkerBody) -> Result<Declaration, ApiError> {
+    let expires = body.expires.parse();
+    let expires = expires.map_err(|bad| ApiError::input(format!("expires: {bad}")))?;
+    let capacity = body.capacity.map(u32::try_from).transpose();
+    let too_large = |_| ApiError::input(format!("capacity must be at most {}", u32::MAX));
     Ok(Declaration {
-        expires: expires(&body)?,
-        capacity: capacity(&body)?,
+        expires,
+        capacity: capacity.map_err(too_large)?,
         provider_info: body.provider_info,
     })
-}
-
-fn expires(body: &WorkerBody) -> Result<Timestamp, ApiError> {
-    body.expires
-        .parse()
-        .map_err(|bad| ApiError::input(format!("expires: {bad}")))
-}
-
-fn capacity(body: &WorkerBody) -> Result<Option<u32>, ApiError> {
-    let given = body.capacity.map(u32::try_from).transpose();
-    given.map_err(|_| ApiError::input(format!("capacity must be at most {}", u32::MAX)))
 }
 
 pub(super) fn worker_not_found() -> ApiError {

@@ -10,8 +10,7 @@ use domain::configuration::{Configuration, WorkerType, named_providers};
 use rules::Rule;
 use serde_json::Value;
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
+use crate::api::{call::Call, error::ApiError};
 use crate::authentication::Caller;
 
 /// The objects of an edit, by their names in scopes.

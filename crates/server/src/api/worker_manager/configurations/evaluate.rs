@@ -5,11 +5,9 @@ use rules::{Attributes, Evaluator, RuleSet};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::super::reply::Reply;
 use super::no_such_configuration;
 use super::rules::bad_rules;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// Maximum number of conditions in a request.
 const MAX_CONDITIONS: usize = 64;

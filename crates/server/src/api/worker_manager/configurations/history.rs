@@ -3,23 +3,14 @@
 use domain::Version;
 use domain::configuration::{Action, Configuration};
 use domain::id::ConfigurationId;
-use engine::configurations::{ConfigurationError, EditResult, apply_edit};
-use serde::{Deserialize, Serialize};
+use engine::configurations::{ConfigurationError, EditResult};
+use serde::Deserialize;
+use store::configuration_versions::ListedVersion;
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::super::reply::Reply;
 use super::edit_scopes::EditTargets;
-use super::wire::{self, ConfigurationReply, VersionReply};
-use super::{edit, edit_scopes, no_such_configuration, plan};
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct VersionsReply {
-    versions: Vec<VersionReply>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continuation_token: Option<String>,
-}
+use super::wire::{self, version_json, version_summary};
+use super::{applied, edit, edit_scopes, no_such_configuration, plan};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -37,29 +28,22 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(i64,)>()?;
     let before = page.after.map(|(version,)| Version(version));
     let limit = page.limit_and_one();
-    let read = call
-        .app
-        .engine
-        .store
-        .scan("configuration_version_list", move |tx| {
-            store::configuration_versions::list(tx, &id, before, limit)
-        });
-    let mut versions = read.await?;
+    let read = call.scan("configuration_version_list", move |tx| {
+        store::configuration_versions::list(tx, &id, before, limit)
+    });
+    let versions = read.await?;
     if versions.is_empty() && before.is_none() {
         return Err(no_such_configuration());
     }
-    let continuation_token = page.cut(&mut versions, |record| (record.version.0,));
-    Reply::json(&VersionsReply {
-        versions: versions.iter().map(VersionReply::summary).collect(),
-        continuation_token,
-    })
+    let key = |listed: &ListedVersion| (listed.version.0,);
+    page.reply("versions", versions, key, version_summary)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let version = wire::version(call.parameter("version"))?;
     let record = record(&call, id, version).await?;
-    Reply::json(&VersionReply::from(&record))
+    Reply::json(&version_json(&record))
 }
 
 pub(super) async fn difference(call: Call) -> Result<Reply, ApiError> {
@@ -94,9 +78,7 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     };
     let mut edit = edit(&call, id, Action::Reverted, next);
     (edit.seen, edit.reason) = (body.version.map(Version), reason);
-    Reply::json(&ConfigurationReply::from(
-        &apply_edit(&call.app.engine, edit).await?,
-    ))
+    applied(&call, edit).await
 }
 
 async fn record(
@@ -104,13 +86,9 @@ async fn record(
     id: ConfigurationId,
     version: Version,
 ) -> Result<domain::configuration::VersionRecord, ApiError> {
-    let read = call
-        .app
-        .engine
-        .store
-        .read("configuration_version_get", move |tx| {
-            store::configuration_versions::get(tx, &id, version)
-        });
+    let read = call.read("configuration_version_get", move |tx| {
+        store::configuration_versions::get(tx, &id, version)
+    });
     read.await?.ok_or_else(|| {
         let text = format!("This worker configuration has no version {}", version.0);
         ApiError::not_found(text)

@@ -7,12 +7,10 @@ use domain::configuration::{
 use engine::configurations::{EditImpact, EditPlan, compare_versions};
 use serde_json::{Map, Value, json};
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::super::reply::Reply;
 use super::edit_scopes;
 use super::edit_scopes::EditTargets;
 use super::wire::ConfigurationBody;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 use crate::app::App;
 
 /// Maximum number of entries shown of each list in a plan; the others are counted.

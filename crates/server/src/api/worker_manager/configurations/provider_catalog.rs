@@ -3,9 +3,7 @@
 use engine::configurations::provider_entry;
 use serde_json::{Value, json};
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::super::reply::Reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let listed = call.app.engine.providers.listed().map(|(id, kind)| {

@@ -2,16 +2,14 @@
 
 use domain::Version;
 use domain::configuration::{Action, Configuration, StoredConfiguration};
-use engine::configurations::{ConfigurationError, Edit, EditResult, apply_edit};
+use engine::configurations::{Edit, EditResult, apply_edit};
 use rules::{EditError, Position, Problems, Rule, RuleSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::super::reply::Reply;
 use super::edit_scopes::{EditAuthorization, EditTargets};
 use super::{edit, edit_scopes, no_such_configuration, wire};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -73,13 +71,7 @@ impl From<EditError> for ApiError {
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
-    let id = call.configuration_id()?;
-    let rule_id = call.parameter("ruleId").to_owned();
-    let read = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configurations::get(tx, &id)?.ok_or(ConfigurationError::NotFound)
-    });
-    let stored = read.await?;
-    show_rule(&stored, &rule_id)
+    show_rule(&super::load(&call).await?, call.parameter("ruleId"))
 }
 
 pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {

@@ -2,14 +2,12 @@
 
 use domain::Version;
 use domain::configuration::{StoredConfiguration, VersionRecord};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use store::configuration_versions::ListedVersion;
 use store::configurations::ListedConfiguration;
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::wire::WireTime;
+use crate::api::{call::Call, error::ApiError};
 
 /// The body of createWorkerConfiguration, updateWorkerConfiguration and planWorkerConfiguration.
 #[derive(Deserialize)]
@@ -52,105 +50,62 @@ impl ConfigurationBody {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ConfigurationReply {
-    worker_configuration_id: String,
-    description: Value,
-    worker_types: Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rules: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    launch_config_ids: Option<Value>,
-    version: i64,
-    created: WireTime,
-    last_modified: WireTime,
+pub(super) fn configuration_json(stored: &StoredConfiguration) -> Value {
+    let mut reply = content(&stored.document);
+    reply["workerConfigurationId"] = json!(stored.id.as_str());
+    reply["version"] = json!(stored.version.0);
+    reply["created"] = json!(stored.created.to_string());
+    reply["lastModified"] = json!(stored.last_modified.to_string());
+    reply
 }
 
-impl ConfigurationReply {
-    /// Without the rules, for lists.
-    pub(super) fn summary(listed: &ListedConfiguration) -> Self {
-        Self {
-            worker_configuration_id: listed.id.to_string(),
-            description: listed.summary["description"].clone(),
-            worker_types: listed.summary["workerTypes"].clone(),
-            rules: None,
-            launch_config_ids: None,
-            version: listed.version.0,
-            created: WireTime(listed.created),
-            last_modified: WireTime(listed.last_modified),
-        }
-    }
-}
-
-impl From<&StoredConfiguration> for ConfigurationReply {
-    fn from(stored: &StoredConfiguration) -> Self {
-        Self {
-            worker_configuration_id: stored.id.to_string(),
-            description: stored.document["description"].clone(),
-            worker_types: stored.document["workerTypes"].clone(),
-            rules: Some(stored.document["rules"].clone()),
-            launch_config_ids: stored.document.get("launchConfigIds").cloned(),
-            version: stored.version.0,
-            created: WireTime(stored.created),
-            last_modified: WireTime(stored.last_modified),
-        }
-    }
+/// Without the rules, for lists.
+pub(super) fn configuration_summary(listed: &ListedConfiguration) -> Value {
+    json!({
+        "workerConfigurationId": listed.id.as_str(),
+        "description": listed.summary["description"],
+        "workerTypes": listed.summary["workerTypes"],
+        "version": listed.version.0,
+        "created": listed.created.to_string(),
+        "lastModified": listed.last_modified.to_string(),
+    })
 }
 
 /// One version in the history.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct VersionReply {
-    worker_configuration_id: String,
-    version: i64,
-    action: &'static str,
-    client_id: String,
-    reason: String,
-    created: WireTime,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worker_types: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rules: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    launch_config_ids: Option<Value>,
+pub(super) fn version_json(record: &VersionRecord) -> Value {
+    let mut reply = content(&record.document);
+    reply["workerConfigurationId"] = json!(record.id.as_str());
+    reply["version"] = json!(record.version.0);
+    reply["action"] = json!(record.action.as_str());
+    reply["clientId"] = json!(record.client_id);
+    reply["reason"] = json!(record.reason);
+    reply["created"] = json!(record.created.to_string());
+    reply
 }
 
-impl VersionReply {
-    /// Without the document, for lists.
-    pub(super) fn summary(record: &ListedVersion) -> Self {
-        Self {
-            worker_configuration_id: record.id.to_string(),
-            version: record.version.0,
-            action: record.action.as_str(),
-            client_id: record.client_id.clone(),
-            reason: record.reason.clone(),
-            created: WireTime(record.created),
-            description: None,
-            worker_types: None,
-            rules: None,
-            launch_config_ids: None,
-        }
-    }
+/// Without the document, for lists.
+pub(super) fn version_summary(listed: &ListedVersion) -> Value {
+    json!({
+        "workerConfigurationId": listed.id.as_str(),
+        "version": listed.version.0,
+        "action": listed.action.as_str(),
+        "clientId": listed.client_id,
+        "reason": listed.reason,
+        "created": listed.created.to_string(),
+    })
 }
 
-impl From<&VersionRecord> for VersionReply {
-    fn from(record: &VersionRecord) -> Self {
-        Self {
-            worker_configuration_id: record.id.to_string(),
-            version: record.version.0,
-            action: record.action.as_str(),
-            client_id: record.client_id.clone(),
-            reason: record.reason.clone(),
-            created: WireTime(record.created),
-            description: Some(record.document["description"].clone()),
-            worker_types: Some(record.document["workerTypes"].clone()),
-            rules: Some(record.document["rules"].clone()),
-            launch_config_ids: record.document.get("launchConfigIds").cloned(),
-        }
+/// The members of a stored document that replies show.
+fn content(document: &Value) -> Value {
+    let mut reply = json!({
+        "description": document["description"],
+        "workerTypes": document["workerTypes"],
+        "rules": document["rules"],
+    });
+    if let Some(ids) = document.get("launchConfigIds") {
+        reply["launchConfigIds"] = ids.clone();
     }
+    reply
 }
 
 /// The query parameter `version`: the version that the client read.

@@ -6,13 +6,12 @@ use domain::id::LaunchConfigId;
 use engine::configurations::{ConfigurationError, require_compilation};
 use serde_json::json;
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::super::reply::Reply;
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
-/// The worker type in the URL, by either of its names. Scopes use the short name if one exists.
-async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {
-    let worker_type: WorkerType = call.parameter("workerTypeId").parse()?;
+/// The worker type in the URL, by either of its names. Scopes use the short name if one exists, so
+/// the caller is authorised after the lookup.
+pub(in super::super) async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {
+    let worker_type: WorkerType = call.id("workerTypeId")?;
     let params = Params::new().text("workerType", worker_type.name());
     call.authorize(params).await?;
     Ok(worker_type)
@@ -21,7 +20,7 @@ async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {
 pub(super) async fn payload_schema(mut call: Call) -> Result<Reply, ApiError> {
     let worker_type = worker_type(&mut call).await?;
     let pool_id = worker_type.pool_id().clone();
-    let read = call.app.engine.store.read("worker_type_get", move |tx| {
+    let read = call.read("worker_type_get", move |tx| {
         store::worker_types::get(tx, &pool_id)
     });
     let record = read.await?.ok_or_else(no_such_worker_type)?;
@@ -36,20 +35,16 @@ pub(super) async fn payload_schema(mut call: Call) -> Result<Reply, ApiError> {
 /// The schema by the rules for the place of one launch config.
 pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiError> {
     let worker_type = worker_type(&mut call).await?;
-    let config_id: LaunchConfigId = call.parameter("launchConfigId").parse()?;
+    let config_id: LaunchConfigId = call.id("launchConfigId")?;
     let pool_id = worker_type.pool_id().clone();
-    let read = call
-        .app
-        .engine
-        .store
-        .read("worker_type_configuration", move |tx| {
-            let Some(record) = store::worker_types::get(tx, &pool_id)? else {
-                return Ok(None);
-            };
-            let stored = store::configurations::get(tx, &record.configuration_id)?;
-            let stored = stored.ok_or(ConfigurationError::NotFound)?;
-            Ok::<_, ConfigurationError>(Some((record, stored)))
-        });
+    let read = call.read("worker_type_configuration", move |tx| {
+        let Some(record) = store::worker_types::get(tx, &pool_id)? else {
+            return Ok(None);
+        };
+        let stored = store::configurations::get(tx, &record.configuration_id)?;
+        let stored = stored.ok_or(ConfigurationError::NotFound)?;
+        Ok::<_, ConfigurationError>(Some((record, stored)))
+    });
     let (record, stored) = read.await?.ok_or_else(no_such_worker_type)?;
     let compilation = require_compilation(&call.app.engine, &stored).await?;
     let pool = compilation

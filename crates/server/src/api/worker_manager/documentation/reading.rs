@@ -15,11 +15,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::super::reply::Reply;
-use super::http_date;
-use super::subject::subject;
+use super::{http_date, subject};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 pub(in super::super) const TARBALL: &str = "application/gzip";
 pub(in super::super) const PAGE: &str = "text/html; charset=utf-8";
@@ -35,18 +32,11 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The result of a lookup.
-enum Found {
-    /// The client's copy is current.
-    Known(HeaderMap),
-    New(HeaderMap, Tarballs),
-}
-
 pub(in super::super) async fn get(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
-    let (mut headers, tarballs) = match find(&call, &subject, "").await? {
-        Found::Known(headers) => return Ok(Reply::NotModified(headers)),
-        Found::New(headers, tarballs) => (headers, tarballs),
+    let (mut headers, tarballs) = find(&call, &subject, "").await?;
+    let Some(tarballs) = tarballs else {
+        return Ok(Reply::NotModified(headers));
     };
     let tarball = tarballs.into_one().await?;
     set(&mut headers, CONTENT_TYPE, TARBALL);
@@ -60,9 +50,9 @@ pub(in super::super) async fn page(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
     // A newer program may show the same content in another way.
     let kind = concat!("-page-", env!("CARGO_PKG_VERSION"));
-    let (mut headers, tarballs) = match find(&call, &subject, kind).await? {
-        Found::Known(headers) => return Ok(Reply::NotModified(headers)),
-        Found::New(headers, tarballs) => (headers, tarballs),
+    let (mut headers, tarballs) = find(&call, &subject, kind).await?;
+    let Some(tarballs) = tarballs else {
+        return Ok(Reply::NotModified(headers));
     };
     let name = subject.id().to_owned();
     let page = tarballs.into_page(name).await?;
@@ -73,8 +63,12 @@ pub(in super::super) async fn page(mut call: Call) -> Result<Reply, ApiError> {
     Ok(Reply::whole(headers, Bytes::from(page)))
 }
 
-/// Reads no tarball if the client's copy is current.
-async fn find(call: &Call, subject: &Subject, kind: &'static str) -> Result<Found, ApiError> {
+/// The headers of the reply, and its tarballs unless the client's copy is current.
+async fn find(
+    call: &Call,
+    subject: &Subject,
+    kind: &'static str,
+) -> Result<(HeaderMap, Option<Tarballs>), ApiError> {
     let only_own = call.query("joined") == Some("false");
     let given = call.if_none_match.clone().unwrap_or_default();
     let is_known = move |records: &[Record]| {
@@ -83,11 +77,7 @@ async fn find(call: &Call, subject: &Subject, kind: &'static str) -> Result<Foun
     };
     let found = find_documentation(&call.app.engine, subject.clone(), only_own, is_known);
     let (records, tarballs) = found.await?;
-    let headers = headers(&records, kind);
-    Ok(match tarballs {
-        None => Found::Known(headers),
-        Some(tarballs) => Found::New(headers, tarballs),
-    })
+    Ok((headers(&records, kind), tarballs))
 }
 
 /// The entity tag of this version of a reply, and the caching headers.

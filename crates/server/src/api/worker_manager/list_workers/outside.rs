@@ -9,11 +9,8 @@ use serde_json::{Value, json};
 use store::StoreError;
 use store::worker_metadata::{MetadataFilter, WorkerMetadata};
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
-use super::super::super::paging::Page;
-use super::super::super::reply::Reply;
 use super::summary;
+use crate::api::{call::Call, error::ApiError, paging::Page, reply::Reply};
 
 /// Maximum number of the queue's pages that are read for one of ours while the filters match
 /// nothing.
@@ -43,11 +40,7 @@ pub(super) async fn list(
         }
     }
     let workers: Vec<Value> = rows.iter().map(summary).collect();
-    let mut reply = json!({ "workers": workers });
-    if let Some(token) = token {
-        reply["continuationToken"] = json!(token);
-    }
-    Reply::json(&reply)
+    Reply::page(json!({ "workers": workers }), token)
 }
 
 pub(super) async fn find(
@@ -64,20 +57,16 @@ pub(super) async fn find(
 }
 
 /// Adds our row of each worker: one indexed read for each, in one transaction.
-async fn joined(call: &Call, seen: Vec<QueueWorker>) -> Result<Vec<WorkerMetadata>, StoreError> {
-    let read = call
-        .app
-        .engine
-        .store
-        .scan("worker_metadata_join", move |tx| {
-            let row = |queue: &QueueWorker| {
-                Ok(WorkerMetadata {
-                    worker: store::workers::get(tx, &queue.key)?,
-                    queue: queue.clone(),
-                })
-            };
-            seen.iter().map(row).collect()
-        });
+async fn joined(call: &Call, seen: Vec<QueueWorker>) -> Result<Vec<WorkerMetadata>, ApiError> {
+    let read = call.scan("worker_metadata_join", move |tx| {
+        let row = |queue: QueueWorker| {
+            Ok::<_, StoreError>(WorkerMetadata {
+                worker: store::workers::get(tx, &queue.key)?,
+                queue,
+            })
+        };
+        seen.into_iter().map(row).collect()
+    });
     read.await
 }
 
