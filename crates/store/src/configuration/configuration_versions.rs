@@ -5,12 +5,7 @@ use domain::configuration::{Action, VersionRecord};
 use domain::id::ConfigurationId;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Entity, Result, Row, Table, Tx, columns, entity, statements};
 
 columns! { record: VersionRecord {
     id: Key "worker_configuration_id",
@@ -48,7 +43,7 @@ pub struct ListedVersion {
     pub created: Timestamp,
 }
 
-pub fn insert(tx: &mut Tx<'_>, record: &VersionRecord) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, record: &VersionRecord) -> Result<()> {
     tx.execute(&INSERT, &record.inserted()).map(drop)
 }
 
@@ -56,7 +51,7 @@ pub fn get(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     version: Version,
-) -> Result<Option<VersionRecord>, StoreError> {
+) -> Result<Option<VersionRecord>> {
     tx.row(&GET, &[id.as_str().into(), version.into()], entity)
 }
 
@@ -66,7 +61,7 @@ pub fn list(
     id: &ConfigurationId,
     before: Option<Version>,
     limit: u32,
-) -> Result<Vec<ListedVersion>, StoreError> {
+) -> Result<Vec<ListedVersion>> {
     let before = before.unwrap_or(Version(i64::MAX));
     tx.rows(
         &LIST,

@@ -6,12 +6,7 @@ use domain::id::ConfigurationId;
 use domain::time::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Entity, Result, Row, Table, Tx, columns, entity, statements};
 
 /// The part of a document that lists leave out.
 const RULES: &str = "rules";
@@ -57,35 +52,25 @@ pub struct ListedConfiguration {
     pub version: Version,
 }
 
-pub fn get(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-) -> Result<Option<StoredConfiguration>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &ConfigurationId) -> Result<Option<StoredConfiguration>> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
 /// Number of the current version, without its document.
-pub fn current_version(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-) -> Result<Option<Version>, StoreError> {
+pub fn current_version(tx: &mut Tx<'_>, id: &ConfigurationId) -> Result<Option<Version>> {
     tx.row(&CURRENT_VERSION, &[id.as_str().into()], |row| {
         row.version(0)
     })
 }
 
 /// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, stored: &StoredConfiguration) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, stored: &StoredConfiguration) -> Result<bool> {
     tx.insert(&INSERT, stored)
 }
 
 /// Writes a new version, unless another transaction changed the configuration since version `seen`
 /// was read.
-pub fn update(
-    tx: &mut Tx<'_>,
-    stored: &StoredConfiguration,
-    seen: Version,
-) -> Result<(), StoreError> {
+pub fn update(tx: &mut Tx<'_>, stored: &StoredConfiguration, seen: Version) -> Result<()> {
     let mut values = stored.updated();
     values.push(seen.into());
     tx.execute_guarded(&UPDATE, &values)
@@ -93,7 +78,7 @@ pub fn update(
 
 /// Deletes a configuration, unless another transaction changed it since it was read. Its versions
 /// stay.
-pub fn delete(tx: &mut Tx<'_>, id: &ConfigurationId, seen: Version) -> Result<(), StoreError> {
+pub fn delete(tx: &mut Tx<'_>, id: &ConfigurationId, seen: Version) -> Result<()> {
     tx.execute_guarded(&DELETE, &[id.as_str().into(), seen.into()])
 }
 
@@ -102,7 +87,7 @@ pub fn list(
     tx: &mut Tx<'_>,
     after: Option<&ConfigurationId>,
     limit: u32,
-) -> Result<Vec<ListedConfiguration>, StoreError> {
+) -> Result<Vec<ListedConfiguration>> {
     let after = after.map_or("", ConfigurationId::as_str);
     tx.rows(&LIST, &[after.into(), limit.into()], listed)
 }

@@ -6,13 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use domain::documentation::{Record, Subject};
 use domain::id::{ConfigurationId, PoolId};
 
-use crate::engine::columns::{Cells, Entity, Field, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::BadRow;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::Value;
+use crate::engine::{
+    BadRow, Cells, Entity, Field, Result, Table, Tx, Value, columns, entity, statements,
+};
 use crate::fleet::pools;
 
 columns! { record: Record {
@@ -71,7 +67,7 @@ statements! { TABLE;
 }
 
 /// Returns the record and the tarball.
-pub fn get(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<(Record, Vec<u8>)>> {
     tx.row(&GET, &key(subject), |row| {
         let mut cells = Cells::of(row);
         let record = Record::read(&mut cells)?;
@@ -80,23 +76,19 @@ pub fn get(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<(Record, Vec<u8>
     })
 }
 
-pub fn get_record(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<Record>, StoreError> {
+pub fn get_record(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<Record>> {
     tx.row(&RECORD, &key(subject), entity)
 }
 
 /// Configurations first, each kind by id.
-pub fn list(
-    tx: &mut Tx<'_>,
-    after: Option<(&str, &str)>,
-    limit: u32,
-) -> Result<Vec<Record>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, after: Option<(&str, &str)>, limit: u32) -> Result<Vec<Record>> {
     let (kind, subject) = after.unwrap_or_default();
     let values = [kind.into(), subject.into(), limit.into()];
     tx.rows(&LIST, &values, entity)
 }
 
 /// Replaces the documentation of the subject, but keeps its time of creation.
-pub fn put(tx: &mut Tx<'_>, record: &Record, tarball: &[u8]) -> Result<(), StoreError> {
+pub fn put(tx: &mut Tx<'_>, record: &Record, tarball: &[u8]) -> Result<()> {
     let mut values = record.inserted();
     values.push(STANDARD.encode(tarball).into());
     tx.execute(&PUT, &values).map(drop)
@@ -104,23 +96,20 @@ pub fn put(tx: &mut Tx<'_>, record: &Record, tarball: &[u8]) -> Result<(), Store
 
 /// Returns `false` if the subject has no documentation. A transaction that deletes a subject must
 /// call this, too.
-pub fn delete(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
+pub fn delete(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool> {
     Ok(tx.execute(&DELETE, &key(subject))? > 0)
 }
 
 /// Deletes documentation whose subject does not exist, and returns the number of deleted rows. Call
 /// it again while it returns the limit.
-pub fn delete_orphans(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_orphans(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
     let kinds = [Subject::WORKER_TYPE, Subject::CONFIGURATION];
     let values = [kinds[0].into(), kinds[1].into(), limit.into()];
     tx.execute(&DELETE_ORPHANS, &values)
 }
 
 /// The configuration to which a worker type belongs, if any.
-pub fn configuration_of(
-    tx: &mut Tx<'_>,
-    worker_type: &PoolId,
-) -> Result<Option<ConfigurationId>, StoreError> {
+pub fn configuration_of(tx: &mut Tx<'_>, worker_type: &PoolId) -> Result<Option<ConfigurationId>> {
     let values = [worker_type.as_str().into()];
     tx.row(&CONFIGURATION_OF, &values, |row| {
         Ok(row.text(0)?.parse()?)
@@ -128,7 +117,7 @@ pub fn configuration_of(
 }
 
 /// Whether the pool or the configuration exists.
-pub fn subject_exists(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
+pub fn subject_exists(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool> {
     match subject {
         Subject::Configuration(id) => {
             let found = tx.row(&CONFIGURATION, &[id.as_str().into()], |_| Ok(()))?;

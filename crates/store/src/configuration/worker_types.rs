@@ -4,11 +4,7 @@ use domain::Version;
 use domain::configuration::WorkerTypeRecord;
 use domain::id::{ConfigurationId, PoolId};
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, Entity, Result, Table, Tx, columns, entity, statements};
 
 columns! { worker_type: WorkerTypeRecord {
     pool_id: Key "worker_pool_id",
@@ -38,7 +34,7 @@ statements! { TABLE;
          ORDER BY worker_pool_id LIMIT $2";
 }
 
-pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Option<WorkerTypeRecord>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Option<WorkerTypeRecord>> {
     tx.row(&GET, &[pool_id.as_str().into()], entity)
 }
 
@@ -46,7 +42,7 @@ pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Option<WorkerTypeRecord>
 pub fn payload_schema_version(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
-) -> Result<Option<(ConfigurationId, Version)>, StoreError> {
+) -> Result<Option<(ConfigurationId, Version)>> {
     tx.row(&PAYLOAD_SCHEMA_VERSION, &[pool_id.as_str().into()], |row| {
         Ok((row.text(0)?.parse()?, row.version(1)?))
     })
@@ -54,7 +50,7 @@ pub fn payload_schema_version(
 
 /// Assigns the worker type to this configuration, or updates its schema if it is assigned already.
 /// Returns `false` if it belongs to another configuration.
-pub fn claim(tx: &mut Tx<'_>, worker_type: &WorkerTypeRecord) -> Result<bool, StoreError> {
+pub fn claim(tx: &mut Tx<'_>, worker_type: &WorkerTypeRecord) -> Result<bool> {
     let is_new = tx.insert(&CLAIM, worker_type)?;
     Ok(is_new || tx.execute(&UPDATE, &worker_type.updated())? > 0)
 }
@@ -64,16 +60,13 @@ pub fn release(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     configuration_id: &ConfigurationId,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let values = [pool_id.as_str().into(), configuration_id.as_str().into()];
     tx.execute(&RELEASE, &values).map(drop)
 }
 
 /// The worker types of a configuration, ordered by pool id.
-pub fn list(
-    tx: &mut Tx<'_>,
-    configuration_id: &ConfigurationId,
-) -> Result<Vec<WorkerTypeRecord>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, configuration_id: &ConfigurationId) -> Result<Vec<WorkerTypeRecord>> {
     let values = [configuration_id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&LIST, &values, entity)
 }

@@ -14,8 +14,7 @@ use domain::time::Timestamp;
 use domain::worker::{Terms, WorkerState};
 use serde_json::{Map, Value as Json};
 
-use super::row::{BadRow, Row};
-use super::value::{Value, to_json};
+use crate::engine::{row::BadRow, row::Row, value::Value, value::to_json};
 
 /// The value of one column.
 pub(crate) trait Cell: Sized {

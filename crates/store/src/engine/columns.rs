@@ -3,9 +3,7 @@
 //! `columns!` has the shape of the struct for a row. A field takes one column, or several, or is a
 //! struct with columns of its own. The placeholders in `table.rs` stand for the names.
 
-use super::cells::Cell;
-use super::row::{BadRow, Row};
-use super::value::Value;
+use crate::engine::{cells::Cell, row::BadRow, row::Row, value::Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -136,27 +134,27 @@ macro_rules! columns {
         { $($field:ident: $kind:ident $body:tt),+ $(,)? }
         $(also { $($also_kind:ident $also:literal = $value:expr),+ $(,)? })?
     ) => {
-        impl $crate::engine::columns::Entity for $type {
+        impl $crate::engine::Entity for $type {
             fn columns() -> Vec<$crate::engine::columns::Column> {
                 let mut columns = Vec::new();
-                $($crate::engine::columns::columns!(@name columns $kind $body);)+
-                $($($crate::engine::columns::columns!(@name columns $also_kind $also, false);)+)?
+                $($crate::engine::columns!(@name columns $kind $body);)+
+                $($($crate::engine::columns!(@name columns $also_kind $also, false);)+)?
                 columns
             }
 
             fn write<'a>(&'a self, values: &mut $crate::engine::columns::Values<'a>) {
                 let $entity = self;
-                $($crate::engine::columns::columns!(@write values $entity $field $kind $body);)+
+                $($crate::engine::columns!(@write values $entity $field $kind $body);)+
                 $($(
                     values.put_derived($crate::engine::columns::Kind::$also_kind, $value);
                 )+)?
             }
 
             fn read(
-                cells: &mut $crate::engine::columns::Cells<'_, '_>,
-            ) -> Result<Self, $crate::engine::row::BadRow> {
-                Ok($crate::engine::columns::columns!(@made $type $($stored)? {
-                    $($field: $crate::engine::columns::columns!(@read cells $kind $body)),+
+                cells: &mut $crate::engine::Cells<'_, '_>,
+            ) -> Result<Self, $crate::engine::BadRow> {
+                Ok($crate::engine::columns!(@made $type $($stored)? {
+                    $($field: $crate::engine::columns!(@read cells $kind $body)),+
                 }))
             }
         }
@@ -168,13 +166,13 @@ macro_rules! columns {
     };
 
     (@name $columns:ident $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }) => {
-        $($crate::engine::columns::columns!(@name $columns $kind $body);)+
+        $($crate::engine::columns!(@name $columns $kind $body);)+
     };
     (@name $columns:ident $kind:ident [$($name:literal),+]) => {
-        $($crate::engine::columns::columns!(@name $columns $kind $name, true);)+
+        $($crate::engine::columns!(@name $columns $kind $name, true);)+
     };
     (@name $columns:ident $kind:ident $name:literal) => {
-        $crate::engine::columns::columns!(@name $columns $kind $name, true)
+        $crate::engine::columns!(@name $columns $kind $name, true)
     };
     (@name $columns:ident $kind:ident $name:literal, $is_read:literal) => {
         $columns.extend([$crate::engine::columns::Column {
@@ -189,14 +187,14 @@ macro_rules! columns {
         $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }
     ) => {
         let inner = &$owner.$owned;
-        $($crate::engine::columns::columns!(@write $values inner $field $kind $body);)+
+        $($crate::engine::columns!(@write $values inner $field $kind $body);)+
     };
     (@write $values:ident $owner:ident $field:ident $kind:ident $name:tt) => {
         $values.put($crate::engine::columns::Kind::$kind, &$owner.$field)
     };
 
     (@read $cells:ident $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }) => {
-        $type { $($field: $crate::engine::columns::columns!(@read $cells $kind $body)),+ }
+        $type { $($field: $crate::engine::columns!(@read $cells $kind $body)),+ }
     };
     (@read $cells:ident $kind:ident $name:tt) => { $cells.next()? };
 }

@@ -4,14 +4,11 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::engine::attempts::MAX_ATTEMPTS;
-use crate::engine::error::StoreError;
-use crate::engine::failure::Failure;
-use crate::engine::session::{Connection, Session};
-use crate::engine::sqlite::Mode;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{
+    attempts::MAX_ATTEMPTS, error::Result, error::StoreError, failure::Failure,
+    session::Connection, session::Session, sqlite::Mode, statement::statements, table::Table,
+    tx::Tx,
+};
 
 struct Migration {
     number: i64,
@@ -73,7 +70,7 @@ const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_tim
      SELECT pg_advisory_xact_lock(439804749172)";
 
 /// Applies all missing migrations in one transaction.
-pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>, StoreError> {
+pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>> {
     locked(session, |session| {
         batch(session, "schema_migrations", CREATE_TABLE)?;
         let missing = missing(&applied(session)?)?;
@@ -93,7 +90,7 @@ pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>,
     })
 }
 
-pub(crate) fn pending(session: &mut Session) -> Result<Vec<String>, StoreError> {
+pub(crate) fn pending(session: &mut Session) -> Result<Vec<String>> {
     let applied = session.read("migration_pending", applied_in);
     let applied = match applied {
         Err(StoreError::NotMigrated { .. }) => Vec::new(),
@@ -108,11 +105,11 @@ struct Applied {
     checksum: String,
 }
 
-fn applied(session: &mut Session) -> Result<Vec<Applied>, StoreError> {
+fn applied(session: &mut Session) -> Result<Vec<Applied>> {
     applied_in(&mut Tx::new(session))
 }
 
-fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>, StoreError> {
+fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>> {
     tx.rows(&APPLIED, &[], |row| {
         Ok(Applied {
             number: row.integer(0)?,
@@ -124,7 +121,7 @@ fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>, StoreError> {
 
 /// Compares the migrations of the database with those of this program, and returns the missing
 /// ones.
-fn missing(applied: &[Applied]) -> Result<&'static [Migration], StoreError> {
+fn missing(applied: &[Applied]) -> Result<&'static [Migration]> {
     for (index, applied) in applied.iter().enumerate() {
         let refuse = |reason: &str| {
             Err(StoreError::Migration {
@@ -151,10 +148,7 @@ fn names(migrations: &[Migration]) -> Vec<String> {
     migrations.iter().map(|m| m.name.to_owned()).collect()
 }
 
-fn locked<T>(
-    session: &mut Session,
-    work: impl FnOnce(&mut Session) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+fn locked<T>(session: &mut Session, work: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
     let mut attempt = 1;
     while let Err(failure) = begin_locked(session) {
         // Another process holds the lock, perhaps to migrate.
@@ -189,7 +183,7 @@ fn begin_locked(session: &mut Session) -> Result<(), Failure> {
     }
 }
 
-fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<(), StoreError> {
+fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<()> {
     let done = match &mut session.connection {
         Connection::Sqlite(sqlite) => sqlite.batch(sql),
         Connection::Postgres(postgres) => postgres.batch(sql),

@@ -4,11 +4,9 @@
 //! Rows are measured before they are read, since a driver may hold a complete answer in memory.
 //! Both databases know the size of a text without reading it.
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::Statement;
-use crate::engine::tx::Tx;
-use crate::engine::value::Value;
+use crate::engine::{
+    error::Result, row::BadRow, row::Row, statement::Statement, tx::Tx, value::Value,
+};
 
 /// At most this many bytes of documents are read at once, unless the first document alone is
 /// larger.
@@ -48,7 +46,7 @@ pub(crate) fn read<T>(
     keys: &[Value<'_>],
     limit: u32,
     read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
-) -> Result<Part<T>, StoreError> {
+) -> Result<Part<T>> {
     read_within(tx, MAX_PART_BYTES, sizes, list, keys, limit, read)
 }
 
@@ -61,7 +59,7 @@ pub(crate) fn read_within<T>(
     keys: &[Value<'_>],
     limit: u32,
     read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
-) -> Result<Part<T>, StoreError> {
+) -> Result<Part<T>> {
     let mut values = keys.to_vec();
     values.push(limit.into());
     let sizes: Vec<u64> = tx.rows(sizes, &values, |row| row.number(0))?;

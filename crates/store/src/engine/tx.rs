@@ -1,12 +1,9 @@
 //! Transactions: the reads and writes that the functions of this crate make.
 
-use crate::engine::columns::Entity;
-use crate::engine::error::StoreError;
-use crate::engine::failure::Failure;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::session::{Connection, Session};
-use crate::engine::statement::{self, Statement};
-use crate::engine::value::Value;
+use crate::engine::{
+    columns::Entity, error::Result, error::StoreError, failure::Failure, row::BadRow, row::Row,
+    session::Connection, session::Session, statement, statement::Statement, value::Value,
+};
 
 /// No answer has more rows. Longer lists must be read in pages.
 pub const MAX_ROWS: usize = 100_000;
@@ -60,7 +57,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    pub(crate) fn ping(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn ping(&mut self) -> Result<()> {
         self.rows(&statement::PING, &[], |_| Ok(())).map(drop)
     }
 
@@ -79,7 +76,7 @@ impl<'a> Tx<'a> {
         &mut self,
         statement: &'static Statement,
         values: &[Value<'_>],
-    ) -> Result<u64, StoreError> {
+    ) -> Result<u64> {
         statement.check(values)?;
         let result = self.session.execute(statement, values);
         result.map_err(|failure| self.failed(statement, failure))
@@ -91,7 +88,7 @@ impl<'a> Tx<'a> {
         &mut self,
         statement: &'static Statement,
         values: &[Value<'_>],
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         match self.execute(statement, values)? {
             0 => Err(self.lost_race_at(statement.name)),
             _ => Ok(()),
@@ -103,7 +100,7 @@ impl<'a> Tx<'a> {
         &mut self,
         statement: &'static Statement,
         entity: &impl Entity,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         Ok(self.execute(statement, &entity.inserted())? > 0)
     }
 
@@ -112,7 +109,7 @@ impl<'a> Tx<'a> {
         &mut self,
         statement: &'static Statement,
         entity: &impl Entity,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         self.execute_guarded(statement, &entity.updated())
     }
 
@@ -121,7 +118,7 @@ impl<'a> Tx<'a> {
         statement: &'static Statement,
         values: &[Value<'_>],
         mut read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Vec<T>, StoreError> {
+    ) -> Result<Vec<T>> {
         statement.check(values)?;
         let rows = match self.session.rows(statement, values, &mut read) {
             Ok(rows) => rows?,
@@ -135,7 +132,7 @@ impl<'a> Tx<'a> {
         statement: &'static Statement,
         values: &[Value<'_>],
         read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Option<T>, StoreError> {
+    ) -> Result<Option<T>> {
         Ok(self.rows(statement, values, read)?.pop())
     }
 
@@ -149,7 +146,7 @@ impl<'a> Tx<'a> {
     }
 }
 
-fn bounded<T>(statement: &'static Statement, rows: Vec<T>) -> Result<Vec<T>, StoreError> {
+fn bounded<T>(statement: &'static Statement, rows: Vec<T>) -> Result<Vec<T>> {
     if rows.len() > MAX_ROWS {
         return Err(StoreError::TooManyRows {
             statement: statement.name,

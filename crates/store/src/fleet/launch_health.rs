@@ -9,11 +9,7 @@ use domain::id::{LaunchConfigId, PoolId};
 use domain::plan::{Health, Refusals, Tries};
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, BadRow, Result, Row, Table, Tx, statements};
 
 /// Groups have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("launches", 2);
@@ -102,7 +98,7 @@ pub fn between(
     window: &HealthWindow,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>, StoreError> {
+) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>> {
     let mut values = vec![
         window.launched_before.into(),
         window.registered_before.into(),

@@ -6,13 +6,9 @@ use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::supply::AwaitedLaunches;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{Cells, Entity, Field, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::BadRow;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::engine::value::Value;
+use crate::engine::{
+    ALL_ROWS, BadRow, Cells, Entity, Field, Result, Table, Tx, Value, columns, entity, statements,
+};
 
 columns! { launch: Launch(StoredLaunch) {
     token: Key "token",
@@ -112,17 +108,17 @@ statements! { TABLE;
          ORDER BY created LIMIT $2)";
 }
 
-pub fn get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>> {
     tx.row(&GET, &[token.as_str().into()], entity)
 }
 
-pub fn insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<()> {
     tx.insert(&INSERT, launch).map(drop)
 }
 
 /// Writes the mutable columns, and the time of the last failure if machines failed, unless another
 /// transaction changed the row since it was read. Returns the new version.
-pub fn update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version> {
     let failure = (launch.failed_machines() > 0).then_some(launch.last_modified);
     let values = [vec![failure.into()], launch.updated()].concat();
     tx.execute_guarded(&UPDATE, &values)?;
@@ -135,7 +131,7 @@ pub fn list_pending(
     provider_id: &ProviderId,
     after: Option<(Timestamp, &LaunchToken)>,
     limit: u32,
-) -> Result<Vec<Launch>, StoreError> {
+) -> Result<Vec<Launch>> {
     let (since, token) = after.map_or((i64::MIN, ""), |(since, token)| {
         (since.as_millis(), token.as_str())
     });
@@ -149,7 +145,7 @@ pub fn list_pending(
 }
 
 /// Ordered from newest to oldest.
-pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<Launch>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<Launch>> {
     let values = [pool_id.as_str().into(), limit.into()];
     tx.rows(&LIST_OF_POOL, &values, entity)
 }
@@ -161,7 +157,7 @@ pub fn pending_between(
     before: Timestamp,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<AwaitedLaunches>, StoreError> {
+) -> Result<Vec<AwaitedLaunches>> {
     let values = [
         before.into(),
         first.as_str().into(),
@@ -180,14 +176,14 @@ pub fn pending_between(
 }
 
 /// Number of machines that launches without an answer may still create, in all pools.
-pub fn pending_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
+pub fn pending_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64> {
     let values = [provider_id.as_str().into()];
     let found = tx.row(&PENDING_MACHINES, &values, |row| row.number(0))?;
     Ok(found.unwrap_or(0))
 }
 
 /// The providers that may still create machines for a pool.
-pub fn pending_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>, StoreError> {
+pub fn pending_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>> {
     let values = [pool_id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&PENDING_PROVIDERS, &values, |row| {
         Ok(row.text(0)?.parse()?)
@@ -196,45 +192,37 @@ pub fn pending_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<Provid
 
 /// The providers that have launches without an answer, including providers that are no longer
 /// configured.
-pub fn unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>, StoreError> {
+pub fn unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>> {
     tx.rows(&UNSETTLED_PROVIDERS, &[ALL_ROWS.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })
 }
 
 /// Records that one of the launch's machines has registered.
-pub fn note_registered(
-    tx: &mut Tx<'_>,
-    token: &LaunchToken,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub fn note_registered(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
     let values = [now.into(), token.as_str().into()];
     tx.execute(&REGISTERED, &values).map(drop)
 }
 
 /// Records that one of the launch's machines has asked for work for the first time.
-pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), StoreError> {
+pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<()> {
     tx.execute(&CLAIMED, &[token.as_str().into()]).map(drop)
 }
 
 /// Records that a registered machine of the launch has ended. It counts as a failure while fewer
 /// machines have asked for work than have registered.
-pub fn note_silent(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<(), StoreError> {
+pub fn note_silent(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
     let values = [now.into(), token.as_str().into()];
     tx.execute(&SILENT, &values).map(drop)
 }
 
 /// Records that one of the launch's machines has ended without registering.
-pub fn note_never_registered(
-    tx: &mut Tx<'_>,
-    token: &LaunchToken,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub fn note_never_registered(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
     let values = [now.into(), token.as_str().into()];
     tx.execute(&NEVER_REGISTERED, &values).map(drop)
 }
 
 /// Deletes launches whose result is known. Call it again while it returns the limit.
-pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(&DELETE, &[before.into(), limit.into()])
 }

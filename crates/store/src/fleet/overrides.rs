@@ -5,14 +5,9 @@ use domain::id::{OverrideId, ProviderId, WorkerGroup};
 use domain::overrides::{Effect, Override, Target};
 use domain::time::Timestamp;
 
-use crate::engine::cells::Cell;
-use crate::engine::columns::{Cells, Field, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::BadRow;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::engine::value::Value;
+use crate::engine::{
+    ALL_ROWS, BadRow, Cell, Cells, Field, Result, Table, Tx, Value, columns, entity, statements,
+};
 
 columns! { row: Override {
     id: Key "override_id",
@@ -105,24 +100,24 @@ statements! { TABLE;
          ORDER BY ended LIMIT $2)";
 }
 
-pub fn get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>> {
     tx.row(&GET, &[id.as_str().into()], entity)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, row: &Override) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, row: &Override) -> Result<bool> {
     tx.insert(&INSERT, row)
 }
 
 /// Writes all columns but the id, unless another transaction changed the row since it was read.
 /// Returns the new version.
-pub fn update(tx: &mut Tx<'_>, row: &Override) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, row: &Override) -> Result<Version> {
     tx.update(&UPDATE, row)?;
     Ok(row.version.next())
 }
 
 /// Deletes an override, unless another transaction changed it since it was read.
-pub fn delete(tx: &mut Tx<'_>, row: &Override) -> Result<(), StoreError> {
+pub fn delete(tx: &mut Tx<'_>, row: &Override) -> Result<()> {
     let key = [row.id.as_str().into(), row.version.into()];
     tx.execute_guarded(&DELETE, &key)
 }
@@ -134,26 +129,22 @@ pub fn list(
     with_ended: bool,
     after: Option<&OverrideId>,
     limit: u32,
-) -> Result<Vec<Override>, StoreError> {
+) -> Result<Vec<Override>> {
     let after = after.map_or("", OverrideId::as_str);
     let values = [after.into(), now.into(), with_ended.into(), limit.into()];
     tx.rows(&LIST, &values, entity)
 }
 
 /// All overrides in force at this moment, ordered by id.
-pub fn list_in_force(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<Override>, StoreError> {
+pub fn list_in_force(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<Override>> {
     tx.rows(&IN_FORCE, &[now.into(), ALL_ROWS.into()], entity)
 }
 
 /// The overrides that are over but not marked as ended, the oldest first.
-pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Override>, StoreError> {
+pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Override>> {
     tx.rows(&DUE, &[now.into(), limit.into()], entity)
 }
 
-pub fn delete_ended_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_ended_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(&DELETE_ENDED, &[before.into(), limit.into()])
 }

@@ -10,11 +10,7 @@ use domain::supply::{Group, Horizon, Signs};
 use domain::time::Timestamp;
 use domain::worker::Advice;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, BadRow, Result, Row, Table, Tx, statements};
 use crate::fleet::worker_supply::group;
 
 /// Rows without a column for the pool, since the caller names it.
@@ -103,7 +99,7 @@ pub fn silent_between(
     horizon: &Horizon,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Group>, StoreError> {
+) -> Result<Vec<Group>> {
     let values = [
         first.as_str().into(),
         last.as_str().into(),
@@ -122,7 +118,7 @@ pub fn fresh_between(
     horizon: &Horizon,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Group>, StoreError> {
+) -> Result<Vec<Group>> {
     let values = [
         first.as_str().into(),
         last.as_str().into(),
@@ -140,7 +136,7 @@ pub fn list_silent(
     horizon: &Horizon,
     pool_id: &PoolId,
     limit: u32,
-) -> Result<Vec<SilentWorker>, StoreError> {
+) -> Result<Vec<SilentWorker>> {
     let values = [
         pool_id.as_str().into(),
         pool_id.as_str().into(),
@@ -172,7 +168,7 @@ pub fn list(
     now: Timestamp,
     skip: u64,
     limit: u32,
-) -> Result<Vec<RunningWorker>, StoreError> {
+) -> Result<Vec<RunningWorker>> {
     let start = match i64::try_from(skip).unwrap_or(i64::MAX) {
         0 => None,
         skip => {

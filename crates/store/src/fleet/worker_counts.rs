@@ -4,11 +4,7 @@ use domain::counts::{Counts, StateCount};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::worker::WorkerState;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, BadRow, Result, Row, Table, Tx, statements};
 
 /// Groups of workers have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("workers", 2);
@@ -35,7 +31,7 @@ statements! { TABLE;
 pub type PoolAndProvider = (PoolId, ProviderId);
 
 /// The workers of one pool.
-pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> {
+pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts> {
     let groups = between(tx, pool_id, pool_id)?;
     Ok(groups
         .into_iter()
@@ -46,11 +42,7 @@ pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> 
 
 /// The workers of all pools from the first to the last, ordered by pool. Pools without workers are
 /// absent.
-pub fn between(
-    tx: &mut Tx<'_>,
-    first: &PoolId,
-    last: &PoolId,
-) -> Result<Vec<(PoolId, Counts)>, StoreError> {
+pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(PoolId, Counts)>> {
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
     Ok(collect(tx.rows(&BETWEEN, &values, |row| {
         group(row, |id| Ok(id.parse()?))
@@ -63,7 +55,7 @@ pub fn by_provider_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<(PoolAndProvider, Counts)>, StoreError> {
+) -> Result<Vec<(PoolAndProvider, Counts)>> {
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
     Ok(collect(tx.rows(&BY_PROVIDER, &values, |row| {
         group(row, |id| Ok((id.parse()?, row.text(4)?.parse()?)))
@@ -74,7 +66,7 @@ pub fn by_provider_between(
 pub fn by_launch_config(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
-) -> Result<Vec<(Option<LaunchConfigId>, Counts)>, StoreError> {
+) -> Result<Vec<(Option<LaunchConfigId>, Counts)>> {
     let values = [pool_id.as_str().into(), ALL_ROWS.into()];
     let parse = |id: &str| -> Result<Option<LaunchConfigId>, BadRow> {
         match id {
@@ -88,7 +80,7 @@ pub fn by_launch_config(
 }
 
 /// The workers of all pools together.
-pub fn by_state(tx: &mut Tx<'_>) -> Result<Counts, StoreError> {
+pub fn by_state(tx: &mut Tx<'_>) -> Result<Counts> {
     let groups = collect(tx.rows(&BY_STATE, &[ALL_ROWS.into()], |row| group(row, |_| Ok(())))?);
     Ok(groups
         .into_iter()

@@ -4,11 +4,7 @@ use domain::id::PoolId;
 use domain::supply::Group;
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, BadRow, Result, Row, Table, Tx, statements};
 
 /// Groups of workers have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("workers", 2);
@@ -54,7 +50,7 @@ statements! { TABLE;
 
 /// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
 /// launch config.
-pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<Group>, StoreError> {
+pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<Group>> {
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
     tx.rows(&BETWEEN, &values, group)
 }
@@ -65,7 +61,7 @@ pub fn quarantined_between(
     now: Timestamp,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Group>, StoreError> {
+) -> Result<Vec<Group>> {
     let values = [
         now.into(),
         first.as_str().into(),
@@ -82,7 +78,7 @@ pub fn overdue_between(
     before: Timestamp,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Group>, StoreError> {
+) -> Result<Vec<Group>> {
     let values = [
         first.as_str().into(),
         last.as_str().into(),
@@ -97,7 +93,7 @@ pub fn pools_with_archived_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<PoolId>, StoreError> {
+) -> Result<Vec<PoolId>> {
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
     tx.rows(&ARCHIVED, &values, |row| Ok(row.text(0)?.parse()?))
 }

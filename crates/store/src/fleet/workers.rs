@@ -5,13 +5,10 @@ use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, Work
 use domain::time::Timestamp;
 use domain::worker::{PreviousSecret, StoredWorker, Worker, WorkerState};
 
-use crate::engine::columns::{Cells, Field, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::BadRow;
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::engine::value::Value;
+use crate::engine::{
+    AFTER_ALL, ALL_ROWS, BadRow, Cells, Field, Result, Table, Tx, Value, columns, entity,
+    statements,
+};
 use crate::fleet::launches;
 
 columns! { worker: Worker(StoredWorker) {
@@ -134,7 +131,7 @@ impl From<&Worker> for WorkerCursor {
     }
 }
 
-pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -144,13 +141,13 @@ pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, StoreErro
 }
 
 /// Returns `false` and changes nothing if the key exists already, in any state.
-pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
     tx.insert(&INSERT, worker)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
-pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version> {
     tx.update(&UPDATE, worker)?;
     Ok(worker.version.next())
 }
@@ -158,11 +155,7 @@ pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
 /// Records the first time at which a worker asked the queue for work, in its row and in the row of
 /// its launch. Returns `false` if it was recorded before, or if no such worker runs. The versions
 /// of the rows do not change.
-pub fn note_first_claim(
-    tx: &mut Tx<'_>,
-    key: &WorkerKey,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
+pub fn note_first_claim(tx: &mut Tx<'_>, key: &WorkerKey, now: Timestamp) -> Result<bool> {
     let values = [
         now.into(),
         key.pool_id.as_str().into(),
@@ -181,7 +174,7 @@ pub fn note_first_claim(
 }
 
 /// Deletes expired workers in any state. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }
 
@@ -192,7 +185,7 @@ pub fn list(
     filter: &WorkerFilter,
     after: Option<&WorkerCursor>,
     limit: u32,
-) -> Result<Vec<Worker>, StoreError> {
+) -> Result<Vec<Worker>> {
     let state = filter.state.map_or("", WorkerState::as_str);
     let launch_config = filter
         .launch_config_id
@@ -243,7 +236,7 @@ pub fn list_live(
     group: &WorkerGroup,
     after: Option<&WorkerKey>,
     limit: u32,
-) -> Result<Vec<Worker>, StoreError> {
+) -> Result<Vec<Worker>> {
     let (pool_id, id) = match after {
         Some(key) => (key.pool_id.as_str(), key.id.as_str()),
         None => ("", ""),
@@ -264,7 +257,7 @@ pub fn live_groups(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     limit: usize,
-) -> Result<Vec<WorkerGroup>, StoreError> {
+) -> Result<Vec<WorkerGroup>> {
     let mut groups: Vec<WorkerGroup> = Vec::new();
     while groups.len() < limit {
         let after = groups.last().map_or("", WorkerGroup::as_str);
@@ -278,13 +271,13 @@ pub fn live_groups(
 }
 
 /// The providers that have workers in a pool that are not stopped.
-pub fn live_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>, StoreError> {
+pub fn live_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>> {
     let values = [pool_id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&LIVE_PROVIDERS, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
 /// Number of workers of a provider that are not stopped, in all pools.
-pub fn live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
+pub fn live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64> {
     let values = [provider_id.as_str().into()];
     Ok(tx
         .row(&MACHINES, &values, |row| row.number(0))?
@@ -297,7 +290,7 @@ pub fn list_stopping(
     provider_id: &ProviderId,
     after: Option<&WorkerKey>,
     limit: u32,
-) -> Result<Vec<Worker>, StoreError> {
+) -> Result<Vec<Worker>> {
     let (pool_id, group, id) = after.map_or(("", "", ""), parts);
     let values = [
         provider_id.as_str().into(),
@@ -318,7 +311,7 @@ pub fn note_checked(
     last: &WorkerKey,
     now: Timestamp,
     unless_since: Timestamp,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     let (first, last) = (parts(first), parts(last));
     tx.execute(
         &CHECKED,

@@ -3,12 +3,7 @@
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::ClientId;
 
-use crate::engine::columns::{Cells, Entity, columns};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Cells, Entity, Result, Row, Table, Tx, columns, statements};
 
 static TABLE: Table = Table::of::<AuditEntry>("audit");
 
@@ -34,7 +29,7 @@ statements! { TABLE;
          WHERE client_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3";
 }
 
-pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<()> {
     tx.execute(&INSERT, &entry.inserted()).map(drop)
 }
 
@@ -45,7 +40,7 @@ pub fn by_entity(
     entity_id: &str,
     after_sequence: Option<i64>,
     limit: u32,
-) -> Result<Vec<(i64, AuditEntry)>, StoreError> {
+) -> Result<Vec<(i64, AuditEntry)>> {
     let values = [
         entity_type.as_str().into(),
         entity_id.into(),
@@ -61,7 +56,7 @@ pub fn by_client(
     client_id: &ClientId,
     after_sequence: Option<i64>,
     limit: u32,
-) -> Result<Vec<(i64, AuditEntry)>, StoreError> {
+) -> Result<Vec<(i64, AuditEntry)>> {
     let values = [
         client_id.as_str().into(),
         after_sequence.unwrap_or(0).into(),

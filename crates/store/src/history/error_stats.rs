@@ -4,10 +4,7 @@ use domain::error_report::{ErrorStats, Tallies};
 use domain::id::PoolId;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 
-use crate::engine::error::StoreError;
-use crate::engine::statement::{AFTER_ALL, Statement, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Statement, Table, Tx, statements};
 
 static TABLE: Table = Table::unlisted("worker_errors", 1);
 
@@ -38,11 +35,7 @@ statements! { TABLE;
 
 /// Counts the errors of one pool or of all. Launch configs are counted for one pool only, since
 /// their ids are unique only within a pool.
-pub fn count(
-    tx: &mut Tx<'_>,
-    pool_id: Option<&PoolId>,
-    now: Timestamp,
-) -> Result<ErrorStats, StoreError> {
+pub fn count(tx: &mut Tx<'_>, pool_id: Option<&PoolId>, now: Timestamp) -> Result<ErrorStats> {
     let range = pool_id.map_or(("", AFTER_ALL), |id| (id.as_str(), id.as_str()));
     let mut stats = ErrorStats::empty(now);
     for (start, count) in by_period(tx, range, now, DAY_MS, ErrorStats::DAYS)? {
@@ -67,7 +60,7 @@ fn by_period(
     now: Timestamp,
     period_ms: i64,
     n_periods: i64,
-) -> Result<Vec<(Timestamp, u64)>, StoreError> {
+) -> Result<Vec<(Timestamp, u64)>> {
     let since = now
         .start_of(period_ms)
         .plus_millis(-(n_periods - 1) * period_ms);
@@ -88,7 +81,7 @@ fn tallies(
     tx: &mut Tx<'_>,
     statement: &'static Statement,
     (first, last): (&str, &str),
-) -> Result<Tallies, StoreError> {
+) -> Result<Tallies> {
     let values = [first.into(), last.into(), ALL_ROWS.into()];
     let groups = tx.rows(statement, &values, |row| {
         Ok((row.text(0)?.to_owned(), row.number(1)?))

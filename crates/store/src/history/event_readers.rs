@@ -6,11 +6,7 @@
 
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Result, Row, Table, Tx, statements};
 use crate::history::events;
 
 static TABLE: Table = Table::unlisted("event_readers", 1);
@@ -43,12 +39,12 @@ pub struct EventReader {
 }
 
 /// Creates the reader if it does not exist. It begins with the next event.
-pub fn open(tx: &mut Tx<'_>, name: &str) -> Result<(), StoreError> {
+pub fn open(tx: &mut Tx<'_>, name: &str) -> Result<()> {
     let head = events::head(tx)?;
     tx.execute(&OPEN, &[name.into(), head.into()]).map(drop)
 }
 
-pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>> {
     tx.row(&GET, &[name.into()], reader_row)
 }
 
@@ -59,7 +55,7 @@ pub fn take(
     holder: &str,
     now: Timestamp,
     until: Timestamp,
-) -> Result<Option<EventReader>, StoreError> {
+) -> Result<Option<EventReader>> {
     let Some(known) = get(tx, name)? else {
         return Ok(None);
     };
@@ -93,13 +89,13 @@ pub fn take(
 
 /// Records that all events up to this position were delivered. Returns `false` if another process
 /// has taken the reader.
-pub fn advance(tx: &mut Tx<'_>, name: &str, fence: i64, position: i64) -> Result<bool, StoreError> {
+pub fn advance(tx: &mut Tx<'_>, name: &str, fence: i64, position: i64) -> Result<bool> {
     let moved = tx.execute(&MOVE, &[position.into(), name.into(), fence.into()])?;
     Ok(moved == 1)
 }
 
 /// Ends the lease of this holder, so that other processes can take the reader immediately.
-pub fn leave(tx: &mut Tx<'_>, name: &str, holder: &str, now: Timestamp) -> Result<(), StoreError> {
+pub fn leave(tx: &mut Tx<'_>, name: &str, holder: &str, now: Timestamp) -> Result<()> {
     tx.execute(&LEAVE, &[now.into(), name.into(), holder.into()])
         .map(drop)
 }

@@ -7,10 +7,7 @@
 
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::statement::statements;
-use crate::engine::tx::Tx;
+use crate::engine::{Part, Result, StoreError, Tx, part, statements};
 use crate::history::outbox::{OutboxRow, TABLE, columns, outbox_row, size};
 
 statements! { TABLE;
@@ -34,7 +31,7 @@ statements! { TABLE;
 }
 
 /// The last assigned position, or 0.
-pub fn head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
+pub fn head(tx: &mut Tx<'_>) -> Result<i64> {
     let head = tx.row(&HEAD, &[], |row| row.integer(0))?;
     head.ok_or_else(|| {
         StoreError::corrupt(
@@ -46,13 +43,13 @@ pub fn head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
 }
 
 /// Whether any event has no position yet.
-pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
+pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool> {
     let first = tx.row(&WAITING, &[1_u32.into()], |row| row.integer(0))?;
     Ok(first.is_some())
 }
 
 /// Assigns the next positions to the oldest events without one, and returns these events in order.
-pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
+pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>> {
     let head = head(tx)?;
     let Part {
         items: waiting,
@@ -82,18 +79,18 @@ pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, 
 }
 
 /// Events after this position, in order.
-pub fn list_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
+pub fn list_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Part<OutboxRow>> {
     part::read(tx, &AFTER_SIZES, &AFTER, &[after.into()], limit, outbox_row)
 }
 
 /// The position and the time of the first event after this position.
-pub fn time_after(tx: &mut Tx<'_>, after: i64) -> Result<Option<(i64, Timestamp)>, StoreError> {
+pub fn time_after(tx: &mut Tx<'_>, after: i64) -> Result<Option<(i64, Timestamp)>> {
     Ok(times_after(tx, after, 1)?.pop())
 }
 
 /// The position before the first event at this time or later. Events are only nearly in the order
 /// of their times, so a few may be on the wrong side.
-pub fn position_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
+pub fn position_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64> {
     let mut high = head(tx)?;
     let Some((first, _)) = time_after(tx, 0)? else {
         return Ok(high);
@@ -117,7 +114,7 @@ pub fn delete_before(
     before: Timestamp,
     keep_after: i64,
     limit: u32,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     let oldest = times_after(tx, 0, limit)?;
     let old = oldest
         .iter()
@@ -128,11 +125,7 @@ pub fn delete_before(
     }
 }
 
-fn times_after(
-    tx: &mut Tx<'_>,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<(i64, Timestamp)>, StoreError> {
+fn times_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Vec<(i64, Timestamp)>> {
     tx.rows(&TIMES, &[after.into(), limit.into()], |row| {
         Ok((row.integer(0)?, row.time(1)?))
     })

@@ -6,11 +6,7 @@
 use domain::id::PoolId;
 use domain::time::{MINUTE_MS, Timestamp};
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::{Statement, statements};
-use crate::engine::tx::Tx;
-use crate::engine::value::Value;
+use crate::engine::{BadRow, Result, Row, Statement, Tx, Value, statements};
 use crate::history::run_outcomes::TABLE;
 
 /// Duplicates arrive within this time.
@@ -63,7 +59,7 @@ pub struct KeptRuns {
 }
 
 /// The next pool with outcomes, in the order of ids. Without `after`, the first.
-pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolId>, StoreError> {
+pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolId>> {
     let after = after.map_or("", PoolId::as_str);
     tx.row(&NEXT_POOL, &[after.into()], |row| {
         Ok(row.text(0)?.parse()?)
@@ -72,12 +68,7 @@ pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolI
 
 /// Deletes the outcomes of a pool that are too old or too many. Call it again while it returns the
 /// limit.
-pub fn trim(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    kept: KeptRuns,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn trim(tx: &mut Tx<'_>, pool_id: &PoolId, kept: KeptRuns, limit: u32) -> Result<u64> {
     let pool = pool_id.as_str();
     let Some(newest) = tx.row(&NEWEST, &[pool.into()], |row| row.time(0))? else {
         return Ok(0);
@@ -121,7 +112,7 @@ fn delete_excess(
     kept: u32,
     settled: Timestamp,
     left: &mut u32,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let values = [keys, &[kept.into()]].concat();
     let Some((resolved, task_id, run_id)) = tx.row(first_too_many, &values, read_cursor)? else {
         return Ok(());

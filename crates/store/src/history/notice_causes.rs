@@ -6,11 +6,7 @@ use domain::id::{ErrorId, PoolId};
 use domain::time::Timestamp;
 use serde_json::{Map, Value as Json};
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Entity, Result, Table, Tx, columns, entity, statements};
 use crate::history::worker_errors;
 
 columns! { cause: NoticeCause {
@@ -88,24 +84,24 @@ pub fn get(
     channel: &str,
     pool_id: &PoolId,
     cause: &str,
-) -> Result<Option<NoticeCause>, StoreError> {
+) -> Result<Option<NoticeCause>> {
     let values = [channel.into(), pool_id.as_str().into(), cause.into()];
     tx.row(&GET, &values, entity)
 }
 
 /// Number of known causes in this pool.
-pub fn count(tx: &mut Tx<'_>, channel: &str, pool_id: &PoolId) -> Result<u64, StoreError> {
+pub fn count(tx: &mut Tx<'_>, channel: &str, pool_id: &PoolId) -> Result<u64> {
     let values = [channel.into(), pool_id.as_str().into()];
     Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
 }
 
 /// Writes a new cause. If it exists already, the transaction has lost a race.
-pub fn insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<()> {
     tx.execute_guarded(&INSERT, &cause.inserted())
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
-pub fn update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+pub fn update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<()> {
     tx.update(&UPDATE, cause)
 }
 
@@ -115,13 +111,13 @@ pub fn list_due(
     channel: &str,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<NoticeCause>, StoreError> {
+) -> Result<Vec<NoticeCause>> {
     let values = [channel.into(), now.into(), limit.into()];
     tx.rows(&DUE, &values, entity)
 }
 
 /// Deletes a cause, so that no further notice contains it.
-pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<()> {
     let values = [
         (&cause.channel).into(),
         cause.pool_id.as_str().into(),
@@ -138,7 +134,7 @@ pub fn delete_settled(
     notified_before: Timestamp,
     reported_before: Timestamp,
     limit: u32,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     let n_settled = tx.execute(&DELETE_SETTLED, &[notified_before.into(), limit.into()])?;
     let n_old = tx.execute(&DELETE_OLDER, &[reported_before.into(), limit.into()])?;
     Ok(n_settled + n_old)
@@ -151,7 +147,7 @@ pub fn list_errors_after(
     after: i64,
     until: i64,
     limit: u32,
-) -> Result<Vec<(i64, Option<ErrorReport>)>, StoreError> {
+) -> Result<Vec<(i64, Option<ErrorReport>)>> {
     let values = [after.into(), until.into(), limit.into()];
     let found = tx.rows(&EVENTS, &values, |row| {
         let pool_id = row.text(1)?.parse::<PoolId>()?;

@@ -9,12 +9,7 @@ use domain::id::PoolId;
 use domain::time::Timestamp;
 use serde_json::Value;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::to_json;
+use crate::engine::{BadRow, Result, Row, Table, Tx, statements, to_json};
 
 pub(crate) static TABLE: Table = Table::unlisted("outbox", 1);
 
@@ -44,7 +39,7 @@ pub struct OutboxRow {
     pub created: Timestamp,
 }
 
-pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
+pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<()> {
     let topic = event.body.exchange().topic();
     let routing_key = event.body.routing_key();
     let payload = event.body.payload(event.created).to_string();
@@ -66,7 +61,7 @@ pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
 }
 
 /// Number of events without a position.
-pub fn depth(tx: &mut Tx<'_>) -> Result<u64, StoreError> {
+pub fn depth(tx: &mut Tx<'_>) -> Result<u64> {
     Ok(tx.row(&DEPTH, &[], |row| row.number(0))?.unwrap_or(0))
 }
 

@@ -6,11 +6,7 @@ use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
 use domain::run_outcome::RunOutcome;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, entity, statements};
 use crate::history::run_counts;
 
 columns! { outcome: RunOutcome {
@@ -67,7 +63,7 @@ impl From<&RunOutcome> for RunCursor {
 
 /// Stores outcomes and counts them, unless they are known already or their pool does not exist.
 /// Returns the new outcomes.
-pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>, StoreError> {
+pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>> {
     let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();
     let mut ours = BTreeSet::new();
     for pool_id in named {
@@ -91,7 +87,7 @@ pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>,
     Ok(new)
 }
 
-fn has_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<bool, StoreError> {
+fn has_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<bool> {
     let found = tx.row(&HAS_POOL, &[pool_id.as_str().into()], |_| Ok(()))?;
     Ok(found.is_some())
 }
@@ -102,7 +98,7 @@ pub fn list_of_worker(
     worker: &WorkerKey,
     after: Option<&RunCursor>,
     limit: u32,
-) -> Result<Vec<RunOutcome>, StoreError> {
+) -> Result<Vec<RunOutcome>> {
     let (resolved, task_id, run_id) = cursor_values(after);
     let values = [
         worker.pool_id.as_str().into(),
@@ -125,7 +121,7 @@ pub fn list_of_pools(
     pools: &[PoolId],
     after: Option<&RunCursor>,
     limit: u32,
-) -> Result<Vec<RunOutcome>, StoreError> {
+) -> Result<Vec<RunOutcome>> {
     let (resolved, task_id, run_id) = cursor_values(after);
     let mut newest: BTreeMap<RunCursor, RunOutcome> = BTreeMap::new();
     let mut since = i64::MIN;
@@ -157,10 +153,7 @@ pub fn list_of_pools(
 }
 
 /// The pools of a worker configuration.
-pub fn pools_of_configuration(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-) -> Result<Vec<PoolId>, StoreError> {
+pub fn pools_of_configuration(tx: &mut Tx<'_>, id: &ConfigurationId) -> Result<Vec<PoolId>> {
     let values = [id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&POOLS, &values, |row| Ok(row.text(0)?.parse()?))
 }

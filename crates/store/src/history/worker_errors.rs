@@ -4,11 +4,7 @@ use domain::error_report::ErrorReport;
 use domain::id::{ErrorId, LaunchConfigId, PoolId};
 use domain::time::Timestamp;
 
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{AFTER_ALL, Result, Table, Tx, columns, entity, statements};
 
 columns! { report: ErrorReport {
     pool_id: Key "worker_pool_id",
@@ -49,15 +45,11 @@ pub struct ErrorFilter {
 }
 
 /// Returns `false` if the error exists already.
-pub fn insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool> {
     tx.insert(&INSERT, report)
 }
 
-pub fn get(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    error_id: &ErrorId,
-) -> Result<Option<ErrorReport>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId, error_id: &ErrorId) -> Result<Option<ErrorReport>> {
     let values = [pool_id.as_str().into(), error_id.as_str().into()];
     tx.row(&GET, &values, entity)
 }
@@ -70,7 +62,7 @@ pub fn list(
     filter: &ErrorFilter,
     after: Option<(Timestamp, &ErrorId)>,
     limit: u32,
-) -> Result<Vec<ErrorReport>, StoreError> {
+) -> Result<Vec<ErrorReport>> {
     let (reported, id) = after.map_or((i64::MAX, AFTER_ALL), |(reported, id)| {
         (reported.as_millis(), id.as_str())
     });
@@ -90,10 +82,6 @@ pub fn list(
 }
 
 /// Deletes the oldest errors first. Call it again while it returns the limit.
-pub fn delete_older_than(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn delete_older_than(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
 }

@@ -4,11 +4,7 @@ use domain::artifact::{Artifact, ArtifactName};
 use domain::id::TaskId;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Entity, Result, Table, Tx, columns, entity, statements};
 
 columns! { artifact: Artifact {
     task_id: Key "task_id",
@@ -48,7 +44,7 @@ pub fn get(
     task_id: &TaskId,
     run_id: u32,
     name: &ArtifactName,
-) -> Result<Option<Artifact>, StoreError> {
+) -> Result<Option<Artifact>> {
     let values = [task_id.as_str().into(), run_id.into(), name.as_str().into()];
     tx.row(&GET, &values, entity)
 }
@@ -60,7 +56,7 @@ pub fn list(
     run_id: u32,
     after: Option<&ArtifactName>,
     limit: u32,
-) -> Result<Vec<Artifact>, StoreError> {
+) -> Result<Vec<Artifact>> {
     let after = after.map_or("", ArtifactName::as_str);
     let values = [
         task_id.as_str().into(),
@@ -72,22 +68,18 @@ pub fn list(
 }
 
 /// Returns `false` if the run has an artifact of this name already.
-pub fn insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool> {
     tx.insert(&INSERT, artifact)
 }
 
 /// Returns `false` if the artifact does not exist, because it has expired.
-pub fn update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+pub fn update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool> {
     Ok(tx.execute(&UPDATE, &artifact.updated())? == 1)
 }
 
 /// Returns the deleted artifacts, so that their files can be deleted, too. Call it again while
 /// there are as many as the limit.
-pub fn delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<Artifact>, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Artifact>> {
     tx.rows(&DELETE_EXPIRED, &[now.into(), limit.into()], entity)
 }
 

@@ -3,11 +3,7 @@
 use domain::id::PoolId;
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Result, Row, Table, Tx, statements};
 
 static TABLE: Table = Table::unlisted("cache_purges", 2);
 
@@ -43,7 +39,7 @@ pub struct CachePurge {
 }
 
 /// If a request for the cache exists, the later moment counts.
-pub fn put(tx: &mut Tx<'_>, purge: &CachePurge, expires: Timestamp) -> Result<(), StoreError> {
+pub fn put(tx: &mut Tx<'_>, purge: &CachePurge, expires: Timestamp) -> Result<()> {
     let values = [
         purge.pool_id.as_str().into(),
         (&purge.cache_name).into(),
@@ -59,7 +55,7 @@ pub fn count_others(
     pool_id: &PoolId,
     cache_name: &str,
     now: Timestamp,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     let values = [pool_id.as_str().into(), cache_name.into(), now.into()];
     let count = tx.row(&OTHERS, &values, |row| row.number(0))?;
     Ok(count.unwrap_or(0))
@@ -72,7 +68,7 @@ pub fn list_of_pool(
     now: Timestamp,
     since: Timestamp,
     limit: u32,
-) -> Result<Vec<CachePurge>, StoreError> {
+) -> Result<Vec<CachePurge>> {
     let values = [
         pool_id.as_str().into(),
         now.into(),
@@ -88,14 +84,14 @@ pub fn list(
     after: Option<(&PoolId, &str)>,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<CachePurge>, StoreError> {
+) -> Result<Vec<CachePurge>> {
     let (pool_id, cache_name) = after.map_or(("", ""), |(pool_id, name)| (pool_id.as_str(), name));
     let values = [pool_id.into(), cache_name.into(), now.into(), limit.into()];
     tx.rows(&LIST, &values, purge)
 }
 
 /// Deletes at most `limit` rows. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(&DELETE, &[now.into(), limit.into()])
 }
 

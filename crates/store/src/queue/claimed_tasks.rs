@@ -4,13 +4,7 @@ use domain::id::{PoolId, TaskId, WorkerGroup, WorkerId, WorkerKey};
 use domain::task::Task;
 use domain::time::Timestamp;
 
-use crate::engine::columns::Cells;
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Cells, Part, Result, Row, Table, Tx, part, statements};
 use crate::queue::tasks::{read_task, size, task_columns};
 
 static TABLE: Table = Table::unlisted("claimed_tasks", 1);
@@ -54,18 +48,14 @@ pub fn list(
     queue: &PoolId,
     after: Option<(Timestamp, &TaskId)>,
     limit: u32,
-) -> Result<Part<ClaimedTask>, StoreError> {
+) -> Result<Part<ClaimedTask>> {
     let (claimed, id) = after.map_or((i64::MIN, ""), |(at, id)| (at.as_millis(), id.as_str()));
     let keys = [queue.as_str().into(), claimed.into(), id.into()];
     part::read(tx, &LIST_SIZES, &LIST, &keys, limit, claimed_task)
 }
 
 /// Runs whose claim has expired because the worker did not renew it.
-pub fn list_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<(TaskId, u32)>, StoreError> {
+pub fn list_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<(TaskId, u32)>> {
     tx.rows(&EXPIRED, &[now.into(), limit.into()], run)
 }
 
@@ -74,7 +64,7 @@ pub fn list_of_worker(
     tx: &mut Tx<'_>,
     worker: &WorkerKey,
     limit: u32,
-) -> Result<Vec<(TaskId, u32)>, StoreError> {
+) -> Result<Vec<(TaskId, u32)>> {
     let values = [
         worker.pool_id.as_str().into(),
         worker.group.as_str().into(),
@@ -86,7 +76,7 @@ pub fn list_of_worker(
 
 /// Records when the worker last finished or lost a run. Does nothing if the queue has no record of
 /// the worker.
-pub fn note_ended(tx: &mut Tx<'_>, worker: &WorkerKey, now: Timestamp) -> Result<(), StoreError> {
+pub fn note_ended(tx: &mut Tx<'_>, worker: &WorkerKey, now: Timestamp) -> Result<()> {
     let values = [
         now.into(),
         worker.pool_id.as_str().into(),

@@ -6,11 +6,7 @@ use domain::demand::Demand;
 use domain::id::PoolId;
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Result, Row, Table, Tx, statements};
 
 /// Counts have no key but the column by which they are grouped.
 static TABLE: Table = Table::unlisted("pending_tasks", 1);
@@ -33,7 +29,7 @@ statements! { TABLE;
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
 }
 
-pub fn of(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Demand, StoreError> {
+pub fn of(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Demand> {
     let values = [pool_id.as_str().into(), now.into()];
     let pending = tx.row(&PENDING, &values, |row| row.number(0))?;
     with_claimed(tx, pool_id, now, pending)
@@ -45,7 +41,7 @@ pub fn up_to(
     pool_id: &PoolId,
     now: Timestamp,
     most_pending: u32,
-) -> Result<Demand, StoreError> {
+) -> Result<Demand> {
     let values = [pool_id.as_str().into(), now.into(), most_pending.into()];
     let pending = tx.row(&PENDING_UP_TO, &values, |row| row.number(0))?;
     with_claimed(tx, pool_id, now, pending)
@@ -56,7 +52,7 @@ fn with_claimed(
     pool_id: &PoolId,
     now: Timestamp,
     pending: Option<u64>,
-) -> Result<Demand, StoreError> {
+) -> Result<Demand> {
     let values = [pool_id.as_str().into(), now.into()];
     let claimed = tx.row(&CLAIMED, &values, |row| row.number(0))?;
     Ok(Demand {
@@ -72,7 +68,7 @@ pub fn all(
     after: Option<&PoolId>,
     limit: u32,
     now: Timestamp,
-) -> Result<Vec<(PoolId, Demand)>, StoreError> {
+) -> Result<Vec<(PoolId, Demand)>> {
     let after = after.map_or("", PoolId::as_str);
     let values = [after.into(), now.into(), limit.into()];
     let pending = tx.rows(&PENDING_ALL, &values, count)?;

@@ -4,14 +4,7 @@ use domain::id::PoolId;
 use domain::task::Task;
 use domain::time::Timestamp;
 
-use crate::engine::columns::Cells;
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::to_json;
+use crate::engine::{BadRow, Cells, Part, Result, Row, Table, Tx, part, statements, to_json};
 use crate::queue::tasks::{read_task, size, task, task_columns};
 
 static TABLE: Table = Table::unlisted("pending_tasks", 1);
@@ -72,28 +65,19 @@ pub struct PendingPosition {
 }
 
 /// The next tasks to be claimed, without tasks whose deadline has passed.
-pub fn next(
-    tx: &mut Tx<'_>,
-    queue: &PoolId,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Part<Task>, StoreError> {
+pub fn next(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp, limit: u32) -> Result<Part<Task>> {
     let keys = [queue.as_str().into(), now.into()];
     part::read(tx, &NEXT_SIZES, &NEXT, &keys, limit, task)
 }
 
 /// Whether the queue has a task to claim.
-pub fn any(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<bool, StoreError> {
+pub fn any(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<bool> {
     let found = tx.row(&ANY, &[queue.as_str().into(), now.into()], |_| Ok(()))?;
     Ok(found.is_some())
 }
 
 /// The queues, of these, that have a task to claim.
-pub fn queues_with_work(
-    tx: &mut Tx<'_>,
-    queues: &[PoolId],
-    now: Timestamp,
-) -> Result<Vec<PoolId>, StoreError> {
+pub fn queues_with_work(tx: &mut Tx<'_>, queues: &[PoolId], now: Timestamp) -> Result<Vec<PoolId>> {
     let queues: Vec<[&str; 1]> = queues.iter().map(|queue| [queue.as_str()]).collect();
     let queues = to_json(&queues);
     let values = [(&queues).into(), now.into()];
@@ -106,7 +90,7 @@ pub fn list(
     queue: &PoolId,
     after: Option<PendingPosition>,
     limit: u32,
-) -> Result<Part<PendingTask>, StoreError> {
+) -> Result<Part<PendingTask>> {
     let (rank, sequence) = after.map_or((-1, 0), |last| (last.rank.into(), last.sequence));
     let keys = [queue.as_str().into(), i64::into(rank), sequence.into()];
     part::read(tx, &LIST_SIZES, &LIST, &keys, limit, pending)

@@ -5,11 +5,7 @@ use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, Entity, Result, Table, Tx, columns, entity, statements};
 
 columns! { worker: QueueWorker {
     key: WorkerKey {
@@ -62,7 +58,7 @@ statements! { TABLE;
          WHERE expires < $1 AND COALESCE(quarantine_until, 0) < $1 ORDER BY expires LIMIT $2)";
 }
 
-pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<QueueWorker>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<QueueWorker>> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -78,7 +74,7 @@ pub fn list_of_live(
     provider_id: &ProviderId,
     first: &WorkerKey,
     last: &WorkerKey,
-) -> Result<Vec<QueueWorker>, StoreError> {
+) -> Result<Vec<QueueWorker>> {
     let values = [
         provider_id.as_str().into(),
         first.group.as_str().into(),
@@ -114,7 +110,7 @@ pub fn list(
     now: Timestamp,
     after: Option<(&WorkerGroup, &WorkerId)>,
     limit: u32,
-) -> Result<Vec<QueueWorker>, StoreError> {
+) -> Result<Vec<QueueWorker>> {
     let (group, id) = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
     let now_ms = now.as_millis();
     let (at_least, below) = match quarantined {
@@ -135,11 +131,11 @@ pub fn list(
 }
 
 /// Inserts or replaces the row.
-pub fn upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
+pub fn upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<()> {
     tx.execute(&UPSERT, &worker.inserted()).map(drop)
 }
 
 /// Keeps quarantined workers. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }

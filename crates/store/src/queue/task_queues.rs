@@ -3,12 +3,7 @@
 use domain::id::PoolId;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{AFTER_ALL, BadRow, Result, Row, Table, Tx, columns, entity, statements};
 
 /// A queue is listed for this long after a worker asked it for work.
 const AFTER_WORKER_MS: i64 = DAY_MS;
@@ -82,12 +77,7 @@ pub struct Provisioner {
 /// If it was recorded a moment ago, nothing is written: on PostgreSQL an `INSERT … ON CONFLICT DO
 /// UPDATE` locks the row until the commit, even if its `WHERE` prevents the change. Record several
 /// queues in the order of their names, to avoid deadlocks.
-pub fn note_used(
-    tx: &mut Tx<'_>,
-    id: &PoolId,
-    now: Timestamp,
-    has_worker: bool,
-) -> Result<(), StoreError> {
+pub fn note_used(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp, has_worker: bool) -> Result<()> {
     let life = if has_worker {
         AFTER_WORKER_MS
     } else {
@@ -107,7 +97,7 @@ pub fn note_used(
 }
 
 /// Returns `None` if the queue does not exist or has expired.
-pub fn get(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp) -> Result<Option<TaskQueue>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp) -> Result<Option<TaskQueue>> {
     tx.row(&GET, &[id.as_str().into(), now.into()], entity)
 }
 
@@ -118,7 +108,7 @@ pub fn list(
     after: Option<&PoolId>,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<TaskQueue>, StoreError> {
+) -> Result<Vec<TaskQueue>> {
     let (first, last) = bounds(provisioner_id);
     let after = after.map_or("", PoolId::as_str).max(&first);
     let values = [after.into(), (&last).into(), now.into(), limit.into()];
@@ -131,24 +121,20 @@ pub fn list_provisioners(
     after: Option<&str>,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<Provisioner>, StoreError> {
+) -> Result<Vec<Provisioner>> {
     let after = after.map_or(String::new(), |id| bounds(Some(id)).1);
     let values = [(&after).into(), AFTER_ALL.into(), now.into(), limit.into()];
     tx.rows(&LIST_PROVISIONERS, &values, provisioner)
 }
 
-pub fn get_provisioner(
-    tx: &mut Tx<'_>,
-    id: &str,
-    now: Timestamp,
-) -> Result<Option<Provisioner>, StoreError> {
+pub fn get_provisioner(tx: &mut Tx<'_>, id: &str, now: Timestamp) -> Result<Option<Provisioner>> {
     let (first, last) = bounds(Some(id));
     let values = [(&first).into(), (&last).into(), now.into(), 1_u32.into()];
     tx.row(&LIST_PROVISIONERS, &values, provisioner)
 }
 
 /// Deletes at most `limit` rows. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
 }
 

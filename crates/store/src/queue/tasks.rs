@@ -11,15 +11,9 @@ use domain::id::TaskId;
 use domain::task::{Claim, Run, StoredTask, Task, TaskDocument, TaskState};
 use domain::time::Timestamp;
 
-use crate::engine::cells::Cell;
-use crate::engine::columns::Cells;
-use crate::engine::error::StoreError;
-use crate::engine::part::{MAX_PART_BYTES, Part};
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::to_json;
+use crate::engine::{
+    BadRow, Cell, Cells, Part, Result, Row, Table, Tx, part::MAX_PART_BYTES, statements, to_json,
+};
 
 static TABLE: Table = Table::unlisted("tasks", 1);
 
@@ -115,13 +109,13 @@ enum Placement<'a> {
     Claimed { run_id: u32, claim: &'a Claim },
 }
 
-pub fn get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>> {
     tx.row(&GET, &[id.as_str().into()], task)
 }
 
 /// The tasks with these ids; `None` for missing ones. Stops early if all would be too large for one
 /// part.
-pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>, StoreError> {
+pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>> {
     let mut items = Vec::with_capacity(ids.len());
     let mut n_bytes = 0;
     for id in ids {
@@ -139,7 +133,7 @@ pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>
 }
 
 /// Returns `false` if the task exists already.
-pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool> {
     let definition = &task.definition;
     let n_inserted = tx.execute(
         &INSERT,
@@ -166,7 +160,7 @@ pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
 }
 
 /// Writes the state of the task, unless another transaction changed it since `before` was read.
-pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version> {
     tx.execute_guarded(
         &UPDATE,
         &[
@@ -205,11 +199,11 @@ pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, S
 
 /// Makes a concurrent transaction that updates or touches this task run again, so that it sees this
 /// transaction's changes.
-pub fn touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
+pub fn touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<()> {
     tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
 }
 
-pub fn get_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, StoreError> {
+pub fn get_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>> {
     tx.row(&RUNS, &[id.as_str().into()], |row| {
         Ok(TaskRuns {
             runs: Cell::read(row, 1)?,
@@ -219,18 +213,14 @@ pub fn get_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, StoreE
 }
 
 /// Unresolved tasks with a deadline before this moment.
-pub fn list_overdue(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<Vec<TaskId>, StoreError> {
+pub fn list_overdue(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<Vec<TaskId>> {
     let values = [before.into(), limit.into()];
     tx.rows(&OVERDUE, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
 /// Deletes resolved tasks and their dependencies. Other tasks are first resolved by their deadline,
 /// which publishes an event. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     let expired: Vec<TaskId> = tx.rows(&EXPIRED, &[now.into(), limit.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })?;
@@ -270,11 +260,7 @@ fn placement(task: &Task) -> Placement<'_> {
     }
 }
 
-fn delete_placement(
-    tx: &mut Tx<'_>,
-    task: &Task,
-    placement: Placement<'_>,
-) -> Result<(), StoreError> {
+fn delete_placement(tx: &mut Tx<'_>, task: &Task, placement: Placement<'_>) -> Result<()> {
     let statement = match placement {
         Placement::None => return Ok(()),
         Placement::Pending { .. } => &DELETE_FROM_PENDING,
@@ -283,7 +269,7 @@ fn delete_placement(
     tx.execute_guarded(statement, &[task.id.as_str().into()])
 }
 
-fn insert_placement(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+fn insert_placement(tx: &mut Tx<'_>, task: &Task) -> Result<()> {
     let definition = &task.definition;
     match placement(task) {
         Placement::None => Ok(()),

@@ -7,12 +7,7 @@ use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 
-use crate::engine::columns::{Cells, Entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Cells, Entity, Result, Row, Table, Tx, statements};
 use crate::fleet::workers;
 use crate::queue::queue_workers;
 
@@ -57,7 +52,7 @@ pub struct MetadataFilter {
     pub quarantined_at: Option<Timestamp>,
 }
 
-pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<WorkerMetadata>, StoreError> {
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<WorkerMetadata>> {
     let values = [
         key.pool_id.as_str().into(),
         key.group.as_str().into(),
@@ -73,7 +68,7 @@ pub fn list(
     filter: &MetadataFilter,
     after: Option<(&WorkerGroup, &WorkerId)>,
     limit: u32,
-) -> Result<Vec<WorkerMetadata>, StoreError> {
+) -> Result<Vec<WorkerMetadata>> {
     let (group, id) = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
     let values = [
         pool_id.as_str().into(),
