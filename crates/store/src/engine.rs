@@ -2,7 +2,7 @@
 
 pub(crate) mod attempts;
 mod backoff;
-mod cells;
+pub(crate) mod cells;
 pub(crate) mod columns;
 pub(crate) mod counts;
 pub(crate) mod error;
@@ -28,11 +28,10 @@ pub mod turns;
 pub(crate) mod tx;
 pub(crate) mod value;
 
-pub(crate) use cells::Cell;
-pub(crate) use columns::{Cells, Entity, Field, columns, entity};
+pub(crate) use columns::{Bind, Cells, Entity, Field, FromRow, columns, from_row};
 pub(crate) use error::{Result, StoreError};
 pub(crate) use part::Part;
-pub(crate) use row::{BadRow, Row};
+pub(crate) use row::BadRow;
 pub(crate) use statement::{AFTER_ALL, Statement, statements};
 pub(crate) use table::Table;
 pub(crate) use tx::{ALL_ROWS, Tx};

@@ -6,7 +6,7 @@ use domain::id::ClientId;
 use domain::time::Timestamp;
 
 use crate::access::revisions;
-use crate::engine::{AFTER_ALL, Result, Table, Tx, columns, entity, statements};
+use crate::engine::{AFTER_ALL, Result, Table, Tx, columns, statements};
 
 columns! { client: ClientRecord {
     client_id: Key "client_id",
@@ -45,7 +45,7 @@ statements! { TABLE;
 }
 
 pub fn get(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<ClientRecord>> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+    tx.row(&GET, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
@@ -64,7 +64,7 @@ pub fn update(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<Version> {
 
 /// Returns `false` if the row does not exist.
 pub fn delete(tx: &mut Tx<'_>, id: &ClientId) -> Result<bool> {
-    let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
+    let n_deleted = tx.execute(&DELETE, id)?;
     increment_if(tx, n_deleted > 0)
 }
 
@@ -77,17 +77,12 @@ pub fn list(
 ) -> Result<Vec<ClientRecord>> {
     let end = format!("{prefix}{AFTER_ALL}");
     let after = after.map_or("", ClientId::as_str);
-    tx.rows(
-        &LIST,
-        &[after.into(), prefix.into(), (&end).into(), limit.into()],
-        entity,
-    )
+    tx.rows(&LIST, (after, prefix, &end, limit))
 }
 
 /// Returns the ids of the deleted clients. Call it again while there are as many as the limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<ClientId>> {
-    let values = [now.into(), limit.into()];
-    let deleted = tx.rows(&DELETE_EXPIRED, &values, |row| Ok(row.text(0)?.parse()?))?;
+    let deleted = tx.rows(&DELETE_EXPIRED, (now, limit))?;
     increment_if(tx, !deleted.is_empty())?;
     Ok(deleted)
 }
@@ -95,7 +90,7 @@ pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec
 /// Records when these clients last signed a request. Their versions and the revision do not change.
 pub fn touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<()> {
     for id in ids {
-        tx.execute(&TOUCH, &[date.into(), id.as_str().into()])?;
+        tx.execute(&TOUCH, (date, id))?;
     }
     Ok(())
 }

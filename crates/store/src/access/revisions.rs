@@ -31,9 +31,7 @@ statements! { TABLE;
 pub struct AccessRevision(BTreeMap<String, i64>);
 
 pub fn current(tx: &mut Tx<'_>) -> Result<AccessRevision> {
-    let counters = tx.rows(&GET, &[], |row| {
-        Ok((row.text(0)?.to_owned(), row.integer(1)?))
-    })?;
+    let counters = tx.rows(&GET, ())?;
     let revision = AccessRevision(counters.into_iter().collect());
     if revision.0.contains_key(ACCESS) {
         Ok(revision)
@@ -85,11 +83,11 @@ pub(crate) fn counter(tx: &Tx<'_>) -> String {
 /// Every transaction that changes what a client may do must call this.
 pub(crate) fn increment(tx: &mut Tx<'_>) -> Result<()> {
     let name = counter(tx);
-    tx.execute(&INCREMENT, &[(&name).into()]).map(drop)
+    tx.execute(&INCREMENT, &name).map(drop)
 }
 
 /// Like [`increment`], for transactions that delete a role.
 pub(crate) fn increment_deleted(tx: &mut Tx<'_>) -> Result<()> {
     let name = format!("{DELETED}{:02}", tx.slot());
-    tx.execute(&INCREMENT, &[(&name).into()]).map(drop)
+    tx.execute(&INCREMENT, &name).map(drop)
 }

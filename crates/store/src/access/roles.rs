@@ -5,7 +5,7 @@ use domain::access::RoleRecord;
 use domain::id::RoleId;
 
 use crate::access::revisions::{self, AccessRevision};
-use crate::engine::{ALL_ROWS, Entity, Result, Table, Tx, columns, entity, statements};
+use crate::engine::{ALL_ROWS, Entity, Result, Table, Tx, columns, statements};
 
 columns! { role: RoleRecord {
     role_id: Key "role_id",
@@ -43,14 +43,14 @@ statements! { TABLE;
 }
 
 pub fn get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+    tx.row(&GET, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
 pub fn insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool> {
     let counter = revisions::counter(tx);
-    let values = [vec![counter.into()], role.inserted()].concat();
-    let is_new = tx.execute(&INSERT, &values)? > 0;
+    let values = (&counter, role.inserted());
+    let is_new = tx.execute(&INSERT, values)? > 0;
     if is_new {
         revisions::increment(tx)?;
     }
@@ -61,15 +61,14 @@ pub fn insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool> {
 /// Returns the new version.
 pub fn update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version> {
     let counter = revisions::counter(tx);
-    let values = [vec![counter.into()], role.updated()].concat();
-    tx.execute_guarded(&UPDATE, &values)?;
+    tx.execute_guarded(&UPDATE, (&counter, role.updated()))?;
     revisions::increment(tx)?;
     Ok(role.version.next())
 }
 
 /// Returns `false` if the row does not exist.
 pub fn delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool> {
-    let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
+    let n_deleted = tx.execute(&DELETE, id)?;
     if n_deleted > 0 {
         revisions::increment_deleted(tx)?;
     }
@@ -79,7 +78,7 @@ pub fn delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool> {
 /// Ordered by id.
 pub fn list(tx: &mut Tx<'_>, after: Option<&RoleId>, limit: u32) -> Result<Vec<RoleRecord>> {
     let after = after.map_or("", RoleId::as_str);
-    tx.rows(&LIST, &[after.into(), limit.into()], entity)
+    tx.rows(&LIST, (after, limit))
 }
 
 /// All roles, as the expansion of scopes needs them.
@@ -89,7 +88,7 @@ pub fn all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>> {
 
 /// The roles whose last change brought this counter above the value.
 fn changed_since(tx: &mut Tx<'_>, counter: &str, above: i64) -> Result<Vec<RoleRecord>> {
-    tx.rows(&CHANGED, &[counter.into(), above.into()], entity)
+    tx.rows(&CHANGED, (counter, above))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use domain::configuration::{Action, VersionRecord};
 use domain::id::ConfigurationId;
 use domain::time::Timestamp;
 
-use crate::engine::{BadRow, Entity, Result, Row, Table, Tx, columns, entity, statements};
+use crate::engine::{Entity, Result, Table, Tx, columns, from_row, statements};
 
 columns! { record: VersionRecord {
     id: Key "worker_configuration_id",
@@ -44,7 +44,7 @@ pub struct ListedVersion {
 }
 
 pub fn insert(tx: &mut Tx<'_>, record: &VersionRecord) -> Result<()> {
-    tx.execute(&INSERT, &record.inserted()).map(drop)
+    tx.execute(&INSERT, record.inserted()).map(drop)
 }
 
 pub fn get(
@@ -52,7 +52,7 @@ pub fn get(
     id: &ConfigurationId,
     version: Version,
 ) -> Result<Option<VersionRecord>> {
-    tx.row(&GET, &[id.as_str().into(), version.into()], entity)
+    tx.row(&GET, (id, version))
 }
 
 /// Ordered from newest to oldest. Deleted configurations have versions, too.
@@ -63,20 +63,7 @@ pub fn list(
     limit: u32,
 ) -> Result<Vec<ListedVersion>> {
     let before = before.unwrap_or(Version(i64::MAX));
-    tx.rows(
-        &LIST,
-        &[id.as_str().into(), before.into(), limit.into()],
-        listed_version,
-    )
+    tx.rows(&LIST, (id, before, limit))
 }
 
-fn listed_version(row: &Row<'_>) -> Result<ListedVersion, BadRow> {
-    Ok(ListedVersion {
-        id: row.text(0)?.parse()?,
-        version: row.version(1)?,
-        action: row.text(2)?.parse::<Action>()?,
-        client_id: row.text(3)?.to_owned(),
-        reason: row.text(4)?.to_owned(),
-        created: row.time(5)?,
-    })
-}
+from_row! { ListedVersion { id, version, action, client_id, reason, created } }

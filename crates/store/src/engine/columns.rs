@@ -3,6 +3,9 @@
 //! `columns!` has the shape of the struct for a row. A field takes one column, or several, or is a
 //! struct with columns of its own. The placeholders in `table.rs` stand for the names.
 
+use domain::Version;
+use domain::time::Timestamp;
+
 use crate::engine::{cells::Cell, row::BadRow, row::Row, value::Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +29,11 @@ pub(crate) struct Column {
 }
 
 /// A struct that is stored as a row.
-pub(crate) trait Entity: Sized {
+pub(crate) trait Entity: FromRow {
     /// The columns in the order of reads and writes. Keys come first, so that errors can name the
     /// row.
     fn columns() -> Vec<Column>;
     fn write<'a>(&'a self, values: &mut Values<'a>);
-    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
 
     /// The values of all columns of these kinds.
     fn values(&self, kinds: &'static [Kind]) -> Vec<Value<'_>> {
@@ -56,27 +58,82 @@ pub(crate) trait Entity: Sized {
     }
 }
 
-/// Reads a row that begins with the columns of an entity.
-pub(crate) fn entity<T: Entity>(row: &Row<'_>) -> Result<T, BadRow> {
-    T::read(&mut Cells::of(row))
+/// Read from a row or from some of its columns. A tuple is read member by member.
+pub(crate) trait FromRow: Sized {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
 }
 
 /// A field of an entity: one column, or several.
-pub(crate) trait Field: Sized {
+pub(crate) trait Field: FromRow {
     fn write<'a>(&'a self, values: &mut Vec<Value<'a>>);
-    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
+}
+
+/// Values of parameters, in their order. A tuple is bound member by member.
+pub(crate) trait Bind<'v> {
+    fn bind(self, values: &mut Vec<Value<'v>>);
 }
 
 impl<T: Cell> Field for T {
     fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
         values.push(self.value());
     }
+}
 
+impl<T: Cell> FromRow for T {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let column = cells.next;
         cells.next += 1;
         T::read(cells.row, column)
     }
+}
+
+impl<'v, T: Field> Bind<'v> for &'v T {
+    fn bind(self, values: &mut Vec<Value<'v>>) {
+        self.write(values);
+    }
+}
+
+impl<'v> Bind<'v> for Vec<Value<'v>> {
+    fn bind(mut self, values: &mut Vec<Value<'v>>) {
+        values.append(&mut self);
+    }
+}
+
+macro_rules! bind_values {
+    ($($type:ty),+) => {$(
+        impl<'v> Bind<'v> for $type {
+            fn bind(self, values: &mut Vec<Value<'v>>) {
+                values.push(self.into());
+            }
+        }
+    )+};
+}
+
+bind_values!(i64, u32, bool, Timestamp, Version, &'v str, String);
+
+macro_rules! tuples {
+    ($(($($member:ident)*))+) => {$(
+        impl<'v, $($member: Bind<'v>),*> Bind<'v> for ($($member,)*) {
+            #[expect(non_snake_case, reason = "each member has the name of its type")]
+            fn bind(self, values: &mut Vec<Value<'v>>) {
+                let ($($member,)*) = self;
+                $($member.bind(values);)*
+            }
+        }
+
+        impl<$($member: FromRow),*> FromRow for ($($member,)*) {
+            fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+                Ok(($($member::read(cells)?,)*))
+            }
+        }
+    )+};
+}
+
+tuples! { (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) }
+
+/// For statements without parameters.
+impl<'v> Bind<'v> for () {
+    fn bind(self, _: &mut Vec<Value<'v>>) {}
 }
 
 /// Collects the values of columns of some kinds.
@@ -110,7 +167,7 @@ impl<'r, 'a> Cells<'r, 'a> {
         Self { row, next: 0 }
     }
 
-    pub(crate) fn next<T: Field>(&mut self) -> Result<T, BadRow> {
+    pub(crate) fn next<T: FromRow>(&mut self) -> Result<T, BadRow> {
         T::read(self)
     }
 
@@ -124,6 +181,20 @@ impl<'r, 'a> Cells<'r, 'a> {
         T::read(self).map(Some)
     }
 }
+
+/// Reads a struct from columns in the order of these fields.
+macro_rules! from_row {
+    ($type:ident { $($field:ident),+ }) => {
+        impl $crate::engine::FromRow for $type {
+            fn read(
+                cells: &mut $crate::engine::Cells<'_, '_>,
+            ) -> Result<Self, $crate::engine::BadRow> {
+                Ok(Self { $($field: cells.next()?),+ })
+            }
+        }
+    };
+}
+pub(crate) use from_row;
 
 /// Declares the columns of a type, by its shape. `also` lists columns that are only written.
 /// `Worker(StoredWorker)` is a type whose fields only its module writes: rows are read into the
@@ -149,7 +220,9 @@ macro_rules! columns {
                     values.put_derived($crate::engine::columns::Kind::$also_kind, $value);
                 )+)?
             }
+        }
 
+        impl $crate::engine::FromRow for $type {
             fn read(
                 cells: &mut $crate::engine::Cells<'_, '_>,
             ) -> Result<Self, $crate::engine::BadRow> {

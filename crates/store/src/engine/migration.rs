@@ -76,15 +76,8 @@ pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>>
         let missing = missing(&applied(session)?)?;
         for migration in missing {
             batch(session, migration.name, &translate(session, migration.sql))?;
-            Tx::new(session).execute(
-                &RECORD,
-                &[
-                    migration.number.into(),
-                    migration.name.into(),
-                    (&checksum(migration.sql)).into(),
-                    now_ms.into(),
-                ],
-            )?;
+            let Migration { number, name, sql } = *migration;
+            Tx::new(session).execute(&RECORD, (number, name, checksum(sql), now_ms))?;
         }
         Ok(names(missing))
     })
@@ -99,45 +92,36 @@ pub(crate) fn pending(session: &mut Session) -> Result<Vec<String>> {
     Ok(names(missing(&applied)?))
 }
 
-struct Applied {
-    number: i64,
-    name: String,
-    checksum: String,
-}
+/// Number, name and checksum of an applied migration.
+type Applied = (i64, String, String);
 
 fn applied(session: &mut Session) -> Result<Vec<Applied>> {
     applied_in(&mut Tx::new(session))
 }
 
 fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>> {
-    tx.rows(&APPLIED, &[], |row| {
-        Ok(Applied {
-            number: row.integer(0)?,
-            name: row.text(1)?.to_owned(),
-            checksum: row.text(2)?.to_owned(),
-        })
-    })
+    tx.rows(&APPLIED, ())
 }
 
 /// Compares the migrations of the database with those of this program, and returns the missing
 /// ones.
 fn missing(applied: &[Applied]) -> Result<&'static [Migration]> {
-    for (index, applied) in applied.iter().enumerate() {
+    for (index, (number, name, applied_checksum)) in applied.iter().enumerate() {
         let refuse = |reason: &str| {
             Err(StoreError::Migration {
-                migration: applied.name.clone(),
+                migration: name.clone(),
                 reason: reason.to_owned(),
             })
         };
         let Some(known) = MIGRATIONS.get(index) else {
             return refuse("the database is newer than this program; use a newer fleetwright");
         };
-        if known.number != applied.number || known.name != applied.name {
+        if known.number != *number || known.name != name {
             return refuse(
                 "this program does not have it; another program may have created the database",
             );
         }
-        if checksum(known.sql) != applied.checksum {
+        if checksum(known.sql) != *applied_checksum {
             return refuse("its content differs from this program's migration of that name");
         }
     }

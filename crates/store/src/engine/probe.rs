@@ -21,7 +21,7 @@ statements! { TABLE;
 /// Writes the row of the process with this number, which is always the same one.
 pub fn write(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<()> {
     let name = slot(process);
-    tx.execute(&PUT, &[(&name).into(), now.into()]).map(drop)
+    tx.execute(&PUT, (&name, now)).map(drop)
 }
 
 fn slot(process: u32) -> String {
@@ -30,7 +30,7 @@ fn slot(process: u32) -> String {
 
 /// The start of this transaction by the clock of the database, in full seconds.
 pub fn clock(tx: &mut Tx<'_>) -> Result<Timestamp> {
-    tx.row(&CLOCK, &[], read_time)?
+    tx.row_with(&CLOCK, (), read_time)?
         .ok_or_else(|| StoreError::corrupt("(clock)", "now", "the database returned no time"))
 }
 

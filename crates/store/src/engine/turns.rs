@@ -16,6 +16,6 @@ statements! { TABLE;
 /// Two transactions that take a turn of one name cannot both commit on the same snapshot:
 /// PostgreSQL fails the later one, which runs again; SQLite runs one after the other.
 pub fn take(tx: &mut Tx<'_>, name: &str) -> Result<i64> {
-    let number = tx.row(&TAKE, &[name.into()], |row| row.integer(0))?;
+    let number = tx.row(&TAKE, name)?;
     number.ok_or_else(|| tx.lost_race())
 }

@@ -5,8 +5,9 @@ use domain::id::{OverrideId, ProviderId, WorkerGroup};
 use domain::overrides::{Effect, Override, Target};
 use domain::time::Timestamp;
 
+use crate::engine::cells::Cell;
 use crate::engine::{
-    ALL_ROWS, BadRow, Cell, Cells, Field, Result, Table, Tx, Value, columns, entity, statements,
+    ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns, statements,
 };
 
 columns! { row: Override {
@@ -36,7 +37,9 @@ impl Field for Target {
             region.map(WorkerGroup::as_str).into(),
         ]);
     }
+}
 
+impl FromRow for Target {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         match (cells.next()?, cells.next()?, cells.next()?, cells.next()?) {
             (Some(pool), None, None, None) => Ok(Self::Pool(pool)),
@@ -59,7 +62,9 @@ impl Field for Effect {
         };
         values.extend([is_pause.into(), min.value(), max.value()]);
     }
+}
 
+impl FromRow for Effect {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let is_pause: bool = cells.next()?;
         let (min_capacity, max_capacity) = (cells.next()?, cells.next()?);
@@ -101,7 +106,7 @@ statements! { TABLE;
 }
 
 pub fn get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+    tx.row(&GET, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
@@ -118,8 +123,7 @@ pub fn update(tx: &mut Tx<'_>, row: &Override) -> Result<Version> {
 
 /// Deletes an override, unless another transaction changed it since it was read.
 pub fn delete(tx: &mut Tx<'_>, row: &Override) -> Result<()> {
-    let key = [row.id.as_str().into(), row.version.into()];
-    tx.execute_guarded(&DELETE, &key)
+    tx.execute_guarded(&DELETE, (&row.id, row.version))
 }
 
 /// Ordered by id; ended overrides only if `with_ended`.
@@ -131,20 +135,19 @@ pub fn list(
     limit: u32,
 ) -> Result<Vec<Override>> {
     let after = after.map_or("", OverrideId::as_str);
-    let values = [after.into(), now.into(), with_ended.into(), limit.into()];
-    tx.rows(&LIST, &values, entity)
+    tx.rows(&LIST, (after, now, with_ended, limit))
 }
 
 /// All overrides in force at this moment, ordered by id.
 pub fn list_in_force(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<Override>> {
-    tx.rows(&IN_FORCE, &[now.into(), ALL_ROWS.into()], entity)
+    tx.rows(&IN_FORCE, (now, ALL_ROWS))
 }
 
 /// The overrides that are over but not marked as ended, the oldest first.
 pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Override>> {
-    tx.rows(&DUE, &[now.into(), limit.into()], entity)
+    tx.rows(&DUE, (now, limit))
 }
 
 pub fn delete_ended_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
-    tx.execute(&DELETE_ENDED, &[before.into(), limit.into()])
+    tx.execute(&DELETE_ENDED, (before, limit))
 }

@@ -6,7 +6,7 @@ use domain::id::PoolId;
 use domain::time::Timestamp;
 use serde_json::Value;
 
-use crate::engine::{Entity, Result, Table, Tx, columns, entity, statements};
+use crate::engine::{Entity, Result, Table, Tx, columns, statements};
 
 columns! { record: PlanRecord {
     pool_id: Key "worker_pool_id",
@@ -46,27 +46,23 @@ pub struct PlanRecord {
 /// opaque here.
 pub fn insert(tx: &mut Tx<'_>, record: &PlanRecord, input: Option<&[u8]>, keep: i64) -> Result<()> {
     let input = input.map(|input| STANDARD.encode(input));
-    let mut values = record.inserted();
-    values.push(input.as_deref().into());
-    tx.execute(&INSERT, &values)?;
+    tx.execute(&INSERT, (record.inserted(), &input))?;
     let oldest = record.number.saturating_sub(keep);
-    let values = [record.pool_id.as_str().into(), oldest.into()];
-    tx.execute(&FORGET, &values).map(drop)
+    tx.execute(&FORGET, (&record.pool_id, oldest)).map(drop)
 }
 
 /// Ordered from newest to oldest.
 pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<PlanRecord>> {
-    tx.rows(&LIST, &[pool_id.as_str().into(), limit.into()], entity)
+    tx.rows(&LIST, (pool_id, limit))
 }
 
 pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<PlanRecord>> {
-    tx.row(&GET, &[pool_id.as_str().into(), number.into()], entity)
+    tx.row(&GET, (pool_id, number))
 }
 
 /// The input of a plan, if it was kept.
 pub fn input(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<Vec<u8>>> {
-    let values = [pool_id.as_str().into(), number.into()];
-    let input = tx.row(&INPUT, &values, |row| {
+    let input = tx.row_with(&INPUT, (pool_id, number), |row| {
         let input = row.optional_text(0)?;
         Ok(input.map(|text| STANDARD.decode(text)).transpose()?)
     })?;
@@ -75,5 +71,5 @@ pub fn input(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<Ve
 
 /// Deletes at most `limit` rows. Call it again while it returns the limit.
 pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
-    tx.execute(&DELETE, &[before.into(), limit.into()])
+    tx.execute(&DELETE, (before, limit))
 }

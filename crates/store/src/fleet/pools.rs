@@ -6,7 +6,7 @@ use domain::Version;
 use domain::id::{PoolId, ProviderId};
 use domain::pool::{Pool, PoolDefinition};
 
-use crate::engine::{ALL_ROWS, Cell, Part, Result, Table, Tx, columns, entity, part, statements};
+use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements};
 
 columns! { pool: Pool {
     id: Key "worker_pool_id",
@@ -58,7 +58,7 @@ statements! { TABLE;
 }
 
 pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+    tx.row(&GET, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
@@ -75,13 +75,13 @@ pub fn update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version> {
 
 /// Returns `false` if the pool does not exist. Its workers and errors stay until they expire.
 pub fn delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool> {
-    Ok(tx.execute(&DELETE, &[id.as_str().into()])? > 0)
+    Ok(tx.execute(&DELETE, id)? > 0)
 }
 
 /// Ordered by id.
 pub fn list(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Result<Vec<Pool>> {
     let after = after.map_or("", PoolId::as_str);
-    tx.rows(&LIST, &[after.into(), limit.into()], entity)
+    tx.rows(&LIST, (after, limit))
 }
 
 /// Ordered by id. Returns at most `max_bytes`, including active launch configs, but at least one
@@ -93,34 +93,26 @@ pub fn part(
     max_bytes: u64,
 ) -> Result<Part<Pool>> {
     let after = after.map_or("", PoolId::as_str);
-    part::read_within(tx, max_bytes, &SIZES, &LIST, &[after.into()], limit, entity)
+    part::read_within(tx, max_bytes, &SIZES, &LIST, after, limit)
 }
 
 /// The pools without a provider, current or previous, that do not belong to a worker configuration.
 pub fn list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>> {
-    tx.rows(
-        &LIST_EXPIRABLE,
-        &[ProviderId::NULL.into(), limit.into()],
-        entity,
-    )
+    tx.rows(&LIST_EXPIRABLE, (ProviderId::NULL, limit))
 }
 
 /// The pools with a previous provider that may still have workers in them, ordered by id.
 pub fn list_leaving(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Result<Vec<Pool>> {
     let after = after.map_or("", PoolId::as_str);
-    tx.rows(&LIST_LEAVING, &[after.into(), limit.into()], entity)
+    tx.rows(&LIST_LEAVING, (after, limit))
 }
 
 /// Number of pools of each provider. A pool with several providers counts for each of them.
 pub fn count_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>> {
-    let groups = tx.rows(&BY_PROVIDER, &[ALL_ROWS.into()], |row| {
-        let mut ids = Vec::<ProviderId>::read(row, 1)?;
-        ids.push(row.text(0)?.parse()?);
-        Ok((ids, row.number::<u64>(2)?))
-    })?;
+    let groups = tx.rows::<(ProviderId, Vec<ProviderId>, u64)>(&BY_PROVIDER, ALL_ROWS)?;
     let mut counts = BTreeMap::new();
-    for (ids, n_pools) in groups {
-        for id in ids {
+    for (id, further_ids, n_pools) in groups {
+        for id in further_ids.into_iter().chain([id]) {
             *counts.entry(id).or_default() += n_pools;
         }
     }

@@ -3,7 +3,7 @@
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::ClientId;
 
-use crate::engine::{BadRow, Cells, Entity, Result, Row, Table, Tx, columns, statements};
+use crate::engine::{Entity, Result, Table, Tx, columns, statements};
 
 static TABLE: Table = Table::of::<AuditEntry>("audit");
 
@@ -30,7 +30,7 @@ statements! { TABLE;
 }
 
 pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<()> {
-    tx.execute(&INSERT, &entry.inserted()).map(drop)
+    tx.execute(&INSERT, entry.inserted()).map(drop)
 }
 
 /// Changes of one entity, oldest first. Pass the number of the last entry to continue after it.
@@ -41,13 +41,8 @@ pub fn by_entity(
     after_sequence: Option<i64>,
     limit: u32,
 ) -> Result<Vec<(i64, AuditEntry)>> {
-    let values = [
-        entity_type.as_str().into(),
-        entity_id.into(),
-        after_sequence.unwrap_or(0).into(),
-        limit.into(),
-    ];
-    tx.rows(&BY_ENTITY, &values, entry)
+    let values = (&entity_type, entity_id, after_sequence.unwrap_or(0), limit);
+    tx.rows(&BY_ENTITY, values)
 }
 
 /// Changes by one client, oldest first. Pass the number of the last entry to continue after it.
@@ -57,15 +52,5 @@ pub fn by_client(
     after_sequence: Option<i64>,
     limit: u32,
 ) -> Result<Vec<(i64, AuditEntry)>> {
-    let values = [
-        client_id.as_str().into(),
-        after_sequence.unwrap_or(0).into(),
-        limit.into(),
-    ];
-    tx.rows(&BY_CLIENT, &values, entry)
-}
-
-fn entry(row: &Row<'_>) -> Result<(i64, AuditEntry), BadRow> {
-    let mut cells = Cells::of(row);
-    Ok((cells.next()?, AuditEntry::read(&mut cells)?))
+    tx.rows(&BY_CLIENT, (client_id, after_sequence.unwrap_or(0), limit))
 }

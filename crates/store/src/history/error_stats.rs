@@ -64,17 +64,13 @@ fn by_period(
     let since = now
         .start_of(period_ms)
         .plus_millis(-(n_periods - 1) * period_ms);
-    let values = [
-        period_ms.into(),
-        first.into(),
-        last.into(),
-        since.into(),
-        ALL_ROWS.into(),
-    ];
-    tx.rows(&BY_PERIOD, &values, |row| {
-        let start = row.integer(0)?.saturating_mul(period_ms);
-        Ok((Timestamp::from_millis(start), row.number(1)?))
-    })
+    let values = (period_ms, first, last, since, ALL_ROWS);
+    let counts = tx.rows::<(i64, u64)>(&BY_PERIOD, values)?;
+    let start = |period: i64| Timestamp::from_millis(period.saturating_mul(period_ms));
+    Ok(counts
+        .into_iter()
+        .map(|(period, count)| (start(period), count))
+        .collect())
 }
 
 fn tallies(
@@ -82,9 +78,6 @@ fn tallies(
     statement: &'static Statement,
     (first, last): (&str, &str),
 ) -> Result<Tallies> {
-    let values = [first.into(), last.into(), ALL_ROWS.into()];
-    let groups = tx.rows(statement, &values, |row| {
-        Ok((row.text(0)?.to_owned(), row.number(1)?))
-    })?;
+    let groups = tx.rows(statement, (first, last, ALL_ROWS))?;
     Ok(groups.into_iter().collect())
 }

@@ -8,7 +8,7 @@
 use domain::time::Timestamp;
 
 use crate::engine::{Part, Result, StoreError, Tx, part, statements};
-use crate::history::outbox::{OutboxRow, TABLE, columns, outbox_row, size};
+use crate::history::outbox::{OutboxRow, TABLE, columns, size};
 
 statements! { TABLE;
     HEAD "event_head" = "SELECT position FROM event_stream WHERE name = 'events'";
@@ -32,55 +32,42 @@ statements! { TABLE;
 
 /// The last assigned position, or 0.
 pub fn head(tx: &mut Tx<'_>) -> Result<i64> {
-    let head = tx.row(&HEAD, &[], |row| row.integer(0))?;
-    head.ok_or_else(|| {
-        StoreError::corrupt(
-            "event_stream",
-            "events".to_owned(),
-            "it is missing".to_owned(),
-        )
-    })
+    let head = tx.row(&HEAD, ())?;
+    head.ok_or_else(|| StoreError::corrupt("event_stream", "events", "it is missing"))
 }
 
 /// Whether any event has no position yet.
 pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool> {
-    let first = tx.row(&WAITING, &[1_u32.into()], |row| row.integer(0))?;
-    Ok(first.is_some())
+    tx.exists(&WAITING, 1_u32)
 }
 
 /// Assigns the next positions to the oldest events without one, and returns these events in order.
 pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>> {
     let head = head(tx)?;
-    let Part {
-        items: waiting,
-        is_cut,
-    } = part::read(tx, &WAITING_SIZES, &WAITING, &[], limit, |row| {
-        row.integer(0)
-    })?;
+    let waiting: Part<i64> = part::read(tx, &WAITING_SIZES, &WAITING, (), limit)?;
+    let (waiting, is_cut) = (waiting.items, waiting.is_cut);
     if waiting.is_empty() {
-        return Ok(Part {
-            items: Vec::new(),
-            is_cut,
-        });
+        let items = Vec::new();
+        return Ok(Part { items, is_cut });
     }
     // This update comes first, so that two concurrent transactions conflict here and nowhere else.
     let new_head = waiting.iter().fold(head, |position, _| position + 1);
-    tx.execute_guarded(&MOVE_HEAD, &[new_head.into(), head.into()])?;
+    tx.execute_guarded(&MOVE_HEAD, (new_head, head))?;
     let mut position = head;
     // Numbers rarely have gaps, so one statement usually updates all rows.
     for run in waiting.chunk_by(|left, right| left + 1 == *right) {
         let (first, last) = (run[0], run[run.len() - 1]);
         let offset = position + 1 - first;
-        tx.execute(&ASSIGN, &[offset.into(), first.into(), last.into()])?;
+        tx.execute(&ASSIGN, (offset, first, last))?;
         position = last + offset;
     }
-    let items = tx.rows(&AFTER, &[head.into(), limit.into()], outbox_row)?;
+    let items = tx.rows(&AFTER, (head, limit))?;
     Ok(Part { items, is_cut })
 }
 
 /// Events after this position, in order.
 pub fn list_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Part<OutboxRow>> {
-    part::read(tx, &AFTER_SIZES, &AFTER, &[after.into()], limit, outbox_row)
+    part::read(tx, &AFTER_SIZES, &AFTER, after, limit)
 }
 
 /// The position and the time of the first event after this position.
@@ -120,13 +107,11 @@ pub fn delete_before(
         .iter()
         .take_while(|(position, created)| *created < before && *position <= keep_after);
     match old.last() {
-        Some((last, _)) => tx.execute(&DELETE, &[(*last).into()]),
+        Some((last, _)) => tx.execute(&DELETE, *last),
         None => Ok(0),
     }
 }
 
 fn times_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Vec<(i64, Timestamp)>> {
-    tx.rows(&TIMES, &[after.into(), limit.into()], |row| {
-        Ok((row.integer(0)?, row.time(1)?))
-    })
+    tx.rows(&TIMES, (after, limit))
 }

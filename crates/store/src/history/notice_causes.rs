@@ -6,7 +6,7 @@ use domain::id::{ErrorId, PoolId};
 use domain::time::Timestamp;
 use serde_json::{Map, Value as Json};
 
-use crate::engine::{Entity, Result, Table, Tx, columns, entity, statements};
+use crate::engine::{Cells, Entity, Result, Table, Tx, columns, statements};
 use crate::history::worker_errors;
 
 columns! { cause: NoticeCause {
@@ -85,19 +85,17 @@ pub fn get(
     pool_id: &PoolId,
     cause: &str,
 ) -> Result<Option<NoticeCause>> {
-    let values = [channel.into(), pool_id.as_str().into(), cause.into()];
-    tx.row(&GET, &values, entity)
+    tx.row(&GET, (channel, pool_id, cause))
 }
 
 /// Number of known causes in this pool.
 pub fn count(tx: &mut Tx<'_>, channel: &str, pool_id: &PoolId) -> Result<u64> {
-    let values = [channel.into(), pool_id.as_str().into()];
-    Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
+    tx.number(&COUNT, (channel, pool_id))
 }
 
 /// Writes a new cause. If it exists already, the transaction has lost a race.
 pub fn insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<()> {
-    tx.execute_guarded(&INSERT, &cause.inserted())
+    tx.execute_guarded(&INSERT, cause.inserted())
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
@@ -112,18 +110,12 @@ pub fn list_due(
     now: Timestamp,
     limit: u32,
 ) -> Result<Vec<NoticeCause>> {
-    let values = [channel.into(), now.into(), limit.into()];
-    tx.rows(&DUE, &values, entity)
+    tx.rows(&DUE, (channel, now, limit))
 }
 
 /// Deletes a cause, so that no further notice contains it.
 pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<()> {
-    let values = [
-        (&cause.channel).into(),
-        cause.pool_id.as_str().into(),
-        (&cause.cause).into(),
-    ];
-    tx.execute_guarded(&DELETE, &values)
+    tx.execute_guarded(&DELETE, (&cause.channel, &cause.pool_id, &cause.cause))
 }
 
 /// Deletes causes whose last notice is from before `notified_before`, with no error waiting, and
@@ -135,8 +127,8 @@ pub fn delete_settled(
     reported_before: Timestamp,
     limit: u32,
 ) -> Result<u64> {
-    let n_settled = tx.execute(&DELETE_SETTLED, &[notified_before.into(), limit.into()])?;
-    let n_old = tx.execute(&DELETE_OLDER, &[reported_before.into(), limit.into()])?;
+    let n_settled = tx.execute(&DELETE_SETTLED, (notified_before, limit))?;
+    let n_old = tx.execute(&DELETE_OLDER, (reported_before, limit))?;
     Ok(n_settled + n_old)
 }
 
@@ -148,13 +140,12 @@ pub fn list_errors_after(
     until: i64,
     limit: u32,
 ) -> Result<Vec<(i64, Option<ErrorReport>)>> {
-    let values = [after.into(), until.into(), limit.into()];
-    let found = tx.rows(&EVENTS, &values, |row| {
-        let pool_id = row.text(1)?.parse::<PoolId>()?;
-        let payload = row.json::<Map<String, Json>>(2)?;
+    let found = tx.rows_with(&EVENTS, (after, until, limit), |row| {
+        let event: (i64, PoolId, Map<String, Json>) = Cells::of(row).next()?;
+        let (position, pool_id, payload) = event;
         let error_id = payload.get("errorId").and_then(Json::as_str);
         let error_id = error_id.unwrap_or_default().parse::<ErrorId>()?;
-        Ok((row.integer(0)?, pool_id, error_id))
+        Ok((position, pool_id, error_id))
     })?;
     let reports = found.into_iter().map(|(position, pool_id, error_id)| {
         Ok((position, worker_errors::get(tx, &pool_id, &error_id)?))

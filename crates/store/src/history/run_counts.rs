@@ -7,7 +7,7 @@ use domain::run_outcome::{OutcomeCounts, RunOutcome, Window};
 use domain::task::EndReason;
 use domain::time::{HOUR_MS, Timestamp};
 
-use crate::engine::{Result, Row, Statement, Table, Tx, statements};
+use crate::engine::{Result, Statement, Table, Tx, statements};
 
 static TABLE: Table = Table::unlisted("run_counts", 3);
 
@@ -46,13 +46,7 @@ pub(crate) fn add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<()> {
         *counts.entry(key).or_default() += 1;
     }
     for ((pool_id, hour, reason), count) in counts {
-        let values = [
-            pool_id.as_str().into(),
-            hour.into(),
-            reason.into(),
-            count.into(),
-        ];
-        tx.execute(&ADD, &values)?;
+        tx.execute(&ADD, (pool_id, hour, reason, count))?;
     }
     Ok(())
 }
@@ -69,7 +63,7 @@ pub fn of_configuration(tx: &mut Tx<'_>, id: &ConfigurationId, now: Timestamp) -
 /// Deletes the counts of hours that began before this moment. Call it again while it returns the
 /// limit.
 pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
-    tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
+    tx.execute(&DELETE_OLDER, (before, limit))
 }
 
 fn tallies(
@@ -79,14 +73,10 @@ fn tallies(
     now: Timestamp,
 ) -> Result<Tallies> {
     let [hour, day, week] = Window::ALL.map(|window| window.since(now));
-    let values = [hour.into(), day.into(), week.into(), name.into()];
-    let rows = tx.rows(statement, &values, |row: &Row<'_>| {
-        let reason: EndReason = row.text(0)?.parse()?;
-        Ok((reason, [row.number(1)?, row.number(2)?, row.number(3)?]))
-    })?;
+    let rows = tx.rows::<(EndReason, u64, u64, u64)>(statement, (hour, day, week, name))?;
     let mut tallies = Tallies::default();
-    for (reason, counts) in rows {
-        for (tally, count) in tallies.iter_mut().zip(counts) {
+    for (reason, of_hour, of_day, of_week) in rows {
+        for (tally, count) in tallies.iter_mut().zip([of_hour, of_day, of_week]) {
             tally.add(reason, count);
         }
     }

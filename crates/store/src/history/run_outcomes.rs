@@ -6,17 +6,13 @@ use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
 use domain::run_outcome::RunOutcome;
 use domain::time::Timestamp;
 
-use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, entity, statements};
+use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, statements};
 use crate::history::run_counts;
 
 columns! { outcome: RunOutcome {
     task_id: Key "task_id",
     run_id: Key "run_id",
-    worker: WorkerKey {
-        pool_id: Fixed "worker_pool_id",
-        group: Fixed "worker_group",
-        id: Fixed "worker_id",
-    },
+    worker: Fixed ["worker_pool_id", "worker_group", "worker_id"],
     reason: Fixed "reason",
     resolved: Fixed "resolved",
 } }
@@ -67,7 +63,7 @@ pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>>
     let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();
     let mut ours = BTreeSet::new();
     for pool_id in named {
-        if has_pool(tx, pool_id)? {
+        if tx.exists(&HAS_POOL, pool_id)? {
             ours.insert(pool_id);
         }
     }
@@ -87,11 +83,6 @@ pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>>
     Ok(new)
 }
 
-fn has_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<bool> {
-    let found = tx.row(&HAS_POOL, &[pool_id.as_str().into()], |_| Ok(()))?;
-    Ok(found.is_some())
-}
-
 /// The last runs of a worker, newest first.
 pub fn list_of_worker(
     tx: &mut Tx<'_>,
@@ -99,17 +90,7 @@ pub fn list_of_worker(
     after: Option<&RunCursor>,
     limit: u32,
 ) -> Result<Vec<RunOutcome>> {
-    let (resolved, task_id, run_id) = cursor_values(after);
-    let values = [
-        worker.pool_id.as_str().into(),
-        worker.group.as_str().into(),
-        worker.id.as_str().into(),
-        resolved.into(),
-        task_id.into(),
-        run_id.into(),
-        limit.into(),
-    ];
-    tx.rows(&OF_WORKER, &values, entity)
+    tx.rows(&OF_WORKER, (worker, cursor_values(after), limit))
 }
 
 /// The last runs in these pools together, newest first.
@@ -122,24 +103,14 @@ pub fn list_of_pools(
     after: Option<&RunCursor>,
     limit: u32,
 ) -> Result<Vec<RunOutcome>> {
-    let (resolved, task_id, run_id) = cursor_values(after);
+    let after = cursor_values(after);
     let mut newest: BTreeMap<RunCursor, RunOutcome> = BTreeMap::new();
     let mut since = i64::MIN;
     for pool_id in pools {
-        let values = [
-            pool_id.as_str().into(),
-            resolved.into(),
-            task_id.into(),
-            run_id.into(),
-            since.into(),
-            limit.into(),
-        ];
-        let found = tx.rows(&OF_POOL, &values, entity)?;
-        newest.extend(
-            found
-                .into_iter()
-                .map(|found| (RunCursor::from(&found), found)),
-        );
+        let found = tx
+            .rows(&OF_POOL, (pool_id, after, since, limit))?
+            .into_iter();
+        newest.extend(found.map(|outcome| (RunCursor::from(&outcome), outcome)));
         while newest.len() > limit as usize {
             newest.pop_first();
         }
@@ -154,8 +125,7 @@ pub fn list_of_pools(
 
 /// The pools of a worker configuration.
 pub fn pools_of_configuration(tx: &mut Tx<'_>, id: &ConfigurationId) -> Result<Vec<PoolId>> {
-    let values = [id.as_str().into(), ALL_ROWS.into()];
-    tx.rows(&POOLS, &values, |row| Ok(row.text(0)?.parse()?))
+    tx.rows(&POOLS, (id, ALL_ROWS))
 }
 
 fn cursor_values(after: Option<&RunCursor>) -> (i64, &str, i64) {

@@ -7,7 +7,7 @@ use domain::id::WorkerKey;
 use domain::queue_worker::QueueWorker;
 use domain::worker::WorkerState;
 
-use crate::engine::{BadRow, Cells, Result, Row, Table, Tx, statements, to_json};
+use crate::engine::{Cells, Result, Table, Tx, statements, to_json};
 use crate::queue::queue_workers;
 
 static TABLE: Table = Table::joined("queue_workers", &[("q", &queue_workers::TABLE)]);
@@ -37,18 +37,11 @@ pub fn list(tx: &mut Tx<'_>, workers: &[WorkerKey]) -> Result<HashMap<WorkerKey,
         .iter()
         .map(|key| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()])
         .collect();
-    let found = tx.rows(&LIST, &[(&to_json(&keys)).into()], claimant)?;
+    let found = tx.rows_with(&LIST, &to_json(&keys), |row| {
+        let mut cells = Cells::of(row);
+        let known = cells.joined()?;
+        let (key, state) = cells.next()?;
+        Ok((key, Claimant { state, known }))
+    })?;
     Ok(found.into_iter().collect())
-}
-
-fn claimant(row: &Row<'_>) -> Result<(WorkerKey, Claimant), BadRow> {
-    let mut cells = Cells::of(row);
-    let known = cells.joined()?;
-    let key = WorkerKey {
-        pool_id: cells.next()?,
-        group: cells.next()?,
-        id: cells.next()?,
-    };
-    let state = cells.next()?;
-    Ok((key, Claimant { state, known }))
 }

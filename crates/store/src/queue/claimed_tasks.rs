@@ -4,8 +4,8 @@ use domain::id::{PoolId, TaskId, WorkerGroup, WorkerId, WorkerKey};
 use domain::task::Task;
 use domain::time::Timestamp;
 
-use crate::engine::{BadRow, Cells, Part, Result, Row, Table, Tx, part, statements};
-use crate::queue::tasks::{read_task, size, task_columns};
+use crate::engine::{Part, Result, Table, Tx, from_row, part, statements};
+use crate::queue::tasks::{size, task_columns};
 
 static TABLE: Table = Table::unlisted("claimed_tasks", 1);
 
@@ -49,14 +49,13 @@ pub fn list(
     after: Option<(Timestamp, &TaskId)>,
     limit: u32,
 ) -> Result<Part<ClaimedTask>> {
-    let (claimed, id) = after.map_or((i64::MIN, ""), |(at, id)| (at.as_millis(), id.as_str()));
-    let keys = [queue.as_str().into(), claimed.into(), id.into()];
-    part::read(tx, &LIST_SIZES, &LIST, &keys, limit, claimed_task)
+    let after = after.map_or((i64::MIN, ""), |(at, id)| (at.as_millis(), id.as_str()));
+    part::read(tx, &LIST_SIZES, &LIST, (queue, after), limit)
 }
 
 /// Runs whose claim has expired because the worker did not renew it.
 pub fn list_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<(TaskId, u32)>> {
-    tx.rows(&EXPIRED, &[now.into(), limit.into()], run)
+    tx.rows(&EXPIRED, (now, limit))
 }
 
 /// Runs that a worker has claimed and not resolved.
@@ -65,38 +64,13 @@ pub fn list_of_worker(
     worker: &WorkerKey,
     limit: u32,
 ) -> Result<Vec<(TaskId, u32)>> {
-    let values = [
-        worker.pool_id.as_str().into(),
-        worker.group.as_str().into(),
-        worker.id.as_str().into(),
-        limit.into(),
-    ];
-    tx.rows(&OF_WORKER, &values, run)
+    tx.rows(&OF_WORKER, (worker, limit))
 }
 
 /// Records when the worker last finished or lost a run. Does nothing if the queue has no record of
 /// the worker.
 pub fn note_ended(tx: &mut Tx<'_>, worker: &WorkerKey, now: Timestamp) -> Result<()> {
-    let values = [
-        now.into(),
-        worker.pool_id.as_str().into(),
-        worker.group.as_str().into(),
-        worker.id.as_str().into(),
-    ];
-    tx.execute(&ENDED, &values).map(drop)
+    tx.execute(&ENDED, (now, worker)).map(drop)
 }
 
-fn run(row: &Row<'_>) -> Result<(TaskId, u32), BadRow> {
-    Ok((row.text(0)?.parse()?, row.number(1)?))
-}
-
-fn claimed_task(row: &Row<'_>) -> Result<ClaimedTask, BadRow> {
-    let mut cells = Cells::of(row);
-    Ok(ClaimedTask {
-        task: read_task(&mut cells)?,
-        run_id: cells.next()?,
-        claimed: cells.next()?,
-        group: cells.next()?,
-        worker_id: cells.next()?,
-    })
-}
+from_row! { ClaimedTask { task, run_id, claimed, group, worker_id } }

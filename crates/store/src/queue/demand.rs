@@ -6,7 +6,7 @@ use domain::demand::Demand;
 use domain::id::PoolId;
 use domain::time::Timestamp;
 
-use crate::engine::{BadRow, Result, Row, Table, Tx, statements};
+use crate::engine::{Result, Table, Tx, statements};
 
 /// Counts have no key but the column by which they are grouped.
 static TABLE: Table = Table::unlisted("pending_tasks", 1);
@@ -30,9 +30,10 @@ statements! { TABLE;
 }
 
 pub fn of(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Demand> {
-    let values = [pool_id.as_str().into(), now.into()];
-    let pending = tx.row(&PENDING, &values, |row| row.number(0))?;
-    with_claimed(tx, pool_id, now, pending)
+    Ok(Demand {
+        pending: tx.number(&PENDING, (pool_id, now))?,
+        claimed: tx.number(&CLAIMED, (pool_id, now))?,
+    })
 }
 
 /// Like `of`, but counts at most `most_pending` pending tasks.
@@ -42,22 +43,9 @@ pub fn up_to(
     now: Timestamp,
     most_pending: u32,
 ) -> Result<Demand> {
-    let values = [pool_id.as_str().into(), now.into(), most_pending.into()];
-    let pending = tx.row(&PENDING_UP_TO, &values, |row| row.number(0))?;
-    with_claimed(tx, pool_id, now, pending)
-}
-
-fn with_claimed(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    now: Timestamp,
-    pending: Option<u64>,
-) -> Result<Demand> {
-    let values = [pool_id.as_str().into(), now.into()];
-    let claimed = tx.row(&CLAIMED, &values, |row| row.number(0))?;
     Ok(Demand {
-        pending: pending.unwrap_or(0),
-        claimed: claimed.unwrap_or(0),
+        pending: tx.number(&PENDING_UP_TO, (pool_id, now, most_pending))?,
+        claimed: tx.number(&CLAIMED, (pool_id, now))?,
     })
 }
 
@@ -70,14 +58,9 @@ pub fn all(
     now: Timestamp,
 ) -> Result<Vec<(PoolId, Demand)>> {
     let after = after.map_or("", PoolId::as_str);
-    let values = [after.into(), now.into(), limit.into()];
-    let pending = tx.rows(&PENDING_ALL, &values, count)?;
-    let claimed = tx.rows(&CLAIMED_ALL, &values, count)?;
+    let pending = tx.rows(&PENDING_ALL, (after, now, limit))?;
+    let claimed = tx.rows(&CLAIMED_ALL, (after, now, limit))?;
     Ok(merge(pending, claimed, limit))
-}
-
-fn count(row: &Row<'_>) -> Result<(PoolId, u64), BadRow> {
-    Ok((row.text(0)?.parse()?, row.number(1)?))
 }
 
 /// Merges two ordered lists. Leaves out pools behind the end of a list that reached the limit,

@@ -5,8 +5,8 @@ use domain::id::{TaskGroupId, TaskId};
 use domain::task::{Task, TaskGroup};
 use domain::time::Timestamp;
 
-use crate::engine::{Part, Result, Table, Tx, columns, entity, part, statements};
-use crate::queue::tasks::{active, size, task, task_columns};
+use crate::engine::{Part, Result, Table, Tx, columns, part, statements};
+use crate::queue::tasks::{active, size, task_columns};
 
 columns! { group: TaskGroup {
     id: Key "task_group_id",
@@ -50,7 +50,7 @@ statements! { TABLE;
 }
 
 pub fn get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+    tx.row(&GET, id)
 }
 
 /// Returns `false` if the group exists already.
@@ -66,7 +66,7 @@ pub fn update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version> {
 /// Makes a concurrent transaction that touches this group run again, so that it sees this
 /// transaction's changes.
 pub fn touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<()> {
-    tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
+    tx.execute(&TOUCH, id).map(drop)
 }
 
 /// The tasks of a group, ordered by id.
@@ -77,8 +77,7 @@ pub fn tasks(
     limit: u32,
 ) -> Result<Part<Task>> {
     let after = after.map_or("", TaskId::as_str);
-    let keys = [id.as_str().into(), after.into()];
-    part::read(tx, &SIZES, &LIST, &keys, limit, task)
+    part::read(tx, &SIZES, &LIST, (id, after), limit)
 }
 
 /// The unresolved tasks of a group, ordered by id.
@@ -89,17 +88,16 @@ pub fn active(
     limit: u32,
 ) -> Result<Vec<TaskId>> {
     let after = after.map_or("", TaskId::as_str);
-    let values = [id.as_str().into(), after.into(), limit.into()];
-    tx.rows(&ACTIVE, &values, |row| Ok(row.text(0)?.parse()?))
+    tx.rows(&ACTIVE, (id, after, limit))
 }
 
 /// Number of tasks in the group.
 pub fn size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64> {
-    let size = tx.row(&SIZE, &[id.as_str().into()], |row| row.number(0))?;
+    let size = tx.row(&SIZE, id)?;
     Ok(size.unwrap_or(0))
 }
 
 /// Deletes expired groups without tasks. Call it again while it returns the limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
-    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+    tx.execute(&DELETE_EXPIRED, (now, limit))
 }
