@@ -1,29 +1,38 @@
 //! SQLite and PostgreSQL: connections, transactions, statements and migrations.
 
 pub(crate) mod attempts;
-pub(crate) mod backoff;
+mod backoff;
 pub(crate) mod cells;
 pub(crate) mod columns;
 pub(crate) mod counts;
 pub(crate) mod error;
-pub(crate) mod failure;
-pub(crate) mod lock;
+mod failure;
+mod lock;
 pub(crate) mod migration;
 pub(crate) mod options;
 pub(crate) mod part;
-pub(crate) mod postgres_session;
+mod postgres_session;
 pub mod probe;
-pub(crate) mod retry_locks;
-pub(crate) mod row;
+mod retry_locks;
+mod row;
 pub(crate) mod session;
-pub(crate) mod simulation;
-pub(crate) mod simulation_state;
+mod simulation;
+mod simulation_state;
 pub(crate) mod sqlite;
 pub(crate) mod statement;
-pub(crate) mod stopwatch;
+mod stopwatch;
 pub(crate) mod store;
 pub(crate) mod table;
-pub(crate) mod tls;
+mod tls;
 pub mod turns;
 pub(crate) mod tx;
 pub(crate) mod value;
+
+pub(crate) use columns::{Bind, Cells, Entity, Field, FromRow, columns, from_row};
+pub(crate) use error::{Result, StoreError};
+pub(crate) use part::Part;
+pub(crate) use row::BadRow;
+pub(crate) use statement::{AFTER_ALL, Statement, statements};
+pub(crate) use table::Table;
+pub(crate) use tx::{ALL_ROWS, Tx};
+pub(crate) use value::{Value, to_json};

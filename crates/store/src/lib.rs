@@ -13,7 +13,7 @@ pub use access::{clients, revisions, roles};
 pub use configuration::{configuration_versions, configurations, documentation, worker_types};
 pub use engine::attempts::MAX_ATTEMPTS;
 pub use engine::counts::Counts;
-pub use engine::error::{DriverError, StoreError};
+pub use engine::error::{DriverError, Result, StoreError};
 pub use engine::options::{DatabaseLock, LockError, MAX_CONNECTIONS, Options};
 pub use engine::part::{MAX_PART_BYTES, Part};
 pub use engine::store::{Engine, Store};

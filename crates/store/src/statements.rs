@@ -1,68 +1,36 @@
 //! All statements of this crate, for checks of every statement.
 
-use crate::engine::error::StoreError;
-use crate::engine::session::Session;
-use crate::engine::sqlite::Mode;
-use crate::engine::statement::{PING, Statement};
-use crate::engine::store::Store;
+use crate::engine::{
+    Result, Statement, StoreError, session::Session, sqlite::Mode, statement::PING, store::Store,
+};
 
-/// Grouped by file.
-static ALL: &[&[&Statement]] = &[
-    &[&PING],
-    crate::engine::migration::STATEMENTS,
-    crate::access::revisions::STATEMENTS,
-    crate::access::clients::STATEMENTS,
-    crate::access::roles::STATEMENTS,
-    crate::queue::cache_purges::STATEMENTS,
-    crate::fleet::pools::STATEMENTS,
-    crate::fleet::launch_configs::STATEMENTS,
-    crate::fleet::workers::STATEMENTS,
-    crate::fleet::worker_counts::STATEMENTS,
-    crate::fleet::worker_supply::STATEMENTS,
-    crate::fleet::running_workers::STATEMENTS,
-    crate::fleet::launches::STATEMENTS,
-    crate::fleet::launch_health::STATEMENTS,
-    crate::fleet::plans::STATEMENTS,
-    crate::fleet::overrides::STATEMENTS,
-    crate::engine::turns::STATEMENTS,
-    crate::history::worker_errors::STATEMENTS,
-    crate::history::error_stats::STATEMENTS,
-    crate::queue::queue_workers::STATEMENTS,
-    crate::queue::claimants::STATEMENTS,
-    crate::queue::tasks::STATEMENTS,
-    crate::queue::pending_tasks::STATEMENTS,
-    crate::queue::claimed_tasks::STATEMENTS,
-    crate::queue::demand::STATEMENTS,
-    crate::queue::dependencies::STATEMENTS,
-    crate::queue::task_groups::STATEMENTS,
-    crate::queue::task_queues::STATEMENTS,
-    crate::queue::artifacts::STATEMENTS,
-    crate::queue::worker_metadata::STATEMENTS,
-    crate::history::outbox::STATEMENTS,
-    crate::history::events::STATEMENTS,
-    crate::history::event_readers::STATEMENTS,
-    crate::history::run_outcomes::STATEMENTS,
-    crate::history::kept_runs::STATEMENTS,
-    crate::history::run_counts::STATEMENTS,
-    crate::history::run_messages::STATEMENTS,
-    crate::history::notices::STATEMENTS,
-    crate::history::notice_causes::STATEMENTS,
-    crate::history::audit::STATEMENTS,
-    crate::configuration::configurations::STATEMENTS,
-    crate::configuration::configuration_versions::STATEMENTS,
-    crate::configuration::worker_types::STATEMENTS,
-    crate::configuration::documentation::STATEMENTS,
-    crate::engine::probe::STATEMENTS,
-];
+/// The lists of these files, by folder.
+macro_rules! lists {
+    ($($folder:ident: $($file:ident)+;)+) => {
+        &[&[&PING], $($(crate::$folder::$file::STATEMENTS),+),+]
+    };
+}
+
+static ALL: &[&[&Statement]] = lists! {
+    engine: migration probe turns;
+    access: clients revisions roles;
+    configuration: configuration_versions configurations documentation worker_types;
+    fleet: launch_configs launch_health launches overrides plans pools running_workers
+        worker_counts worker_supply workers;
+    history: audit error_stats event_readers events kept_runs notice_causes notices outbox
+        run_counts run_messages run_outcomes worker_errors;
+    queue: artifacts cache_purges claimants claimed_tasks demand dependencies pending_tasks
+        queue_workers task_groups task_queues tasks worker_metadata;
+};
 
 impl Store {
     /// Lets the database prepare every statement, and returns their number.
-    pub async fn check_statements(&self) -> Result<usize, StoreError> {
+    pub async fn check_statements(&self) -> Result<usize> {
         self.submit(Mode::Read, check_all).await
     }
 }
 
-fn check_all(session: &mut Session) -> Result<usize, StoreError> {
+fn check_all(session: &mut Session) -> Result<usize> {
     session
         .begin(Mode::Read)
         .map_err(|failure| session.error("begin", failure))?;

@@ -6,11 +6,7 @@ use domain::id::ClientId;
 use domain::time::Timestamp;
 
 use crate::access::revisions;
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{AFTER_ALL, Result, Table, Tx, columns, statements};
 
 columns! { client: ClientRecord {
     client_id: Key "client_id",
@@ -48,27 +44,27 @@ statements! { TABLE;
         "UPDATE clients SET last_date_used = $1 WHERE client_id = $2 AND last_date_used < $1";
 }
 
-pub fn get(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<ClientRecord>, StoreError> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+pub fn get(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<ClientRecord>> {
+    tx.row(&GET, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<bool> {
     let is_new = tx.insert(&INSERT, client)?;
     increment_if(tx, is_new)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
-pub fn update(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<Version> {
     tx.update(&UPDATE, client)?;
     revisions::increment(tx)?;
     Ok(client.version.next())
 }
 
 /// Returns `false` if the row does not exist.
-pub fn delete(tx: &mut Tx<'_>, id: &ClientId) -> Result<bool, StoreError> {
-    let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
+pub fn delete(tx: &mut Tx<'_>, id: &ClientId) -> Result<bool> {
+    let n_deleted = tx.execute(&DELETE, id)?;
     increment_if(tx, n_deleted > 0)
 }
 
@@ -78,37 +74,28 @@ pub fn list(
     prefix: &str,
     after: Option<&ClientId>,
     limit: u32,
-) -> Result<Vec<ClientRecord>, StoreError> {
+) -> Result<Vec<ClientRecord>> {
     let end = format!("{prefix}{AFTER_ALL}");
     let after = after.map_or("", ClientId::as_str);
-    tx.rows(
-        &LIST,
-        &[after.into(), prefix.into(), (&end).into(), limit.into()],
-        entity,
-    )
+    tx.rows(&LIST, (after, prefix, &end, limit))
 }
 
 /// Returns the ids of the deleted clients. Call it again while there are as many as the limit.
-pub fn delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<ClientId>, StoreError> {
-    let values = [now.into(), limit.into()];
-    let deleted = tx.rows(&DELETE_EXPIRED, &values, |row| Ok(row.text(0)?.parse()?))?;
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<ClientId>> {
+    let deleted = tx.rows(&DELETE_EXPIRED, (now, limit))?;
     increment_if(tx, !deleted.is_empty())?;
     Ok(deleted)
 }
 
 /// Records when these clients last signed a request. Their versions and the revision do not change.
-pub fn touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<(), StoreError> {
+pub fn touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<()> {
     for id in ids {
-        tx.execute(&TOUCH, &[date.into(), id.as_str().into()])?;
+        tx.execute(&TOUCH, (date, id))?;
     }
     Ok(())
 }
 
-fn increment_if(tx: &mut Tx<'_>, changed: bool) -> Result<bool, StoreError> {
+fn increment_if(tx: &mut Tx<'_>, changed: bool) -> Result<bool> {
     if changed {
         revisions::increment(tx)?;
     }

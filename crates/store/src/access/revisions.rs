@@ -8,10 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Result, StoreError, Table, Tx, statements};
 
 static TABLE: Table = Table::unlisted("revisions", 1);
 
@@ -33,10 +30,8 @@ statements! { TABLE;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRevision(BTreeMap<String, i64>);
 
-pub fn current(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
-    let counters = tx.rows(&GET, &[], |row| {
-        Ok((row.text(0)?.to_owned(), row.integer(1)?))
-    })?;
+pub fn current(tx: &mut Tx<'_>) -> Result<AccessRevision> {
+    let counters = tx.rows(&GET, ())?;
     let revision = AccessRevision(counters.into_iter().collect());
     if revision.0.contains_key(ACCESS) {
         Ok(revision)
@@ -86,13 +81,13 @@ pub(crate) fn counter(tx: &Tx<'_>) -> String {
 }
 
 /// Every transaction that changes what a client may do must call this.
-pub(crate) fn increment(tx: &mut Tx<'_>) -> Result<(), StoreError> {
+pub(crate) fn increment(tx: &mut Tx<'_>) -> Result<()> {
     let name = counter(tx);
-    tx.execute(&INCREMENT, &[(&name).into()]).map(drop)
+    tx.execute(&INCREMENT, &name).map(drop)
 }
 
 /// Like [`increment`], for transactions that delete a role.
-pub(crate) fn increment_deleted(tx: &mut Tx<'_>) -> Result<(), StoreError> {
+pub(crate) fn increment_deleted(tx: &mut Tx<'_>) -> Result<()> {
     let name = format!("{DELETED}{:02}", tx.slot());
-    tx.execute(&INCREMENT, &[(&name).into()]).map(drop)
+    tx.execute(&INCREMENT, &name).map(drop)
 }

@@ -5,11 +5,7 @@ use domain::access::RoleRecord;
 use domain::id::RoleId;
 
 use crate::access::revisions::{self, AccessRevision};
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, Entity, Result, Table, Tx, columns, statements};
 
 columns! { role: RoleRecord {
     role_id: Key "role_id",
@@ -46,15 +42,15 @@ statements! { TABLE;
         "SELECT {columns} FROM roles WHERE revision_name = $1 AND revision > $2";
 }
 
-pub fn get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>, StoreError> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+pub fn get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>> {
+    tx.row(&GET, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool> {
     let counter = revisions::counter(tx);
-    let values = [vec![counter.into()], role.inserted()].concat();
-    let is_new = tx.execute(&INSERT, &values)? > 0;
+    let values = (&counter, role.inserted());
+    let is_new = tx.execute(&INSERT, values)? > 0;
     if is_new {
         revisions::increment(tx)?;
     }
@@ -63,17 +59,16 @@ pub fn insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreError> {
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
-pub fn update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version> {
     let counter = revisions::counter(tx);
-    let values = [vec![counter.into()], role.updated()].concat();
-    tx.execute_guarded(&UPDATE, &values)?;
+    tx.execute_guarded(&UPDATE, (&counter, role.updated()))?;
     revisions::increment(tx)?;
     Ok(role.version.next())
 }
 
 /// Returns `false` if the row does not exist.
-pub fn delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
-    let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
+pub fn delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool> {
+    let n_deleted = tx.execute(&DELETE, id)?;
     if n_deleted > 0 {
         revisions::increment_deleted(tx)?;
     }
@@ -81,27 +76,19 @@ pub fn delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
 }
 
 /// Ordered by id.
-pub fn list(
-    tx: &mut Tx<'_>,
-    after: Option<&RoleId>,
-    limit: u32,
-) -> Result<Vec<RoleRecord>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, after: Option<&RoleId>, limit: u32) -> Result<Vec<RoleRecord>> {
     let after = after.map_or("", RoleId::as_str);
-    tx.rows(&LIST, &[after.into(), limit.into()], entity)
+    tx.rows(&LIST, (after, limit))
 }
 
 /// All roles, as the expansion of scopes needs them.
-pub fn all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>, StoreError> {
+pub fn all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>> {
     list(tx, None, ALL_ROWS)
 }
 
 /// The roles whose last change brought this counter above the value.
-fn changed_since(
-    tx: &mut Tx<'_>,
-    counter: &str,
-    above: i64,
-) -> Result<Vec<RoleRecord>, StoreError> {
-    tx.rows(&CHANGED, &[counter.into(), above.into()], entity)
+fn changed_since(tx: &mut Tx<'_>, counter: &str, above: i64) -> Result<Vec<RoleRecord>> {
+    tx.rows(&CHANGED, (counter, above))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +104,7 @@ pub fn changes(
     tx: &mut Tx<'_>,
     seen: &AccessRevision,
     current: &AccessRevision,
-) -> Result<RoleChanges, StoreError> {
+) -> Result<RoleChanges> {
     let Some(grown) = current.grown_since(seen) else {
         return all(tx).map(RoleChanges::All);
     };

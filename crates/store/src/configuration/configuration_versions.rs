@@ -5,12 +5,7 @@ use domain::configuration::{Action, VersionRecord};
 use domain::id::ConfigurationId;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Entity, Result, Table, Tx, columns, from_row, statements};
 
 columns! { record: VersionRecord {
     id: Key "worker_configuration_id",
@@ -48,16 +43,16 @@ pub struct ListedVersion {
     pub created: Timestamp,
 }
 
-pub fn insert(tx: &mut Tx<'_>, record: &VersionRecord) -> Result<(), StoreError> {
-    tx.execute(&INSERT, &record.inserted()).map(drop)
+pub fn insert(tx: &mut Tx<'_>, record: &VersionRecord) -> Result<()> {
+    tx.execute(&INSERT, record.inserted()).map(drop)
 }
 
 pub fn get(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     version: Version,
-) -> Result<Option<VersionRecord>, StoreError> {
-    tx.row(&GET, &[id.as_str().into(), version.into()], entity)
+) -> Result<Option<VersionRecord>> {
+    tx.row(&GET, (id, version))
 }
 
 /// Ordered from newest to oldest. Deleted configurations have versions, too.
@@ -66,22 +61,9 @@ pub fn list(
     id: &ConfigurationId,
     before: Option<Version>,
     limit: u32,
-) -> Result<Vec<ListedVersion>, StoreError> {
+) -> Result<Vec<ListedVersion>> {
     let before = before.unwrap_or(Version(i64::MAX));
-    tx.rows(
-        &LIST,
-        &[id.as_str().into(), before.into(), limit.into()],
-        listed_version,
-    )
+    tx.rows(&LIST, (id, before, limit))
 }
 
-fn listed_version(row: &Row<'_>) -> Result<ListedVersion, BadRow> {
-    Ok(ListedVersion {
-        id: row.text(0)?.parse()?,
-        version: row.version(1)?,
-        action: row.text(2)?.parse::<Action>()?,
-        client_id: row.text(3)?.to_owned(),
-        reason: row.text(4)?.to_owned(),
-        created: row.time(5)?,
-    })
-}
+from_row! { ListedVersion { id, version, action, client_id, reason, created } }

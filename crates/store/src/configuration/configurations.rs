@@ -6,12 +6,7 @@ use domain::id::ConfigurationId;
 use domain::time::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Cells, Entity, FromRow, Result, Table, Tx, columns, statements};
 
 /// The part of a document that lists leave out.
 const RULES: &str = "rules";
@@ -57,44 +52,30 @@ pub struct ListedConfiguration {
     pub version: Version,
 }
 
-pub fn get(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-) -> Result<Option<StoredConfiguration>, StoreError> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+pub fn get(tx: &mut Tx<'_>, id: &ConfigurationId) -> Result<Option<StoredConfiguration>> {
+    tx.row(&GET, id)
 }
 
 /// Number of the current version, without its document.
-pub fn current_version(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-) -> Result<Option<Version>, StoreError> {
-    tx.row(&CURRENT_VERSION, &[id.as_str().into()], |row| {
-        row.version(0)
-    })
+pub fn current_version(tx: &mut Tx<'_>, id: &ConfigurationId) -> Result<Option<Version>> {
+    tx.row(&CURRENT_VERSION, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, stored: &StoredConfiguration) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, stored: &StoredConfiguration) -> Result<bool> {
     tx.insert(&INSERT, stored)
 }
 
 /// Writes a new version, unless another transaction changed the configuration since version `seen`
 /// was read.
-pub fn update(
-    tx: &mut Tx<'_>,
-    stored: &StoredConfiguration,
-    seen: Version,
-) -> Result<(), StoreError> {
-    let mut values = stored.updated();
-    values.push(seen.into());
-    tx.execute_guarded(&UPDATE, &values)
+pub fn update(tx: &mut Tx<'_>, stored: &StoredConfiguration, seen: Version) -> Result<()> {
+    tx.execute_guarded(&UPDATE, (stored.updated(), seen))
 }
 
 /// Deletes a configuration, unless another transaction changed it since it was read. Its versions
 /// stay.
-pub fn delete(tx: &mut Tx<'_>, id: &ConfigurationId, seen: Version) -> Result<(), StoreError> {
-    tx.execute_guarded(&DELETE, &[id.as_str().into(), seen.into()])
+pub fn delete(tx: &mut Tx<'_>, id: &ConfigurationId, seen: Version) -> Result<()> {
+    tx.execute_guarded(&DELETE, (id, seen))
 }
 
 /// Ordered by id.
@@ -102,9 +83,9 @@ pub fn list(
     tx: &mut Tx<'_>,
     after: Option<&ConfigurationId>,
     limit: u32,
-) -> Result<Vec<ListedConfiguration>, StoreError> {
+) -> Result<Vec<ListedConfiguration>> {
     let after = after.map_or("", ConfigurationId::as_str);
-    tx.rows(&LIST, &[after.into(), limit.into()], listed)
+    tx.rows(&LIST, (after, limit))
 }
 
 fn summary(document: &Value) -> String {
@@ -116,16 +97,18 @@ fn summary(document: &Value) -> String {
     Value::Object(summary).to_string()
 }
 
-fn listed(row: &Row<'_>) -> Result<ListedConfiguration, BadRow> {
-    let mut summary = row.json(1)?;
-    if let Value::Object(members) = &mut summary {
-        members.remove(RULES);
+impl FromRow for ListedConfiguration {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        let (id, mut summary) = cells.next()?;
+        if let Value::Object(members) = &mut summary {
+            members.remove(RULES);
+        }
+        Ok(Self {
+            id,
+            summary,
+            created: cells.next()?,
+            last_modified: cells.next()?,
+            version: cells.next()?,
+        })
     }
-    Ok(ListedConfiguration {
-        id: row.text(0)?.parse()?,
-        summary,
-        created: row.time(2)?,
-        last_modified: row.time(3)?,
-        version: row.version(4)?,
-    })
 }

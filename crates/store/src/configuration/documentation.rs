@@ -6,13 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use domain::documentation::{Record, Subject};
 use domain::id::{ConfigurationId, PoolId};
 
-use crate::engine::columns::{Cells, Entity, Field, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::BadRow;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::Value;
+use crate::engine::{
+    BadRow, Cells, Entity, Field, FromRow, Result, Table, Tx, Value, columns, statements,
+};
 use crate::fleet::pools;
 
 columns! { record: Record {
@@ -30,7 +26,9 @@ impl Field for Subject {
     fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
         values.extend([self.kind().into(), self.id().into()]);
     }
+}
 
+impl FromRow for Subject {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         match cells.next::<String>()?.as_str() {
             Self::CONFIGURATION => Ok(Self::Configuration(cells.next()?)),
@@ -71,73 +69,50 @@ statements! { TABLE;
 }
 
 /// Returns the record and the tarball.
-pub fn get(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
-    tx.row(&GET, &key(subject), |row| {
+pub fn get(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<(Record, Vec<u8>)>> {
+    tx.row_with(&GET, subject, |row| {
         let mut cells = Cells::of(row);
-        let record = Record::read(&mut cells)?;
-        let tarball: String = cells.next()?;
-        Ok((record, STANDARD.decode(tarball)?))
+        Ok((cells.next()?, STANDARD.decode(cells.next::<String>()?)?))
     })
 }
 
-pub fn get_record(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<Record>, StoreError> {
-    tx.row(&RECORD, &key(subject), entity)
+pub fn get_record(tx: &mut Tx<'_>, subject: &Subject) -> Result<Option<Record>> {
+    tx.row(&RECORD, subject)
 }
 
 /// Configurations first, each kind by id.
-pub fn list(
-    tx: &mut Tx<'_>,
-    after: Option<(&str, &str)>,
-    limit: u32,
-) -> Result<Vec<Record>, StoreError> {
-    let (kind, subject) = after.unwrap_or_default();
-    let values = [kind.into(), subject.into(), limit.into()];
-    tx.rows(&LIST, &values, entity)
+pub fn list(tx: &mut Tx<'_>, after: Option<(&str, &str)>, limit: u32) -> Result<Vec<Record>> {
+    tx.rows(&LIST, (after.unwrap_or_default(), limit))
 }
 
 /// Replaces the documentation of the subject, but keeps its time of creation.
-pub fn put(tx: &mut Tx<'_>, record: &Record, tarball: &[u8]) -> Result<(), StoreError> {
-    let mut values = record.inserted();
-    values.push(STANDARD.encode(tarball).into());
-    tx.execute(&PUT, &values).map(drop)
+pub fn put(tx: &mut Tx<'_>, record: &Record, tarball: &[u8]) -> Result<()> {
+    let tarball = STANDARD.encode(tarball);
+    tx.execute(&PUT, (record.inserted(), &tarball)).map(drop)
 }
 
 /// Returns `false` if the subject has no documentation. A transaction that deletes a subject must
 /// call this, too.
-pub fn delete(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
-    Ok(tx.execute(&DELETE, &key(subject))? > 0)
+pub fn delete(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool> {
+    Ok(tx.execute(&DELETE, subject)? > 0)
 }
 
 /// Deletes documentation whose subject does not exist, and returns the number of deleted rows. Call
 /// it again while it returns the limit.
-pub fn delete_orphans(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
-    let kinds = [Subject::WORKER_TYPE, Subject::CONFIGURATION];
-    let values = [kinds[0].into(), kinds[1].into(), limit.into()];
-    tx.execute(&DELETE_ORPHANS, &values)
+pub fn delete_orphans(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
+    let kinds = (Subject::WORKER_TYPE, Subject::CONFIGURATION);
+    tx.execute(&DELETE_ORPHANS, (kinds, limit))
 }
 
 /// The configuration to which a worker type belongs, if any.
-pub fn configuration_of(
-    tx: &mut Tx<'_>,
-    worker_type: &PoolId,
-) -> Result<Option<ConfigurationId>, StoreError> {
-    let values = [worker_type.as_str().into()];
-    tx.row(&CONFIGURATION_OF, &values, |row| {
-        Ok(row.text(0)?.parse()?)
-    })
+pub fn configuration_of(tx: &mut Tx<'_>, worker_type: &PoolId) -> Result<Option<ConfigurationId>> {
+    tx.row(&CONFIGURATION_OF, worker_type)
 }
 
 /// Whether the pool or the configuration exists.
-pub fn subject_exists(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
+pub fn subject_exists(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool> {
     match subject {
-        Subject::Configuration(id) => {
-            let found = tx.row(&CONFIGURATION, &[id.as_str().into()], |_| Ok(()))?;
-            Ok(found.is_some())
-        }
+        Subject::Configuration(id) => tx.exists(&CONFIGURATION, id),
         Subject::WorkerType(id) => Ok(pools::get(tx, id)?.is_some()),
     }
-}
-
-fn key(subject: &Subject) -> [Value<'_>; 2] {
-    [subject.kind().into(), subject.id().into()]
 }

@@ -2,13 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::error::StoreError;
-use super::failure::Failure;
-use super::lock::lock;
-use super::session::Session;
-use super::sqlite::Mode;
-use super::stopwatch::Stopwatch;
-use super::tx::Tx;
+use crate::engine::{
+    error::Result, error::StoreError, failure::Failure, lock::lock, session::Session, sqlite::Mode,
+    stopwatch::Stopwatch, tx::Tx,
+};
 
 /// Maximum number of attempts of a transaction that conflicts with others.
 pub const MAX_ATTEMPTS: u32 = 20;

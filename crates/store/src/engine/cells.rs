@@ -12,10 +12,10 @@ use domain::queue_worker::{QuarantineEntry, TaskRun};
 use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument};
 use domain::time::Timestamp;
 use domain::worker::{Terms, WorkerState};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
-use super::row::{BadRow, Row};
-use super::value::{Value, to_json};
+use crate::engine::{row::BadRow, row::Row, value::Value, value::to_json};
 
 /// The value of one column.
 pub(crate) trait Cell: Sized {
@@ -78,20 +78,26 @@ impl Cell for f64 {
 }
 
 macro_rules! number_cells {
-    ($($type:ty: $read:ident),+) => {$(
+    ($($type:ty: $read:expr),+) => {$(
         impl Cell for $type {
             fn value(&self) -> Value<'_> {
                 (*self).into()
             }
 
             fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
-                row.$read(column)
+                row.number(column).map($read)
             }
         }
     )+};
 }
 
-number_cells!(i64: integer, u32: number, bool: flag, Timestamp: time, Version: version);
+number_cells!(
+    i64: |number| number,
+    u32: |number| number,
+    bool: |number: i64| number != 0,
+    Timestamp: Timestamp::from_millis,
+    Version: Version
+);
 
 /// Types with `as_str` and a parser for its text.
 macro_rules! text_cells {
@@ -138,7 +144,7 @@ macro_rules! json_cells {
             }
 
             fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
-                row.json(column)
+                read_json(row, column)
             }
         }
     )+};
@@ -155,6 +161,11 @@ json_cells!(
     Vec<TaskRun>,
 );
 
+fn read_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T, BadRow> {
+    serde_json::from_str(row.text(column)?)
+        .map_err(|error| BadRow(format!("column {column} is not the expected JSON: {error}")))
+}
+
 impl Cell for Vec<ProviderId> {
     fn value(&self) -> Value<'_> {
         let ids: Vec<&str> = self.iter().map(ProviderId::as_str).collect();
@@ -162,7 +173,7 @@ impl Cell for Vec<ProviderId> {
     }
 
     fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
-        let texts: Vec<String> = row.json(column)?;
+        let texts: Vec<String> = read_json(row, column)?;
         let ids = texts.iter().map(|text| text.parse());
         Ok(ids.collect::<Result<_, _>>()?)
     }
@@ -175,7 +186,7 @@ impl Cell for Vec<Run> {
     }
 
     fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
-        let runs: Vec<RunDocument> = row.json(column)?;
+        let runs: Vec<RunDocument> = read_json(row, column)?;
         let runs = runs.into_iter().map(Run::try_from);
         Ok(runs.collect::<Result<_, _>>()?)
     }

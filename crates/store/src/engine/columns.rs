@@ -3,9 +3,10 @@
 //! `columns!` has the shape of the struct for a row. A field takes one column, or several, or is a
 //! struct with columns of its own. The placeholders in `table.rs` stand for the names.
 
-use super::cells::Cell;
-use super::row::{BadRow, Row};
-use super::value::Value;
+use domain::Version;
+use domain::time::Timestamp;
+
+use crate::engine::{cells::Cell, row::BadRow, row::Row, value::Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -28,12 +29,11 @@ pub(crate) struct Column {
 }
 
 /// A struct that is stored as a row.
-pub(crate) trait Entity: Sized {
+pub(crate) trait Entity: FromRow {
     /// The columns in the order of reads and writes. Keys come first, so that errors can name the
     /// row.
     fn columns() -> Vec<Column>;
     fn write<'a>(&'a self, values: &mut Values<'a>);
-    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
 
     /// The values of all columns of these kinds.
     fn values(&self, kinds: &'static [Kind]) -> Vec<Value<'_>> {
@@ -58,27 +58,82 @@ pub(crate) trait Entity: Sized {
     }
 }
 
-/// Reads a row that begins with the columns of an entity.
-pub(crate) fn entity<T: Entity>(row: &Row<'_>) -> Result<T, BadRow> {
-    T::read(&mut Cells::of(row))
+/// Read from a row or from some of its columns. A tuple is read member by member.
+pub(crate) trait FromRow: Sized {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
 }
 
 /// A field of an entity: one column, or several.
-pub(crate) trait Field: Sized {
+pub(crate) trait Field: FromRow {
     fn write<'a>(&'a self, values: &mut Vec<Value<'a>>);
-    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
+}
+
+/// Values of parameters, in their order. A tuple is bound member by member.
+pub(crate) trait Bind<'v> {
+    fn bind(self, values: &mut Vec<Value<'v>>);
 }
 
 impl<T: Cell> Field for T {
     fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
         values.push(self.value());
     }
+}
 
+impl<T: Cell> FromRow for T {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let column = cells.next;
         cells.next += 1;
         T::read(cells.row, column)
     }
+}
+
+impl<'v, T: Field> Bind<'v> for &'v T {
+    fn bind(self, values: &mut Vec<Value<'v>>) {
+        self.write(values);
+    }
+}
+
+impl<'v> Bind<'v> for Vec<Value<'v>> {
+    fn bind(mut self, values: &mut Vec<Value<'v>>) {
+        values.append(&mut self);
+    }
+}
+
+macro_rules! bind_values {
+    ($($type:ty),+) => {$(
+        impl<'v> Bind<'v> for $type {
+            fn bind(self, values: &mut Vec<Value<'v>>) {
+                values.push(self.into());
+            }
+        }
+    )+};
+}
+
+bind_values!(i64, u32, bool, Timestamp, Version, &'v str, String);
+
+macro_rules! tuples {
+    ($(($($member:ident)*))+) => {$(
+        impl<'v, $($member: Bind<'v>),*> Bind<'v> for ($($member,)*) {
+            #[expect(non_snake_case, reason = "each member has the name of its type")]
+            fn bind(self, values: &mut Vec<Value<'v>>) {
+                let ($($member,)*) = self;
+                $($member.bind(values);)*
+            }
+        }
+
+        impl<$($member: FromRow),*> FromRow for ($($member,)*) {
+            fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+                Ok(($($member::read(cells)?,)*))
+            }
+        }
+    )+};
+}
+
+tuples! { (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) }
+
+/// For statements without parameters.
+impl<'v> Bind<'v> for () {
+    fn bind(self, _: &mut Vec<Value<'v>>) {}
 }
 
 /// Collects the values of columns of some kinds.
@@ -112,7 +167,7 @@ impl<'r, 'a> Cells<'r, 'a> {
         Self { row, next: 0 }
     }
 
-    pub(crate) fn next<T: Field>(&mut self) -> Result<T, BadRow> {
+    pub(crate) fn next<T: FromRow>(&mut self) -> Result<T, BadRow> {
         T::read(self)
     }
 
@@ -127,6 +182,20 @@ impl<'r, 'a> Cells<'r, 'a> {
     }
 }
 
+/// Reads a struct from columns in the order of these fields.
+macro_rules! from_row {
+    ($type:ident { $($field:ident),+ }) => {
+        impl $crate::engine::FromRow for $type {
+            fn read(
+                cells: &mut $crate::engine::Cells<'_, '_>,
+            ) -> Result<Self, $crate::engine::BadRow> {
+                Ok(Self { $($field: cells.next()?),+ })
+            }
+        }
+    };
+}
+pub(crate) use from_row;
+
 /// Declares the columns of a type, by its shape. `also` lists columns that are only written.
 /// `Worker(StoredWorker)` is a type whose fields only its module writes: rows are read into the
 /// type in the brackets.
@@ -136,27 +205,29 @@ macro_rules! columns {
         { $($field:ident: $kind:ident $body:tt),+ $(,)? }
         $(also { $($also_kind:ident $also:literal = $value:expr),+ $(,)? })?
     ) => {
-        impl $crate::engine::columns::Entity for $type {
+        impl $crate::engine::Entity for $type {
             fn columns() -> Vec<$crate::engine::columns::Column> {
                 let mut columns = Vec::new();
-                $($crate::engine::columns::columns!(@name columns $kind $body);)+
-                $($($crate::engine::columns::columns!(@name columns $also_kind $also, false);)+)?
+                $($crate::engine::columns!(@name columns $kind $body);)+
+                $($($crate::engine::columns!(@name columns $also_kind $also, false);)+)?
                 columns
             }
 
             fn write<'a>(&'a self, values: &mut $crate::engine::columns::Values<'a>) {
                 let $entity = self;
-                $($crate::engine::columns::columns!(@write values $entity $field $kind $body);)+
+                $($crate::engine::columns!(@write values $entity $field $kind $body);)+
                 $($(
                     values.put_derived($crate::engine::columns::Kind::$also_kind, $value);
                 )+)?
             }
+        }
 
+        impl $crate::engine::FromRow for $type {
             fn read(
-                cells: &mut $crate::engine::columns::Cells<'_, '_>,
-            ) -> Result<Self, $crate::engine::row::BadRow> {
-                Ok($crate::engine::columns::columns!(@made $type $($stored)? {
-                    $($field: $crate::engine::columns::columns!(@read cells $kind $body)),+
+                cells: &mut $crate::engine::Cells<'_, '_>,
+            ) -> Result<Self, $crate::engine::BadRow> {
+                Ok($crate::engine::columns!(@made $type $($stored)? {
+                    $($field: $crate::engine::columns!(@read cells $kind $body)),+
                 }))
             }
         }
@@ -168,13 +239,13 @@ macro_rules! columns {
     };
 
     (@name $columns:ident $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }) => {
-        $($crate::engine::columns::columns!(@name $columns $kind $body);)+
+        $($crate::engine::columns!(@name $columns $kind $body);)+
     };
     (@name $columns:ident $kind:ident [$($name:literal),+]) => {
-        $($crate::engine::columns::columns!(@name $columns $kind $name, true);)+
+        $($crate::engine::columns!(@name $columns $kind $name, true);)+
     };
     (@name $columns:ident $kind:ident $name:literal) => {
-        $crate::engine::columns::columns!(@name $columns $kind $name, true)
+        $crate::engine::columns!(@name $columns $kind $name, true)
     };
     (@name $columns:ident $kind:ident $name:literal, $is_read:literal) => {
         $columns.extend([$crate::engine::columns::Column {
@@ -189,14 +260,14 @@ macro_rules! columns {
         $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }
     ) => {
         let inner = &$owner.$owned;
-        $($crate::engine::columns::columns!(@write $values inner $field $kind $body);)+
+        $($crate::engine::columns!(@write $values inner $field $kind $body);)+
     };
     (@write $values:ident $owner:ident $field:ident $kind:ident $name:tt) => {
         $values.put($crate::engine::columns::Kind::$kind, &$owner.$field)
     };
 
     (@read $cells:ident $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }) => {
-        $type { $($field: $crate::engine::columns::columns!(@read $cells $kind $body)),+ }
+        $type { $($field: $crate::engine::columns!(@read $cells $kind $body)),+ }
     };
     (@read $cells:ident $kind:ident $name:tt) => { $cells.next()? };
 }

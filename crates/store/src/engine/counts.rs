@@ -6,8 +6,7 @@ use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::engine::lock::lock;
-use crate::engine::statement::Statement;
+use crate::engine::{lock::lock, statement::Statement};
 
 /// Transactions of a store, and statements and returned rows, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 /// Boxed because the two drivers have different error types and no caller distinguishes them.
 pub type DriverError = Box<dyn std::error::Error + Send + Sync>;
 
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Nothing was read or written. Try again later, or repair the database.

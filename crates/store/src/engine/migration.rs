@@ -4,14 +4,11 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::engine::attempts::MAX_ATTEMPTS;
-use crate::engine::error::StoreError;
-use crate::engine::failure::Failure;
-use crate::engine::session::{Connection, Session};
-use crate::engine::sqlite::Mode;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{
+    attempts::MAX_ATTEMPTS, error::Result, error::StoreError, failure::Failure,
+    session::Connection, session::Session, sqlite::Mode, statement::statements, table::Table,
+    tx::Tx,
+};
 
 struct Migration {
     number: i64,
@@ -73,27 +70,20 @@ const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_tim
      SELECT pg_advisory_xact_lock(439804749172)";
 
 /// Applies all missing migrations in one transaction.
-pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>, StoreError> {
+pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>> {
     locked(session, |session| {
         batch(session, "schema_migrations", CREATE_TABLE)?;
         let missing = missing(&applied(session)?)?;
         for migration in missing {
             batch(session, migration.name, &translate(session, migration.sql))?;
-            Tx::new(session).execute(
-                &RECORD,
-                &[
-                    migration.number.into(),
-                    migration.name.into(),
-                    (&checksum(migration.sql)).into(),
-                    now_ms.into(),
-                ],
-            )?;
+            let Migration { number, name, sql } = *migration;
+            Tx::new(session).execute(&RECORD, (number, name, checksum(sql), now_ms))?;
         }
         Ok(names(missing))
     })
 }
 
-pub(crate) fn pending(session: &mut Session) -> Result<Vec<String>, StoreError> {
+pub(crate) fn pending(session: &mut Session) -> Result<Vec<String>> {
     let applied = session.read("migration_pending", applied_in);
     let applied = match applied {
         Err(StoreError::NotMigrated { .. }) => Vec::new(),
@@ -102,45 +92,36 @@ pub(crate) fn pending(session: &mut Session) -> Result<Vec<String>, StoreError> 
     Ok(names(missing(&applied)?))
 }
 
-struct Applied {
-    number: i64,
-    name: String,
-    checksum: String,
-}
+/// Number, name and checksum of an applied migration.
+type Applied = (i64, String, String);
 
-fn applied(session: &mut Session) -> Result<Vec<Applied>, StoreError> {
+fn applied(session: &mut Session) -> Result<Vec<Applied>> {
     applied_in(&mut Tx::new(session))
 }
 
-fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>, StoreError> {
-    tx.rows(&APPLIED, &[], |row| {
-        Ok(Applied {
-            number: row.integer(0)?,
-            name: row.text(1)?.to_owned(),
-            checksum: row.text(2)?.to_owned(),
-        })
-    })
+fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>> {
+    tx.rows(&APPLIED, ())
 }
 
 /// Compares the migrations of the database with those of this program, and returns the missing
 /// ones.
-fn missing(applied: &[Applied]) -> Result<&'static [Migration], StoreError> {
-    for (index, applied) in applied.iter().enumerate() {
+fn missing(applied: &[Applied]) -> Result<&'static [Migration]> {
+    for (index, (number, name, applied_checksum)) in applied.iter().enumerate() {
         let refuse = |reason: &str| {
             Err(StoreError::Migration {
-                migration: applied.name.clone(),
+                migration: name.clone(),
                 reason: reason.to_owned(),
             })
         };
         let Some(known) = MIGRATIONS.get(index) else {
             return refuse("the database is newer than this program; use a newer fleetwright");
         };
-        if known.number != applied.number || known.name != applied.name {
+        if known.number != *number || known.name != name {
             return refuse(
                 "this program does not have it; another program may have created the database",
             );
         }
-        if checksum(known.sql) != applied.checksum {
+        if checksum(known.sql) != *applied_checksum {
             return refuse("its content differs from this program's migration of that name");
         }
     }
@@ -151,10 +132,7 @@ fn names(migrations: &[Migration]) -> Vec<String> {
     migrations.iter().map(|m| m.name.to_owned()).collect()
 }
 
-fn locked<T>(
-    session: &mut Session,
-    work: impl FnOnce(&mut Session) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+fn locked<T>(session: &mut Session, work: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
     let mut attempt = 1;
     while let Err(failure) = begin_locked(session) {
         // Another process holds the lock, perhaps to migrate.
@@ -189,7 +167,7 @@ fn begin_locked(session: &mut Session) -> Result<(), Failure> {
     }
 }
 
-fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<(), StoreError> {
+fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<()> {
     let done = match &mut session.connection {
         Connection::Sqlite(sqlite) => sqlite.batch(sql),
         Connection::Postgres(postgres) => postgres.batch(sql),

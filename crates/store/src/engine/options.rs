@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use crate::engine::error::StoreError;
+use crate::engine::{error::Result, error::StoreError};
 
 /// Time limit for connecting to PostgreSQL, unless the address sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ impl Options {
         }
     }
 
-    pub(crate) fn target(&self) -> Result<Target, StoreError> {
+    pub(crate) fn target(&self) -> Result<Target> {
         if let Some(path) = self.url.strip_prefix("sqlite:") {
             if path.is_empty() || path == ":memory:" {
                 return Err(StoreError::BadUrl(
@@ -163,7 +163,7 @@ impl Target {
 }
 
 /// Removes our own parameters, since the driver refuses parameters that it does not know.
-fn postgres_target(url: &str) -> Result<Target, StoreError> {
+fn postgres_target(url: &str) -> Result<Target> {
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut root_certificates = None;
     let mut kept = Vec::new();

@@ -4,11 +4,7 @@
 //! Rows are measured before they are read, since a driver may hold a complete answer in memory.
 //! Both databases know the size of a text without reading it.
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::Statement;
-use crate::engine::tx::Tx;
-use crate::engine::value::Value;
+use crate::engine::{columns::Bind, columns::FromRow, error::Result, statement::Statement, tx::Tx};
 
 /// At most this many bytes of documents are read at once, unless the first document alone is
 /// larger.
@@ -49,35 +45,29 @@ pub(crate) fn count_fitting(sizes: impl IntoIterator<Item = u64>, max_bytes: u64
 
 /// Reads the rows of `list`, as many as fit. `sizes` returns the sizes of the same rows. The last
 /// parameter of both statements is the limit.
-pub(crate) fn read<T>(
+pub(crate) fn read<'v, T: FromRow>(
     tx: &mut Tx<'_>,
     sizes: &'static Statement,
     list: &'static Statement,
-    keys: &[Value<'_>],
+    keys: impl Bind<'v> + Copy,
     limit: u32,
-    read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
-) -> Result<Part<T>, StoreError> {
-    read_within(tx, MAX_PART_BYTES, sizes, list, keys, limit, read)
+) -> Result<Part<T>> {
+    read_within(tx, MAX_PART_BYTES, sizes, list, keys, limit)
 }
 
 /// Like `read`, with another limit of bytes.
-pub(crate) fn read_within<T>(
+pub(crate) fn read_within<'v, T: FromRow>(
     tx: &mut Tx<'_>,
     max_bytes: u64,
     sizes: &'static Statement,
     list: &'static Statement,
-    keys: &[Value<'_>],
+    keys: impl Bind<'v> + Copy,
     limit: u32,
-    read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
-) -> Result<Part<T>, StoreError> {
-    let mut values = keys.to_vec();
-    values.push(limit.into());
-    let sizes: Vec<u64> = tx.rows(sizes, &values, |row| row.number(0))?;
+) -> Result<Part<T>> {
+    let sizes: Vec<u64> = tx.rows(sizes, (keys, limit))?;
     let count = count_fitting(sizes.iter().copied(), max_bytes);
-    values.pop();
-    values.push(count.into());
     Ok(Part {
-        items: tx.rows(list, &values, read)?,
+        items: tx.rows(list, (keys, count))?,
         is_cut: (count as usize) < sizes.len(),
     })
 }

@@ -7,12 +7,10 @@ use postgres::types::ToSql;
 use postgres::{Client, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::engine::error::StoreError;
-use crate::engine::failure::Failure;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::sqlite::Mode;
-use crate::engine::statement::Statement;
-use crate::engine::value::Value;
+use crate::engine::{
+    error::Result, failure::Failure, row::BadRow, row::Row, sqlite::Mode, statement::Statement,
+    value::Value,
+};
 
 /// Our statements are faster than this; otherwise the server is stuck. Does not apply to
 /// migrations.
@@ -91,7 +89,7 @@ impl PostgresSession {
         statement: &Statement,
         values: &[Value<'_>],
         read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Result<Vec<T>, StoreError>, Failure> {
+    ) -> Result<Result<Vec<T>>, Failure> {
         let rows = self.with(|connection| {
             let prepared = connection.prepare(statement)?;
             connection.client.query(&prepared, &parameters(values))

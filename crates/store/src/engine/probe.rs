@@ -2,11 +2,10 @@
 
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{
+    error::Result, error::StoreError, row::BadRow, row::Row, statement::statements, table::Table,
+    tx::Tx,
+};
 
 static TABLE: Table = Table::unlisted("revisions", 1);
 
@@ -20,9 +19,9 @@ statements! { TABLE;
 }
 
 /// Writes the row of the process with this number, which is always the same one.
-pub fn write(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<(), StoreError> {
+pub fn write(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<()> {
     let name = slot(process);
-    tx.execute(&PUT, &[(&name).into(), now.into()]).map(drop)
+    tx.execute(&PUT, (&name, now)).map(drop)
 }
 
 fn slot(process: u32) -> String {
@@ -30,8 +29,8 @@ fn slot(process: u32) -> String {
 }
 
 /// The start of this transaction by the clock of the database, in full seconds.
-pub fn clock(tx: &mut Tx<'_>) -> Result<Timestamp, StoreError> {
-    tx.row(&CLOCK, &[], read_time)?
+pub fn clock(tx: &mut Tx<'_>) -> Result<Timestamp> {
+    tx.row_with(&CLOCK, (), read_time)?
         .ok_or_else(|| StoreError::corrupt("(clock)", "now", "the database returned no time"))
 }
 

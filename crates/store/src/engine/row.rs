@@ -1,7 +1,5 @@
 //! Rows that a statement returns, for both drivers. Every value is checked when it is read.
 
-use domain::Version;
-use domain::time::Timestamp;
 use postgres::types::{FromSql, Type};
 use rusqlite::types::ValueRef;
 
@@ -70,27 +68,6 @@ impl Row<'_> {
         let number = self.integer(column)?;
         T::try_from(number)
             .map_err(|_| BadRow(format!("column {column} is out of range: {number}")))
-    }
-
-    pub(crate) fn flag(&self, column: usize) -> Result<bool, BadRow> {
-        Ok(self.integer(column)? != 0)
-    }
-
-    pub(crate) fn time(&self, column: usize) -> Result<Timestamp, BadRow> {
-        self.integer(column).map(Timestamp::from_millis)
-    }
-
-    pub(crate) fn optional_time(&self, column: usize) -> Result<Option<Timestamp>, BadRow> {
-        Ok(self.optional_integer(column)?.map(Timestamp::from_millis))
-    }
-
-    pub(crate) fn version(&self, column: usize) -> Result<Version, BadRow> {
-        self.integer(column).map(Version)
-    }
-
-    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, column: usize) -> Result<T, BadRow> {
-        serde_json::from_str(self.text(column)?)
-            .map_err(|error| BadRow(format!("column {column} is not the expected JSON: {error}")))
     }
 }
 

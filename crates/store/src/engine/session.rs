@@ -2,16 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::engine::backoff::Backoff;
-use crate::engine::counts::Counter;
-use crate::engine::error::StoreError;
-use crate::engine::failure::Failure;
-use crate::engine::postgres_session::PostgresSession;
-use crate::engine::retry_locks::RetryLocks;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::sqlite::{Mode, SqliteSession};
-use crate::engine::statement::Statement;
-use crate::engine::value::Value;
+use crate::engine::{
+    backoff::Backoff, counts::Counter, error::Result, error::StoreError, failure::Failure,
+    postgres_session::PostgresSession, retry_locks::RetryLocks, row::BadRow, row::Row,
+    sqlite::Mode, sqlite::SqliteSession, statement::Statement, value::Value,
+};
 
 pub(crate) struct Session {
     pub(crate) connection: Connection,
@@ -40,7 +35,7 @@ impl Session {
         result
     }
 
-    fn set_durable(&mut self, is_durable: bool) -> Result<(), StoreError> {
+    fn set_durable(&mut self, is_durable: bool) -> Result<()> {
         let set = match &self.connection {
             Connection::Sqlite(sqlite) => sqlite.set_durable(is_durable),
             // PostgreSQL waits for the disk at each commit, unless its configuration says
@@ -109,7 +104,7 @@ impl Session {
         statement: &Statement,
         values: &[Value<'_>],
         read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Result<Vec<T>, StoreError>, Failure> {
+    ) -> Result<Result<Vec<T>>, Failure> {
         if self.is_full && statement.inserts() {
             return Err(Failure::Other("database or disk is full".into()));
         }

@@ -7,19 +7,16 @@
 //! same effect as a crash before it. A frozen process waits before its next transaction until it is
 //! thawed. On a full disk, inserts fail.
 
-use super::error::StoreError;
-use super::failure::Failure;
-use super::lock::lock;
-use super::options::{Options, Target};
-use super::session::Connection;
-use super::simulation_state::SimulationState;
-use super::sqlite::{Mode, SqliteSession};
-use super::store::{Engine, Store};
+use crate::engine::{
+    error::Result, error::StoreError, failure::Failure, lock::lock, options::Options,
+    options::Target, session::Connection, simulation_state::SimulationState, sqlite::Mode,
+    sqlite::SqliteSession, store::Engine, store::Store,
+};
 
 impl Store {
     /// Makes every transaction run immediately, on the caller's thread. SQLite only: the driver of
     /// PostgreSQL cannot wait on a thread that runs other futures, so there this changes nothing.
-    pub fn run_in_place(&self) -> Result<(), StoreError> {
+    pub fn run_in_place(&self) -> Result<()> {
         let Target::Sqlite { path } = self.inner.options.target()? else {
             return Ok(());
         };
@@ -37,7 +34,7 @@ impl Store {
 
     /// Opens an empty database in memory. Every transaction runs immediately, on the caller's
     /// thread: it has no threads, no files, and one connection for all processes of a simulation.
-    pub fn in_memory() -> Result<Self, StoreError> {
+    pub fn in_memory() -> Result<Self> {
         let options = Options {
             url: "sqlite:in-memory".to_owned(),
             connections: 1,
@@ -61,19 +58,16 @@ impl Store {
     }
 
     /// Copies all rows of a database in memory, for `restore_rows`.
-    pub fn save_rows(&self) -> Result<(), StoreError> {
+    pub fn save_rows(&self) -> Result<()> {
         self.on_memory(SqliteSession::save_rows)
     }
 
     /// Restores the rows that `save_rows` copied.
-    pub fn restore_rows(&self) -> Result<(), StoreError> {
+    pub fn restore_rows(&self) -> Result<()> {
         self.on_memory(SqliteSession::restore_rows)
     }
 
-    fn on_memory(
-        &self,
-        change: impl FnOnce(&SqliteSession) -> Result<(), Failure>,
-    ) -> Result<(), StoreError> {
+    fn on_memory(&self, change: impl FnOnce(&SqliteSession) -> Result<(), Failure>) -> Result<()> {
         let state = &self.inner.simulation;
         let session = state.take().ok_or(StoreError::Closed)?;
         let changed = match &session.connection {

@@ -5,10 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use crate::engine::error::StoreError;
-use crate::engine::lock::lock;
-use crate::engine::session::Session;
-use crate::engine::sqlite::Mode;
+use crate::engine::{error::Result, error::StoreError, lock::lock, session::Session, sqlite::Mode};
 
 /// No limit is set.
 const UNLIMITED: u64 = u64::MAX;
@@ -41,7 +38,7 @@ impl Default for SimulationState {
 impl SimulationState {
     /// Counts a transaction, or refuses it if the process has stopped. Waits while the process is
     /// frozen.
-    pub(crate) async fn begin(&self, mode: Mode) -> Result<(), StoreError> {
+    pub(crate) async fn begin(&self, mode: Mode) -> Result<()> {
         while count_down(&self.until_frozen, mode).is_none() {
             self.thawed.notified().await;
         }

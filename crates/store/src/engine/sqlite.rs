@@ -6,12 +6,10 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::engine::backoff::Backoff;
-use crate::engine::error::StoreError;
-use crate::engine::failure::Failure;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::Statement;
-use crate::engine::value::Value;
+use crate::engine::{
+    backoff::Backoff, error::Result, failure::Failure, row::BadRow, row::Row, statement::Statement,
+    value::Value,
+};
 
 /// How long SQLite waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -139,7 +137,7 @@ impl SqliteSession {
         statement: &Statement,
         values: &[Value<'_>],
         read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Result<Vec<T>, StoreError>, Failure> {
+    ) -> Result<Result<Vec<T>>, Failure> {
         let mut prepared = self.connection.prepare_cached(statement.sql())?;
         bind(&mut prepared, values)?;
         let mut rows = prepared.raw_query();

@@ -10,10 +10,10 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use super::error::StoreError;
-use super::row::{BadRow, Row};
-use super::table::{Table, highest_parameter};
-use super::value::{MAX_TEXT_BYTES, Value};
+use crate::engine::{
+    error::Result, error::StoreError, row::BadRow, row::Row, table::Table,
+    table::highest_parameter, value::MAX_TEXT_BYTES, value::Value,
+};
 
 pub(crate) struct Statement {
     pub(crate) name: &'static str,
@@ -66,7 +66,7 @@ impl Statement {
     }
 
     /// Refuses values that one of the databases would refuse, so that both behave the same.
-    pub(crate) fn check(&self, values: &[Value<'_>]) -> Result<(), StoreError> {
+    pub(crate) fn check(&self, values: &[Value<'_>]) -> Result<()> {
         for value in values {
             let reason = match value {
                 Value::Text(text) if text.len() > MAX_TEXT_BYTES => "it is too long",

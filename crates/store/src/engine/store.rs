@@ -11,21 +11,13 @@ use std::thread::JoinHandle;
 use flume::{Receiver, Sender};
 use tokio::sync::oneshot;
 
-use crate::engine::backoff::Backoff;
-use crate::engine::counts::{Counter, Counts};
-use crate::engine::error::{DriverError, StoreError};
-use crate::engine::failure::Failure;
-use crate::engine::lock::lock;
-use crate::engine::migration;
-use crate::engine::options::{Options, Target};
-use crate::engine::postgres_session::PostgresSession;
-use crate::engine::retry_locks::RetryLocks;
-use crate::engine::session::{Connection, Session};
-use crate::engine::simulation_state::SimulationState;
-use crate::engine::sqlite::{Mode, SqliteSession};
-use crate::engine::stopwatch::Stopwatch;
-use crate::engine::tls;
-use crate::engine::tx::Tx;
+use crate::engine::{
+    backoff::Backoff, counts::Counter, counts::Counts, error::DriverError, error::Result,
+    error::StoreError, failure::Failure, lock::lock, migration, options::Options, options::Target,
+    postgres_session::PostgresSession, retry_locks::RetryLocks, session::Connection,
+    session::Session, simulation_state::SimulationState, sqlite::Mode, sqlite::SqliteSession,
+    stopwatch::Stopwatch, tls, tx::Tx,
+};
 
 /// Transactions that wait for a thread. Further callers wait until the queue has room.
 const QUEUE_LENGTH: usize = 256;
@@ -74,7 +66,7 @@ struct Queues {
 
 impl Store {
     /// Opens the file, or prepares connections to the server without opening them.
-    pub fn open(options: &Options) -> Result<Self, StoreError> {
+    pub fn open(options: &Options) -> Result<Self> {
         let target = options.target()?;
         let (open, closing) = flume::bounded(0);
         let builder = Builder {
@@ -229,7 +221,7 @@ impl Store {
     }
 
     /// Applies all missing migrations and returns their names.
-    pub async fn migrate(&self, now_ms: i64) -> Result<Vec<String>, StoreError> {
+    pub async fn migrate(&self, now_ms: i64) -> Result<Vec<String>> {
         self.submit(Mode::Write, move |session| {
             migration::migrate(session, now_ms)
         })
@@ -237,12 +229,12 @@ impl Store {
     }
 
     /// The names of the migrations that `migrate` would apply.
-    pub async fn pending_migrations(&self) -> Result<Vec<String>, StoreError> {
+    pub async fn pending_migrations(&self) -> Result<Vec<String>> {
         self.submit(Mode::Write, migration::pending).await
     }
 
     /// Returns when the database has answered.
-    pub async fn ping(&self) -> Result<(), StoreError> {
+    pub async fn ping(&self) -> Result<()> {
         self.submit(Mode::Read, |session| session.read("ping", |tx| tx.ping()))
             .await
     }
@@ -304,7 +296,7 @@ impl Store {
         answered.await.map_err(|_| StoreError::Closed)?
     }
 
-    fn queue(&self, mode: Mode) -> Result<Sender<Job>, StoreError> {
+    fn queue(&self, mode: Mode) -> Result<Sender<Job>> {
         let queues = lock(&self.inner.queues);
         let queues = queues.as_ref().ok_or(StoreError::Closed)?;
         Ok(match mode {
@@ -345,10 +337,7 @@ impl Builder {
         clippy::type_complexity,
         reason = "the only caller destructures the tuple"
     )]
-    fn sqlite(
-        &self,
-        path: &std::path::Path,
-    ) -> Result<(Vec<(Mode, Session)>, Vec<Session>), StoreError> {
+    fn sqlite(&self, path: &std::path::Path) -> Result<(Vec<(Mode, Session)>, Vec<Session>)> {
         let open = |number: usize, mode: Mode| {
             SqliteSession::open(path, mode, &self.backoff(number))
                 .map(|session| self.session(number, Connection::Sqlite(session)))
@@ -385,7 +374,7 @@ impl Builder {
     }
 }
 
-fn spawn(jobs: Receiver<Job>, mut session: Session) -> Result<JoinHandle<()>, StoreError> {
+fn spawn(jobs: Receiver<Job>, mut session: Session) -> Result<JoinHandle<()>> {
     let address = session.address.clone();
     std::thread::Builder::new()
         .name("store".into())

@@ -6,7 +6,7 @@
 //! and `{next}` the next parameter. Parameters are numbered on from the highest before the
 //! placeholder.
 
-use super::columns::{Column, Entity, Kind};
+use crate::engine::{columns::Column, columns::Entity, columns::Kind};
 
 pub(crate) struct Table {
     pub(crate) name: &'static str,

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::Verifier;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::engine::error::StoreError;
+use crate::engine::{error::Result, error::StoreError};
 
 /// Refuses a file with more certificates than this.
 const MAX_ROOT_CERTIFICATES: usize = 1_000;
@@ -23,7 +23,7 @@ const MAX_ROOT_CERTIFICATES: usize = 1_000;
 pub(crate) fn connector(
     mode: SslMode,
     root_certificates: Option<&Path>,
-) -> Result<Option<MakeRustlsConnect>, StoreError> {
+) -> Result<Option<MakeRustlsConnect>> {
     if mode == SslMode::Disable {
         return Ok(None);
     }
@@ -40,7 +40,7 @@ pub(crate) fn connector(
     Ok(Some(MakeRustlsConnect::new(config.with_no_client_auth())))
 }
 
-fn platform_verifier(provider: Arc<CryptoProvider>) -> Result<Arc<Verifier>, StoreError> {
+fn platform_verifier(provider: Arc<CryptoProvider>) -> Result<Arc<Verifier>> {
     Verifier::new(provider).map(Arc::new).map_err(|error| {
         StoreError::Tls(format!(
             "{error}; set `sslrootcert=` to a file of root certificates, or use `sslmode=disable`"
@@ -48,7 +48,7 @@ fn platform_verifier(provider: Arc<CryptoProvider>) -> Result<Arc<Verifier>, Sto
     })
 }
 
-fn read_roots(path: &Path) -> Result<RootCertStore, StoreError> {
+fn read_roots(path: &Path) -> Result<RootCertStore> {
     let bad =
         |error: &dyn std::fmt::Display| StoreError::Tls(format!("{}: {error}", path.display()));
     let mut roots = RootCertStore::empty();

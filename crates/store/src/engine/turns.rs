@@ -1,10 +1,7 @@
 //! Turns: of two concurrent transactions that decide about one subject, the later runs again and
 //! sees what the other wrote.
 
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{error::Result, statement::statements, table::Table, tx::Tx};
 
 static TABLE: Table = Table::unlisted("turns", 1);
 
@@ -18,7 +15,7 @@ statements! { TABLE;
 ///
 /// Two transactions that take a turn of one name cannot both commit on the same snapshot:
 /// PostgreSQL fails the later one, which runs again; SQLite runs one after the other.
-pub fn take(tx: &mut Tx<'_>, name: &str) -> Result<i64, StoreError> {
-    let number = tx.row(&TAKE, &[name.into()], |row| row.integer(0))?;
+pub fn take(tx: &mut Tx<'_>, name: &str) -> Result<i64> {
+    let number = tx.row(&TAKE, name)?;
     number.ok_or_else(|| tx.lost_race())
 }

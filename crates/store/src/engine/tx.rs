@@ -1,12 +1,10 @@
 //! Transactions: the reads and writes that the functions of this crate make.
 
-use crate::engine::columns::Entity;
-use crate::engine::error::StoreError;
-use crate::engine::failure::Failure;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::session::{Connection, Session};
-use crate::engine::statement::{self, Statement};
-use crate::engine::value::Value;
+use crate::engine::{
+    columns::Bind, columns::Cells, columns::Entity, columns::FromRow, error::Result,
+    error::StoreError, failure::Failure, row::BadRow, row::Row, session::Connection,
+    session::Session, statement, statement::Statement, value::Value,
+};
 
 /// No answer has more rows. Longer lists must be read in pages.
 pub const MAX_ROWS: usize = 100_000;
@@ -60,8 +58,8 @@ impl<'a> Tx<'a> {
         }
     }
 
-    pub(crate) fn ping(&mut self) -> Result<(), StoreError> {
-        self.rows(&statement::PING, &[], |_| Ok(())).map(drop)
+    pub(crate) fn ping(&mut self) -> Result<()> {
+        self.exists(&statement::PING, ()).map(drop)
     }
 
     pub(crate) fn conflict(&self) -> Option<&'static str> {
@@ -75,23 +73,23 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the number of changed rows.
-    pub(crate) fn execute(
+    pub(crate) fn execute<'v>(
         &mut self,
         statement: &'static Statement,
-        values: &[Value<'_>],
-    ) -> Result<u64, StoreError> {
-        statement.check(values)?;
-        let result = self.session.execute(statement, values);
+        values: impl Bind<'v>,
+    ) -> Result<u64> {
+        let values = checked(statement, values)?;
+        let result = self.session.execute(statement, &values);
         result.map_err(|failure| self.failed(statement, failure))
     }
 
     /// Runs a statement that changes one row if it still has the version that was read. Otherwise
     /// the transaction has lost a race.
-    pub(crate) fn execute_guarded(
+    pub(crate) fn execute_guarded<'v>(
         &mut self,
         statement: &'static Statement,
-        values: &[Value<'_>],
-    ) -> Result<(), StoreError> {
+        values: impl Bind<'v>,
+    ) -> Result<()> {
         match self.execute(statement, values)? {
             0 => Err(self.lost_race_at(statement.name)),
             _ => Ok(()),
@@ -103,8 +101,8 @@ impl<'a> Tx<'a> {
         &mut self,
         statement: &'static Statement,
         entity: &impl Entity,
-    ) -> Result<bool, StoreError> {
-        Ok(self.execute(statement, &entity.inserted())? > 0)
+    ) -> Result<bool> {
+        Ok(self.execute(statement, entity.inserted())? > 0)
     }
 
     /// Writes the mutable columns, unless another transaction changed the row since it was read.
@@ -112,31 +110,66 @@ impl<'a> Tx<'a> {
         &mut self,
         statement: &'static Statement,
         entity: &impl Entity,
-    ) -> Result<(), StoreError> {
-        self.execute_guarded(statement, &entity.updated())
+    ) -> Result<()> {
+        self.execute_guarded(statement, entity.updated())
     }
 
-    pub(crate) fn rows<T>(
+    pub(crate) fn rows<'v, T: FromRow>(
         &mut self,
         statement: &'static Statement,
-        values: &[Value<'_>],
+        values: impl Bind<'v>,
+    ) -> Result<Vec<T>> {
+        self.rows_with(statement, values, |row| T::read(&mut Cells::of(row)))
+    }
+
+    pub(crate) fn row<'v, T: FromRow>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
+    ) -> Result<Option<T>> {
+        Ok(self.rows(statement, values)?.pop())
+    }
+
+    /// The number that the statement returns, or 0 without a row.
+    pub(crate) fn number<'v>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
+    ) -> Result<u64> {
+        Ok(self.row(statement, values)?.unwrap_or(0))
+    }
+
+    /// Whether the statement finds a row.
+    pub(crate) fn exists<'v>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
+    ) -> Result<bool> {
+        let found = self.rows_with(statement, values, |_| Ok(()))?;
+        Ok(!found.is_empty())
+    }
+
+    pub(crate) fn row_with<'v, T>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
+        read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
+    ) -> Result<Option<T>> {
+        Ok(self.rows_with(statement, values, read)?.pop())
+    }
+
+    pub(crate) fn rows_with<'v, T>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
         mut read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Vec<T>, StoreError> {
-        statement.check(values)?;
-        let rows = match self.session.rows(statement, values, &mut read) {
+    ) -> Result<Vec<T>> {
+        let values = checked(statement, values)?;
+        let rows = match self.session.rows(statement, &values, &mut read) {
             Ok(rows) => rows?,
             Err(failure) => return Err(self.failed(statement, failure)),
         };
         bounded(statement, rows)
-    }
-
-    pub(crate) fn row<T>(
-        &mut self,
-        statement: &'static Statement,
-        values: &[Value<'_>],
-        read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Option<T>, StoreError> {
-        Ok(self.rows(statement, values, read)?.pop())
     }
 
     /// A lost connection ends the transaction without a commit, so running it again is safe, too.
@@ -149,7 +182,14 @@ impl<'a> Tx<'a> {
     }
 }
 
-fn bounded<T>(statement: &'static Statement, rows: Vec<T>) -> Result<Vec<T>, StoreError> {
+fn checked<'v>(statement: &Statement, values: impl Bind<'v>) -> Result<Vec<Value<'v>>> {
+    let mut bound = Vec::new();
+    values.bind(&mut bound);
+    statement.check(&bound)?;
+    Ok(bound)
+}
+
+fn bounded<T>(statement: &'static Statement, rows: Vec<T>) -> Result<Vec<T>> {
     if rows.len() > MAX_ROWS {
         return Err(StoreError::TooManyRows {
             statement: statement.name,

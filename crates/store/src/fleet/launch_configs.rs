@@ -5,12 +5,7 @@ use domain::id::{LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements};
 
 columns! { config: LaunchConfig {
     pool_id: Key "worker_pool_id",
@@ -60,12 +55,8 @@ statements! { TABLE;
          ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1)";
 }
 
-pub fn get(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    id: &LaunchConfigId,
-) -> Result<Option<LaunchConfig>, StoreError> {
-    tx.row(&GET, &[pool_id.as_str().into(), id.as_str().into()], entity)
+pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId, id: &LaunchConfigId) -> Result<Option<LaunchConfig>> {
+    tx.row(&GET, (pool_id, id))
 }
 
 /// Ordered by id.
@@ -75,18 +66,9 @@ pub fn list(
     include_archived: bool,
     after: Option<&LaunchConfigId>,
     limit: u32,
-) -> Result<Vec<LaunchConfig>, StoreError> {
+) -> Result<Vec<LaunchConfig>> {
     let after = after.map_or("", LaunchConfigId::as_str);
-    tx.rows(
-        &LIST,
-        &[
-            pool_id.as_str().into(),
-            after.into(),
-            include_archived.into(),
-            limit.into(),
-        ],
-        entity,
-    )
+    tx.rows(&LIST, (pool_id, after, include_archived, limit))
 }
 
 /// Ordered by id. Returns at most `max_bytes`, but at least one launch config.
@@ -97,77 +79,49 @@ pub fn part(
     after: Option<&LaunchConfigId>,
     limit: u32,
     max_bytes: u64,
-) -> Result<Part<LaunchConfig>, StoreError> {
+) -> Result<Part<LaunchConfig>> {
     let after = after.map_or("", LaunchConfigId::as_str);
-    let keys = [
-        pool_id.as_str().into(),
-        after.into(),
-        include_archived.into(),
-    ];
-    part::read_within(tx, max_bytes, &SIZES, &LIST, &keys, limit, entity)
+    let keys = (pool_id, after, include_archived);
+    part::read_within(tx, max_bytes, &SIZES, &LIST, keys, limit)
 }
 
 /// Active and archived launch configs of a pool, for an edit of the pool.
-pub fn all(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<LaunchConfig>, StoreError> {
+pub fn all(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<LaunchConfig>> {
     list(tx, pool_id, true, None, ALL_ROWS)
 }
 
 /// The active launch configs of all pools from the first to the last, ordered by pool and position:
 /// one query for each page of pools.
-pub fn active_between(
-    tx: &mut Tx<'_>,
-    first: &PoolId,
-    last: &PoolId,
-) -> Result<Vec<LaunchConfig>, StoreError> {
-    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
-    tx.rows(&ACTIVE_BETWEEN, &values, entity)
+pub fn active_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<LaunchConfig>> {
+    tx.rows(&ACTIVE_BETWEEN, (first, last, ALL_ROWS))
 }
 
 /// Number of launch configs, including archived ones, of each pool from the first to the last.
-pub fn count_between(
-    tx: &mut Tx<'_>,
-    first: &PoolId,
-    last: &PoolId,
-) -> Result<Vec<(PoolId, u64)>, StoreError> {
-    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
-    tx.rows(&COUNT_BETWEEN, &values, |row| {
-        Ok((row.text(0)?.parse()?, row.number(1)?))
-    })
+pub fn count_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(PoolId, u64)>> {
+    tx.rows(&COUNT_BETWEEN, (first, last, ALL_ROWS))
 }
 
 /// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool> {
     tx.insert(&INSERT, config)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
-pub fn update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version> {
     tx.update(&UPDATE, config)?;
     Ok(config.version.next())
 }
 
 /// Archives a launch config, unless another transaction changed it since it was read. Returns the
 /// new version.
-pub fn archive(
-    tx: &mut Tx<'_>,
-    config: &LaunchConfig,
-    now: Timestamp,
-) -> Result<Version, StoreError> {
-    tx.execute_guarded(
-        &ARCHIVE,
-        &[
-            now.into(),
-            config.pool_id.as_str().into(),
-            config.id.as_str().into(),
-            config.version.into(),
-        ],
-    )?;
+pub fn archive(tx: &mut Tx<'_>, config: &LaunchConfig, now: Timestamp) -> Result<Version> {
+    tx.execute_guarded(&ARCHIVE, (now, &config.pool_id, &config.id, config.version))?;
     Ok(config.version.next())
 }
 
 /// Deletes archived launch configs that no worker of their pool refers to. Call it again while it
 /// returns the limit.
-pub fn delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_EXPIRABLE, &[limit.into()])
+pub fn delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_EXPIRABLE, limit)
 }

@@ -9,11 +9,7 @@ use domain::id::{LaunchConfigId, PoolId};
 use domain::plan::{Health, Refusals, Tries};
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, BadRow, Cells, FromRow, Result, Table, Tx, from_row, statements};
 
 /// Groups have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("launches", 2);
@@ -102,56 +98,44 @@ pub fn between(
     window: &HealthWindow,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>, StoreError> {
-    let mut values = vec![
-        window.launched_before.into(),
-        window.registered_before.into(),
-        window.until.into(),
-        window.since.into(),
-        first.as_str().into(),
-    ];
-    let statement = if first == last {
-        &OF_POOL
+) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>> {
+    let window = (
+        window.launched_before,
+        window.registered_before,
+        window.until,
+        window.since,
+    );
+    if first == last {
+        tx.rows(&OF_POOL, (window, first, ALL_ROWS))
     } else {
-        values.push(last.as_str().into());
-        &BETWEEN
-    };
-    values.push(ALL_ROWS.into());
-    tx.rows(statement, &values, |row| {
-        Ok((row.text(0)?.parse()?, row.text(1)?.parse()?, record(row)?))
-    })
+        tx.rows(&BETWEEN, (window, first, last, ALL_ROWS))
+    }
 }
 
-fn record(row: &Row<'_>) -> Result<LaunchRecord, BadRow> {
-    let health = Health {
-        attempted: row.number(2)?,
-        failed: row.number(3)?,
-        short: row.number(4)?,
-        created: row.number(5)?,
-        registered: row.number(6)?,
-        never_registered: row.number(7)?,
-        overdue: row.number(8)?,
-        silent: row.number(9)?,
-        last_failure: row.optional_time(10)?,
-    };
-    let in_a_row: u64 = row.number(11)?;
-    let refusals = match in_a_row {
-        0 => None,
-        _ => Some(Refusals {
-            in_a_row,
-            cause: row.text(12)?.parse()?,
-            last: row.time(13)?,
-        }),
-    };
-    let tries = Tries {
-        refusals,
-        plans_without_workers: row.number(14)?,
-        last: row.optional_time(15)?,
-    };
-    let claimed = row.number(16)?;
-    Ok(LaunchRecord {
-        health,
-        tries,
-        claimed,
-    })
+from_row! { Health {
+    attempted, failed, short, created, registered, never_registered, overdue, silent, last_failure
+} }
+
+impl FromRow for LaunchRecord {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        let health = cells.next()?;
+        let (in_a_row, cause, last): (u64, String, Timestamp) = cells.next()?;
+        let refusals = match in_a_row {
+            0 => None,
+            _ => Some(Refusals {
+                in_a_row,
+                cause: cause.parse()?,
+                last,
+            }),
+        };
+        Ok(Self {
+            health,
+            tries: Tries {
+                refusals,
+                plans_without_workers: cells.next()?,
+                last: cells.next()?,
+            },
+            claimed: cells.next()?,
+        })
+    }
 }

@@ -6,13 +6,10 @@ use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::supply::AwaitedLaunches;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{Cells, Entity, Field, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::BadRow;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::engine::value::Value;
+use crate::engine::{
+    ALL_ROWS, BadRow, Cells, Entity, Field, FromRow, Result, Table, Tx, Value, columns, from_row,
+    statements,
+};
 
 columns! { launch: Launch(StoredLaunch) {
     token: Key "token",
@@ -46,7 +43,9 @@ impl Field for LaunchState {
         };
         values.extend([self.as_str().into(), cause.into(), problem.into()]);
     }
+}
 
+impl FromRow for LaunchState {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let state: String = cells.next()?;
         let cause: Option<String> = cells.next()?;
@@ -63,6 +62,8 @@ impl Field for LaunchState {
         })
     }
 }
+
+from_row! { AwaitedLaunches { pool_id, launch_config_id, provider_id, is_old, capacity } }
 
 static TABLE: Table = Table::of::<Launch>("launches");
 
@@ -112,20 +113,20 @@ statements! { TABLE;
          ORDER BY created LIMIT $2)";
 }
 
-pub fn get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {
-    tx.row(&GET, &[token.as_str().into()], entity)
+pub fn get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>> {
+    tx.row(&GET, token)
 }
 
-pub fn insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<()> {
     tx.insert(&INSERT, launch).map(drop)
 }
 
 /// Writes the mutable columns, and the time of the last failure if machines failed, unless another
 /// transaction changed the row since it was read. Returns the new version.
-pub fn update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version> {
     let failure = (launch.failed_machines() > 0).then_some(launch.last_modified);
-    let values = [vec![failure.into()], launch.updated()].concat();
-    tx.execute_guarded(&UPDATE, &values)?;
+    let values = (&failure, launch.updated());
+    tx.execute_guarded(&UPDATE, values)?;
     Ok(launch.version.next())
 }
 
@@ -135,23 +136,16 @@ pub fn list_pending(
     provider_id: &ProviderId,
     after: Option<(Timestamp, &LaunchToken)>,
     limit: u32,
-) -> Result<Vec<Launch>, StoreError> {
-    let (since, token) = after.map_or((i64::MIN, ""), |(since, token)| {
+) -> Result<Vec<Launch>> {
+    let after = after.map_or((i64::MIN, ""), |(since, token)| {
         (since.as_millis(), token.as_str())
     });
-    let values = [
-        provider_id.as_str().into(),
-        since.into(),
-        token.into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST_PENDING, &values, entity)
+    tx.rows(&LIST_PENDING, (provider_id, after, limit))
 }
 
 /// Ordered from newest to oldest.
-pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<Launch>, StoreError> {
-    let values = [pool_id.as_str().into(), limit.into()];
-    tx.rows(&LIST_OF_POOL, &values, entity)
+pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<Launch>> {
+    tx.rows(&LIST_OF_POOL, (pool_id, limit))
 }
 
 /// The capacity that launches without an answer may still add, of all pools from the first to the
@@ -161,80 +155,48 @@ pub fn pending_between(
     before: Timestamp,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<AwaitedLaunches>, StoreError> {
-    let values = [
-        before.into(),
-        first.as_str().into(),
-        last.as_str().into(),
-        ALL_ROWS.into(),
-    ];
-    tx.rows(&PENDING_BETWEEN, &values, |row| {
-        Ok(AwaitedLaunches {
-            pool_id: row.text(0)?.parse()?,
-            launch_config_id: row.text(1)?.parse()?,
-            provider_id: row.text(2)?.parse()?,
-            is_old: row.integer(3)? != 0,
-            capacity: row.number(4)?,
-        })
-    })
+) -> Result<Vec<AwaitedLaunches>> {
+    tx.rows(&PENDING_BETWEEN, (before, first, last, ALL_ROWS))
 }
 
 /// Number of machines that launches without an answer may still create, in all pools.
-pub fn pending_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
-    let values = [provider_id.as_str().into()];
-    let found = tx.row(&PENDING_MACHINES, &values, |row| row.number(0))?;
-    Ok(found.unwrap_or(0))
+pub fn pending_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64> {
+    tx.number(&PENDING_MACHINES, provider_id)
 }
 
 /// The providers that may still create machines for a pool.
-pub fn pending_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>, StoreError> {
-    let values = [pool_id.as_str().into(), ALL_ROWS.into()];
-    tx.rows(&PENDING_PROVIDERS, &values, |row| {
-        Ok(row.text(0)?.parse()?)
-    })
+pub fn pending_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>> {
+    tx.rows(&PENDING_PROVIDERS, (pool_id, ALL_ROWS))
 }
 
 /// The providers that have launches without an answer, including providers that are no longer
 /// configured.
-pub fn unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>, StoreError> {
-    tx.rows(&UNSETTLED_PROVIDERS, &[ALL_ROWS.into()], |row| {
-        Ok(row.text(0)?.parse()?)
-    })
+pub fn unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>> {
+    tx.rows(&UNSETTLED_PROVIDERS, ALL_ROWS)
 }
 
 /// Records that one of the launch's machines has registered.
-pub fn note_registered(
-    tx: &mut Tx<'_>,
-    token: &LaunchToken,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let values = [now.into(), token.as_str().into()];
-    tx.execute(&REGISTERED, &values).map(drop)
+pub fn note_registered(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
+    tx.execute(&REGISTERED, (now, token)).map(drop)
 }
 
 /// Records that one of the launch's machines has asked for work for the first time.
-pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), StoreError> {
-    tx.execute(&CLAIMED, &[token.as_str().into()]).map(drop)
+pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<()> {
+    tx.execute(&CLAIMED, token).map(drop)
 }
 
 /// Records that a registered machine of the launch has ended. It counts as a failure while fewer
 /// machines have asked for work than have registered.
-pub fn note_silent(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<(), StoreError> {
-    let values = [now.into(), token.as_str().into()];
-    tx.execute(&SILENT, &values).map(drop)
+pub fn note_silent(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
+    tx.execute(&SILENT, (now, token)).map(drop)
 }
 
 /// Records that one of the launch's machines has ended without registering.
-pub fn note_never_registered(
-    tx: &mut Tx<'_>,
-    token: &LaunchToken,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let values = [now.into(), token.as_str().into()];
-    tx.execute(&NEVER_REGISTERED, &values).map(drop)
+pub fn note_never_registered(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
+    tx.execute(&NEVER_REGISTERED, (now, token)).map(drop)
 }
 
 /// Deletes launches whose result is known. Call it again while it returns the limit.
-pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE, &[before.into(), limit.into()])
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE, (before, limit))
 }

@@ -6,13 +6,9 @@ use domain::overrides::{Effect, Override, Target};
 use domain::time::Timestamp;
 
 use crate::engine::cells::Cell;
-use crate::engine::columns::{Cells, Field, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::BadRow;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::engine::value::Value;
+use crate::engine::{
+    ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns, statements,
+};
 
 columns! { row: Override {
     id: Key "override_id",
@@ -41,7 +37,9 @@ impl Field for Target {
             region.map(WorkerGroup::as_str).into(),
         ]);
     }
+}
 
+impl FromRow for Target {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         match (cells.next()?, cells.next()?, cells.next()?, cells.next()?) {
             (Some(pool), None, None, None) => Ok(Self::Pool(pool)),
@@ -64,7 +62,9 @@ impl Field for Effect {
         };
         values.extend([is_pause.into(), min.value(), max.value()]);
     }
+}
 
+impl FromRow for Effect {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let is_pause: bool = cells.next()?;
         let (min_capacity, max_capacity) = (cells.next()?, cells.next()?);
@@ -105,26 +105,25 @@ statements! { TABLE;
          ORDER BY ended LIMIT $2)";
 }
 
-pub fn get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>, StoreError> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+pub fn get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>> {
+    tx.row(&GET, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, row: &Override) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, row: &Override) -> Result<bool> {
     tx.insert(&INSERT, row)
 }
 
 /// Writes all columns but the id, unless another transaction changed the row since it was read.
 /// Returns the new version.
-pub fn update(tx: &mut Tx<'_>, row: &Override) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, row: &Override) -> Result<Version> {
     tx.update(&UPDATE, row)?;
     Ok(row.version.next())
 }
 
 /// Deletes an override, unless another transaction changed it since it was read.
-pub fn delete(tx: &mut Tx<'_>, row: &Override) -> Result<(), StoreError> {
-    let key = [row.id.as_str().into(), row.version.into()];
-    tx.execute_guarded(&DELETE, &key)
+pub fn delete(tx: &mut Tx<'_>, row: &Override) -> Result<()> {
+    tx.execute_guarded(&DELETE, (&row.id, row.version))
 }
 
 /// Ordered by id; ended overrides only if `with_ended`.
@@ -134,26 +133,21 @@ pub fn list(
     with_ended: bool,
     after: Option<&OverrideId>,
     limit: u32,
-) -> Result<Vec<Override>, StoreError> {
+) -> Result<Vec<Override>> {
     let after = after.map_or("", OverrideId::as_str);
-    let values = [after.into(), now.into(), with_ended.into(), limit.into()];
-    tx.rows(&LIST, &values, entity)
+    tx.rows(&LIST, (after, now, with_ended, limit))
 }
 
 /// All overrides in force at this moment, ordered by id.
-pub fn list_in_force(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<Override>, StoreError> {
-    tx.rows(&IN_FORCE, &[now.into(), ALL_ROWS.into()], entity)
+pub fn list_in_force(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<Override>> {
+    tx.rows(&IN_FORCE, (now, ALL_ROWS))
 }
 
 /// The overrides that are over but not marked as ended, the oldest first.
-pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Override>, StoreError> {
-    tx.rows(&DUE, &[now.into(), limit.into()], entity)
+pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Override>> {
+    tx.rows(&DUE, (now, limit))
 }
 
-pub fn delete_ended_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_ENDED, &[before.into(), limit.into()])
+pub fn delete_ended_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_ENDED, (before, limit))
 }

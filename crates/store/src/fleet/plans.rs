@@ -6,11 +6,7 @@ use domain::id::PoolId;
 use domain::time::Timestamp;
 use serde_json::Value;
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Entity, Result, Table, Tx, columns, statements};
 
 columns! { record: PlanRecord {
     pool_id: Key "worker_pool_id",
@@ -48,42 +44,25 @@ pub struct PlanRecord {
 
 /// Stores a plan and deletes old ones, so that the pool keeps its last `keep` plans. The input is
 /// opaque here.
-pub fn insert(
-    tx: &mut Tx<'_>,
-    record: &PlanRecord,
-    input: Option<&[u8]>,
-    keep: i64,
-) -> Result<(), StoreError> {
+pub fn insert(tx: &mut Tx<'_>, record: &PlanRecord, input: Option<&[u8]>, keep: i64) -> Result<()> {
     let input = input.map(|input| STANDARD.encode(input));
-    let mut values = record.inserted();
-    values.push(input.as_deref().into());
-    tx.execute(&INSERT, &values)?;
+    tx.execute(&INSERT, (record.inserted(), &input))?;
     let oldest = record.number.saturating_sub(keep);
-    let values = [record.pool_id.as_str().into(), oldest.into()];
-    tx.execute(&FORGET, &values).map(drop)
+    tx.execute(&FORGET, (&record.pool_id, oldest)).map(drop)
 }
 
 /// Ordered from newest to oldest.
-pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<PlanRecord>, StoreError> {
-    tx.rows(&LIST, &[pool_id.as_str().into(), limit.into()], entity)
+pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<PlanRecord>> {
+    tx.rows(&LIST, (pool_id, limit))
 }
 
-pub fn get(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    number: i64,
-) -> Result<Option<PlanRecord>, StoreError> {
-    tx.row(&GET, &[pool_id.as_str().into(), number.into()], entity)
+pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<PlanRecord>> {
+    tx.row(&GET, (pool_id, number))
 }
 
 /// The input of a plan, if it was kept.
-pub fn input(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    number: i64,
-) -> Result<Option<Vec<u8>>, StoreError> {
-    let values = [pool_id.as_str().into(), number.into()];
-    let input = tx.row(&INPUT, &values, |row| {
+pub fn input(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<Vec<u8>>> {
+    let input = tx.row_with(&INPUT, (pool_id, number), |row| {
         let input = row.optional_text(0)?;
         Ok(input.map(|text| STANDARD.decode(text)).transpose()?)
     })?;
@@ -91,6 +70,6 @@ pub fn input(
 }
 
 /// Deletes at most `limit` rows. Call it again while it returns the limit.
-pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE, &[before.into(), limit.into()])
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE, (before, limit))
 }

@@ -6,13 +6,7 @@ use domain::Version;
 use domain::id::{PoolId, ProviderId};
 use domain::pool::{Pool, PoolDefinition};
 
-use crate::engine::cells::Cell;
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements};
 
 columns! { pool: Pool {
     id: Key "worker_pool_id",
@@ -63,31 +57,31 @@ statements! { TABLE;
          GROUP BY provider_id, further_provider_ids ORDER BY 1, 2 LIMIT $1";
 }
 
-pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
+    tx.row(&GET, id)
 }
 
 /// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool> {
     tx.insert(&INSERT, pool)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
-pub fn update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version> {
     tx.update(&UPDATE, pool)?;
     Ok(pool.version.next())
 }
 
 /// Returns `false` if the pool does not exist. Its workers and errors stay until they expire.
-pub fn delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool, StoreError> {
-    Ok(tx.execute(&DELETE, &[id.as_str().into()])? > 0)
+pub fn delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool> {
+    Ok(tx.execute(&DELETE, id)? > 0)
 }
 
 /// Ordered by id.
-pub fn list(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Result<Vec<Pool>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Result<Vec<Pool>> {
     let after = after.map_or("", PoolId::as_str);
-    tx.rows(&LIST, &[after.into(), limit.into()], entity)
+    tx.rows(&LIST, (after, limit))
 }
 
 /// Ordered by id. Returns at most `max_bytes`, including active launch configs, but at least one
@@ -97,40 +91,28 @@ pub fn part(
     after: Option<&PoolId>,
     limit: u32,
     max_bytes: u64,
-) -> Result<Part<Pool>, StoreError> {
+) -> Result<Part<Pool>> {
     let after = after.map_or("", PoolId::as_str);
-    part::read_within(tx, max_bytes, &SIZES, &LIST, &[after.into()], limit, entity)
+    part::read_within(tx, max_bytes, &SIZES, &LIST, after, limit)
 }
 
 /// The pools without a provider, current or previous, that do not belong to a worker configuration.
-pub fn list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, StoreError> {
-    tx.rows(
-        &LIST_EXPIRABLE,
-        &[ProviderId::NULL.into(), limit.into()],
-        entity,
-    )
+pub fn list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>> {
+    tx.rows(&LIST_EXPIRABLE, (ProviderId::NULL, limit))
 }
 
 /// The pools with a previous provider that may still have workers in them, ordered by id.
-pub fn list_leaving(
-    tx: &mut Tx<'_>,
-    after: Option<&PoolId>,
-    limit: u32,
-) -> Result<Vec<Pool>, StoreError> {
+pub fn list_leaving(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Result<Vec<Pool>> {
     let after = after.map_or("", PoolId::as_str);
-    tx.rows(&LIST_LEAVING, &[after.into(), limit.into()], entity)
+    tx.rows(&LIST_LEAVING, (after, limit))
 }
 
 /// Number of pools of each provider. A pool with several providers counts for each of them.
-pub fn count_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>, StoreError> {
-    let groups = tx.rows(&BY_PROVIDER, &[ALL_ROWS.into()], |row| {
-        let mut ids = Vec::<ProviderId>::read(row, 1)?;
-        ids.push(row.text(0)?.parse()?);
-        Ok((ids, row.number::<u64>(2)?))
-    })?;
+pub fn count_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>> {
+    let groups = tx.rows::<(ProviderId, Vec<ProviderId>, u64)>(&BY_PROVIDER, ALL_ROWS)?;
     let mut counts = BTreeMap::new();
-    for (ids, n_pools) in groups {
-        for id in ids {
+    for (id, further_ids, n_pools) in groups {
+        for id in further_ids.into_iter().chain([id]) {
             *counts.entry(id).or_default() += n_pools;
         }
     }

@@ -10,12 +10,8 @@ use domain::supply::{Group, Horizon, Signs};
 use domain::time::Timestamp;
 use domain::worker::Advice;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::fleet::worker_supply::group;
+use crate::engine::{ALL_ROWS, BadRow, Bind, Cells, FromRow, Result, Table, Tx, statements};
+use crate::fleet::worker_supply::groups;
 
 /// Rows without a column for the pool, since the caller names it.
 static TABLE: Table = Table::unlisted("workers", 2);
@@ -46,28 +42,11 @@ macro_rules! silent {
     };
 }
 
-macro_rules! groups {
-    () => {
-        "SELECT w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining, COUNT(*), \
-         CAST(SUM(w.capacity) AS BIGINT)"
-    };
-}
-
-macro_rules! grouped {
-    ($limit:literal) => {
-        concat!(
-            "GROUP BY w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining \
-             ORDER BY 1, 2, 3, 4 LIMIT ",
-            $limit
-        )
-    };
-}
-
 statements! { TABLE;
-    SILENT "worker_supply_silent_between" = concat!(groups!(), silent!(), grouped!("$7"));
-    FRESH "worker_supply_fresh_between" = concat!(groups!(), known_to_queue!(), without_task!(),
+    SILENT "worker_supply_silent_between" = groups!("$7", silent!());
+    FRESH "worker_supply_fresh_between" = groups!("$6", known_to_queue!(), without_task!(),
         "AND COALESCE(w.registered, w.created) >= $4 AND COALESCE(w.registered, w.created) <= $5 \
-         AND q.last_task_ended IS NULL ", grouped!("$6"));
+         AND q.last_task_ended IS NULL ");
     LIST_SILENT "worker_list_silent" = concat!(
         "SELECT w.worker_group, w.worker_id, w.provider_id, COALESCE(w.registered, w.created), \
          q.last_date_active, q.last_task_ended", silent!(),
@@ -103,17 +82,8 @@ pub fn silent_between(
     horizon: &Horizon,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Group>, StoreError> {
-    let values = [
-        first.as_str().into(),
-        last.as_str().into(),
-        horizon.now.into(),
-        horizon.registered_since.into(),
-        horizon.until.into(),
-        horizon.asked_since.into(),
-        ALL_ROWS.into(),
-    ];
-    tx.rows(&SILENT, &values, group)
+) -> Result<Vec<Group>> {
+    tx.rows(&SILENT, silent(horizon, first, last, ALL_ROWS))
 }
 
 /// The workers that registered a moment ago and have not had a task yet.
@@ -122,16 +92,9 @@ pub fn fresh_between(
     horizon: &Horizon,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Group>, StoreError> {
-    let values = [
-        first.as_str().into(),
-        last.as_str().into(),
-        horizon.now.into(),
-        horizon.fresh_since.into(),
-        horizon.until.into(),
-        ALL_ROWS.into(),
-    ];
-    tx.rows(&FRESH, &values, group)
+) -> Result<Vec<Group>> {
+    let registered = (horizon.now, horizon.fresh_since, horizon.until);
+    tx.rows(&FRESH, (first, last, registered, ALL_ROWS))
 }
 
 /// The silent workers of a pool, ordered by group and id.
@@ -140,29 +103,29 @@ pub fn list_silent(
     horizon: &Horizon,
     pool_id: &PoolId,
     limit: u32,
-) -> Result<Vec<SilentWorker>, StoreError> {
-    let values = [
-        pool_id.as_str().into(),
-        pool_id.as_str().into(),
-        horizon.now.into(),
-        horizon.registered_since.into(),
-        horizon.until.into(),
-        horizon.asked_since.into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST_SILENT, &values, |row| {
-        Ok(SilentWorker {
-            group: row.text(0)?.parse()?,
-            id: row.text(1)?.parse()?,
-            provider_id: row.text(2)?.parse()?,
+) -> Result<Vec<SilentWorker>> {
+    tx.rows(&LIST_SILENT, silent(horizon, pool_id, pool_id, limit))
+}
+
+fn silent<'v>(horizon: &Horizon, first: &'v PoolId, last: &'v PoolId, limit: u32) -> impl Bind<'v> {
+    let registered = (horizon.now, horizon.registered_since, horizon.until);
+    (first, last, registered, horizon.asked_since, limit)
+}
+
+impl FromRow for SilentWorker {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        Ok(Self {
+            group: cells.next()?,
+            id: cells.next()?,
+            provider_id: cells.next()?,
             signs: Signs {
-                registered: row.time(3)?,
-                last_asked: row.optional_time(4)?,
-                last_task_ended: row.optional_time(5)?,
+                registered: cells.next()?,
+                last_asked: cells.next()?,
+                last_task_ended: cells.next()?,
                 has_task: false,
             },
         })
-    })
+    }
 }
 
 /// The running workers of a pool, ordered by group and id, without the first `skip` of them.
@@ -172,62 +135,55 @@ pub fn list(
     now: Timestamp,
     skip: u64,
     limit: u32,
-) -> Result<Vec<RunningWorker>, StoreError> {
-    let start = match i64::try_from(skip).unwrap_or(i64::MAX) {
-        0 => None,
-        skip => {
-            let values = [pool_id.as_str().into(), skip.into()];
-            let nth = tx.row(&NTH, &values, |row| {
-                Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))
-            })?;
-            let Some(nth) = nth else {
-                return Ok(Vec::new());
-            };
-            Some(nth)
-        }
-    };
-    let (group, id) = start.unwrap_or_default();
-    let values = [
-        now.into(),
-        pool_id.as_str().into(),
-        group.as_str().into(),
-        id.as_str().into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST, &values, |row| running(row, pool_id, now))
+) -> Result<Vec<RunningWorker>> {
+    let mut start: (String, String) = Default::default();
+    if skip > 0 {
+        let Some(nth) = tx.row(&NTH, (pool_id, &skip))? else {
+            return Ok(Vec::new());
+        };
+        start = nth;
+    }
+    let start = (start.0.as_str(), start.1.as_str());
+    tx.rows_with(&LIST, (now, pool_id, start, limit), |row| {
+        running(&mut Cells::of(row), pool_id, now)
+    })
 }
 
-fn running(row: &Row<'_>, pool_id: &PoolId, now: Timestamp) -> Result<RunningWorker, BadRow> {
-    let draining = row.integer(8)? != 0;
-    let advised = row.optional_integer(9)?;
-    let advice = (draining || advised.is_some()).then_some(Advice {
-        terminate: draining,
-        reason: row.optional_text(10)?.unwrap_or_default().to_owned(),
-        decided_at: advised.unwrap_or_default(),
-    });
-    let quarantines: Option<Vec<QuarantineEntry>> = match row.optional_text(13)? {
-        Some(_) => Some(row.json(13)?),
-        None => None,
-    };
+fn running(
+    cells: &mut Cells<'_, '_>,
+    pool_id: &PoolId,
+    now: Timestamp,
+) -> Result<RunningWorker, BadRow> {
     Ok(RunningWorker {
         key: WorkerKey {
             pool_id: pool_id.clone(),
-            group: row.text(0)?.parse()?,
-            id: row.text(1)?.parse()?,
+            group: cells.next()?,
+            id: cells.next()?,
         },
-        provider_id: row.text(2)?.parse()?,
-        launch_config_id: row.optional_text(3)?.map(str::parse).transpose()?,
-        capacity: row.number(4)?,
-        created: row.time(5)?,
-        registered: row.optional_time(6)?,
-        idle_hold_ms: row.optional_integer(7)?,
-        advice,
-        last_asked: row.optional_time(11)?,
-        last_task_ended: row.optional_time(12)?,
-        quarantined_since: quarantines.map(|entries| {
-            let imposed = entries.last().map(|entry| entry.updated_at.parse());
-            imposed.and_then(Result::ok).unwrap_or(now)
-        }),
-        claimed: row.number(14)?,
+        provider_id: cells.next()?,
+        launch_config_id: cells.next()?,
+        capacity: cells.next()?,
+        created: cells.next()?,
+        registered: cells.next()?,
+        idle_hold_ms: cells.next()?,
+        advice: advice(cells.next()?),
+        last_asked: cells.next()?,
+        last_task_ended: cells.next()?,
+        quarantined_since: cells
+            .next::<Option<Vec<QuarantineEntry>>>()?
+            .map(|entries| {
+                let imposed = entries.last().map(|entry| entry.updated_at.parse());
+                imposed.and_then(Result::ok).unwrap_or(now)
+            }),
+        claimed: cells.next()?,
+    })
+}
+
+fn advice(columns: (bool, Option<i64>, Option<String>)) -> Option<Advice> {
+    let (terminate, decided_at, reason) = columns;
+    (terminate || decided_at.is_some()).then(|| Advice {
+        terminate,
+        reason: reason.unwrap_or_default(),
+        decided_at: decided_at.unwrap_or_default(),
     })
 }

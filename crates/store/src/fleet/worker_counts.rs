@@ -4,11 +4,8 @@ use domain::counts::{Counts, StateCount};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::worker::WorkerState;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, Cells, Result, Table, Tx, from_row, statements};
+use crate::fleet::worker_supply::launch_config;
 
 /// Groups of workers have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("workers", 2);
@@ -19,7 +16,7 @@ statements! { TABLE;
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
          GROUP BY worker_pool_id, state ORDER BY worker_pool_id, state LIMIT $3";
     BY_PROVIDER "worker_counts_by_provider_between" =
-        "SELECT worker_pool_id, state, COUNT(*), CAST(SUM(capacity) AS BIGINT), provider_id \
+        "SELECT worker_pool_id, provider_id, state, COUNT(*), CAST(SUM(capacity) AS BIGINT) \
          FROM workers WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
          GROUP BY worker_pool_id, provider_id, state ORDER BY worker_pool_id, provider_id, state \
          LIMIT $3";
@@ -35,26 +32,15 @@ statements! { TABLE;
 pub type PoolAndProvider = (PoolId, ProviderId);
 
 /// The workers of one pool.
-pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> {
-    let groups = between(tx, pool_id, pool_id)?;
-    Ok(groups
-        .into_iter()
-        .next()
-        .map(|(_, counts)| counts)
-        .unwrap_or_default())
+pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts> {
+    let counts = between(tx, pool_id, pool_id)?.pop();
+    Ok(counts.map(|(_, counts)| counts).unwrap_or_default())
 }
 
 /// The workers of all pools from the first to the last, ordered by pool. Pools without workers are
 /// absent.
-pub fn between(
-    tx: &mut Tx<'_>,
-    first: &PoolId,
-    last: &PoolId,
-) -> Result<Vec<(PoolId, Counts)>, StoreError> {
-    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
-    Ok(collect(tx.rows(&BETWEEN, &values, |row| {
-        group(row, |id| Ok(id.parse()?))
-    })?))
+pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(PoolId, Counts)>> {
+    tx.rows(&BETWEEN, (first, last, ALL_ROWS)).map(collect)
 }
 
 /// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
@@ -63,71 +49,46 @@ pub fn by_provider_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<(PoolAndProvider, Counts)>, StoreError> {
-    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
-    Ok(collect(tx.rows(&BY_PROVIDER, &values, |row| {
-        group(row, |id| Ok((id.parse()?, row.text(4)?.parse()?)))
-    })?))
+) -> Result<Vec<(PoolAndProvider, Counts)>> {
+    tx.rows(&BY_PROVIDER, (first, last, ALL_ROWS)).map(collect)
 }
 
 /// The workers of a pool by launch config; workers without one come first.
 pub fn by_launch_config(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
-) -> Result<Vec<(Option<LaunchConfigId>, Counts)>, StoreError> {
-    let values = [pool_id.as_str().into(), ALL_ROWS.into()];
-    let parse = |id: &str| -> Result<Option<LaunchConfigId>, BadRow> {
-        match id {
-            "" => Ok(None),
-            id => Ok(Some(id.parse()?)),
-        }
-    };
-    Ok(collect(tx.rows(&BY_LAUNCH_CONFIG, &values, |row| {
-        group(row, parse)
-    })?))
+) -> Result<Vec<(Option<LaunchConfigId>, Counts)>> {
+    let groups = tx.rows_with(&BY_LAUNCH_CONFIG, (pool_id, ALL_ROWS), |row| {
+        let mut cells = Cells::of(row);
+        Ok((launch_config(&mut cells)?, cells.next()?))
+    });
+    groups.map(collect)
 }
 
 /// The workers of all pools together.
-pub fn by_state(tx: &mut Tx<'_>) -> Result<Counts, StoreError> {
-    let groups = collect(tx.rows(&BY_STATE, &[ALL_ROWS.into()], |row| group(row, |_| Ok(())))?);
-    Ok(groups
-        .into_iter()
-        .next()
-        .map(|((), counts)| counts)
-        .unwrap_or_default())
+pub fn by_state(tx: &mut Tx<'_>) -> Result<Counts> {
+    let counts = collect::<String>(tx.rows(&BY_STATE, ALL_ROWS)?).pop();
+    Ok(counts.map(|(_, counts)| counts).unwrap_or_default())
 }
 
-struct Group<K> {
-    key: K,
+/// The workers in one state.
+struct StateGroup {
     state: WorkerState,
     tally: StateCount,
 }
 
-fn group<K>(
-    row: &Row<'_>,
-    parse: impl FnOnce(&str) -> Result<K, BadRow>,
-) -> Result<Group<K>, BadRow> {
-    Ok(Group {
-        key: parse(row.text(0)?)?,
-        state: row.text(1)?.parse()?,
-        tally: StateCount {
-            count: row.number(2)?,
-            capacity: row.number(3)?,
-        },
-    })
-}
+from_row! { StateGroup { state, tally } }
+from_row! { StateCount { count, capacity } }
 
 /// The database sorted by key, so the states of one key are neighbours.
-fn collect<K: PartialEq>(groups: Vec<Group<K>>) -> Vec<(K, Counts)> {
+fn collect<K: PartialEq>(groups: Vec<(K, StateGroup)>) -> Vec<(K, Counts)> {
     let mut collected: Vec<(K, Counts)> = Vec::new();
-    for Group { key, state, tally } in groups {
-        match collected.last_mut() {
-            Some((last, counts)) if *last == key => *counts.of(state) = tally,
-            _ => {
-                let mut counts = Counts::default();
-                *counts.of(state) = tally;
-                collected.push((key, counts));
-            }
+    for (key, StateGroup { state, tally }) in groups {
+        if collected.last().is_none_or(|(last, _)| *last != key) {
+            collected.push((key, Counts::default()));
+        }
+        if let Some((_, counts)) = collected.last_mut() {
+            *counts.of(state) = tally;
         }
     }
     collected

@@ -5,21 +5,14 @@ use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, Work
 use domain::time::Timestamp;
 use domain::worker::{PreviousSecret, StoredWorker, Worker, WorkerState};
 
-use crate::engine::columns::{Cells, Field, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::BadRow;
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
-use crate::engine::value::Value;
+use crate::engine::{
+    AFTER_ALL, ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns,
+    from_row, statements,
+};
 use crate::fleet::launches;
 
 columns! { worker: Worker(StoredWorker) {
-    key: WorkerKey {
-        pool_id: Key "worker_pool_id",
-        group: Key "worker_group",
-        id: Key "worker_id",
-    },
+    key: Key ["worker_pool_id", "worker_group", "worker_id"],
     provider_id: Mutable "provider_id",
     launch_config_id: Mutable "launch_config_id",
     state: Mutable "state",
@@ -47,7 +40,9 @@ impl Field for Option<PreviousSecret> {
         values.push(self.as_ref().map(|secret| &secret.digest).into());
         values.push(self.as_ref().map(|secret| secret.until).into());
     }
+}
 
+impl FromRow for Option<PreviousSecret> {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let (digest, until): (Option<_>, Option<_>) = (cells.next()?, cells.next()?);
         match (digest, until) {
@@ -57,6 +52,18 @@ impl Field for Option<PreviousSecret> {
         }
     }
 }
+
+impl Field for WorkerKey {
+    fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
+        values.extend([
+            self.pool_id.as_str().into(),
+            self.group.as_str().into(),
+            self.id.as_str().into(),
+        ]);
+    }
+}
+
+from_row! { WorkerKey { pool_id, group, id } }
 
 pub(crate) static TABLE: Table = Table::of::<Worker>("workers");
 
@@ -134,23 +141,18 @@ impl From<&Worker> for WorkerCursor {
     }
 }
 
-pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, StoreError> {
-    let values = [
-        key.pool_id.as_str().into(),
-        key.group.as_str().into(),
-        key.id.as_str().into(),
-    ];
-    tx.row(&GET, &values, entity)
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>> {
+    tx.row(&GET, key)
 }
 
 /// Returns `false` and changes nothing if the key exists already, in any state.
-pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
     tx.insert(&INSERT, worker)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
-pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version> {
     tx.update(&UPDATE, worker)?;
     Ok(worker.version.next())
 }
@@ -158,18 +160,8 @@ pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
 /// Records the first time at which a worker asked the queue for work, in its row and in the row of
 /// its launch. Returns `false` if it was recorded before, or if no such worker runs. The versions
 /// of the rows do not change.
-pub fn note_first_claim(
-    tx: &mut Tx<'_>,
-    key: &WorkerKey,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
-    let values = [
-        now.into(),
-        key.pool_id.as_str().into(),
-        key.group.as_str().into(),
-        key.id.as_str().into(),
-    ];
-    if tx.execute(&FIRST_CLAIM, &values)? == 0 {
+pub fn note_first_claim(tx: &mut Tx<'_>, key: &WorkerKey, now: Timestamp) -> Result<bool> {
+    if tx.execute(&FIRST_CLAIM, (now, key))? == 0 {
         return Ok(false);
     }
     let worker = get(tx, key)?;
@@ -181,8 +173,8 @@ pub fn note_first_claim(
 }
 
 /// Deletes expired workers in any state. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_EXPIRED, (now, limit))
 }
 
 /// Ordered from newest to oldest, in any state that the filter allows.
@@ -192,12 +184,13 @@ pub fn list(
     filter: &WorkerFilter,
     after: Option<&WorkerCursor>,
     limit: u32,
-) -> Result<Vec<Worker>, StoreError> {
+) -> Result<Vec<Worker>> {
     let state = filter.state.map_or("", WorkerState::as_str);
     let launch_config = filter
         .launch_config_id
         .as_ref()
         .map_or("", LaunchConfigId::as_str);
+    let filters = (state, launch_config, limit);
     let (created, group, id) = match after {
         Some(cursor) => (
             cursor.created.as_millis(),
@@ -206,34 +199,10 @@ pub fn list(
         ),
         None => (i64::MAX, AFTER_ALL, AFTER_ALL),
     };
-    let pool_id = pool_id.as_str().into();
-    let (statement, values) = match &filter.group {
-        Some(only) => (
-            &LIST_IN_GROUP,
-            [
-                pool_id,
-                only.as_str().into(),
-                created.into(),
-                id.into(),
-                state.into(),
-                launch_config.into(),
-                limit.into(),
-            ],
-        ),
-        None => (
-            &LIST,
-            [
-                pool_id,
-                created.into(),
-                group.into(),
-                id.into(),
-                state.into(),
-                launch_config.into(),
-                limit.into(),
-            ],
-        ),
-    };
-    tx.rows(statement, &values, entity)
+    match &filter.group {
+        Some(only) => tx.rows(&LIST_IN_GROUP, (pool_id, only, created, id, filters)),
+        None => tx.rows(&LIST, (pool_id, created, group, id, filters)),
+    }
 }
 
 /// The workers of a provider in a group that are not stopped, in all pools, ordered by pool and id.
@@ -243,19 +212,9 @@ pub fn list_live(
     group: &WorkerGroup,
     after: Option<&WorkerKey>,
     limit: u32,
-) -> Result<Vec<Worker>, StoreError> {
-    let (pool_id, id) = match after {
-        Some(key) => (key.pool_id.as_str(), key.id.as_str()),
-        None => ("", ""),
-    };
-    let values = [
-        provider_id.as_str().into(),
-        group.as_str().into(),
-        pool_id.into(),
-        id.into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST_LIVE, &values, entity)
+) -> Result<Vec<Worker>> {
+    let (pool_id, _, id) = after.map(parts).unwrap_or_default();
+    tx.rows(&LIST_LIVE, (provider_id, group, pool_id, id, limit))
 }
 
 /// The groups in which a provider has workers that are not stopped, at most `limit`. It runs one
@@ -264,12 +223,11 @@ pub fn live_groups(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
     limit: usize,
-) -> Result<Vec<WorkerGroup>, StoreError> {
+) -> Result<Vec<WorkerGroup>> {
     let mut groups: Vec<WorkerGroup> = Vec::new();
     while groups.len() < limit {
         let after = groups.last().map_or("", WorkerGroup::as_str);
-        let values = [provider_id.as_str().into(), after.into()];
-        match tx.row(&NEXT_GROUP, &values, |row| Ok(row.text(0)?.parse()?))? {
+        match tx.row(&NEXT_GROUP, (provider_id, after))? {
             Some(group) => groups.push(group),
             None => break,
         }
@@ -278,17 +236,13 @@ pub fn live_groups(
 }
 
 /// The providers that have workers in a pool that are not stopped.
-pub fn live_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>, StoreError> {
-    let values = [pool_id.as_str().into(), ALL_ROWS.into()];
-    tx.rows(&LIVE_PROVIDERS, &values, |row| Ok(row.text(0)?.parse()?))
+pub fn live_providers(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<ProviderId>> {
+    tx.rows(&LIVE_PROVIDERS, (pool_id, ALL_ROWS))
 }
 
 /// Number of workers of a provider that are not stopped, in all pools.
-pub fn live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
-    let values = [provider_id.as_str().into()];
-    Ok(tx
-        .row(&MACHINES, &values, |row| row.number(0))?
-        .unwrap_or(0))
+pub fn live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64> {
+    tx.number(&MACHINES, provider_id)
 }
 
 /// The workers of a provider that are stopping, ordered by key.
@@ -297,16 +251,11 @@ pub fn list_stopping(
     provider_id: &ProviderId,
     after: Option<&WorkerKey>,
     limit: u32,
-) -> Result<Vec<Worker>, StoreError> {
-    let (pool_id, group, id) = after.map_or(("", "", ""), parts);
-    let values = [
-        provider_id.as_str().into(),
-        pool_id.into(),
-        group.into(),
-        id.into(),
-        limit.into(),
-    ];
-    tx.rows(&STOPPING, &values, entity)
+) -> Result<Vec<Worker>> {
+    tx.rows(
+        &STOPPING,
+        (provider_id, after.map(parts).unwrap_or_default(), limit),
+    )
 }
 
 /// Records the time of a check of one page of a provider's workers in one group. Rows that were
@@ -318,21 +267,15 @@ pub fn note_checked(
     last: &WorkerKey,
     now: Timestamp,
     unless_since: Timestamp,
-) -> Result<u64, StoreError> {
-    let (first, last) = (parts(first), parts(last));
-    tx.execute(
-        &CHECKED,
-        &[
-            now.into(),
-            provider_id.as_str().into(),
-            first.1.into(),
-            first.0.into(),
-            first.2.into(),
-            last.0.into(),
-            last.2.into(),
-            unless_since.into(),
-        ],
-    )
+) -> Result<u64> {
+    let page = (
+        &first.group,
+        &first.pool_id,
+        &first.id,
+        &last.pool_id,
+        &last.id,
+    );
+    tx.execute(&CHECKED, (now, provider_id, page, unless_since))
 }
 
 fn parts(key: &WorkerKey) -> (&str, &str, &str) {

@@ -3,12 +3,7 @@
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::ClientId;
 
-use crate::engine::columns::{Cells, Entity, columns};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Entity, Result, Table, Tx, columns, statements};
 
 static TABLE: Table = Table::of::<AuditEntry>("audit");
 
@@ -34,8 +29,8 @@ statements! { TABLE;
          WHERE client_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3";
 }
 
-pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
-    tx.execute(&INSERT, &entry.inserted()).map(drop)
+pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<()> {
+    tx.execute(&INSERT, entry.inserted()).map(drop)
 }
 
 /// Changes of one entity, oldest first. Pass the number of the last entry to continue after it.
@@ -45,14 +40,9 @@ pub fn by_entity(
     entity_id: &str,
     after_sequence: Option<i64>,
     limit: u32,
-) -> Result<Vec<(i64, AuditEntry)>, StoreError> {
-    let values = [
-        entity_type.as_str().into(),
-        entity_id.into(),
-        after_sequence.unwrap_or(0).into(),
-        limit.into(),
-    ];
-    tx.rows(&BY_ENTITY, &values, entry)
+) -> Result<Vec<(i64, AuditEntry)>> {
+    let values = (&entity_type, entity_id, after_sequence.unwrap_or(0), limit);
+    tx.rows(&BY_ENTITY, values)
 }
 
 /// Changes by one client, oldest first. Pass the number of the last entry to continue after it.
@@ -61,16 +51,6 @@ pub fn by_client(
     client_id: &ClientId,
     after_sequence: Option<i64>,
     limit: u32,
-) -> Result<Vec<(i64, AuditEntry)>, StoreError> {
-    let values = [
-        client_id.as_str().into(),
-        after_sequence.unwrap_or(0).into(),
-        limit.into(),
-    ];
-    tx.rows(&BY_CLIENT, &values, entry)
-}
-
-fn entry(row: &Row<'_>) -> Result<(i64, AuditEntry), BadRow> {
-    let mut cells = Cells::of(row);
-    Ok((cells.next()?, AuditEntry::read(&mut cells)?))
+) -> Result<Vec<(i64, AuditEntry)>> {
+    tx.rows(&BY_CLIENT, (client_id, after_sequence.unwrap_or(0), limit))
 }

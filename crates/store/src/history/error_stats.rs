@@ -4,10 +4,7 @@ use domain::error_report::{ErrorStats, Tallies};
 use domain::id::PoolId;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 
-use crate::engine::error::StoreError;
-use crate::engine::statement::{AFTER_ALL, Statement, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Statement, Table, Tx, statements};
 
 static TABLE: Table = Table::unlisted("worker_errors", 1);
 
@@ -38,11 +35,7 @@ statements! { TABLE;
 
 /// Counts the errors of one pool or of all. Launch configs are counted for one pool only, since
 /// their ids are unique only within a pool.
-pub fn count(
-    tx: &mut Tx<'_>,
-    pool_id: Option<&PoolId>,
-    now: Timestamp,
-) -> Result<ErrorStats, StoreError> {
+pub fn count(tx: &mut Tx<'_>, pool_id: Option<&PoolId>, now: Timestamp) -> Result<ErrorStats> {
     let range = pool_id.map_or(("", AFTER_ALL), |id| (id.as_str(), id.as_str()));
     let mut stats = ErrorStats::empty(now);
     for (start, count) in by_period(tx, range, now, DAY_MS, ErrorStats::DAYS)? {
@@ -67,31 +60,24 @@ fn by_period(
     now: Timestamp,
     period_ms: i64,
     n_periods: i64,
-) -> Result<Vec<(Timestamp, u64)>, StoreError> {
+) -> Result<Vec<(Timestamp, u64)>> {
     let since = now
         .start_of(period_ms)
         .plus_millis(-(n_periods - 1) * period_ms);
-    let values = [
-        period_ms.into(),
-        first.into(),
-        last.into(),
-        since.into(),
-        ALL_ROWS.into(),
-    ];
-    tx.rows(&BY_PERIOD, &values, |row| {
-        let start = row.integer(0)?.saturating_mul(period_ms);
-        Ok((Timestamp::from_millis(start), row.number(1)?))
-    })
+    let values = (period_ms, first, last, since, ALL_ROWS);
+    let counts = tx.rows::<(i64, u64)>(&BY_PERIOD, values)?;
+    let start = |period: i64| Timestamp::from_millis(period.saturating_mul(period_ms));
+    Ok(counts
+        .into_iter()
+        .map(|(period, count)| (start(period), count))
+        .collect())
 }
 
 fn tallies(
     tx: &mut Tx<'_>,
     statement: &'static Statement,
     (first, last): (&str, &str),
-) -> Result<Tallies, StoreError> {
-    let values = [first.into(), last.into(), ALL_ROWS.into()];
-    let groups = tx.rows(statement, &values, |row| {
-        Ok((row.text(0)?.to_owned(), row.number(1)?))
-    })?;
+) -> Result<Tallies> {
+    let groups = tx.rows(statement, (first, last, ALL_ROWS))?;
     Ok(groups.into_iter().collect())
 }

@@ -6,11 +6,7 @@
 
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Result, Table, Tx, from_row, statements};
 use crate::history::events;
 
 static TABLE: Table = Table::unlisted("event_readers", 1);
@@ -43,13 +39,14 @@ pub struct EventReader {
 }
 
 /// Creates the reader if it does not exist. It begins with the next event.
-pub fn open(tx: &mut Tx<'_>, name: &str) -> Result<(), StoreError> {
+pub fn open(tx: &mut Tx<'_>, name: &str) -> Result<()> {
     let head = events::head(tx)?;
-    tx.execute(&OPEN, &[name.into(), head.into()]).map(drop)
+    tx.execute(&OPEN, (name, head)).map(drop)
 }
 
-pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>, StoreError> {
-    tx.row(&GET, &[name.into()], reader_row)
+pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>> {
+    let found = tx.row::<(String, EventReader)>(&GET, name)?;
+    Ok(found.map(|(_, reader)| reader))
 }
 
 /// Takes the reader or extends its lease. Returns `None` if another process holds it.
@@ -59,7 +56,7 @@ pub fn take(
     holder: &str,
     now: Timestamp,
     until: Timestamp,
-) -> Result<Option<EventReader>, StoreError> {
+) -> Result<Option<EventReader>> {
     let Some(known) = get(tx, name)? else {
         return Ok(None);
     };
@@ -74,14 +71,7 @@ pub fn take(
     };
     tx.execute_guarded(
         &TAKE,
-        &[
-            holder.into(),
-            until.into(),
-            fence.into(),
-            name.into(),
-            known.fence.into(),
-            known.held_until.into(),
-        ],
+        (holder, until, fence, name, known.fence, known.held_until),
     )?;
     Ok(Some(EventReader {
         holder: holder.to_owned(),
@@ -93,22 +83,14 @@ pub fn take(
 
 /// Records that all events up to this position were delivered. Returns `false` if another process
 /// has taken the reader.
-pub fn advance(tx: &mut Tx<'_>, name: &str, fence: i64, position: i64) -> Result<bool, StoreError> {
-    let moved = tx.execute(&MOVE, &[position.into(), name.into(), fence.into()])?;
+pub fn advance(tx: &mut Tx<'_>, name: &str, fence: i64, position: i64) -> Result<bool> {
+    let moved = tx.execute(&MOVE, (position, name, fence))?;
     Ok(moved == 1)
 }
 
 /// Ends the lease of this holder, so that other processes can take the reader immediately.
-pub fn leave(tx: &mut Tx<'_>, name: &str, holder: &str, now: Timestamp) -> Result<(), StoreError> {
-    tx.execute(&LEAVE, &[now.into(), name.into(), holder.into()])
-        .map(drop)
+pub fn leave(tx: &mut Tx<'_>, name: &str, holder: &str, now: Timestamp) -> Result<()> {
+    tx.execute(&LEAVE, (now, name, holder)).map(drop)
 }
 
-fn reader_row(row: &Row<'_>) -> Result<EventReader, BadRow> {
-    Ok(EventReader {
-        position: row.integer(1)?,
-        holder: row.text(2)?.to_owned(),
-        held_until: row.time(3)?,
-        fence: row.integer(4)?,
-    })
-}
+from_row! { EventReader { position, holder, held_until, fence } }

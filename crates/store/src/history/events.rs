@@ -7,11 +7,8 @@
 
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::statement::statements;
-use crate::engine::tx::Tx;
-use crate::history::outbox::{OutboxRow, TABLE, columns, outbox_row, size};
+use crate::engine::{Part, Result, StoreError, Tx, part, statements};
+use crate::history::outbox::{OutboxRow, TABLE, columns, size};
 
 statements! { TABLE;
     HEAD "event_head" = "SELECT position FROM event_stream WHERE name = 'events'";
@@ -34,66 +31,53 @@ statements! { TABLE;
 }
 
 /// The last assigned position, or 0.
-pub fn head(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
-    let head = tx.row(&HEAD, &[], |row| row.integer(0))?;
-    head.ok_or_else(|| {
-        StoreError::corrupt(
-            "event_stream",
-            "events".to_owned(),
-            "it is missing".to_owned(),
-        )
-    })
+pub fn head(tx: &mut Tx<'_>) -> Result<i64> {
+    let head = tx.row(&HEAD, ())?;
+    head.ok_or_else(|| StoreError::corrupt("event_stream", "events", "it is missing"))
 }
 
 /// Whether any event has no position yet.
-pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-    let first = tx.row(&WAITING, &[1_u32.into()], |row| row.integer(0))?;
-    Ok(first.is_some())
+pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool> {
+    tx.exists(&WAITING, 1_u32)
 }
 
 /// Assigns the next positions to the oldest events without one, and returns these events in order.
-pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
+pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>> {
     let head = head(tx)?;
-    let Part {
-        items: waiting,
-        is_cut,
-    } = part::read(tx, &WAITING_SIZES, &WAITING, &[], limit, |row| {
-        row.integer(0)
-    })?;
+    let waiting: Part<i64> = part::read(tx, &WAITING_SIZES, &WAITING, (), limit)?;
+    let (waiting, is_cut) = (waiting.items, waiting.is_cut);
     if waiting.is_empty() {
-        return Ok(Part {
-            items: Vec::new(),
-            is_cut,
-        });
+        let items = Vec::new();
+        return Ok(Part { items, is_cut });
     }
     // This update comes first, so that two concurrent transactions conflict here and nowhere else.
     let new_head = waiting.iter().fold(head, |position, _| position + 1);
-    tx.execute_guarded(&MOVE_HEAD, &[new_head.into(), head.into()])?;
+    tx.execute_guarded(&MOVE_HEAD, (new_head, head))?;
     let mut position = head;
     // Numbers rarely have gaps, so one statement usually updates all rows.
     for run in waiting.chunk_by(|left, right| left + 1 == *right) {
         let (first, last) = (run[0], run[run.len() - 1]);
         let offset = position + 1 - first;
-        tx.execute(&ASSIGN, &[offset.into(), first.into(), last.into()])?;
+        tx.execute(&ASSIGN, (offset, first, last))?;
         position = last + offset;
     }
-    let items = tx.rows(&AFTER, &[head.into(), limit.into()], outbox_row)?;
+    let items = tx.rows(&AFTER, (head, limit))?;
     Ok(Part { items, is_cut })
 }
 
 /// Events after this position, in order.
-pub fn list_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
-    part::read(tx, &AFTER_SIZES, &AFTER, &[after.into()], limit, outbox_row)
+pub fn list_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Part<OutboxRow>> {
+    part::read(tx, &AFTER_SIZES, &AFTER, after, limit)
 }
 
 /// The position and the time of the first event after this position.
-pub fn time_after(tx: &mut Tx<'_>, after: i64) -> Result<Option<(i64, Timestamp)>, StoreError> {
+pub fn time_after(tx: &mut Tx<'_>, after: i64) -> Result<Option<(i64, Timestamp)>> {
     Ok(times_after(tx, after, 1)?.pop())
 }
 
 /// The position before the first event at this time or later. Events are only nearly in the order
 /// of their times, so a few may be on the wrong side.
-pub fn position_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64, StoreError> {
+pub fn position_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64> {
     let mut high = head(tx)?;
     let Some((first, _)) = time_after(tx, 0)? else {
         return Ok(high);
@@ -117,23 +101,17 @@ pub fn delete_before(
     before: Timestamp,
     keep_after: i64,
     limit: u32,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     let oldest = times_after(tx, 0, limit)?;
     let old = oldest
         .iter()
         .take_while(|(position, created)| *created < before && *position <= keep_after);
     match old.last() {
-        Some((last, _)) => tx.execute(&DELETE, &[(*last).into()]),
+        Some((last, _)) => tx.execute(&DELETE, *last),
         None => Ok(0),
     }
 }
 
-fn times_after(
-    tx: &mut Tx<'_>,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<(i64, Timestamp)>, StoreError> {
-    tx.rows(&TIMES, &[after.into(), limit.into()], |row| {
-        Ok((row.integer(0)?, row.time(1)?))
-    })
+fn times_after(tx: &mut Tx<'_>, after: i64, limit: u32) -> Result<Vec<(i64, Timestamp)>> {
+    tx.rows(&TIMES, (after, limit))
 }

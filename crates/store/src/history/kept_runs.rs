@@ -6,11 +6,7 @@
 use domain::id::PoolId;
 use domain::time::{MINUTE_MS, Timestamp};
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::{Statement, statements};
-use crate::engine::tx::Tx;
-use crate::engine::value::Value;
+use crate::engine::{Bind, Result, Statement, Tx, statements};
 use crate::history::run_outcomes::TABLE;
 
 /// Duplicates arrive within this time.
@@ -63,85 +59,52 @@ pub struct KeptRuns {
 }
 
 /// The next pool with outcomes, in the order of ids. Without `after`, the first.
-pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolId>, StoreError> {
+pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolId>> {
     let after = after.map_or("", PoolId::as_str);
-    tx.row(&NEXT_POOL, &[after.into()], |row| {
-        Ok(row.text(0)?.parse()?)
-    })
+    tx.row(&NEXT_POOL, after)
 }
 
 /// Deletes the outcomes of a pool that are too old or too many. Call it again while it returns the
 /// limit.
-pub fn trim(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    kept: KeptRuns,
-    limit: u32,
-) -> Result<u64, StoreError> {
+pub fn trim(tx: &mut Tx<'_>, pool_id: &PoolId, kept: KeptRuns, limit: u32) -> Result<u64> {
     let pool = pool_id.as_str();
-    let Some(newest) = tx.row(&NEWEST, &[pool.into()], |row| row.time(0))? else {
+    let Some(newest) = tx.row::<Timestamp>(&NEWEST, pool)? else {
         return Ok(0);
     };
     let settled = newest.plus_millis(-DUPLICATE_MS);
     let mut left = limit;
-    let old = tx.execute(&DELETE_OLD, &[pool.into(), kept.since.into(), left.into()])?;
+    let old = tx.execute(&DELETE_OLD, (pool, kept.since, left))?;
     subtract(&mut left, old);
     let statements = (&FIRST_TOO_MANY, &DELETE_TOO_MANY);
-    delete_excess(
-        tx,
-        statements,
-        &[pool.into()],
-        kept.of_pool,
-        settled,
-        &mut left,
-    )?;
+    delete_excess(tx, statements, pool, kept.of_pool, settled, &mut left)?;
     // Only workers with outcomes that can be deleted: others would use up the limit.
-    let values = [
-        pool.into(),
-        kept.of_worker.into(),
-        settled.into(),
-        limit.into(),
-    ];
-    let crowded = tx.rows(&CROWDED, &values, |row| {
-        Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))
-    })?;
+    let crowded: Vec<(String, String)> =
+        tx.rows(&CROWDED, (pool, kept.of_worker, settled, limit))?;
     let statements = (&FIRST_TOO_MANY_OF_WORKER, &DELETE_TOO_MANY_OF_WORKER);
     for (group, worker_id) in &crowded {
-        let keys = [pool.into(), group.into(), worker_id.into()];
-        delete_excess(tx, statements, &keys, kept.of_worker, settled, &mut left)?;
+        let keys = (pool, group, worker_id);
+        delete_excess(tx, statements, keys, kept.of_worker, settled, &mut left)?;
     }
     Ok(u64::from(limit - left))
 }
 
 /// Deletes all outcomes but the newest `kept`.
-fn delete_excess(
+fn delete_excess<'v>(
     tx: &mut Tx<'_>,
     (first_too_many, delete): (&'static Statement, &'static Statement),
-    keys: &[Value<'_>],
+    keys: impl Bind<'v> + Copy,
     kept: u32,
     settled: Timestamp,
     left: &mut u32,
-) -> Result<(), StoreError> {
-    let values = [keys, &[kept.into()]].concat();
-    let Some((resolved, task_id, run_id)) = tx.row(first_too_many, &values, read_cursor)? else {
-        return Ok(());
-    };
-    let cursor = [
-        resolved.into(),
-        (&task_id).into(),
-        run_id.into(),
-        settled.into(),
-        (*left).into(),
-    ];
-    let deleted = tx.execute(delete, &[keys, &cursor].concat())?;
-    subtract(left, deleted);
+) -> Result<()> {
+    let first: Option<(i64, String, i64)> = tx.row(first_too_many, (keys, kept))?;
+    if let Some(cursor) = first {
+        let deleted = tx.execute(delete, (keys, cursor, settled, *left))?;
+        subtract(left, deleted);
+    }
     Ok(())
 }
 
 fn subtract(left: &mut u32, deleted: u64) {
     *left = left.saturating_sub(u32::try_from(deleted).unwrap_or(u32::MAX));
-}
-
-fn read_cursor(row: &Row<'_>) -> Result<(i64, String, i64), BadRow> {
-    Ok((row.integer(0)?, row.text(1)?.to_owned(), row.integer(2)?))
 }

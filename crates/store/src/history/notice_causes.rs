@@ -6,11 +6,7 @@ use domain::id::{ErrorId, PoolId};
 use domain::time::Timestamp;
 use serde_json::{Map, Value as Json};
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Cells, Entity, Result, Table, Tx, columns, statements};
 use crate::history::worker_errors;
 
 columns! { cause: NoticeCause {
@@ -88,24 +84,22 @@ pub fn get(
     channel: &str,
     pool_id: &PoolId,
     cause: &str,
-) -> Result<Option<NoticeCause>, StoreError> {
-    let values = [channel.into(), pool_id.as_str().into(), cause.into()];
-    tx.row(&GET, &values, entity)
+) -> Result<Option<NoticeCause>> {
+    tx.row(&GET, (channel, pool_id, cause))
 }
 
 /// Number of known causes in this pool.
-pub fn count(tx: &mut Tx<'_>, channel: &str, pool_id: &PoolId) -> Result<u64, StoreError> {
-    let values = [channel.into(), pool_id.as_str().into()];
-    Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
+pub fn count(tx: &mut Tx<'_>, channel: &str, pool_id: &PoolId) -> Result<u64> {
+    tx.number(&COUNT, (channel, pool_id))
 }
 
 /// Writes a new cause. If it exists already, the transaction has lost a race.
-pub fn insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
-    tx.execute_guarded(&INSERT, &cause.inserted())
+pub fn insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<()> {
+    tx.execute_guarded(&INSERT, cause.inserted())
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
-pub fn update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+pub fn update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<()> {
     tx.update(&UPDATE, cause)
 }
 
@@ -115,19 +109,13 @@ pub fn list_due(
     channel: &str,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<NoticeCause>, StoreError> {
-    let values = [channel.into(), now.into(), limit.into()];
-    tx.rows(&DUE, &values, entity)
+) -> Result<Vec<NoticeCause>> {
+    tx.rows(&DUE, (channel, now, limit))
 }
 
 /// Deletes a cause, so that no further notice contains it.
-pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
-    let values = [
-        (&cause.channel).into(),
-        cause.pool_id.as_str().into(),
-        (&cause.cause).into(),
-    ];
-    tx.execute_guarded(&DELETE, &values)
+pub fn delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<()> {
+    tx.execute_guarded(&DELETE, (&cause.channel, &cause.pool_id, &cause.cause))
 }
 
 /// Deletes causes whose last notice is from before `notified_before`, with no error waiting, and
@@ -138,9 +126,9 @@ pub fn delete_settled(
     notified_before: Timestamp,
     reported_before: Timestamp,
     limit: u32,
-) -> Result<u64, StoreError> {
-    let n_settled = tx.execute(&DELETE_SETTLED, &[notified_before.into(), limit.into()])?;
-    let n_old = tx.execute(&DELETE_OLDER, &[reported_before.into(), limit.into()])?;
+) -> Result<u64> {
+    let n_settled = tx.execute(&DELETE_SETTLED, (notified_before, limit))?;
+    let n_old = tx.execute(&DELETE_OLDER, (reported_before, limit))?;
     Ok(n_settled + n_old)
 }
 
@@ -151,14 +139,13 @@ pub fn list_errors_after(
     after: i64,
     until: i64,
     limit: u32,
-) -> Result<Vec<(i64, Option<ErrorReport>)>, StoreError> {
-    let values = [after.into(), until.into(), limit.into()];
-    let found = tx.rows(&EVENTS, &values, |row| {
-        let pool_id = row.text(1)?.parse::<PoolId>()?;
-        let payload = row.json::<Map<String, Json>>(2)?;
+) -> Result<Vec<(i64, Option<ErrorReport>)>> {
+    let found = tx.rows_with(&EVENTS, (after, until, limit), |row| {
+        let event: (i64, PoolId, Map<String, Json>) = Cells::of(row).next()?;
+        let (position, pool_id, payload) = event;
         let error_id = payload.get("errorId").and_then(Json::as_str);
         let error_id = error_id.unwrap_or_default().parse::<ErrorId>()?;
-        Ok((row.integer(0)?, pool_id, error_id))
+        Ok((position, pool_id, error_id))
     })?;
     let reports = found.into_iter().map(|(position, pool_id, error_id)| {
         Ok((position, worker_errors::get(tx, &pool_id, &error_id)?))

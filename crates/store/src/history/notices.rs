@@ -7,11 +7,7 @@ use domain::Version;
 use domain::time::Timestamp;
 use serde_json::Value as Json;
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Entity, Result, Table, Tx, columns, statements};
 
 columns! { notice: Notice {
     id: Key "notice_id",
@@ -64,45 +60,37 @@ pub struct Notice {
 }
 
 /// Returns `false` if another notice is waiting for this recipient.
-pub fn insert(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool> {
     tx.insert(&INSERT, notice)
 }
 
 /// The notice that has been due the longest.
-pub fn next(tx: &mut Tx<'_>, channel: &str, now: Timestamp) -> Result<Option<Notice>, StoreError> {
-    tx.row(&NEXT, &[channel.into(), now.into()], entity)
+pub fn next(tx: &mut Tx<'_>, channel: &str, now: Timestamp) -> Result<Option<Notice>> {
+    tx.row(&NEXT, (channel, now))
 }
 
 /// Writes the mutable columns, and returns the notice with its new version. Returns `None` if
 /// another transaction changed it since it was read.
-pub fn update(tx: &mut Tx<'_>, notice: Notice) -> Result<Option<Notice>, StoreError> {
-    let n_updated = tx.execute(&UPDATE, &notice.updated())?;
+pub fn update(tx: &mut Tx<'_>, notice: Notice) -> Result<Option<Notice>> {
+    let n_updated = tx.execute(&UPDATE, notice.updated())?;
     let version = notice.version.next();
     Ok((n_updated == 1).then_some(Notice { version, ..notice }))
 }
 
 /// Returns `false` if another process has taken the notice: then it may be sent twice.
-pub fn mark_sent(tx: &mut Tx<'_>, notice: &Notice, now: Timestamp) -> Result<bool, StoreError> {
-    let values = [now.into(), (&notice.id).into(), notice.version.into()];
-    Ok(tx.execute(&SENT, &values)? == 1)
+pub fn mark_sent(tx: &mut Tx<'_>, notice: &Notice, now: Timestamp) -> Result<bool> {
+    Ok(tx.execute(&SENT, (now, &notice.id, notice.version))? == 1)
 }
 
 /// Deletes a notice without sending it. Returns `false` if another transaction changed it since it
 /// was read.
-pub fn delete(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool, StoreError> {
-    let values = [(&notice.id).into(), notice.version.into()];
-    Ok(tx.execute(&DELETE, &values)? == 1)
+pub fn delete(tx: &mut Tx<'_>, notice: &Notice) -> Result<bool> {
+    Ok(tx.execute(&DELETE, (&notice.id, notice.version))? == 1)
 }
 
 /// When the waiting notice to this recipient is due, if one waits.
-pub fn waiting(
-    tx: &mut Tx<'_>,
-    channel: &str,
-    recipient: &str,
-) -> Result<Option<Timestamp>, StoreError> {
-    tx.row(&WAITING, &[channel.into(), recipient.into()], |row| {
-        row.time(0)
-    })
+pub fn waiting(tx: &mut Tx<'_>, channel: &str, recipient: &str) -> Result<Option<Timestamp>> {
+    tx.row(&WAITING, (channel, recipient))
 }
 
 /// When the last notices to this recipient were written, after `after`, newest first.
@@ -112,16 +100,11 @@ pub fn recent(
     recipient: &str,
     after: Timestamp,
     limit: u32,
-) -> Result<Vec<Timestamp>, StoreError> {
-    let values = [channel.into(), recipient.into(), after.into(), limit.into()];
-    tx.rows(&RECENT, &values, |row| row.time(0))
+) -> Result<Vec<Timestamp>> {
+    tx.rows(&RECENT, (channel, recipient, after, limit))
 }
 
 /// Deletes notices, sent or not. Call it again while it returns the limit.
-pub fn delete_older_than(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
+pub fn delete_older_than(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_OLDER, (before, limit))
 }

@@ -9,12 +9,7 @@ use domain::id::PoolId;
 use domain::time::Timestamp;
 use serde_json::Value;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::to_json;
+use crate::engine::{BadRow, Cells, FromRow, Result, Table, Tx, statements, to_json};
 
 pub(crate) static TABLE: Table = Table::unlisted("outbox", 1);
 
@@ -44,33 +39,24 @@ pub struct OutboxRow {
     pub created: Timestamp,
 }
 
-pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
+pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<()> {
     let topic = event.body.exchange().topic();
     let routing_key = event.body.routing_key();
     let payload = event.body.payload(event.created).to_string();
     let routes = event.body.routes();
     let routes = (!routes.is_empty()).then(|| to_json(&routes));
-    tx.execute(
-        &PUSH,
-        &[
-            (&event.id).into(),
-            (&topic).into(),
-            (&routing_key).into(),
-            event.body.pool_id().map(PoolId::as_str).into(),
-            (&payload).into(),
-            event.created.into(),
-            routes.as_ref().into(),
-        ],
-    )
-    .map(drop)
+    let pool_id = event.body.pool_id().cloned();
+    let names = (&event.id, &topic, &routing_key, &pool_id);
+    tx.execute(&PUSH, (names, &payload, event.created, &routes))
+        .map(drop)
 }
 
 /// Number of events without a position.
-pub fn depth(tx: &mut Tx<'_>) -> Result<u64, StoreError> {
-    Ok(tx.row(&DEPTH, &[], |row| row.number(0))?.unwrap_or(0))
+pub fn depth(tx: &mut Tx<'_>) -> Result<u64> {
+    tx.number(&DEPTH, ())
 }
 
-/// The columns of a row, in the order in which `outbox_row` reads them.
+/// The columns of a row, in the order in which `OutboxRow` reads them.
 macro_rules! columns {
     () => {
         "position, event_id, topic, routing_key, worker_pool_id, payload, created, routes"
@@ -86,18 +72,17 @@ macro_rules! size {
 }
 pub(crate) use size;
 
-pub(crate) fn outbox_row(row: &Row<'_>) -> Result<OutboxRow, BadRow> {
-    Ok(OutboxRow {
-        position: row.integer(0)?,
-        event_id: row.text(1)?.to_owned(),
-        topic: row.text(2)?.to_owned(),
-        routing_key: row.text(3)?.to_owned(),
-        pool_id: row.optional_text(4)?.map(str::parse).transpose()?,
-        payload: row.json(5)?,
-        created: row.time(6)?,
-        routes: match row.optional_text(7)? {
-            Some(_) => row.json(7)?,
-            None => Vec::new(),
-        },
-    })
+impl FromRow for OutboxRow {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        Ok(Self {
+            position: cells.next()?,
+            event_id: cells.next()?,
+            topic: cells.next()?,
+            routing_key: cells.next()?,
+            pool_id: cells.next()?,
+            payload: cells.next()?,
+            created: cells.next()?,
+            routes: cells.next::<Option<_>>()?.unwrap_or_default(),
+        })
+    }
 }

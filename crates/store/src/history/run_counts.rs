@@ -7,11 +7,7 @@ use domain::run_outcome::{OutcomeCounts, RunOutcome, Window};
 use domain::task::EndReason;
 use domain::time::{HOUR_MS, Timestamp};
 
-use crate::engine::error::StoreError;
-use crate::engine::row::Row;
-use crate::engine::statement::{Statement, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Result, Statement, Table, Tx, statements};
 
 static TABLE: Table = Table::unlisted("run_counts", 3);
 
@@ -42,7 +38,7 @@ statements! { TABLE;
 /// How many runs ended how, in each of the windows.
 pub type Tallies = [OutcomeCounts; Window::ALL.len()];
 
-pub(crate) fn add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreError> {
+pub(crate) fn add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<()> {
     let mut counts: BTreeMap<(&PoolId, Timestamp, &str), u32> = BTreeMap::new();
     for outcome in outcomes {
         let hour = outcome.resolved.start_of(HOUR_MS);
@@ -50,34 +46,24 @@ pub(crate) fn add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreE
         *counts.entry(key).or_default() += 1;
     }
     for ((pool_id, hour, reason), count) in counts {
-        let values = [
-            pool_id.as_str().into(),
-            hour.into(),
-            reason.into(),
-            count.into(),
-        ];
-        tx.execute(&ADD, &values)?;
+        tx.execute(&ADD, (pool_id, hour, reason, count))?;
     }
     Ok(())
 }
 
-pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Tallies, StoreError> {
+pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Tallies> {
     tallies(tx, &OF_POOL, pool_id.as_str(), now)
 }
 
 /// Counts the runs in all pools of a worker configuration.
-pub fn of_configuration(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-    now: Timestamp,
-) -> Result<Tallies, StoreError> {
+pub fn of_configuration(tx: &mut Tx<'_>, id: &ConfigurationId, now: Timestamp) -> Result<Tallies> {
     tallies(tx, &OF_CONFIGURATION, id.as_str(), now)
 }
 
 /// Deletes the counts of hours that began before this moment. Call it again while it returns the
 /// limit.
-pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_OLDER, (before, limit))
 }
 
 fn tallies(
@@ -85,16 +71,12 @@ fn tallies(
     statement: &'static Statement,
     name: &str,
     now: Timestamp,
-) -> Result<Tallies, StoreError> {
+) -> Result<Tallies> {
     let [hour, day, week] = Window::ALL.map(|window| window.since(now));
-    let values = [hour.into(), day.into(), week.into(), name.into()];
-    let rows = tx.rows(statement, &values, |row: &Row<'_>| {
-        let reason: EndReason = row.text(0)?.parse()?;
-        Ok((reason, [row.number(1)?, row.number(2)?, row.number(3)?]))
-    })?;
+    let rows = tx.rows::<(EndReason, u64, u64, u64)>(statement, (hour, day, week, name))?;
     let mut tallies = Tallies::default();
-    for (reason, counts) in rows {
-        for (tally, count) in tallies.iter_mut().zip(counts) {
+    for (reason, of_hour, of_day, of_week) in rows {
+        for (tally, count) in tallies.iter_mut().zip([of_hour, of_day, of_week]) {
             tally.add(reason, count);
         }
     }

@@ -2,11 +2,7 @@
 
 use domain::run_outcome::OUTCOME_EXCHANGES;
 
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::statement::statements;
-use crate::engine::tx::Tx;
-use crate::engine::value::Value;
+use crate::engine::{Part, Result, Tx, part, statements};
 use crate::history::outbox::{TABLE, size};
 
 macro_rules! outcome_messages {
@@ -23,15 +19,7 @@ statements! { TABLE;
 
 /// Messages with positions after `after`, up to `until`, in order. The database reads all events in
 /// this range, so keep it short.
-pub fn list(
-    tx: &mut Tx<'_>,
-    after: i64,
-    until: i64,
-    limit: u32,
-) -> Result<Part<(i64, String)>, StoreError> {
-    let mut keys = vec![after.into(), until.into()];
-    keys.extend(OUTCOME_EXCHANGES.map(Value::from));
-    part::read(tx, &SIZES, &LIST, &keys, limit, |row| {
-        Ok((row.integer(0)?, row.text(1)?.to_owned()))
-    })
+pub fn list(tx: &mut Tx<'_>, after: i64, until: i64, limit: u32) -> Result<Part<(i64, String)>> {
+    let exchanges: (&str, &str, &str, &str) = OUTCOME_EXCHANGES.into();
+    part::read(tx, &SIZES, &LIST, (after, until, exchanges), limit)
 }

@@ -6,21 +6,13 @@ use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
 use domain::run_outcome::RunOutcome;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, statements};
 use crate::history::run_counts;
 
 columns! { outcome: RunOutcome {
     task_id: Key "task_id",
     run_id: Key "run_id",
-    worker: WorkerKey {
-        pool_id: Fixed "worker_pool_id",
-        group: Fixed "worker_group",
-        id: Fixed "worker_id",
-    },
+    worker: Fixed ["worker_pool_id", "worker_group", "worker_id"],
     reason: Fixed "reason",
     resolved: Fixed "resolved",
 } }
@@ -67,11 +59,11 @@ impl From<&RunOutcome> for RunCursor {
 
 /// Stores outcomes and counts them, unless they are known already or their pool does not exist.
 /// Returns the new outcomes.
-pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>, StoreError> {
+pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>> {
     let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();
     let mut ours = BTreeSet::new();
     for pool_id in named {
-        if has_pool(tx, pool_id)? {
+        if tx.exists(&HAS_POOL, pool_id)? {
             ours.insert(pool_id);
         }
     }
@@ -91,29 +83,14 @@ pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>,
     Ok(new)
 }
 
-fn has_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<bool, StoreError> {
-    let found = tx.row(&HAS_POOL, &[pool_id.as_str().into()], |_| Ok(()))?;
-    Ok(found.is_some())
-}
-
 /// The last runs of a worker, newest first.
 pub fn list_of_worker(
     tx: &mut Tx<'_>,
     worker: &WorkerKey,
     after: Option<&RunCursor>,
     limit: u32,
-) -> Result<Vec<RunOutcome>, StoreError> {
-    let (resolved, task_id, run_id) = cursor_values(after);
-    let values = [
-        worker.pool_id.as_str().into(),
-        worker.group.as_str().into(),
-        worker.id.as_str().into(),
-        resolved.into(),
-        task_id.into(),
-        run_id.into(),
-        limit.into(),
-    ];
-    tx.rows(&OF_WORKER, &values, entity)
+) -> Result<Vec<RunOutcome>> {
+    tx.rows(&OF_WORKER, (worker, cursor_values(after), limit))
 }
 
 /// The last runs in these pools together, newest first.
@@ -125,25 +102,15 @@ pub fn list_of_pools(
     pools: &[PoolId],
     after: Option<&RunCursor>,
     limit: u32,
-) -> Result<Vec<RunOutcome>, StoreError> {
-    let (resolved, task_id, run_id) = cursor_values(after);
+) -> Result<Vec<RunOutcome>> {
+    let after = cursor_values(after);
     let mut newest: BTreeMap<RunCursor, RunOutcome> = BTreeMap::new();
     let mut since = i64::MIN;
     for pool_id in pools {
-        let values = [
-            pool_id.as_str().into(),
-            resolved.into(),
-            task_id.into(),
-            run_id.into(),
-            since.into(),
-            limit.into(),
-        ];
-        let found = tx.rows(&OF_POOL, &values, entity)?;
-        newest.extend(
-            found
-                .into_iter()
-                .map(|found| (RunCursor::from(&found), found)),
-        );
+        let found = tx
+            .rows(&OF_POOL, (pool_id, after, since, limit))?
+            .into_iter();
+        newest.extend(found.map(|outcome| (RunCursor::from(&outcome), outcome)));
         while newest.len() > limit as usize {
             newest.pop_first();
         }
@@ -157,12 +124,8 @@ pub fn list_of_pools(
 }
 
 /// The pools of a worker configuration.
-pub fn pools_of_configuration(
-    tx: &mut Tx<'_>,
-    id: &ConfigurationId,
-) -> Result<Vec<PoolId>, StoreError> {
-    let values = [id.as_str().into(), ALL_ROWS.into()];
-    tx.rows(&POOLS, &values, |row| Ok(row.text(0)?.parse()?))
+pub fn pools_of_configuration(tx: &mut Tx<'_>, id: &ConfigurationId) -> Result<Vec<PoolId>> {
+    tx.rows(&POOLS, (id, ALL_ROWS))
 }
 
 fn cursor_values(after: Option<&RunCursor>) -> (i64, &str, i64) {

@@ -4,11 +4,7 @@ use domain::error_report::ErrorReport;
 use domain::id::{ErrorId, LaunchConfigId, PoolId};
 use domain::time::Timestamp;
 
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{AFTER_ALL, Result, Table, Tx, columns, statements};
 
 columns! { report: ErrorReport {
     pool_id: Key "worker_pool_id",
@@ -49,17 +45,12 @@ pub struct ErrorFilter {
 }
 
 /// Returns `false` if the error exists already.
-pub fn insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool> {
     tx.insert(&INSERT, report)
 }
 
-pub fn get(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    error_id: &ErrorId,
-) -> Result<Option<ErrorReport>, StoreError> {
-    let values = [pool_id.as_str().into(), error_id.as_str().into()];
-    tx.row(&GET, &values, entity)
+pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId, error_id: &ErrorId) -> Result<Option<ErrorReport>> {
+    tx.row(&GET, (pool_id, error_id))
 }
 
 /// Ordered from newest to oldest. `after` is the time and id of the last error of the previous
@@ -70,30 +61,17 @@ pub fn list(
     filter: &ErrorFilter,
     after: Option<(Timestamp, &ErrorId)>,
     limit: u32,
-) -> Result<Vec<ErrorReport>, StoreError> {
-    let (reported, id) = after.map_or((i64::MAX, AFTER_ALL), |(reported, id)| {
+) -> Result<Vec<ErrorReport>> {
+    let after = after.map_or((i64::MAX, AFTER_ALL), |(reported, id)| {
         (reported.as_millis(), id.as_str())
     });
-    let values = [
-        pool_id.as_str().into(),
-        reported.into(),
-        id.into(),
-        filter
-            .launch_config_id
-            .as_ref()
-            .map_or("", LaunchConfigId::as_str)
-            .into(),
-        filter.error_id.as_ref().map_or("", ErrorId::as_str).into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST, &values, entity)
+    let launch_config_id = filter.launch_config_id.as_ref();
+    let launch_config = launch_config_id.map_or("", LaunchConfigId::as_str);
+    let error_id = filter.error_id.as_ref().map_or("", ErrorId::as_str);
+    tx.rows(&LIST, (pool_id, after, launch_config, error_id, limit))
 }
 
 /// Deletes the oldest errors first. Call it again while it returns the limit.
-pub fn delete_older_than(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
+pub fn delete_older_than(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_OLDER, (before, limit))
 }

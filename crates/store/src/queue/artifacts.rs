@@ -4,11 +4,7 @@ use domain::artifact::{Artifact, ArtifactName};
 use domain::id::TaskId;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Entity, Result, Table, Tx, columns, statements};
 
 columns! { artifact: Artifact {
     task_id: Key "task_id",
@@ -48,9 +44,8 @@ pub fn get(
     task_id: &TaskId,
     run_id: u32,
     name: &ArtifactName,
-) -> Result<Option<Artifact>, StoreError> {
-    let values = [task_id.as_str().into(), run_id.into(), name.as_str().into()];
-    tx.row(&GET, &values, entity)
+) -> Result<Option<Artifact>> {
+    tx.row(&GET, (task_id, run_id, name))
 }
 
 /// The artifacts of one run, ordered by name.
@@ -60,35 +55,25 @@ pub fn list(
     run_id: u32,
     after: Option<&ArtifactName>,
     limit: u32,
-) -> Result<Vec<Artifact>, StoreError> {
+) -> Result<Vec<Artifact>> {
     let after = after.map_or("", ArtifactName::as_str);
-    let values = [
-        task_id.as_str().into(),
-        run_id.into(),
-        after.into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST, &values, entity)
+    tx.rows(&LIST, (task_id, run_id, after, limit))
 }
 
 /// Returns `false` if the run has an artifact of this name already.
-pub fn insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool> {
     tx.insert(&INSERT, artifact)
 }
 
 /// Returns `false` if the artifact does not exist, because it has expired.
-pub fn update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
-    Ok(tx.execute(&UPDATE, &artifact.updated())? == 1)
+pub fn update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool> {
+    Ok(tx.execute(&UPDATE, artifact.updated())? == 1)
 }
 
 /// Returns the deleted artifacts, so that their files can be deleted, too. Call it again while
 /// there are as many as the limit.
-pub fn delete_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<Artifact>, StoreError> {
-    tx.rows(&DELETE_EXPIRED, &[now.into(), limit.into()], entity)
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<Artifact>> {
+    tx.rows(&DELETE_EXPIRED, (now, limit))
 }
 
 fn state(artifact: &Artifact) -> &'static str {

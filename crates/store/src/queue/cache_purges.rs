@@ -3,11 +3,7 @@
 use domain::id::PoolId;
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Result, Table, Tx, from_row, statements};
 
 static TABLE: Table = Table::unlisted("cache_purges", 2);
 
@@ -43,14 +39,9 @@ pub struct CachePurge {
 }
 
 /// If a request for the cache exists, the later moment counts.
-pub fn put(tx: &mut Tx<'_>, purge: &CachePurge, expires: Timestamp) -> Result<(), StoreError> {
-    let values = [
-        purge.pool_id.as_str().into(),
-        (&purge.cache_name).into(),
-        purge.before.into(),
-        expires.into(),
-    ];
-    tx.execute(&PUT, &values).map(drop)
+pub fn put(tx: &mut Tx<'_>, purge: &CachePurge, expires: Timestamp) -> Result<()> {
+    let values = (&purge.pool_id, &purge.cache_name, purge.before, expires);
+    tx.execute(&PUT, values).map(drop)
 }
 
 /// Number of other caches of the pool with a request.
@@ -59,10 +50,8 @@ pub fn count_others(
     pool_id: &PoolId,
     cache_name: &str,
     now: Timestamp,
-) -> Result<u64, StoreError> {
-    let values = [pool_id.as_str().into(), cache_name.into(), now.into()];
-    let count = tx.row(&OTHERS, &values, |row| row.number(0))?;
-    Ok(count.unwrap_or(0))
+) -> Result<u64> {
+    tx.number(&OTHERS, (pool_id, cache_name, now))
 }
 
 /// The requests of a pool whose `before` is not earlier than `since`, ordered by name.
@@ -72,14 +61,8 @@ pub fn list_of_pool(
     now: Timestamp,
     since: Timestamp,
     limit: u32,
-) -> Result<Vec<CachePurge>, StoreError> {
-    let values = [
-        pool_id.as_str().into(),
-        now.into(),
-        since.into(),
-        limit.into(),
-    ];
-    tx.rows(&OF_POOL, &values, purge)
+) -> Result<Vec<CachePurge>> {
+    tx.rows(&OF_POOL, (pool_id, now, since, limit))
 }
 
 /// The requests of all pools, ordered by pool and name.
@@ -88,21 +71,14 @@ pub fn list(
     after: Option<(&PoolId, &str)>,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<CachePurge>, StoreError> {
-    let (pool_id, cache_name) = after.map_or(("", ""), |(pool_id, name)| (pool_id.as_str(), name));
-    let values = [pool_id.into(), cache_name.into(), now.into(), limit.into()];
-    tx.rows(&LIST, &values, purge)
+) -> Result<Vec<CachePurge>> {
+    let after = after.map_or(("", ""), |(pool_id, name)| (pool_id.as_str(), name));
+    tx.rows(&LIST, (after, now, limit))
 }
 
 /// Deletes at most `limit` rows. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE, &[now.into(), limit.into()])
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE, (now, limit))
 }
 
-fn purge(row: &Row<'_>) -> Result<CachePurge, BadRow> {
-    Ok(CachePurge {
-        pool_id: row.text(0)?.parse()?,
-        cache_name: row.text(1)?.to_owned(),
-        before: row.time(2)?,
-    })
-}
+from_row! { CachePurge { pool_id, cache_name, before } }

@@ -7,13 +7,7 @@ use domain::id::WorkerKey;
 use domain::queue_worker::QueueWorker;
 use domain::worker::WorkerState;
 
-use crate::engine::columns::Cells;
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::to_json;
+use crate::engine::{Cells, Result, Table, Tx, statements, to_json};
 use crate::queue::queue_workers;
 
 static TABLE: Table = Table::joined("queue_workers", &[("q", &queue_workers::TABLE)]);
@@ -38,26 +32,16 @@ pub struct Claimant {
 }
 
 /// Returns an entry for each of these workers, known or not.
-pub fn list(
-    tx: &mut Tx<'_>,
-    workers: &[WorkerKey],
-) -> Result<HashMap<WorkerKey, Claimant>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, workers: &[WorkerKey]) -> Result<HashMap<WorkerKey, Claimant>> {
     let keys: Vec<[&str; 3]> = workers
         .iter()
         .map(|key| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()])
         .collect();
-    let found = tx.rows(&LIST, &[(&to_json(&keys)).into()], claimant)?;
+    let found = tx.rows_with(&LIST, &to_json(&keys), |row| {
+        let mut cells = Cells::of(row);
+        let known = cells.joined()?;
+        let (key, state) = cells.next()?;
+        Ok((key, Claimant { state, known }))
+    })?;
     Ok(found.into_iter().collect())
-}
-
-fn claimant(row: &Row<'_>) -> Result<(WorkerKey, Claimant), BadRow> {
-    let mut cells = Cells::of(row);
-    let known = cells.joined()?;
-    let key = WorkerKey {
-        pool_id: cells.next()?,
-        group: cells.next()?,
-        id: cells.next()?,
-    };
-    let state = cells.next()?;
-    Ok((key, Claimant { state, known }))
 }

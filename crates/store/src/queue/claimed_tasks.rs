@@ -4,14 +4,8 @@ use domain::id::{PoolId, TaskId, WorkerGroup, WorkerId, WorkerKey};
 use domain::task::Task;
 use domain::time::Timestamp;
 
-use crate::engine::columns::Cells;
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::queue::tasks::{read_task, size, task_columns};
+use crate::engine::{Part, Result, Table, Tx, from_row, part, statements};
+use crate::queue::tasks::{size, task_columns};
 
 static TABLE: Table = Table::unlisted("claimed_tasks", 1);
 
@@ -54,19 +48,14 @@ pub fn list(
     queue: &PoolId,
     after: Option<(Timestamp, &TaskId)>,
     limit: u32,
-) -> Result<Part<ClaimedTask>, StoreError> {
-    let (claimed, id) = after.map_or((i64::MIN, ""), |(at, id)| (at.as_millis(), id.as_str()));
-    let keys = [queue.as_str().into(), claimed.into(), id.into()];
-    part::read(tx, &LIST_SIZES, &LIST, &keys, limit, claimed_task)
+) -> Result<Part<ClaimedTask>> {
+    let after = after.map_or((i64::MIN, ""), |(at, id)| (at.as_millis(), id.as_str()));
+    part::read(tx, &LIST_SIZES, &LIST, (queue, after), limit)
 }
 
 /// Runs whose claim has expired because the worker did not renew it.
-pub fn list_expired(
-    tx: &mut Tx<'_>,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<(TaskId, u32)>, StoreError> {
-    tx.rows(&EXPIRED, &[now.into(), limit.into()], run)
+pub fn list_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<(TaskId, u32)>> {
+    tx.rows(&EXPIRED, (now, limit))
 }
 
 /// Runs that a worker has claimed and not resolved.
@@ -74,39 +63,14 @@ pub fn list_of_worker(
     tx: &mut Tx<'_>,
     worker: &WorkerKey,
     limit: u32,
-) -> Result<Vec<(TaskId, u32)>, StoreError> {
-    let values = [
-        worker.pool_id.as_str().into(),
-        worker.group.as_str().into(),
-        worker.id.as_str().into(),
-        limit.into(),
-    ];
-    tx.rows(&OF_WORKER, &values, run)
+) -> Result<Vec<(TaskId, u32)>> {
+    tx.rows(&OF_WORKER, (worker, limit))
 }
 
 /// Records when the worker last finished or lost a run. Does nothing if the queue has no record of
 /// the worker.
-pub fn note_ended(tx: &mut Tx<'_>, worker: &WorkerKey, now: Timestamp) -> Result<(), StoreError> {
-    let values = [
-        now.into(),
-        worker.pool_id.as_str().into(),
-        worker.group.as_str().into(),
-        worker.id.as_str().into(),
-    ];
-    tx.execute(&ENDED, &values).map(drop)
+pub fn note_ended(tx: &mut Tx<'_>, worker: &WorkerKey, now: Timestamp) -> Result<()> {
+    tx.execute(&ENDED, (now, worker)).map(drop)
 }
 
-fn run(row: &Row<'_>) -> Result<(TaskId, u32), BadRow> {
-    Ok((row.text(0)?.parse()?, row.number(1)?))
-}
-
-fn claimed_task(row: &Row<'_>) -> Result<ClaimedTask, BadRow> {
-    let mut cells = Cells::of(row);
-    Ok(ClaimedTask {
-        task: read_task(&mut cells)?,
-        run_id: cells.next()?,
-        claimed: cells.next()?,
-        group: cells.next()?,
-        worker_id: cells.next()?,
-    })
-}
+from_row! { ClaimedTask { task, run_id, claimed, group, worker_id } }

@@ -6,11 +6,7 @@ use domain::demand::Demand;
 use domain::id::PoolId;
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{Result, Table, Tx, statements};
 
 /// Counts have no key but the column by which they are grouped.
 static TABLE: Table = Table::unlisted("pending_tasks", 1);
@@ -33,10 +29,11 @@ statements! { TABLE;
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
 }
 
-pub fn of(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Demand, StoreError> {
-    let values = [pool_id.as_str().into(), now.into()];
-    let pending = tx.row(&PENDING, &values, |row| row.number(0))?;
-    with_claimed(tx, pool_id, now, pending)
+pub fn of(tx: &mut Tx<'_>, pool_id: &PoolId, now: Timestamp) -> Result<Demand> {
+    Ok(Demand {
+        pending: tx.number(&PENDING, (pool_id, now))?,
+        claimed: tx.number(&CLAIMED, (pool_id, now))?,
+    })
 }
 
 /// Like `of`, but counts at most `most_pending` pending tasks.
@@ -45,23 +42,10 @@ pub fn up_to(
     pool_id: &PoolId,
     now: Timestamp,
     most_pending: u32,
-) -> Result<Demand, StoreError> {
-    let values = [pool_id.as_str().into(), now.into(), most_pending.into()];
-    let pending = tx.row(&PENDING_UP_TO, &values, |row| row.number(0))?;
-    with_claimed(tx, pool_id, now, pending)
-}
-
-fn with_claimed(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    now: Timestamp,
-    pending: Option<u64>,
-) -> Result<Demand, StoreError> {
-    let values = [pool_id.as_str().into(), now.into()];
-    let claimed = tx.row(&CLAIMED, &values, |row| row.number(0))?;
+) -> Result<Demand> {
     Ok(Demand {
-        pending: pending.unwrap_or(0),
-        claimed: claimed.unwrap_or(0),
+        pending: tx.number(&PENDING_UP_TO, (pool_id, now, most_pending))?,
+        claimed: tx.number(&CLAIMED, (pool_id, now))?,
     })
 }
 
@@ -72,16 +56,11 @@ pub fn all(
     after: Option<&PoolId>,
     limit: u32,
     now: Timestamp,
-) -> Result<Vec<(PoolId, Demand)>, StoreError> {
+) -> Result<Vec<(PoolId, Demand)>> {
     let after = after.map_or("", PoolId::as_str);
-    let values = [after.into(), now.into(), limit.into()];
-    let pending = tx.rows(&PENDING_ALL, &values, count)?;
-    let claimed = tx.rows(&CLAIMED_ALL, &values, count)?;
+    let pending = tx.rows(&PENDING_ALL, (after, now, limit))?;
+    let claimed = tx.rows(&CLAIMED_ALL, (after, now, limit))?;
     Ok(merge(pending, claimed, limit))
-}
-
-fn count(row: &Row<'_>) -> Result<(PoolId, u64), BadRow> {
-    Ok((row.text(0)?.parse()?, row.number(1)?))
 }
 
 /// Merges two ordered lists. Leaves out pools behind the end of a list that reached the limit,

@@ -14,13 +14,8 @@ use domain::id::TaskId;
 use domain::task::{Requires, Task};
 use domain::time::Timestamp;
 
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::to_json;
-use crate::queue::tasks::{active, size, task, task_columns};
+use crate::engine::{Part, Result, Table, Tx, part, statements, to_json};
+use crate::queue::tasks::{active, size, task_columns};
 
 static TABLE: Table = Table::unlisted("task_dependencies", 1);
 
@@ -89,30 +84,27 @@ pub struct Edge {
 }
 
 /// The time of expiry of each task that this one depends on. Missing tasks are left out.
-pub fn required(tx: &mut Tx<'_>, task: &Task) -> Result<HashMap<TaskId, Timestamp>, StoreError> {
+pub fn required(tx: &mut Tx<'_>, task: &Task) -> Result<HashMap<TaskId, Timestamp>> {
     let names = list(&task.definition.dependencies);
-    let found = tx.rows(&REQUIRED, &[(&names).into()], |row| {
-        Ok((row.text(0)?.parse()?, row.time(1)?))
-    })?;
+    let found = tx.rows(&REQUIRED, &names)?;
     Ok(found.into_iter().collect())
 }
 
 /// Stores the dependencies of a task. Edges whose condition is met already are released
 /// immediately.
-pub fn require(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+pub fn require(tx: &mut Tx<'_>, task: &Task) -> Result<()> {
     let add = match task.definition.requires {
         Requires::AllCompleted => &ADD_COMPLETED,
         Requires::AllResolved => &ADD_RESOLVED,
     };
     let names = list(&task.definition.dependencies);
-    tx.execute(add, &[task.id.as_str().into(), (&names).into()])
-        .map(drop)
+    tx.execute(add, (&task.id, &names)).map(drop)
 }
 
 /// Number of unreleased dependencies of a task, counted up to the limit.
-pub fn count_open(tx: &mut Tx<'_>, id: &TaskId, limit: u32) -> Result<usize, StoreError> {
-    let values = [id.as_str().into(), limit.into()];
-    Ok(tx.rows(&OPEN, &values, |_| Ok(()))?.len())
+pub fn count_open(tx: &mut Tx<'_>, id: &TaskId, limit: u32) -> Result<usize> {
+    let values = (id, limit);
+    Ok(tx.rows_with(&OPEN, values, |_| Ok(()))?.len())
 }
 
 /// The tasks with an unreleased edge that this end of the required task releases.
@@ -121,15 +113,13 @@ pub fn dependents_to_release(
     required: &TaskId,
     completed: bool,
     limit: u32,
-) -> Result<Vec<TaskId>, StoreError> {
+) -> Result<Vec<TaskId>> {
     let least = i64::from(!completed);
-    let values = [required.as_str().into(), least.into(), limit.into()];
-    tx.rows(&TO_RELEASE, &values, |row| Ok(row.text(0)?.parse()?))
+    tx.rows(&TO_RELEASE, (required, least, limit))
 }
 
-pub fn release(tx: &mut Tx<'_>, required: &TaskId, waiting: &TaskId) -> Result<(), StoreError> {
-    let values = [required.as_str().into(), waiting.as_str().into()];
-    tx.execute(&RELEASE, &values).map(drop)
+pub fn release(tx: &mut Tx<'_>, required: &TaskId, waiting: &TaskId) -> Result<()> {
+    tx.execute(&RELEASE, (required, waiting)).map(drop)
 }
 
 /// All tasks that depend on this one, released or not, ordered by id.
@@ -138,58 +128,41 @@ pub fn dependents(
     required: &TaskId,
     after: Option<&TaskId>,
     limit: u32,
-) -> Result<Part<Task>, StoreError> {
+) -> Result<Part<Task>> {
     let after = after.map_or("", TaskId::as_str);
-    let keys = [required.as_str().into(), after.into()];
-    part::read(tx, &DEPENDENT_SIZES, &DEPENDENTS, &keys, limit, task)
+    part::read(tx, &DEPENDENT_SIZES, &DEPENDENTS, (required, after), limit)
 }
 
 /// Unreleased edges from or to these tasks whose condition is met.
-pub fn releasable_edges(
-    tx: &mut Tx<'_>,
-    tasks: &[TaskId],
-    limit: u32,
-) -> Result<BTreeSet<Edge>, StoreError> {
+pub fn releasable_edges(tx: &mut Tx<'_>, tasks: &[TaskId], limit: u32) -> Result<BTreeSet<Edge>> {
     let names = list(tasks);
-    let values = [(&names).into(), limit.into()];
+    let values = (&names, limit);
     let mut edges = BTreeSet::new();
     for statement in [&RELEASABLE_FROM, &RELEASABLE_TO] {
-        edges.extend(tx.rows(statement, &values, |row| {
-            Ok(Edge {
-                required: row.text(0)?.parse()?,
-                waiting: row.text(1)?.parse()?,
-            })
-        })?);
+        let found = tx.rows(statement, values)?.into_iter();
+        edges.extend(found.map(|(required, waiting)| Edge { required, waiting }));
     }
     Ok(edges)
 }
 
 /// Requests a recheck of this task's edges, after this transaction has been committed.
-pub fn request_recheck(tx: &mut Tx<'_>, task: &TaskId, now: Timestamp) -> Result<(), StoreError> {
-    tx.execute(&REQUEST_RECHECK, &[task.as_str().into(), now.into()])
-        .map(drop)
+pub fn request_recheck(tx: &mut Tx<'_>, task: &TaskId, now: Timestamp) -> Result<()> {
+    tx.execute(&REQUEST_RECHECK, (task, now)).map(drop)
 }
 
 /// Tasks whose recheck was requested up to this moment, oldest first.
-pub fn rechecks_due(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<Vec<TaskId>, StoreError> {
-    tx.rows(&LIST_RECHECKS, &[before.into(), limit.into()], |row| {
-        Ok(row.text(0)?.parse()?)
-    })
+pub fn rechecks_due(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<Vec<TaskId>> {
+    tx.rows(&LIST_RECHECKS, (before, limit))
 }
 
 /// Whether a recheck of the task was requested.
-pub fn is_recheck_due(tx: &mut Tx<'_>, task: &TaskId) -> Result<bool, StoreError> {
-    let found = tx.row(&GET_RECHECK, &[task.as_str().into()], |_| Ok(()))?;
-    Ok(found.is_some())
+pub fn is_recheck_due(tx: &mut Tx<'_>, task: &TaskId) -> Result<bool> {
+    tx.exists(&GET_RECHECK, task)
 }
 
-pub fn finish_rechecks(tx: &mut Tx<'_>, tasks: &[TaskId]) -> Result<(), StoreError> {
+pub fn finish_rechecks(tx: &mut Tx<'_>, tasks: &[TaskId]) -> Result<()> {
     let names = list(tasks);
-    tx.execute(&DELETE_RECHECKS, &[(&names).into()]).map(drop)
+    tx.execute(&DELETE_RECHECKS, &names).map(drop)
 }
 
 fn list(tasks: &[TaskId]) -> String {

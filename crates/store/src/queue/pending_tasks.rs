@@ -4,15 +4,8 @@ use domain::id::PoolId;
 use domain::task::Task;
 use domain::time::Timestamp;
 
-use crate::engine::columns::Cells;
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::to_json;
-use crate::queue::tasks::{read_task, size, task, task_columns};
+use crate::engine::{Part, Result, Table, Tx, from_row, part, statements, to_json};
+use crate::queue::tasks::{size, task_columns};
 
 static TABLE: Table = Table::unlisted("pending_tasks", 1);
 
@@ -72,32 +65,19 @@ pub struct PendingPosition {
 }
 
 /// The next tasks to be claimed, without tasks whose deadline has passed.
-pub fn next(
-    tx: &mut Tx<'_>,
-    queue: &PoolId,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Part<Task>, StoreError> {
-    let keys = [queue.as_str().into(), now.into()];
-    part::read(tx, &NEXT_SIZES, &NEXT, &keys, limit, task)
+pub fn next(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp, limit: u32) -> Result<Part<Task>> {
+    part::read(tx, &NEXT_SIZES, &NEXT, (queue, now), limit)
 }
 
 /// Whether the queue has a task to claim.
-pub fn any(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<bool, StoreError> {
-    let found = tx.row(&ANY, &[queue.as_str().into(), now.into()], |_| Ok(()))?;
-    Ok(found.is_some())
+pub fn any(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<bool> {
+    tx.exists(&ANY, (queue, now))
 }
 
 /// The queues, of these, that have a task to claim.
-pub fn queues_with_work(
-    tx: &mut Tx<'_>,
-    queues: &[PoolId],
-    now: Timestamp,
-) -> Result<Vec<PoolId>, StoreError> {
+pub fn queues_with_work(tx: &mut Tx<'_>, queues: &[PoolId], now: Timestamp) -> Result<Vec<PoolId>> {
     let queues: Vec<[&str; 1]> = queues.iter().map(|queue| [queue.as_str()]).collect();
-    let queues = to_json(&queues);
-    let values = [(&queues).into(), now.into()];
-    tx.rows(&QUEUES, &values, |row| Ok(row.text(0)?.parse()?))
+    tx.rows(&QUEUES, (&to_json(&queues), now))
 }
 
 /// Ordered as they will be claimed.
@@ -106,21 +86,10 @@ pub fn list(
     queue: &PoolId,
     after: Option<PendingPosition>,
     limit: u32,
-) -> Result<Part<PendingTask>, StoreError> {
-    let (rank, sequence) = after.map_or((-1, 0), |last| (last.rank.into(), last.sequence));
-    let keys = [queue.as_str().into(), i64::into(rank), sequence.into()];
-    part::read(tx, &LIST_SIZES, &LIST, &keys, limit, pending)
+) -> Result<Part<PendingTask>> {
+    let after = after.map_or((-1, 0), |last| (i64::from(last.rank), last.sequence));
+    part::read(tx, &LIST_SIZES, &LIST, (queue, after), limit)
 }
 
-fn pending(row: &Row<'_>) -> Result<PendingTask, BadRow> {
-    let mut cells = Cells::of(row);
-    Ok(PendingTask {
-        task: read_task(&mut cells)?,
-        run_id: cells.next()?,
-        inserted: cells.next()?,
-        position: PendingPosition {
-            rank: cells.next()?,
-            sequence: cells.next()?,
-        },
-    })
-}
+from_row! { PendingTask { task, run_id, inserted, position } }
+from_row! { PendingPosition { rank, sequence } }

@@ -5,18 +5,10 @@ use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 
-use crate::engine::columns::{Entity, columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::{ALL_ROWS, Cells, Entity, Result, Table, Tx, columns, statements};
 
 columns! { worker: QueueWorker {
-    key: WorkerKey {
-        pool_id: Key "task_queue_id",
-        group: Key "worker_group",
-        id: Key "worker_id",
-    },
+    key: Key ["task_queue_id", "worker_group", "worker_id"],
     recent_tasks: Mutable "recent_tasks",
     quarantine_until: Mutable "quarantine_until",
     quarantine_details: Mutable "quarantine_details",
@@ -62,13 +54,8 @@ statements! { TABLE;
          WHERE expires < $1 AND COALESCE(quarantine_until, 0) < $1 ORDER BY expires LIMIT $2)";
 }
 
-pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<QueueWorker>, StoreError> {
-    let values = [
-        key.pool_id.as_str().into(),
-        key.group.as_str().into(),
-        key.id.as_str().into(),
-    ];
-    tx.row(&GET, &values, entity)
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<QueueWorker>> {
+    tx.row(&GET, key)
 }
 
 /// The queue's records of one page of a provider's live workers in one group, from the first to the
@@ -78,30 +65,25 @@ pub fn list_of_live(
     provider_id: &ProviderId,
     first: &WorkerKey,
     last: &WorkerKey,
-) -> Result<Vec<QueueWorker>, StoreError> {
-    let values = [
-        provider_id.as_str().into(),
-        first.group.as_str().into(),
-        first.pool_id.as_str().into(),
-        first.id.as_str().into(),
-        last.pool_id.as_str().into(),
-        last.id.as_str().into(),
-        ALL_ROWS.into(),
-    ];
-    tx.rows(&OF_LIVE, &values, |row| {
+) -> Result<Vec<QueueWorker>> {
+    let page = (
+        &first.group,
+        &first.pool_id,
+        &first.id,
+        &last.pool_id,
+        &last.id,
+    );
+    tx.rows_with(&OF_LIVE, (provider_id, page, ALL_ROWS), |row| {
+        let mut cells = Cells::of(row);
         Ok(QueueWorker {
-            key: WorkerKey {
-                pool_id: row.text(0)?.parse()?,
-                group: row.text(1)?.parse()?,
-                id: row.text(2)?.parse()?,
-            },
+            key: cells.next()?,
             recent_tasks: Vec::new(),
-            quarantine_until: row.optional_time(3)?,
+            quarantine_until: cells.next()?,
             quarantine_details: Vec::new(),
-            expires: row.time(4)?,
-            first_claim: row.time(5)?,
-            last_date_active: row.optional_time(6)?,
-            last_task_ended: row.optional_time(7)?,
+            expires: cells.next()?,
+            first_claim: cells.next()?,
+            last_date_active: cells.next()?,
+            last_task_ended: cells.next()?,
         })
     })
 }
@@ -114,32 +96,23 @@ pub fn list(
     now: Timestamp,
     after: Option<(&WorkerGroup, &WorkerId)>,
     limit: u32,
-) -> Result<Vec<QueueWorker>, StoreError> {
-    let (group, id) = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
+) -> Result<Vec<QueueWorker>> {
+    let after = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
     let now_ms = now.as_millis();
     let (at_least, below) = match quarantined {
         None => (i64::MIN, i64::MAX),
         Some(true) => (now_ms, i64::MAX),
         Some(false) => (i64::MIN, now_ms),
     };
-    let values = [
-        task_queue_id.as_str().into(),
-        group.into(),
-        id.into(),
-        now.into(),
-        at_least.into(),
-        below.into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST, &values, entity)
+    tx.rows(&LIST, (task_queue_id, after, now, at_least, below, limit))
 }
 
 /// Inserts or replaces the row.
-pub fn upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
-    tx.execute(&UPSERT, &worker.inserted()).map(drop)
+pub fn upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<()> {
+    tx.execute(&UPSERT, worker.inserted()).map(drop)
 }
 
 /// Keeps quarantined workers. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_EXPIRED, (now, limit))
 }

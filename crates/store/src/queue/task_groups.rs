@@ -5,13 +5,8 @@ use domain::id::{TaskGroupId, TaskId};
 use domain::task::{Task, TaskGroup};
 use domain::time::Timestamp;
 
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::part::{self, Part};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::queue::tasks::{active, size, task, task_columns};
+use crate::engine::{Part, Result, Table, Tx, columns, part, statements};
+use crate::queue::tasks::{active, size, task_columns};
 
 columns! { group: TaskGroup {
     id: Key "task_group_id",
@@ -54,24 +49,24 @@ statements! { TABLE;
          ORDER BY g.expires LIMIT $2)";
 }
 
-pub fn get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>, StoreError> {
-    tx.row(&GET, &[id.as_str().into()], entity)
+pub fn get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>> {
+    tx.row(&GET, id)
 }
 
 /// Returns `false` if the group exists already.
-pub fn insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<bool> {
     tx.insert(&INSERT, group)
 }
 
-pub fn update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version, StoreError> {
+pub fn update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version> {
     tx.update(&UPDATE, group)?;
     Ok(group.version.next())
 }
 
 /// Makes a concurrent transaction that touches this group run again, so that it sees this
 /// transaction's changes.
-pub fn touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<(), StoreError> {
-    tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
+pub fn touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<()> {
+    tx.execute(&TOUCH, id).map(drop)
 }
 
 /// The tasks of a group, ordered by id.
@@ -80,10 +75,9 @@ pub fn tasks(
     id: &TaskGroupId,
     after: Option<&TaskId>,
     limit: u32,
-) -> Result<Part<Task>, StoreError> {
+) -> Result<Part<Task>> {
     let after = after.map_or("", TaskId::as_str);
-    let keys = [id.as_str().into(), after.into()];
-    part::read(tx, &SIZES, &LIST, &keys, limit, task)
+    part::read(tx, &SIZES, &LIST, (id, after), limit)
 }
 
 /// The unresolved tasks of a group, ordered by id.
@@ -92,19 +86,18 @@ pub fn active(
     id: &TaskGroupId,
     after: Option<&TaskId>,
     limit: u32,
-) -> Result<Vec<TaskId>, StoreError> {
+) -> Result<Vec<TaskId>> {
     let after = after.map_or("", TaskId::as_str);
-    let values = [id.as_str().into(), after.into(), limit.into()];
-    tx.rows(&ACTIVE, &values, |row| Ok(row.text(0)?.parse()?))
+    tx.rows(&ACTIVE, (id, after, limit))
 }
 
 /// Number of tasks in the group.
-pub fn size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64, StoreError> {
-    let size = tx.row(&SIZE, &[id.as_str().into()], |row| row.number(0))?;
+pub fn size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64> {
+    let size = tx.row(&SIZE, id)?;
     Ok(size.unwrap_or(0))
 }
 
 /// Deletes expired groups without tasks. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_EXPIRED, (now, limit))
 }

@@ -3,12 +3,7 @@
 use domain::id::PoolId;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 
-use crate::engine::columns::{columns, entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::{AFTER_ALL, statements};
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{AFTER_ALL, BadRow, Cells, FromRow, Result, Table, Tx, columns, statements};
 
 /// A queue is listed for this long after a worker asked it for work.
 const AFTER_WORKER_MS: i64 = DAY_MS;
@@ -82,33 +77,27 @@ pub struct Provisioner {
 /// If it was recorded a moment ago, nothing is written: on PostgreSQL an `INSERT … ON CONFLICT DO
 /// UPDATE` locks the row until the commit, even if its `WHERE` prevents the change. Record several
 /// queues in the order of their names, to avoid deadlocks.
-pub fn note_used(
-    tx: &mut Tx<'_>,
-    id: &PoolId,
-    now: Timestamp,
-    has_worker: bool,
-) -> Result<(), StoreError> {
+pub fn note_used(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp, has_worker: bool) -> Result<()> {
     let life = if has_worker {
         AFTER_WORKER_MS
     } else {
         AFTER_TASK_MS
     };
     let expires = now.plus_millis(life);
-    let fresh = [
-        id.as_str().into(),
-        now.plus_millis(-FRESH_MS).into(),
-        expires.plus_millis(-FRESH_MS).into(),
-    ];
-    if tx.row(&FRESH, &fresh, |_| Ok(()))?.is_some() {
+    let fresh = (
+        id,
+        now.plus_millis(-FRESH_MS),
+        expires.plus_millis(-FRESH_MS),
+    );
+    if tx.exists(&FRESH, fresh)? {
         return Ok(());
     }
-    let values = [id.as_str().into(), expires.into(), now.into()];
-    tx.execute(&TOUCH, &values).map(drop)
+    tx.execute(&TOUCH, (id, expires, now)).map(drop)
 }
 
 /// Returns `None` if the queue does not exist or has expired.
-pub fn get(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp) -> Result<Option<TaskQueue>, StoreError> {
-    tx.row(&GET, &[id.as_str().into(), now.into()], entity)
+pub fn get(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp) -> Result<Option<TaskQueue>> {
+    tx.row(&GET, (id, now))
 }
 
 /// Ordered by name, either all queues or those of one provisioner.
@@ -118,11 +107,10 @@ pub fn list(
     after: Option<&PoolId>,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<TaskQueue>, StoreError> {
+) -> Result<Vec<TaskQueue>> {
     let (first, last) = bounds(provisioner_id);
     let after = after.map_or("", PoolId::as_str).max(&first);
-    let values = [after.into(), (&last).into(), now.into(), limit.into()];
-    tx.rows(&LIST, &values, entity)
+    tx.rows(&LIST, (after, &last, now, limit))
 }
 
 /// Ordered by name.
@@ -131,25 +119,19 @@ pub fn list_provisioners(
     after: Option<&str>,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<Provisioner>, StoreError> {
+) -> Result<Vec<Provisioner>> {
     let after = after.map_or(String::new(), |id| bounds(Some(id)).1);
-    let values = [(&after).into(), AFTER_ALL.into(), now.into(), limit.into()];
-    tx.rows(&LIST_PROVISIONERS, &values, provisioner)
+    tx.rows(&LIST_PROVISIONERS, (&after, AFTER_ALL, now, limit))
 }
 
-pub fn get_provisioner(
-    tx: &mut Tx<'_>,
-    id: &str,
-    now: Timestamp,
-) -> Result<Option<Provisioner>, StoreError> {
+pub fn get_provisioner(tx: &mut Tx<'_>, id: &str, now: Timestamp) -> Result<Option<Provisioner>> {
     let (first, last) = bounds(Some(id));
-    let values = [(&first).into(), (&last).into(), now.into(), 1_u32.into()];
-    tx.row(&LIST_PROVISIONERS, &values, provisioner)
+    tx.row(&LIST_PROVISIONERS, (&first, &last, now, 1_u32))
 }
 
 /// Deletes at most `limit` rows. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_EXPIRED, (now, limit))
 }
 
 /// The lower and upper bound of the names of a provisioner's queues, or of all queues.
@@ -160,10 +142,13 @@ fn bounds(provisioner_id: Option<&str>) -> (String, String) {
     }
 }
 
-fn provisioner(row: &Row<'_>) -> Result<Provisioner, BadRow> {
-    Ok(Provisioner {
-        id: row.text(0)?.trim_end_matches('/').to_owned(),
-        expires: row.time(1)?,
-        last_date_active: row.time(2)?,
-    })
+impl FromRow for Provisioner {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        let (prefix, expires, last_date_active): (String, _, _) = cells.next()?;
+        Ok(Self {
+            id: prefix.trim_end_matches('/').to_owned(),
+            expires,
+            last_date_active,
+        })
+    }
 }

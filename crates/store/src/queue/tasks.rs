@@ -11,15 +11,8 @@ use domain::id::TaskId;
 use domain::task::{Claim, Run, StoredTask, Task, TaskDocument, TaskState};
 use domain::time::Timestamp;
 
-use crate::engine::cells::Cell;
-use crate::engine::columns::Cells;
-use crate::engine::error::StoreError;
-use crate::engine::part::{MAX_PART_BYTES, Part};
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
-use crate::engine::value::to_json;
+use crate::engine::part::MAX_PART_BYTES;
+use crate::engine::{BadRow, Cells, FromRow, Part, Result, Table, Tx, statements, to_json};
 
 static TABLE: Table = Table::unlisted("tasks", 1);
 
@@ -115,22 +108,22 @@ enum Placement<'a> {
     Claimed { run_id: u32, claim: &'a Claim },
 }
 
-pub fn get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
-    tx.row(&GET, &[id.as_str().into()], task)
+pub fn get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>> {
+    tx.row(&GET, id)
 }
 
 /// The tasks with these ids; `None` for missing ones. Stops early if all would be too large for one
 /// part.
-pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>, StoreError> {
+pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>> {
     let mut items = Vec::with_capacity(ids.len());
     let mut n_bytes = 0;
     for id in ids {
         if n_bytes > MAX_PART_BYTES {
             break;
         }
-        let found = tx.row(&GET, &[id.as_str().into()], |row| {
+        let found = tx.row_with(&GET, id, |row| {
             n_bytes += row.text(1)?.len() as u64;
-            task(row)
+            Cells::of(row).next()
         })?;
         items.push(found);
     }
@@ -139,45 +132,30 @@ pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>
 }
 
 /// Returns `false` if the task exists already.
-pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
+pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool> {
     let definition = &task.definition;
-    let n_inserted = tx.execute(
-        &INSERT,
-        &[
-            task.id.as_str().into(),
-            definition.task_queue_id.as_str().into(),
-            definition.task_group_id.as_str().into(),
-            task.priority.value(),
-            definition.deadline.into(),
-            definition.expires.into(),
-            task.retries_left.into(),
-            task.state().as_str().into(),
-            task.runs.value(),
-            task.version.into(),
-        ],
-    )?;
-    if n_inserted == 0 {
+    let ids = (
+        &task.id,
+        &definition.task_queue_id,
+        &definition.task_group_id,
+    );
+    let times = (definition.deadline, definition.expires);
+    let state = (task.retries_left, task.state().as_str(), &task.runs);
+    let values = (ids, &task.priority, times, state, task.version);
+    if tx.execute(&INSERT, values)? == 0 {
         return Ok(false);
     }
     let text = to_json(&TaskDocument::from(&**definition));
-    tx.execute(&DEFINE, &[task.id.as_str().into(), (&text).into()])?;
+    tx.execute(&DEFINE, (&task.id, &text))?;
     insert_placement(tx, task)?;
     Ok(true)
 }
 
 /// Writes the state of the task, unless another transaction changed it since `before` was read.
-pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, StoreError> {
-    tx.execute_guarded(
-        &UPDATE,
-        &[
-            after.priority.value(),
-            after.retries_left.into(),
-            after.state().as_str().into(),
-            after.runs.value(),
-            after.id.as_str().into(),
-            before.version.into(),
-        ],
-    )?;
+pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version> {
+    let state = (after.retries_left, after.state().as_str(), &after.runs);
+    let key = (&after.id, before.version);
+    tx.execute_guarded(&UPDATE, (&after.priority, state, key))?;
     let id = after.id.as_str();
     match (placement(before), placement(after)) {
         (Placement::None, Placement::None) => {}
@@ -185,14 +163,14 @@ pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, S
             if old == new =>
         {
             if before.priority != after.priority {
-                tx.execute(&REORDER, &[after.priority.value(), id.into()])?;
+                tx.execute(&REORDER, (&after.priority, id))?;
             }
         }
         (Placement::Claimed { claim: old, .. }, Placement::Claimed { claim: new, .. })
             if old.started == new.started =>
         {
             if old.taken_until != new.taken_until {
-                tx.execute(&EXTEND_CLAIM, &[new.taken_until.into(), id.into()])?;
+                tx.execute(&EXTEND_CLAIM, (new.taken_until, id))?;
             }
         }
         (left, _) => {
@@ -205,35 +183,24 @@ pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, S
 
 /// Makes a concurrent transaction that updates or touches this task run again, so that it sees this
 /// transaction's changes.
-pub fn touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
-    tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
+pub fn touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<()> {
+    tx.execute(&TOUCH, id).map(drop)
 }
 
-pub fn get_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, StoreError> {
-    tx.row(&RUNS, &[id.as_str().into()], |row| {
-        Ok(TaskRuns {
-            runs: Cell::read(row, 1)?,
-            expires: row.time(2)?,
-        })
-    })
+pub fn get_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>> {
+    let found = tx.row(&RUNS, id)?;
+    Ok(found.map(|(_, runs, expires): (TaskId, _, _)| TaskRuns { runs, expires }))
 }
 
 /// Unresolved tasks with a deadline before this moment.
-pub fn list_overdue(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    limit: u32,
-) -> Result<Vec<TaskId>, StoreError> {
-    let values = [before.into(), limit.into()];
-    tx.rows(&OVERDUE, &values, |row| Ok(row.text(0)?.parse()?))
+pub fn list_overdue(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<Vec<TaskId>> {
+    tx.rows(&OVERDUE, (before, limit))
 }
 
 /// Deletes resolved tasks and their dependencies. Other tasks are first resolved by their deadline,
 /// which publishes an event. Call it again while it returns the limit.
-pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    let expired: Vec<TaskId> = tx.rows(&EXPIRED, &[now.into(), limit.into()], |row| {
-        Ok(row.text(0)?.parse()?)
-    })?;
+pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+    let expired: Vec<TaskId> = tx.rows(&EXPIRED, (now, limit))?;
     for id in &expired {
         for statement in [
             &DELETE,
@@ -243,7 +210,7 @@ pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64
             &DELETE_RELEASE,
             &DELETE_EDGES,
         ] {
-            tx.execute(statement, &[id.as_str().into()])?;
+            tx.execute(statement, id)?;
         }
     }
     Ok(expired.len() as u64)
@@ -270,66 +237,44 @@ fn placement(task: &Task) -> Placement<'_> {
     }
 }
 
-fn delete_placement(
-    tx: &mut Tx<'_>,
-    task: &Task,
-    placement: Placement<'_>,
-) -> Result<(), StoreError> {
+fn delete_placement(tx: &mut Tx<'_>, task: &Task, placement: Placement<'_>) -> Result<()> {
     let statement = match placement {
         Placement::None => return Ok(()),
         Placement::Pending { .. } => &DELETE_FROM_PENDING,
         Placement::Claimed { .. } => &DELETE_FROM_CLAIMED,
     };
-    tx.execute_guarded(statement, &[task.id.as_str().into()])
+    tx.execute_guarded(statement, &task.id)
 }
 
-fn insert_placement(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+fn insert_placement(tx: &mut Tx<'_>, task: &Task) -> Result<()> {
     let definition = &task.definition;
     match placement(task) {
         Placement::None => Ok(()),
-        Placement::Pending { run_id, since } => tx
-            .execute(
-                &INSERT_PENDING,
-                &[
-                    task.id.as_str().into(),
-                    run_id.into(),
-                    definition.task_queue_id.as_str().into(),
-                    task.priority.value(),
-                    since.into(),
-                    definition.deadline.into(),
-                ],
-            )
-            .map(drop),
-        Placement::Claimed { run_id, claim } => tx
-            .execute(
-                &INSERT_CLAIM,
-                &[
-                    task.id.as_str().into(),
-                    run_id.into(),
-                    definition.task_queue_id.as_str().into(),
-                    claim.group.as_str().into(),
-                    claim.worker_id.as_str().into(),
-                    claim.started.into(),
-                    claim.taken_until.into(),
-                ],
-            )
-            .map(drop),
+        Placement::Pending { run_id, since } => {
+            let run = (&task.id, run_id, &definition.task_queue_id);
+            let values = (run, &task.priority, since, definition.deadline);
+            tx.execute(&INSERT_PENDING, values).map(drop)
+        }
+        Placement::Claimed { run_id, claim } => {
+            let run = (&task.id, run_id, &definition.task_queue_id);
+            let worker = (&claim.group, &claim.worker_id);
+            let values = (run, worker, claim.started, claim.taken_until);
+            tx.execute(&INSERT_CLAIM, values).map(drop)
+        }
     }
 }
 
-pub(crate) fn task(row: &Row<'_>) -> Result<Task, BadRow> {
-    read_task(&mut Cells::of(row))
-}
-
-pub(crate) fn read_task(cells: &mut Cells<'_, '_>) -> Result<Task, BadRow> {
-    let id: TaskId = cells.next()?;
-    let document: TaskDocument = cells.next()?;
-    Ok(Task::from_stored(StoredTask {
-        definition: Arc::new(document.define(&id)?),
-        id,
-        priority: cells.next()?,
-        retries_left: cells.next()?,
-        runs: cells.next()?,
-        version: cells.next()?,
-    }))
+impl FromRow for Task {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        let id: TaskId = cells.next()?;
+        let document: TaskDocument = cells.next()?;
+        Ok(Self::from_stored(StoredTask {
+            definition: Arc::new(document.define(&id)?),
+            id,
+            priority: cells.next()?,
+            retries_left: cells.next()?,
+            runs: cells.next()?,
+            version: cells.next()?,
+        }))
+    }
 }

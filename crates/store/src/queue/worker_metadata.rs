@@ -7,12 +7,7 @@ use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 
-use crate::engine::columns::{Cells, Entity};
-use crate::engine::error::StoreError;
-use crate::engine::row::{BadRow, Row};
-use crate::engine::statement::statements;
-use crate::engine::table::Table;
-use crate::engine::tx::Tx;
+use crate::engine::{BadRow, Cells, FromRow, Result, Table, Tx, statements};
 use crate::fleet::workers;
 use crate::queue::queue_workers;
 
@@ -57,13 +52,8 @@ pub struct MetadataFilter {
     pub quarantined_at: Option<Timestamp>,
 }
 
-pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<WorkerMetadata>, StoreError> {
-    let values = [
-        key.pool_id.as_str().into(),
-        key.group.as_str().into(),
-        key.id.as_str().into(),
-    ];
-    tx.row(&GET, &values, metadata)
+pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<WorkerMetadata>> {
+    tx.row(&GET, key)
 }
 
 /// Ordered by group and id.
@@ -73,31 +63,21 @@ pub fn list(
     filter: &MetadataFilter,
     after: Option<(&WorkerGroup, &WorkerId)>,
     limit: u32,
-) -> Result<Vec<WorkerMetadata>, StoreError> {
-    let (group, id) = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
-    let values = [
-        pool_id.as_str().into(),
-        group.into(),
-        id.into(),
-        filter.state.map_or("", WorkerState::as_str).into(),
-        filter
-            .launch_config_id
-            .as_ref()
-            .map_or("", LaunchConfigId::as_str)
-            .into(),
-        filter
-            .quarantined_at
-            .map_or(i64::MIN, Timestamp::as_millis)
-            .into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST, &values, metadata)
+) -> Result<Vec<WorkerMetadata>> {
+    let after = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
+    let state = filter.state.map_or("", WorkerState::as_str);
+    let launch_config_id = filter.launch_config_id.as_ref();
+    let launch_config = launch_config_id.map_or("", LaunchConfigId::as_str);
+    let quarantined = filter.quarantined_at.map_or(i64::MIN, Timestamp::as_millis);
+    let filters = (state, launch_config, quarantined);
+    tx.rows(&LIST, (pool_id, after, filters, limit))
 }
 
-fn metadata(row: &Row<'_>) -> Result<WorkerMetadata, BadRow> {
-    let mut cells = Cells::of(row);
-    Ok(WorkerMetadata {
-        queue: Entity::read(&mut cells)?,
-        worker: cells.joined()?,
-    })
+impl FromRow for WorkerMetadata {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        Ok(Self {
+            queue: cells.next()?,
+            worker: cells.joined()?,
+        })
+    }
 }
