@@ -149,9 +149,10 @@ fn launch_line(launch: &Value) -> String {
 fn worker_text(reply: &Value) -> String {
     let lines = reply["story"].as_array().into_iter().flatten();
     let lines = lines.map(|line| {
-        let at = match line["time"].is_string() {
-            true => clock(&line["time"]),
-            false => " ".repeat(MOMENT_LENGTH),
+        let at = if line["time"].is_string() {
+            clock(&line["time"])
+        } else {
+            " ".repeat(MOMENT_LENGTH)
         };
         format!("{at}  {}\n", line["text"].as_str().unwrap_or_default())
     });
