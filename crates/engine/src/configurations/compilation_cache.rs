@@ -118,8 +118,48 @@ pub async fn compile_current(
     }
 }
 
+/// The configuration before an edit.
+pub(super) struct PreviousState {
+    pub(super) stored: StoredConfiguration,
+    pub(super) configuration: Configuration,
+    /// `None`: it does not compile today, so nothing of it is reused.
+    pub(super) compilation: Option<Arc<Compilation>>,
+}
+
+impl PreviousState {
+    /// `None`: no such configuration. If `seen` is given, an existing one must have this version.
+    pub(super) async fn load(
+        engine: &Engine,
+        id: &ConfigurationId,
+        seen: Option<Version>,
+    ) -> Result<Option<Self>, ConfigurationError> {
+        let id = id.clone();
+        let read = engine.store.read("configuration_get", move |tx| {
+            store::configurations::get(tx, &id)
+        });
+        let read: store::Result<_> = read.await;
+        let Some(stored) = read? else {
+            return Ok(None);
+        };
+        if let Some(seen) = seen.filter(|seen| *seen != stored.version) {
+            let text = format!(
+                "The worker configuration is at version {} and not at {}: somebody changed it meanwhile. Nothing was \
+                 changed; read it again and repeat the edit on that.",
+                stored.version.0, seen.0
+            );
+            return Err(ConfigurationError::Conflict(text));
+        }
+        let (configuration, compilation) = compile_stored(engine, &stored).await?;
+        Ok(Some(Self {
+            stored,
+            configuration,
+            compilation: compilation.ok(),
+        }))
+    }
+}
+
 /// The stored configuration, and its compilation or the error: rules may have become stricter.
-pub(super) async fn compile_stored(
+async fn compile_stored(
     engine: &Engine,
     stored: &StoredConfiguration,
 ) -> Result<(Configuration, Result<Arc<Compilation>, String>), ConfigurationError> {

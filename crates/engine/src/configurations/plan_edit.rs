@@ -14,7 +14,8 @@ use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 use store::StoreError;
 
-use super::edit::{PreviousState, compile};
+use super::compilation_cache::PreviousState;
+use super::edit::compile;
 use super::provider_catalog::provider_catalog;
 use super::validate_pools::validate_pools;
 use super::{ConfigurationError, conflicts};

@@ -16,7 +16,7 @@ use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::ConfigurationError;
-use super::edit::PreviousState;
+use super::compilation_cache::PreviousState;
 use crate::Engine;
 use crate::pools::{PoolError, check_config};
 

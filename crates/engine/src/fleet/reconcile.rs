@@ -21,7 +21,7 @@ use super::launch_deadlines::{
 };
 use super::launches::{insert_worker, unknown_worker};
 use super::pool_errors::report_launch_error;
-use super::scan::{MachineName, RegionScan};
+use super::region_scan::{FirstSeen, RegionScan};
 use super::termination::end_now;
 use crate::Engine;
 use crate::change::Change;
@@ -31,9 +31,6 @@ const PAGE: u32 = 100;
 
 /// The position of a launch in the list of launches without an answer.
 type Position = (Timestamp, LaunchToken);
-
-/// Machines of unknown launches, and when each was first seen.
-pub(super) type FirstSeen = BTreeMap<MachineName, Timestamp>;
 
 /// Launches of a provider without an answer, oldest first, and their regions, if known.
 pub(super) async fn pending_launches(

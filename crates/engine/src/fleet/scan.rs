@@ -11,7 +11,7 @@ use std::time::Duration;
 use cloud::{
     CloudError, LaunchedMachine, MAX_OWNED_PAGES, Machines, OwnedMachine, Region, Sighting,
 };
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::judge::{Attention, Judgement, QueueFacts, judge};
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
@@ -20,7 +20,8 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use store::StoreError;
 
-use super::reconcile::{self, FirstSeen};
+use super::reconcile;
+use super::region_scan::{FirstSeen, MachineName, RegionScan, ScanLimits, ScanResult};
 use super::regions::RegionTasks;
 use super::worker_end::{mark_stopped, request_stop};
 use crate::Engine;
@@ -43,18 +44,6 @@ const CHANGES_NOTHING: Judgement = Judgement::Keep {
     extend_expiry: false,
 };
 
-#[derive(Clone, Copy, Debug)]
-pub struct ScanLimits {
-    /// Rows per query.
-    pub page: u32,
-    /// Concurrent calls to one region.
-    pub calls: usize,
-    /// After this many failed calls, a region is skipped until the next scan.
-    pub failures: u64,
-    /// Groups in which a provider may have workers. Workers of further groups are not scanned.
-    pub groups: usize,
-}
-
 impl Default for ScanLimits {
     fn default() -> Self {
         Self {
@@ -76,20 +65,6 @@ pub struct Scanner {
     listed: BTreeMap<Region, Timestamp>,
     /// Machines with our tag and an unknown launch token.
     unknown: BTreeMap<Region, FirstSeen>,
-}
-
-pub(super) struct RegionScan {
-    pub(super) engine: Arc<Engine>,
-    pub(super) provider_id: ProviderId,
-    limits: ScanLimits,
-    region: Region,
-    groups: Vec<WorkerGroup>,
-    pub(super) unknown: FirstSeen,
-    pub(super) scanned: ScanResult,
-    began: Timestamp,
-    n_failed: u64,
-    /// `None`: the region could not be listed.
-    listed: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -120,20 +95,6 @@ impl WorkerEvidence {
         judge(&self.worker, self.seen.clone(), queue, &self.attention)
     }
 }
-
-/// Machines seen, and the actions of a scan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScanResult {
-    pub seen: u64,
-    pub stopped: u64,
-    pub ended: u64,
-    pub adopted: u64,
-    pub settled: u64,
-    pub problems: u64,
-}
-
-/// The group and id of a machine.
-pub(super) type MachineName = (WorkerGroup, WorkerId);
 
 impl ScanResult {
     fn add(&mut self, other: Self) {

@@ -1,0 +1,53 @@
+//! One scan of one region: its limits, its state and its result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloud::Region;
+use domain::id::{ProviderId, WorkerGroup, WorkerId};
+use domain::time::Timestamp;
+
+use crate::Engine;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ScanLimits {
+    /// Rows per query.
+    pub page: u32,
+    /// Concurrent calls to one region.
+    pub calls: usize,
+    /// After this many failed calls, a region is skipped until the next scan.
+    pub failures: u64,
+    /// Groups in which a provider may have workers. Workers of further groups are not scanned.
+    pub groups: usize,
+}
+
+/// Machines seen, and the actions of a scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanResult {
+    pub seen: u64,
+    pub stopped: u64,
+    pub ended: u64,
+    pub adopted: u64,
+    pub settled: u64,
+    pub problems: u64,
+}
+
+/// The group and id of a machine.
+pub(super) type MachineName = (WorkerGroup, WorkerId);
+
+/// Machines of unknown launches, and when each was first seen.
+pub(super) type FirstSeen = BTreeMap<MachineName, Timestamp>;
+
+pub(super) struct RegionScan {
+    pub(super) engine: Arc<Engine>,
+    pub(super) provider_id: ProviderId,
+    pub(super) limits: ScanLimits,
+    pub(super) region: Region,
+    pub(super) groups: Vec<WorkerGroup>,
+    pub(super) unknown: FirstSeen,
+    pub(super) scanned: ScanResult,
+    pub(super) began: Timestamp,
+    pub(super) n_failed: u64,
+    /// `None`: the region could not be listed.
+    pub(super) listed: Option<Timestamp>,
+}
