@@ -37,5 +37,5 @@ pub use origins::{Evaluation, Origin, Origins, OverriddenStep};
 pub use pattern::{BadPattern, Pattern};
 pub use problem::{Problem, Problems, did_you_mean};
 pub use rule::Rule;
-pub use schema::{SCHEMA, schema};
+pub use schema::SCHEMA;
 pub use set::RuleSet;

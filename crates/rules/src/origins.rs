@@ -18,9 +18,7 @@ pub struct Evaluation {
 
 /// The origin of each leaf of a result (text, number, boolean, list, empty object), by JSON
 /// pointer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Origins(BTreeMap<String, Origin>);
+pub type Origins = BTreeMap<String, Origin>;
 
 /// The origin of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,30 +42,6 @@ pub struct OverriddenStep {
     pub deleted: bool,
 }
 
-impl Origins {
-    /// The origin of the leaf at a JSON pointer.
-    pub fn get(&self, pointer: &str) -> Option<&Origin> {
-        self.0.get(pointer)
-    }
-
-    /// All origins, by pointer.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
-        self.0
-            .iter()
-            .map(|(pointer, origin)| (pointer.as_str(), origin))
-    }
-
-    /// The number of leaves in the result.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether the result is an empty object.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
 /// Evaluates the rules and records the origin of every value.
 pub(crate) fn evaluate(rules: &[&Rule]) -> Evaluation {
     let root = trace::assign_all(rules);
@@ -79,7 +53,7 @@ pub(crate) fn evaluate(rules: &[&Rule]) -> Evaluation {
     let values = collector.object(&root, &[]);
     Evaluation {
         values,
-        origins: Origins(collector.origins),
+        origins: collector.origins,
     }
 }
 
@@ -87,7 +61,7 @@ pub(crate) fn evaluate(rules: &[&Rule]) -> Evaluation {
 struct Collector<'a> {
     rules: &'a [&'a Rule],
     pointer: String,
-    origins: BTreeMap<String, Origin>,
+    origins: Origins,
 }
 
 impl Collector<'_> {

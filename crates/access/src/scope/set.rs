@@ -43,11 +43,6 @@ impl ScopeSet {
         self.0.clone()
     }
 
-    /// The scopes of both sets.
-    pub fn union(&self, other: &Self) -> Self {
-        Self::new(self.0.iter().chain(&other.0).cloned())
-    }
-
     /// The number of scopes after normalisation.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -1,7 +1,7 @@
 //! Documents: every problem is reported with its place, and valid documents survive a round trip.
 
 use proptest::prelude::*;
-use rules::{Rule, RuleSet, format, limits, schema};
+use rules::{Rule, RuleSet, SCHEMA, format, limits};
 use serde_json::{Map, Value, json};
 
 use crate::chance;
@@ -206,9 +206,13 @@ fn the_canonical_form_is_readable() {
     assert_eq!(format(&RuleSet::parse(&rules).unwrap()), wanted);
 }
 
+fn schema() -> Value {
+    serde_json::from_str(SCHEMA).unwrap()
+}
+
 #[test]
 fn the_schema_accepts_a_document_and_refuses_unknown_keys() {
-    let schema = jsonschema::draft7::new(schema()).unwrap();
+    let schema = jsonschema::draft7::new(&schema()).unwrap();
     let good = json!({
         "workerConfigurationId": "build",
         "workerTypes": ["build-opt", "proj-x/ci"],
@@ -240,7 +244,7 @@ proptest! {
             prop_assert_eq!(format(&again), format(&set));
         }
         let document = json!({ "workerTypes": [], "rules": rules });
-        prop_assert!(jsonschema::draft7::is_valid(schema(), &document));
+        prop_assert!(jsonschema::draft7::is_valid(&schema(), &document));
     }
 
     #[test]

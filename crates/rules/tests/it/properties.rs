@@ -120,7 +120,7 @@ proptest! {
         let evaluator = Evaluator::new(&set(&rules));
         let attributes = attributes(&pairs);
         let evaluation = evaluator.evaluate_with_origins(&attributes);
-        for (pointer, origin) in evaluation.origins.iter() {
+        for (pointer, origin) in &evaluation.origins {
             let explanation = evaluator.explain(&attributes, pointer);
             let steps: Vec<_> = explanation.steps.iter().map(|step| {
                 let deleted = matches!(step.action, rules::Action::Delete { .. });
