@@ -30,8 +30,8 @@ pub use self::adoption::{StoredPool, WantedPool, adoption};
 pub use self::compilation::Compilation;
 pub use self::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 pub use self::difference::{
-    PlacedLaunchConfig, PoolChange, PoolDifference, Replacement, RuleChange, ValueChange,
-    difference, rule_changes, value_changes,
+    PoolChange, PoolDifference, Replacement, RuleChange, ValueChange, difference, rule_changes,
+    value_changes,
 };
 pub use self::given_ids::{GivenIds, MAX_GIVEN_IDS};
 pub use self::lineup::{CompletedLaunchConfig, Lineup, LineupError};

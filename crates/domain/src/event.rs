@@ -174,21 +174,11 @@ impl EventBody {
 
     /// Further routing keys, which the task's author chose.
     pub fn routes(&self) -> Vec<String> {
-        match self {
-            Self::Task { task, .. } | Self::Artifact { task, .. } => {
-                let routes = task.definition.routes.iter();
-                routes.map(|route| format!("route.{route}")).collect()
-            }
-            Self::PoolCreated { .. }
-            | Self::PoolUpdated { .. }
-            | Self::PoolError { .. }
-            | Self::Worker { .. }
-            | Self::LaunchConfig { .. }
-            | Self::Pause { .. }
-            | Self::TaskGroup { .. }
-            | Self::Client { .. }
-            | Self::Role { .. } => Vec::new(),
-        }
+        let (Self::Task { task, .. } | Self::Artifact { task, .. }) = self else {
+            return Vec::new();
+        };
+        let routes = task.definition.routes.iter();
+        routes.map(|route| format!("route.{route}")).collect()
     }
 
     /// The words of the routing key, joined by dots; an absent word is `_`.

@@ -16,10 +16,8 @@ pub fn canonical(value: &Value) -> String {
 
 fn write_value(out: &mut String, value: &Value) {
     match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
+        Value::Null | Value::Bool(_) | Value::String(_) => out.push_str(&value.to_string()),
         Value::Number(number) => write_number(out, number),
-        Value::String(text) => write_string(out, text),
         Value::Array(items) => {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
@@ -32,14 +30,14 @@ fn write_value(out: &mut String, value: &Value) {
         }
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
-            members.sort_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+            members.sort_by_key(|(key, _)| (key.len(), *key));
             out.push('{');
             for (index, (key, member)) in members.into_iter().enumerate() {
                 if index > 0 {
                     out.push_str(", ");
                 }
-                write_string(out, key);
-                out.push_str(": ");
+                write!(out, "{}: ", Value::from(key.as_str()))
+                    .expect("writing to a string cannot fail");
                 write_value(out, member);
             }
             out.push('}');
@@ -55,27 +53,6 @@ fn write_number(out: &mut String, number: &Number) {
     } else {
         write!(out, "{double}").expect("writing to a string cannot fail");
     }
-}
-
-fn write_string(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            control if control < ' ' => {
-                write!(out, "\\u{:04x}", u32::from(control))
-                    .expect("writing to a string cannot fail");
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
 }
 
 #[cfg(test)]

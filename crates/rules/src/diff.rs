@@ -79,7 +79,8 @@ fn changed(old: &RuleSet, new: &RuleSet, places: &HashMap<&str, usize>) -> Vec<C
             same.then_some((old_place, new_place))
         })
         .collect();
-    let in_order = longest_ascending(&kept);
+    // The new places ascend already.
+    let in_order = longest_ascending(&kept, |(old_place, _)| *old_place);
     let old_kept: HashSet<usize> = in_order.iter().map(|(old, _)| *old).collect();
     let new_kept: HashSet<usize> = in_order.iter().map(|(_, new)| *new).collect();
     let mut conditions = Vec::new();
@@ -93,14 +94,14 @@ fn changed(old: &RuleSet, new: &RuleSet, places: &HashMap<&str, usize>) -> Vec<C
     conditions
 }
 
-/// A longest selection of pairs with ascending first numbers. The second numbers ascend already.
-fn longest_ascending(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
+/// A longest selection of items whose numbers ascend. All numbers differ.
+pub fn longest_ascending<T: Copy>(items: &[T], number: impl Fn(&T) -> usize) -> Vec<T> {
     // For each length, the selection of that length with the lowest end, as the index of its last
-    // pair.
+    // item.
     let mut ends: Vec<usize> = Vec::new();
-    let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
-    for (index, pair) in pairs.iter().enumerate() {
-        let length = ends.partition_point(|end| pairs[*end].0 < pair.0);
+    let mut before: Vec<Option<usize>> = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let length = ends.partition_point(|end| number(&items[*end]) < number(item));
         before.push(length.checked_sub(1).map(|shorter| ends[shorter]));
         if length == ends.len() {
             ends.push(index);
@@ -108,11 +109,7 @@ fn longest_ascending(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
             ends[length] = index;
         }
     }
-    let mut selected = Vec::with_capacity(ends.len());
-    let mut next = ends.last().copied();
-    while let Some(index) = next {
-        selected.push(pairs[index]);
-        next = before[index];
-    }
-    selected
+    let last = ends.last().copied();
+    let selected = std::iter::successors(last, |index| before[*index]);
+    selected.map(|index| items[index]).collect()
 }

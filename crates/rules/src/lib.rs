@@ -27,7 +27,7 @@ mod trace;
 pub use assign::assign;
 pub use attributes::Attributes;
 pub use conditions::{Conditions, Mapping, Patterns};
-pub use diff::RuleSetDiff;
+pub use diff::{RuleSetDiff, longest_ascending};
 pub use edit::{EditError, Position};
 pub use evaluator::Evaluator;
 pub use explain::{Action, Explanation, Step};

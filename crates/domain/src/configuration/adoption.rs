@@ -9,9 +9,7 @@ use std::hash::{Hash, Hasher};
 use rules::Attributes;
 use serde_json::{Map, Value, json};
 
-use super::difference::{
-    PlacedLaunchConfig, PoolChange, PoolDifference, Replacement, value_changes,
-};
+use super::difference::{PoolChange, PoolDifference, Replacement, value_changes};
 use super::lineup::CompletedLaunchConfig;
 use super::problem::below;
 use super::{CompiledPool, WorkerType};
@@ -46,19 +44,11 @@ pub fn adoption(stored: &StoredPool, wanted: WantedPool<'_>) -> PoolDifference {
         .map(|config| (&config.id, config))
         .collect();
     let worker_type = &wanted.compiled.worker_type;
-    let mut difference = PoolDifference {
-        worker_type: worker_type.clone(),
-        change: PoolChange::Adopted,
-        settings: value_changes(
-            &settings(&stored.pool.definition, None),
-            &settings(wanted.definition, Some(wanted.compiled)),
-        ),
-        created: Vec::new(),
-        archived: Vec::new(),
-        replaced: Vec::new(),
-        updated: Vec::new(),
-        n_kept: 0,
-    };
+    let settings = value_changes(
+        &settings(&stored.pool.definition, None),
+        &settings(wanted.definition, Some(wanted.compiled)),
+    );
+    let mut difference = PoolDifference::new(worker_type, PoolChange::Adopted, settings);
     let mut fresh = Vec::new();
     for config in wanted.launch_configs {
         let Some(known) = old.remove(&config.id) else {
@@ -85,7 +75,7 @@ pub fn adoption(stored: &StoredPool, wanted: WantedPool<'_>) -> PoolDifference {
     difference.archived = archived.collect();
     let fresh = fresh.into_iter().enumerate();
     let created = fresh.filter(|(at, _)| !news.contains(at));
-    difference.created = created.map(|(_, config)| wanted_way(config)).collect();
+    difference.created = created.map(|(_, config)| config.clone()).collect();
     difference
 }
 
@@ -117,26 +107,17 @@ fn replacement(
 ) -> Replacement {
     let content = |config: &Map<String, Value>| Value::Object(without_id(config));
     Replacement {
-        before: PlacedLaunchConfig {
+        before: CompletedLaunchConfig {
             provider_id: before.provider_id(&stored.pool).clone(),
             id: before.id.clone(),
             attributes: after.attributes.clone(),
             configuration: before.configuration.clone(),
         },
-        after: wanted_way(after),
+        after: after.clone(),
         values: value_changes(
             &content(&before.configuration),
             &content(&after.configuration),
         ),
-    }
-}
-
-fn wanted_way(config: &CompletedLaunchConfig) -> PlacedLaunchConfig {
-    PlacedLaunchConfig {
-        provider_id: config.provider_id.clone(),
-        id: config.id.clone(),
-        attributes: config.attributes.clone(),
-        configuration: config.configuration.clone(),
     }
 }
 
@@ -145,13 +126,13 @@ fn known_way(
     stored: &StoredPool,
     config: &LaunchConfig,
     worker_type: &WorkerType,
-) -> PlacedLaunchConfig {
+) -> CompletedLaunchConfig {
     let provider_id = config.provider_id(&stored.pool).clone();
     let conditions = [
         ("workerType", worker_type.name()),
         ("provider", provider_id.as_str()),
     ];
-    PlacedLaunchConfig {
+    CompletedLaunchConfig {
         id: config.id.clone(),
         attributes: conditions.into_iter().collect::<Attributes>(),
         configuration: config.configuration.clone(),

@@ -135,13 +135,7 @@ impl Compilation {
         for pool in &self.pools {
             all.push(pool.worker_type.attributes());
             for provider in &pool.providers {
-                all.extend(
-                    provider
-                        .launch_configs
-                        .iter()
-                        .map(|config| config.attributes.clone()),
-                );
-                all.extend(provider.disabled.iter().chain(&provider.repeated).cloned());
+                all.extend(provider.evaluated().cloned());
             }
         }
         all

@@ -73,8 +73,8 @@ impl CompiledPool {
 
     /// The number of places in which it was evaluated.
     pub(super) fn n_places(&self) -> usize {
-        let places = self.providers.iter().map(CompiledProvider::n_places);
-        places.sum()
+        let evaluated = self.providers.iter().flat_map(CompiledProvider::evaluated);
+        evaluated.count()
     }
 
     pub(super) fn is_touched(&self, change: &RuleSetDiff) -> bool {
@@ -82,20 +82,16 @@ impl CompiledPool {
         change.affects(&attributes)
             || change.may_affect(&attributes)
                 && self.providers.iter().any(|provider| {
-                    let configs = provider
-                        .launch_configs
-                        .iter()
-                        .map(|config| &config.attributes);
-                    configs
-                        .chain(&provider.disabled)
-                        .chain(&provider.repeated)
-                        .any(|attributes| change.affects(attributes))
+                    let mut evaluated = provider.evaluated();
+                    evaluated.any(|attributes| change.affects(attributes))
                 })
     }
 }
 
 impl CompiledProvider {
-    pub(super) fn n_places(&self) -> usize {
-        self.launch_configs.len() + self.disabled.len() + self.repeated.len()
+    /// The attributes of all its evaluations.
+    pub(super) fn evaluated(&self) -> impl Iterator<Item = &Attributes> {
+        let configs = self.launch_configs.iter().map(|config| &config.attributes);
+        configs.chain(&self.disabled).chain(&self.repeated)
     }
 }

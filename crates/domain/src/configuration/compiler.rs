@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 use super::given_ids::{GivenIds, IdAssignment};
 use super::places::{list_values, places};
-use super::problem::{Problem, Problems, below, rules_behind};
+use super::problem::{Problem, Problems, below};
 use super::provider_catalog::{Place, ProviderCatalog, ProviderEntry, WorkerSource};
 use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
 use super::{WorkerType, named_providers};
@@ -340,15 +340,8 @@ impl<'a> Compiler<'a> {
     }
 
     fn wrong(&mut self, attributes: &Attributes, pointer: &str, message: impl Into<String>) {
-        if self.problems.is_full() {
-            return self.problems.add_unseen();
-        }
-        let rules = rules_behind(self.evaluator, attributes, pointer);
-        self.problems.add(
-            Problem::at(pointer, message)
-                .with_attributes(attributes)
-                .with_rules(rules),
-        );
+        self.problems
+            .add_at(self.evaluator, attributes, pointer, message);
     }
 }
 

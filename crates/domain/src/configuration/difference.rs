@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rules::Attributes;
-use serde_json::{Map, Value, json};
+use rules::{Attributes, longest_ascending};
+use serde_json::{Value, json};
 
+use super::lineup::CompletedLaunchConfig;
 use super::problem::below;
 use super::{Compilation, CompiledLaunchConfig, CompiledPool, Configuration, WorkerType};
 use crate::id::{LaunchConfigId, ProviderId};
@@ -34,8 +35,8 @@ pub struct PoolDifference {
     pub worker_type: WorkerType,
     pub change: PoolChange,
     pub settings: Vec<ValueChange>,
-    pub created: Vec<PlacedLaunchConfig>,
-    pub archived: Vec<PlacedLaunchConfig>,
+    pub created: Vec<CompletedLaunchConfig>,
+    pub archived: Vec<CompletedLaunchConfig>,
     /// Launch configs of the same place with another id.
     pub replaced: Vec<Replacement>,
     /// Launch configs with the same id and a changed `workerManager` part.
@@ -45,6 +46,23 @@ pub struct PoolDifference {
 }
 
 impl PoolDifference {
+    pub(super) fn new(
+        worker_type: &WorkerType,
+        change: PoolChange,
+        settings: Vec<ValueChange>,
+    ) -> Self {
+        Self {
+            worker_type: worker_type.clone(),
+            change,
+            settings,
+            created: Vec::new(),
+            archived: Vec::new(),
+            replaced: Vec::new(),
+            updated: Vec::new(),
+            n_kept: 0,
+        }
+    }
+
     /// Whether nothing but the owner of the pool differs.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
@@ -55,19 +73,10 @@ impl PoolDifference {
     }
 }
 
-/// A launch config with the attributes for which it was made.
-#[derive(Clone, Debug)]
-pub struct PlacedLaunchConfig {
-    pub provider_id: ProviderId,
-    pub id: LaunchConfigId,
-    pub attributes: Attributes,
-    pub configuration: Map<String, Value>,
-}
-
 #[derive(Clone, Debug)]
 pub struct Replacement {
-    pub before: PlacedLaunchConfig,
-    pub after: PlacedLaunchConfig,
+    pub before: CompletedLaunchConfig,
+    pub after: CompletedLaunchConfig,
     /// Pointers are into the launch config.
     pub values: Vec<ValueChange>,
 }
@@ -119,19 +128,12 @@ fn pool_difference(before: Option<Side<'_>>, after: Option<Side<'_>>) -> Option<
         (None, None) => return None,
     };
     let (old, new) = (ways(before), ways(after));
-    let mut difference = PoolDifference {
-        worker_type: one.worker_type.clone(),
-        change,
-        settings: value_changes(
-            &settings(before.map(|side| &**side.pool)),
-            &settings(after.map(|side| &**side.pool)),
-        ),
-        created: Vec::new(),
-        archived: Vec::new(),
-        replaced: Vec::new(),
-        updated: Vec::new(),
-        n_kept: old.keys().filter(|id| new.contains_key(*id)).count(),
-    };
+    let settings = value_changes(
+        &settings(before.map(|side| &**side.pool)),
+        &settings(after.map(|side| &**side.pool)),
+    );
+    let mut difference = PoolDifference::new(&one.worker_type, change, settings);
+    difference.n_kept = old.keys().filter(|id| new.contains_key(*id)).count();
     for (id, after) in &new {
         let before = old.get(id);
         if let Some(before) = before.filter(|before| before.configuration != after.configuration) {
@@ -151,7 +153,7 @@ fn pool_difference(before: Option<Side<'_>>, after: Option<Side<'_>>) -> Option<
     Some(difference)
 }
 
-fn replacement(before: &PlacedLaunchConfig, after: &PlacedLaunchConfig) -> Replacement {
+fn replacement(before: &CompletedLaunchConfig, after: &CompletedLaunchConfig) -> Replacement {
     Replacement {
         values: value_changes(
             &Value::Object(before.configuration.clone()),
@@ -162,10 +164,13 @@ fn replacement(before: &PlacedLaunchConfig, after: &PlacedLaunchConfig) -> Repla
     }
 }
 
-type Ways = BTreeMap<LaunchConfigId, PlacedLaunchConfig>;
+type Ways = BTreeMap<LaunchConfigId, CompletedLaunchConfig>;
 
 /// The launch configs that the other side does not have, by place.
-fn only_in<'a>(these: &'a Ways, others: &Ways) -> BTreeMap<&'a Attributes, &'a PlacedLaunchConfig> {
+fn only_in<'a>(
+    these: &'a Ways,
+    others: &Ways,
+) -> BTreeMap<&'a Attributes, &'a CompletedLaunchConfig> {
     let only = these.iter().filter(|(id, _)| !others.contains_key(*id));
     only.map(|(_, way)| (&way.attributes, way)).collect()
 }
@@ -176,7 +181,7 @@ fn ways(side: Option<Side<'_>>) -> Ways {
     };
     let way = |(provider_id, config): (&ProviderId, &CompiledLaunchConfig)| {
         let id = compilation.known_id(pool, provider_id, config);
-        let way = PlacedLaunchConfig {
+        let way = CompletedLaunchConfig {
             provider_id: provider_id.clone(),
             id: id.clone(),
             attributes: config.attributes.clone(),
@@ -276,13 +281,13 @@ pub fn rule_changes(before: &Configuration, after: &Configuration) -> Vec<(Strin
         .enumerate()
         .map(|(at, rule)| (rule.id(), at))
         .collect();
-    let in_order = longest_rising(
-        after
-            .rules
-            .rules()
-            .iter()
-            .filter_map(|rule| known.get(rule.id()).copied()),
-    );
+    let rules = after.rules.rules().iter();
+    let places: Vec<usize> = rules
+        .filter_map(|rule| known.get(rule.id()).copied())
+        .collect();
+    let in_order: BTreeSet<usize> = longest_ascending(&places, |place| *place)
+        .into_iter()
+        .collect();
     for rule in after.rules.rules() {
         let Some(old) = before.rules.get(rule.id()) else {
             changes.push((rule.id().to_owned(), RuleChange::Added));
@@ -303,27 +308,4 @@ pub fn rule_changes(before: &Configuration, after: &Configuration) -> Vec<(Strin
         .filter(|rule| after.rules.get(rule.id()).is_none());
     changes.extend(gone.map(|rule| (rule.id().to_owned(), RuleChange::Removed)));
     changes
-}
-
-/// A longest rising subsequence: the rules in it have not moved.
-fn longest_rising(numbers: impl Iterator<Item = usize>) -> BTreeSet<usize> {
-    let numbers: Vec<usize> = numbers.collect();
-    // For each length, the subsequence with the smallest last number; and the predecessor of each
-    // number.
-    let (mut ends, mut previous): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), Vec::new());
-    for (at, number) in numbers.iter().enumerate() {
-        let length = ends.partition_point(|end| numbers[*end] < *number);
-        previous.push(length.checked_sub(1).map(|shorter| ends[shorter]));
-        match ends.get_mut(length) {
-            Some(end) => *end = at,
-            None => ends.push(at),
-        }
-    }
-    let mut selected = BTreeSet::new();
-    let mut at = ends.last().copied();
-    while let Some(here) = at {
-        selected.insert(numbers[here]);
-        at = previous[here];
-    }
-    selected
 }

@@ -49,11 +49,6 @@ impl Problem {
         self.attributes = Some(attributes.clone());
         self
     }
-
-    pub(super) fn with_rules(mut self, rules: Vec<String>) -> Self {
-        self.rules = rules;
-        self
-    }
 }
 
 impl fmt::Display for Problem {
@@ -89,23 +84,32 @@ impl Problems {
         }
     }
 
-    /// Whether further errors will only be counted.
-    pub(super) fn is_full(&self) -> bool {
-        self.listed.len() >= MAX_PROBLEMS
-    }
-
-    pub(super) fn add_unseen(&mut self) {
-        self.n_more += 1;
+    /// Adds an error in an evaluation, with the rules behind it. Does not look for these if the
+    /// error will only be counted.
+    pub(super) fn add_at(
+        &mut self,
+        evaluator: &Evaluator,
+        attributes: &Attributes,
+        pointer: &str,
+        message: impl Into<String>,
+    ) {
+        if self.listed.len() >= MAX_PROBLEMS {
+            self.n_more += 1;
+            return;
+        }
+        self.add(Problem {
+            rules: rules_behind(evaluator, attributes, pointer),
+            ..Problem::at(pointer, message).with_attributes(attributes)
+        });
     }
 
     pub(super) fn add_rules(&mut self, wrong: &rules::Problems) {
         for problem in wrong.list() {
             self.add(Problem {
-                attributes: None,
                 pointer: format!("/rules{}", problem.path),
                 message: problem.message.clone(),
                 rules: problem.rule_id.iter().cloned().collect(),
-                n_similar: 0,
+                ..Problem::default()
             });
         }
     }

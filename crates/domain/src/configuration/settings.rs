@@ -7,7 +7,7 @@ use rules::{Attributes, Evaluator, Pattern};
 use serde_json::{Map, Value};
 
 use super::places;
-use super::problem::{Problem, Problems, below, rules_behind};
+use super::problem::{Problem, Problems, below};
 use super::provider_catalog::{ProviderCatalog, ProviderEntry, WorkerSource};
 use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
@@ -107,14 +107,8 @@ pub fn is_setting(key: &str) -> bool {
 
 impl Reader<'_> {
     pub(super) fn wrong(&mut self, pointer: &str, message: impl Into<String>) {
-        if self.problems.is_full() {
-            return self.problems.add_unseen();
-        }
-        let rules = rules_behind(self.evaluator, self.attributes, pointer);
-        let problem = Problem::at(pointer, message)
-            .with_attributes(self.attributes)
-            .with_rules(rules);
-        self.problems.add(problem);
+        self.problems
+            .add_at(self.evaluator, self.attributes, pointer, message);
     }
 
     fn text(&mut self, key: &str) -> String {

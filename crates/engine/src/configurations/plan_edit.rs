@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cloud::BidRequest;
 use domain::Version;
 use domain::configuration::{
-    Compilation, Configuration, PlacedLaunchConfig, PoolChange, PoolDifference, ProviderCatalog,
+    Compilation, CompletedLaunchConfig, Configuration, PoolChange, PoolDifference, ProviderCatalog,
     RuleChange, VersionRecord, difference, rule_changes,
 };
 use domain::id::{ConfigurationId, LaunchConfigId, PoolId};
@@ -162,7 +162,7 @@ impl EditImpact {
         &mut self,
         engine: &Engine,
         pool: &PoolDifference,
-        way: &PlacedLaunchConfig,
+        way: &CompletedLaunchConfig,
         now: Timestamp,
     ) {
         let Ok(provider) = engine.providers.get(&way.provider_id) else {

@@ -1,7 +1,7 @@
 //! Plans of edits, as the API shows them.
 
 use domain::configuration::{
-    PlacedLaunchConfig, PoolChange, PoolDifference, Replacement, RuleChange, ValueChange,
+    CompletedLaunchConfig, PoolChange, PoolDifference, Replacement, RuleChange, ValueChange,
     VersionRecord,
 };
 use engine::configurations::{EditImpact, EditPlan, compare_versions};
@@ -144,7 +144,7 @@ fn updates_json(impact: &EditImpact, updated: &[Replacement], pool: &PoolDiffere
 fn ways_json(
     impact: &EditImpact,
     pool: &PoolDifference,
-    ways: &[PlacedLaunchConfig],
+    ways: &[CompletedLaunchConfig],
 ) -> Vec<Value> {
     let shown = ways.iter().take(MAX_SHOWN).map(|way| {
         json!({
@@ -199,7 +199,7 @@ fn change_word(change: PoolChange) -> &'static str {
     }
 }
 
-fn conditions(way: &PlacedLaunchConfig) -> Map<String, Value> {
+fn conditions(way: &CompletedLaunchConfig) -> Map<String, Value> {
     let presented = way.attributes.iter();
     presented
         .map(|(name, value)| (name.to_owned(), json!(value)))
