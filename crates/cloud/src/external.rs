@@ -4,8 +4,6 @@
 //! the service can check the sender and the content. Responses are trusted as far as TLS is.
 
 #[cfg(test)]
-mod server;
-#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;

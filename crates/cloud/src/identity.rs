@@ -114,7 +114,7 @@ mod tests {
     use domain::worker::{Terms, WorkerState};
     use serde_json::json;
 
-    use crate::provider_tests::{context, edit, now, pool, worker};
+    use crate::tests::values::{context, edit, now, pool, worker};
 
     use super::*;
 

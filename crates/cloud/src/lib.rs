@@ -13,13 +13,11 @@ mod null;
 mod place;
 mod protocol;
 mod provider;
-#[cfg(test)]
-mod provider_tests;
 mod providers;
 mod region;
 mod static_provider;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
 pub use config::ProviderConfig;

@@ -426,7 +426,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::provider_tests::{edit, worker};
+    use crate::tests::values::{edit, worker};
 
     /// Lists one machine on each page, and counts calls.
     #[derive(Default)]

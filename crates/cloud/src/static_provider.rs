@@ -112,7 +112,7 @@ impl WorkerDeclarer for StaticProvider {
 mod tests {
     use domain::worker::StoredWorker;
 
-    use crate::provider_tests::{Case, edit, keyring, schemas, worker};
+    use crate::tests::values::{Case, edit, keyring, schemas, worker};
 
     use super::*;
 

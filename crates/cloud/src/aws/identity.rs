@@ -129,7 +129,7 @@ mod tests {
     use serde_json::json;
 
     use crate::aws::identity_keys::PublicKey;
-    use crate::provider_tests::{self, edit};
+    use crate::tests::values::{self, edit};
 
     use super::*;
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn worker() -> Worker {
-        let mut worker = provider_tests::worker(WorkerState::Requested);
+        let mut worker = values::worker(WorkerState::Requested);
         edit(&mut worker, |it| {
             it.key.group = "us-west-2".parse().unwrap();
             it.key.id = "i-0123456789abcdef0".parse().unwrap();
@@ -204,10 +204,10 @@ mod tests {
         keys: &IdentityKeys,
     ) -> Result<Verification, ProofRefused> {
         let claim = IdentityClaim {
-            pool: &provider_tests::pool(&worker, &json!({})),
+            pool: &values::pool(&worker, &json!({})),
             worker: &worker,
             proof: &proof,
-            now: provider_tests::now(),
+            now: values::now(),
         };
         verify(&claim, keys)
     }

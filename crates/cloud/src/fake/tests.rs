@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use super::*;
-use crate::provider_tests::{Case, ROOT_URL, TestClock, context_at, edit, worker};
-use crate::testing::{self, Fixture, contract};
+use crate::tests::suite::{self, Fixture, contract};
+use crate::tests::values::{Case, ROOT_URL, TestClock, context_at, edit, worker};
 use crate::{Proof, ValidateError};
 use domain::worker::{StoredWorker, WorkerState};
 
@@ -36,11 +36,11 @@ impl World {
     }
 
     fn pool(&self) -> Pool {
-        testing::pool(self, json!({}))
+        suite::pool(self, json!({}))
     }
 
     fn launch_config(&self, content: Value) -> LaunchConfig {
-        testing::launch_config(&self.pool(), 0, content.as_object().unwrap().clone())
+        suite::launch_config(&self.pool(), 0, content.as_object().unwrap().clone())
     }
 
     fn small(&self) -> LaunchConfig {
@@ -65,7 +65,7 @@ impl World {
             now: self.cloud.now(),
         };
         let launched = self.cloud.launch(&order).await?;
-        let row = |launched| testing::row(self, &pool, config, launched);
+        let row = |launched| suite::row(self, &pool, config, launched);
         Ok(launched.into_iter().map(row).collect())
     }
 

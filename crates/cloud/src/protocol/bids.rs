@@ -102,8 +102,8 @@ mod tests {
     use ::testing::sizes_around;
 
     use super::*;
-    use crate::provider_tests::{now, pool, worker};
-    use crate::testing::launch_config;
+    use crate::tests::suite::launch_config;
+    use crate::tests::values::{now, pool, worker};
     use domain::worker::WorkerState;
 
     fn launch_configs(numbers: std::ops::Range<usize>) -> Vec<Arc<LaunchConfig>> {

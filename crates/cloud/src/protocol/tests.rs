@@ -8,8 +8,8 @@ use domain::pool::Pool;
 use domain::worker::WorkerState;
 
 use super::*;
-use crate::provider_tests::{ROOT_URL, context, edit, now, pool, worker};
-use crate::testing::launch_config;
+use crate::tests::suite::launch_config;
+use crate::tests::values::{ROOT_URL, context, edit, now, pool, worker};
 
 /// Succeeds always, and records the requests.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::aws::credentials::{Keys, Source};
 use crate::aws::http::Http;
-use crate::provider_tests::{TestClock, now};
+use crate::tests::values::{TestClock, now};
 
 /// The case that the child process runs.
 const CASE: &str = "FLEETWRIGHT_TEST_CHAIN";

@@ -9,8 +9,8 @@ use super::proxy::InjectedFailure;
 use crate::aws::parameters::Parameters;
 use crate::aws::responses::EmptyResponse;
 use crate::aws::{AwsConfig, AwsProvider};
-use crate::provider_tests::{context_at, edit};
-use crate::testing::{Fixture as _, contract};
+use crate::tests::suite::{Fixture as _, contract};
+use crate::tests::values::{context_at, edit};
 use crate::{BidRequest, CloudError, Machines as _, Provider as _, Sighting};
 
 #[tokio::test]

@@ -2,9 +2,8 @@
 //!
 //! A provider's tests implement [`Fixture`] and call [`contract`]. The suite uses only the traits.
 
-use std::sync::Arc;
-
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use access::Secret;
 use async_trait::async_trait;
@@ -27,7 +26,7 @@ const MAX_LOOKS: usize = 1_000;
 
 /// A provider, and the values that its tests need.
 #[async_trait]
-pub trait Fixture: Sync {
+pub(crate) trait Fixture: Sync {
     /// The provider, set up and without machines.
     fn provider(&self) -> &dyn Provider;
 
@@ -71,7 +70,7 @@ pub trait Fixture: Sync {
 }
 
 /// Runs all checks. Each leaves the cloud empty for the next one.
-pub async fn contract(fixture: &dyn Fixture) {
+pub(crate) async fn contract(fixture: &dyn Fixture) {
     set_up_twice_is_set_up(fixture).await;
     validation_writes_defaults_and_refuses_with_pointers(fixture).await;
     every_launch_config_gets_a_bid(fixture).await;
@@ -516,7 +515,7 @@ fn launch_configs(config: &mut Value) -> Vec<Map<String, Value>> {
 }
 
 /// The pool `test/pool` with this config, without launch configs.
-pub fn pool(fixture: &dyn Fixture, config: Value) -> Pool {
+pub(crate) fn pool(fixture: &dyn Fixture, config: Value) -> Pool {
     let Value::Object(config) = config else {
         panic!("a config is an object");
     };
@@ -533,7 +532,7 @@ pub fn pool(fixture: &dyn Fixture, config: Value) -> Pool {
 }
 
 /// The launch config with this content, like the store would return it.
-pub fn launch_config(
+pub(crate) fn launch_config(
     pool: &Pool,
     position: u32,
     configuration: Map<String, Value>,
@@ -551,7 +550,7 @@ pub fn launch_config(
 }
 
 /// The row of a machine after its launch.
-pub fn row(
+pub(crate) fn row(
     fixture: &dyn Fixture,
     pool: &Pool,
     config: &LaunchConfig,
