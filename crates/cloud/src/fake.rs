@@ -34,9 +34,8 @@ use self::script::State;
 use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedMachine, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
-    VerifyError,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedMachine,
+    OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification, VerifyError,
 };
 
 /// Workers that one `look` takes.
@@ -274,20 +273,16 @@ impl Provider for FakeCloud {
 
 #[async_trait]
 impl Machines for FakeCloud {
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let state = self.state();
-        let bid = |config: &LaunchConfig| {
-            let keys = self.keys(config);
-            if let Some(refusal) = state.refused_bids.get(config.id.as_str()) {
-                return Err(refusal.clone());
-            }
-            let scripted = state.prices.get(config.id.as_str()).copied();
-            let mut bid = Bid::plain(keys.group.to_string());
-            bid.available = self.room(&state, config, &keys);
-            bid.price = scripted.or(keys.price);
-            Ok(bid)
-        };
-        ask.configs().map(bid).collect()
+    fn bid(&self, config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
+        let (state, keys) = (self.state(), self.keys(config));
+        if let Some(refusal) = state.refused_bids.get(config.id.as_str()) {
+            return Err(refusal.clone());
+        }
+        let scripted = state.prices.get(config.id.as_str()).copied();
+        let mut bid = Bid::plain(keys.group.to_string());
+        bid.available = self.room(&state, config, &keys);
+        bid.price = scripted.or(keys.price);
+        Ok(bid)
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {

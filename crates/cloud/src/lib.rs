@@ -32,10 +32,9 @@ pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
 pub use provider::{
-    BidRequest, CloudError, DeclarationError, IdentityClaim, LaunchError, LaunchOrder,
-    LaunchedMachine, MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof,
-    ProofRefused, Provider, SetupError, Sighting, ValidateError, Verification, VerifyError,
-    WorkerDeclarer,
+    CloudError, DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
+    MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof, ProofRefused,
+    Provider, SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerDeclarer,
 };
 pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;

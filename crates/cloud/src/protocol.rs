@@ -16,7 +16,9 @@ use async_trait::async_trait;
 use contract::{Invalid, Problem};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
+use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
+use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -32,9 +34,9 @@ pub(crate) use self::transport::{
 use crate::identity::{Tokens, refuse, register_once};
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError,
-    Verification, VerifyError,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
+    Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError, Verification,
+    VerifyError,
 };
 
 const VERSION: u32 = 1;
@@ -398,8 +400,8 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         self.description().max_machines
     }
 
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        self.bids.bids(ask)
+    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+        self.bids.bid(config, now)
     }
 
     /// Runs both requests at the same time, so that a slow description does not delay bids.

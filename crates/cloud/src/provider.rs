@@ -1,7 +1,6 @@
 //! The traits that every provider implements, and their types.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use access::Secret;
 use async_trait::async_trait;
@@ -88,10 +87,9 @@ pub trait Machines: Send + Sync {
         None
     }
 
-    /// Bids for each launch config, in their order, from memory.
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let plain = |_: &LaunchConfig| Ok(Bid::plain(String::new()));
-        ask.configs().map(plain).collect()
+    /// The bid for one machine of this launch config, from memory; or why there is none.
+    fn bid(&self, _config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
+        Ok(Bid::plain(String::new()))
     }
 
     /// Whether bids need data that only `refresh` gets, so that it should be called soon.
@@ -99,7 +97,7 @@ pub trait Machines: Send + Sync {
         false
     }
 
-    /// Updates the data of `bids` and `places`, for example prices. Called now and then. Places
+    /// Updates the data of `bid` and `places`, for example prices. Called now and then. Places
     /// that cannot be updated stay and are logged once by the provider: the error is about bids.
     async fn refresh(&self) -> Result<(), CloudError> {
         Ok(())
@@ -206,19 +204,6 @@ pub trait Machines: Send + Sync {
     }
 }
 
-/// Asks what the provider would give for these launch configs.
-pub struct BidRequest<'a> {
-    pub pool_id: &'a PoolId,
-    pub launch_configs: &'a [Arc<LaunchConfig>],
-    pub now: Timestamp,
-}
-
-impl<'a> BidRequest<'a> {
-    pub fn configs(&self) -> impl Iterator<Item = &'a LaunchConfig> + use<'a> {
-        self.launch_configs.iter().map(AsRef::as_ref)
-    }
-}
-
 /// An order to make machines.
 pub struct LaunchOrder<'a> {
     pub token: &'a LaunchToken,
@@ -239,7 +224,7 @@ pub struct LaunchOrder<'a> {
 pub struct LaunchedMachine {
     pub group: WorkerGroup,
     pub id: WorkerId,
-    /// OwnedMachine by the provider; no other code reads it.
+    /// Owned by the provider; no other code reads it.
     pub provider_data: Value,
 }
 

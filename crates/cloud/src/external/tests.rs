@@ -15,8 +15,7 @@ use super::*;
 use crate::tests::suite::{self, Fixture, contract};
 use crate::tests::values::{ROOT_URL, TestClock, context_at, worker};
 use crate::{
-    BidRequest, CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines as _, Proof,
-    Provider, Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines as _, Proof, Provider, Sighting,
 };
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
@@ -71,14 +70,8 @@ impl World {
     }
 
     fn bids(&self, sizes: &[&str]) -> Vec<ShortBid> {
-        let configs = self.launch_configs(sizes);
-        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
-        let ask = BidRequest {
-            pool_id: &configs[0].pool_id,
-            launch_configs: &configs,
-            now: self.clock.now(),
-        };
-        let bids = self.provider.bids(&ask).into_iter();
+        let configs = self.launch_configs(sizes).into_iter();
+        let bids = configs.map(|it| self.provider.bid(&it, self.clock.now()));
         bids.map(|bid| bid.map(|it| (it.price, it.utility, it.place)))
             .collect()
     }

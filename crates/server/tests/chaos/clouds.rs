@@ -6,14 +6,15 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
 use cloud::{
-    BidRequest, CloudError, FakeCloud, IdentityClaim, LaunchError, LaunchOrder, LaunchOutcome,
-    LaunchedMachine, Machines, OwnedPage, Provider, Region, Sighting, Verification, VerifyError,
+    CloudError, FakeCloud, IdentityClaim, LaunchError, LaunchOrder, LaunchOutcome, LaunchedMachine,
+    Machines, OwnedPage, Provider, Region, Sighting, Verification, VerifyError,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
+use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde_json::{Value, json};
 use store::Store;
@@ -266,8 +267,8 @@ impl Machines for Handle {
         self.max_machines
     }
 
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        self.cloud.bids(ask)
+    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+        self.cloud.bid(config, now)
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
