@@ -44,6 +44,7 @@ use self::prices::Prices;
 use self::responses::DescribeRegions;
 pub(crate) use self::zones::fills;
 use self::zones::{SETUP_LIMIT, Zones};
+use crate::provider::refuse_if_any;
 use crate::{
     Fills, IdentityClaim, Machines, Place, PlacesUnknown, Provider, ProviderContext, SetupError,
     Verification, VerifyError,
@@ -166,14 +167,7 @@ impl AwsProvider {
                 });
             }
         }
-        problems.truncate(contract::MAX_PROBLEMS);
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(Invalid {
-            schema: SCHEMA.to_owned(),
-            problems,
-        })
+        refuse_if_any(SCHEMA, problems)
     }
 }
 

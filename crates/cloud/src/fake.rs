@@ -24,7 +24,7 @@ use domain::plan::Bid;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use self::inventory::Machine;
@@ -369,7 +369,7 @@ impl Machines for FakeCloud {
                 token: machine.token.clone(),
                 pool_id: Some(machine.key.pool_id.clone()),
                 machine: launched(machine),
-                sighting: state.lists_sightings.then_some(sighting),
+                sighting: (!state.omits_sightings).then_some(sighting),
             })
         };
         let answer = state.inventory.all().filter_map(owned).collect();
@@ -431,9 +431,7 @@ impl FakeCloud {
         }
         Ok(())
     }
-}
 
-impl FakeCloud {
     /// Applies the outcome of a launch call and returns the response.
     fn answer(
         &self,
@@ -485,9 +483,6 @@ fn launched(machine: &Machine) -> LaunchedMachine {
     LaunchedMachine {
         group: machine.key.group.clone(),
         id: machine.key.id.clone(),
-        provider_data: Value::Object(Map::from_iter([(
-            "made".to_owned(),
-            json!(machine.made.as_millis()),
-        )])),
+        provider_data: json!({"made": machine.made.as_millis()}),
     }
 }

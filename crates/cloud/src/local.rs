@@ -23,6 +23,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::host::{Host, Order, Step};
+use crate::provider::refuse_if_any;
 use crate::{
     CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
     Proof, Provider, ProviderContext, Region, SetupError, Sighting, Verification, VerifyError,
@@ -73,14 +74,7 @@ impl Provider for LocalProvider {
 
     fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
         self.0.context.schemas.validate(SCHEMA, config)?;
-        let problems = environment::problems(config);
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(Invalid {
-            schema: SCHEMA.to_owned(),
-            problems,
-        })
+        refuse_if_any(SCHEMA, environment::problems(config))
     }
 
     async fn setup(&self) -> Result<(), SetupError> {

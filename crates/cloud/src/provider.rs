@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use access::Secret;
 use async_trait::async_trait;
-use contract::Invalid;
+use contract::{Invalid, Problem};
 use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
+use domain::lifecycle;
 use domain::plan::Bid;
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::Worker;
+use domain::worker::{Terms, Worker};
 use futures_util::stream::{self, StreamExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::place::{Fills, Place, PlacesUnknown};
 use crate::region::Region;
@@ -307,6 +308,20 @@ pub enum CloudError {
     Refused(String),
 }
 
+impl CloudError {
+    /// The error of a call that had no effect, for this cause.
+    pub(crate) fn caused_by(cause: Cause, text: String) -> Self {
+        match cause {
+            Cause::Throttled => Self::Throttled(text),
+            Cause::Credentials => Self::Credentials(text),
+            Cause::Unavailable => Self::Unavailable(text),
+            Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost => {
+                Self::Refused(text)
+            }
+        }
+    }
+}
+
 /// A pool's config is invalid or cannot be checked now.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidateError {
@@ -314,6 +329,16 @@ pub enum ValidateError {
     Invalid(#[from] Invalid),
     #[error("the config cannot be checked now")]
     Cloud(#[from] CloudError),
+}
+
+/// Refuses a document that has problems, at most [`contract::MAX_PROBLEMS`] of them.
+pub(crate) fn refuse_if_any(schema: &str, mut problems: Vec<Problem>) -> Result<(), Invalid> {
+    problems.truncate(contract::MAX_PROBLEMS);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let schema = schema.to_owned();
+    Err(Invalid { schema, problems })
 }
 
 /// A launch made no machine, as far as is known.
@@ -368,12 +393,30 @@ pub struct Verification {
     pub worker_config: Value,
 }
 
+impl Verification {
+    /// By the terms of the launch that made the worker.
+    pub(crate) fn by_terms(terms: &Terms) -> Self {
+        let own = terms.reregistration_timeout;
+        Self {
+            lasts_ms: own.unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
+            worker_config: terms.worker_config.clone().unwrap_or_else(|| json!({})),
+        }
+    }
+}
+
 /// The proof was refused. The message goes to the caller, the detail only to our log.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProofRefused {
     pub message: &'static str,
     pub detail: String,
+}
+
+impl ProofRefused {
+    pub fn new(message: &'static str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self { message, detail }
+    }
 }
 
 /// A claim was refused or cannot be checked now.
@@ -408,7 +451,6 @@ mod tests {
 
     use ::testing::sizes_around;
     use domain::worker::WorkerState;
-    use serde_json::json;
 
     use super::*;
     use crate::tests::values::{edit, worker};

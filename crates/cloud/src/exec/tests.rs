@@ -468,9 +468,10 @@ async fn programs_wait_for_a_permit_and_verifications_have_their_own() {
     let places = u32::try_from(MAX_AT_ONCE).unwrap();
     let taken = program.calls.acquire_many(places).await.unwrap();
     match program.send(Operation::Look, Vec::new()).await {
-        Err(NoAnswer::NotSent(error)) => {
+        Err(Failure::Refused { cause, message }) => {
+            assert_eq!(cause, Cause::Unavailable);
             assert_eq!(
-                error,
+                message,
                 "look: waited 1 s because too many programs were running"
             );
         }

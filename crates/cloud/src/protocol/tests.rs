@@ -38,7 +38,7 @@ impl Transport for Recorder {
         Ok(())
     }
 
-    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, Failure> {
         let question: Value = serde_json::from_slice(&question).unwrap();
         let entries = |list: &str| question[list].as_array().unwrap().iter();
         let answer = match operation {
