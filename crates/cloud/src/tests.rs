@@ -1,4 +1,4 @@
-//! What the tests of all providers share.
+//! Values and a suite for the tests of all providers.
 
 pub(crate) mod suite;
 pub(crate) mod values;

@@ -110,7 +110,7 @@ impl Life {
         self.store().freeze_after(writes);
     }
 
-    /// Goes on where it was, and freezes no more.
+    /// Continues where it was, and does not freeze again.
     pub(crate) fn thaw(&self) {
         if self.may_freeze.swap(false, Ordering::SeqCst) {
             self.points.store(NEVER, Ordering::SeqCst);
@@ -134,7 +134,7 @@ impl Life {
         self.store.get().expect("it has begun")
     }
 
-    /// Passes such a point; whether it is still alive then.
+    /// Passes such a point. Returns whether the process is still alive.
     async fn pass(&self) -> bool {
         let before = self.points.load(Ordering::SeqCst);
         if before != NEVER {
@@ -164,7 +164,7 @@ impl Handle {
         self.world().mutant == Some(mutant)
     }
 
-    /// Before a call: the process may die, others may do something, the cloud may not work.
+    /// Before a call: the process may die, others may act, the cloud may fail.
     async fn before(&self) -> Result<(), CloudError> {
         let world = self.world();
         if !self.life.pass().await {
