@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Credentials for signing requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "CredentialsBody")]
 pub(crate) struct Credentials {
     pub(crate) signing: api_client::Credentials,
     /// The certificate as it was received, to be stored.
@@ -17,7 +18,7 @@ pub(crate) struct Credentials {
 /// The form in replies and in the state file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct CredentialsBody {
+struct CredentialsBody {
     client_id: String,
     access_token: Secret,
     /// JSON in a string.
@@ -27,7 +28,7 @@ pub(crate) struct CredentialsBody {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate of {client_id} is damaged")]
-pub(crate) struct BadCertificate {
+struct BadCertificate {
     client_id: String,
 }
 
@@ -81,10 +82,8 @@ impl TryFrom<CredentialsBody> for Credentials {
 mod tests {
     use super::*;
 
-    fn read(body: Value) -> Result<Credentials, BadCertificate> {
-        serde_json::from_value::<CredentialsBody>(body)
-            .unwrap()
-            .try_into()
+    fn read(body: Value) -> Result<Credentials, serde_json::Error> {
+        serde_json::from_value(body)
     }
 
     #[test]
