@@ -3,7 +3,7 @@
 use access::Secret;
 use access::certificate::Certificate;
 use access::hawk::extension;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Credentials for signing requests.
@@ -32,24 +32,17 @@ struct BadCertificate {
     client_id: String,
 }
 
-/// The parts that are stored in the state file, and nowhere else.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Stored<'a> {
-    client_id: &'a str,
-    access_token: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    certificate: Option<&'a str>,
-}
-
 impl Credentials {
     /// The form for the worker's state file, which only its owner can read.
     pub(crate) fn to_stored(&self) -> Value {
-        json!(Stored {
-            client_id: &self.signing.client_id,
-            access_token: self.signing.access_token.expose(),
-            certificate: self.certificate.as_deref(),
-        })
+        let mut stored = json!({
+            "clientId": self.signing.client_id,
+            "accessToken": self.signing.access_token.expose(),
+        });
+        if let Some(certificate) = &self.certificate {
+            stored["certificate"] = json!(certificate);
+        }
+        stored
     }
 }
 

@@ -31,10 +31,6 @@ const MAX_CHAIN_BYTES: usize = 1024 * 1024;
 pub(crate) struct Http(Arc<OnceLock<Client>>);
 
 impl Http {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     pub(crate) fn client(&self) -> Result<&Client, reqwest::Error> {
         if let Some(client) = self.0.get() {
             return Ok(client);

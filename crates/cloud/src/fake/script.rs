@@ -34,8 +34,6 @@ pub(super) struct State {
     pub(super) unlisted: BTreeMap<WorkerGroup, CloudError>,
     /// Groups that do not respond, and the calls that wait for them.
     hanging: BTreeMap<WorkerGroup, HashMap<Call, u64>>,
-    /// Regions that exist even without machines.
-    pub(super) regions: BTreeSet<WorkerGroup>,
     /// Machines that it fails to end, and how.
     pub(super) end_failures: BTreeMap<WorkerKey, CloudError>,
     pub(super) look_batch: Option<usize>,
@@ -192,11 +190,6 @@ impl FakeCloud {
         }
         drop(state);
         self.moved.notify_waiters();
-    }
-
-    /// Sets regions that exist even without machines.
-    pub fn set_regions(&self, groups: impl IntoIterator<Item = WorkerGroup>) {
-        self.state().regions = groups.into_iter().collect();
     }
 
     /// Makes it fail to end this machine.
