@@ -44,6 +44,7 @@ use self::prices::Prices;
 use self::responses::DescribeRegions;
 pub(crate) use self::zones::fills;
 use self::zones::{SETUP_LIMIT, Zones};
+use crate::provider::refuse_if_any;
 use crate::{
     Fills, IdentityClaim, Machines, Place, PlacesUnknown, Provider, ProviderContext, SetupError,
     Verification, VerifyError,
@@ -73,7 +74,7 @@ pub struct AwsProvider {
 impl AwsProvider {
     pub fn new(config: &AwsConfig, context: ProviderContext) -> Self {
         let config = config.clone();
-        let http = Http::new();
+        let http = Http::default();
         let keys = Keys::new(
             config.source,
             config.home_region.clone(),
@@ -102,14 +103,13 @@ impl AwsProvider {
 
     /// The regions that this provider uses.
     fn known_regions(&self) -> Result<Arc<BTreeSet<String>>, String> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        let regions = regions.as_ref().map(|(_, regions)| Arc::clone(regions));
+        let regions = self.learnt_regions().map(|(_, regions)| regions);
         regions.ok_or_else(|| "the provider's regions are not known before its set-up".to_owned())
     }
 
-    fn regions_learnt(&self) -> Option<Timestamp> {
+    fn learnt_regions(&self) -> Option<(Timestamp, Arc<BTreeSet<String>>)> {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        regions.as_ref().map(|(at, _)| *at)
+        regions.clone()
     }
 
     /// Asks EC2 which regions the account may use. If this fails, the regions from the last answer
@@ -141,7 +141,8 @@ impl AwsProvider {
     /// Asks for the regions again when the last answer is old.
     async fn learn_regions_again(&self) {
         let fresh_since = self.clock.now().plus_millis(-REGIONS_FRESH_MS);
-        if self.regions_learnt().is_some_and(|at| at > fresh_since) {
+        let learnt = self.learnt_regions();
+        if learnt.is_some_and(|(at, _)| at > fresh_since) {
             return;
         }
         if let Err(error) = self.learn_regions().await {
@@ -166,14 +167,7 @@ impl AwsProvider {
                 });
             }
         }
-        problems.truncate(contract::MAX_PROBLEMS);
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(Invalid {
-            schema: SCHEMA.to_owned(),
-            problems,
-        })
+        refuse_if_any(SCHEMA, problems)
     }
 }
 

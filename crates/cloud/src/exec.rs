@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::ProviderContext;
-use crate::protocol::{Answer, MAX_ANSWER_BYTES, NoAnswer, Operation, ProtocolProvider, Transport};
+use crate::protocol::{Answer, Failure, MAX_ANSWER_BYTES, Operation, ProtocolProvider, Transport};
 
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 60;
 /// Programs that run at the same time at most. Others wait, within their time limit.
@@ -151,13 +151,13 @@ impl Program {
         })
     }
 
-    async fn run(&self, operation: Operation, question: Vec<u8>) -> Result<ProgramRun, NoAnswer> {
+    async fn run(&self, operation: Operation, question: Vec<u8>) -> Result<ProgramRun, Failure> {
         let name = operation.as_str();
         let mut command = self
             .command(operation)
-            .ok_or_else(|| NoAnswer::NotSent("the provider's command is empty".to_owned()))?;
+            .ok_or_else(|| Failure::not_sent("the provider's command is empty"))?;
         let mut child = command.spawn().map_err(|error| {
-            NoAnswer::NotSent(format!("{name}: the program cannot be started: {error}"))
+            Failure::not_sent(format!("{name}: the program cannot be started: {error}"))
         })?;
         let mut group = ProcessGroup::of(&child);
         let run = self.exchange(&mut child, &question).await;
@@ -170,7 +170,7 @@ impl Program {
                 group.kill();
                 let _ = tokio::time::timeout(EXIT_LIMIT, child.wait()).await;
                 group.0 = None;
-                Err(NoAnswer::Lost(format!("{name}: {error}")))
+                Err(Failure::Lost(format!("{name}: {error}")))
             }
         }
     }
@@ -204,7 +204,7 @@ impl Transport for Program {
         Ok(())
     }
 
-    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, Failure> {
         let limit = Duration::from_secs(self.settings.time_limit_seconds);
         let (name, seconds) = (operation.as_str(), self.settings.time_limit_seconds);
         let permits = match operation {
@@ -221,12 +221,12 @@ impl Transport for Program {
         let permit = tokio::time::timeout_at(until, permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
             let text = format!("{name}: waited {seconds} s because too many programs were running");
-            return Err(NoAnswer::NotSent(text));
+            return Err(Failure::not_sent(text));
         };
         // Dropping a run that exceeds its time limit kills its group.
         let run = tokio::time::timeout_at(until, self.run(operation, question)).await;
         let run = run.map_err(|_| {
-            NoAnswer::Lost(format!("{name}: the program was killed after {seconds} s"))
+            Failure::Lost(format!("{name}: the program was killed after {seconds} s"))
         })??;
         if !run.stderr.is_empty() {
             let id = &self.context.id;

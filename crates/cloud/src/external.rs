@@ -4,8 +4,6 @@
 //! the service can check the sender and the content. Responses are trusted as far as TLS is.
 
 #[cfg(test)]
-mod server;
-#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
@@ -15,7 +13,7 @@ use std::time::Duration;
 
 use access::Secret;
 use access::hawk::{RequestLine, payload_hash, sign_header};
-use api_client::{BodyError, JSON, read_body};
+use api_client::{BodyError, JSON, read_body, with_causes};
 use async_trait::async_trait;
 use domain::launch::Cause;
 use domain::time::SECOND_MS;
@@ -25,7 +23,7 @@ use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;
 
 use crate::ProviderContext;
-use crate::protocol::{Answer, MAX_ANSWER_BYTES, NoAnswer, Operation, ProtocolProvider, Transport};
+use crate::protocol::{Answer, Failure, MAX_ANSWER_BYTES, Operation, ProtocolProvider, Transport};
 
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 30;
 /// Shorter secrets can be guessed, and the holder of the secret can sign requests.
@@ -184,11 +182,11 @@ impl Transport for Service {
         Ok(())
     }
 
-    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, Failure> {
         let connection = self
             .connection
             .get()
-            .ok_or_else(|| NoAnswer::NotSent("the provider is not set up".to_owned()))?;
+            .ok_or_else(|| Failure::not_sent("the provider is not set up"))?;
         let mut url = connection.url.clone();
         let path = format!(
             "{}/v1/{}",
@@ -207,9 +205,9 @@ impl Transport for Service {
         let response = asked.map_err(|error| {
             let text = format!("{}: {}", operation.as_str(), chain(&error));
             if error.is_connect() || error.is_builder() {
-                NoAnswer::NotSent(text)
+                Failure::not_sent(text)
             } else {
-                NoAnswer::Lost(text)
+                Failure::Lost(text)
             }
         })?;
         let status = response.status();
@@ -219,7 +217,7 @@ impl Transport for Service {
                 BodyError::Broken(error) => chain(error),
                 BodyError::TooLong(most) => format!("the response is longer than {most} bytes"),
             };
-            NoAnswer::Lost(format!("{}: {text}", operation.as_str()))
+            Failure::Lost(format!("{}: {text}", operation.as_str()))
         })?;
         Ok(Answer {
             done: status.is_success(),
@@ -242,15 +240,13 @@ fn cause_of(status: StatusCode) -> Option<Cause> {
 /// The error with its causes, which reqwest hides behind a general phrase. The address is known and
 /// left out.
 fn chain(error: &reqwest::Error) -> String {
-    let mut text = if error.is_timeout() {
-        "no response within the time limit".to_owned()
+    let what = if error.is_timeout() {
+        "no response within the time limit"
     } else {
-        "no response".to_owned()
+        "no response"
     };
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{what}: {}", with_causes(cause)),
+        None => what.to_owned(),
     }
-    text
 }

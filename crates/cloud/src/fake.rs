@@ -24,7 +24,7 @@ use domain::plan::Bid;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use self::inventory::Machine;
@@ -34,9 +34,8 @@ use self::script::State;
 use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedMachine, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
-    VerifyError,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedMachine,
+    OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification, VerifyError,
 };
 
 /// Workers that one `look` takes.
@@ -274,20 +273,16 @@ impl Provider for FakeCloud {
 
 #[async_trait]
 impl Machines for FakeCloud {
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let state = self.state();
-        let bid = |config: &LaunchConfig| {
-            let keys = self.keys(config);
-            if let Some(refusal) = state.refused_bids.get(config.id.as_str()) {
-                return Err(refusal.clone());
-            }
-            let scripted = state.prices.get(config.id.as_str()).copied();
-            let mut bid = Bid::plain(keys.group.to_string());
-            bid.available = self.room(&state, config, &keys);
-            bid.price = scripted.or(keys.price);
-            Ok(bid)
-        };
-        ask.configs().map(bid).collect()
+    fn bid(&self, config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
+        let (state, keys) = (self.state(), self.keys(config));
+        if let Some(refusal) = state.refused_bids.get(config.id.as_str()) {
+            return Err(refusal.clone());
+        }
+        let scripted = state.prices.get(config.id.as_str()).copied();
+        let mut bid = Bid::plain(keys.group.to_string());
+        bid.available = self.room(&state, config, &keys);
+        bid.price = scripted.or(keys.price);
+        Ok(bid)
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {
@@ -331,7 +326,7 @@ impl Machines for FakeCloud {
         self.state().look_batch.unwrap_or(LOOK_BATCH)
     }
 
-    /// Regions with machines, and scripted ones.
+    /// Regions with machines, and those whose lists fail.
     fn regions(&self) -> Vec<Region> {
         let state = self.state();
         let at = state.as_of(self.now());
@@ -339,7 +334,6 @@ impl Machines for FakeCloud {
         let machines = state.inventory.all().filter(exists);
         let mut groups: BTreeSet<_> = machines.map(|machine| machine.key.group.clone()).collect();
         groups.extend(state.unlisted.keys().cloned());
-        groups.extend(state.regions.iter().cloned());
         if groups.is_empty() {
             groups.insert(default_group());
         }
@@ -374,7 +368,7 @@ impl Machines for FakeCloud {
                 token: machine.token.clone(),
                 pool_id: Some(machine.key.pool_id.clone()),
                 machine: launched(machine),
-                sighting: state.lists_sightings.then_some(sighting),
+                sighting: (!state.omits_sightings).then_some(sighting),
             })
         };
         let answer = state.inventory.all().filter_map(owned).collect();
@@ -436,9 +430,7 @@ impl FakeCloud {
         }
         Ok(())
     }
-}
 
-impl FakeCloud {
     /// Applies the outcome of a launch call and returns the response.
     fn answer(
         &self,
@@ -490,9 +482,6 @@ fn launched(machine: &Machine) -> LaunchedMachine {
     LaunchedMachine {
         group: machine.key.group.clone(),
         id: machine.key.id.clone(),
-        provider_data: Value::Object(Map::from_iter([(
-            "made".to_owned(),
-            json!(machine.made.as_millis()),
-        )])),
+        provider_data: json!({"made": machine.made.as_millis()}),
     }
 }

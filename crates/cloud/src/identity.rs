@@ -8,8 +8,7 @@ use std::sync::Arc;
 use access::Secret;
 use access::seal::Keyring;
 use domain::id::{LaunchToken, ProviderId, WorkerKey};
-use domain::{launch, lifecycle};
-use serde_json::{Map, Value};
+use domain::launch;
 
 use crate::{IdentityClaim, Proof, ProofRefused, ProviderContext, Verification};
 
@@ -82,23 +81,11 @@ pub(crate) fn register_once(claim: &IdentityClaim<'_>) -> Result<Verification, P
         .worker
         .check_unregistered()
         .map_err(|error| refuse(&error.to_string()))?;
-    let terms = &claim.worker.terms;
-    Ok(Verification {
-        lasts_ms: terms
-            .reregistration_timeout
-            .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
-        worker_config: terms
-            .worker_config
-            .clone()
-            .unwrap_or_else(|| Value::Object(Map::new())),
-    })
+    Ok(Verification::by_terms(&claim.worker.terms))
 }
 
 pub(crate) fn refuse(detail: &str) -> ProofRefused {
-    ProofRefused {
-        message: REFUSED,
-        detail: detail.to_owned(),
-    }
+    ProofRefused::new(REFUSED, detail)
 }
 
 fn purpose(provider: &ProviderId) -> String {
@@ -114,7 +101,7 @@ mod tests {
     use domain::worker::{Terms, WorkerState};
     use serde_json::json;
 
-    use crate::provider_tests::{context, edit, now, pool, worker};
+    use crate::tests::values::{context, edit, now, pool, worker};
 
     use super::*;
 

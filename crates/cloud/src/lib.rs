@@ -13,13 +13,11 @@ mod null;
 mod place;
 mod protocol;
 mod provider;
-#[cfg(test)]
-mod provider_tests;
 mod providers;
 mod region;
 mod static_provider;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
 pub use config::ProviderConfig;
@@ -35,9 +33,9 @@ pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
 pub use provider::{
-    BidRequest, CloudError, DeclarationError, IdentityClaim, LaunchError, LaunchOrder,
-    LaunchedMachine, MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof,
-    ProofRefused, Provider, SetupError, ValidateError, Verification, VerifyError, WorkerDeclarer,
+    CloudError, DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
+    MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof, ProofRefused,
+    Provider, SetupError, ValidateError, Verification, VerifyError, WorkerDeclarer,
 };
 pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;

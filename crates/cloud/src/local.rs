@@ -15,21 +15,24 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::Invalid;
 use domain::id::{LaunchToken, WorkerKey};
+use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
+use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde::Deserialize;
 use serde_json::Value;
 
 use self::host::{Host, Order, Step};
+use crate::provider::refuse_if_any;
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, Verification,
-    VerifyError,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
+    Proof, Provider, ProviderContext, Region, SetupError, Sighting, Verification, VerifyError,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
 /// Workers that one `look` takes.
 const LOOK_BATCH: usize = 1_000;
+
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LocalSettings {
@@ -71,14 +74,7 @@ impl Provider for LocalProvider {
 
     fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
         self.0.context.schemas.validate(SCHEMA, config)?;
-        let problems = environment::problems(config);
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(Invalid {
-            schema: SCHEMA.to_owned(),
-            problems,
-        })
+        refuse_if_any(SCHEMA, environment::problems(config))
     }
 
     async fn setup(&self) -> Result<(), SetupError> {
@@ -106,9 +102,8 @@ impl Machines for LocalProvider {
         Some(self.0.max_machines.into())
     }
 
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let bid = |_| Ok(Bid::plain(self.0.group.to_string()));
-        ask.configs().map(bid).collect()
+    fn bid(&self, _config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
+        Ok(Bid::plain(self.0.group.to_string()))
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {

@@ -20,11 +20,7 @@ impl Provider for NullProvider {
     }
 
     async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
-        let detail = "the null provider has no workers".to_owned();
-        Err(ProofRefused {
-            message: "not supported for this provider",
-            detail,
-        }
-        .into())
+        let detail = "the null provider has no workers";
+        Err(ProofRefused::new("not supported for this provider", detail).into())
     }
 }

@@ -16,25 +16,26 @@ use async_trait::async_trait;
 use contract::{Invalid, Problem};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
+use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
+use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use self::bids::BidCache;
 use self::messages::{
-    BidBody, BidsResponse, ConfigCheck, ErrorBody, LaunchResponse, LookResponse, OwnedResponse,
-    SetupResponse, SightingBody, VerifyResponse, read,
+    BidBody, BidsResponse, ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse,
+    SightingBody, VerifyResponse, read,
 };
-pub(crate) use self::transport::{
-    Answer, Failure, MAX_ANSWER_BYTES, NoAnswer, Operation, Transport,
-};
+pub(crate) use self::transport::{Answer, Failure, MAX_ANSWER_BYTES, Operation, Transport};
 use crate::identity::{Tokens, refuse, register_once};
 use crate::place::{self, Fills, Place, PlacesUnknown};
+use crate::provider::refuse_if_any;
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError,
-    Verification, VerifyError,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
+    Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError, Verification,
+    VerifyError,
 };
 
 const VERSION: u32 = 1;
@@ -54,16 +55,6 @@ pub struct ProtocolProvider<C> {
     tokens: Tokens,
     bids: BidCache,
     description: Mutex<Description>,
-}
-
-/// The provider's description of itself, from its last response to `setup`.
-struct Description {
-    look_batch: usize,
-    max_machines: Option<u64>,
-    places: Vec<Place>,
-    fills: Fills,
-    /// The error of the last try, if it failed.
-    error: Option<CloudError>,
 }
 
 #[expect(private_bounds, reason = "a transport is a detail of this crate")]
@@ -92,20 +83,14 @@ impl<C: Transport> ProtocolProvider<C> {
 
     /// Asks the provider to describe itself. If this fails, the last description stays.
     async fn ask_for_description(&self) -> Result<(), CloudError> {
-        let ready: SetupResponse = self.ask(Operation::Setup, json!({})).await?;
-        place::check(&ready.places, &ready.fills).map_err(|error| {
+        let described: Description = self.ask(Operation::Setup, json!({})).await?;
+        place::check(&described.places, &described.fills).map_err(|error| {
             CloudError::Unavailable(format!(
                 "the response to setup has invalid {}",
                 shorten(&error.to_string())
             ))
         })?;
-        *self.description() = Description {
-            look_batch: ready.look_batch,
-            max_machines: ready.max_machines,
-            places: ready.places,
-            fills: ready.fills,
-            error: None,
-        };
+        *self.description() = described;
         Ok(())
     }
 
@@ -221,41 +206,6 @@ impl<C: Transport> ProtocolProvider<C> {
         (0..machines).filter_map(identity).collect()
     }
 
-    async fn ask_to_launch(
-        &self,
-        order: &LaunchOrder<'_>,
-    ) -> Result<Vec<LaunchedMachine>, Failure> {
-        let machines = order.machines.min(MAX_MACHINES);
-        let mut question = json!({
-            "token": order.token.as_str(),
-            "workerPoolId": order.pool.id.as_str(),
-            "launchConfigId": order.launch_config.id.as_str(),
-            "launchConfig": order.launch_config.configuration,
-            "machines": machines,
-            "capacityEach": order.capacity_each,
-            "identities": self.identities(order, machines),
-        });
-        if let Some(max_price) = order.max_price {
-            question["maxPrice"] = json!(max_price);
-        }
-        let made: LaunchResponse = self.ask(Operation::Launch, question).await?;
-        let launched: Vec<_> = made
-            .machines
-            .iter()
-            .filter_map(|it| it.launched())
-            .collect();
-        let names: BTreeSet<_> = launched.iter().map(|it| (&it.group, &it.id)).collect();
-        if names.len() != made.machines.len() || names.len() > machines as usize {
-            let n_listed = made.machines.len();
-            let text = format!(
-                "{machines} machines were requested, and the response lists {} different ones in {n_listed} entries",
-                names.len()
-            );
-            return Err(Failure::Lost(text));
-        }
-        Ok(launched)
-    }
-
     async fn ask_for_bids(&self) -> Result<(), CloudError> {
         let now = self.context.clock.now();
         for batch in self.bids.wanted(now, BID_BATCH) {
@@ -320,10 +270,6 @@ impl<C: Transport> Provider for ProtocolProvider<C> {
 
     async fn validate_outside(&self, config: &mut Value) -> Result<(), ValidateError> {
         let schema = self.transport.schema();
-        let invalid = |problems| {
-            let schema = schema.to_owned();
-            ValidateError::Invalid(Invalid { schema, problems })
-        };
         let asked = self
             .ask(Operation::Validate, json!({"config": config}))
             .await;
@@ -334,17 +280,16 @@ impl<C: Transport> Provider for ProtocolProvider<C> {
                 message,
             }) => {
                 let pointer = String::new();
-                return Err(invalid(vec![Problem { pointer, message }]));
+                let problems = vec![Problem { pointer, message }];
+                return Ok(refuse_if_any(schema, problems)?);
             }
             Err(failure) => return Err(ValidateError::Cloud(failure.into())),
         };
-        if !check.problems.is_empty() {
-            let placed = check.problems.into_iter().map(|error| Problem {
-                pointer: shorten(&error.pointer),
-                message: shorten(&error.message),
-            });
-            return Err(invalid(placed.collect()));
-        }
+        let placed = check.problems.into_iter().map(|error| Problem {
+            pointer: shorten(&error.pointer),
+            message: shorten(&error.message),
+        });
+        refuse_if_any(schema, placed.collect())?;
         if let Some(mut completed) = check.config {
             let fits = self.context.schemas.validate(schema, &mut completed);
             fits.map_err(|error| {
@@ -398,8 +343,8 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         self.description().max_machines
     }
 
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        self.bids.bids(ask)
+    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+        self.bids.bid(config, now)
     }
 
     /// Runs both requests at the same time, so that a slow description does not delay bids.
@@ -408,18 +353,35 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
-        let launched = self.ask_to_launch(order).await;
-        launched.map_err(|failure| match failure {
-            Failure::NotSent(error) => LaunchError::Refused {
-                cause: Cause::Unavailable,
-                error,
-            },
-            Failure::Refused { cause, message } => LaunchError::Refused {
-                cause,
-                error: message,
-            },
-            Failure::Lost(error) => LaunchError::Unknown(error),
-        })
+        let machines = order.machines.min(MAX_MACHINES);
+        let mut question = json!({
+            "token": order.token.as_str(),
+            "workerPoolId": order.pool.id.as_str(),
+            "launchConfigId": order.launch_config.id.as_str(),
+            "launchConfig": order.launch_config.configuration,
+            "machines": machines,
+            "capacityEach": order.capacity_each,
+            "identities": self.identities(order, machines),
+        });
+        if let Some(max_price) = order.max_price {
+            question["maxPrice"] = json!(max_price);
+        }
+        let made: MachinesResponse = self.ask(Operation::Launch, question).await?;
+        let launched: Vec<_> = made
+            .machines
+            .iter()
+            .filter_map(|it| it.launched())
+            .collect();
+        let names: BTreeSet<_> = launched.iter().map(|it| (&it.group, &it.id)).collect();
+        if names.len() != made.machines.len() || names.len() > machines as usize {
+            let n_listed = made.machines.len();
+            let text = format!(
+                "{machines} machines were requested, and the response lists {} different ones in {n_listed} entries",
+                names.len()
+            );
+            return Err(LaunchError::Unknown(text));
+        }
+        Ok(launched)
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
@@ -453,7 +415,7 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
             Some(continuation) => json!({"continuation": continuation}),
             None => json!({}),
         };
-        let page: OwnedResponse = self.ask(Operation::Owned, question).await?;
+        let page: MachinesResponse = self.ask(Operation::Owned, question).await?;
         let machines = page.machines.iter();
         Ok(OwnedPage {
             machines: machines.filter_map(|machine| machine.owned()).collect(),

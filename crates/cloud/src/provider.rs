@@ -1,20 +1,20 @@
 //! The traits that every provider implements, and their types.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use access::Secret;
 use async_trait::async_trait;
-use contract::Invalid;
+use contract::{Invalid, Problem};
 use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
+use domain::lifecycle;
 use domain::plan::Bid;
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::Worker;
+use domain::worker::{Terms, Worker};
 use futures_util::stream::{self, StreamExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Sighting;
 use crate::place::{Fills, Place, PlacesUnknown};
@@ -89,10 +89,9 @@ pub trait Machines: Send + Sync {
         None
     }
 
-    /// Bids for each launch config, in their order, from memory.
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let plain = |_: &LaunchConfig| Ok(Bid::plain(String::new()));
-        ask.configs().map(plain).collect()
+    /// The bid for one machine of this launch config, from memory; or why there is none.
+    fn bid(&self, _config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
+        Ok(Bid::plain(String::new()))
     }
 
     /// Whether bids need data that only `refresh` gets, so that it should be called soon.
@@ -100,7 +99,7 @@ pub trait Machines: Send + Sync {
         false
     }
 
-    /// Updates the data of `bids` and `places`, for example prices. Called now and then. Places
+    /// Updates the data of `bid` and `places`, for example prices. Called now and then. Places
     /// that cannot be updated stay and are logged once by the provider: the error is about bids.
     async fn refresh(&self) -> Result<(), CloudError> {
         Ok(())
@@ -207,19 +206,6 @@ pub trait Machines: Send + Sync {
     }
 }
 
-/// Asks what the provider would give for these launch configs.
-pub struct BidRequest<'a> {
-    pub pool_id: &'a PoolId,
-    pub launch_configs: &'a [Arc<LaunchConfig>],
-    pub now: Timestamp,
-}
-
-impl<'a> BidRequest<'a> {
-    pub fn configs(&self) -> impl Iterator<Item = &'a LaunchConfig> + use<'a> {
-        self.launch_configs.iter().map(AsRef::as_ref)
-    }
-}
-
 /// An order to make machines.
 pub struct LaunchOrder<'a> {
     pub token: &'a LaunchToken,
@@ -320,6 +306,20 @@ pub enum CloudError {
     Refused(String),
 }
 
+impl CloudError {
+    /// The error of a call that had no effect, for this cause.
+    pub(crate) fn caused_by(cause: Cause, text: String) -> Self {
+        match cause {
+            Cause::Throttled => Self::Throttled(text),
+            Cause::Credentials => Self::Credentials(text),
+            Cause::Unavailable => Self::Unavailable(text),
+            Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost => {
+                Self::Refused(text)
+            }
+        }
+    }
+}
+
 /// A pool's config is invalid or cannot be checked now.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidateError {
@@ -327,6 +327,16 @@ pub enum ValidateError {
     Invalid(#[from] Invalid),
     #[error("the config cannot be checked now")]
     Cloud(#[from] CloudError),
+}
+
+/// Refuses a document that has problems, at most [`contract::MAX_PROBLEMS`] of them.
+pub(crate) fn refuse_if_any(schema: &str, mut problems: Vec<Problem>) -> Result<(), Invalid> {
+    problems.truncate(contract::MAX_PROBLEMS);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let schema = schema.to_owned();
+    Err(Invalid { schema, problems })
 }
 
 /// A launch made no machine, as far as is known.
@@ -381,12 +391,30 @@ pub struct Verification {
     pub worker_config: Value,
 }
 
+impl Verification {
+    /// By the terms of the launch that made the worker.
+    pub(crate) fn by_terms(terms: &Terms) -> Self {
+        let own = terms.reregistration_timeout;
+        Self {
+            lasts_ms: own.unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
+            worker_config: terms.worker_config.clone().unwrap_or_else(|| json!({})),
+        }
+    }
+}
+
 /// The proof was refused. The message goes to the caller, the detail only to our log.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProofRefused {
     pub message: &'static str,
     pub detail: String,
+}
+
+impl ProofRefused {
+    pub fn new(message: &'static str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self { message, detail }
+    }
 }
 
 /// A claim was refused or cannot be checked now.
@@ -421,10 +449,9 @@ mod tests {
 
     use ::testing::sizes_around;
     use domain::worker::WorkerState;
-    use serde_json::json;
 
     use super::*;
-    use crate::provider_tests::{edit, worker};
+    use crate::tests::values::{edit, worker};
 
     /// Lists one machine on each page, and counts calls.
     #[derive(Default)]

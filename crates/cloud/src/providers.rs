@@ -1,6 +1,5 @@
 //! The configured providers in the order of the configuration, and whether each is in service.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +11,8 @@ use crate::{Machines, NullProvider, Provider, SetupError};
 struct Entry {
     id: ProviderId,
     provider: Arc<dyn Provider>,
-    /// In service: its set-up has succeeded.
-    ready: AtomicBool,
-    /// The error of the last set-up.
-    error: Mutex<Option<String>>,
+    /// In service once its set-up has succeeded; until then, why not.
+    set_up: Mutex<Result<(), String>>,
 }
 
 pub struct Providers {
@@ -34,11 +31,8 @@ pub enum ProviderUnavailable {
 
 impl Entry {
     fn in_service(&self) -> Result<&Arc<dyn Provider>, ProviderUnavailable> {
-        if self.ready.load(Ordering::Acquire) {
-            Ok(&self.provider)
-        } else {
-            Err(ProviderUnavailable::SetupFailed)
-        }
+        let failed = |_| ProviderUnavailable::SetupFailed;
+        self.last_set_up().map(|()| &self.provider).map_err(failed)
     }
 
     /// Puts the provider in service as soon as its own set-up succeeds.
@@ -50,25 +44,16 @@ impl Entry {
                 "the set-up took longer than {seconds} s and will be tried again"
             )))
         });
-        let error = outcome.as_ref().err().map(ToString::to_string);
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
-        if outcome.is_ok() {
-            self.ready.store(true, Ordering::Release);
+        let mut last = self.set_up.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_err() {
+            *last = outcome.as_ref().copied().map_err(ToString::to_string);
         }
         (&self.id, outcome)
     }
 
-    /// Why the provider is out of service.
-    fn setup_error(&self) -> Option<String> {
-        if self.ready.load(Ordering::Acquire) {
-            return None;
-        }
-        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(
-            error
-                .clone()
-                .unwrap_or_else(|| "the set-up has not finished yet".to_owned()),
-        )
+    fn last_set_up(&self) -> Result<(), String> {
+        let last = self.set_up.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
     }
 }
 
@@ -84,20 +69,20 @@ impl Providers {
             .map(|(id, provider)| Entry {
                 id,
                 provider,
-                ready: AtomicBool::new(false),
-                error: Mutex::new(None),
+                set_up: Mutex::new(Err("the set-up has not finished yet".to_owned())),
             })
             .collect();
         Self { entries }
     }
 
     pub fn get(&self, id: &ProviderId) -> Result<&Arc<dyn Provider>, ProviderUnavailable> {
-        let entry = self
-            .entries
-            .iter()
-            .find(|entry| entry.id == *id)
-            .ok_or(ProviderUnavailable::Unknown)?;
-        entry.in_service()
+        let mut entries = self.entries.iter();
+        let entry = entries.find(|entry| entry.id == *id);
+        entry.ok_or(ProviderUnavailable::Unknown)?.in_service()
+    }
+
+    fn configured(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| !entry.id.is_null())
     }
 
     /// The machines of a provider; `None`: it makes none, or is unavailable.
@@ -107,25 +92,22 @@ impl Providers {
 
     /// Id and kind of each configured provider, in or out of service.
     pub fn listed(&self) -> impl Iterator<Item = (&ProviderId, &'static str)> {
-        self.entries
-            .iter()
-            .filter(|entry| !entry.id.is_null())
+        self.configured()
             .map(|entry| (&entry.id, entry.provider.kind()))
     }
 
     /// Why a configured provider is out of service; `None`: it is in service or unknown.
     pub fn setup_error(&self, id: &ProviderId) -> Option<String> {
         let mut entries = self.entries.iter();
-        entries.find(|entry| entry.id == *id)?.setup_error()
+        let entry = entries.find(|entry| entry.id == *id)?;
+        entry.last_set_up().err()
     }
 
     /// Each configured provider, or the reason why it is out of service.
     pub fn all(
         &self,
     ) -> impl Iterator<Item = (&ProviderId, Result<&Arc<dyn Provider>, ProviderUnavailable>)> {
-        self.entries
-            .iter()
-            .filter(|entry| !entry.id.is_null())
+        self.configured()
             .map(|entry| (&entry.id, entry.in_service()))
     }
 
@@ -140,7 +122,7 @@ impl Providers {
         // background tasks.
         let mut set_ups = Vec::new();
         for entry in &self.entries {
-            if !entry.ready.load(Ordering::Acquire) {
+            if entry.last_set_up().is_err() {
                 set_ups.push(entry.set_up(limit));
             }
         }
@@ -157,6 +139,8 @@ impl Providers {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use async_trait::async_trait;
     use contract::Invalid;
     use serde_json::Value;

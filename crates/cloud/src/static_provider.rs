@@ -9,7 +9,7 @@ use contract::{Invalid, Schemas};
 use domain::id::WorkerKey;
 use domain::lifecycle;
 use domain::worker::{Worker, WorkerState};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     DeclarationError, IdentityClaim, Proof, ProofRefused, Provider, Verification, VerifyError,
@@ -54,12 +54,7 @@ impl Provider for StaticProvider {
 
     /// A static worker may register repeatedly, since its secret does not change.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
-        let refuse = |message, detail: &str| {
-            VerifyError::from(ProofRefused {
-                message,
-                detail: detail.to_owned(),
-            })
-        };
+        let refuse = |message, detail: &str| VerifyError::from(ProofRefused::new(message, detail));
         if claim.worker.state != WorkerState::Running {
             let detail = format!("the worker is {}", claim.worker.state);
             return Err(refuse("worker is not running", &detail));
@@ -79,10 +74,7 @@ impl Provider for StaticProvider {
         Ok(Verification {
             lasts_ms: lifecycle::reregistration_timeout(config)
                 .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
-            worker_config: config
-                .get("workerConfig")
-                .cloned()
-                .unwrap_or_else(|| Value::Object(Map::new())),
+            worker_config: config.get("workerConfig").cloned().unwrap_or(json!({})),
         })
     }
 
@@ -112,7 +104,7 @@ impl WorkerDeclarer for StaticProvider {
 mod tests {
     use domain::worker::StoredWorker;
 
-    use crate::provider_tests::{Case, edit, keyring, schemas, worker};
+    use crate::tests::values::{Case, edit, keyring, schemas, worker};
 
     use super::*;
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cloud::{
-    BidRequest, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
-    Machines, OwnedPage, Place, PlacesUnknown, Proof, Provider, Region, SetupError, Sighting,
-    ValidateError, Verification, VerifyError, WorkerDeclarer,
+    CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
+    OwnedPage, Place, PlacesUnknown, Proof, Provider, Region, SetupError, Sighting, ValidateError,
+    Verification, VerifyError, WorkerDeclarer,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
@@ -279,21 +279,16 @@ impl Machines for RateLimitedProvider {
     }
 
     /// A launch config gets no bid where a launch would wait too long.
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let now = self.now();
-        let bids = self.limited().bids(ask).into_iter();
-        let allowed = bids.zip(ask.launch_configs).map(|(bid, config)| {
-            let bid = bid?;
-            let region = self.region_of_launch(config);
-            let wait = |bucket: &mut Bucket| bucket.wait_ms(now);
-            match self.with_bucket(&region, CallKind::Launch, now, wait) {
-                wait_ms if wait_ms > MAX_LAUNCH_WAIT_MS => {
-                    Err(self.throttled_message(&region, wait_ms))
-                }
-                _ => Ok(bid),
+    fn bid(&self, config: &LaunchConfig, at: Timestamp) -> Result<Bid, String> {
+        let bid = self.limited().bid(config, at)?;
+        let (now, region) = (self.now(), self.region_of_launch(config));
+        let wait = |bucket: &mut Bucket| bucket.wait_ms(now);
+        match self.with_bucket(&region, CallKind::Launch, now, wait) {
+            wait_ms if wait_ms > MAX_LAUNCH_WAIT_MS => {
+                Err(self.throttled_message(&region, wait_ms))
             }
-        });
-        allowed.collect()
+            _ => Ok(bid),
+        }
     }
 
     fn wants_refresh(&self) -> bool {

@@ -32,6 +32,3 @@ pub use queue::{
     artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies, pending_tasks,
     queue_workers, task_groups, task_queues, tasks, worker_metadata,
 };
-
-/// The result of most functions of this crate.
-pub type Result<T> = std::result::Result<T, StoreError>;

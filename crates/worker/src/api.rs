@@ -1,18 +1,24 @@
 //! The calls that a worker makes, with their bodies and replies as types.
 
-use api_client::{FLEETWRIGHT, QUEUE, WORKER_MANAGER};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use api_client::{Call as ApiCall, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use bytes::Bytes;
 use domain::id::TaskId;
 use domain::time::Timestamp;
 use reqwest::Method;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::{Map, Value, json};
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
 
-use crate::client::{Call, CallError};
-use crate::credentials::{Credentials, CredentialsBody};
+use crate::client::Call;
+use crate::credentials::Credentials;
 use crate::identity::{Identity, Proof};
-use crate::state::RegistrationState;
+
+/// The server holds a claim for 20 s when there is no work.
+const CLAIM_LIMIT: Duration = Duration::from_secs(45);
 
 /// A claimed run of a task.
 #[derive(Debug)]
@@ -32,9 +38,11 @@ pub(crate) struct Run {
     pub(crate) number: u32,
 }
 
-/// The end of a claim, and the credentials for calls about its run.
-#[derive(Clone, Debug)]
+/// The end of a claim, and the credentials for calls about its run; the reply to its renewal.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Lease {
+    #[serde(deserialize_with = "parsed")]
     pub(crate) taken_until: Timestamp,
     pub(crate) credentials: Credentials,
 }
@@ -84,21 +92,9 @@ pub(crate) struct Upload {
     pub(crate) put_url: Option<String>,
 }
 
-/// The reply to a registration.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Registration {
-    credentials: CredentialsBody,
-    expires: String,
-    secret: access::Secret,
-    /// Present only in the reply to the first registration.
-    #[serde(default)]
-    worker_config: Map<String, Value>,
-}
-
 #[derive(Deserialize)]
 pub(crate) struct Claims {
-    tasks: Vec<ClaimBody>,
+    tasks: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -107,14 +103,16 @@ struct ClaimBody {
     status: StatusBody,
     run_id: u32,
     task: TaskBody,
-    taken_until: String,
-    credentials: CredentialsBody,
+    #[serde(deserialize_with = "parsed")]
+    taken_until: Timestamp,
+    credentials: Credentials,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StatusBody {
-    task_id: String,
+    #[serde(deserialize_with = "parsed")]
+    task_id: TaskId,
 }
 
 #[derive(Deserialize)]
@@ -122,15 +120,8 @@ struct StatusBody {
 struct TaskBody {
     task_group_id: String,
     payload: Value,
-    #[serde(default)]
-    expires: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LeaseBody {
-    taken_until: String,
-    credentials: CredentialsBody,
+    #[serde(default, deserialize_with = "parsed_if_any")]
+    expires: Option<Timestamp>,
 }
 
 /// A reply of which only the status is used.
@@ -155,8 +146,8 @@ pub(crate) fn register(identity: &Identity, boot_time: Option<Timestamp>) -> Cal
     if let Some(moment) = boot_time {
         body["systemBootTime"] = json!(moment.to_string());
     }
-    let segments = ["worker", "register"];
-    Call::new("registerWorker", Method::POST, WORKER_MANAGER, &segments).json(&body)
+    let call = ApiCall::post(WORKER_MANAGER, &["worker", "register"], &body);
+    Call::new("registerWorker", call)
 }
 
 pub(crate) fn reregister(identity: &Identity, secret: &access::Secret) -> Call {
@@ -166,24 +157,21 @@ pub(crate) fn reregister(identity: &Identity, secret: &access::Secret) -> Call {
         "workerId": identity.id.as_str(),
         "secret": secret.expose(),
     });
-    let segments = ["worker", "reregister"];
-    Call::new("reregisterWorker", Method::POST, WORKER_MANAGER, &segments).json(&body)
+    let call = ApiCall::post(WORKER_MANAGER, &["worker", "reregister"], &body);
+    Call::new("reregisterWorker", call)
 }
 
 pub(crate) fn should_terminate(identity: &Identity) -> Call {
     let mut segments = worker_segments(identity).to_vec();
     segments.push("should-terminate");
-    Call::new(
-        "shouldWorkerTerminate",
-        Method::GET,
-        WORKER_MANAGER,
-        &segments,
-    )
+    let call = ApiCall::get(WORKER_MANAGER, &segments);
+    Call::new("shouldWorkerTerminate", call)
 }
 
 pub(crate) fn remove_worker(identity: &Identity) -> Call {
     let segments = worker_segments(identity);
-    Call::new("removeWorker", Method::DELETE, WORKER_MANAGER, &segments)
+    let call = ApiCall::new(Method::DELETE, WORKER_MANAGER, &segments);
+    Call::new("removeWorker", call)
 }
 
 /// Reports an error to the owner of the pool.
@@ -197,7 +185,8 @@ pub(crate) fn report_error(identity: &Identity, title: &str, description: &str) 
         "workerId": identity.id.as_str(),
     });
     let segments = ["worker-pool-errors", identity.pool.as_str()];
-    Call::new("reportWorkerError", Method::POST, WORKER_MANAGER, &segments).json(&body)
+    let call = ApiCall::post(WORKER_MANAGER, &segments, &body);
+    Call::new("reportWorkerError", call)
 }
 
 /// The server holds the call open until work is available.
@@ -208,49 +197,53 @@ pub(crate) fn claim_work(identity: &Identity, n_tasks: u32) -> Call {
         "workerId": identity.id.as_str(),
     });
     let segments = ["claim-work", identity.pool.as_str()];
-    Call::new("claimWork", Method::POST, QUEUE, &segments)
-        .json(&body)
-        .long()
+    let call = ApiCall::post(QUEUE, &segments, &body).limit(CLAIM_LIMIT);
+    Call::new("claimWork", call)
 }
 
 pub(crate) fn reclaim(run: &Run) -> Call {
-    run.call("reclaimTask", Method::POST, QUEUE, &["reclaim"])
+    Call::new("reclaimTask", run.post("reclaim"))
 }
 
 pub(crate) fn report(run: &Run, outcome: Outcome) -> Call {
-    let call = |name, verb| run.call(name, Method::POST, QUEUE, &[verb]);
     match outcome {
-        Outcome::Completed => call("reportCompleted", "completed"),
-        Outcome::Failed => call("reportFailed", "failed"),
+        Outcome::Completed => Call::new("reportCompleted", run.post("completed")),
+        Outcome::Failed => Call::new("reportFailed", run.post("failed")),
         Outcome::Exception(reason) => {
-            call("reportException", "exception").json(&json!({"reason": reason.name()}))
+            let body = json!({"reason": reason.name()});
+            Call::new("reportException", run.post("exception").json(&body))
         }
     }
 }
 
 /// Sends the bytes of a log that come after the first `offset`.
 pub(crate) fn append_log(run: &Run, offset: u64, bytes: Bytes, finished: bool) -> Call {
-    run.call("appendLog", Method::PUT, FLEETWRIGHT, &["log"])
+    let call = run.call(Method::PUT, FLEETWRIGHT, &["log"]);
+    let call = call
         .query("offset", Some(offset))
-        .query("finished", finished.then_some(true))
-        .raw(bytes)
+        .query("finished", finished.then_some(true));
+    Call::new("appendLog", call.raw(bytes))
 }
 
 pub(crate) fn create_artifact(run: &Run, name: &str, body: &Value) -> Call {
-    run.call("createArtifact", Method::POST, QUEUE, &["artifacts", name])
-        .json(body)
+    let call = run.call(Method::POST, QUEUE, &["artifacts", name]);
+    Call::new("createArtifact", call.json(body))
 }
 
 impl Run {
-    fn call(&self, name: &'static str, method: Method, service: &str, rest: &[&str]) -> Call {
+    fn post(&self, verb: &str) -> ApiCall {
+        self.call(Method::POST, QUEUE, &[verb])
+    }
+
+    fn call(&self, method: Method, service: &str, rest: &[&str]) -> ApiCall {
         let number = self.number.to_string();
         let mut segments = vec!["task", self.task.as_str(), "runs", &number];
         segments.extend(rest);
-        Call::new(name, method, service, &segments)
+        ApiCall::new(method, service, &segments)
     }
 }
 
-impl std::fmt::Display for Run {
+impl Display for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "task {} run {}", self.task, self.number)
     }
@@ -276,31 +269,27 @@ impl Reason {
     }
 }
 
-impl Registration {
-    /// The state after this registration; omitted fields keep their previous values.
-    pub(crate) fn standing(
-        self,
-        call: &'static str,
-        before: Option<&RegistrationState>,
-    ) -> Result<RegistrationState, CallError> {
-        let credentials = read_credentials(call, self.credentials)?;
-        Ok(RegistrationState {
-            credentials,
-            expires: moment(call, &self.expires)?,
-            secret: self.secret,
-            worker_config: before.map_or(self.worker_config, |before| before.worker_config.clone()),
-        })
-    }
-}
-
 impl Claims {
     /// Parses the claims. An invalid claim is left to expire, as it cannot even be reported.
     pub(crate) fn read(self) -> Vec<Claim> {
-        let read = |body: ClaimBody| {
-            let task_id = body.status.task_id.clone();
-            read_claim(body)
+        let read = |body: Value| {
+            let task_id = body["status"]["taskId"].clone();
+            serde_json::from_value(body)
                 .inspect_err(|problem| {
                     tracing::error!(task.id = %task_id, "a claim is not valid: {problem}");
+                })
+                .map(|body: ClaimBody| Claim {
+                    run: Run {
+                        task: body.status.task_id,
+                        number: body.run_id,
+                    },
+                    group: body.task.task_group_id,
+                    payload: body.task.payload,
+                    expires: body.task.expires,
+                    lease: Lease {
+                        taken_until: body.taken_until,
+                        credentials: body.credentials,
+                    },
                 })
                 .ok()
         };
@@ -308,50 +297,23 @@ impl Claims {
     }
 }
 
-impl LeaseBody {
-    pub(crate) fn read(self) -> Result<Lease, CallError> {
-        let call = "reclaimTask";
-        Ok(Lease {
-            taken_until: moment(call, &self.taken_until)?,
-            credentials: read_credentials(call, self.credentials)?,
-        })
-    }
+/// Reads a text with the parser of its type.
+pub(crate) fn parsed<'de, D, T>(text: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    String::deserialize(text)?.parse().map_err(D::Error::custom)
 }
 
-fn read_claim(body: ClaimBody) -> Result<Claim, CallError> {
-    let call = "claimWork";
-    Ok(Claim {
-        run: Run {
-            task: body.status.task_id.parse().map_err(bad(call))?,
-            number: body.run_id,
-        },
-        group: body.task.task_group_id,
-        payload: body.task.payload,
-        expires: body
-            .task
-            .expires
-            .map(|text| moment(call, &text))
-            .transpose()?,
-        lease: Lease {
-            taken_until: moment(call, &body.taken_until)?,
-            credentials: read_credentials(call, body.credentials)?,
-        },
-    })
-}
-
-fn read_credentials(call: &'static str, body: CredentialsBody) -> Result<Credentials, CallError> {
-    body.try_into().map_err(bad(call))
-}
-
-fn moment(call: &'static str, text: &str) -> Result<Timestamp, CallError> {
-    text.parse().map_err(bad(call))
-}
-
-fn bad<E: std::fmt::Display>(call: &'static str) -> impl Fn(E) -> CallError {
-    move |problem| CallError::BadReply {
-        call,
-        reason: problem.to_string(),
-    }
+fn parsed_if_any<'de, D, T>(text: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    let text = Option::<String>::deserialize(text)?;
+    let parsed = text.map(|text| text.parse().map_err(D::Error::custom));
+    parsed.transpose()
 }
 
 fn worker_segments(identity: &Identity) -> [&str; 4] {

@@ -41,7 +41,7 @@ pub enum MetadataError {
     #[error("the metadata service does not return {what}: {reason}")]
     NoAnswer { what: &'static str, reason: String },
     #[error("{what} of this instance has an unknown form")]
-    PayloadErrors {
+    Malformed {
         what: &'static str,
         #[source]
         source: serde_json::Error,
@@ -204,5 +204,5 @@ pub(crate) async fn watch(metadata: Option<Metadata>, stops: Stops) -> Infallibl
 }
 
 fn parse<'a, T: Deserialize<'a>>(what: &'static str, text: &'a str) -> Result<T, MetadataError> {
-    serde_json::from_str(text).map_err(|source| MetadataError::PayloadErrors { what, source })
+    serde_json::from_str(text).map_err(|source| MetadataError::Malformed { what, source })
 }

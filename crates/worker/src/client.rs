@@ -7,18 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api_client::{BadRootUrl, Options, Retry, Stamp, parse_root_url, root_cause};
-use bytes::Bytes;
-use reqwest::{Method, Url};
+use reqwest::Url;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::credentials::Credentials;
 use crate::machine::{Backoff, Machine};
 
 const CALL_LIMIT: Duration = Duration::from_secs(20);
-/// The server holds a claim for 20 s when there is no work.
-const CLAIM_LIMIT: Duration = Duration::from_secs(45);
 /// A reply with the most claims (32), each with the largest task (1 MiB) and its credentials.
 const MAX_REPLY_BYTES: usize = 48 << 20;
 /// Maximum length of the message of a refusal.
@@ -44,7 +40,7 @@ pub enum CallError {
     BadReply { call: &'static str, reason: String },
 }
 
-/// One call of the API.
+/// One call of the API, with its name in errors.
 pub(crate) struct Call {
     name: &'static str,
     call: api_client::Call,
@@ -102,35 +98,8 @@ impl CallError {
 }
 
 impl Call {
-    pub(crate) fn new(
-        name: &'static str,
-        method: Method,
-        service: &str,
-        segments: &[&str],
-    ) -> Self {
-        let call = api_client::Call::new(method, service, segments);
+    pub(crate) fn new(name: &'static str, call: api_client::Call) -> Self {
         Self { name, call }
-    }
-
-    pub(crate) fn query(self, name: &str, value: Option<impl ToString>) -> Self {
-        let call = self.call.query(name, value);
-        Self { call, ..self }
-    }
-
-    pub(crate) fn json(self, body: &Value) -> Self {
-        let call = self.call.json(body);
-        Self { call, ..self }
-    }
-
-    pub(crate) fn raw(self, body: Bytes) -> Self {
-        let call = self.call.raw(body);
-        Self { call, ..self }
-    }
-
-    /// Uses the time limit of calls that the server holds open.
-    pub(crate) fn long(self) -> Self {
-        let call = self.call.limit(CLAIM_LIMIT);
-        Self { call, ..self }
     }
 }
 

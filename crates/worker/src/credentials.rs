@@ -3,11 +3,12 @@
 use access::Secret;
 use access::certificate::Certificate;
 use access::hawk::extension;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Credentials for signing requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "CredentialsBody")]
 pub(crate) struct Credentials {
     pub(crate) signing: api_client::Credentials,
     /// The certificate as it was received, to be stored.
@@ -17,7 +18,7 @@ pub(crate) struct Credentials {
 /// The form in replies and in the state file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct CredentialsBody {
+struct CredentialsBody {
     client_id: String,
     access_token: Secret,
     /// JSON in a string.
@@ -27,28 +28,21 @@ pub(crate) struct CredentialsBody {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate of {client_id} is damaged")]
-pub(crate) struct BadCertificate {
+struct BadCertificate {
     client_id: String,
-}
-
-/// The parts that are stored in the state file, and nowhere else.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Stored<'a> {
-    client_id: &'a str,
-    access_token: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    certificate: Option<&'a str>,
 }
 
 impl Credentials {
     /// The form for the worker's state file, which only its owner can read.
     pub(crate) fn to_stored(&self) -> Value {
-        json!(Stored {
-            client_id: &self.signing.client_id,
-            access_token: self.signing.access_token.expose(),
-            certificate: self.certificate.as_deref(),
-        })
+        let mut stored = json!({
+            "clientId": self.signing.client_id,
+            "accessToken": self.signing.access_token.expose(),
+        });
+        if let Some(certificate) = &self.certificate {
+            stored["certificate"] = json!(certificate);
+        }
+        stored
     }
 }
 
@@ -81,10 +75,8 @@ impl TryFrom<CredentialsBody> for Credentials {
 mod tests {
     use super::*;
 
-    fn read(body: Value) -> Result<Credentials, BadCertificate> {
-        serde_json::from_value::<CredentialsBody>(body)
-            .unwrap()
-            .try_into()
+    fn read(body: Value) -> Result<Credentials, serde_json::Error> {
+        serde_json::from_value(body)
     }
 
     #[test]

@@ -5,7 +5,6 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,20 +33,15 @@ const N_AT_ONCE: u32 = 4;
 
 pub(crate) struct RunLog {
     file: File,
-    written: Mutex<WriteState>,
     progress: watch::Sender<Progress>,
 }
 
-/// State that the writers share.
-struct WriteState {
-    length: u64,
-    is_full: bool,
-    at_line_start: bool,
-}
-
-#[derive(Clone, Copy)]
+/// The state that the writers share, and that the upload follows.
+#[derive(Clone, Copy, Default)]
 struct Progress {
     length: u64,
+    is_full: bool,
+    is_inside_line: bool,
     is_closed: bool,
 }
 
@@ -84,34 +78,28 @@ impl RunLog {
             .open(path)?;
         Ok(Self {
             file,
-            written: Mutex::new(WriteState {
-                length: 0,
-                is_full: false,
-                at_line_start: true,
-            }),
-            progress: watch::Sender::new(Progress {
-                length: 0,
-                is_closed: false,
-            }),
+            progress: watch::Sender::default(),
         })
     }
 
     /// Adds output of the task, as far as the limit allows.
     pub(crate) fn write(&self, bytes: &[u8]) {
-        let mut written = self.lock();
-        let room = MAX_TASK_BYTES.saturating_sub(written.length);
-        let n_fit = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
-        self.append(&mut written, &bytes[..n_fit]);
-        if n_fit < bytes.len() && !written.is_full {
-            written.is_full = true;
-            let line = format!("the log is full at {MAX_TASK_BYTES} bytes; the rest is dropped");
-            self.append_line(&mut written, &line);
-        }
+        self.progress.send_modify(|now| {
+            let room = MAX_TASK_BYTES.saturating_sub(now.length);
+            let n_fit = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+            self.append(now, &bytes[..n_fit]);
+            if n_fit < bytes.len() && !now.is_full {
+                now.is_full = true;
+                let line =
+                    format!("the log is full at {MAX_TASK_BYTES} bytes; the rest is dropped");
+                self.append_line(now, &line);
+            }
+        });
     }
 
     /// Adds a line of the worker.
     pub(crate) fn say(&self, line: &str) {
-        self.append_line(&mut self.lock(), line);
+        self.progress.send_modify(|now| self.append_line(now, line));
     }
 
     /// Closes the log: nothing more will be written.
@@ -186,30 +174,23 @@ impl RunLog {
         }
     }
 
-    fn append_line(&self, written: &mut WriteState, line: &str) {
-        let start = if written.at_line_start { "" } else { "\n" };
+    fn append_line(&self, now: &mut Progress, line: &str) {
+        let start = if now.is_inside_line { "\n" } else { "" };
         let text = format!("{start}[fleetwright] {line}\n");
-        if written.length + text.len() as u64 <= MAX_BYTES {
-            self.append(written, text.as_bytes());
+        if now.length + text.len() as u64 <= MAX_BYTES {
+            self.append(now, text.as_bytes());
         }
     }
 
-    fn append(&self, written: &mut WriteState, bytes: &[u8]) {
+    fn append(&self, now: &mut Progress, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
-        if let Err(problem) = self.file.write_all_at(bytes, written.length) {
+        if let Err(problem) = self.file.write_all_at(bytes, now.length) {
             // The task continues; its log has a gap here.
             tracing::error!("cannot write the log: {problem}");
             return;
         }
-        written.length += bytes.len() as u64;
-        written.at_line_start = *last == b'\n';
-        let length = written.length;
-        self.progress.send_modify(|now| now.length = length);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, WriteState> {
-        // At worst the last bytes are written again.
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        now.length += bytes.len() as u64;
+        now.is_inside_line = *last != b'\n';
     }
 }
 

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::time::Timestamp;
 use tokio::time::Instant;
 
-use crate::api::{Registration, register, reregister};
+use crate::api::{register, reregister};
 use crate::client::{CallError, Client};
 use crate::credentials::Credentials;
 use crate::identity::Identity;
@@ -102,11 +101,11 @@ impl RegisteredWorker {
             let limit = Instant::now() + left;
             let reply = self
                 .client
-                .retried::<Registration>(&call, Some(&standing.credentials), limit)
-                .await
-                .and_then(|reply| reply.standing("reregisterWorker", Some(&standing)));
+                .retried::<RegistrationState>(&call, Some(&standing.credentials), limit)
+                .await;
             match reply {
-                Ok(renewed) => {
+                Ok(mut renewed) => {
+                    renewed.worker_config = standing.worker_config.clone();
                     tracing::info!("the registration was renewed until {}", renewed.expires);
                     *self.standing.lock().unwrap_or_else(PoisonError::into_inner) =
                         Arc::new(renewed);
@@ -147,10 +146,9 @@ async fn first_registration(
     };
     let mut is_logged = false;
     loop {
-        let reply = client.send::<Registration>(&call, None).await;
-        let problem = match reply.and_then(|reply| reply.standing("registerWorker", None)) {
+        let problem = match client.send::<RegistrationState>(&call, None).await {
             Ok(standing) => {
-                let until: Timestamp = standing.expires;
+                let until = standing.expires;
                 tracing::info!("worker {identity} is registered until {until}");
                 return Ok(standing);
             }

@@ -48,29 +48,13 @@ impl Settings {
         if let Some(unknown) = ours.and_then(Value::as_object).and_then(unknown_key) {
             return Err(BadSettings::Unknown(unknown));
         }
-        let theirs = config.get("genericWorker").and_then(|at| at.get("config"));
-        let most = u64::from(MAX_CAPACITY);
-        let configured = match number(ours, "capacity", "fleetwright.capacity", 1, most)? {
-            Some(number) => Some(number),
-            None => number(theirs, "capacity", "genericWorker.config.capacity", 1, most)?,
-        };
-        let ours = number(
-            ours,
-            "idleTimeoutSeconds",
+        let keys = ["fleetwright.capacity", "genericWorker.config.capacity"];
+        let configured = number(config, keys, 1, u64::from(MAX_CAPACITY))?;
+        let keys = [
             "fleetwright.idleTimeoutSeconds",
-            0,
-            MAX_SECONDS,
-        )?;
-        let seconds = match ours {
-            Some(seconds) => Some(seconds),
-            None => number(
-                theirs,
-                "idleTimeoutSecs",
-                "genericWorker.config.idleTimeoutSecs",
-                0,
-                MAX_SECONDS,
-            )?,
-        };
+            "genericWorker.config.idleTimeoutSecs",
+        ];
+        let seconds = number(config, keys, 0, MAX_SECONDS)?;
         let idle_timeout = match (seconds, kind) {
             (Some(0), _) | (None, Kind::Static) => None,
             (Some(seconds), _) => Some(Duration::from_secs(seconds)),
@@ -91,20 +75,24 @@ fn unknown_key(ours: &Map<String, Value>) -> Option<String> {
         .cloned()
 }
 
+/// The number under the first of the keys that is set.
 fn number(
-    section: Option<&Value>,
-    name: &str,
-    key: &'static str,
+    config: &Map<String, Value>,
+    keys: [&'static str; 2],
     least: u64,
     most: u64,
 ) -> Result<Option<u64>, BadSettings> {
-    let Some(value) = section.and_then(|section| section.get(name)) else {
-        return Ok(None);
-    };
-    match value.as_u64().filter(|n| (least..=most).contains(n)) {
-        Some(number) => Ok(Some(number)),
-        None => Err(BadSettings::Number { key, least, most }),
+    for key in keys {
+        let (section, path) = key.split_once('.').unwrap_or((key, ""));
+        let pointer = format!("/{}", path.replace('.', "/"));
+        let section = config.get(section);
+        if let Some(value) = section.and_then(|section| section.pointer(&pointer)) {
+            let number = value.as_u64().filter(|n| (least..=most).contains(n));
+            let wrong = BadSettings::Number { key, least, most };
+            return number.map(Some).ok_or(wrong);
+        }
     }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -14,17 +14,23 @@ use domain::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::credentials::{Credentials, CredentialsBody};
+use crate::api::parsed;
+use crate::credentials::Credentials;
 use crate::identity::Identity;
 
 const FILE: &str = "worker-state.json";
 
 /// The registration of the worker: its credentials, their end, and the secret for their renewal.
-#[derive(Clone, Debug)]
+/// The reply to a registration and the state file have this form.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct RegistrationState {
     pub(crate) credentials: Credentials,
+    #[serde(deserialize_with = "parsed")]
     pub(crate) expires: Timestamp,
     pub(crate) secret: Secret,
+    /// The reply to a renewal lacks it.
+    #[serde(default)]
     pub(crate) worker_config: Map<String, Value>,
 }
 
@@ -43,16 +49,6 @@ pub(crate) struct StateWriteError {
     source: std::io::Error,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Body {
-    owner: Value,
-    expires: String,
-    secret: Secret,
-    credentials: CredentialsBody,
-    worker_config: Map<String, Value>,
-}
-
 impl StateFile {
     pub(crate) fn of(identity: &Identity) -> Self {
         Self {
@@ -69,21 +65,16 @@ impl StateFile {
     /// Reads the state of an earlier process of this worker. An unusable file counts as none.
     pub(crate) fn read(&self, now: Timestamp) -> Option<RegistrationState> {
         let text = std::fs::read(&self.path).ok()?;
-        let body: Body = serde_json::from_slice(&text)
+        let read = || -> serde_json::Result<(Value, RegistrationState)> {
+            let mut body: Value = serde_json::from_slice(&text)?;
+            Ok((body["owner"].take(), serde_json::from_value(body)?))
+        };
+        let (owner, standing) = read()
             .inspect_err(|problem| {
                 tracing::warn!("{} is damaged and ignored: {problem}", self.path.display());
             })
             .ok()?;
-        let expires: Timestamp = body.expires.parse().ok()?;
-        if body.owner != self.owner || expires <= now {
-            return None;
-        }
-        Some(RegistrationState {
-            credentials: body.credentials.try_into().ok()?,
-            expires,
-            secret: body.secret,
-            worker_config: body.worker_config,
-        })
+        (owner == self.owner && standing.expires > now).then_some(standing)
     }
 
     /// Stores this state durably instead of the old one.
@@ -157,10 +148,9 @@ mod tests {
     }
 
     fn standing() -> RegistrationState {
-        let body = json!({"clientId": "worker/x", "accessToken": "token"});
-        let body: CredentialsBody = serde_json::from_value(body).unwrap();
+        let credentials = json!({"clientId": "worker/x", "accessToken": "token"});
         RegistrationState {
-            credentials: body.try_into().unwrap(),
+            credentials: serde_json::from_value(credentials).unwrap(),
             expires: now().plus_seconds(60),
             secret: Secret::new("s".repeat(44)),
             worker_config: Map::new(),

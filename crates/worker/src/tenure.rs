@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Lease, LeaseBody, Run, reclaim};
+use crate::api::{Lease, Run, reclaim};
 use crate::client::{Call, CallError, Client};
 use crate::credentials::Credentials;
 use crate::machine::{Backoff, pause};
@@ -96,8 +96,7 @@ impl Tenure {
 
     /// Renews once; false if the claim is lost.
     async fn renew(&self) -> bool {
-        let reply = self.send::<LeaseBody>(&reclaim(&self.run)).await;
-        match reply.and_then(LeaseBody::read) {
+        match self.send::<Lease>(&reclaim(&self.run)).await {
             Ok(lease) => {
                 *self.lock() = lease;
                 true

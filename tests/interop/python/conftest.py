@@ -9,7 +9,7 @@ from fleet_server import FleetServer
 
 @pytest.fixture(scope="session", params=["sqlite", "postgres"])
 def server(request, tmp_path_factory):
-    """One server per database, shared by every test that leaves it as usable as it was."""
+    """One server per database, shared by the tests that leave it usable."""
     if request.param == "postgres" and "TEST_PG_URL" not in os.environ:
         pytest.skip("TEST_PG_URL names no PostgreSQL server (scripts/with-postgres sets it)")
     with FleetServer(tmp_path_factory.mktemp(request.param), request.param) as server:
@@ -18,7 +18,7 @@ def server(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def owner(server):
-    """A client that may do everything."""
+    """A client with all scopes."""
     return Fleet(server.root_url, server.credentials)
 
 
@@ -30,14 +30,14 @@ def passer_by(server):
 
 @pytest.fixture
 def own_server(tmp_path):
-    """A server that one test may stop, flood or fill as it likes."""
+    """A server for one test, which may stop, flood or fill it."""
     with FleetServer(tmp_path) as server:
         yield server
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A failure shows what the server said."""
+    """A failure shows the log of the server."""
     report = yield
     if report.failed:
         for fixture in getattr(item, "funcargs", {}).values():

@@ -1,7 +1,7 @@
-"""Stands between the servers under test and moto, which plays EC2, and makes trouble.
+"""A proxy between the servers under test and moto, a fake EC2. It injects failures.
 
-It also makes good what moto leaves out: one client token is one launch, and a launch makes as many
-machines as it may, not as few. Networks that pools name are not passed on: moto does not have them.
+It also adds behaviour that moto lacks: one client token is one launch, and a launch makes the
+maximum number of machines instead of the minimum. It removes networks that moto does not have.
 """
 
 import http.client
@@ -19,12 +19,12 @@ SECONDS = 60
 QUIET_SECONDS = 1.5
 PASSED_ON = ["Authorization", "Content-Type", "X-Amz-Date"]
 NETWORK = ("SubnetId", "SecurityGroupId", "NetworkInterface")
-SCOPE = "test/20260101/{}/ec2/aws4_request"  # Which region and service are meant.
+SCOPE = "test/20260101/{}/ec2/aws4_request"  # The region and the service of the call.
 SIGNED = f"AWS4-HMAC-SHA256 Credential={SCOPE}, SignedHeaders=host, Signature=0"
 GONE = {"shutting-down", "terminated"}
 DEPLOYMENT, LAUNCH, POOL = "fleetwright:deployment", "fleetwright:launch", "WorkerPoolId"
 
-# What can go wrong with a call.
+# The failures of a call.
 THROTTLED = (503, "RequestLimitExceeded")
 NO_STOCK = (500, "InsufficientInstanceCapacity")
 LOSE_ANSWER = "the answer is lost"
@@ -32,7 +32,7 @@ LOSE_CALL = "the call is lost"
 
 
 class Ec2:
-    """EC2 as the servers see it. `trouble` is asked about every call, and names what goes wrong."""
+    """EC2 as the servers see it. `trouble` chooses the failure of each call, if any."""
 
     def __init__(self, target, regions):
         self.target, self.regions = target, regions
@@ -68,7 +68,7 @@ regions = [{regions}]
 """
 
     def is_quiet(self):
-        """Nobody launches, and nobody has for a moment."""
+        """No launch is running, and none has begun for a moment."""
         is_busy = self._launching.locked()
         return not is_busy and time.monotonic() - self._last_launch > QUIET_SECONDS
 
@@ -76,11 +76,11 @@ regions = [{regions}]
         return sum(call["Action"] == action for call in list(self.calls))
 
     def machines(self, root_url):
-        """The tags of this deployment's machines, by id; those that are gone are left out."""
+        """The tags of this deployment's machines that have not ended, by id."""
         return {id: tags for id, state, tags in self._all(root_url) if state not in GONE}
 
     def all_machines(self, root_url):
-        """Also those that are gone."""
+        """The same with machines that have ended."""
         return {id: tags for id, _, tags in self._all(root_url)}
 
     def _all(self, root_url):
@@ -97,7 +97,7 @@ regions = [{regions}]
                     yield instance.findtext("{*}instanceId"), state, tags
 
     def _answer(self, form, headers):
-        """Status and body, or nothing: then the connection just ends."""
+        """The status and the body; `None`: close the connection without a response."""
         call = dict(parse_qsl(form))
         self.calls.append(call)
         trouble = self.trouble(call)
@@ -160,14 +160,14 @@ regions = [{regions}]
                 try:
                     super().handle()
                 except ConnectionError:
-                    pass  # Whoever asked was killed.
+                    pass  # The client was killed.
 
         return Handler
 
 
 @pytest.fixture
 def ec2():
-    """Makes EC2s, and closes them."""
+    """Makes EC2 proxies, and closes them."""
     if "TEST_EC2_URL" not in os.environ:
         pytest.skip("TEST_EC2_URL names no server that plays EC2 (scripts/with-moto sets it)")
     made = []
@@ -182,7 +182,7 @@ def ec2():
 
 
 def sometimes(rng):
-    """Each trouble with the first calls that make or end machines, then with one call in four."""
+    """Each failure once at the first calls that make or end machines, then at one call in four."""
     kinds = {
         "RunInstances": [NO_STOCK, THROTTLED, LOSE_ANSWER],
         "TerminateInstances": [THROTTLED, LOSE_CALL, LOSE_ANSWER],

@@ -1,4 +1,4 @@
-"""HTTP as no well-behaved client writes it."""
+"""HTTP requests that ordinary clients cannot send."""
 
 import http.client
 import io
@@ -23,7 +23,7 @@ class Answer:
 
 
 class Reader(io.BufferedReader):
-    """Stays open between answers: it may have read ahead into the next one."""
+    """Stays open between responses, since it may have read a part of the next one."""
 
     def close(self):
         pass
@@ -44,7 +44,7 @@ class Connection:
         self._socket.close()
 
     def send(self, data):
-        """True when all of it could be sent: a server may refuse early and close."""
+        """Returns whether all bytes were sent: a server may refuse early and close."""
         try:
             for start in range(0, len(data), N_BYTES_SENT_AT_ONCE):
                 self._socket.sendall(data[start : start + N_BYTES_SENT_AT_ONCE])
@@ -53,7 +53,7 @@ class Connection:
         return True
 
     def awaits_the_body(self):
-        """True when `Expect: 100-continue` is answered with yes: somebody has the request."""
+        """Returns whether `Expect: 100-continue` is answered with 100: the server reads on."""
         status, blank = self._reader.readline(), self._reader.readline()
         return status.startswith(b"HTTP/1.1 100 ") and blank == b"\r\n"
 
@@ -67,7 +67,7 @@ class Connection:
             return None
 
     def makefile(self, _mode):
-        """What the reader of answers asks of a socket."""
+        """The method of a socket that the response reader calls."""
         return self._reader
 
 

@@ -1,4 +1,4 @@
-"""Artifacts and logs: what workers leave behind, uploaded and fetched as the official clients do it."""
+"""Artifacts and logs, uploaded and fetched like the official clients do it."""
 
 import base64
 import gzip

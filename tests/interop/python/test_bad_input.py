@@ -1,4 +1,4 @@
-"""Whatever a stranger sends, the server stays up, stays polite and answers others."""
+"""After any input without credentials, the server still runs and responds to other clients."""
 
 import time
 
@@ -13,7 +13,7 @@ POOLS = "/api/worker-manager/v1/worker-pools"
 CLIENTS = "/api/auth/v1/clients/"
 
 MEGABYTE = 1 << 20
-# What a caller without credentials may send.
+# Longest body of a caller without credentials.
 OPEN_BODY = 64 * 1024
 N_FITTING = 30_000
 N_BRACKETS = 100_000
@@ -35,7 +35,7 @@ def survives(target):
 
 
 def short(value):
-    """What names a case in the report."""
+    """The name of a case in the report."""
     return repr(value)[:30]
 
 
@@ -52,7 +52,7 @@ def assert_refused(answer, *statuses):
 
 
 def assert_turned_away(answer):
-    """What is not HTTP need not be answered in JSON, or at all; it is never the server's fault."""
+    """Input that is not HTTP gets a 4xx or no response."""
     assert answer is None or 400 <= answer.status < 500, answer.status
 
 
@@ -89,7 +89,7 @@ def assert_turned_away(answer):
     ids=short,
 )
 def test_a_bad_body_is_refused_in_the_contracts_format(target, what, body):
-    # Many values take much memory, however few bytes they are.
+    # Many small values take much memory.
     too_large = len(body) > OPEN_BODY or body.count(b"[") >= N_FITTING
     assert_refused(register(target, body), 413 if too_large else 400)
 
@@ -152,7 +152,7 @@ def test_a_bad_path_is_refused(target, pool_id):
 
 
 def test_a_nul_in_stored_text_is_kept_or_refused_but_never_an_error(owner, server):
-    """On both databases: one of them cannot store it."""
+    """On both databases, because one of them cannot store this character."""
     definition = pool_definition(description="a\0b", config={"workerConfig": {"\0": "\0"}})
     client = {"description": "\0", "expires": "3000-01-01T00:00:00.000Z", "scopes": []}
     calls = [

@@ -81,14 +81,14 @@ class Code:
         return self.run("apply", "-f", self.folder, "--yes", *options)
 
     def changes(self):
-        """What a plan would do, in order."""
+        """The changes of a plan, in order."""
         planned = self.plan("--json")
         assert planned.returncode == DONE, planned.stderr
         changes = [entry["change"] for entry in json.loads(planned.stdout)["changes"]]
         return [(change["action"], change["kind"], change["id"]) for change in changes]
 
     def write_fleet(self):
-        """One of everything, all of it below one prefix."""
+        """One resource of each kind, all with one prefix."""
         prefix = self.prefix
         self.write(
             "owns.yaml",
@@ -247,7 +247,7 @@ def test_what_changes_while_somebody_thinks_about_the_question_is_seen(code, own
 
 
 def read_until(terminal, part):
-    """What was written to a terminal, up to what is waited for."""
+    """The output of a terminal, up to the expected text."""
     said = ""
     while part not in said:
         read = os.read(terminal, 4096)
@@ -338,7 +338,7 @@ def test_an_override_is_set_and_taken_back_by_files(code):
     ],
 )
 def test_a_mistake_is_told_with_file_and_path(tmp_path, text, said):
-    # Nothing listens there: mistakes are found before a server is asked.
+    # No server listens there: mistakes are found before a call.
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     planned = fleetwright("plan", "-f", path, TASKCLUSTER_ROOT_URL="http://127.0.0.1:0")

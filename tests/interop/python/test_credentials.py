@@ -1,4 +1,4 @@
-"""Who a caller is and what it may do: Hawk, temporary credentials, restrictions, signed URLs."""
+"""Identity and scopes of a caller: Hawk, temporary credentials, restrictions, signed URLs."""
 
 import mohawk
 import pytest

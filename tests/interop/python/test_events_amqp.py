@@ -1,4 +1,4 @@
-"""What a program made by others hears on RabbitMQ: here pika, with a queue of its own."""
+"""Events on RabbitMQ, received by an independent client (pika) with its own queue."""
 
 import json
 import os
@@ -17,7 +17,7 @@ OUR_EVENTS = "exchange/fleetwright/v1/"
 
 
 class Listener:
-    """Hears what is published to some exchanges, as messages come."""
+    """Receives the messages that are published to some exchanges."""
 
     def __init__(self, url, exchanges, key="#"):
         self.connection = pika.BlockingConnection(pika.URLParameters(url))
@@ -53,7 +53,7 @@ def broker():
 
 @pytest.fixture
 def publishing(broker, tmp_path):
-    """A server that publishes, once its exchanges are there to be bound to."""
+    """A server that publishes events, once its exchanges exist."""
     further = f"""
 [providers.local]
 kind = "local"
@@ -67,7 +67,7 @@ url = "{broker}"
 
 @pytest.fixture
 def listen(broker):
-    """Makes listeners, and hangs up for them."""
+    """Makes listeners, and closes their connections."""
     listeners = []
 
     def make(*exchanges, key="#"):
@@ -82,7 +82,7 @@ def listen(broker):
 def has_exchanges(broker):
     connection = pika.BlockingConnection(pika.URLParameters(broker))
     try:
-        # The last that a server declares.
+        # The last exchange that a server declares.
         connection.channel().exchange_declare(f"{OUR_EVENTS}worker-stopping", passive=True)
     except pika.exceptions.ChannelClosedByBroker:
         return False
@@ -186,6 +186,6 @@ def create_task(owner, pool_id, routes=()):
 
 
 def without_repeats(heard):
-    """The names of what came, each event once: repeats have the id of what they repeat."""
+    """The names of the received events, each once: a repetition has the same id."""
     seen = {(exchange, properties.message_id): None for exchange, properties, _ in heard}
     return [exchange.rsplit("/", 1)[-1] for exchange, _ in seen]

@@ -1,4 +1,4 @@
-"""`serve` launches on EC2, which moto plays, under trouble and kills."""
+"""`serve` launches on a fake EC2 (moto) that fails, and is killed meanwhile."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def test_every_machine_is_adopted_when_the_server_is_killed_while_it_launches(se
 
 
 def kill_at_launch(server, killed, end):
-    """Trouble: the server is killed while it launches; EC2 has heard of it, or not."""
+    """A failure: the server is killed during a launch call, before or after EC2 gets the call."""
     one_at_a_time = threading.Lock()
 
     def trouble(call):

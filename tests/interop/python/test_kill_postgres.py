@@ -1,4 +1,4 @@
-"""PostgreSQL crashes under load, and comes back."""
+"""PostgreSQL crashes under load, and is started again."""
 
 import os
 import re
@@ -25,7 +25,7 @@ N_TASKS_BETWEEN = 15
 
 
 class Postgres:
-    """A server of this test's own, which keeps what it has committed."""
+    """A PostgreSQL server of this test, which keeps committed data."""
 
     def __enter__(self):
         say = 'echo "$TEST_PG_URL"; echo "$TEST_PG_CONTROL"; read -r _'
@@ -92,7 +92,7 @@ def test_nothing_that_was_accepted_is_lost_and_events_keep_their_order(postgres,
 
 
 def create_tasks(work, enough):
-    """Each is asked for until it is accepted; what was refused may have been made all the same."""
+    """Each request is repeated until it is accepted; a failed one may have had an effect."""
     while not enough.is_set():
         work.create_in_any_case()
 

@@ -18,7 +18,7 @@ from workload import (
 )
 
 POOL = "interop/killed"
-# Many more than there will be: a launch that was cut off keeps its place for some minutes.
+# Many more than needed: an interrupted launch counts against the limit for some minutes.
 MAX_WORKERS = 40
 N_KILLS = 5
 N_TASKS_BETWEEN = 6
@@ -52,7 +52,7 @@ def test_every_worker_is_adopted_and_every_task_runs_once(killable):
         creating.join()
         wait_until(lambda: is_consistent(work), SECONDS, "every process has its row")
     assert len(work.accepted) == N_KILLS * N_TASKS_BETWEEN
-    # Until it is known what they made, launches that were cut off count as workers to come.
+    # Until their outcome is known, interrupted launches count as expected workers.
     let_time_pass(killable)
     work.wait_until_all_are_completed()
     check_runs(work)
@@ -70,7 +70,7 @@ def wait_for_more(work, n_more):
 
 
 def is_consistent(work):
-    """Looked at between two looks at the processes, since they come and go."""
+    """Reads the workers between two lists of processes, since processes start and end."""
     before = list(worker_processes(work.server).values())
     rows = work.live_workers()
     after = list(worker_processes(work.server).values())
@@ -79,7 +79,7 @@ def is_consistent(work):
 
 
 def check_runs(work):
-    """Once, unless its worker died or could not say that it had ended."""
+    """Each task ran once, unless its worker died or could not report the end."""
     runs = work.runs()
     for task_id, status in work.statuses().items():
         ends = [run["reasonResolved"] for run in status["runs"]]
@@ -90,7 +90,7 @@ def check_runs(work):
 
 
 def until_nothing_is_left(server, work):
-    """All go in the end, and what became of each launch is known."""
+    """All workers end, and the outcome of each launch is known."""
     wait_until(lambda: not worker_processes(server), SECONDS, "all processes have ended")
     wait_until(lambda: not work.live_workers(), SECONDS, "all workers are stopped")
     folders = (server.folder / "data" / "local" / "local").iterdir()

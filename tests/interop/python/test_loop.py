@@ -1,4 +1,4 @@
-"""From nothing to a task that ran, and back: as the first page of the documentation has it."""
+"""The first page of the documentation: start, run a task, and stop again."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ IDLE_SECONDS = 1
 
 @pytest.fixture
 def fresh(tmp_path):
-    """`up` in a folder that is not there yet."""
+    """`up` in a folder that does not exist yet."""
     with FleetServer(tmp_path, further=BRISK) as server:
         yield server
         server.kill()
@@ -48,7 +48,7 @@ def test_a_task_runs_its_log_is_shown_and_its_worker_goes_with_reasons(fresh):
 
 
 def commands_of(server):
-    """What `up` says one should try; it says so once the pool is there."""
+    """The commands that `up` suggests once the pool exists."""
     wait_until(lambda: "Ctrl-C" in server.log.read_text(), SECONDS, "it has said all")
     _, tries = server.log.read_text().split("\nTry, in another terminal:\n\n")
     commands = tries.split("\n\n")[0].splitlines()
@@ -57,7 +57,7 @@ def commands_of(server):
 
 
 def paste(commands):
-    """What they print in a shell that knows of no server yet."""
+    """The output of the commands in a shell that has no server configured."""
     script = "\n".join(["set -e", *commands])
     bare = {name: os.environ[name] for name in ("PATH", "HOME")}
     shell = ["sh", "-c", script]
@@ -67,7 +67,7 @@ def paste(commands):
 
 
 def check_explanations(server, worker_id):
-    """Why it came, and why it went: for programs and for people."""
+    """The explanation why the worker was launched and why it ended, as JSON and as text."""
     pool = fleetwright(server, "explain", "pool", POOL)
     [launch] = pool["launches"]
     assert (launch["state"], launch["machines"], launch["made"]) == ("accepted", 1, 1)
@@ -89,7 +89,7 @@ def check_explanations(server, worker_id):
     assert all(part in text for part in STORY), text
 
 
-# What everybody should find in the story of such a worker, in this order.
+# Parts of the story of such a worker, in this order.
 STORY = [
     "plan ",
     "asked local for 1 machine by",
@@ -110,7 +110,7 @@ def place_of(story, part):
 
 
 def first_pool(work):
-    """It is there a moment after the server is ready."""
+    """The pool appears a moment after the server is ready."""
     pools = []
 
     def is_there():

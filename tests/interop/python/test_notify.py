@@ -1,4 +1,4 @@
-"""Owners are told of errors: by mail through a mail server that others wrote, and by webhook."""
+"""Owners are notified of errors: by mail through an independent mail server, and by webhook."""
 
 import email
 import email.policy
@@ -20,12 +20,12 @@ from fleet_server import FleetServer, binary, free_port, wait_until
 PASSWORD = "a-password-for-the-mail-server"
 SECRET = "a-secret-for-the-webhook"
 OWNER = "owner@example.com"
-# Errors gather for a second; a channel looks every two, and there may be much to do.
+# Errors are collected for a second and sent every two, on a machine that may be busy.
 TOLD_SECONDS = 30
 
 
 class Letters:
-    """What the mail server delivered."""
+    """The mails that the mail server delivered."""
 
     def __init__(self):
         self.all = []
@@ -48,7 +48,7 @@ class Letters:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate for localhost that only the server under test is told to trust."""
+    """A certificate for localhost that only the server under test trusts."""
     folder = tmp_path_factory.mktemp("certificate")
     key, file = folder / "key.pem", folder / "certificate.pem"
     subprocess.run(
@@ -66,7 +66,7 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mail_server(certificate):
-    """Takes mail after STARTTLS and a login, as most do."""
+    """Accepts mail after STARTTLS and a login, like most mail servers."""
     key, file = certificate
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(file, key)
@@ -93,7 +93,7 @@ def mail_server(certificate):
 
 @pytest.fixture(scope="module")
 def webhook():
-    """Keeps what it is sent."""
+    """Keeps the requests that it gets."""
     posted = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -116,7 +116,7 @@ def webhook():
 
 @pytest.fixture(scope="module")
 def telling(tmp_path_factory, certificate, mail_server, webhook):
-    """A server that tells people."""
+    """A server that sends notices."""
     folder = tmp_path_factory.mktemp("telling")
     password = folder / "password"
     password.write_text(PASSWORD + "\n")
@@ -182,7 +182,7 @@ def test_a_hundred_machines_with_one_trouble_are_one_mail(boss, mail_server):
     text = mail.get_content()
     assert f"fleetwright pool update {pool_id} --email-on-error false" in text
     assert any(error["errorId"] in text for error in errors)
-    # Had they been two, the second would have come by the time that another pool's has.
+    # A second notice would have arrived before the notice of another pool.
     other = pool_of(boss, OWNER)
     report(boss, other, "host-1")
     wait_until(lambda: mail_server.about(other), TOLD_SECONDS, "there is the other mail")
@@ -233,7 +233,7 @@ def test_a_restart_does_not_tell_it_again(boss, telling, mail_server):
     telling.kill()
     telling.start()
     report(boss, pool_id, "host-2")
-    # Somebody else's: a notice that was being told when the process was killed waits for its lease.
+    # Of another owner: a notice that was being sent at the kill waits for its lease.
     other = pool_of(boss, f"other-{OWNER}")
     report(boss, other, "host-1")
     wait_until(lambda: mail_server.about(other), TOLD_SECONDS, "there is the other mail")
@@ -248,7 +248,7 @@ def test_the_doctor_logs_in_to_the_mail_server(telling, certificate, monkeypatch
     assert "the mail server at localhost:" in said.stdout, said
     assert " answers" in said.stdout, said.stdout
     assert PASSWORD not in said.stdout + said.stderr
-    # Who does not trust the certificate is not talked to.
+    # Without trust in the certificate, the doctor refuses the connection.
     monkeypatch.delenv("SSL_CERT_FILE")
     said = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "is not usable" in said.stdout, said.stdout

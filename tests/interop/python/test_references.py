@@ -21,7 +21,7 @@ def documents(server):
 
 
 class Documents:
-    """What the server publishes, each document fetched once."""
+    """The documents that the server publishes, each fetched once."""
 
     def __init__(self, root_url):
         self.root_url = root_url

@@ -1,4 +1,4 @@
-"""Stopping politely, and finding everything again."""
+"""An orderly stop, and all state after the next start."""
 
 import socket
 import stat

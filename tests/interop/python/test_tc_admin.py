@@ -1,4 +1,4 @@
-"""A real fleet, brought in by the tool with which operators manage it today."""
+"""A real fleet, applied with tc-admin, the tool that operators use today."""
 
 import json
 import os
@@ -57,14 +57,14 @@ def test_a_whole_fleet_is_applied_and_nothing_differs_afterwards(server, fleet_f
         )
 
     owner = Fleet(server.root_url, server.credentials)
-    # `up` has a role of its own from the start, and a fleet may bring one of that name.
+    # `up` starts with its own role, and a fleet may have a role of the same name.
     owner.auth.deleteRole("anonymous")
     applied = tc_admin("apply")
     assert applied.returncode == 0, tail(applied)
     assert applied.stdout.count("Creating") == len(resources)
 
     pools = gather(owner.worker_manager.listWorkerPools, "workerPools", limit="10")
-    # `up` has a pool of its own from the start.
+    # `up` starts with its own pool.
     applied_pools = [pool for pool in pools if pool["workerPoolId"] != "local/default"]
     assert ids(applied_pools, "workerPoolId") == ids(fleet["workerPools"], "workerPoolId")
     assert ids(owner.auth.listRoles(), "roleId") == ids(fleet["roles"], "roleId")

@@ -45,7 +45,7 @@ def test_no_launch_is_doubled_and_the_death_of_one_loses_nothing(two_servers, cl
     for pool_id in pools:
         owner.createWorkerPool(pool_id, pool_of_one_machine())
 
-    # Each pool has one task; each server hears of half of them, and both look at all pools.
+    # Each pool has one task. Each server is woken for half of the pools, and both scan all of them.
     creating = [
         threading.Thread(target=create_tasks, args=([first], pools[0::2])),
         threading.Thread(target=create_tasks, args=([second, first], pools[1::2])),
@@ -85,7 +85,7 @@ def test_no_launch_is_doubled_and_the_death_of_one_loses_nothing(two_servers, cl
 
 
 def create_tasks(servers, pools):
-    """By the first of the servers that is there."""
+    """Asks the first server that responds."""
     options = [{"rootUrl": one.root_url, "credentials": dict(one.credentials)} for one in servers]
     queues = [taskcluster.Queue({**option, "maxRetries": 0}) for option in options]
     for pool_id in pools:

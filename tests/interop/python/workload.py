@@ -1,4 +1,4 @@
-"""Work for a fleet, and what becomes of it and of the workers."""
+"""Work for a fleet, and the states of its tasks and workers."""
 
 import contextlib
 import json
@@ -18,9 +18,9 @@ from taskcluster.exceptions import TaskclusterConnectionError, TaskclusterRestFa
 
 SECONDS = 60
 LIVE = {"requested", "running", "stopping"}
-# A launch whose outcome nobody told is concluded after three minutes; tests let more pass.
+# A launch without a known outcome is settled after three minutes; tests let more time pass.
 SETTLED_MS = 4 * 60 * 1000
-# Configuration of a server that looks at everything each second.
+# Configuration of a server that scans and plans every second.
 BRISK = """
 [fleet]
 round_seconds = 1
@@ -29,8 +29,8 @@ scan_seconds = 1
 
 
 def local_workers(at_most):
-    """Configuration of a brisk server with workers here. What is lost in a crash stands until it expires,
-    so claims are short."""
+    """Configuration of a fast server with local workers. Claims are short, since a claim that is
+    lost in a crash stays until it expires."""
     return f"""
 [queue]
 claim_seconds = 30
@@ -41,7 +41,7 @@ max_machines = {at_most}
 
 
 def chance():
-    """What it did is told when a test fails."""
+    """Its actions are printed when a test fails."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     return random.Random(seed)
@@ -67,7 +67,7 @@ class Workload:
         return task_id
 
     def create_in_any_case(self, more=""):
-        """A task, asked for again and again while the server or its database is down."""
+        """Creates a task, and tries again while the server or its database is down."""
         task_id, definition = self._definition(more)
 
         def is_accepted():
@@ -123,7 +123,7 @@ class Workload:
 
 
 def fleetwright(server, *arguments):
-    """What a command of the program prints, as the owner of the server."""
+    """The output of a command of the program, run as the owner of the server."""
     return json.loads(fleetwright_text(server, *arguments, "--json"))
 
 
@@ -148,7 +148,7 @@ def worker_processes(server):
             words = words_of(entry)
             if "--identity" in words and words[-1].startswith(place):
                 found[int(entry.name)] = (Path(words[-1]).parent.name, parent_of(entry))
-    # A worker that starts a task is there twice for a moment.
+    # A worker that starts a task has two processes for a moment.
     return {pid: id for pid, (id, parent) in found.items() if found.get(parent, (None,))[0] != id}
 
 
@@ -162,7 +162,7 @@ def let_time_pass(server):
 
 
 def n_pending_launches(server):
-    """Machines that may still be made by launches whose outcome is not known."""
+    """Machines that launches with an unknown outcome may still make."""
     where = "state IN ('open', 'unknown')"
     return int(sql(server, f"SELECT coalesce(sum(machines - made), 0) FROM launches WHERE {where}"))
 
@@ -194,7 +194,7 @@ def parent_of(process):
 
 
 def end_processes(server):
-    """Whatever a test that failed has left running."""
+    """Kills the processes that a failed test left running."""
     for pid in worker_processes(server):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)

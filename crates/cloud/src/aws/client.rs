@@ -120,7 +120,7 @@ impl Ec2 {
 /// Reads an error response. A response that is not EC2's own has at least a status.
 fn refusal(status: u16, body: &str) -> Ec2Error {
     let problems: Option<ErrorResponse> = quick_xml::de::from_str(body).ok();
-    match problems.and_then(ErrorResponse::into_first) {
+    match problems.and_then(|it| it.errors.errors.into_iter().next()) {
         Some(error) => Ec2Error::answered(status, &error.code, &error.message),
         None => {
             let what = format!("status {status} without an EC2 error in the body");

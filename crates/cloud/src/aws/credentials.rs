@@ -51,13 +51,7 @@ pub(crate) struct Keys {
     region: String,
     http: Http,
     clock: Arc<dyn Clock>,
-    cached: Mutex<Option<CachedCredentials>>,
-}
-
-struct CachedCredentials {
-    credentials: Credentials,
-    /// `None`: the credentials do not expire.
-    until: Option<Timestamp>,
+    cached: Mutex<Option<Credentials>>,
 }
 
 impl Keys {
@@ -74,22 +68,18 @@ impl Keys {
     /// Credentials that are valid for a while. Concurrent callers wait for the same fetch.
     pub(crate) async fn get(&self) -> Result<Credentials, Ec2Error> {
         let mut cached = self.cached.lock().await;
-        let now = self.clock.now();
-        if let Some(cached) = &*cached
-            && cached.until.is_none_or(|until| now < until)
+        let fresh_until = self.clock.now().plus_millis(REFRESH_BEFORE_MS);
+        if let Some(credentials) = &*cached
+            && credentials
+                .expiry()
+                .is_none_or(|end| fresh_until < timestamp(end))
         {
-            return Ok(cached.credentials.clone());
+            return Ok(credentials.clone());
         }
         let fetched = tokio::time::timeout(FETCH_LIMIT, self.fetch())
             .await
             .map_err(|_| Ec2Error::NoCredentials(format!("no answer in {FETCH_LIMIT:?}")))??;
-        let until = fetched
-            .expiry()
-            .map(|end| timestamp(end).plus_millis(-REFRESH_BEFORE_MS));
-        *cached = Some(CachedCredentials {
-            credentials: fetched.clone(),
-            until,
-        });
+        *cached = Some(fetched.clone());
         Ok(fetched)
     }
 
@@ -178,7 +168,7 @@ mod tests {
             session_token: None,
         };
         let clock = Arc::new(ManualClock(AtomicI64::new(0)));
-        Keys::new(source, "us-east-1".to_owned(), Http::new(), clock)
+        Keys::new(source, "us-east-1".to_owned(), Http::default(), clock)
     }
 
     #[tokio::test]

@@ -66,14 +66,6 @@ pub(crate) enum Ec2Error {
     },
 }
 
-/// The meaning of an error code for a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ErrorMeaning {
-    Refused(Cause),
-    /// EC2 may have made something.
-    OutcomeUnknown,
-}
-
 impl Ec2Error {
     pub(crate) fn answered(status: u16, code: &str, message: &str) -> Self {
         Self::Answered {
@@ -103,49 +95,36 @@ impl Ec2Error {
             Self::NoCredentials(_) | Self::NotSent(_) | Self::Lost(_) => false,
         }
     }
+
+    /// Why the call had no effect; `None`: it may have made something.
+    fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::NoCredentials(_) => Some(Cause::Credentials),
+            Self::NotSent(_) => Some(Cause::Unavailable),
+            Self::Lost(_) => None,
+            Self::Answered {
+                status,
+                code,
+                message,
+            } => cause_of(*status, code, message),
+        }
+    }
 }
 
 impl From<Ec2Error> for LaunchError {
     fn from(error: Ec2Error) -> Self {
         let text = error.to_string();
-        let meaning = match &error {
-            Ec2Error::NoCredentials(_) => ErrorMeaning::Refused(Cause::Credentials),
-            Ec2Error::NotSent(_) => ErrorMeaning::Refused(Cause::Unavailable),
-            Ec2Error::Lost(_) => ErrorMeaning::OutcomeUnknown,
-            Ec2Error::Answered {
-                status,
-                code,
-                message,
-            } => meaning(*status, code, message),
-        };
-        match meaning {
-            ErrorMeaning::Refused(cause) => Self::Refused { cause, error: text },
-            ErrorMeaning::OutcomeUnknown => Self::Unknown(text),
+        match error.cause() {
+            Some(cause) => Self::Refused { cause, error: text },
+            None => Self::Unknown(text),
         }
     }
 }
 
 impl From<Ec2Error> for CloudError {
     fn from(error: Ec2Error) -> Self {
-        let text = error.to_string();
-        match &error {
-            Ec2Error::NoCredentials(_) => Self::Credentials(text),
-            Ec2Error::NotSent(_) | Ec2Error::Lost(_) => Self::Unavailable(text),
-            Ec2Error::Answered {
-                status,
-                code,
-                message,
-            } => match meaning(*status, code, message) {
-                ErrorMeaning::Refused(Cause::Throttled) => Self::Throttled(text),
-                ErrorMeaning::Refused(Cause::Credentials) => Self::Credentials(text),
-                ErrorMeaning::Refused(Cause::Unavailable) | ErrorMeaning::OutcomeUnknown => {
-                    Self::Unavailable(text)
-                }
-                ErrorMeaning::Refused(
-                    Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost,
-                ) => Self::Refused(text),
-            },
-        }
+        let cause = error.cause().unwrap_or(Cause::Unavailable);
+        Self::caused_by(cause, error.to_string())
     }
 }
 
@@ -157,14 +136,12 @@ fn is_about_a_resource(code: &str, message: &str) -> bool {
 }
 
 /// The code decides, since EC2 sends some plain refusals with status 500. The status counts only
-/// where the code does not decide.
-fn meaning(status: u16, code: &str, message: &str) -> ErrorMeaning {
-    let cause = match code {
+/// where the code does not decide. `None`: EC2 may have made something.
+fn cause_of(status: u16, code: &str, message: &str) -> Option<Cause> {
+    Some(match code {
         _ if is_about_a_resource(code, message) => Cause::Configuration,
         // The token was used before: it may have made machines, and the scan will find them.
-        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => {
-            return ErrorMeaning::OutcomeUnknown;
-        }
+        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => return None,
         _ if THROTTLING.contains(&code) || status == 429 => Cause::Throttled,
         _ if STALE_CREDENTIALS.contains(&code) || FORBIDDEN.contains(&code) => Cause::Credentials,
         "ReservationCapacityExceeded" | "SpotMaxPriceTooLow" => Cause::Capacity,
@@ -172,12 +149,11 @@ fn meaning(status: u16, code: &str, message: &str) -> ErrorMeaning {
         "MaxSpotInstanceCountExceeded" | "PendingVerification" => Cause::Quota,
         _ if code.ends_with("LimitExceeded") => Cause::Quota,
         "Unavailable" | "ServiceUnavailable" => Cause::Unavailable,
-        _ if status >= 500 => return ErrorMeaning::OutcomeUnknown,
+        _ if status >= 500 => return None,
         // A proxy between us and EC2 has responded.
         "" => Cause::Unavailable,
         _ => Cause::Configuration,
-    };
-    ErrorMeaning::Refused(cause)
+    })
 }
 
 #[cfg(test)]

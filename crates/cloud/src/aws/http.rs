@@ -1,6 +1,7 @@
 //! The HTTP client of EC2 calls and of AWS's credential chain.
 
 use std::path::Path;
+use std::str::FromStr as _;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
-use reqwest::Client;
+use reqwest::{Client, Method};
 use tokio::io::AsyncReadExt as _;
 
 /// Time limit for opening a connection.
@@ -30,10 +31,6 @@ const MAX_CHAIN_BYTES: usize = 1024 * 1024;
 pub(crate) struct Http(Arc<OnceLock<Client>>);
 
 impl Http {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     pub(crate) fn client(&self) -> Result<&Client, reqwest::Error> {
         if let Some(client) = self.0.get() {
             return Ok(client);
@@ -50,25 +47,25 @@ impl Http {
         self,
         request: HttpRequest,
         limit: Duration,
-    ) -> Result<HttpResponse, HttpFailure> {
-        let method = request
-            .method()
-            .parse()
-            .map_err(HttpFailure::from_request)?;
-        let mut call = self
-            .client()
-            .map_err(HttpFailure::from_request)?
+    ) -> Result<HttpResponse, ConnectorError> {
+        let method = Method::from_str(request.method());
+        let method = method.map_err(|error| ConnectorError::user(error.into()))?;
+        let client = self.client();
+        let mut call = client
+            .map_err(|error| ConnectorError::user(error.into()))?
             .request(method, request.uri())
             .timeout(limit);
         for (name, value) in request.headers() {
             call = call.header(name, value);
         }
         let body = request.body().bytes().unwrap_or_default().to_vec();
-        let answer = call
-            .body(body)
-            .send()
-            .await
-            .map_err(HttpFailure::from_call)?;
+        let answer = call.body(body).send().await.map_err(|error| {
+            if error.is_timeout() {
+                ConnectorError::timeout(error.into())
+            } else {
+                ConnectorError::io(error.into())
+            }
+        })?;
         let mut response = HttpResponse::new(answer.status().into(), SdkBody::empty());
         for (name, value) in answer.headers() {
             if let Ok(value) = value.to_str() {
@@ -79,7 +76,7 @@ impl Http {
         }
         let body = read_body(answer, MAX_CHAIN_BYTES)
             .await
-            .map_err(|error| HttpFailure(ConnectorError::io(error.into())))?;
+            .map_err(|error| ConnectorError::io(error.into()))?;
         *response.body_mut() = SdkBody::from(body);
         Ok(response)
     }
@@ -93,22 +90,6 @@ pub(crate) async fn read_bounded(path: &Path, max_bytes: u64) -> std::io::Result
     Ok(text)
 }
 
-struct HttpFailure(ConnectorError);
-
-impl HttpFailure {
-    fn from_request(error: impl Into<aws_smithy_runtime_api::box_error::BoxError>) -> Self {
-        Self(ConnectorError::user(error.into()))
-    }
-
-    fn from_call(error: reqwest::Error) -> Self {
-        Self(if error.is_timeout() {
-            ConnectorError::timeout(error.into())
-        } else {
-            ConnectorError::io(error.into())
-        })
-    }
-}
-
 /// A client for the credential chain, with the time limit that the chain asks for.
 #[derive(Debug)]
 struct TimedConnector {
@@ -119,10 +100,7 @@ struct TimedConnector {
 impl HttpConnector for TimedConnector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let (http, limit) = (self.http.clone(), self.limit);
-        HttpConnectorFuture::new(async move {
-            let forwarded = http.forward(request, limit);
-            forwarded.await.map_err(|HttpFailure(error)| error)
-        })
+        HttpConnectorFuture::new(http.forward(request, limit))
     }
 }
 

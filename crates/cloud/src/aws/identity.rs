@@ -3,8 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use domain::id::WorkerKey;
-use domain::lifecycle;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::identity_keys::IdentityKeys;
 use super::row::Row;
@@ -42,29 +41,14 @@ pub(crate) fn verify(
     let row = Row::read(&worker.provider_data);
     let agrees = agrees(document, &worker.key, row.as_ref());
 
-    unregistered.map_err(|error| refuse(NOT_REQUESTED, &error.to_string()))?;
+    unregistered.map_err(|error| ProofRefused::new(NOT_REQUESTED, error.to_string()))?;
     if !complete {
-        return Err(refuse(INCOMPLETE, "the proof is empty or of another kind"));
+        let detail = "the proof is empty or of another kind";
+        return Err(ProofRefused::new(INCOMPLETE, detail));
     }
-    signed.map_err(|detail| refuse(NOT_SIGNED, detail))?;
-    agrees.map_err(|detail| refuse(DIFFERENT_MACHINE, &detail))?;
-    let terms = &worker.terms;
-    Ok(Verification {
-        lasts_ms: terms
-            .reregistration_timeout
-            .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
-        worker_config: terms
-            .worker_config
-            .clone()
-            .unwrap_or_else(|| Value::Object(Map::new())),
-    })
-}
-
-fn refuse(message: &'static str, detail: &str) -> ProofRefused {
-    ProofRefused {
-        message,
-        detail: detail.to_owned(),
-    }
+    signed.map_err(|detail| ProofRefused::new(NOT_SIGNED, detail))?;
+    agrees.map_err(|detail| ProofRefused::new(DIFFERENT_MACHINE, detail))?;
+    Ok(Verification::by_terms(&worker.terms))
 }
 
 fn is_signed(
@@ -129,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     use crate::aws::identity_keys::PublicKey;
-    use crate::provider_tests::{self, edit};
+    use crate::tests::values::{self, edit};
 
     use super::*;
 
@@ -189,7 +173,7 @@ mod tests {
     }
 
     fn worker() -> Worker {
-        let mut worker = provider_tests::worker(WorkerState::Requested);
+        let mut worker = values::worker(WorkerState::Requested);
         edit(&mut worker, |it| {
             it.key.group = "us-west-2".parse().unwrap();
             it.key.id = "i-0123456789abcdef0".parse().unwrap();
@@ -204,10 +188,10 @@ mod tests {
         keys: &IdentityKeys,
     ) -> Result<Verification, ProofRefused> {
         let claim = IdentityClaim {
-            pool: &provider_tests::pool(&worker, &json!({})),
+            pool: &values::pool(&worker, &json!({})),
             worker: &worker,
             proof: &proof,
-            now: provider_tests::now(),
+            now: values::now(),
         };
         verify(&claim, keys)
     }

@@ -12,89 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 /// The key of all regions without a key of their own.
 const SHARED: &str = "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCHvRjf/0kStpJ248khtIaN8qkDN3tkw4VjvA9nvPl2anJO+eIBUqPfQG09kZlwpWpmyO8bGB2RWqWxCwuB/dcnIob6w420k9WY5C0IIGtDRNauN3kuvGXkw3HEnF0EjYr0pcyWUvByWY4KswZV42X7Y7XSS13hOIcL6NLA+H94/QIDAQAB";
 
-/// Regions with their own keys. Documents from there that are signed with the shared key are false.
-const REGIONAL: [(&[&str], &str); 20] = [
-    (
-        &["af-south-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDFd571nUzVtke3rPyRkYfvs3jh0C0EMzzG72boyUNjnfw1+m0TeFraTLKb9T6F7TuB/ZEN+vmlYqr2+5Va8U8qLbPF0bRH+FdaKjhgWZdYXxGzQzU3ioy5W5ZM1VyB7iUsxEAlxsybC3ziPYaHI42UiTkQNahmoroNeqVyHNnBpQIDAQAB",
-    ),
-    (
-        &["ap-east-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC1kkHXYTfc7gY5Q55JJhjTieHAgacaQkiRPity9QPDE3b+NXDh4UdP1xdIw73JcIIG3sG9RhWiXVCHh6KkuCTqJfPUknIKk8vsM3RXflUpBe8Pf+P92pxqPMCz1Fr2NehS3JhhpkCZVGxxwLC5gaG0Lr4rFORubjYYRh84dK98VwIDAQAB",
-    ),
-    (
-        &["ap-east-2"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDVdclgpcIIsyGG51ag8srK1UMfZ+Ioh9E4PLP+cIWQcdh31fv2kV/whKaqfmifNefBIuHrTPl6L+mJQbsfeA+TiEx1Jamg4lwQfhgQKQCmjZVMaHtK+AY57TVN6FBfHXxT2MXzktsKxAQRGeSTFQYrHRzSYvu+GkA+37lqyWRfcwIDAQAB",
-    ),
-    (
-        &["ap-south-2"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDTwHu0ND+sFcobrjvcAYm0PNRD8f4R1jAzvoLt2+qGeOTAyO1Httj6cmsYN3AP1hN5iYuppFiYsl2eNPa/CD0Vg0BAfDFlV5rzjpA0j7TJabVh4kj7JvtD+xYMi6wEQA4x6SPONY4OeZ2+8o/HS8nucpWDVdPRO6ciWUlMhjmDmwIDAQAB",
-    ),
-    (
-        &["ap-southeast-3"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCnCS/Vbt0gQ1ebWcur2hSO7PnJifE4OPxQ7RgSAlc4/spJp1sDP+ZrS0LO1ZJfKhXf1R9S3AUwLnsc7b+IuVXdY5LK9RKqu64nyXP5dx170zoL8loEyCSuRR2fs+04i2QsWBVP+KFNAn7P5L1EHRjkgTO8kjNKviwRV+OkP9ab5wIDAQAB",
-    ),
-    (
-        &["ap-southeast-4"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDHezwQr2VQpQSTW5TXNefiQrP+qWTGAbGsPeMX4hBMjAJUKys2NIRcRZaLM/BCew2FIPVjNtlaj6Gwn9ipU4Mlz3zIwAMWi1AvGMSreppt+wV6MRtfOjh0Dvj/veJe88aEZJMozNgkJFRS+WFWsckQeL56tf6kY6QTlNo8V/0CsQIDAQAB",
-    ),
-    (
-        &["ap-southeast-5"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDFuKydxZsordNH7bLwIluEGOkX7/CdLdpeqkDKEhQkFwzpRxaX4EAlkGh2/o7D8qneC9cGQhqSG5WVVBrmZG7sfkFOM4m1AtY++kfv+MYto1VFgLk1xJbkpq1r4YeQUl+ZsJYsZpyX/t+g8s7rW0OVcBsYx4L75bf34z38mwK8PQIDAQAB",
-    ),
-    (
-        &["ap-southeast-6"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC9AsBNOUfT8QpguHqMa9KIXP/YgZOmfRAgEmnLawXTC+40bXUq/fwkx+cebv3xCvUx6d07/iDlD0dm2Hf2HhPFi3OaCI7vc8c3lqVBvcn6yzmwv35aSEvtVm2NHC3j4/q6vN2tR2d4a1Mf1QhmOVOJ7XiTEbCy2Yv+pmDbk29V6QIDAQAB",
-    ),
-    (
-        &["ap-southeast-7"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCajgAeOauwvqGDLrHvxujnZ1BnkMzwjrycMUTkj8jqNtWoDQWUJVNPZJILosEUVwK2I3oNkEsx/ryl9XfXcNNceoYfVEPzkTzozrZyuOG66FWtUU1LKeJ7h9/rX0Zd9lZEokrdr6dLPt9FsHWaK5ExlUnWBjNltcQLkkKqoeYaFwIDAQAB",
-    ),
-    (
-        &["ca-west-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDK1kIcG5Q6adBXQM75GldfTSiXl7tn54p10TnspI0ErDdb2B6q2Ji/v4XBVH13ZCMgqlRHMqV8AWI5iO6gFn2A9sN3AZXTMqwtZeiDdebq3k6Wt7ieYvpXTg0qvgsjQIovRZWaBDBJy9x8C2hW+w9lMQjFHkJ7Jy/PHCJ69EzebQIDAQAB",
-    ),
-    (
-        &["cn-north-1", "cn-northwest-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC6GFQ2WoBl1xZYH85INUMaTc4D30QXM6f+YmWZyJD9fC7Z0UlaZIKoQATqCO58KNCre+jECELYIX56Uq0lb8LRLP8tijrQ9Sp3qJcXiH66kH0eQ44a5YdewcFOy+CSAYDUIaB6XhTQJ2r7bd4A2vw3ybbxTOWONKdOWtgIe3M3iwIDAQAB",
-    ),
-    (
-        &["eu-central-2"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC2mdGdps5Rz2jzYcGNsgETTGUthJRrVqSnUWJXTlVaIbkGPLKO6Or7AfWKFp2sgRJ8vLsjoBVR5cESVK7cuK1wItjvJyi/opKZAUusJx2hpgU3pUHhlp9ATh/VeVD582jTd9IY+8t5MDa6Z3fGliByEiXz0LEHdi8MBacLREu1TwIDAQAB",
-    ),
-    (
-        &["eu-south-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCjiPgW3vsXRj4JoA16WQDyoPc/eh3QBARaApJEc4nPIGoUolpAXcjFhWplo2O+ivgfCsc4AU9OpYdAPha3spLey/bhHPRi1JZHRNqScKP0hzsCNmKhfnZTIEQCFvspDRp4zr91/WS06/flJFBYJ6JHhp0KwM81XQG59lV6kkoW7QIDAQAB",
-    ),
-    (
-        &["eu-south-2"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDB/VvR1+45Aey5zn3vPk6xBm5o9grSDL6D2iAuprQnfVXn8CIbSDbWFhA3fi5ippjKkh3sl8VyCvCOUXKdOaNrYBrPRkrdHdBuL2Tc84RO+3m/rxIUZ2IK1fDlC6sWAjddf6sBrV2w2a78H0H8EwuwiSgttURBjwJ7KPPJCqaqrQIDAQAB",
-    ),
-    (
-        &["eusc-de-east-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDShbskmohorgcjN7gfApw89CEsg7praCDggaUVXF6gy9JdJ5INcv7+DkwKaAxdNQWDsWZnxIOqPuPfyAYVP3D2/exP3Rfxj31UomLduu7S83zgiJ8VVL/GzlDELv5/K2rTcd+580NjLSa6FYDcXDip2ir6TXxRYBYHP65dwniE+wIDAQAB",
-    ),
-    (
-        &["il-central-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDrc24u3AgFxnoPgzxR6yFXOamcPuxYXhYKWmapb+S8vOy5hpLoRe4RkOrY0cM3bN07GdEMlin5mU0y1t8y3ct4YewvmkgT42kTyMM+t1K4S0xsqjXxxS716uGYh7eWtkxrCihj8AbXN/6pa095h+7TZyl2n83keiNUzM2KoqQVMwIDAQAB",
-    ),
-    (
-        &["me-central-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDcaTgW/KyA6zyruJQrYy00a6wqLA7eeUzk3bMiTkLsTeDQfrkaZMfBAjGaaOymRo1C3qzE4rIenmahvUplu9ZmLwL1idWXMRX2RlSvIt+d2SeoKOKQWoc2UOFZMHYxDue7zkyk1CIRaBukTeY13/RIrlc6X61zJ5BBtZXlHwayjQIDAQAB",
-    ),
-    (
-        &["me-south-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC1TQg02RJyHqF9UhGKqupNQVdGZaWOctyp6Dq3ggBOfPU8EuDF+fvBc3egJgAproHgT0JOx5um9voP3eLVsnMsS2kJXKvNQwdRpl3oUZGUYBnkYHtXj1ndU1ANCPD/0AU+0oFHj5v5ADUhVPj+7O7tTTZfr8p8otMFFK8O/8CGUwIDAQAB",
-    ),
-    (
-        &["mx-central-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDfvOnCzm1iN58Nm7k6ehoy6v0lnnFI617D6CY3bfuq01RCdEQL96+pYawJieTH8JAQKj02CAa3AeaqdXTE/pDhI/YKLreeMb4K68WMn24Wjjs6oxjBbAmsKXtt9ihKHGBFNUhgFrNFYyA2i7ieJviwpHjQ/XgXiG2u1/t/4VydUwIDAQAB",
-    ),
-    (
-        &["us-gov-east-1", "us-gov-west-1"],
-        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCpohwYUVPH9I7Vbkb3WMe/JB0Y/bmfVj3VpcK445YBRO9K80alesjgBc2tAX4KYg4Lht4EBKccLHTzaNi51YEGX1aLNrSmxhz1+WtzNLNUsyY3zD9zvwX/3k1+JB2dRA+m+Cpwx4mjzZyAeQtHtegVaAytkmqtxQrSCexBxvqRqQIDAQAB",
-    ),
-];
+/// Regions with their own key: a line has the regions, separated by commas, and the key. Documents
+/// from there that are signed with the shared key are false.
+const REGIONAL: &str = include_str!("identity_keys.txt");
 
 /// Longest text of a key or certificate.
 const MAX_TEXT_BYTES: usize = 16_384;
@@ -142,14 +62,10 @@ impl PublicKey {
 impl IdentityKeys {
     pub(crate) fn new(added: Vec<(Option<String>, PublicKey)>) -> Self {
         let pinned = |text| PublicKey::parse(text).expect("a test parses every pinned key");
-        let regional = REGIONAL
-            .iter()
-            .flat_map(|(regions, key)| regions.iter().map(|region| (*region, pinned(key))))
-            .collect();
         Self {
             added,
             shared: pinned(SHARED),
-            regional,
+            regional: regional().map(|(it, key)| (it, pinned(key))).collect(),
         }
     }
 
@@ -165,6 +81,12 @@ impl IdentityKeys {
             .chain([pinned])
             .any(|key| key.verifies(document, signature))
     }
+}
+
+/// Each region with its own key.
+fn regional() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = REGIONAL.lines().filter_map(|line| line.split_once(' '));
+    lines.flat_map(|(regions, key)| regions.split(',').map(move |region| (region, key)))
 }
 
 /// The public key in an X.509 certificate, as SubjectPublicKeyInfo. The rest of the certificate
@@ -219,8 +141,9 @@ mod tests {
 
     #[test]
     fn every_pinned_key_is_a_key() {
-        for (regions, key) in REGIONAL {
-            assert!(PublicKey::parse(key).is_some(), "{regions:?}");
+        assert_eq!(regional().count(), 22);
+        for (region, key) in regional() {
+            assert!(PublicKey::parse(key).is_some(), "{region}");
         }
         assert!(PublicKey::parse(SHARED).is_some());
     }

@@ -25,8 +25,8 @@ use super::responses::{
 use super::row;
 use super::tags::{self, DEPLOYMENT, PROVIDER};
 use crate::{
-    BidRequest, CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedMachine,
-    OwnedPage, Region, Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedMachine, OwnedPage,
+    Region, Sighting,
 };
 
 /// Prices are asked for this product only: a launch config does not say which system its image
@@ -45,17 +45,14 @@ pub(super) const MAX_PAGES: usize = 1_000;
 
 #[async_trait]
 impl Machines for AwsProvider {
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let bid = |config| {
-            let region = launch::region(config).ok_or("the launch config has no region")?;
-            let parameters =
-                launch::run_parameters(config).ok_or("the launch config has no launchConfig")?;
-            if !self.serves(region) {
-                return Err(not_served(region));
-            }
-            Ok(self.prices.bid(region, parameters, ask.now))
-        };
-        ask.configs().map(bid).collect()
+    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+        let region = launch::region(config).ok_or("the launch config has no region")?;
+        let parameters =
+            launch::run_parameters(config).ok_or("the launch config has no launchConfig")?;
+        if !self.serves(region) {
+            return Err(not_served(region));
+        }
+        Ok(self.prices.bid(region, parameters, now))
     }
 
     fn wants_refresh(&self) -> bool {

@@ -129,14 +129,14 @@ pub(crate) struct EmptyResponse {}
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct ErrorResponse {
-    errors: ErrorList,
+    pub(crate) errors: ErrorList,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ErrorList {
+pub(crate) struct ErrorList {
     #[serde(rename = "Error", default)]
-    errors: Vec<ResponseError>,
+    pub(crate) errors: Vec<ResponseError>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -150,12 +150,6 @@ pub(crate) struct ResponseError {
 impl<T> Default for Items<T> {
     fn default() -> Self {
         Self { items: Vec::new() }
-    }
-}
-
-impl ErrorResponse {
-    pub(crate) fn into_first(self) -> Option<ResponseError> {
-        self.errors.errors.into_iter().next()
     }
 }
 

@@ -14,7 +14,7 @@ use domain::pool::{Pool, PoolDefinition};
 use serde_json::{Map, Value};
 
 use super::launch::{self, RunInstancesCall};
-use crate::provider_tests::now;
+use crate::tests::values::now;
 use crate::{LaunchError, LaunchOrder};
 
 /// An order for three machines of one launch config.

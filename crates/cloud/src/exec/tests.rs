@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::provider_tests::{Case, ROOT_URL, TestClock, context_at, worker};
-use crate::testing::{self, Fixture, contract};
+use crate::tests::suite::{self, Fixture, contract};
+use crate::tests::values::{Case, ROOT_URL, TestClock, context_at, worker};
 use crate::{
     CloudError, LaunchError, LaunchOrder, MachineListing, Machines as _, Place, Proof, Provider,
     ValidateError, VerifyError, identity_token,
@@ -76,9 +76,9 @@ impl World {
     }
 
     async fn launch(&self) -> Result<Vec<crate::LaunchedMachine>, LaunchError> {
-        let pool = testing::pool(self, json!({}));
+        let pool = suite::pool(self, json!({}));
         let content = json!({"workerConfig": {}}).as_object().unwrap().clone();
-        let config = testing::launch_config(&pool, 0, content);
+        let config = suite::launch_config(&pool, 0, content);
         let token = TOKEN.parse().unwrap();
         let order = LaunchOrder {
             token: &token,
@@ -156,7 +156,7 @@ impl Fixture for World {
     }
 
     fn proof(&self, worker: &Worker) -> Proof {
-        let keyring = crate::provider_tests::keyring();
+        let keyring = crate::tests::values::keyring();
         Proof::Token(identity_token(&keyring, &self.id(), &worker.key))
     }
 
@@ -468,9 +468,10 @@ async fn programs_wait_for_a_permit_and_verifications_have_their_own() {
     let places = u32::try_from(MAX_AT_ONCE).unwrap();
     let taken = program.calls.acquire_many(places).await.unwrap();
     match program.send(Operation::Look, Vec::new()).await {
-        Err(NoAnswer::NotSent(error)) => {
+        Err(Failure::Refused { cause, message }) => {
+            assert_eq!(cause, Cause::Unavailable);
             assert_eq!(
-                error,
+                message,
                 "look: waited 1 s because too many programs were running"
             );
         }

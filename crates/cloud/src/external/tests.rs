@@ -1,5 +1,7 @@
 //! A service passes the contract, and its failures are distinguished.
 
+mod server;
+
 use std::sync::Arc;
 
 use domain::id::ProviderId;
@@ -8,13 +10,12 @@ use domain::time::{Clock as _, MINUTE_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
-use super::server::{Behaviour, SECRET, TestService};
+use self::server::{Behaviour, SECRET, TestService};
 use super::*;
-use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
-use crate::testing::{self, Fixture, contract};
+use crate::tests::suite::{self, Fixture, contract};
+use crate::tests::values::{ROOT_URL, TestClock, context_at, worker};
 use crate::{
-    BidRequest, CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines as _, Proof,
-    Provider, Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines as _, Proof, Provider, Sighting,
 };
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
@@ -43,16 +44,16 @@ impl World {
     }
 
     fn launch_configs(&self, sizes: &[&str]) -> Vec<LaunchConfig> {
-        let pool = testing::pool(self, json!({}));
+        let pool = suite::pool(self, json!({}));
         let config = |(size, position): (&&str, u32)| {
             let content = json!({"workerConfig": {}, "size": size});
-            testing::launch_config(&pool, position, content.as_object().unwrap().clone())
+            suite::launch_config(&pool, position, content.as_object().unwrap().clone())
         };
         sizes.iter().zip(0..).map(config).collect()
     }
 
     async fn launch(&self) -> Result<Vec<LaunchedMachine>, LaunchError> {
-        let pool = testing::pool(self, json!({}));
+        let pool = suite::pool(self, json!({}));
         let config = self.launch_configs(&["small"]).remove(0);
         let token = TOKEN.parse().unwrap();
         let order = LaunchOrder {
@@ -69,14 +70,8 @@ impl World {
     }
 
     fn bids(&self, sizes: &[&str]) -> Vec<ShortBid> {
-        let configs = self.launch_configs(sizes);
-        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
-        let ask = BidRequest {
-            pool_id: &configs[0].pool_id,
-            launch_configs: &configs,
-            now: self.clock.now(),
-        };
-        let bids = self.provider.bids(&ask).into_iter();
+        let configs = self.launch_configs(sizes).into_iter();
+        let bids = configs.map(|it| self.provider.bid(&it, self.clock.now()));
         bids.map(|bid| bid.map(|it| (it.price, it.utility, it.place)))
             .collect()
     }

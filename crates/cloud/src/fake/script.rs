@@ -13,6 +13,7 @@ use crate::{CloudError, LaunchOrder, Place, PlacesUnknown};
 /// Launch calls are counted for this many tokens; then the counts are cleared.
 const MAX_TOKENS_COUNTED: usize = 100_000;
 
+#[derive(Default)]
 pub(super) struct State {
     pub(super) inventory: Inventory,
     /// Machine limits, by launch config or region.
@@ -33,47 +34,16 @@ pub(super) struct State {
     pub(super) unlisted: BTreeMap<WorkerGroup, CloudError>,
     /// Groups that do not respond, and the calls that wait for them.
     hanging: BTreeMap<WorkerGroup, HashMap<Call, u64>>,
-    /// Regions that exist even without machines.
-    pub(super) regions: BTreeSet<WorkerGroup>,
     /// Machines that it fails to end, and how.
     pub(super) end_failures: BTreeMap<WorkerKey, CloudError>,
     pub(super) look_batch: Option<usize>,
     pub(super) end_batch: Option<usize>,
     /// Machines on a page of a list; `None`: all.
     pub(super) page_size: Option<usize>,
-    /// Whether lists contain sightings.
-    pub(super) lists_sightings: bool,
+    /// Whether lists lack sightings.
+    pub(super) omits_sightings: bool,
     calls: HashMap<Call, u64>,
     launch_calls: HashMap<LaunchToken, u64>,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            inventory: Inventory::default(),
-            stock: HashMap::new(),
-            prices: HashMap::new(),
-            refused_bids: HashMap::new(),
-            places: None,
-            answer_delay_ms: 0,
-            stop_ms: 0,
-            outcomes: VecDeque::new(),
-            decider: None,
-            failures: HashMap::new(),
-            lag_ms: 0,
-            lists_twice: false,
-            unlisted: BTreeMap::new(),
-            hanging: BTreeMap::new(),
-            regions: BTreeSet::new(),
-            end_failures: BTreeMap::new(),
-            look_batch: None,
-            end_batch: None,
-            page_size: None,
-            lists_sightings: true,
-            calls: HashMap::new(),
-            launch_calls: HashMap::new(),
-        }
-    }
 }
 
 /// A machine of the fake cloud, as tests see it.
@@ -222,11 +192,6 @@ impl FakeCloud {
         self.moved.notify_waiters();
     }
 
-    /// Sets regions that exist even without machines.
-    pub fn set_regions(&self, groups: impl IntoIterator<Item = WorkerGroup>) {
-        self.state().regions = groups.into_iter().collect();
-    }
-
     /// Makes it fail to end this machine.
     pub fn set_unendable(&self, worker: &WorkerKey, why: CloudError) {
         self.state().end_failures.insert(worker.clone(), why);
@@ -245,7 +210,7 @@ impl FakeCloud {
 
     /// Sets whether its lists contain sightings.
     pub fn set_lists_sightings(&self, lists: bool) {
-        self.state().lists_sightings = lists;
+        self.state().omits_sightings = !lists;
     }
 
     /// How many calls of this kind have waited for a hanging group.
@@ -260,23 +225,19 @@ impl FakeCloud {
     /// Waits while one of these groups hangs.
     pub(super) async fn wait_while_hanging(&self, groups: BTreeSet<WorkerGroup>, call: Call) {
         let mut is_counted = false;
-        loop {
-            // Registered before the state is read, so that no change is missed.
-            let mut moved = std::pin::pin!(self.moved.notified());
-            moved.as_mut().enable();
-            {
-                let mut state = self.state();
-                let hanging = state.hanging.iter_mut();
-                let mut hanging = hanging.filter(|(group, _)| groups.contains(*group));
-                let Some((_, calls)) = hanging.next() else {
-                    return;
-                };
-                if !std::mem::replace(&mut is_counted, true) {
-                    *calls.entry(call).or_default() += 1;
-                }
+        let is_over = || {
+            let mut state = self.state();
+            let hanging = state.hanging.iter_mut();
+            let mut hanging = hanging.filter(|(group, _)| groups.contains(*group));
+            let Some((_, calls)) = hanging.next() else {
+                return true;
+            };
+            if !std::mem::replace(&mut is_counted, true) {
+                *calls.entry(call).or_default() += 1;
             }
-            moved.await;
-        }
+            false
+        };
+        self.wait_for(is_over).await;
     }
 
     /// Wakes calls whose answer may be due now.
@@ -299,11 +260,15 @@ impl FakeCloud {
     }
 
     pub(super) async fn wait_until(&self, due: Timestamp) {
+        self.wait_for(|| self.now() >= due).await;
+    }
+
+    async fn wait_for(&self, mut is_over: impl FnMut() -> bool) {
         loop {
-            // Registered before the clock is read, so that no change is missed.
+            // Registered before the state and the clock are read, so that no change is missed.
             let mut moved = std::pin::pin!(self.moved.notified());
             moved.as_mut().enable();
-            if self.now() >= due {
+            if is_over() {
                 return;
             }
             moved.await;

@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use super::*;
-use crate::provider_tests::{Case, ROOT_URL, TestClock, context_at, edit, worker};
-use crate::testing::{self, Fixture, contract};
+use crate::tests::suite::{self, Fixture, contract};
+use crate::tests::values::{Case, ROOT_URL, TestClock, context_at, edit, worker};
 use crate::{Proof, ValidateError};
 use domain::worker::{StoredWorker, WorkerState};
 
@@ -36,11 +36,11 @@ impl World {
     }
 
     fn pool(&self) -> Pool {
-        testing::pool(self, json!({}))
+        suite::pool(self, json!({}))
     }
 
     fn launch_config(&self, content: Value) -> LaunchConfig {
-        testing::launch_config(&self.pool(), 0, content.as_object().unwrap().clone())
+        suite::launch_config(&self.pool(), 0, content.as_object().unwrap().clone())
     }
 
     fn small(&self) -> LaunchConfig {
@@ -65,7 +65,7 @@ impl World {
             now: self.cloud.now(),
         };
         let launched = self.cloud.launch(&order).await?;
-        let row = |launched| testing::row(self, &pool, config, launched);
+        let row = |launched| suite::row(self, &pool, config, launched);
         Ok(launched.into_iter().map(row).collect())
     }
 
@@ -225,12 +225,8 @@ async fn stock_is_limited_by_launch_config_and_region_and_in_total() {
     let large = world.launch_config(json!({"region": "moon", "size": "large"}));
     let elsewhere = world.launch_config(json!({"region": "mars"}));
     let bids = |config: &LaunchConfig| {
-        let ask = BidRequest {
-            pool_id: &config.pool_id,
-            launch_configs: &[Arc::new(config.clone())],
-            now: world.cloud.now(),
-        };
-        world.cloud.bids(&ask).remove(0).unwrap().available
+        let bid = world.cloud.bid(config, world.cloud.now());
+        bid.unwrap().available
     };
     assert_eq!(bids(&world.small()), Some(3));
     let made = world.launch(&world.small(), TOKEN, 9).await.unwrap();
@@ -408,15 +404,10 @@ async fn bids_have_prices_from_the_launch_config_the_settings_or_the_script() {
     let silent = world.launch_config(json!({"x": 2}));
     world.cloud.set_price(&scripted.id, 2.0);
     world.cloud.set_silent(&silent.id, Some("sold out"));
-    let pool = world.pool();
     let bids = |configs: Vec<LaunchConfig>| {
-        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
-        let ask = BidRequest {
-            pool_id: &pool.id,
-            launch_configs: &configs,
-            now: world.cloud.now(),
-        };
-        world.cloud.bids(&ask)
+        let configs = configs.into_iter();
+        let bids = configs.map(|it| world.cloud.bid(&it, world.cloud.now()));
+        bids.collect::<Vec<_>>()
     };
     let told = bids(vec![plain, priced, scripted, silent.clone()]);
     let of = |bid: &Result<Bid, String>| bid.clone().map(|bid| (bid.place, bid.price));

@@ -23,14 +23,11 @@ pub(super) fn problems(config: &Value) -> Vec<Problem> {
                 pointer: format!("/launchConfigs/{index}/env/{key}"),
                 message: message.to_owned(),
             });
-            if problems.len() == contract::MAX_PROBLEMS {
-                return problems;
-            }
         }
         let text = |value: &Value| value.as_str().map_or(0, str::len);
         let sizes = variables.into_iter().flatten();
         let bytes: usize = sizes.map(|(name, value)| name.len() + text(value)).sum();
-        if bytes > MAX_VARIABLES_BYTES && problems.len() < contract::MAX_PROBLEMS {
+        if bytes > MAX_VARIABLES_BYTES {
             problems.push(Problem {
                 pointer: format!("/launchConfigs/{index}/env"),
                 message: format!("must not have more than {MAX_VARIABLES_BYTES} bytes"),

@@ -25,8 +25,8 @@ use super::host::GRACE_MS;
 use super::process::Process;
 use super::*;
 use crate::Proof;
-use crate::provider_tests::{ROOT_URL, TestClock, context_at, edit, worker};
-use crate::testing::{self, Fixture, contract};
+use crate::tests::suite::{self, Fixture, contract};
+use crate::tests::values::{ROOT_URL, TestClock, context_at, edit, worker};
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
 const OTHER_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
@@ -79,8 +79,8 @@ impl Machine {
         machines: u32,
         content: Value,
     ) -> Result<Vec<Worker>, LaunchError> {
-        let pool = testing::pool(self, json!({}));
-        let config = testing::launch_config(&pool, 0, content.as_object().unwrap().clone());
+        let pool = suite::pool(self, json!({}));
+        let config = suite::launch_config(&pool, 0, content.as_object().unwrap().clone());
         let token = token.parse().unwrap();
         let order = LaunchOrder {
             token: &token,
@@ -93,7 +93,7 @@ impl Machine {
             now: self.clock.now(),
         };
         let launched = self.provider.launch(&order).await?;
-        let row = |launched| testing::row(self, &pool, &config, launched);
+        let row = |launched| suite::row(self, &pool, &config, launched);
         Ok(launched.into_iter().map(row).collect())
     }
 

@@ -12,8 +12,6 @@ use domain::plan::Bid;
 use domain::time::{HOUR_MS, MINUTE_MS, Timestamp};
 use serde_json::{Value, json};
 
-use crate::BidRequest;
-
 /// Answers older than this are not used.
 const FRESH_MS: i64 = 10 * MINUTE_MS;
 /// Stop asking about a launch config that no plan has needed for this long.
@@ -33,29 +31,20 @@ struct Entry {
 }
 
 impl BidCache {
-    pub(super) fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+    pub(super) fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
         let mut entries = self.entries();
-        let bid = |config: &LaunchConfig| {
-            let key = (config.pool_id.clone(), config.id.clone());
-            let answer = match entries.get_mut(&key) {
-                Some(entry) => {
-                    entry.wanted = ask.now;
-                    entry.answer.clone()
-                }
-                None => {
-                    if entries.len() < MAX_REMEMBERED {
-                        entries.insert(key, Entry::new(config, ask.now));
-                    }
-                    None
-                }
-            };
-            let is_good = |(at, _): &(Timestamp, _)| ask.now.millis_since(*at) <= FRESH_MS;
-            match answer.filter(is_good) {
-                Some((_, answer)) => answer,
-                None => Ok(Bid::plain(String::new())),
+        let key = (config.pool_id.clone(), config.id.clone());
+        if let Some(entry) = entries.get_mut(&key) {
+            entry.wanted = now;
+            if let Some((at, answer)) = &entry.answer
+                && now.millis_since(*at) <= FRESH_MS
+            {
+                return answer.clone();
             }
-        };
-        ask.configs().map(bid).collect()
+        } else if entries.len() < MAX_REMEMBERED {
+            entries.insert(key, Entry::new(config, now));
+        }
+        Ok(Bid::plain(String::new()))
     }
 
     /// The launch configs to ask about, in batches. Forgets those that no plan needs any more.
@@ -97,38 +86,26 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use ::testing::sizes_around;
 
     use super::*;
-    use crate::provider_tests::{now, pool, worker};
-    use crate::testing::launch_config;
+    use crate::tests::suite::launch_config;
+    use crate::tests::values::{now, pool, worker};
     use domain::worker::WorkerState;
 
-    fn launch_configs(numbers: std::ops::Range<usize>) -> Vec<Arc<LaunchConfig>> {
+    fn launch_configs(numbers: std::ops::Range<usize>) -> Vec<LaunchConfig> {
         let pool = pool(&worker(WorkerState::Running), &json!({}));
         let template = launch_config(&pool, 0, serde_json::Map::new());
         let numbered = |number: usize| LaunchConfig {
             id: format!("lc-{number:06}").parse().unwrap(),
             ..template.clone()
         };
-        numbers.map(numbered).map(Arc::new).collect()
+        numbers.map(numbered).collect()
     }
 
-    fn bids(
-        book: &BidCache,
-        launch_configs: &[Arc<LaunchConfig>],
-        now: Timestamp,
-    ) -> Vec<Option<f64>> {
-        let pool_id = "a/b".parse().unwrap();
-        let ask = BidRequest {
-            pool_id: &pool_id,
-            launch_configs,
-            now,
-        };
-        let bids = book.bids(&ask).into_iter();
-        bids.map(|bid| bid.unwrap().price).collect()
+    fn bids(book: &BidCache, launch_configs: &[LaunchConfig], now: Timestamp) -> Vec<Option<f64>> {
+        let price = |config| book.bid(config, now).unwrap().price;
+        launch_configs.iter().map(price).collect()
     }
 
     #[test]

@@ -7,17 +7,21 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::{Fills, LaunchedMachine, OwnedMachine, Place, Proof, Sighting};
+use crate::{CloudError, Fills, LaunchedMachine, OwnedMachine, Place, Proof, Sighting};
 
+/// The provider's description of itself, from its last response to `setup`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SetupResponse {
+pub(super) struct Description {
     pub(super) look_batch: usize,
     pub(super) max_machines: Option<u64>,
     #[serde(default)]
     pub(super) places: Vec<Place>,
     #[serde(default)]
     pub(super) fills: Fills,
+    /// The error of the last try, if it failed.
+    #[serde(skip)]
+    pub(super) error: Option<CloudError>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -49,11 +53,6 @@ pub(super) struct BidBody {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct LaunchResponse {
-    pub(super) machines: Vec<MachineBody>,
-}
-
-#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MachineBody {
     token: Option<String>,
@@ -63,9 +62,11 @@ pub(super) struct MachineBody {
     provider_data: Map<String, Value>,
 }
 
+/// The response to `launch` and `owned`.
 #[derive(Debug, Deserialize)]
-pub(super) struct OwnedResponse {
+pub(super) struct MachinesResponse {
     pub(super) machines: Vec<MachineBody>,
+    /// Only in a page of `owned`.
     pub(super) continuation: Option<String>,
 }
 

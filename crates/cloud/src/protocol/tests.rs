@@ -1,15 +1,13 @@
 //! Batch sizes of requests to a protocol provider.
 
-use std::sync::Arc;
-
 use ::testing::sizes_around;
 use domain::launch_config::LaunchConfig;
 use domain::pool::Pool;
 use domain::worker::WorkerState;
 
 use super::*;
-use crate::provider_tests::{ROOT_URL, context, edit, now, pool, worker};
-use crate::testing::launch_config;
+use crate::tests::suite::launch_config;
+use crate::tests::values::{ROOT_URL, context, edit, now, pool, worker};
 
 /// Succeeds always, and records the requests.
 #[derive(Default)]
@@ -40,7 +38,7 @@ impl Transport for Recorder {
         Ok(())
     }
 
-    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, Failure> {
         let question: Value = serde_json::from_slice(&question).unwrap();
         let entries = |list: &str| question[list].as_array().unwrap().iter();
         let answer = match operation {
@@ -97,20 +95,16 @@ fn batches(count: usize, batch: usize) -> Vec<usize> {
 async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bid() {
     let pool = some_pool();
     for count in sizes_around("cloud::protocol::BID_BATCH", BID_BATCH) {
-        let numbered = |number: usize| Arc::new(config_of(&pool, json!({"price": number})));
+        let numbered = |number: usize| config_of(&pool, json!({"price": number}));
         let launch_configs: Vec<_> = (0..count).map(numbered).collect();
         let provider = provider();
         let prices = || -> Vec<Option<f64>> {
-            let bids = provider.bids(&BidRequest {
-                pool_id: &pool.id,
-                launch_configs: &launch_configs,
-                now: now(),
-            });
-            bids.into_iter().map(|bid| bid.unwrap().price).collect()
+            let price = |it| provider.bid(it, now()).unwrap().price;
+            launch_configs.iter().map(price).collect()
         };
         assert_eq!(prices(), vec![None; count]);
         provider.ask_for_bids().await.unwrap();
-        let own = |config: &Arc<LaunchConfig>| config.configuration["price"].as_f64();
+        let own = |config: &LaunchConfig| config.configuration["price"].as_f64();
         assert_eq!(prices(), launch_configs.iter().map(own).collect::<Vec<_>>());
         let asked = provider.transport.sizes("launchConfigs");
         assert_eq!(asked, batches(count, BID_BATCH));

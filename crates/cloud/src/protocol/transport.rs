@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use domain::launch::Cause;
 
-use crate::CloudError;
+use crate::{CloudError, LaunchError};
 
 /// Longest response that is read.
 pub(crate) const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
@@ -32,7 +32,7 @@ pub(crate) trait Transport: Send + Sync {
     async fn prepare(&self) -> Result<(), String>;
 
     /// Sends a request and returns the response, within the transport's own time limit.
-    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer>;
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, Failure>;
 }
 
 /// A response that has not been parsed.
@@ -47,25 +47,22 @@ pub(crate) struct Answer {
     pub(crate) cause: Option<Cause>,
 }
 
-#[derive(Debug)]
-pub(crate) enum NoAnswer {
-    /// The request was not sent.
-    NotSent(String),
-    /// The request was sent at least in part, and its outcome is unknown.
-    Lost(String),
-}
-
 /// The operation did not succeed, as far as is known.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    NotSent(String),
-    /// The provider reports that it did nothing.
-    Refused {
-        cause: Cause,
-        message: String,
-    },
+    /// Nothing was done: the provider says so, or the request was not sent.
+    Refused { cause: Cause, message: String },
     /// The operation may have been done.
     Lost(String),
+}
+
+impl Failure {
+    pub(crate) fn not_sent(message: impl Into<String>) -> Self {
+        Self::Refused {
+            cause: Cause::Unavailable,
+            message: message.into(),
+        }
+    }
 }
 
 impl Operation {
@@ -83,27 +80,23 @@ impl Operation {
     }
 }
 
-impl From<NoAnswer> for Failure {
-    fn from(error: NoAnswer) -> Self {
-        match error {
-            NoAnswer::NotSent(error) => Self::NotSent(error),
-            NoAnswer::Lost(error) => Self::Lost(error),
+impl From<Failure> for CloudError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused { cause, message } => Self::caused_by(cause, message),
+            Failure::Lost(error) => Self::Unavailable(error),
         }
     }
 }
 
-impl From<Failure> for CloudError {
+impl From<Failure> for LaunchError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::NotSent(error) | Failure::Lost(error) => Self::Unavailable(error),
-            Failure::Refused { cause, message } => match cause {
-                Cause::Throttled => Self::Throttled(message),
-                Cause::Credentials => Self::Credentials(message),
-                Cause::Unavailable => Self::Unavailable(message),
-                Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost => {
-                    Self::Refused(message)
-                }
+            Failure::Refused { cause, message } => Self::Refused {
+                cause,
+                error: message,
             },
+            Failure::Lost(error) => Self::Unknown(error),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud::BidRequest;
 use domain::Version;
 use domain::configuration::{
     Compilation, CompletedLaunchConfig, Configuration, PoolChange, PoolDifference, ProviderCatalog,
@@ -164,17 +163,8 @@ impl EditImpact {
             last_modified: now,
             version: Version::FIRST,
         };
-        let bids = machines.bids(&BidRequest {
-            pool_id,
-            launch_configs: &[Arc::new(launch_config)],
-            now,
-        });
-        let price = bids
-            .into_iter()
-            .next()
-            .and_then(Result::ok)
-            .and_then(|bid| bid.price);
-        if let Some(price) = price {
+        let bid = machines.bid(&launch_config, now).ok();
+        if let Some(price) = bid.and_then(|bid| bid.price) {
             self.prices.insert((pool_id.clone(), way.id.clone()), price);
         }
     }

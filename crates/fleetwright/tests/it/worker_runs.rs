@@ -121,7 +121,7 @@ impl Running {
     }
 
     fn end(self) {
-        // Until it has been waited for, its id is nobody else's.
+        // Until we wait for it, no other process gets its id.
         signal(&self.process.id().to_string(), "-TERM");
         let (code, log) = self.ended();
         assert_eq!(code, Some(0), "{log}");

@@ -23,7 +23,7 @@ const UNEXPECTED: [&str; 3] = [
     "appeared after its launch was given up",
 ];
 
-/// How long the outcome of a launch in a cloud that cannot be listed is waited for.
+/// Maximum wait for the outcome of a launch in a cloud that cannot be listed.
 const GIVE_UP_MS: i64 = 6 * HOUR_MS;
 
 /// Launches beyond the need, as far as the pictures before and after show.
@@ -85,8 +85,8 @@ impl World {
         }
     }
 
-    /// Every machine that exists is known or will be found: none without an intent, none whose row
-    /// says that it has stopped although nobody ended it (I2, I4).
+    /// Every existing machine is known or will be found. None lacks a stored launch, and none has a
+    /// stopped worker although no call ended the machine (I2, I4).
     fn check_machines(&self, before: &Picture, after: &Picture) {
         let mut units: BTreeMap<PoolId, u64> = BTreeMap::new();
         let has_frozen = self.state().has_frozen;
@@ -351,7 +351,7 @@ pub(crate) async fn launch_configs(observer: &Store, pool: &str) -> Vec<LaunchCo
     for config in &mut configs {
         let steering = config.configuration.get_mut("workerManager");
         if let Some(steering) = steering.and_then(Value::as_object_mut) {
-            // From which cloud it comes is no part of any edit.
+            // No edit names the cloud of a launch config.
             steering.remove("providerId");
         }
     }
@@ -442,7 +442,7 @@ fn max_in(steering: &Value) -> u64 {
     steering["maxCapacity"].as_u64().unwrap_or(u64::MAX)
 }
 
-/// A worker's name, as events have it.
+/// A worker's name in events.
 pub(crate) fn key_in(payload: &Value) -> Option<WorkerKey> {
     let text = |name: &str| payload[name].as_str();
     Some(WorkerKey {

@@ -6,14 +6,15 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
 use cloud::{
-    BidRequest, CloudError, FakeCloud, IdentityClaim, LaunchError, LaunchOrder, LaunchOutcome,
-    LaunchedMachine, Machines, OwnedPage, Provider, Region, Sighting, Verification, VerifyError,
+    CloudError, FakeCloud, IdentityClaim, LaunchError, LaunchOrder, LaunchOutcome, LaunchedMachine,
+    Machines, OwnedPage, Provider, Region, Sighting, Verification, VerifyError,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
+use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde_json::{Value, json};
 use store::Store;
@@ -109,7 +110,7 @@ impl Life {
         self.store().freeze_after(writes);
     }
 
-    /// Goes on where it was, and freezes no more.
+    /// Continues where it was, and does not freeze again.
     pub(crate) fn thaw(&self) {
         if self.may_freeze.swap(false, Ordering::SeqCst) {
             self.points.store(NEVER, Ordering::SeqCst);
@@ -133,7 +134,7 @@ impl Life {
         self.store.get().expect("it has begun")
     }
 
-    /// Passes such a point; whether it is still alive then.
+    /// Passes such a point. Returns whether the process is still alive.
     async fn pass(&self) -> bool {
         let before = self.points.load(Ordering::SeqCst);
         if before != NEVER {
@@ -163,7 +164,7 @@ impl Handle {
         self.world().mutant == Some(mutant)
     }
 
-    /// Before a call: the process may die, others may do something, the cloud may not work.
+    /// Before a call: the process may die, others may act, the cloud may fail.
     async fn before(&self) -> Result<(), CloudError> {
         let world = self.world();
         if !self.life.pass().await {
@@ -266,8 +267,8 @@ impl Machines for Handle {
         self.max_machines
     }
 
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        self.cloud.bids(ask)
+    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+        self.cloud.bid(config, now)
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {

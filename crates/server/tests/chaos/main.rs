@@ -68,7 +68,7 @@ ranges! {
     worlds_14 14, worlds_15 15, worlds_16 16, worlds_17 17, worlds_18 18, worlds_19 19,
 }
 
-/// For `scripts/chaos`, which says which.
+/// Runs the seeds that `scripts/chaos` names.
 #[tokio::test]
 async fn the_seeds_that_were_asked_for() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();

@@ -14,10 +14,10 @@ use crate::picture::Picture;
 use crate::run::run;
 use crate::world::{CLOUDS, Process, ROOT_URL, World};
 
-/// A mutant that is not found within so many seeds is not found.
+/// Seeds to try at most for each mutant.
 const SEEDS: u64 = 200;
 
-/// Some seed must find it, and say this.
+/// At least one seed must find it, and report this invariant.
 async fn is_found(mutant: Mutant, invariant: &str) {
     let mut others = Vec::new();
     for seed in 0..SEEDS {
@@ -142,8 +142,8 @@ impl World {
         }
     }
 
-    /// A plausible mistake of a process that continues after freezing: it carries out launches that
-    /// were withdrawn because nobody had asked for them.
+    /// A plausible mistake of a process that continues after freezing: it makes launches that were
+    /// withdrawn while it was frozen.
     pub(crate) async fn launch_what_was_withdrawn(&self) {
         let picture = Picture::take(&self.observer, self.now()).await;
         for launch in picture.launches.values() {

@@ -243,7 +243,7 @@ impl World {
         read.ok()?.pop()
     }
 
-    /// Reads the facts, lets others do something, and only then decides.
+    /// Reads the facts, lets others act, and only then decides.
     async fn decide_late(self: &Arc<Self>, process: &Arc<Process>) {
         let pool = *self.chance.pick(&POOLS).expect("there are some");
         let Some(facts) = self.facts(process, pool).await else {

@@ -145,7 +145,7 @@ impl World {
         self.state().trace.push(format!("{now} {}", text.into()));
     }
 
-    /// Something is wrong: the run goes on to its next check, and fails there.
+    /// Records an error: the run continues to its next check, and fails there.
     pub(crate) fn problem(&self, text: impl Into<String>) {
         let text = text.into();
         self.note(format!("WRONG: {text}"));
@@ -284,7 +284,7 @@ impl World {
         processes.iter().filter(is_frozen).cloned().collect()
     }
 
-    /// No process does anything any more.
+    /// Stops every process.
     pub(crate) fn end_processes(&self) {
         for process in self.lock_processes().iter() {
             process.app.engine.store.stop_after(0);
@@ -395,7 +395,7 @@ impl World {
         Some(answer)
     }
 
-    /// A worker that waits for work gives up when there is nothing for it now.
+    /// A worker that waits for work stops waiting if there is none now.
     async fn within_limits(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
         let limit = async {
             if self.is_postgres() {

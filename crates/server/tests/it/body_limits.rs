@@ -116,7 +116,7 @@ impl Kept {
     }
 }
 
-/// A body of so many pieces that begins as JSON.
+/// A body of this many pieces that begins like JSON.
 fn watched(
     app: &Arc<App>,
     kept: &Arc<Kept>,

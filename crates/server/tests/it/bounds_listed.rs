@@ -157,9 +157,8 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "A bound of a test suite.",
+        "A bound of the fake cloud.",
         &[
-            "cloud::testing::MAX_LOOKS",
             "cloud::fake::script::MAX_TOKENS_COUNTED",
             "cloud::fake::LOOK_BATCH",
         ],

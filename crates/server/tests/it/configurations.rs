@@ -153,7 +153,7 @@ on_both!(
         assert_eq!(refused(world.post(OPT, static_pool()), 409).await, text);
         assert_eq!(refused(world.put(OPT, static_pool()), 409).await, text);
         assert_eq!(refused(world.delete(OPT), 409).await, text);
-        // Whatever its config is: nobody can correct it there.
+        // Even with an invalid config: the pool cannot be corrected there.
         let mut unfit = static_pool();
         unfit["providerId"] = json!("aws");
         unfit["config"] = json!({"launchConfigs": 1});

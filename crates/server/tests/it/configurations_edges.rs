@@ -30,7 +30,7 @@ fn by_twins(launch_config: &Value) -> Value {
     with_rule(document, rule("both", Value::Null, both))
 }
 
-/// Another version with the same content, which nobody has compiled yet.
+/// Another version with the same content, not compiled yet.
 async fn stored_anew(world: &World, market: Option<Value>) {
     let write = world.write(move |tx| {
         let id = "build".parse().unwrap();

@@ -253,7 +253,7 @@ on_both!(a_listener_gets_only_events_that_it_could_read, |world| {
 
 on_both!(a_slow_listener_misses_nothing, |world| {
     let mut listening = Listening::open(world.get(EVENTS)).await;
-    // More than is kept in memory, and published while nobody reads.
+    // More than is kept in memory, published while the listener does not read.
     const N_EVENTS: usize = 5_000;
     let ids = (0..N_EVENTS).map(|number| format!("e{number}"));
     let ids: Vec<String> = ids.collect();

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use cloud::{
-    BidRequest, CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder,
-    LaunchedMachine, Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting,
-    Verification, VerifyError,
+    CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
+    Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
+    VerifyError,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
+use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde_json::Value;
 use server::config::Config;
@@ -136,9 +137,9 @@ impl Machines for TestCloud {
         self.max_machines
     }
 
-    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
         self.n_bids.fetch_add(1, Ordering::SeqCst);
-        self.fake.bids(ask)
+        self.fake.bid(config, now)
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {

@@ -77,7 +77,7 @@ fleet_test!(bids_are_asked_for_once_and_written_once, |fleet| {
 fleet_test!(
     every_pool_of_a_crowd_that_rings_at_once_is_decided_on,
     |fleet| {
-        // As many as are decided on at the same time.
+        // The number of pools that are decided on at the same time.
         const LIMIT: usize = 16;
         let mut planned = vec![0; 10 * LIMIT];
         for number in 0..planned.len() {
@@ -254,7 +254,7 @@ async fn a_change_in_one_process_wakes_the_planner_of_another() {
     );
     assert!(other.engine.wakeups.take_pools().contains(&pool_id));
 
-    // A change that affects no pool's need wakes nobody.
+    // A change that affects no pool's need causes no wake-up.
     let claimed = fleet.make_pool("pp/quiet", plain_pool(4));
     claimed.await;
     hear(&other).await;

@@ -108,7 +108,7 @@ async fn a_second_server_on_one_sqlite_file_is_refused_and_a_dead_one_does_not_b
     assert!(text.contains("stop that server first"), "{text}");
     stop.send(()).unwrap();
     first.await.unwrap().unwrap();
-    // The file of the lock is still there, as after a crash; nobody holds it.
+    // The lock file still exists, as after a crash, and no process holds the lock.
     assert!(folder.path().join("db.lock").exists());
     server::run(config(folder.path()), async {}, |_| ())
         .await

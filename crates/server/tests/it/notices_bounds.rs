@@ -241,7 +241,7 @@ on_both!(settled_causes_are_deleted_in_batches, |world| {
         old_causes(world, count, world.now()).await;
         world.clock.advance_ms(8 * DAY_MS);
         let mut left = count;
-        // As long as a batch is full, the next activation goes on at once.
+        // While batches are full, the next activation follows at once.
         for _ in 0..=count / LIMIT {
             task.activate().await.unwrap();
             left -= left.min(LIMIT);

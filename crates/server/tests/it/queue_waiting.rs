@@ -157,7 +157,7 @@ on_both!(tasks_of_another_process_are_found_quickly, |world| {
     let stopped = stop_time();
     let worker = waiting(world, "w", 1);
     world.until_waiting(1).await;
-    // Directly in the store: nobody is woken.
+    // Directly in the store, so no waiting worker is woken.
     let task = stored_task(world).schedule(world.now()).unwrap().task;
     assert!(world.write(move |tx| store::tasks::insert(tx, &task)).await);
     stopped.resume();

@@ -17,8 +17,6 @@ const DEFINE: [&str; 3] = [
     "crates/domain/src/task.rs",
     "crates/domain/src/worker.rs",
 ];
-/// Built for tests only.
-const TESTING: &str = "crates/cloud/src/testing.rs";
 
 #[test]
 fn only_the_store_makes_states_without_a_move() {
@@ -26,7 +24,7 @@ fn only_the_store_makes_states_without_a_move() {
     let mut callers = Vec::new();
     for (path, text) in rust_files(&["src"]) {
         let is_test = path.ends_with("tests.rs") || path.contains("/tests/");
-        if is_test || path == TESTING || DEFINE.contains(&path.as_str()) {
+        if is_test || DEFINE.contains(&path.as_str()) {
             continue;
         }
         let text = text.split("#[cfg(test)]").next().unwrap();

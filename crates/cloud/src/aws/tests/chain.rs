@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::aws::credentials::{Keys, Source};
 use crate::aws::http::Http;
-use crate::provider_tests::{TestClock, now};
+use crate::tests::values::{TestClock, now};
 
 /// The case that the child process runs.
 const CASE: &str = "FLEETWRIGHT_TEST_CHAIN";
@@ -48,7 +48,7 @@ async fn runs_in_a_process_of_its_own() {
     };
     let clock = TestClock::new();
     let region = "us-west-2".to_owned();
-    let keys = Keys::new(Source::Chain, region, Http::new(), clock.clone());
+    let keys = Keys::new(Source::Chain, region, Http::default(), clock.clone());
     match case.as_str() {
         "environment" => {
             let found = keys.get().await.unwrap();

@@ -1,7 +1,5 @@
 //! Machines on moto: look, list, end and prices.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::moto::{FIRST_TOKEN, OnMoto, SECOND_TOKEN, simple};
@@ -9,9 +7,9 @@ use super::proxy::InjectedFailure;
 use crate::aws::parameters::Parameters;
 use crate::aws::responses::EmptyResponse;
 use crate::aws::{AwsConfig, AwsProvider};
-use crate::provider_tests::{context_at, edit};
-use crate::testing::{Fixture as _, contract};
-use crate::{BidRequest, CloudError, Machines as _, Provider as _, Sighting};
+use crate::tests::suite::{Fixture as _, contract};
+use crate::tests::values::{context_at, edit};
+use crate::{CloudError, Machines as _, Provider as _, Sighting};
 
 #[tokio::test]
 async fn ec2_keeps_the_contract_of_all_providers() {
@@ -142,19 +140,17 @@ async fn spot_prices_reach_the_bids_after_a_refresh() {
     let Some(moto) = OnMoto::start("prices").await else {
         return;
     };
-    let (pool, spot) = moto.pool(&simple());
+    let spot = moto.pool(&simple()).1;
     let mut on_demand = simple();
     on_demand["launchConfig"]["InstanceMarketOptions"] = Value::Null;
     let mut elsewhere = simple();
     elsewhere["region"] = json!("eu-west-1");
     let (on_demand, elsewhere) = (moto.pool(&on_demand).1, moto.pool(&elsewhere).1);
-    let configs = [spot, on_demand, elsewhere].map(Arc::new);
+    let configs = [spot, on_demand, elsewhere];
     let bids = || {
-        moto.provider.bids(&BidRequest {
-            pool_id: &pool.id,
-            launch_configs: &configs,
-            now: moto.now(),
-        })
+        configs
+            .each_ref()
+            .map(|it| moto.provider.bid(it, moto.now()))
     };
     let before = bids();
     assert_eq!(before[0].as_ref().unwrap().price, None);

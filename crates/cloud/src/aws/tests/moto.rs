@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 
 use super::proxy::{InjectedFailure, Proxy};
 use crate::aws::{AwsConfig, AwsProvider};
-use crate::provider_tests::{TestClock, context_at};
-use crate::testing::{self, Fixture};
+use crate::tests::suite::{self, Fixture};
+use crate::tests::values::{TestClock, context_at};
 use crate::{LaunchError, LaunchOrder, LaunchedMachine, Machines as _, Proof, Provider, Sighting};
 
 pub(super) const FIRST_TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
@@ -96,14 +96,14 @@ impl OnMoto {
             now: self.now(),
         };
         let launched = provider.launch(&order).await?;
-        let row = |one: LaunchedMachine| testing::row(self, &pool, &config, one);
+        let row = |one: LaunchedMachine| suite::row(self, &pool, &config, one);
         Ok(launched.into_iter().map(row).collect())
     }
 
     pub(super) fn pool(&self, configuration: &Value) -> (Pool, LaunchConfig) {
-        let pool = testing::pool(self, json!({}));
+        let pool = suite::pool(self, json!({}));
         let configuration = configuration.as_object().unwrap().clone();
-        let config = testing::launch_config(&pool, 0, configuration);
+        let config = suite::launch_config(&pool, 0, configuration);
         (pool, config)
     }
 

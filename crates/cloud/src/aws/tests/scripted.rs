@@ -14,7 +14,7 @@ use crate::aws::machines::{
 use crate::aws::parameters::Parameters;
 use crate::aws::responses::{DescribeInstances, DescribeRegions, EmptyResponse};
 use crate::aws::{AwsConfig, AwsProvider};
-use crate::provider_tests::{ROOT_URL, TestClock, context_at, edit, worker};
+use crate::tests::values::{ROOT_URL, TestClock, context_at, edit, worker};
 use crate::{CloudError, Machines as _, Provider as _, Sighting};
 use domain::worker::{Worker, WorkerState};
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::moto::OnMoto;
 use super::proxy::{InjectedFailure, Proxy};
 use crate::aws::{AwsConfig, AwsProvider};
-use crate::provider_tests::{TestClock, context_at};
+use crate::tests::values::{TestClock, context_at};
 use crate::{Machines as _, Place, Provider as _};
 
 const ACTION: &str = "DescribeAvailabilityZones";
@@ -211,7 +211,7 @@ async fn known_zones_stay_while_ec2_fails() {
 #[tokio::test]
 async fn a_failure_is_logged_when_it_begins_and_when_it_ends() {
     let zones = crate::aws::zones::Zones::default();
-    let now = crate::provider_tests::now();
+    let now = crate::tests::values::now();
     let trouble = || crate::CloudError::Unavailable("down".to_owned());
     assert!(zones.failed("us-west-2", trouble()));
     assert!(!zones.failed("us-west-2", trouble()));

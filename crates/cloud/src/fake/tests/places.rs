@@ -85,7 +85,7 @@ fn the_values_of_places_fit_each_kind_of_launch_config() {
         assert_eq!(fills.keys().collect::<Vec<_>>(), filled);
         let mut launch_config = placeless(accepts);
         for pointer in fills.values() {
-            testing::put(&mut launch_config, pointer, "moon");
+            suite::put(&mut launch_config, pointer, "moon");
         }
         let mut config = json!({"minCapacity": 0, "maxCapacity": 1,
             "launchConfigs": [launch_config.clone()]});

@@ -140,8 +140,8 @@ async fn each_worker_is_seen_in_batches_of_a_look() {
 #[tokio::test]
 async fn an_order_above_the_limit_is_cut() {
     let machine = Machine::new().await;
-    let pool = testing::pool(&machine, json!({}));
-    let config = testing::launch_config(&pool, 0, serde_json::Map::new());
+    let pool = suite::pool(&machine, json!({}));
+    let config = suite::launch_config(&pool, 0, serde_json::Map::new());
     let (token, most) = (
         TOKEN.parse().unwrap(),
         usize::try_from(MAX_MACHINES).unwrap(),

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::provider_tests::TestClock;
+use crate::tests::values::TestClock;
 
 pub(super) const SECRET: &str = "a-secret-of-more-than-22-characters";
 const MAX_BODY_BYTES: usize = 1024 * 1024;

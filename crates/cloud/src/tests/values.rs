@@ -13,7 +13,7 @@ use domain::time::{Clock, Timestamp};
 use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
-pub(crate) use crate::testing::edit;
+pub(crate) use crate::tests::suite::edit;
 use crate::{
     IdentityClaim, Proof, ProofRefused, Provider, ProviderContext, Verification, VerifyError,
 };

@@ -1,0 +1,4 @@
+//! Values and a suite for the tests of all providers.
+
+pub(crate) mod suite;
+pub(crate) mod values;
