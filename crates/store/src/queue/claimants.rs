@@ -37,7 +37,7 @@ pub fn list(tx: &mut Tx<'_>, workers: &[WorkerKey]) -> Result<HashMap<WorkerKey,
         .iter()
         .map(|key| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()])
         .collect();
-    let found = tx.rows_with(&LIST, &to_json(&keys), |row| {
+    let found = tx.rows_with(&LIST, to_json(&keys), |row| {
         let mut cells = Cells::of(row);
         let known = cells.joined()?;
         let (key, state) = cells.next()?;
