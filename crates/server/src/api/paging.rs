@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::id::BadId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use store::Part;
 
 use super::error::ApiError;
@@ -73,8 +73,7 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
         show: impl Fn(&T) -> Value,
     ) -> Result<Reply, ApiError> {
         let (items, token) = self.cut_part(items.into(), key);
-        let items: Value = items.iter().map(show).collect();
-        Reply::page(Map::from_iter([(name.to_owned(), items)]).into(), token)
+        Reply::list(name, items.iter().map(show), token)
     }
 }
 

@@ -8,7 +8,7 @@ use engine::undo_guard::UndoGuard;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use super::error::ApiError;
@@ -64,6 +64,16 @@ impl Reply {
         Self::json(&reply)
     }
 
+    /// A list under this name, with the token of the next page.
+    pub fn list<T: Serialize>(
+        name: &str,
+        items: impl IntoIterator<Item = T>,
+        token: Option<String>,
+    ) -> Result<Self, ApiError> {
+        let items: Vec<T> = items.into_iter().collect();
+        Self::json(&List { name, items, token })
+    }
+
     /// `{}`, for calls without a result.
     pub fn done() -> Result<Self, ApiError> {
         Self::json(&Value::Object(serde_json::Map::new()))
@@ -113,6 +123,23 @@ impl std::fmt::Debug for StreamReply {
             "StreamReply({:?}, {:?} bytes)",
             self.headers, self.length
         )
+    }
+}
+
+struct List<'a, T> {
+    name: &'a str,
+    items: Vec<T>,
+    token: Option<String>,
+}
+
+impl<T: Serialize> Serialize for List<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        if let Some(token) = &self.token {
+            members.serialize_entry("continuationToken", token)?;
+        }
+        members.serialize_entry(self.name, &self.items)?;
+        members.end()
     }
 }
 

@@ -43,27 +43,27 @@ on_both!(a_created_pool_is_shown_with_its_counts, |world| {
     let answer = world.put(POOL, static_pool()).await;
     assert_snapshot!(answer.text, @r#"
     {
+      "workerPoolId": "pp/ee",
+      "providerId": "static",
+      "description": "for tests",
+      "created": "2026-09-21T14:13:20.000Z",
+      "lastModified": "2026-09-21T14:13:20.000Z",
       "config": {
         "workerConfig": {
           "a": 1
         }
       },
-      "created": "2026-09-21T14:13:20.000Z",
-      "currentCapacity": 0,
-      "description": "for tests",
-      "emailOnError": false,
-      "lastModified": "2026-09-21T14:13:20.000Z",
       "owner": "ops@example.com",
-      "providerId": "static",
-      "requestedCapacity": 0,
+      "emailOnError": false,
+      "currentCapacity": 0,
       "requestedCount": 0,
-      "runningCapacity": 0,
       "runningCount": 0,
-      "stoppedCapacity": 0,
-      "stoppedCount": 0,
-      "stoppingCapacity": 0,
       "stoppingCount": 0,
-      "workerPoolId": "pp/ee"
+      "stoppedCount": 0,
+      "requestedCapacity": 0,
+      "runningCapacity": 0,
+      "stoppingCapacity": 0,
+      "stoppedCapacity": 0
     }
     "#);
     assert_eq!(world.get(POOL).await.expect(200), answer.body());

@@ -145,7 +145,8 @@ on_both!(
                 (left / AT_ONCE + 1) as u64
             };
             // On PostgreSQL others may have been at work at the same time.
-            let is_looked_for_rivals = n_looks == 0 && counts.transactions("dependents_release") == 1;
+            let is_looked_for_rivals =
+                n_looks == 0 && counts.transactions("dependents_release") == 1;
             assert!(
                 is_looked_for_rivals || counts.transactions("dependents_release") == n_looks,
                 "{counts:?}"

@@ -27,16 +27,16 @@ on_both!(
         let answer = world.put(WORKER, static_worker()).await;
         assert_snapshot!(answer.text, @r#"
     {
-      "capacity": 1,
-      "created": "2026-09-21T14:13:20.000Z",
-      "expires": "2026-12-01T00:00:00.000Z",
-      "lastChecked": "2026-09-21T14:13:20.000Z",
-      "lastModified": "2026-09-21T14:13:20.000Z",
-      "providerId": "static",
-      "state": "running",
+      "workerPoolId": "pp/ee",
       "workerGroup": "g",
       "workerId": "w",
-      "workerPoolId": "pp/ee"
+      "providerId": "static",
+      "created": "2026-09-21T14:13:20.000Z",
+      "expires": "2026-12-01T00:00:00.000Z",
+      "state": "running",
+      "capacity": 1,
+      "lastModified": "2026-09-21T14:13:20.000Z",
+      "lastChecked": "2026-09-21T14:13:20.000Z"
     }
     "#);
         let made = answer.expect(200);

@@ -41,7 +41,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     for record in &records {
         clients.push(shown(&call, record).await?);
     }
-    Reply::page(json!({ "clients": clients }), token)
+    Reply::list("clients", clients, token)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {

@@ -26,7 +26,7 @@ pub(super) async fn list_all(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let (records, token) = page(&call).await?;
     let roles = shown_all(&call, &records).await?;
-    Reply::page(json!({ "roles": roles }), token)
+    Reply::list("roles", roles, token)
 }
 
 pub(super) async fn list_ids(call: Call) -> Result<Reply, ApiError> {
@@ -35,7 +35,7 @@ pub(super) async fn list_ids(call: Call) -> Result<Reply, ApiError> {
         .iter()
         .map(|record| record.role_id.as_str())
         .collect();
-    Reply::page(json!({ "roleIds": ids }), token)
+    Reply::list("roleIds", ids, token)
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {

@@ -78,7 +78,7 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
     });
     let (found, token) = page.cut_part(read.await?, |(place, _)| (*place,));
     let found = found.iter().filter_map(|(_, task)| task.as_ref());
-    Reply::page(json!({name: found.map(show).collect::<Value>()}), token)
+    Reply::list(name, found.map(show), token)
 }
 
 pub(super) async fn dependents(call: Call) -> Result<Reply, ApiError> {

@@ -4,11 +4,10 @@ use domain::audit::EntityType;
 use domain::counts;
 use domain::id::PoolId;
 use domain::launch_config::LaunchConfig;
-use domain::pool::Pool;
 use engine::pools::{self, PoolDetails, PoolError, PoolRequest, ValidatedPool};
 use store::StoreError;
 
-use super::wire::{PoolBody, pool_json};
+use super::wire::{PoolBody, PoolReply};
 use crate::api::{call::Call, error::ApiError, paging::MAX_PAGE_BYTES, reply::Reply};
 
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
@@ -66,11 +65,12 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         Ok((part, configs, counts))
     });
     let (part, configs, by_pool) = read.await?;
-    let show = |pool: &Pool| {
+    let (pools, token) = page.cut_part(part, |pool| (pool.id.to_string(),));
+    let replies = pools.iter().map(|pool| {
         let counts = counts::of_pool(&by_pool, &pool.id);
-        pool_json(pool, of_pool(&configs, &pool.id), &counts)
-    };
-    page.reply("workerPools", part, |pool| (pool.id.to_string(),), show)
+        PoolReply::new(pool, of_pool(&configs, &pool.id), &counts)
+    });
+    Reply::list("workerPools", replies, token)
 }
 
 /// The launch configs of one pool; the list is ordered by pool.
@@ -108,7 +108,7 @@ pub(super) fn asked(body: PoolBody) -> Result<PoolRequest, PoolError> {
 
 fn reply(details: &PoolDetails) -> Result<Reply, ApiError> {
     let (pool, counts) = (&details.pool, &details.counts);
-    Reply::json(&pool_json(pool, &details.launch_configs, counts))
+    Reply::json(&PoolReply::new(pool, &details.launch_configs, counts))
 }
 
 pub(super) fn no_such_pool() -> ApiError {

@@ -1,6 +1,6 @@
 //! Lists providers, and finds them for handlers.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api::{
     call::Call,
@@ -32,5 +32,5 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     });
     let end = start.saturating_add(limit);
     let token = (end < providers.listed().count()).then(|| end.to_string());
-    Reply::page(json!({"providers": page.collect::<Value>()}), token)
+    Reply::list("providers", page, token)
 }

@@ -3,10 +3,9 @@
 use domain::counts::{self, Counts};
 use domain::id::{LaunchConfigId, PoolId};
 use engine::pools::PoolError;
-use serde_json::{Value, json};
 use store::StoreError;
 
-use super::wire::stats_json;
+use super::wire::StatsReply;
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// Stands for workers without a launch config.
@@ -14,7 +13,7 @@ const UNKNOWN: &str = "unknown";
 
 pub(super) async fn of_launch_configs(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
-    let pool_id = id.to_string();
+    let pool_id = id.clone();
     let read = call.scan("worker_counts_by_launch_config", move |tx| {
         store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
         Ok::<_, PoolError>(store::worker_counts::by_launch_config(tx, &id)?)
@@ -34,8 +33,8 @@ pub(super) async fn of_launch_configs(call: Call) -> Result<Reply, ApiError> {
     rows.sort_by(|(a, _), (b, _)| a.cmp(b));
     let stats = rows
         .iter()
-        .map(|(config, counts)| stats_json(&pool_id, Some(config), counts));
-    Reply::json(&json!({"launchConfigStats": stats.collect::<Value>()}))
+        .map(|(config, counts)| StatsReply::new(&pool_id, Some(config), counts));
+    Reply::list("launchConfigStats", stats, None)
 }
 
 pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
@@ -50,7 +49,8 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
         let ids: Vec<PoolId> = pools.into_iter().map(|pool| pool.id).collect();
         Ok::<_, StoreError>((ids, counts))
     });
-    let (ids, by_pool) = read.await?;
-    let show = |id: &PoolId| stats_json(id.as_str(), None, &counts::of_pool(&by_pool, id));
-    page.reply("workerPoolsStats", ids, |id| (id.to_string(),), show)
+    let (mut ids, by_pool) = read.await?;
+    let token = page.cut(&mut ids, |id| (id.to_string(),));
+    let show = |id| StatsReply::new(id, None, &counts::of_pool(&by_pool, id));
+    Reply::list("workerPoolsStats", ids.iter().map(show), token)
 }

@@ -2,11 +2,13 @@
 
 use domain::counts::Counts;
 use domain::error_report::ErrorReport;
+use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId};
 use domain::launch_config::LaunchConfig;
 use domain::pool::Pool;
+use domain::time::Timestamp;
 use domain::worker::Worker;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::api::reply::without_nulls;
 
@@ -29,41 +31,91 @@ pub(super) struct PoolBody {
     _last_modified: Option<String>,
 }
 
-pub(super) fn pool_json(pool: &Pool, active: &[LaunchConfig], counts: &Counts) -> Value {
-    let definition = &pool.definition;
-    let mut reply = json!({
-        "workerPoolId": pool.id.as_str(),
-        "providerId": definition.provider_id.as_str(),
-        "description": definition.description,
-        "created": pool.created.to_string(),
-        "lastModified": pool.last_modified.to_string(),
-        "owner": definition.owner,
-        "emailOnError": definition.email_on_error,
-    });
-    reply["config"] = pool.assembled_config(active).into();
-    add_counts(&mut reply, counts);
-    reply
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PoolReply<'a> {
+    worker_pool_id: &'a PoolId,
+    provider_id: &'a ProviderId,
+    description: &'a str,
+    created: Timestamp,
+    last_modified: Timestamp,
+    config: Map<String, Value>,
+    owner: &'a str,
+    email_on_error: bool,
+    #[serde(flatten)]
+    numbers: Numbers,
+}
+
+impl<'a> PoolReply<'a> {
+    pub(super) fn new(pool: &'a Pool, active: &[LaunchConfig], counts: &Counts) -> Self {
+        let definition = &pool.definition;
+        Self {
+            worker_pool_id: &pool.id,
+            provider_id: &definition.provider_id,
+            description: &definition.description,
+            created: pool.created,
+            last_modified: pool.last_modified,
+            config: pool.assembled_config(active),
+            owner: &definition.owner,
+            email_on_error: definition.email_on_error,
+            numbers: counts.into(),
+        }
+    }
 }
 
 /// The number of workers of a pool or of one of its launch configs.
-pub(super) fn stats_json(pool_id: &str, launch_config: Option<&str>, counts: &Counts) -> Value {
-    let ids = json!({"workerPoolId": pool_id, "launchConfigId": launch_config});
-    let mut reply = without_nulls(ids);
-    add_counts(&mut reply, counts);
-    reply
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StatsReply<'a> {
+    worker_pool_id: &'a PoolId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch_config_id: Option<&'a str>,
+    #[serde(flatten)]
+    numbers: Numbers,
+}
+
+impl<'a> StatsReply<'a> {
+    pub(super) fn new(
+        worker_pool_id: &'a PoolId,
+        launch_config_id: Option<&'a str>,
+        counts: &Counts,
+    ) -> Self {
+        Self {
+            worker_pool_id,
+            launch_config_id,
+            numbers: counts.into(),
+        }
+    }
 }
 
 /// The nine numbers of a pool or a launch config.
-fn add_counts(reply: &mut Value, counts: &Counts) {
-    reply["currentCapacity"] = counts.current_capacity().into();
-    for (state, workers) in [
-        ("requested", &counts.requested),
-        ("running", &counts.running),
-        ("stopping", &counts.stopping),
-        ("stopped", &counts.stopped),
-    ] {
-        reply[format!("{state}Count")] = workers.count.into();
-        reply[format!("{state}Capacity")] = workers.capacity.into();
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Numbers {
+    current_capacity: u64,
+    requested_count: u64,
+    running_count: u64,
+    stopping_count: u64,
+    stopped_count: u64,
+    requested_capacity: u64,
+    running_capacity: u64,
+    stopping_capacity: u64,
+    stopped_capacity: u64,
+}
+
+impl From<&Counts> for Numbers {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            current_capacity: counts.current_capacity(),
+            requested_count: counts.requested.count,
+            running_count: counts.running.count,
+            stopping_count: counts.stopping.count,
+            stopped_count: counts.stopped.count,
+            requested_capacity: counts.requested.capacity,
+            running_capacity: counts.running.capacity,
+            stopping_capacity: counts.stopping.capacity,
+            stopped_capacity: counts.stopped.capacity,
+        }
     }
 }
 
@@ -78,20 +130,40 @@ pub(super) struct WorkerBody {
     pub(super) provider_info: Option<Value>,
 }
 
-pub(super) fn worker_json(worker: &Worker) -> Value {
-    without_nulls(json!({
-        "workerPoolId": worker.key.pool_id.as_str(),
-        "workerGroup": worker.key.group.as_str(),
-        "workerId": worker.key.id.as_str(),
-        "providerId": worker.provider_id.as_str(),
-        "created": worker.created.to_string(),
-        "expires": worker.expires.to_string(),
-        "state": worker.state.as_str(),
-        "capacity": worker.capacity,
-        "lastModified": worker.last_modified.to_string(),
-        "lastChecked": worker.last_checked.to_string(),
-        "launchConfigId": worker.launch_config_id.as_ref().map(|id| id.as_str()),
-    }))
+/// Borrows, because lists have a thousand of them.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WorkerReply<'a> {
+    worker_pool_id: &'a PoolId,
+    worker_group: &'a WorkerGroup,
+    worker_id: &'a WorkerId,
+    provider_id: &'a ProviderId,
+    created: Timestamp,
+    expires: Timestamp,
+    state: &'static str,
+    capacity: u32,
+    last_modified: Timestamp,
+    last_checked: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch_config_id: Option<&'a LaunchConfigId>,
+}
+
+impl<'a> From<&'a Worker> for WorkerReply<'a> {
+    fn from(worker: &'a Worker) -> Self {
+        Self {
+            worker_pool_id: &worker.key.pool_id,
+            worker_group: &worker.key.group,
+            worker_id: &worker.key.id,
+            provider_id: &worker.provider_id,
+            created: worker.created,
+            expires: worker.expires,
+            state: worker.state.as_str(),
+            capacity: worker.capacity,
+            last_modified: worker.last_modified,
+            last_checked: worker.last_checked,
+            launch_config_id: worker.launch_config_id.as_ref(),
+        }
+    }
 }
 
 pub(super) fn error_json(report: &ErrorReport) -> Value {

@@ -8,7 +8,7 @@ use engine::workers::{self, Declaration, WorkerError};
 use serde_json::json;
 use store::workers::{WorkerCursor, WorkerFilter};
 
-use super::wire::{WorkerBody, worker_json};
+use super::wire::{WorkerBody, WorkerReply};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 const NO_SUCH_POOL: &str = "Worker Pool does not exist";
@@ -69,7 +69,9 @@ async fn list(
         let (group, id) = (worker.key.group.to_string(), worker.key.id.to_string());
         (worker.created.as_millis(), group, id)
     };
-    page.reply("workers", read.await?, key, worker_json)
+    let mut workers = read.await?;
+    let token = page.cut(&mut workers, key);
+    Reply::list("workers", workers.iter().map(WorkerReply::from), token)
 }
 
 async fn empty_after_check(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
@@ -87,7 +89,7 @@ fn cursor((created, group, id): &Cursor) -> Result<WorkerCursor, ApiError> {
 }
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
-    Reply::json(&worker_json(&load(&call).await?))
+    Reply::json(&WorkerReply::from(&load(&call).await?))
 }
 
 pub(super) async fn should_terminate(call: Call) -> Result<Reply, ApiError> {
@@ -106,14 +108,14 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     let (key, body) = (call.worker_key()?, call.body::<WorkerBody>()?);
     let audit = call.audit(EntityType::Worker, &key.to_string(), "created");
     let made = workers::declare(&call.app.engine, key, declaration(body)?, audit);
-    Reply::json(&worker_json(&made.await?))
+    Reply::json(&WorkerReply::from(&made.await?))
 }
 
 pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
     let (key, body) = (call.worker_key()?, call.body::<WorkerBody>()?);
     let audit = call.audit(EntityType::Worker, &key.to_string(), "updated");
     let changed = workers::update_declaration(&call.app.engine, key, declaration(body)?, audit);
-    Reply::json(&worker_json(&changed.await?))
+    Reply::json(&WorkerReply::from(&changed.await?))
 }
 
 pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {

@@ -5,7 +5,7 @@ use backplane::{DemandError, TaskclusterQueue};
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
 use engine::demand::to_queue_worker;
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::StoreError;
 use store::worker_metadata::{MetadataFilter, WorkerMetadata};
 
@@ -40,7 +40,7 @@ pub(super) async fn list(
         }
     }
     let workers: Vec<Value> = rows.iter().map(summary).collect();
-    Reply::page(json!({ "workers": workers }), token)
+    Reply::list("workers", workers, token)
 }
 
 pub(super) async fn find(
