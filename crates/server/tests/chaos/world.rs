@@ -382,7 +382,9 @@ impl World {
             Some(body) => ask.json(body),
             None => ask,
         };
-        let answer = self.within_limits(Box::pin(ask.send())).await?;
+        let is_claim = path.starts_with("queue:/claim-work/");
+        let limit = if is_claim { NO_WORK } else { LONGEST_ANSWER };
+        let answer = self.within(limit, Box::pin(ask.send())).await?;
         if answer.status >= 500 {
             if !process.life.is_over() && !self.state().is_full {
                 self.problem(format!(
@@ -396,10 +398,14 @@ impl World {
     }
 
     /// A worker that waits for work stops waiting if there is none now.
-    async fn within_limits(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+    async fn within(
+        &self,
+        limit: Duration,
+        answer: impl Future<Output = Answer>,
+    ) -> Option<Answer> {
         let limit = async {
             if self.is_postgres() {
-                let _ = tokio::time::timeout(NO_WORK, std::future::pending::<()>()).await;
+                let _ = tokio::time::timeout(limit, std::future::pending::<()>()).await;
             }
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
