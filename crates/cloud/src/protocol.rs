@@ -281,7 +281,8 @@ impl<C: Transport> Provider for ProtocolProvider<C> {
             }) => {
                 let pointer = String::new();
                 let problems = vec![Problem { pointer, message }];
-                return Ok(refuse_if_any(schema, problems)?);
+                let schema = schema.to_owned();
+                return Err(Invalid { schema, problems }.into());
             }
             Err(failure) => return Err(ValidateError::Cloud(failure.into())),
         };

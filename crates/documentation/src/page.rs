@@ -333,12 +333,12 @@ impl<'a> Harmless<'a, '_> {
     }
 
     fn link(&self, mut tag: Tag<'a>) -> Option<Tag<'a>> {
+        // An e-mail address in angle brackets gets the prefix `mailto:`, and stays.
         if let Tag::Link {
             link_type,
             dest_url,
             ..
         } = &mut tag
-            // An address in angle brackets, which gets the prefix `mailto:`.
             && *link_type != LinkType::Email
         {
             match Destination::of(dest_url) {

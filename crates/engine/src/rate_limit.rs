@@ -302,7 +302,6 @@ impl Machines for RateLimitedProvider {
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
         let region = self.region_of_launch(order.launch_config);
         let launch = self.limited().launch(order);
-        let cause = Cause::Throttled;
         let answer = self.call(&region, CallKind::Launch, launch, |answer| {
             matches!(
                 answer,
@@ -312,7 +311,10 @@ impl Machines for RateLimitedProvider {
                 })
             )
         });
-        let refused = |error| LaunchError::Refused { cause, error };
+        let refused = |error| LaunchError::Refused {
+            cause: Cause::Throttled,
+            error,
+        };
         answer.await.map_err(refused)?
     }
 

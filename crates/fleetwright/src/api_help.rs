@@ -116,7 +116,7 @@ mod tests {
                 let name = format!("{} {}", noun.get_name(), verb.get_name());
                 assert!(!about.is_empty(), "{name}");
                 // The comments of shared argument groups must not become a command's help.
-                for common in ["Maximum number", "Consent"] {
+                for common in ["Maximum number", "Consent", "An item"] {
                     assert!(!about.starts_with(common), "{name}: {about}");
                 }
             }

@@ -57,6 +57,7 @@ pub(crate) const KEYS_FIRST: [&str; 14] = [
     "rules",
     "values",
 ];
+
 #[derive(Args, Debug)]
 pub(crate) struct Planning {
     /// File or folder with YAML, JSON or TOML (`-`: standard input); repeatable

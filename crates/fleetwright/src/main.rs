@@ -1,4 +1,4 @@
-//! The `fleetwright` program. Its code is a library, which compiles beside the crates that it uses.
+//! The `fleetwright` program. Its code is a library: the program itself only sets the allocator.
 
 use std::process::ExitCode;
 

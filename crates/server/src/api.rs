@@ -57,7 +57,7 @@ pub fn endpoints() -> &'static [Endpoint] {
     })
 }
 
-/// A service's endpoints, between those that every service has.
+/// A service's endpoints, between those that all of Taskcluster's services have.
 fn monitored(service: Service, endpoints: &[Endpoint]) -> Vec<Endpoint> {
     let (first, last) = worker_manager::monitoring::endpoints(service);
     [&first, endpoints, &[last]].concat()

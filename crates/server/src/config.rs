@@ -347,8 +347,7 @@ impl Config {
             return wrong("root_url", problem);
         }
         let of_server = self.server.problem();
-        let of_sections = of_server.or_else(|| self.fleet.problem());
-        if let Some((key, problem)) = of_sections.or_else(|| self.queue.problem()) {
+        if let Some((key, problem)) = of_server.or_else(|| self.fleet.problem()) {
             return wrong(key, problem);
         }
         let is_configured = |id: &str| {
@@ -359,6 +358,9 @@ impl Config {
         };
         if !self.fleet.rate_limits.keys().all(|id| is_configured(id)) {
             return wrong("fleet.rate_limits", "names a provider that has no section");
+        }
+        if let Some((key, problem)) = self.queue.problem() {
+            return wrong(key, problem);
         }
         self.notify.check()?;
         if self.roles.is_empty() {

@@ -273,7 +273,8 @@ impl Claims {
     /// Parses the claims. An invalid claim is left to expire, as it cannot even be reported.
     pub(crate) fn read(self) -> Vec<Claim> {
         let read = |body: Value| {
-            let task_id = body["status"]["taskId"].clone();
+            let task_id = body["status"]["taskId"].as_str().unwrap_or_default();
+            let task_id = task_id.to_owned();
             serde_json::from_value(body)
                 .inspect_err(|problem| {
                     tracing::error!(task.id = %task_id, "a claim is not valid: {problem}");

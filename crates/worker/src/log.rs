@@ -84,7 +84,8 @@ impl RunLog {
 
     /// Adds output of the task, as far as the limit allows.
     pub(crate) fn write(&self, bytes: &[u8]) {
-        self.progress.send_modify(|now| {
+        self.progress.send_if_modified(|now| {
+            let before = now.length;
             let room = MAX_TASK_BYTES.saturating_sub(now.length);
             let n_fit = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
             self.append(now, &bytes[..n_fit]);
@@ -94,12 +95,17 @@ impl RunLog {
                     format!("the log is full at {MAX_TASK_BYTES} bytes; the rest is dropped");
                 self.append_line(now, &line);
             }
+            now.length != before
         });
     }
 
     /// Adds a line of the worker.
     pub(crate) fn say(&self, line: &str) {
-        self.progress.send_modify(|now| self.append_line(now, line));
+        self.progress.send_if_modified(|now| {
+            let before = now.length;
+            self.append_line(now, line);
+            now.length != before
+        });
     }
 
     /// Closes the log: nothing more will be written.

@@ -66,8 +66,9 @@ impl StateFile {
     pub(crate) fn read(&self, now: Timestamp) -> Option<RegistrationState> {
         let text = std::fs::read(&self.path).ok()?;
         let read = || -> serde_json::Result<(Value, RegistrationState)> {
-            let mut body: Value = serde_json::from_slice(&text)?;
-            Ok((body["owner"].take(), serde_json::from_value(body)?))
+            let mut body: Map<String, Value> = serde_json::from_slice(&text)?;
+            let owner = body.remove("owner").unwrap_or_default();
+            Ok((owner, serde_json::from_value(body.into())?))
         };
         let (owner, standing) = read()
             .inspect_err(|problem| {
@@ -182,8 +183,10 @@ mod tests {
         let file = StateFile::of(&identity(folder.path(), "w1"));
         file.write(&standing()).unwrap();
         assert!(file.read(now().plus_seconds(60)).is_none());
-        std::fs::write(&file.path, "{\"owner\": 1").unwrap();
-        assert!(file.read(now()).is_none());
+        for damaged in ["{\"owner\": 1", "[]", "1", "{}"] {
+            std::fs::write(&file.path, damaged).unwrap();
+            assert!(file.read(now()).is_none(), "{damaged}");
+        }
     }
 
     #[test]

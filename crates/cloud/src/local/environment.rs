@@ -23,6 +23,9 @@ pub(super) fn problems(config: &Value) -> Vec<Problem> {
                 pointer: format!("/launchConfigs/{index}/env/{key}"),
                 message: message.to_owned(),
             });
+            if problems.len() == contract::MAX_PROBLEMS {
+                return problems;
+            }
         }
         let text = |value: &Value| value.as_str().map_or(0, str::len);
         let sizes = variables.into_iter().flatten();

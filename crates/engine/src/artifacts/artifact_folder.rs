@@ -14,6 +14,7 @@ use domain::artifact::ArtifactName;
 use domain::id::TaskId;
 use sha2::{Digest as _, Sha256};
 
+/// The name of the log file of a run.
 pub(super) const LOG: &str = "log";
 /// The number of top-level folders.
 pub const N_SHARDS: u32 = 256;

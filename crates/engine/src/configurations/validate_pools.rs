@@ -89,7 +89,7 @@ pub(super) async fn validate_pools(
     after: &Compilation,
 ) -> Result<DesiredPools, ConfigurationError> {
     let mut judged = DesiredPools::default();
-    let mut refused = Vec::new();
+    let (mut refused, mut n_refused) = (Vec::new(), 0_usize);
     let known = before.and_then(|before| before.compilation.as_ref());
     for compiled in &after.pools {
         let pool_id = compiled.pool_id();
@@ -104,14 +104,20 @@ pub(super) async fn validate_pools(
         }
         match validate_pool(engine, after, compiled, &mut judged.completed).await {
             Ok(pool) => judged.pools.push(pool),
-            Err(ConfigurationError::Refused(text)) => refused.push(text),
+            Err(ConfigurationError::Refused(text)) => {
+                n_refused += 1;
+                if n_refused <= MAX_REPORTED {
+                    refused.push(text);
+                }
+            }
             Err(other) => return Err(other),
         }
         // Other async tasks get their turn between two pools.
         tokio::task::yield_now().await;
     }
     if !refused.is_empty() {
-        return Err(ConfigurationError::Refused(refusal_message(&refused)));
+        let message = refusal_message(&refused, n_refused);
+        return Err(ConfigurationError::Refused(message));
     }
     let remaining: BTreeSet<&WorkerType> =
         after.pools.iter().map(|pool| &pool.worker_type).collect();
@@ -125,13 +131,12 @@ pub(super) async fn validate_pools(
     Ok(judged)
 }
 
-fn refusal_message(refused: &[String]) -> String {
-    let more = match refused.len().saturating_sub(MAX_REPORTED) {
+fn refusal_message(refused: &[String], n_refused: usize) -> String {
+    let more = match n_refused.saturating_sub(MAX_REPORTED) {
         0 => String::new(),
         more => format!("\n\n{more} more worker types are refused."),
     };
-    let reported = &refused[..refused.len().min(MAX_REPORTED)];
-    format!("{}{more}\n\nNothing was changed.", reported.join("\n\n"))
+    format!("{}{more}\n\nNothing was changed.", refused.join("\n\n"))
 }
 
 async fn validate_pool(

@@ -56,7 +56,10 @@ impl LaunchTracker {
         &self,
         providers: BTreeSet<ProviderId>,
     ) -> Vec<OwnedMutexGuard<()>> {
-        let locks = || (self.decision_locks.lock()).unwrap_or_else(PoisonError::into_inner);
+        let locks = || {
+            let locks = self.decision_locks.lock();
+            locks.unwrap_or_else(PoisonError::into_inner)
+        };
         let mut taken = Vec::new();
         for id in providers {
             let lock = Arc::clone(locks().entry(id).or_default());

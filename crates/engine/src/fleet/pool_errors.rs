@@ -38,9 +38,10 @@ pub(super) fn report_pool_error(
         extra: problem.extra.as_object().cloned().unwrap_or_default(),
         launch_config_id: problem.launch_config_id,
     };
+    write_error_report(change, provider_id, report.clone(), None)?;
     tracing::warn!(pool.id = %pool_id, error.id = %report.error_id, error.kind = problem.kind,
         "{} in {pool_id}: {}", problem.title, report.description);
-    write_error_report(change, provider_id, report, None)
+    Ok(())
 }
 
 /// Reports a launch that made no machine, as far as is known. Names the launch config without its

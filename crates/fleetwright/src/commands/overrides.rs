@@ -123,10 +123,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Set(arguments) => {
             let id = arguments.id.clone();
             let body = arguments.body(session)?;
-            let call = Kind::Override
-                .update_call(&id, body)
-                .to(format!("set override {id}"));
-            let call = call.list_command("fleetwright pool list");
+            let call = Call::put(WORKER_MANAGER, &["override", &id], body)
+                .to(format!("set override {id}"))
+                .list_command("fleetwright pool list");
             let mut reply = session.client.call(&call).await?;
             if session.json {
                 output::json(&reply);

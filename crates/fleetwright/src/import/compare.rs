@@ -43,13 +43,13 @@ impl Plan {
         let mut plan = Self::default();
         for (id, role) in &source.roles {
             let before = target.roles.get(id).map(Role::body);
-            let n_same = plan.add(Kind::Role, id, before, role.body());
-            plan.same.roles += n_same;
+            let is_same = plan.add(Kind::Role, id, before, role.body());
+            plan.same.roles += usize::from(is_same);
         }
         for (id, pool) in &source.pools {
             let before = target.pools.get(id).map(Pool::body);
-            let n_same = plan.add(Kind::WorkerPool, id.as_str(), before, pool.body());
-            plan.same.pools += n_same;
+            let is_same = plan.add(Kind::WorkerPool, id.as_str(), before, pool.body());
+            plan.same.pools += usize::from(is_same);
         }
         let (pools, roles) = (target.pools.keys(), target.roles.keys());
         plan.only_on_target = Counts {
@@ -59,12 +59,12 @@ impl Plan {
         plan
     }
 
-    /// Adds a change, unless the items are equal. Returns the number of equal items.
-    fn add(&mut self, kind: Kind, id: &str, before: Option<Value>, body: Value) -> usize {
+    /// Adds a change, unless the items are equal. Returns whether they are.
+    fn add(&mut self, kind: Kind, id: &str, before: Option<Value>, body: Value) -> bool {
         let before = before.map(|before| kind.normal(id, &before));
         let after = kind.normal(id, &body);
         if before.as_ref() == Some(&after) {
-            return 1;
+            return true;
         }
         let lines = |value: &Value| format!("{}\n", pretty(value));
         self.changes.push(Change {
@@ -78,7 +78,7 @@ impl Plan {
                 None => kind.create_call(id, body),
             },
         });
-        0
+        false
     }
 }
 

@@ -59,7 +59,7 @@ impl Call {
         self.app.engine.change(name, self.now, f).await
     }
 
-    /// Reads a few rows by their keys.
+    /// A short read. SQLite runs it on this thread.
     pub async fn read<T, E, F>(&self, name: &'static str, f: F) -> Result<T, ApiError>
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -70,7 +70,7 @@ impl Call {
         read.map_err(Into::into)
     }
 
-    /// Reads any number of rows.
+    /// A long read, never on this thread.
     pub async fn scan<T, E, F>(&self, name: &'static str, f: F) -> Result<T, ApiError>
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,

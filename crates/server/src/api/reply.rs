@@ -134,11 +134,19 @@ struct List<'a, T> {
 
 impl<T: Serialize> Serialize for List<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const TOKEN: &str = "continuationToken";
         let mut members = serializer.serialize_map(None)?;
-        if let Some(token) = &self.token {
-            members.serialize_entry("continuationToken", token)?;
+        // Sorted, like the members of all other replies.
+        let is_first = self.name < TOKEN;
+        if is_first {
+            members.serialize_entry(self.name, &self.items)?;
         }
-        members.serialize_entry(self.name, &self.items)?;
+        if let Some(token) = &self.token {
+            members.serialize_entry(TOKEN, token)?;
+        }
+        if !is_first {
+            members.serialize_entry(self.name, &self.items)?;
+        }
         members.end()
     }
 }

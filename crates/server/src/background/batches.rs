@@ -56,17 +56,16 @@ impl Batches {
         self.repeat(|| store.write(name, deletion)).await
     }
 
-    /// Settles the rows that are due. Each batch looks first: that costs less than a transaction
+    /// Settles the rows that were due at `due`. Each batch looks first: that costs less than a transaction
     /// that writes.
     pub(super) async fn settle<T: 'static>(
         self,
         engine: &Arc<Engine>,
         [look, write]: [&'static str; 2],
-        due: Timestamp,
+        [now, due]: [Timestamp; 2],
         list: ListDue<T>,
         settle: Settle<T>,
     ) -> Result<u64, StoreError> {
-        let now = engine.clock.now();
         let batch = || async {
             let is_due = move |tx: &mut Tx<'_>| Ok::<_, StoreError>(!list(tx, due, 1)?.is_empty());
             if !engine.store.read(look, is_due).await? {

@@ -22,7 +22,7 @@ impl BackgroundTask for Overrides {
     async fn activate(&mut self) -> ActivationResult {
         let (now, names) = (self.0.clock.now(), ["override_list_due", "override_end"]);
         let (one_batch, list) = (Batches::new(BATCH, 1), store::overrides::list_due);
-        let ended = one_batch.settle(&self.0, names, now, list, |change, mut given| {
+        let ended = one_batch.settle(&self.0, names, [now; 2], list, |change, mut given| {
             fleet::end_override(change, &mut given)?;
             fleet::wake_target(change, &given);
             Ok(())

@@ -33,7 +33,9 @@ impl QueueClaims {
     pub async fn in_batches(&self, batches: Batches) -> ActivationResult {
         let (now, names) = (self.0.clock.now(), ["claims_expired", "claims_expire"]);
         let list = store::claimed_tasks::list_expired;
-        let done = batches.settle(&self.0, names, now, list, expire).await?;
+        let done = batches
+            .settle(&self.0, names, [now; 2], list, expire)
+            .await?;
         Ok(summary(&[("claims_expired", done)]))
     }
 }

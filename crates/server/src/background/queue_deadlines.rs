@@ -32,12 +32,15 @@ impl BackgroundTask for QueueDeadlines {
 impl QueueDeadlines {
     /// An activation with other limits.
     pub async fn in_batches(&self, batches: Batches) -> ActivationResult {
-        let due = self.0.clock.now().plus_millis(-GRACE_MS);
+        let now = self.0.clock.now();
+        let due = now.plus_millis(-GRACE_MS);
         let (names, list) = (
             ["deadlines_missed", "deadlines_miss"],
             store::tasks::list_overdue,
         );
-        let done = batches.settle(&self.0, names, due, list, miss).await?;
+        let done = batches
+            .settle(&self.0, names, [now, due], list, miss)
+            .await?;
         Ok(summary(&[("deadlines_missed", done)]))
     }
 }

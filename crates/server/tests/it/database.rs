@@ -1,5 +1,5 @@
-//! A database of its own for each test. A PostgreSQL database is emptied after its test and serves
-//! another one, because creating and dropping one takes longer than most tests.
+//! A database of its own for each test. A PostgreSQL database serves one test after another, and is
+//! emptied in between, because creating and dropping one takes longer than most tests.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{LazyLock, OnceLock};
@@ -109,7 +109,7 @@ pub(crate) struct Database {
 
 enum Home {
     File(TempDir),
-    /// The cleanup on this server at the end.
+    /// A database on this server, which can serve another test.
     Server {
         server: String,
         name: String,
@@ -278,7 +278,7 @@ fn drop_database(server: &str, name: &str) {
 fn template(server: &str) -> &'static str {
     static TEMPLATE: OnceLock<String> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
-        let name = format!("fleetwright_template_{}", digest_of_migrations());
+        let name = format!("fleetwright_template2_{}", digest_of_migrations());
         let (server, wanted) = (server.to_owned(), name.clone());
         let making = std::thread::spawn(move || make_template(&server, &wanted));
         making.join().unwrap();

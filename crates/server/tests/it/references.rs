@@ -399,3 +399,10 @@ fn every_endpoint_is_in_the_openapi_document_once() {
     expected.sort();
     assert_eq!(ids, expected);
 }
+
+#[test]
+fn every_endpoint_has_a_description() {
+    for endpoint in server::api::endpoints() {
+        assert!(!endpoint.description.is_empty(), "{}", endpoint.name);
+    }
+}

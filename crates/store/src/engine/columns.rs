@@ -129,7 +129,7 @@ macro_rules! tuples {
     )+};
 }
 
-tuples! { (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) }
+tuples! { (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
 
 /// For statements without parameters.
 impl<'v> Bind<'v> for () {

@@ -93,8 +93,7 @@ pub fn active(
 
 /// Number of tasks in the group.
 pub fn size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64> {
-    let size = tx.row(&SIZE, id)?;
-    Ok(size.unwrap_or(0))
+    tx.number(&SIZE, id)
 }
 
 /// Deletes expired groups without tasks. Call it again while it returns the limit.

@@ -2,11 +2,11 @@
 
 use access::scope::Template::{self, AllOf, Scope};
 
-use super::super::endpoint::Verb::{Delete, Get, Post, Put};
-use super::super::endpoint::{
+use super::{audit, clients, hawk, roles, scopes};
+use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
+use crate::api::endpoint::{
     ANYTHING, Endpoint, LIMIT, NewEndpoint, PAGING, Payload, Service, TOKEN, Verb, each, query,
 };
-use super::{audit, clients, hawk, roles, scopes};
 
 const CLIENTS: &str = "Clients";
 const ROLES: &str = "Roles";

@@ -6,7 +6,7 @@ use domain::time::MINUTE_MS;
 use serde_json::json;
 
 use super::artifacts::{find, target};
-use super::runs::{latest, name, run_id, runs_of, task_id};
+use super::runs::{latest, name, run_id, runs_of};
 use super::signed_url::UrlPurpose;
 use crate::api::{
     call::Call,
@@ -58,7 +58,7 @@ pub(super) async fn describe_latest(mut call: Call) -> Result<Reply, ApiError> {
 async fn latest_run(call: &mut Call) -> Result<u32, ApiError> {
     let name = call.parameter("name").to_owned();
     authorize(call, vec![name]).await?;
-    let runs = runs_of(call, &task_id(call)?).await?;
+    let runs = runs_of(call, &call.id("taskId")?).await?;
     latest(&runs)
 }
 
@@ -72,7 +72,7 @@ async fn follow(call: &mut Call, run_id: Option<u32>) -> Result<Place, ApiError>
     let mut names = vec![call.parameter("name").to_owned()];
     authorize(call, names.clone()).await?;
     let mut wanted = name(call)?;
-    let task_id = task_id(call)?;
+    let task_id = call.id("taskId")?;
     let missing = || ApiError::not_found("Artifact not found");
     let run_id = run_id.ok_or_else(missing)?;
     // The first name is not that of a link.

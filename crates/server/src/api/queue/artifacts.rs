@@ -7,7 +7,7 @@ use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::runs::{known_run, latest, name, run_id, runs_of, task_id};
+use super::runs::{known_run, latest, name, run_id, runs_of};
 use super::signed_url::{Target, UrlPurpose};
 use crate::api::{
     call::Call,
@@ -53,7 +53,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     let name = name(&call)?;
     let expires = expires(&call)?;
     let (content_type, content) = content(&call)?;
-    let (task_id, now) = (task_id(&call)?, call.now);
+    let (task_id, now) = (call.id("taskId")?, call.now);
     let run_id = run_id(&call).ok_or_else(|| ApiError::input("Run not found"))?;
     let asked = Artifact {
         task_id,
@@ -92,7 +92,7 @@ pub(super) async fn finish(call: Call) -> Result<Reply, ApiError> {
             call.parameter("name"),
         ))
     };
-    let task_id = task_id(&call)?;
+    let task_id = call.id("taskId")?;
     let (Some(run_id), Ok(name)) = (run_id(&call), name(&call)) else {
         return Err(missing());
     };
@@ -103,19 +103,19 @@ pub(super) async fn finish(call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
-    let task_id = task_id(&call)?;
+    let task_id = call.id("taskId")?;
     let runs = runs_of(&call, &task_id).await?;
     let (run_id, _) = known_run(&call, &task_id, &runs)?;
     list_of(&call, run_id).await
 }
 
 pub(super) async fn list_latest(call: Call) -> Result<Reply, ApiError> {
-    let runs = runs_of(&call, &task_id(&call)?).await?;
+    let runs = runs_of(&call, &call.id("taskId")?).await?;
     list_of(&call, latest(&runs)?).await
 }
 
 async fn list_of(call: &Call, run_id: u32) -> Result<Reply, ApiError> {
-    let task_id = task_id(call)?;
+    let task_id = call.id("taskId")?;
     let page = call.page::<(String,)>()?;
     let after: Option<ArtifactName> = page
         .after
@@ -137,7 +137,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn show_latest(call: Call) -> Result<Reply, ApiError> {
-    let runs = runs_of(&call, &task_id(&call)?).await?;
+    let runs = runs_of(&call, &call.id("taskId")?).await?;
     let run_id = latest(&runs)?;
     show_of(&call, Some(run_id)).await
 }
@@ -145,7 +145,7 @@ pub(super) async fn show_latest(call: Call) -> Result<Reply, ApiError> {
 async fn show_of(call: &Call, run_id: Option<u32>) -> Result<Reply, ApiError> {
     let missing = || ApiError::not_found("Artifact not found");
     let run_id = run_id.ok_or_else(missing)?;
-    let found = find(call, task_id(call)?, run_id, name(call)?).await?;
+    let found = find(call, call.id("taskId")?, run_id, name(call)?).await?;
     Reply::json(&document(&found.ok_or_else(missing)?))
 }
 

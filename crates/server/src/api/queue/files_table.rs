@@ -3,10 +3,10 @@
 use contract::patterns::DIGITS;
 use engine::artifacts::LOG_CONTENT_TYPE;
 
-use super::super::endpoint::Verb::{Get, Put};
-use super::super::endpoint::{Endpoint, Query, YES_NO, query};
 use super::super::fleetwright::on;
 use super::{files, log};
+use crate::api::endpoint::Verb::{Get, Put};
+use crate::api::endpoint::{Endpoint, Query, YES_NO, query};
 
 const CATEGORY: &str = "Artifacts";
 const LOG: &str = "/task/<taskId>/runs/<runId>/log";

@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::artifact_content::{LinkTo, place, present};
 use super::log_stream;
-use super::runs::{known_run, latest, runs_of, task_id};
+use super::runs::{known_run, latest, runs_of};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// Maximum size of an appended piece, which is held in memory.
 const MAX_PIECE_BYTES: u64 = 1024 * 1024;
 
 pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
-    let task_id = task_id(&call)?;
+    let task_id = call.id("taskId")?;
     let Some(offset) = offset(&call)? else {
         let text = "`offset` is needed: how many bytes of the log precede this piece";
         return Err(ApiError::input(text));
@@ -43,7 +43,7 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(in crate::api) async fn read(call: Call) -> Result<Reply, ApiError> {
-    let task_id = task_id(&call)?;
+    let task_id = call.id("taskId")?;
     let runs = runs_of(&call, &task_id).await?;
     let (run_id, run) = known_run(&call, &task_id, &runs)?;
     let has_ended = run.end.is_some();
@@ -51,7 +51,7 @@ pub(in crate::api) async fn read(call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(in crate::api) async fn read_latest(call: Call) -> Result<Reply, ApiError> {
-    let task_id = task_id(&call)?;
+    let task_id = call.id("taskId")?;
     let runs = runs_of(&call, &task_id).await?;
     let run_id = latest(&runs)?;
     let has_ended = runs.run(run_id).is_none_or(|run| run.end.is_some());

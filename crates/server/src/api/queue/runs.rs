@@ -8,10 +8,6 @@ use store::tasks::TaskRuns;
 
 use crate::api::{call::Call, error::ApiError};
 
-pub(super) fn task_id(call: &Call) -> Result<TaskId, ApiError> {
-    call.id("taskId")
-}
-
 /// The run in the route. The pattern allows numbers that no run has.
 pub(super) fn run_id(call: &Call) -> Option<u32> {
     call.parameter("runId").parse().ok()

@@ -6,7 +6,7 @@ use domain::id::TaskId;
 use domain::time::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::runs::{run_id, task_id};
+use super::runs::run_id;
 use crate::api::{
     call::Call,
     error::{ApiError, Code},
@@ -59,7 +59,7 @@ impl Target {
             .and_then(|text| text.parse().ok())
             .ok_or_else(refused)?;
         let target = Self {
-            task_id: task_id(call)?,
+            task_id: call.id("taskId")?,
             run_id: run_id(call).ok_or_else(refused)?,
             name: call
                 .query("name")

@@ -2,9 +2,9 @@
 
 use access::scope::Template::{self, AllOf, AnyOf, Scope};
 
-use super::super::endpoint::Verb::{Get, Post, Put};
-use super::super::endpoint::{Endpoint, PAGING, each};
 use super::{changes, claims, counts, create, groups, on, reports, tasks};
+use crate::api::endpoint::Verb::{Get, Post, Put};
+use crate::api::endpoint::{Endpoint, PAGING, each};
 
 const TASK: &str = "Tasks";
 const GROUPS: &str = "Task Groups";

@@ -2,9 +2,9 @@
 
 use access::scope::Template::{self, AllOf, Scope};
 
-use super::super::endpoint::Verb::{Get, Post, Put};
-use super::super::endpoint::{Endpoint, LIMIT, PAGING, TOKEN, YES_NO, each, query};
 use super::{artifact_content, artifacts, on, provisioners, quarantine, task_queues, worker_views};
+use crate::api::endpoint::Verb::{Get, Post, Put};
+use crate::api::endpoint::{Endpoint, LIMIT, PAGING, TOKEN, YES_NO, each, query};
 
 const FILES: &str = "Artifacts";
 const METADATA: &str = "Worker Metadata";

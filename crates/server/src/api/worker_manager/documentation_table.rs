@@ -2,10 +2,10 @@
 
 use access::scope::Template::{self, AnyOf, Scope};
 
-use super::super::endpoint::Verb::{Delete, Get, Put};
-use super::super::endpoint::{Endpoint, PAGING, Query, YES_NO, query};
 use super::documentation::{self, PAGE, TARBALL};
 use super::on;
+use crate::api::endpoint::Verb::{Delete, Get, Put};
+use crate::api::endpoint::{Endpoint, PAGING, Query, YES_NO, query};
 
 const CATEGORY: &str = "Documentation";
 const CONFIGURATION: &str = "/worker-configuration/<workerConfigurationId>/documentation";

@@ -1,14 +1,14 @@
-//! The state and the version of the service. The same for every service.
+//! The state and the version of the service. The same for all of Taskcluster's services.
 
 use engine::measures::seconds;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::super::endpoint::{Endpoint, NewEndpoint, Service, Verb};
+use crate::api::endpoint::{Endpoint, NewEndpoint, Service, Verb};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 const CATEGORY: &str = "Monitoring";
 
-/// The first endpoints of each service, and its last one.
+/// The endpoints before and after the main table of each of Taskcluster's services.
 pub(in crate::api) fn endpoints(service: Service) -> ([Endpoint; 3], Endpoint) {
     let on = |name, route| NewEndpoint::new(service, name, Verb::Get, route);
     let first = [
@@ -38,7 +38,7 @@ async fn ping(call: Call) -> Result<Reply, ApiError> {
 }
 
 async fn heartbeat(_call: Call) -> Result<Reply, ApiError> {
-    Reply::json(&Value::Object(Map::new()))
+    Reply::done()
 }
 
 async fn version(_call: Call) -> Result<Reply, ApiError> {

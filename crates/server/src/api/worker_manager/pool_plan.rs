@@ -4,10 +4,10 @@ use domain::id::LaunchConfigId;
 use engine::pools;
 use serde_json::json;
 
-use super::super::endpoint::{Endpoint, Verb::Post};
 use super::on;
 use super::pools::asked;
 use super::wire::PoolBody;
+use crate::api::endpoint::{Endpoint, Verb::Post};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// Taskcluster has no such endpoint.

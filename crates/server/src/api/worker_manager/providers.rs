@@ -1,4 +1,4 @@
-//! Lists providers, and finds them for handlers.
+//! Lists providers.
 
 use serde_json::json;
 

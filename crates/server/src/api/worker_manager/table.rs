@@ -3,12 +3,12 @@
 use access::scope::Template::{self, AllOf, If, Scope};
 use contract::patterns::{DIGITS, ERROR_ID_QUERY, LAUNCH_CONFIG_ID_QUERY};
 
-use super::super::endpoint::Verb::{Delete, Get, Post, Put};
-use super::super::endpoint::{Endpoint, LIMIT, PAGING, Payload, Query, TOKEN, YES_NO, query};
 use super::{
     error_reports, launch_configs, list_workers, on, overrides, pools, providers, registration,
     stats, workers,
 };
+use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
+use crate::api::endpoint::{Endpoint, LIMIT, PAGING, Payload, Query, TOKEN, YES_NO, query};
 
 const POOLS: &str = "Worker Pools";
 const WORKERS: &str = "Workers";

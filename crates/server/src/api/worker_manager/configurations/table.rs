@@ -3,10 +3,10 @@
 use access::scope::Template::{self, AllOf, AnyOf, Scope};
 use contract::patterns::DIGITS;
 
-use super::super::super::endpoint::Verb::{Delete, Get, Post, Put};
-use super::super::super::endpoint::{Endpoint, PAGING, Query, each, query};
 use super::super::on;
 use super::{evaluate, history, plan, provider_catalog, rules, worker_types};
+use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
+use crate::api::endpoint::{Endpoint, PAGING, Query, each, query};
 
 const CONFIGURATIONS: &str = "Worker Configurations";
 const RULES: &str = "Rules";

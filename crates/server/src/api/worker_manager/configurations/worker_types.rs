@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// The worker type in the URL, by either of its names. Scopes use the short name if one exists, so
-/// the caller is authorised after the lookup.
+/// the caller is authorised once the name is parsed.
 pub(in super::super) async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {
     let worker_type: WorkerType = call.id("workerTypeId")?;
     let params = Params::new().text("workerType", worker_type.name());

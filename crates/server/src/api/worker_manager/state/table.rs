@@ -1,8 +1,8 @@
 //! The endpoints of the state of workers, in the order in which they are published.
 
-use super::super::super::endpoint::Verb::Get;
-use super::super::super::endpoint::{Endpoint, PAGING};
 use super::super::on;
+use crate::api::endpoint::Verb::Get;
+use crate::api::endpoint::{Endpoint, PAGING};
 
 const STATE: &str = "Worker State";
 
