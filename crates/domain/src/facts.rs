@@ -144,7 +144,8 @@ impl Facts {
                 health.silent = 0;
             }
             let live = live.get(&config.id).copied().unwrap_or(0);
-            Offer::of(config, provider_id, live, health, bid.clone()).tried(tries)
+            let bid = bid.clone().and_then(|bid| bid.checked(self.horizon.now));
+            Offer::of(config, provider_id, live, health, bid).tried(tries)
         };
         self.launch_configs.iter().zip(bids).map(offer).collect()
     }

@@ -8,6 +8,7 @@
 //! of the machines launched, at most [`MAX_MACHINES`], costs one pass over the offers.
 
 mod advice;
+mod bid;
 mod choose;
 mod health;
 mod input;
@@ -24,11 +25,13 @@ mod text;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub use advice::{
     MAX_ADVICE, MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED,
     REASON_OVER_CAPACITY, REASON_QUARANTINED,
 };
+pub use bid::{Bid, MAX_PRICE, MAX_READY_MS, MAX_UTILITY, check_price};
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;
@@ -200,20 +203,6 @@ pub struct Tries {
     pub last: Option<Timestamp>,
 }
 
-/// A provider's bid for a launch config.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Bid {
-    /// Dollars per hour and machine now, if the provider knows.
-    pub price: Option<f64>,
-    /// The usefulness of a machine compared with others; 1 is usual.
-    pub utility: f64,
-    /// Location and type, for people: `us-west-2a m5.large spot`.
-    pub place: String,
-    /// Maximum number of machines now; `None`: not known.
-    pub available: Option<u64>,
-}
-
 /// A running worker that may be asked to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -238,6 +227,9 @@ pub struct Candidate {
     pub quarantined_since: Option<Timestamp>,
     /// The last advice that it was given.
     pub advice: Option<Advice>,
+    /// Dollars per hour for the machine, as agreed at its launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<f64>,
 }
 
 /// One decision for one pool.
@@ -273,19 +265,14 @@ pub struct Award {
     pub provider_id: Option<ProviderId>,
     pub machines: u32,
     pub capacity_each: u32,
+    /// Dollars per hour and machine that the provider may charge at most.
     pub max_price: Option<f64>,
-}
-
-impl Bid {
-    /// A bid of a provider for which all launch configs are equal.
-    pub fn plain(place: String) -> Self {
-        Self {
-            price: None,
-            utility: 1.0,
-            place,
-            available: None,
-        }
-    }
+    /// Dollars per hour and machine: the price of the bid that won.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<f64>,
+    /// The data of the bid that won, for its provider.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub data: Map<String, Value>,
 }
 
 impl Plan {

@@ -108,6 +108,7 @@ pub(crate) fn idle(id: &str, for_seconds: i64) -> Candidate {
         idle_hold_ms: 0,
         quarantined_since: None,
         advice: None,
+        price: None,
     }
 }
 

@@ -154,7 +154,7 @@ impl<'a> UsableOffer<'a> {
     ) -> Result<Self, Skip> {
         let (settings, offer) = (&snapshot.settings, &snapshot.offers[index]);
         let each = offer.capacity_each.max(1);
-        let left = offer.machines(settings.max_capacity)?;
+        let left = offer.machines(settings.max_capacity, snapshot.now)?;
         let id = &offer.provider_id;
         let mut sources = snapshot.sources.iter();
         let source = sources.position(|source| source.provider_id == *id);
@@ -211,12 +211,15 @@ impl<'a> UsableOffer<'a> {
         let provider_id = snapshot
             .has_several_providers()
             .then(|| self.offer.provider_id.clone());
+        let bid = self.offer.bid.as_ref().ok();
         Award {
             launch_config_id: self.offer.launch_config_id.clone(),
             provider_id,
             machines: self.won,
             capacity_each: self.each,
             max_price: self.max_price,
+            price: bid.and_then(|bid| bid.price),
+            data: bid.map(|bid| bid.data.clone()).unwrap_or_default(),
         }
     }
 }
