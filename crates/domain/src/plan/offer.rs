@@ -32,8 +32,11 @@ impl Offer {
                 .unwrap_or(1.0),
             max_capacity: stated("maxCapacity").and_then(Value::as_u64),
             live,
+            starting: 0,
+            late: 0,
             health,
             tries: Tries::default(),
+            memory: None,
             bid,
         }
     }

@@ -268,6 +268,14 @@ fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skip> {
             why: format!("{}, tried again at {}", failures_text(), time_of_day(until)),
             until: Some(until),
         }),
+        Condition::ShutOff { trouble, until } => Err(Skip {
+            why: format!("shut off: {trouble}, next try {}", time_of_day(until)),
+            until: Some(until),
+        }),
+        Condition::OnTrial { until } => Err(Skip {
+            why: format!("on trial with one machine, next try {}", time_of_day(until)),
+            until: Some(until),
+        }),
         Condition::Awaited => {
             let when = "tried again when it is known whether its last machine starts";
             Err(format!("{}, {when}", failures_text()).into())
