@@ -1,0 +1,17 @@
+//! A simulated world that drives the production planner: loads, clouds, metrics. No I/O.
+
+pub mod fleet;
+pub mod history;
+pub mod metrics;
+pub mod offering;
+pub mod planner;
+pub mod scenario;
+pub mod statistics;
+pub mod strategy;
+pub mod trace;
+
+mod draws;
+mod units;
+mod world;
+
+pub use world::simulate;
