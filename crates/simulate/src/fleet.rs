@@ -38,8 +38,8 @@ pub struct SimulatedWorker {
     pub bill: Option<Bill>,
     /// The tasks that it runs, by their indexes.
     pub tasks: Vec<usize>,
-    /// How many tasks it has started.
-    pub n_started: u64,
+    /// When it started its last task.
+    pub last_start_ms: Option<i64>,
     /// The durations of the tasks that it finished.
     pub useful_ms: i64,
     /// Grows with each idle time, so that events of an earlier one are recognised.

@@ -4,11 +4,14 @@ pub mod fleet;
 pub mod history;
 pub mod metrics;
 pub mod offering;
+pub mod page;
 pub mod planner;
 pub mod scenario;
 pub mod statistics;
 pub mod strategy;
+pub mod study;
 pub mod trace;
+pub mod trace_report;
 
 mod draws;
 mod units;

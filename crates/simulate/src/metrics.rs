@@ -83,7 +83,12 @@ impl Metrics {
         let pools: Vec<PoolDelay> = pools.collect();
         let bills = history.workers.iter().filter_map(|worker| worker.bill);
         let cost: f64 = bills.map(|bill| bill.dollars).sum();
-        let idle = || history.workers.iter().filter(|it| it.n_started == 0);
+        let idle = || {
+            history
+                .workers
+                .iter()
+                .filter(|it| it.last_start_ms.is_none())
+        };
         let n_made = history.workers.len() as u64;
         let n_refused = history.attempts.n_refused;
         Self {

@@ -133,9 +133,3 @@ impl<'a> View<'a> {
         self.scenario.offerings[offering].price.at(self.at_ms)
     }
 }
-
-impl Decision {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.advice.is_empty() && self.launches.is_empty()
-    }
-}

@@ -86,7 +86,7 @@ impl World<'_> {
             ended_ms: None,
             bill: None,
             tasks: Vec::new(),
-            n_started: 0,
+            last_start_ms: None,
             useful_ms: 0,
             idle_count: 0,
             number,

@@ -39,7 +39,7 @@ impl World<'_> {
         self.fleet.pools[pool].n_claimed += 1;
         let claimant = &mut self.fleet.workers[worker];
         claimant.tasks.push(task);
-        claimant.n_started += 1;
+        claimant.last_start_ms = Some(self.at_ms);
         claimant.idle_count += 1;
         self.observe(&Observation::Started { worker, task });
     }

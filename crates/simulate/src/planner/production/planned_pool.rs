@@ -236,7 +236,7 @@ impl PlannedPool {
             self.fresh.pop_front();
         }
         let fresh = self.fresh.iter().map(|index| worker(*index));
-        let fresh = fresh.filter(|worker| worker.is_idle() && worker.n_started == 0);
+        let fresh = fresh.filter(|worker| worker.is_idle() && worker.last_start_ms.is_none());
         let groups =
             fresh.map(|worker| self.group(worker.config, worker.state, worker.asked_to_stop, 1));
         self.facts.inventory.fresh = groups.collect();
@@ -299,7 +299,7 @@ impl PlannedPool {
         worker: &SimulatedWorker,
     ) -> Option<RunningWorker> {
         let since_start = |at_ms: i64| view.now().plus_millis(at_ms - view.at_ms);
-        let ended = (worker.n_started > 0).then(|| since_start(worker.idle_since_ms));
+        let ended = (worker.last_start_ms.is_some()).then(|| since_start(worker.idle_since_ms));
         let pool_id = self.facts.pool.id.clone();
         let group = &self.places[worker.config];
         Some(RunningWorker {
