@@ -200,6 +200,7 @@ fn running() -> Vec<RunningWorker> {
             registered: Some(ended),
             idle_hold_ms: Some(0),
             advice: None,
+            price: None,
             last_asked: Some(now()),
             last_task_ended: Some(ended),
             quarantined_since: None,

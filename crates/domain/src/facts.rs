@@ -13,12 +13,14 @@ pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, first_candidate
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
 use crate::launch_config::LaunchConfig;
+use crate::market::{OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, Settings, Snapshot, Source, Tries,
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, Rival, Settings, Snapshot, Source, Tries,
 };
 use crate::pool::Pool;
 use crate::supply::{Horizon, Inventory};
+use crate::time::Timestamp;
 
 /// The state of one pool at one moment.
 #[derive(Clone, Debug)]
@@ -35,6 +37,28 @@ pub struct Facts {
     /// Whether a running worker belongs to an archived launch config.
     pub has_archived: bool,
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
+    /// What the strategy `balanced` has learned; `None` for other strategies.
+    pub memory: Option<MarketFacts>,
+}
+
+/// The memory that concerns one pool.
+#[derive(Clone, Debug, Default)]
+pub struct MarketFacts {
+    pub pool: PoolNews,
+    /// The offerings of the pool's launch configs, as far as anything is known.
+    pub offerings: BTreeMap<OfferingId, OfferingMemory>,
+    /// Machines that have not registered.
+    pub starting: Vec<Starting>,
+    /// Other pools with the same offerings, if a quota is used up.
+    pub rivals: Vec<Rival>,
+}
+
+/// Machines of one launch that have not registered, or are still to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Starting {
+    pub launch_config_id: LaunchConfigId,
+    pub since: Timestamp,
+    pub machines: u32,
 }
 
 /// The recent launches of one launch config.
@@ -63,6 +87,7 @@ impl Facts {
             inventory: Inventory::default(),
             has_archived: false,
             records: BTreeMap::new(),
+            memory: None,
         }
     }
 
@@ -128,6 +153,11 @@ impl Facts {
             capacity: self.capacity(),
             offers: self.offers(bids),
             overrides,
+            learned: self.memory.as_ref().map(|memory| memory.pool.clone()),
+            rivals: self
+                .memory
+                .as_ref()
+                .map_or_else(Vec::new, |memory| memory.rivals.clone()),
             workers,
         })
     }
@@ -144,7 +174,12 @@ impl Facts {
                 health.silent = 0;
             }
             let live = live.get(&config.id).copied().unwrap_or(0);
-            Offer::of(config, provider_id, live, health, bid.clone()).tried(tries)
+            let bid = bid.clone().and_then(|bid| bid.checked(self.horizon.now));
+            let mut offer = Offer::of(config, provider_id, live, health, bid).tried(tries);
+            if let Some(memory) = &self.memory {
+                memory.add_to(&mut offer, self.horizon.now);
+            }
+            offer
         };
         self.launch_configs.iter().zip(bids).map(offer).collect()
     }
@@ -160,6 +195,27 @@ impl Facts {
 
     pub fn id(&self) -> &PoolId {
         &self.pool.id
+    }
+}
+
+impl MarketFacts {
+    /// Adds what is known about the offering, and about machines that are starting.
+    fn add_to(&self, offer: &mut Offer, now: Timestamp) {
+        let Ok(bid) = &offer.bid else {
+            return;
+        };
+        let id = OfferingId::new(&offer.provider_id, &bid.place);
+        let known = self.offerings.get(&id);
+        let memory = known.copied().unwrap_or_else(|| OfferingMemory::new(&id));
+        let late_after = memory.late_after_ms(bid.ready_ms);
+        let own = self.starting.iter();
+        for starting in own.filter(|one| one.launch_config_id == offer.launch_config_id) {
+            offer.starting += u64::from(starting.machines);
+            if now.millis_since(starting.since) as f64 > late_after {
+                offer.late += u64::from(starting.machines) * u64::from(offer.capacity_each);
+            }
+        }
+        offer.memory = Some(memory);
     }
 }
 

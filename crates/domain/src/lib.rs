@@ -17,6 +17,7 @@ pub mod judge;
 pub mod launch;
 pub mod launch_config;
 pub mod lifecycle;
+pub mod market;
 pub mod overrides;
 pub mod plan;
 pub mod pool;

@@ -8,6 +8,7 @@
 //! of the machines launched, at most [`MAX_MACHINES`], costs one pass over the offers.
 
 mod advice;
+mod bid;
 mod choose;
 mod health;
 mod input;
@@ -24,11 +25,13 @@ mod text;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub use advice::{
     MAX_ADVICE, MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED,
-    REASON_OVER_CAPACITY, REASON_QUARANTINED,
+    REASON_OVER_CAPACITY, REASON_OVER_SHARE, REASON_QUARANTINED,
 };
+pub use bid::{Bid, MAX_PRICE, MAX_READY_MS, MAX_UTILITY, check_price};
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;
@@ -39,6 +42,7 @@ pub use strategy::{MAX_TRIED, chances};
 
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
+use crate::market::{OfferingMemory, PoolNews};
 use crate::time::Timestamp;
 use crate::worker::Advice;
 
@@ -61,9 +65,25 @@ pub struct Snapshot {
     /// The effects of overrides on this pool, for people; settings and bids already include them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<String>,
+    /// What was learned about the pool's tasks, for the strategy `balanced`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<PoolNews>,
+    /// Other pools that want machines of an offering whose quota is used up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<Rival>,
     /// Running workers whose advice may change. May be empty when no worker is asked to stop and
     /// none is surplus.
     pub workers: Vec<Candidate>,
+}
+
+/// Another pool that competes for a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rival {
+    /// Units that its waiting and running tasks need.
+    pub demand: u64,
+    /// Units that it has, running or to come.
+    pub held: u64,
 }
 
 /// A provider of the pool.
@@ -84,6 +104,12 @@ pub struct Settings {
     pub max_capacity: u64,
     /// Its meaning depends on the strategy, see [`StrategyName`].
     pub scaling_ratio: f64,
+    /// For the strategy `balanced`: the pool gives no ratio, so it follows from what was learned.
+    #[serde(default)]
+    pub learns_ratio: bool,
+    /// Dollars that an hour of waiting of one task costs, for the strategy `balanced`.
+    #[serde(default = "settings::usual_wait_price")]
+    pub wait_price: f64,
     pub strategy: StrategyName,
     /// Dollars per hour and unit of utility, for the strategy `aws-provisioner`.
     pub min_price: f64,
@@ -104,6 +130,10 @@ pub enum StrategyName {
     /// lets none wait, 0.2 lets one task wait for five running units, a negative ratio keeps idle
     /// capacity.
     AwsProvisioner,
+    /// The cheapest way to short waits, by what was learned about offerings and tasks (see
+    /// [`crate::market`]). The scaling ratio, if the pool sets one, is the share of waiting tasks
+    /// for which workers are started.
+    Balanced,
 }
 
 /// The pool's capacity units by kind. Each unit counts once (except `fresh`, a part of `running`).
@@ -152,9 +182,19 @@ pub struct Offer {
     pub max_capacity: Option<u64>,
     /// Its units that are not stopped, with those requested.
     pub live: u64,
+    /// Its machines that are starting, with those requested.
+    #[serde(default)]
+    pub starting: u64,
+    /// Units of machines that have been starting for longer than expected, so that they are not
+    /// counted on.
+    #[serde(default)]
+    pub late: u64,
     pub health: Health,
     #[serde(default)]
     pub tries: Tries,
+    /// What was learned about its offering.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<OfferingMemory>,
     /// The provider's bid. `Err`: it cannot bid now, with the reason.
     pub bid: Result<Bid, String>,
 }
@@ -200,20 +240,6 @@ pub struct Tries {
     pub last: Option<Timestamp>,
 }
 
-/// A provider's bid for a launch config.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Bid {
-    /// Dollars per hour and machine now, if the provider knows.
-    pub price: Option<f64>,
-    /// The usefulness of a machine compared with others; 1 is usual.
-    pub utility: f64,
-    /// Location and type, for people: `us-west-2a m5.large spot`.
-    pub place: String,
-    /// Maximum number of machines now; `None`: not known.
-    pub available: Option<u64>,
-}
-
 /// A running worker that may be asked to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -238,6 +264,9 @@ pub struct Candidate {
     pub quarantined_since: Option<Timestamp>,
     /// The last advice that it was given.
     pub advice: Option<Advice>,
+    /// Dollars per hour for the machine, as agreed at its launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<f64>,
 }
 
 /// One decision for one pool.
@@ -273,19 +302,14 @@ pub struct Award {
     pub provider_id: Option<ProviderId>,
     pub machines: u32,
     pub capacity_each: u32,
+    /// Dollars per hour and machine that the provider may charge at most.
     pub max_price: Option<f64>,
-}
-
-impl Bid {
-    /// A bid of a provider for which all launch configs are equal.
-    pub fn plain(place: String) -> Self {
-        Self {
-            price: None,
-            utility: 1.0,
-            place,
-            available: None,
-        }
-    }
+    /// Dollars per hour and machine: the price of the bid that won.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<f64>,
+    /// The data of the bid that won, for its provider.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub data: Map<String, Value>,
 }
 
 impl Plan {
@@ -306,7 +330,7 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
     }
     let mut view = advice::View::of(snapshot);
     snapshot.settings.strategy.strategy().let_go(&mut view);
-    let change = view.load.change(&snapshot.settings);
+    let change = view.load.change_in(snapshot);
     need::note(snapshot, &view.load, change, &mut notes);
     let chosen = choose::choose(snapshot, change, &mut notes, rng);
     let advice = view.advice(&mut notes);

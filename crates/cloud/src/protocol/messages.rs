@@ -121,8 +121,8 @@ impl BidBody {
             None => Ok(Bid {
                 price: self.price,
                 utility: self.utility,
-                place: self.place,
                 available: self.available,
+                ..Bid::plain(self.place)
             }),
         }
     }

@@ -25,6 +25,8 @@ pub struct RunningWorker {
     pub created: Timestamp,
     pub registered: Option<Timestamp>,
     pub idle_hold_ms: Option<i64>,
+    /// Dollars per hour, as agreed at its launch.
+    pub price: Option<f64>,
     /// The advice that it was last given.
     pub advice: Option<Advice>,
     pub last_asked: Option<Timestamp>,
@@ -104,6 +106,7 @@ impl Facts {
             idle_hold_ms: worker.idle_hold_ms.unwrap_or(DEFAULT_IDLE_HOLD_MS),
             quarantined_since: worker.quarantined_since,
             advice: worker.advice,
+            price: worker.price,
             key: worker.key,
         }
     }

@@ -13,6 +13,8 @@ use crate::worker::Advice;
 
 pub const REASON_NEEDED: &str = "needed";
 pub const REASON_OVER_CAPACITY: &str = "over capacity";
+/// Another pool has less than its fair share of a quota.
+pub const REASON_OVER_SHARE: &str = "over the fair share";
 pub const REASON_ARCHIVED: &str = "launch config archived";
 pub const REASON_LEFT: &str = "provider left by the pool";
 pub const REASON_QUARANTINED: &str = "quarantined for too long";
@@ -67,11 +69,9 @@ impl<'a> View<'a> {
         }
         Self {
             load: Load {
-                pending: exact(snapshot.demand.pending),
                 claimed: exact(claimed),
                 running: exact(supply),
-                fresh: exact(capacity.fresh),
-                coming: exact(capacity.coming()),
+                ..Load::of(snapshot)
             },
             target: target(snapshot),
             snapshot,
@@ -223,6 +223,62 @@ impl View<'_> {
         }
     }
 
+    /// Asks idle workers beyond `keep` units to stop: the dearest first, then the oldest. Those that
+    /// were asked before come first, and stay only if they are within `keep` again.
+    pub(super) fn release(&mut self, keep: f64) {
+        let mut order: Vec<(bool, usize)> = Vec::new();
+        for (index, decision) in self.decisions.iter_mut().enumerate() {
+            if decision.can_stop {
+                let was_asked = decision.stop_reason.take().is_some();
+                if was_asked {
+                    self.load.running += decision.units();
+                }
+                order.push((was_asked, index));
+            }
+        }
+        order.sort_unstable_by(|(asked, a), (other_asked, b)| {
+            let (a, b) = (self.decisions[*a].candidate, self.decisions[*b].candidate);
+            let price = |candidate: &Candidate| candidate.price.unwrap_or(0.0);
+            let dearest = price(b).total_cmp(&price(a));
+            let oldest = (a.created, &a.key).cmp(&(b.created, &b.key));
+            other_asked.cmp(asked).then(dearest).then(oldest)
+        });
+        for (_, index) in order {
+            let decision = &mut self.decisions[index];
+            let left = self.load.running - decision.units();
+            if left < keep {
+                break;
+            }
+            decision.stop_reason = Some(REASON_OVER_CAPACITY);
+            self.load.running = left;
+        }
+    }
+
+    /// Asks busy workers to stop after their task, the oldest first, until the next one has more
+    /// units than are left.
+    pub(super) fn drain(&mut self, mut units: f64) {
+        let is_asked = |decision: &WorkerDecision<'_>| {
+            decision.stop_reason.is_none()
+                && decision.candidate.is_busy()
+                && decision.candidate.is_healthy()
+        };
+        let busy = (0..self.decisions.len()).filter(|index| is_asked(&self.decisions[*index]));
+        let mut order: Vec<usize> = busy.collect();
+        order.sort_unstable_by_key(|index| {
+            let candidate = self.decisions[*index].candidate;
+            (candidate.created, &candidate.key)
+        });
+        for index in order {
+            let decision = &mut self.decisions[index];
+            if units < decision.units() {
+                return;
+            }
+            units -= decision.units();
+            decision.stop_reason = Some(REASON_OVER_SHARE);
+            self.load.running -= decision.units();
+        }
+    }
+
     /// The changes of advice, for at most [`MAX_ADVICE`] workers. A worker without advice stays,
     /// and gets no advice to stay.
     pub(super) fn advice(&self, notes: &mut Notes) -> Vec<(WorkerKey, Advice)> {
@@ -248,6 +304,7 @@ impl View<'_> {
             REASON_LEFT,
             REASON_QUARANTINED,
             REASON_OVER_CAPACITY,
+            REASON_OVER_SHARE,
         ];
         let count = |reason: &str| changes.iter().filter(|(_, _, why)| *why == reason).count();
         for reason in reasons {

@@ -7,6 +7,7 @@
 use super::need::exact;
 use super::pause::AFTER_MACHINES;
 use super::{Health, Offer, Tries};
+use crate::market::Trouble;
 use crate::time::{MINUTE_MS, Timestamp};
 
 /// A machine that has not registered for this long is no longer expected to register.
@@ -25,6 +26,10 @@ pub(super) enum Condition {
     Resting { until: Timestamp },
     /// Ill, and tried with a machine that has not registered or failed yet.
     Awaited,
+    /// Its breaker is open until this time.
+    ShutOff { trouble: Trouble, until: Timestamp },
+    /// It is being tried after its breaker was open; the next trial is due at this time.
+    OnTrial { until: Timestamp },
 }
 
 impl Health {

@@ -27,6 +27,29 @@ impl Load {
         rounded(settings.strategy.strategy().need(settings, self))
     }
 
+    /// Before any advice.
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let (demand, capacity) = (&snapshot.demand, &snapshot.capacity);
+        Self {
+            pending: exact(demand.pending),
+            claimed: exact(demand.claimed),
+            running: exact(capacity.running),
+            fresh: exact(capacity.fresh),
+            coming: exact(capacity.coming()),
+        }
+    }
+
+    /// The same with all that the snapshot contains.
+    pub(super) fn change_in(&self, snapshot: &Snapshot) -> f64 {
+        rounded(
+            snapshot
+                .settings
+                .strategy
+                .strategy()
+                .need_in(snapshot, self),
+        )
+    }
+
     /// The running capacity without tasks.
     pub(super) fn idle(&self) -> f64 {
         (self.running - self.claimed).max(0.0)

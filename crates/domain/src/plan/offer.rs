@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{Bid, Health, Offer, Tries};
 use crate::id::ProviderId;
 use crate::launch_config::LaunchConfig;
+use crate::time::Timestamp;
 
 impl Offer {
     /// Reads the numbers in the `workerManager` part of a launch config. Invalid numbers count as
@@ -31,8 +32,11 @@ impl Offer {
                 .unwrap_or(1.0),
             max_capacity: stated("maxCapacity").and_then(Value::as_u64),
             live,
+            starting: 0,
+            late: 0,
             health,
             tries: Tries::default(),
+            memory: None,
             bid,
         }
     }
@@ -53,12 +57,15 @@ impl Offer {
     }
 
     /// How many machines it can give within its own limits; or why none.
-    pub(super) fn machines(&self, pool_max: u64) -> Result<u64, String> {
+    pub(super) fn machines(&self, pool_max: u64, now: Timestamp) -> Result<u64, String> {
         if !(self.initial_weight > 0.0 && self.initial_weight.is_finite()) {
             return Err("its initialWeight is 0".to_owned());
         }
         let available = match &self.bid {
-            Ok(bid) => bid.available.unwrap_or(u64::MAX),
+            Ok(bid) => {
+                bid.check(now)?;
+                bid.available.unwrap_or(u64::MAX)
+            }
             Err(why) => return Err(why.clone()),
         };
         if available == 0 {
@@ -82,7 +89,10 @@ mod tests {
 
     use super::*;
     use crate::Version;
-    use crate::time::Timestamp;
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(0)
+    }
 
     fn of(configuration: Value) -> Offer {
         let config = LaunchConfig {
@@ -110,7 +120,7 @@ mod tests {
             offer.max_capacity,
         );
         assert_eq!(numbers, (2, 0.5, Some(7)));
-        assert_eq!((offer.live, offer.machines(100)), (3, Ok(2)));
+        assert_eq!((offer.live, offer.machines(100, now())), (3, Ok(2)));
     }
 
     #[test]
@@ -133,7 +143,7 @@ mod tests {
             let mut offer = of(json!({}));
             change(&mut offer);
             offer
-                .machines(10)
+                .machines(10, now())
                 .map_err(|why| why.chars().take(22).collect::<String>())
         };
         assert_eq!(with(|_| ()), Ok(7));
@@ -164,5 +174,7 @@ mod tests {
             o.bid.as_mut().unwrap().available = Some(0);
         };
         assert_eq!(with(sold_out), refused("no machine is availabl"));
+        let expired: fn(&mut Offer) = |o| o.bid.as_mut().unwrap().expires = Some(now());
+        assert_eq!(with(expired), refused("its bid expired at 197"));
     }
 }

@@ -8,6 +8,8 @@ use super::{Settings, StrategyName};
 pub const NO_MAX_PRICE: f64 = 1e9;
 /// A larger ratio is a typing error.
 pub(super) const MAX_RATIO: f64 = 100.0;
+/// A dearer wait is a typing error.
+const MAX_WAIT_PRICE: f64 = 1e6;
 /// Larger capacities are typing errors; also keeps sums far from overflow.
 const MAX_CAPACITY: u64 = 1_000_000_000;
 
@@ -20,7 +22,7 @@ pub enum BadSettings {
         wanted: String,
         found: String,
     },
-    #[error("{0} is not a strategy; use \"weighted\" or \"aws-provisioner\"")]
+    #[error("{0} is not a strategy; use \"balanced\", \"weighted\" or \"aws-provisioner\"")]
     Strategy(String),
 }
 
@@ -44,6 +46,8 @@ impl Settings {
             min_capacity: capacity(config, "minCapacity")?,
             max_capacity: capacity(config, "maxCapacity")?,
             scaling_ratio: number(config, "scalingRatio", default_ratio, min_ratio, MAX_RATIO)?,
+            learns_ratio: !config.contains_key("scalingRatio"),
+            wait_price: number(config, "waitPrice", usual_wait_price(), 0.0, MAX_WAIT_PRICE)?,
             strategy,
             min_price: number(config, "minPrice", 0.0, 0.0, NO_MAX_PRICE)?,
             max_price: number(config, "maxPrice", NO_MAX_PRICE, 0.0, NO_MAX_PRICE)?,
@@ -72,6 +76,11 @@ impl Settings {
     pub(super) fn least(&self) -> u64 {
         self.min_capacity.min(self.max_capacity)
     }
+}
+
+/// Dollars that an hour of waiting costs.
+pub(super) fn usual_wait_price() -> f64 {
+    1.0
 }
 
 fn capacity(config: &Map<String, Value>, key: &'static str) -> Result<u64, BadSettings> {
@@ -133,6 +142,8 @@ mod tests {
             min_capacity: 0,
             max_capacity: 0,
             scaling_ratio: 1.0,
+            learns_ratio: true,
+            wait_price: 1.0,
             strategy: StrategyName::Weighted,
             min_price: 0.0,
             max_price: NO_MAX_PRICE,
@@ -149,13 +160,15 @@ mod tests {
 
     #[test]
     fn everything_that_can_be_said_is_heard() {
-        let config = json!({"minCapacity": 1, "maxCapacity": 5.0, "scalingRatio": -0.2, "minPrice": 0.1,
+        let config = json!({"minCapacity": 1, "maxCapacity": 5.0, "scalingRatio": -0.2, "minPrice": 0.1, "waitPrice": 2.5,
             "maxPrice": 8, "strategy": "aws-provisioner", "literal": true, "lifecycle": {}});
         let settings = parse(config).unwrap();
         let expected = Settings {
             min_capacity: 1,
             max_capacity: 5,
             scaling_ratio: -0.2,
+            learns_ratio: false,
+            wait_price: 2.5,
             strategy: StrategyName::AwsProvisioner,
             min_price: 0.1,
             max_price: 8.0,
@@ -194,7 +207,7 @@ mod tests {
             ),
             (
                 json!({"strategy": "cheapest"}),
-                "\"cheapest\" is not a strategy; use \"weighted\" or \"aws-provisioner\"",
+                "\"cheapest\" is not a strategy; use \"balanced\", \"weighted\" or \"aws-provisioner\"",
             ),
         ];
         for (config, expected) in cases {

@@ -1,6 +1,7 @@
 //! Strategies: the capacity of a pool, its launch configs, and which workers stop.
 
 mod aws_provisioner;
+mod balanced;
 pub(super) mod usable_offers;
 mod weighted;
 
@@ -10,7 +11,7 @@ use super::advice::View;
 use super::health::Condition;
 use super::need::{Load, rounded};
 use super::spot_bids::NoBid;
-use super::{Offer, Settings, StrategyName};
+use super::{Offer, Settings, Snapshot, StrategyName};
 use crate::demand::Demand;
 use crate::id::names;
 use crate::time::Timestamp;
@@ -35,6 +36,11 @@ pub(super) trait Strategy: Sync {
 
     /// How many further units this load needs; negative if there are too many.
     fn need(&self, settings: &Settings, load: &Load) -> f64;
+
+    /// The same, with all that the snapshot contains.
+    fn need_in(&self, snapshot: &Snapshot, load: &Load) -> f64 {
+        self.need(&snapshot.settings, load)
+    }
 
     /// No worker is asked to stop if less capacity than this would be left.
     fn keep(&self, settings: &Settings, load: &Load, target: f64) -> f64;
@@ -64,6 +70,7 @@ names! {
     StrategyName, "not a strategy",
     Weighted = "weighted",
     AwsProvisioner = "aws-provisioner",
+    Balanced = "balanced",
 }
 
 impl StrategyName {
@@ -71,6 +78,7 @@ impl StrategyName {
         match self {
             Self::Weighted => &weighted::Weighted,
             Self::AwsProvisioner => &aws_provisioner::AwsProvisioner,
+            Self::Balanced => &balanced::Balanced,
         }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
             min_capacity,
             max_capacity,
             scaling_ratio: 1.0,
+            learns_ratio: false,
+            wait_price: 1.0,
             strategy: StrategyName::Weighted,
             min_price: 0.0,
             max_price: domain::plan::NO_MAX_PRICE,
@@ -41,6 +43,8 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         capacity: Capacity::default(),
         offers: vec![offer("a")],
         overrides: Vec::new(),
+        learned: None,
+        rivals: Vec::new(),
         workers: Vec::new(),
     }
 }
@@ -68,6 +72,9 @@ pub(crate) fn offer(id: &str) -> Offer {
         initial_weight: 1.0,
         max_capacity: None,
         live: 0,
+        starting: 0,
+        late: 0,
+        memory: None,
         health: Health::default(),
         tries: Tries::default(),
         bid: Ok(Bid::plain(String::new())),
@@ -108,6 +115,7 @@ pub(crate) fn idle(id: &str, for_seconds: i64) -> Candidate {
         idle_hold_ms: 0,
         quarantined_since: None,
         advice: None,
+        price: None,
     }
 }
 

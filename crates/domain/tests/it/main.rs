@@ -10,6 +10,7 @@ mod capacity;
 mod common;
 mod input;
 mod limits;
+mod offers;
 mod properties;
 mod recovery;
 mod stored;

@@ -24,6 +24,10 @@ fn snapshot() -> Snapshot {
         utility: 2.0,
         place: "us-west-2a m5.large spot".to_owned(),
         available: Some(9),
+        reliability: Some(0.95),
+        ready_ms: Some(90_000),
+        expires: Some(seconds_ago(-600)),
+        data: json!({"ticket": 7}).as_object().unwrap().clone(),
     };
     let ill = Offer {
         health: Health {

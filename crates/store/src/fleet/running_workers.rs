@@ -167,6 +167,7 @@ fn running(
         registered: cells.next()?,
         idle_hold_ms: cells.next()?,
         advice: advice(cells.next()?),
+        price: None,
         last_asked: cells.next()?,
         last_task_ended: cells.next()?,
         quarantined_since: cells

@@ -168,6 +168,7 @@ fn without_records(worker: &Worker) -> RunningWorker {
         registered: worker.terms.registered_at.map(at),
         idle_hold_ms: worker.terms.idle_hold_ms,
         advice: worker.terms.advice.clone(),
+        price: None,
         last_asked: None,
         last_task_ended: None,
         quarantined_since: None,

@@ -154,7 +154,7 @@ impl<'a> UsableOffer<'a> {
     ) -> Result<Self, Skip> {
         let (settings, offer) = (&snapshot.settings, &snapshot.offers[index]);
         let each = offer.capacity_each.max(1);
-        let left = offer.machines(settings.max_capacity)?;
+        let left = offer.machines(settings.max_capacity, snapshot.now)?;
         let id = &offer.provider_id;
         let mut sources = snapshot.sources.iter();
         let source = sources.position(|source| source.provider_id == *id);
@@ -211,12 +211,15 @@ impl<'a> UsableOffer<'a> {
         let provider_id = snapshot
             .has_several_providers()
             .then(|| self.offer.provider_id.clone());
+        let bid = self.offer.bid.as_ref().ok();
         Award {
             launch_config_id: self.offer.launch_config_id.clone(),
             provider_id,
             machines: self.won,
             capacity_each: self.each,
             max_price: self.max_price,
+            price: bid.and_then(|bid| bid.price),
+            data: bid.map(|bid| bid.data.clone()).unwrap_or_default(),
         }
     }
 }
@@ -263,6 +266,14 @@ fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skip> {
         Condition::Due => Ok(None),
         Condition::Resting { until } => Err(Skip {
             why: format!("{}, tried again at {}", failures_text(), time_of_day(until)),
+            until: Some(until),
+        }),
+        Condition::ShutOff { trouble, until } => Err(Skip {
+            why: format!("shut off: {trouble}, next try {}", time_of_day(until)),
+            until: Some(until),
+        }),
+        Condition::OnTrial { until } => Err(Skip {
+            why: format!("on trial with one machine, next try {}", time_of_day(until)),
             until: Some(until),
         }),
         Condition::Awaited => {

@@ -122,6 +122,6 @@ pub fn chances(snapshot: &Snapshot) -> Vec<f64> {
 }
 
 /// From 0 to just below 1.
-fn fraction(rng: &mut dyn Rng) -> f64 {
+pub(super) fn fraction(rng: &mut dyn Rng) -> f64 {
     exact(rng.next_u64() >> 11) / exact(1 << 53)
 }

@@ -1,0 +1,20 @@
+//! The memory of the strategy `balanced`: what launches, workers and tasks have shown.
+//!
+//! Memory is plain data. It changes only by observations, so the same observations in the same
+//! order give the same memory, and a stored plan contains all that was known when it was made.
+//! An [`OfferingMemory`] is shared by all pools that launch from the same place of a provider; a
+//! [`PoolMemory`] belongs to one pool.
+
+mod average;
+mod breaker;
+mod levels;
+mod offering;
+mod pool;
+mod shares;
+
+pub use average::Average;
+pub use breaker::{Breaker, BreakerState, Trouble};
+pub use levels::{Fall, Retention};
+pub use offering::{OfferingId, OfferingMemory, OfferingNews, SURVIVAL_MS, USUAL_BOOT_MS};
+pub use pool::{PoolMemory, PoolNews, USUAL_TASK_MS};
+pub use shares::fair_shares;

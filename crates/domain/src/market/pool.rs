@@ -1,0 +1,195 @@
+//! What is known about the tasks of one pool.
+
+use serde::{Deserialize, Serialize};
+
+use super::average::Average;
+use super::levels::{Levels, Retention};
+use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
+
+/// A task is expected to take this long before any has ended.
+pub const USUAL_TASK_MS: f64 = 600_000.0;
+/// The newest task counts at least this much in the mean.
+const TASK_STEP: f64 = 0.02;
+/// Durations and arrivals are used after this many tasks.
+const ENOUGH_TASKS: u64 = 20;
+const FAST_MS: f64 = 5.0 * MINUTE_MS as f64;
+const SLOW_MS: f64 = 30.0 * MINUTE_MS as f64;
+
+/// The memory of a pool, as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolMemory {
+    /// In milliseconds.
+    task: Average,
+    arrivals: Arrivals,
+    levels: Levels,
+}
+
+/// How often tasks arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arrivals {
+    /// Tasks per second, over about five minutes.
+    fast: f64,
+    /// … over about half an hour.
+    slow: f64,
+    /// Since the rates were last computed.
+    count: u64,
+    counted_since: Option<Timestamp>,
+}
+
+/// What a plan knows about the tasks of its pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolNews {
+    /// The mean duration of a task in milliseconds; `None` until enough have ended.
+    pub task_ms: Option<f64>,
+    /// Tasks per second that arrive steadily.
+    pub arrivals: f64,
+    pub retention: Retention,
+}
+
+impl PoolMemory {
+    /// A task has ended by itself, after this time.
+    pub fn add_task(&mut self, duration_ms: i64) {
+        self.task.add(duration_ms.max(0) as f64, TASK_STEP);
+    }
+
+    /// This many tasks have come.
+    pub fn add_arrivals(&mut self, count: u64) {
+        self.arrivals.count = self.arrivals.count.saturating_add(count);
+    }
+
+    /// Waiting and running tasks now need this many workers.
+    pub fn reach_level(&mut self, level: u64, now: Timestamp) {
+        self.levels.reach(level, now);
+    }
+
+    /// Computes rates and retentions. `missing_ms`: see [`PoolMemory::missing_ms`].
+    pub fn learn(&mut self, missing_ms: f64, now: Timestamp) {
+        self.arrivals.update(now);
+        self.levels.learn(missing_ms, now);
+    }
+
+    /// What a missing worker costs, as the time in which an idle worker costs the same: its boot is
+    /// paid again, and tasks wait meanwhile. `price`: dollars per unit-hour; `wait_price`: dollars
+    /// per hour that a task waits.
+    pub fn missing_ms(&self, boot_ms: f64, price: f64, wait_price: f64) -> f64 {
+        // A worker that comes late delays as many tasks as it would have run meanwhile.
+        let tasks = (boot_ms / self.task_ms()).clamp(1.0, 8.0);
+        boot_ms * (price + 0.5 * wait_price * tasks) / price
+    }
+
+    /// The mean duration of a task in milliseconds.
+    pub fn task_ms(&self) -> f64 {
+        match self.task.count {
+            0 => USUAL_TASK_MS,
+            _ => self.task.mean.max(SECOND_MS as f64),
+        }
+    }
+
+    pub fn level(&self) -> u64 {
+        self.levels.level
+    }
+
+    pub fn news(&self) -> PoolNews {
+        PoolNews {
+            task_ms: (self.task.count >= ENOUGH_TASKS).then(|| self.task_ms()),
+            arrivals: self.arrivals.fast.min(self.arrivals.slow),
+            retention: self.levels.retention(),
+        }
+    }
+}
+
+impl Arrivals {
+    fn update(&mut self, now: Timestamp) {
+        let since = self.counted_since.replace(now).unwrap_or(now);
+        let passed = now.millis_since(since) as f64;
+        if passed <= 0.0 {
+            return;
+        }
+        let rate = self.count as f64 * SECOND_MS as f64 / passed;
+        self.count = 0;
+        self.fast += (1.0 - (-passed / FAST_MS).exp()) * (rate - self.fast);
+        self.slow += (1.0 - (-passed / SLOW_MS).exp()) * (rate - self.slow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::HOUR_MS;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000 + seconds * SECOND_MS)
+    }
+
+    #[test]
+    fn durations_are_used_when_enough_tasks_have_ended() {
+        let mut memory = PoolMemory::default();
+        assert_eq!(memory.task_ms(), USUAL_TASK_MS);
+        for _ in 0..19 {
+            memory.add_task(30_000);
+        }
+        assert_eq!(memory.news().task_ms, None);
+        memory.add_task(30_000);
+        assert_eq!(memory.news().task_ms, Some(30_000.0));
+        // Tasks of no length count as short ones.
+        let mut instant = PoolMemory::default();
+        instant.add_task(-5);
+        assert_eq!(instant.task_ms(), 1_000.0);
+    }
+
+    #[test]
+    fn the_slower_of_two_rates_counts_as_steady() {
+        let mut memory = PoolMemory::default();
+        memory.learn(1.0, at(0));
+        for step in 1..=240 {
+            memory.add_arrivals(60);
+            memory.learn(1.0, at(60 * step));
+        }
+        assert!((memory.news().arrivals - 1.0).abs() < 0.01);
+        // A burst raises the fast rate alone; a lull lowers it at once.
+        memory.add_arrivals(6_000);
+        memory.learn(1.0, at(60 * 241));
+        assert!(memory.news().arrivals < 5.0);
+        memory.learn(1.0, at(60 * 260));
+        assert!(memory.news().arrivals < 1.0);
+        // A clock that steps back changes nothing.
+        let before = memory.clone();
+        memory.add_arrivals(3);
+        memory.learn(1.0, at(0));
+        assert_eq!(memory.news().arrivals, before.news().arrivals);
+    }
+
+    #[test]
+    fn a_missing_worker_costs_its_boot_and_the_wait() {
+        let mut memory = PoolMemory::default();
+        // 180 s at 0.5 $ an hour, and a task that waits half of it at 1 $ an hour.
+        assert_eq!(memory.missing_ms(180_000.0, 0.5, 1.0), 360_000.0);
+        for _ in 0..20 {
+            memory.add_task(45_000);
+        }
+        // Four tasks wait instead of one.
+        assert_eq!(memory.missing_ms(180_000.0, 0.5, 1.0), 900_000.0);
+        assert_eq!(memory.missing_ms(180_000.0, 0.5, 0.0), 180_000.0);
+    }
+
+    #[test]
+    fn memory_is_stored_and_read_back_exactly() {
+        let mut memory = PoolMemory::default();
+        for step in 0..50 {
+            memory.add_task(step * 777);
+            memory.add_arrivals(3);
+            memory.reach_level(u64::try_from(step * 7 % 11).unwrap(), at(step * 13));
+            memory.learn(HOUR_MS as f64, at(step * 13));
+        }
+        let text = serde_json::to_string(&memory).unwrap();
+        assert_eq!(serde_json::from_str::<PoolMemory>(&text).unwrap(), memory);
+        let text = serde_json::to_string(&memory.news()).unwrap();
+        assert_eq!(
+            serde_json::from_str::<PoolNews>(&text).unwrap(),
+            memory.news()
+        );
+    }
+}

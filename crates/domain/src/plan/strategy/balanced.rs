@@ -1,0 +1,297 @@
+//! The strategy `balanced`: short waits for little money, by what was learned.
+//!
+//! Each offering has an expected cost for a useful hour: its price, the boot, the machines that
+//! never register, and the work that interruptions repeat. Machines are spread over the offerings
+//! that cost about as little as the best. Few are started for short tasks, since running workers
+//! will take them first; idle workers are kept for as long as that costs less than starting others.
+
+mod outlook;
+
+use rand::Rng;
+
+use self::outlook::Outlook;
+use super::super::advice::View;
+use super::super::health::Condition;
+use super::super::need::{Load, exact};
+use super::super::spot_bids::NoBid;
+use super::super::{NO_MAX_PRICE, Offer, Settings, Snapshot};
+use super::Strategy;
+use super::usable_offers::UsableOffers;
+use super::weighted::{Weighted, fraction};
+use crate::demand::Demand;
+use crate::market::{BreakerState, fair_shares};
+use crate::time::Timestamp;
+
+/// An offering that is this share dearer than the best gets 1/e of its machines.
+const SPREAD: f64 = 0.06;
+/// Below this reliability of the best offering, idle workers are kept: others may never come.
+const REPLACEABLE: f64 = 0.7;
+
+pub(super) struct Balanced;
+
+impl Strategy for Balanced {
+    fn default_ratio(&self) -> f64 {
+        1.0
+    }
+
+    fn min_ratio(&self) -> f64 {
+        0.0
+    }
+
+    fn most_pending(&self, settings: &Settings) -> f64 {
+        Weighted.most_pending(settings)
+    }
+
+    fn target(&self, _settings: &Settings, demand: &Demand) -> f64 {
+        exact(demand.pending) + exact(demand.claimed)
+    }
+
+    /// Without memory: a machine for each task that no idle worker takes. Machines that are coming
+    /// are not subtracted, as some may be late.
+    fn need(&self, settings: &Settings, load: &Load) -> f64 {
+        let existing = load.running + load.coming;
+        let backlog = (load.pending - load.idle()).max(0.0);
+        backlog
+            .max(exact(settings.least()) - existing)
+            .min(exact(settings.max_capacity) - existing)
+    }
+
+    fn need_in(&self, snapshot: &Snapshot, load: &Load) -> f64 {
+        let settings = &snapshot.settings;
+        let outlook = Outlook::of(snapshot);
+        let late: u64 = snapshot.offers.iter().map(|offer| offer.late).sum();
+        let coming = (load.coming - exact(late)).max(0.0);
+        let backlog = load.pending - load.idle() - freed(snapshot, load, outlook.boot_ms);
+        let wanted = if backlog > 0.0 {
+            (backlog * ratio(snapshot, &outlook) - 1e-9).ceil() - coming
+        } else {
+            // Nothing is missing; idle workers are let go by their retention, not by need.
+            0.0
+        };
+        let existing = load.running + load.coming;
+        wanted
+            .max(exact(settings.least()) - load.running - coming)
+            .min(exact(settings.max_capacity) - existing)
+    }
+
+    fn keep(&self, _settings: &Settings, load: &Load, _target: f64) -> f64 {
+        load.pending + load.claimed
+    }
+
+    fn let_go(&self, view: &mut View<'_>) {
+        let keep = kept(view.snapshot, &view.load);
+        view.release(keep);
+        view.drain(overdrawn(view.snapshot, &view.load));
+    }
+
+    fn condition(&self, _settings: &Settings, offer: &Offer, now: Timestamp) -> Condition {
+        let Some(memory) = &offer.memory else {
+            return Condition::Usable(1.0);
+        };
+        match (memory.state(now), memory.breaker.trouble) {
+            (BreakerState::Open { until }, Some(trouble)) => Condition::ShutOff { trouble, until },
+            (BreakerState::Open { until }, None) => Condition::Resting { until },
+            (BreakerState::OnTrial { until }, _) => Condition::OnTrial { until },
+            (BreakerState::Closed | BreakerState::HalfOpen, _) => Condition::Usable(1.0),
+        }
+    }
+
+    fn max_price(&self, settings: &Settings, offer: &Offer) -> Result<Option<f64>, NoBid> {
+        if settings.max_price >= NO_MAX_PRICE {
+            return Ok(None);
+        }
+        let bid = offer.bid.as_ref().ok();
+        let true_price = bid.and_then(|bid| Some(bid.price? / bid.utility));
+        match true_price {
+            None => Err(NoBid::NoPrice),
+            Some(true_price) if true_price > settings.max_price => Err(NoBid::Dear { true_price }),
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Takes machines of the offerings that cost about as little as the best, one at a time.
+    fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng) {
+        let snapshot = offers.snapshot;
+        if let Some(surplus) = surplus_over_share(snapshot, &Load::of(snapshot)) {
+            offers.notes.add(format!(
+                "a quota is used up, and the pool has {surplus:.0} more than its fair share of it"
+            ));
+            return;
+        }
+        limit_trials(offers);
+        let outlook = Outlook::of(snapshot);
+        let scores: Vec<f64> = offers
+            .usable
+            .iter()
+            .map(|usable| outlook.score(snapshot, usable.offer))
+            .collect();
+        let mut weights = Vec::new();
+        let mut is_stale = true;
+        while offers.budget.is_open() {
+            if is_stale {
+                weigh(offers, &scores, &mut weights);
+            }
+            let total: f64 = weights.iter().sum();
+            if total <= 0.0 {
+                break;
+            }
+            let at = draw(&weights, fraction(rng) * total);
+            if offers.usable[at].can_give(&offers.budget) {
+                offers.take(at);
+            }
+            is_stale = !offers.usable[at].can_give(&offers.budget);
+        }
+    }
+}
+
+/// An offering after a failure gives one machine; one with failed boots gives few.
+fn limit_trials(offers: &mut UsableOffers<'_>) {
+    let now = offers.snapshot.now;
+    for usable in &mut offers.usable {
+        let Some(memory) = &usable.offer.memory else {
+            continue;
+        };
+        if memory.state(now) == BreakerState::HalfOpen {
+            usable.left = usable.left.min(1);
+        }
+        if let Some(window) = memory.window {
+            let left = u64::from(window).saturating_sub(usable.offer.starting);
+            usable.left = usable.left.min(left);
+        }
+    }
+}
+
+/// The weight of each usable offering: the author's weight, less for those that cost more.
+fn weigh(offers: &UsableOffers<'_>, scores: &[f64], weights: &mut Vec<f64>) {
+    let open = |at: usize| offers.usable[at].can_give(&offers.budget);
+    let costs = scores.iter().enumerate();
+    let best = costs.filter(|(at, _)| open(*at)).map(|(_, score)| *score);
+    let best = best.fold(f64::INFINITY, f64::min);
+    weights.clear();
+    weights.extend(scores.iter().enumerate().map(|(at, score)| {
+        if !open(at) {
+            return 0.0;
+        }
+        let weight = offers.usable[at].weight.unwrap_or(0.0);
+        weight * (-(score / best - 1.0) / SPREAD).exp()
+    }));
+}
+
+/// The index of the weight at this point of their sum.
+fn draw(weights: &[f64], mut point: f64) -> usize {
+    let mut drawn = 0;
+    for (at, weight) in weights.iter().enumerate() {
+        if *weight > 0.0 {
+            drawn = at;
+            if point < *weight {
+                break;
+            }
+            point -= weight;
+        }
+    }
+    drawn
+}
+
+/// Waiting tasks that running workers will take before a machine that is started now is there.
+fn freed(snapshot: &Snapshot, load: &Load, boot_ms: f64) -> f64 {
+    let Some(learned) = &snapshot.learned else {
+        return 0.0;
+    };
+    let Some(task_ms) = learned.task_ms else {
+        return 0.0;
+    };
+    let share = if task_ms > boot_ms {
+        1.0 - (-boot_ms / task_ms).exp()
+    } else {
+        boot_ms / task_ms
+    };
+    let arriving = learned.arrivals * boot_ms / 1_000.0;
+    (load.claimed * share - arriving).max(0.0)
+}
+
+/// The share of the backlog for which machines are started: fewer where the boot of a machine
+/// costs more than the waits that it saves.
+fn ratio(snapshot: &Snapshot, outlook: &Outlook) -> f64 {
+    let settings = &snapshot.settings;
+    if !settings.learns_ratio {
+        return settings.scaling_ratio;
+    }
+    let learned = snapshot.learned.as_ref();
+    let Some(task_ms) = learned.and_then(|learned| learned.task_ms) else {
+        return 1.0;
+    };
+    let overhead = 2.0 * outlook.boot_ms * outlook.price;
+    (settings.wait_price * task_ms / (2.0 * overhead))
+        .sqrt()
+        .min(1.0)
+}
+
+/// How many running units stay although they are idle.
+fn kept(snapshot: &Snapshot, load: &Load) -> f64 {
+    let needed = (load.pending + load.claimed).max(exact(snapshot.settings.least()));
+    if !snapshot.rivals.is_empty() {
+        return needed;
+    }
+    if Outlook::of(snapshot).reliability < REPLACEABLE {
+        return f64::INFINITY;
+    }
+    let learned = snapshot.learned.as_ref();
+    let highest = learned.map_or(0, |learned| learned.retention.highest_kept(snapshot.now));
+    needed.max(exact(highest))
+}
+
+/// By how much the pool exceeds its fair share of the capacity of all pools that compete for a
+/// quota, if another pool has less than its share.
+fn surplus_over_share(snapshot: &Snapshot, load: &Load) -> Option<f64> {
+    let held = load.running + load.coming;
+    let share = Shares::of(snapshot, load)?.own();
+    (held > share + 1.0).then_some(held - share)
+}
+
+/// How many units of busy workers stop after their task, for the sake of other pools.
+fn overdrawn(snapshot: &Snapshot, load: &Load) -> f64 {
+    let Some(shares) = Shares::of(snapshot, load) else {
+        return 0.0;
+    };
+    let over = load.running + load.coming - shares.own() - 1.0;
+    over.min(shares.missing()).max(0.0)
+}
+
+/// The fair shares of this pool and its rivals; this pool comes first.
+struct Shares {
+    demand: Vec<f64>,
+    held: Vec<f64>,
+    shares: Vec<f64>,
+}
+
+impl Shares {
+    /// `None`: no quota is used up, or all pools have what they need.
+    fn of(snapshot: &Snapshot, load: &Load) -> Option<Self> {
+        if snapshot.rivals.is_empty() {
+            return None;
+        }
+        let rivals = snapshot.rivals.iter();
+        let mut demand = vec![load.pending + load.claimed];
+        demand.extend(rivals.clone().map(|rival| exact(rival.demand)));
+        let mut held = vec![load.running + load.coming];
+        held.extend(rivals.map(|rival| exact(rival.held)));
+        let is_short = demand.iter().zip(&held).any(|(demand, held)| demand > held);
+        let shares = is_short.then(|| fair_shares(&demand, held.iter().sum()))?;
+        Some(Self {
+            demand,
+            held,
+            shares,
+        })
+    }
+
+    fn own(&self) -> f64 {
+        self.shares[0]
+    }
+
+    /// What other pools lack of their shares.
+    fn missing(&self) -> f64 {
+        let all = self.demand.iter().zip(&self.shares).zip(&self.held);
+        all.map(|((demand, share), held)| (demand.min(*share) - held).max(0.0))
+            .sum()
+    }
+}
