@@ -128,6 +128,11 @@ impl<'a> View<'a> {
         self.scenario.timing.start.plus_millis(self.at_ms)
     }
 
+    /// The offering of a launch config.
+    pub fn offering(&self, pool: usize, config: usize) -> usize {
+        self.scenario.pools[pool].launch_configs[config].offering
+    }
+
     /// Dollars per machine and hour now.
     pub fn price(&self, offering: usize) -> f64 {
         self.scenario.offerings[offering].price.at(self.at_ms)

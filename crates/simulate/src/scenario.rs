@@ -78,6 +78,8 @@ pub struct Timing {
     pub scan_ms: i64,
     /// How long a worker is idle before it asks whether it should stop.
     pub idle_ms: i64,
+    /// How long a worker is idle before a strategy that learns how long to keep it may stop it.
+    pub least_idle_ms: i64,
     /// A machine that has not registered for this long is stopped.
     pub registration_ms: i64,
     /// How long a stopping machine exists.
@@ -97,6 +99,7 @@ impl Default for Timing {
             tick_ms: 30 * SECOND_MS,
             scan_ms: MINUTE_MS,
             idle_ms: 5 * MINUTE_MS,
+            least_idle_ms: 0,
             registration_ms: 30 * MINUTE_MS,
             stop_ms: MINUTE_MS,
             paid_stop_ms: 20 * SECOND_MS,

@@ -98,6 +98,7 @@ fn scenario(
         tick_ms: settings.loop_ms,
         scan_ms: DAY_MS,
         idle_ms: settings.idle_ms,
+        least_idle_ms: settings.idle_ms,
         registration_ms: (2 * settings.startup_ms).max(30 * MINUTE_MS),
         stop_ms: 0,
         paid_stop_ms: 0,

@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use domain::demand::Demand;
-use domain::facts::{ClaimSource, Facts, Rooms, RunningWorker, most_pending};
+use domain::facts::{
+    ClaimSource, Facts, MarketFacts, Rooms, RunningWorker, Starting, most_pending,
+};
 use domain::id::{LaunchConfigId, ProviderId, WorkerKey};
-use domain::plan::{Bid, Input, Plan, START_UP_MS, StrategyName};
+use domain::market::PoolMemory;
+use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
 use domain::time::DAY_MS;
 use domain::worker::{Advice, WorkerState};
 use serde_json::Value;
 
 use super::launch_log::{CloudAnswer, LaunchLog};
-use crate::fleet::SimulatedWorker;
+use super::market::Market;
+use crate::fleet::{PoolState, SimulatedWorker};
 use crate::planner::{Decision, LaunchOrder, Observation, View, WorkerAdvice};
 use crate::scenario::{BadPool, OfferedConfig, SimulatedPool, Timing, provider_id};
 
@@ -34,12 +38,27 @@ pub(super) struct PlannedPool {
     was_refused: bool,
     /// The count of changes of the fleet from which the inventory was made.
     n_changes: Option<u64>,
-    /// Workers that have not registered, with the numbers of their launches.
-    awaited: BTreeMap<usize, usize>,
+    /// Workers that have not registered.
+    awaited: BTreeMap<usize, AwaitedWorker>,
+    /// The prices of the workers that exist, as they were at their launches.
+    prices: BTreeMap<usize, f64>,
     /// Workers that registered recently, oldest first.
     fresh: VecDeque<usize>,
     /// Workers that were asked to stop.
     asked: BTreeMap<usize, Advice>,
+    registration_ms: i64,
+    /// What is known about the tasks, if the strategy learns.
+    memory: Option<PoolMemory>,
+    wait_price: f64,
+}
+
+/// A worker that has not registered.
+#[derive(Clone, Copy)]
+struct AwaitedWorker {
+    /// The number of its launch in the log.
+    launch: usize,
+    config: usize,
+    launched_ms: i64,
 }
 
 impl PlannedPool {
@@ -52,7 +71,11 @@ impl PlannedPool {
         let mut simulated = simulated.clone();
         let config = &mut simulated.pool.definition.config;
         config.insert("strategy".to_owned(), Value::from(strategy.as_str()));
-        simulated.settings()?;
+        let settings = simulated.settings()?;
+        let (idle_hold_ms, memory) = match strategy {
+            StrategyName::Weighted | StrategyName::AwsProvisioner => (timing.idle_ms, None),
+            StrategyName::Balanced => (timing.least_idle_ms, Some(PoolMemory::default())),
+        };
         let SimulatedPool {
             pool,
             launch_configs,
@@ -68,14 +91,18 @@ impl PlannedPool {
             places,
             provider_id: provider_id()?,
             most_pending,
-            idle_hold_ms: timing.idle_ms,
+            idle_hold_ms,
             log: LaunchLog::default(),
             answers: (i64::MIN, 0),
             was_refused: false,
             n_changes: None,
             awaited: BTreeMap::new(),
+            prices: BTreeMap::new(),
             fresh: VecDeque::new(),
             asked: BTreeMap::new(),
+            registration_ms: timing.registration_ms,
+            memory,
+            wait_price: settings.wait_price,
         })
     }
 
@@ -85,13 +112,14 @@ impl PlannedPool {
     }
 
     pub(super) fn observe(&mut self, view: &View<'_>, observation: &Observation) {
+        self.observe_tasks(view, observation);
         match observation {
             Observation::Answered {
+                pool,
                 config,
                 machines,
                 made,
                 refusal,
-                ..
             } => {
                 let delay_ms = self.answer_delay_ms(view.at_ms);
                 let number = self.log.add(CloudAnswer {
@@ -102,30 +130,126 @@ impl PlannedPool {
                     made: made.len() as u64,
                     refusal: *refusal,
                 });
-                let workers = made.clone();
-                self.awaited.extend(workers.map(|worker| (worker, number)));
+                let awaited = AwaitedWorker {
+                    launch: number,
+                    config: *config,
+                    launched_ms: view.at_ms,
+                };
+                let price = view.price(view.offering(*pool, *config));
+                self.awaited.extend(made.clone().map(|it| (it, awaited)));
+                self.prices.extend(made.clone().map(|it| (it, price)));
                 self.was_refused |= refusal.is_some();
             }
             Observation::Registered { worker } => {
-                if let Some(number) = self.awaited.remove(worker) {
-                    self.log.note_registered(number, view.now());
+                if let Some(awaited) = self.awaited.remove(worker) {
+                    self.log.note_registered(awaited.launch, view.now());
                 }
                 self.fresh.push_back(*worker);
             }
             Observation::FailedLater { worker }
             | Observation::NeverRegistered { worker }
             | Observation::Interrupted { worker } => {
-                if let Some(number) = self.awaited.remove(worker) {
-                    self.log.note_never_registered(number, view.now());
+                if let Some(awaited) = self.awaited.remove(worker) {
+                    self.log.note_never_registered(awaited.launch, view.now());
                 }
-                self.asked.remove(worker);
+                self.forget(*worker);
             }
-            Observation::Ended { worker } => {
-                self.asked.remove(worker);
-            }
+            Observation::Ended { worker } => self.forget(*worker),
             Observation::Arrived { .. }
             | Observation::Started { .. }
             | Observation::Finished { .. } => {}
+        }
+    }
+
+    /// Follows the demand of the pool.
+    fn observe_tasks(&mut self, view: &View<'_>, observation: &Observation) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let pool = match observation {
+            Observation::Arrived { pool } => {
+                memory.add_arrivals(1);
+                *pool
+            }
+            Observation::Finished {
+                worker,
+                duration_ms,
+            } => {
+                memory.add_task(*duration_ms);
+                view.fleet.workers[*worker].pool
+            }
+            Observation::Started { .. }
+            | Observation::Registered { .. }
+            | Observation::Answered { .. }
+            | Observation::FailedLater { .. }
+            | Observation::NeverRegistered { .. }
+            | Observation::Interrupted { .. }
+            | Observation::Ended { .. } => return,
+        };
+        let state = &view.fleet.pools[pool];
+        memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+    }
+
+    fn forget(&mut self, worker: usize) {
+        self.asked.remove(&worker);
+        self.prices.remove(&worker);
+    }
+
+    /// Units that run or are to come.
+    pub(super) fn held_units(&self, state: &PoolState) -> u64 {
+        let counts = state.machines.iter().zip(&self.configs);
+        let units = counts.map(|(machines, config)| {
+            (machines.requested + machines.running) * u64::from(config.capacity)
+        });
+        units.sum()
+    }
+
+    /// Learns from the market, and adds what is known to the facts.
+    pub(super) fn learn(&mut self, view: &View<'_>, market: &Market, rivals: Vec<Rival>) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let best = market.best_offer(view);
+        let missing_ms = memory.missing_ms(best.boot_ms, best.price, self.wait_price);
+        memory.learn(missing_ms, view.now());
+        let news = memory.news();
+        self.facts.memory = Some(MarketFacts {
+            pool: news,
+            offerings: market.memories(),
+            starting: self.starting(view),
+            rivals,
+        });
+    }
+
+    /// The machines that have not registered, by launch.
+    fn starting(&self, view: &View<'_>) -> Vec<Starting> {
+        let mut starting: Vec<Starting> = Vec::new();
+        let mut last = None;
+        for awaited in self.awaited.values() {
+            match starting.last_mut() {
+                Some(one) if last == Some(awaited.launch) => one.machines += 1,
+                Some(_) | None => starting.push(Starting {
+                    launch_config_id: self.config_ids[awaited.config].clone(),
+                    since: view.now().plus_millis(awaited.launched_ms - view.at_ms),
+                    machines: 1,
+                }),
+            }
+            last = Some(awaited.launch);
+        }
+        starting
+    }
+
+    /// Stops machines that have been starting for longer than machines of their offering do.
+    pub(super) fn give_up(&self, view: &View<'_>, market: &Market, decision: &mut Decision) {
+        for (worker, awaited) in &self.awaited {
+            let offering = self.configs[awaited.config].offering;
+            let patience_ms = market.give_up_after_ms(offering, self.registration_ms);
+            if (view.at_ms - awaited.launched_ms) as f64 > patience_ms {
+                decision.advice.push(WorkerAdvice {
+                    worker: *worker,
+                    stop: true,
+                });
+            }
         }
     }
 
@@ -244,10 +368,9 @@ impl PlannedPool {
 
     /// Machines that should have registered by now.
     fn read_overdue(&mut self, view: &View<'_>) {
-        let workers = self.awaited.keys().map(|index| &view.fleet.workers[*index]);
-        let overdue = workers.take_while(|it| view.at_ms - it.launched_ms > START_UP_MS);
-        let overdue = overdue.filter(|worker| worker.state == WorkerState::Requested);
-        let groups = overdue.map(|worker| self.group(worker.config, worker.state, false, 1));
+        let awaited = self.awaited.values();
+        let overdue = awaited.take_while(|it| view.at_ms - it.launched_ms > START_UP_MS);
+        let groups = overdue.map(|it| self.group(it.config, WorkerState::Requested, false, 1));
         self.facts.inventory.overdue = groups.collect();
     }
 
@@ -310,6 +433,7 @@ impl PlannedPool {
             created: since_start(worker.launched_ms),
             registered: worker.registered_ms.map(since_start),
             idle_hold_ms: Some(self.idle_hold_ms),
+            price: self.prices.get(&index).copied(),
             advice: self.asked.get(&index).cloned(),
             last_asked: Some(view.now()),
             last_task_ended: ended,
