@@ -1,4 +1,5 @@
 //! A simulated world that drives the production planner: loads, clouds, metrics. No I/O.
+#![doc = include_str!("../README.md")]
 
 pub mod fleet;
 pub mod history;

@@ -273,3 +273,76 @@ impl RecentErrors {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pending, claimed, existing, requested, stopping; min, max, ratio; launches: as
+    /// worker-manager's estimator computes them.
+    #[rustfmt::skip]
+    const VECTORS: [([f64; 5], [f64; 3], f64); 25] = [
+        ([0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0], 0.0),
+        ([0.0, 0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0),
+        ([0.0, 0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0], 0.0),
+        ([100.0, 0.0, 0.0, 0.0, 0.0], [0.0, 100.0, 1.0], 100.0),
+        ([100.0, 0.0, 0.0, 0.0, 0.0], [0.0, 50.0, 1.0], 50.0),
+        ([100.0, 0.0, 0.0, 0.0, 0.0], [0.0, 100.0, 0.5], 50.0),
+        ([100.0, 25.0, 25.0, 0.0, 0.0], [0.0, 100.0, 0.5], 50.0),
+        ([0.0, 0.0, 50.0, 0.0, 0.0], [1.0, 1.0, 1.0], 0.0),
+        ([0.0, 0.0, 5.0, 0.0, 0.0], [1.0, 1.0, 1.0], 0.0),
+        ([26.0, 0.0, 26.0, 0.0, 0.0], [0.0, 20.0, 1.0], 0.0),
+        ([20.0, 0.0, 0.0, 10.0, 10.0], [0.0, 50.0, 1.0], 10.0),
+        ([11.0, 0.0, 10.0, 0.0, 0.0], [0.0, 50.0, 1.0], 1.0),
+        ([5.0, 10.0, 10.0, 0.0, 0.0], [0.0, 50.0, 1.0], 5.0),
+        ([0.0, 11.0, 10.0, 0.0, 0.0], [0.0, 50.0, 1.0], 0.0),
+        ([10.0, 0.0, 0.0, 0.0, 100.0], [0.0, 50.0, 1.0], 0.0),
+        ([10.0, 0.0, 0.0, 0.0, 45.0], [0.0, 50.0, 1.0], 5.0),
+        ([100.0, 0.0, 100.0, 100.0, 0.0], [0.0, 1_000.0, 1.0], 0.0),
+        // Of 50 and 150 further tasks, requested capacity hides 50 and 100; of 90, it hides 10.
+        ([150.0, 0.0, 100.0, 100.0, 0.0], [0.0, 1_000.0, 1.0], 0.0),
+        ([250.0, 0.0, 100.0, 100.0, 0.0], [0.0, 1_000.0, 1.0], 50.0),
+        ([100.0, 0.0, 10.0, 10.0, 0.0], [0.0, 1_000.0, 1.0], 80.0),
+        ([3.0, 0.0, 0.0, 0.0, 0.0], [0.0, 50.0, 0.5], 1.5),
+        ([1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 50.0, 0.1], 0.1),
+        ([10.0, 0.0, 0.0, 0.0, 0.0], [20.0, 5.0, 1.0], 20.0),
+        ([10.0, 0.0, 5.0, 2.0, 0.0], [0.0, 100.0, 1.0], 3.0),
+        ([10.0, 3.0, 5.0, 2.0, 0.0], [0.0, 100.0, 1.0], 6.0),
+    ];
+
+    #[test]
+    fn the_estimator_computes_what_worker_managers_does() {
+        for (counts, [min, max, ratio], expected) in VECTORS {
+            let [pending, claimed, existing, requested, stopping] = counts;
+            let estimate = Estimate {
+                pending,
+                claimed,
+                existing,
+                requested,
+                stopping,
+            };
+            let found = estimate.n_to_launch(min, max, ratio);
+            assert!((found - expected).abs() < 1e-9, "{counts:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn errors_count_for_an_hour() {
+        let mut errors = RecentErrors {
+            times: VecDeque::new(),
+            by_config: vec![0; 2],
+        };
+        errors.add(5, 0);
+        errors.add(10, 1);
+        errors.add(10, 1);
+        errors.forget(HOUR_MS + 4);
+        assert_eq!(errors.by_config, [1, 2]);
+        errors.forget(HOUR_MS + 5);
+        assert_eq!(
+            (errors.by_config.as_slice(), errors.times.len()),
+            (&[0, 2][..], 2)
+        );
+        errors.forget(HOUR_MS + 10);
+        assert_eq!(errors.by_config, [0, 0]);
+    }
+}

@@ -226,8 +226,8 @@ impl ScenarioName {
         Ok(load.arrivals())
     }
 
-    /// A day of the recorded tasks. Each seed begins this many hundredths of a day later, up to
-    /// three days and a half.
+    /// A day of the recorded tasks. Of ten seeds in a row, each begins this many hundredths of a
+    /// day later.
     fn replay(
         self,
         seed: u64,
@@ -235,7 +235,7 @@ impl ScenarioName {
         traces: &dyn TraceSource,
     ) -> Result<Vec<Arrival>, ScenarioError> {
         let step = i64::try_from(seed % 10 * hundredths).unwrap_or_default();
-        let from_ms = (step * DAY_MS / 100).min(DAY_MS * 7 / 2);
+        let from_ms = step * DAY_MS / 100;
         let mut arrivals = Vec::new();
         for file in self.traces() {
             let trace = traces.trace(file);

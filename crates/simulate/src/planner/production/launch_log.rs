@@ -218,3 +218,131 @@ impl Sums {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::time::SECOND_MS;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000 + seconds * SECOND_MS)
+    }
+
+    /// A launch of ten machines that is decided at this second and answered a second later.
+    fn answer(seconds: i64, made: u64, refusal: Option<Cause>) -> CloudAnswer {
+        CloudAnswer {
+            config: 0,
+            decided: at(seconds),
+            answered: at(seconds + 1),
+            machines: 10,
+            made,
+            refusal,
+        }
+    }
+
+    fn record(log: &mut LaunchLog, seconds: i64) -> Option<LaunchRecord> {
+        let id: LaunchConfigId = "lc".parse().unwrap();
+        log.records(at(seconds), std::slice::from_ref(&id))
+            .remove(&id)
+    }
+
+    fn refusals(log: &mut LaunchLog, seconds: i64) -> Option<(u64, Cause, Timestamp)> {
+        let refusals = record(log, seconds)?.tries.refusals?;
+        Some((refusals.in_a_row, refusals.cause, refusals.last))
+    }
+
+    #[test]
+    fn machines_are_counted_by_what_happened_to_them() {
+        let mut log = LaunchLog::default();
+        log.begin_plan();
+        let whole = log.add(answer(0, 10, None));
+        let part = log.add(answer(30, 4, Some(Cause::Quota)));
+        log.add(answer(60, 0, Some(Cause::Capacity)));
+        log.add(answer(90, 0, Some(Cause::Quota)));
+        log.note_registered(whole, at(100));
+        log.note_registered(part, at(101));
+        log.note_never_registered(part, at(102));
+        let record = record(&mut log, 200).unwrap();
+        let expected = Health {
+            // A quota is not the fault of the launch config.
+            attempted: 30,
+            failed: 10,
+            short: 6,
+            created: 14,
+            registered: 2,
+            never_registered: 1,
+            last_failure: Some(at(102)),
+            ..Health::default()
+        };
+        assert_eq!(record.health, expected);
+        assert_eq!((record.claimed, record.tries.last), (2, Some(at(90))));
+        assert_eq!(record.tries.plans_without_workers, 1);
+    }
+
+    #[test]
+    fn refusals_in_a_row_are_counted_by_plan_since_the_last_success() {
+        let mut log = LaunchLog::default();
+        let refused = || Some(Cause::Quota);
+        log.begin_plan();
+        log.add(answer(0, 0, refused()));
+        log.begin_plan();
+        log.add(answer(30, 0, refused()));
+        log.add(answer(31, 0, Some(Cause::Capacity)));
+        assert_eq!(refusals(&mut log, 40), Some((2, Cause::Capacity, at(32))));
+        log.add(answer(40, 10, None));
+        assert_eq!(refusals(&mut log, 50), None);
+        log.begin_plan();
+        // Machines that were not made are out of stock.
+        log.add(answer(60, 9, Some(Cause::Quota)));
+        assert_eq!(refusals(&mut log, 70), Some((1, Cause::Capacity, at(61))));
+    }
+
+    #[test]
+    fn machines_are_overdue_after_half_an_hour() {
+        let mut log = LaunchLog::default();
+        log.begin_plan();
+        let number = log.add(answer(0, 2, None));
+        log.note_registered(number, at(60));
+        let overdue = |log: &mut LaunchLog, seconds| record(log, seconds).unwrap().health.overdue;
+        assert_eq!((overdue(&mut log, 1_800), overdue(&mut log, 1_801)), (0, 1));
+        let tries = record(&mut log, 1_801).unwrap().tries;
+        assert_eq!(tries.plans_without_workers, 1);
+        // It counts for as long as a machine is missing.
+        assert_eq!(overdue(&mut log, 100_000), 1);
+    }
+
+    #[test]
+    fn launches_without_news_are_forgotten_after_an_hour() {
+        let mut log = LaunchLog::default();
+        log.begin_plan();
+        let first = log.add(answer(0, 1, None));
+        let second = log.add(answer(10, 1, None));
+        log.note_registered(second, at(20));
+        log.note_registered(first, at(100));
+        assert_eq!(record(&mut log, 3_620).unwrap().health.registered, 2);
+        assert_eq!(record(&mut log, 3_621).unwrap().health.registered, 1);
+        assert_eq!(record(&mut log, 3_700).unwrap().health.registered, 1);
+        assert_eq!(record(&mut log, 3_701), None);
+        assert!(log.launches.is_empty());
+        // News of a forgotten launch change nothing.
+        log.note_registered(first, at(3_702));
+        let third = log.add(answer(3_703, 1, None));
+        log.note_never_registered(third, at(3_704));
+        assert_eq!(record(&mut log, 3_705).unwrap().health.never_registered, 1);
+    }
+
+    #[test]
+    fn launch_configs_have_records_of_their_own() {
+        let mut log = LaunchLog::default();
+        log.begin_plan();
+        let other = CloudAnswer {
+            config: 1,
+            ..answer(0, 10, None)
+        };
+        log.add(other);
+        let ids = ["a", "b"].map(|id| id.parse().unwrap());
+        let records = log.records(at(1), &ids);
+        assert_eq!(records.keys().collect::<Vec<_>>(), [&ids[1]]);
+    }
+}

@@ -399,20 +399,22 @@ impl PlannedPool {
         (!plan.is_idle()).then_some(plan)
     }
 
-    /// The workers about which a plan may decide. About others no strategy decides: those that
-    /// work, and those that are not idle for long enough.
+    /// The workers about which a plan may decide: those that are idle for long enough, and those
+    /// that were asked to stop; and all of them if other pools need the quota.
     fn candidates(&self, view: &View<'_>, index: usize) -> Vec<RunningWorker> {
         let worker = |index: usize| &view.fleet.workers[index];
+        let is_running = |index: &usize| worker(*index).state == WorkerState::Running;
+        let row = |index: usize| self.running_worker(view, index, worker(index));
+        let memory = self.facts.memory.as_ref();
+        if memory.is_some_and(|memory| !memory.rivals.is_empty()) {
+            let live = view.fleet.pools[index].live.iter().copied();
+            return live.filter(is_running).filter_map(row).collect();
+        }
         let idle = view.fleet.idle_workers(index);
         let idle =
             idle.take_while(|index| view.at_ms - worker(*index).idle_since_ms >= self.idle_hold_ms);
-        let asked = self.asked.keys().copied();
-        let asked = asked.filter(|index| worker(*index).state == WorkerState::Running);
-        let rows = idle.chain(asked).filter_map(|index| {
-            let row = worker(index);
-            self.running_worker(view, index, row)
-        });
-        rows.collect()
+        let asked = self.asked.keys().copied().filter(is_running);
+        idle.chain(asked).filter_map(row).collect()
     }
 
     fn running_worker(
@@ -463,4 +465,23 @@ fn horizon(now: domain::time::Timestamp) -> Horizon {
 fn parts(machines: u32, most: u32) -> impl Iterator<Item = u32> {
     let starts = (0..machines).step_by(most as usize);
     starts.map(move |start| most.min(machines - start))
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn an_award_becomes_launches_of_bounded_size() {
+        let most = usize::try_from(MAX_MACHINES).unwrap();
+        let constant = "simulate::planner::production::planned_pool::MAX_MACHINES";
+        for size in sizes_around(constant, most) {
+            let parts: Vec<u32> = parts(u32::try_from(size).unwrap(), MAX_MACHINES).collect();
+            assert_eq!(parts.len(), size.div_ceil(most));
+            assert_eq!(parts.iter().map(|part| *part as usize).sum::<usize>(), size);
+            assert!(parts.iter().all(|part| (1..=MAX_MACHINES).contains(part)));
+        }
+    }
 }
