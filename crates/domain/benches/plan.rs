@@ -39,7 +39,7 @@ const NOW_MS: i64 = 1_790_000_000_000;
 
 fn main() {
     println!("{N_CONFIGS} launch configs, {N_WORKERS} workers; medians of {ROUNDS}");
-    for strategy in ["weighted", "aws-provisioner"] {
+    for strategy in ["weighted", "aws-provisioner", "balanced"] {
         for (name, pending) in [("workers go", 0), ("machines come", N_WORKERS + N_PENDING)] {
             measure(&format!("{strategy}, {name}"), strategy, pending);
         }

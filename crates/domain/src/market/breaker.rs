@@ -12,7 +12,9 @@ const FIRST_PAUSE_MS: i64 = 60 * SECOND_MS;
 /// The first pause after an answer that says nothing about the offering.
 const FIRST_SHORT_PAUSE_MS: i64 = 10 * SECOND_MS;
 /// While tasks wait, every offering is tried again within about this time.
-pub(super) const LONGEST_PAUSE_MS: i64 = 480 * SECOND_MS;
+const LONGEST_PAUSE_MS: i64 = 180 * SECOND_MS;
+/// The pause of an offering that a person must change.
+const CONFIGURATION_PAUSE_MS: i64 = 480 * SECOND_MS;
 /// Pauses are up to this share shorter or longer, so that offerings that failed together are not
 /// tried together.
 const JITTER: f64 = 0.2;
@@ -69,7 +71,7 @@ impl Trouble {
         match self {
             Self::Throttled => FIRST_SHORT_PAUSE_MS,
             // A person must change it.
-            Self::Configuration => LONGEST_PAUSE_MS,
+            Self::Configuration => CONFIGURATION_PAUSE_MS,
             Self::Capacity
             | Self::Quota
             | Self::Credentials
@@ -117,7 +119,7 @@ impl Breaker {
         // A pause that lies further ahead than any can last was written by a clock that was set.
         let until = self
             .open_until
-            .filter(|until| *until > now && until.millis_since(now) <= 2 * LONGEST_PAUSE_MS);
+            .filter(|until| *until > now && until.millis_since(now) <= 2 * CONFIGURATION_PAUSE_MS);
         if let Some(until) = until {
             return BreakerState::Open { until };
         }
@@ -147,7 +149,8 @@ impl Breaker {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         self.tried = None;
         let doublings = (self.failures_in_a_row - 1).min(16);
-        let pause = (trouble.first_pause_ms() << doublings).min(LONGEST_PAUSE_MS);
+        let first = trouble.first_pause_ms();
+        let pause = (first << doublings).min(LONGEST_PAUSE_MS.max(first));
         let noise = fraction(salt ^ now.as_millis().unsigned_abs() ^ u64::from(doublings) << 48);
         let factor = 1.0 + JITTER * (2.0 * noise - 1.0);
         #[expect(
@@ -204,8 +207,8 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_differ_by_a_fifth_at_most() {
         let expected = [
-            (Trouble::Capacity, [60.0, 120.0, 240.0, 480.0, 480.0]),
-            (Trouble::Registration, [60.0, 120.0, 240.0, 480.0, 480.0]),
+            (Trouble::Capacity, [60.0, 120.0, 180.0, 180.0, 180.0]),
+            (Trouble::Registration, [60.0, 120.0, 180.0, 180.0, 180.0]),
             (Trouble::Throttled, [10.0, 20.0, 40.0, 80.0, 160.0]),
             (Trouble::Configuration, [480.0; 5]),
         ];

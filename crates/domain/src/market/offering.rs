@@ -22,6 +22,8 @@ const ASSUMED_INTERRUPTIONS: f64 = 0.02;
 const ASSUMED_HOURS: f64 = 2.0;
 /// Machines that may start at the same time after some have registered again.
 const FIRST_WINDOW: u32 = 8;
+/// Machines that may start at the same time after a quota was used up.
+const QUOTA_WINDOW: u32 = 4;
 /// A window above this is no limit.
 const WIDE_WINDOW: u32 = 1_000;
 /// Boots that are needed to know what is late.
@@ -126,29 +128,33 @@ impl OfferingMemory {
         match news {
             OfferingNews::Asked => self.breaker.ask(now),
             OfferingNews::Accepted => {
-                if self.breaker.failures_in_a_row > 0 && !self.breaker.fails_late {
+                if !self.breaker.fails_late && self.breaker.trouble != Some(Trouble::Registration) {
                     self.breaker.close();
+                    self.widen(2, 0);
                 }
             }
             OfferingNews::Failed { trouble } => self.fail(trouble, now),
             OfferingNews::Registered { after_ms } => {
                 self.counts.registered += 1.0;
                 self.boot.add(after_ms.max(0) as f64, BOOT_STEP);
-                self.window = self.window.and_then(|window| {
-                    let wider = window.saturating_mul(4).max(FIRST_WINDOW);
-                    (window < WIDE_WINDOW).then_some(wider)
-                });
+                self.widen(4, FIRST_WINDOW);
                 self.breaker.close();
             }
             OfferingNews::Survived => {
                 if self.breaker.fails_late {
-                    self.window = self.window.map(|window| window.saturating_mul(2));
+                    self.widen(2, 0);
                     self.breaker.close();
                 }
             }
             OfferingNews::Interrupted => self.counts.interruptions += 1.0,
             OfferingNews::Ran { hours } => self.counts.worker_hours += hours.max(0.0),
         }
+    }
+
+    /// Lets more machines start at a time, if their number is limited.
+    fn widen(&mut self, factor: u32, least: u32) {
+        let window = self.window.filter(|window| *window < WIDE_WINDOW);
+        self.window = window.map(|window| window.saturating_mul(factor).max(least));
     }
 
     fn fail(&mut self, trouble: Trouble, now: Timestamp) {
@@ -161,8 +167,9 @@ impl OfferingMemory {
                 self.counts.never_registered += 1.0;
                 self.window = Some(1);
             }
+            // Machines become free one by one.
+            Trouble::Quota => self.window = Some(QUOTA_WINDOW),
             Trouble::Capacity
-            | Trouble::Quota
             | Trouble::Configuration
             | Trouble::Throttled
             | Trouble::Credentials
@@ -174,6 +181,19 @@ impl OfferingMemory {
 
     pub fn state(&self, now: Timestamp) -> BreakerState {
         self.breaker.state(now)
+    }
+
+    /// Whether a machine can be had there now.
+    pub fn is_usable(&self, now: Timestamp) -> bool {
+        matches!(
+            self.state(now),
+            BreakerState::Closed | BreakerState::HalfOpen
+        )
+    }
+
+    /// Whether it gives no machines because a quota is used up.
+    pub fn lacks_quota(&self) -> bool {
+        self.breaker.failures_in_a_row > 0 && self.breaker.trouble == Some(Trouble::Quota)
     }
 
     /// The expected time from launch to registration in milliseconds. `promised` counts until some
@@ -331,7 +351,16 @@ mod tests {
     }
 
     #[test]
-    fn acceptance_closes_the_breaker_unless_machines_vanish_later() {
+    fn acceptance_closes_the_breaker_unless_machines_fail_later() {
+        let mut silent = new();
+        silent.observe(failed(Trouble::Registration), at(0));
+        silent.observe(OfferingNews::Asked, at(100));
+        silent.observe(OfferingNews::Accepted, at(101));
+        let state = silent.state(at(102));
+        assert!(matches!(state, BreakerState::OnTrial { .. }), "{state:?}");
+        silent.observe(registered(90), at(190));
+        assert_eq!(silent.state(at(190)), BreakerState::Closed);
+
         let mut memory = new();
         memory.observe(failed(Trouble::Capacity), at(0));
         memory.observe(OfferingNews::Asked, at(100));
@@ -348,6 +377,20 @@ mod tests {
         memory.observe(OfferingNews::Survived, at(400));
         assert_eq!(memory.state(at(400)), BreakerState::Closed);
         assert_eq!(memory.window, Some(2));
+    }
+
+    #[test]
+    fn after_a_full_quota_few_machines_are_asked_for_at_a_time() {
+        let mut memory = new();
+        memory.observe(failed(Trouble::Quota), at(0));
+        assert!(memory.lacks_quota() && !memory.is_usable(at(1)));
+        let mut windows = vec![memory.window];
+        for seconds in 100..103 {
+            memory.observe(OfferingNews::Accepted, at(seconds));
+            windows.push(memory.window);
+        }
+        assert_eq!(windows, [Some(4), Some(8), Some(16), Some(32)]);
+        assert!(!memory.lacks_quota() && memory.is_usable(at(103)));
     }
 
     #[test]

@@ -103,7 +103,10 @@ impl Snapshot {
     /// Whether the advice of some worker could change. Reads no workers.
     pub fn may_change_advice(&self) -> bool {
         let capacity = &self.capacity;
-        capacity.draining > 0 || capacity.quarantined > 0 || exact(capacity.running) > target(self)
+        capacity.draining > 0
+            || capacity.quarantined > 0
+            || !self.rivals.is_empty()
+            || exact(capacity.running) > target(self)
     }
 }
 

@@ -5,6 +5,7 @@
 )]
 
 mod advice;
+mod balanced;
 mod bids;
 mod capacity;
 mod common;

@@ -27,6 +27,10 @@ const SPREAD: f64 = 0.06;
 /// Below this reliability of the best offering, idle workers are kept: others may never come.
 const REPLACEABLE: f64 = 0.7;
 
+/// Busy workers stop for pools with less than this part of their fair share. Smaller differences
+/// are not worth the boots.
+const POOR: f64 = 0.7;
+
 pub(super) struct Balanced;
 
 impl Strategy for Balanced {
@@ -288,10 +292,11 @@ impl Shares {
         self.shares[0]
     }
 
-    /// What other pools lack of their shares.
+    /// What pools lack that have much less than their shares.
     fn missing(&self) -> f64 {
         let all = self.demand.iter().zip(&self.shares).zip(&self.held);
-        all.map(|((demand, share), held)| (demand.min(*share) - held).max(0.0))
-            .sum()
+        let owed = all.map(|((demand, share), held)| (demand.min(*share), *held));
+        let poor = owed.filter(|(owed, held)| *held < POOR * owed);
+        poor.map(|(owed, held)| owed - held).sum()
     }
 }

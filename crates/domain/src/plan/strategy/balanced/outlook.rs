@@ -1,7 +1,7 @@
 //! What the offerings of a pool cost, all things considered.
 
 use super::super::super::{Bid, Offer, Snapshot};
-use crate::market::{BreakerState, OfferingMemory, Trouble, USUAL_BOOT_MS, USUAL_TASK_MS};
+use crate::market::{OfferingMemory, Trouble, USUAL_BOOT_MS, USUAL_TASK_MS};
 use crate::time::{HOUR_MS, MINUTE_MS, Timestamp};
 
 /// Dollars for an hour of a unit where a provider names no price, or none at all: less than any
@@ -102,12 +102,7 @@ fn reliability(offer: &Offer, bid: &Bid, now: Timestamp) -> f64 {
 fn is_usable(offer: &Offer, now: Timestamp) -> bool {
     offer.initial_weight > 0.0
         && offer.bid.is_ok()
-        && offer.memory.as_ref().is_none_or(|memory| {
-            matches!(
-                memory.state(now),
-                BreakerState::Closed | BreakerState::HalfOpen
-            )
-        })
+        && offer.memory.is_none_or(|memory| memory.is_usable(now))
 }
 
 /// Whether only a quota keeps it from being used.
