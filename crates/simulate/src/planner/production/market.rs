@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use domain::id::ProviderId;
-use domain::market::{
-    BreakerState, OfferingId, OfferingMemory, OfferingNews, SURVIVAL_MS, Trouble,
-};
+use domain::market::{OfferingId, OfferingMemory, OfferingNews, SURVIVAL_MS, Trouble};
 use domain::worker::WorkerState;
 
 use crate::planner::{Observation, View};
@@ -118,17 +116,13 @@ impl Market {
 
     /// Whether a pool competes with others for a quota.
     pub(super) fn is_quota_used_up(&self) -> bool {
-        self.offerings.iter().any(|(_, memory)| {
-            let breaker = &memory.breaker;
-            breaker.failures_in_a_row > 0 && breaker.trouble == Some(Trouble::Quota)
-        })
+        self.offerings
+            .iter()
+            .any(|(_, memory)| memory.lacks_quota())
     }
 
     pub(super) fn best_offer(&self, view: &View<'_>) -> BestOffer {
-        let is_usable = |memory: &OfferingMemory| match memory.state(view.now()) {
-            BreakerState::Closed | BreakerState::HalfOpen => true,
-            BreakerState::Open { .. } | BreakerState::OnTrial { .. } => false,
-        };
+        let is_usable = |memory: &OfferingMemory| memory.is_usable(view.now());
         let any_usable = self.offerings.iter().any(|(_, memory)| is_usable(memory));
         let mut best = BestOffer {
             boot_ms: f64::INFINITY,
