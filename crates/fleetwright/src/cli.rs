@@ -19,7 +19,7 @@ use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, client, completions, config, doctor, documentation, error, event, explain,
     launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker, scope,
-    serve, task, up, version, worker,
+    serve, simulate, task, up, version, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -141,6 +141,9 @@ enum Command {
     /// Import pools and roles from a Taskcluster deployment
     #[command(subcommand)]
     Import(import::Verb),
+    /// Simulate fleets, to compare strategies
+    #[command(subcommand)]
+    Simulate(simulate::Verb),
     /// Print the version
     Version,
     /// Print shell completions
@@ -237,6 +240,7 @@ impl Cli {
                 version::run(common.json);
                 Ok(())
             }
+            Command::Simulate(verb) => simulate::run(&verb, common.json),
             Command::Completions { shell } => {
                 completions::print(shell, command());
                 Ok(())

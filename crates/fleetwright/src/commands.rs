@@ -26,6 +26,7 @@ pub(crate) mod run_worker;
 mod runs;
 pub(crate) mod scope;
 pub(crate) mod serve;
+pub(crate) mod simulate;
 pub(crate) mod task;
 pub(crate) mod up;
 pub(crate) mod version;

@@ -11,7 +11,7 @@ use serde_json::Value;
 const MAX_LINES: usize = 600;
 
 /// The crates that each crate may use: those of the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("testing", &[]),
     ("access", &[]),
     ("api_client", &["access"]),
@@ -21,6 +21,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("documentation", &[]),
     ("domain", &["access", "contract", "rules"]),
     ("rule_import", &["rules", "files", "domain"]),
+    ("simulate", &["domain"]),
     ("store", &["access", "contract", "rules", "domain"]),
     (
         "cloud",
@@ -74,6 +75,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "documentation",
             "domain",
             "rule_import",
+            "simulate",
             "store",
             "cloud",
             "backplane",

@@ -1,0 +1,123 @@
+//! The production planner: the code that decides in the server, about a simulated fleet.
+//!
+//! It keeps the facts that the server reads from its store, and calls the same functions:
+//! `Facts::is_content`, `Facts::snapshot` and `domain::plan::plan`.
+
+mod launch_log;
+mod market;
+mod planned_pool;
+
+use domain::plan::{Rival, StrategyName};
+
+use super::{Decision, Observation, Planner, View};
+use crate::draws::Draws;
+use crate::fleet::PoolState;
+use crate::scenario::{BadPool, Scenario, provider_id};
+use market::Market;
+use planned_pool::PlannedPool;
+
+/// Decides with a strategy of the server.
+pub struct Production {
+    pools: Vec<PlannedPool>,
+    /// The memory of offerings, if the strategy has one.
+    market: Option<Market>,
+    /// The pool that plans first at the next tick.
+    first: usize,
+    draws: Draws,
+}
+
+impl Production {
+    /// Every pool of the scenario plans with this strategy.
+    pub fn new(scenario: &Scenario, strategy: StrategyName, seed: u64) -> Result<Self, BadPool> {
+        let pools = scenario.pools.iter().map(|pool| {
+            let configs = pool.launch_configs.iter();
+            let places = configs.map(|config| scenario.offerings[config.offering].name.clone());
+            PlannedPool::new(pool, places.collect(), &scenario.timing, strategy)
+        });
+        let learns = match strategy {
+            StrategyName::Weighted | StrategyName::AwsProvisioner => false,
+            StrategyName::Balanced => true,
+        };
+        let provider_id = provider_id()?;
+        Ok(Self {
+            pools: pools.collect::<Result<_, _>>()?,
+            market: learns.then(|| Market::new(scenario, &provider_id)),
+            first: 0,
+            draws: Draws::new(seed, "production", &[]),
+        })
+    }
+
+    /// The pools that compete with a pool, if a quota is used up.
+    fn rivals(&self, view: &View<'_>, own: usize) -> Vec<Rival> {
+        let short = self.market.as_ref().is_some_and(Market::is_quota_used_up);
+        if !short || self.pools.len() < 2 {
+            return Vec::new();
+        }
+        let pools = view.fleet.pools.iter().zip(&self.pools).enumerate();
+        let others = pools.filter(|(index, _)| *index != own);
+        let rival = |(_, (state, pool)): (usize, (&PoolState, &PlannedPool))| Rival {
+            demand: state.n_pending() + state.n_claimed,
+            held: pool.held_units(state),
+        };
+        others.map(rival).collect()
+    }
+}
+
+impl Planner for Production {
+    fn observe(&mut self, view: &View<'_>, observation: &Observation) {
+        let (pool, offering) = match observation {
+            Observation::Arrived { pool } => (*pool, None),
+            Observation::Answered { pool, config, .. } => {
+                (*pool, Some(view.offering(*pool, *config)))
+            }
+            Observation::Started { worker, .. }
+            | Observation::Finished { worker, .. }
+            | Observation::Registered { worker }
+            | Observation::FailedLater { worker }
+            | Observation::NeverRegistered { worker }
+            | Observation::Interrupted { worker }
+            | Observation::Ended { worker } => {
+                let worker = &view.fleet.workers[*worker];
+                (worker.pool, Some(worker.offering))
+            }
+        };
+        self.pools[pool].observe(view, observation);
+        if let (Some(market), Some(offering)) = (&mut self.market, offering) {
+            market.observe(view, offering, observation);
+        }
+    }
+
+    /// Each pool is planned once; then those whose launches were refused, as the server does when a
+    /// refusal wakes a pool. No pool is always the first.
+    fn plan(&mut self, view: &View<'_>, round: usize, decision: &mut Decision) {
+        if let Some(market) = self.market.as_mut().filter(|_| round == 0) {
+            market.pass_time(view);
+        }
+        let n_pools = self.pools.len();
+        for number in 0..n_pools {
+            let index = (self.first + number) % n_pools;
+            if round > 0 && !self.pools[index].was_refused() {
+                continue;
+            }
+            let seed = self.draws.number();
+            let rivals = self.rivals(view, index);
+            let pool = &mut self.pools[index];
+            if let Some(market) = &self.market {
+                pool.learn(view, market, rivals);
+            }
+            pool.plan(view, index, seed, decision);
+        }
+        if round == 0 {
+            self.first = (self.first + 1) % n_pools.max(1);
+        }
+    }
+
+    /// Gives up machines that have been starting for too long.
+    fn scan(&mut self, view: &View<'_>, decision: &mut Decision) {
+        if let Some(market) = &self.market {
+            for pool in &self.pools {
+                pool.give_up(view, market, decision);
+            }
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! The facts about one simulated pool, as the server reads them, and its plans.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use domain::demand::Demand;
+use domain::facts::{
+    ClaimSource, Facts, MarketFacts, Rooms, RunningWorker, Starting, most_pending,
+};
+use domain::id::{LaunchConfigId, ProviderId, WorkerKey};
+use domain::market::PoolMemory;
+use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyName};
+use domain::supply::{FRESH_MS, Group, Horizon};
+use domain::time::DAY_MS;
+use domain::worker::{Advice, WorkerState};
+use serde_json::Value;
+
+use super::launch_log::{CloudAnswer, LaunchLog};
+use super::market::Market;
+use crate::fleet::{PoolState, SimulatedWorker};
+use crate::planner::{Decision, LaunchOrder, Observation, View, WorkerAdvice};
+use crate::scenario::{BadPool, OfferedConfig, SimulatedPool, Timing, provider_id};
+
+/// One launch asks for at most this many machines, as in the server.
+const MAX_MACHINES: u32 = 50;
+
+pub(super) struct PlannedPool {
+    facts: Facts,
+    configs: Vec<OfferedConfig>,
+    config_ids: Vec<LaunchConfigId>,
+    /// The names of the offerings of the launch configs.
+    places: Vec<String>,
+    provider_id: ProviderId,
+    most_pending: u64,
+    idle_hold_ms: i64,
+    log: LaunchLog,
+    /// The moment of the last answers of clouds, and how many came then.
+    answers: (i64, i64),
+    was_refused: bool,
+    /// The count of changes of the fleet from which the inventory was made.
+    n_changes: Option<u64>,
+    /// Workers that have not registered.
+    awaited: BTreeMap<usize, AwaitedWorker>,
+    /// The prices of the workers that exist, as they were at their launches.
+    prices: BTreeMap<usize, f64>,
+    /// Workers that registered recently, oldest first.
+    fresh: VecDeque<usize>,
+    /// Workers that were asked to stop.
+    asked: BTreeMap<usize, Advice>,
+    registration_ms: i64,
+    /// What is known about the tasks, if the strategy learns.
+    memory: Option<PoolMemory>,
+    wait_price: f64,
+}
+
+/// A worker that has not registered.
+#[derive(Clone, Copy)]
+struct AwaitedWorker {
+    /// The number of its launch in the log.
+    launch: usize,
+    config: usize,
+    launched_ms: i64,
+}
+
+impl PlannedPool {
+    pub(super) fn new(
+        simulated: &SimulatedPool,
+        places: Vec<String>,
+        timing: &Timing,
+        strategy: StrategyName,
+    ) -> Result<Self, BadPool> {
+        let mut simulated = simulated.clone();
+        let config = &mut simulated.pool.definition.config;
+        config.insert("strategy".to_owned(), Value::from(strategy.as_str()));
+        let settings = simulated.settings()?;
+        let (idle_hold_ms, memory) = match strategy {
+            StrategyName::Weighted | StrategyName::AwsProvisioner => (timing.idle_ms, None),
+            StrategyName::Balanced => (timing.least_idle_ms, Some(PoolMemory::default())),
+        };
+        let SimulatedPool {
+            pool,
+            launch_configs,
+        } = simulated;
+        let configs = launch_configs.iter();
+        let most_pending = u64::from(most_pending(&pool));
+        let mut facts = Facts::new(pool, Demand::default(), horizon(timing.start));
+        facts.launch_configs = configs.clone().map(|it| it.config.clone()).collect();
+        Ok(Self {
+            facts,
+            config_ids: configs.map(|it| it.config.id.clone()).collect(),
+            configs: launch_configs.clone(),
+            places,
+            provider_id: provider_id()?,
+            most_pending,
+            idle_hold_ms,
+            log: LaunchLog::default(),
+            answers: (i64::MIN, 0),
+            was_refused: false,
+            n_changes: None,
+            awaited: BTreeMap::new(),
+            prices: BTreeMap::new(),
+            fresh: VecDeque::new(),
+            asked: BTreeMap::new(),
+            registration_ms: timing.registration_ms,
+            memory,
+            wait_price: settings.wait_price,
+        })
+    }
+
+    /// Whether a launch of the last plan was refused.
+    pub(super) fn was_refused(&self) -> bool {
+        self.was_refused
+    }
+
+    pub(super) fn observe(&mut self, view: &View<'_>, observation: &Observation) {
+        self.observe_tasks(view, observation);
+        match observation {
+            Observation::Answered {
+                pool,
+                config,
+                machines,
+                made,
+                refusal,
+            } => {
+                let delay_ms = self.answer_delay_ms(view.at_ms);
+                let number = self.log.add(CloudAnswer {
+                    config: *config,
+                    decided: view.now(),
+                    answered: view.now().plus_millis(delay_ms),
+                    machines: u64::from(*machines),
+                    made: made.len() as u64,
+                    refusal: *refusal,
+                });
+                let awaited = AwaitedWorker {
+                    launch: number,
+                    config: *config,
+                    launched_ms: view.at_ms,
+                };
+                let price = view.price(view.offering(*pool, *config));
+                self.awaited.extend(made.clone().map(|it| (it, awaited)));
+                self.prices.extend(made.clone().map(|it| (it, price)));
+                self.was_refused |= refusal.is_some();
+            }
+            Observation::Registered { worker } => {
+                if let Some(awaited) = self.awaited.remove(worker) {
+                    self.log.note_registered(awaited.launch, view.now());
+                }
+                self.fresh.push_back(*worker);
+            }
+            Observation::FailedLater { worker }
+            | Observation::NeverRegistered { worker }
+            | Observation::Interrupted { worker } => {
+                if let Some(awaited) = self.awaited.remove(worker) {
+                    self.log.note_never_registered(awaited.launch, view.now());
+                }
+                self.forget(*worker);
+            }
+            Observation::Ended { worker } => self.forget(*worker),
+            Observation::Arrived { .. }
+            | Observation::Started { .. }
+            | Observation::Finished { .. } => {}
+        }
+    }
+
+    /// Follows the demand of the pool.
+    fn observe_tasks(&mut self, view: &View<'_>, observation: &Observation) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let pool = match observation {
+            Observation::Arrived { pool } => {
+                memory.add_arrivals(1);
+                *pool
+            }
+            Observation::Finished {
+                worker,
+                duration_ms,
+            } => {
+                memory.add_task(*duration_ms);
+                view.fleet.workers[*worker].pool
+            }
+            Observation::Started { .. }
+            | Observation::Registered { .. }
+            | Observation::Answered { .. }
+            | Observation::FailedLater { .. }
+            | Observation::NeverRegistered { .. }
+            | Observation::Interrupted { .. }
+            | Observation::Ended { .. } => return,
+        };
+        let state = &view.fleet.pools[pool];
+        memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+    }
+
+    fn forget(&mut self, worker: usize) {
+        self.asked.remove(&worker);
+        self.prices.remove(&worker);
+    }
+
+    /// Units that run or are to come.
+    pub(super) fn held_units(&self, state: &PoolState) -> u64 {
+        let counts = state.machines.iter().zip(&self.configs);
+        let units = counts.map(|(machines, config)| {
+            (machines.requested + machines.running) * u64::from(config.capacity)
+        });
+        units.sum()
+    }
+
+    /// Learns from the market, and adds what is known to the facts.
+    pub(super) fn learn(&mut self, view: &View<'_>, market: &Market, rivals: Vec<Rival>) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let best = market.best_offer(view);
+        let missing_ms = memory.missing_ms(best.boot_ms, best.price, self.wait_price);
+        memory.learn(missing_ms, view.now());
+        let news = memory.news();
+        self.facts.memory = Some(MarketFacts {
+            pool: news,
+            offerings: market.memories(),
+            starting: self.starting(view),
+            rivals,
+        });
+    }
+
+    /// The machines that have not registered, by launch.
+    fn starting(&self, view: &View<'_>) -> Vec<Starting> {
+        let mut starting: Vec<Starting> = Vec::new();
+        let mut last = None;
+        for awaited in self.awaited.values() {
+            match starting.last_mut() {
+                Some(one) if last == Some(awaited.launch) => one.machines += 1,
+                Some(_) | None => starting.push(Starting {
+                    launch_config_id: self.config_ids[awaited.config].clone(),
+                    since: view.now().plus_millis(awaited.launched_ms - view.at_ms),
+                    machines: 1,
+                }),
+            }
+            last = Some(awaited.launch);
+        }
+        starting
+    }
+
+    /// Stops machines that have been starting for longer than machines of their offering do.
+    pub(super) fn give_up(&self, view: &View<'_>, market: &Market, decision: &mut Decision) {
+        for (worker, awaited) in &self.awaited {
+            let offering = self.configs[awaited.config].offering;
+            let patience_ms = market.give_up_after_ms(offering, self.registration_ms);
+            if (view.at_ms - awaited.launched_ms) as f64 > patience_ms {
+                decision.advice.push(WorkerAdvice {
+                    worker: *worker,
+                    stop: true,
+                });
+            }
+        }
+    }
+
+    /// The answers to the launches of one tick come one after another.
+    fn answer_delay_ms(&mut self, at_ms: i64) -> i64 {
+        let (last_ms, n_answers) = self.answers;
+        let n_answers = if last_ms == at_ms { n_answers + 1 } else { 1 };
+        self.answers = (at_ms, n_answers);
+        n_answers
+    }
+
+    pub(super) fn plan(
+        &mut self,
+        view: &View<'_>,
+        index: usize,
+        seed: u64,
+        decision: &mut Decision,
+    ) {
+        self.was_refused = false;
+        self.read_facts(view, index);
+        if self.facts.is_content() {
+            return;
+        }
+        let Some(plan) = self.decide(view, index, seed) else {
+            return;
+        };
+        self.log.begin_plan();
+        for (key, advice) in plan.advice {
+            let Ok(worker) = key.id.as_str().parse() else {
+                continue;
+            };
+            let stop = advice.terminate;
+            decision.advice.push(WorkerAdvice { worker, stop });
+            if stop {
+                self.asked.insert(worker, advice);
+            } else {
+                self.asked.remove(&worker);
+            }
+        }
+        for award in plan.awards {
+            let mut ids = self.config_ids.iter();
+            let Some(config) = ids.position(|id| *id == award.launch_config_id) else {
+                continue;
+            };
+            let parts = parts(award.machines, MAX_MACHINES);
+            decision.launches.extend(parts.map(|machines| LaunchOrder {
+                pool: index,
+                config,
+                machines,
+            }));
+        }
+    }
+
+    /// The facts of this moment, except the launch records, which only few plans need.
+    fn read_facts(&mut self, view: &View<'_>, index: usize) {
+        let state = &view.fleet.pools[index];
+        self.facts.horizon = horizon(view.now());
+        self.facts.demand = Demand {
+            pending: state.n_pending().min(self.most_pending),
+            claimed: state.n_claimed,
+        };
+        if self.n_changes != Some(state.n_changes) {
+            self.n_changes = Some(state.n_changes);
+            self.facts.inventory.workers = self.groups(view, index);
+        }
+        self.read_fresh(view);
+        self.read_overdue(view);
+    }
+
+    /// The machines by launch config and state.
+    fn groups(&self, view: &View<'_>, index: usize) -> Vec<Group> {
+        let counts = view.fleet.pools[index].machines.iter().enumerate();
+        let groups = counts.flat_map(|(config, machines)| {
+            [
+                (WorkerState::Requested, false, machines.requested),
+                (WorkerState::Running, false, machines.running),
+                (WorkerState::Running, true, machines.draining),
+                (WorkerState::Stopping, false, machines.stopping),
+            ]
+            .map(|(state, draining, count)| self.group(config, state, draining, count))
+        });
+        groups.filter(|group| group.count > 0).collect()
+    }
+
+    fn group(&self, config: usize, state: WorkerState, draining: bool, count: u64) -> Group {
+        Group {
+            pool_id: self.facts.pool.id.clone(),
+            launch_config_id: Some(self.config_ids[config].clone()),
+            state,
+            draining,
+            count,
+            capacity: count * u64::from(self.configs[config].capacity),
+        }
+    }
+
+    /// Workers that registered recently and had no task yet.
+    fn read_fresh(&mut self, view: &View<'_>) {
+        let worker = |index: usize| &view.fleet.workers[index];
+        let is_old = |worker: &SimulatedWorker| {
+            let registered_ms = worker.registered_ms;
+            registered_ms.is_none_or(|registered| view.at_ms - registered > FRESH_MS)
+        };
+        while self
+            .fresh
+            .front()
+            .is_some_and(|index| is_old(worker(*index)))
+        {
+            self.fresh.pop_front();
+        }
+        let fresh = self.fresh.iter().map(|index| worker(*index));
+        let fresh = fresh.filter(|worker| worker.is_idle() && worker.last_start_ms.is_none());
+        let groups =
+            fresh.map(|worker| self.group(worker.config, worker.state, worker.asked_to_stop, 1));
+        self.facts.inventory.fresh = groups.collect();
+    }
+
+    /// Machines that should have registered by now.
+    fn read_overdue(&mut self, view: &View<'_>) {
+        let awaited = self.awaited.values();
+        let overdue = awaited.take_while(|it| view.at_ms - it.launched_ms > START_UP_MS);
+        let groups = overdue.map(|it| self.group(it.config, WorkerState::Requested, false, 1));
+        self.facts.inventory.overdue = groups.collect();
+    }
+
+    /// The plan, unless it does nothing.
+    fn decide(&mut self, view: &View<'_>, index: usize, seed: u64) -> Option<Plan> {
+        let now = view.now();
+        let snapshot = self.facts.snapshot(&[], &Rooms::new(), Vec::new()).ok()?;
+        let mut candidates = Vec::new();
+        if self.facts.needs_candidates(&snapshot) {
+            let running = self.candidates(view, index);
+            let providers = std::slice::from_ref(&self.provider_id);
+            candidates = self
+                .facts
+                .candidates(running, &ClaimSource::Store, providers);
+        }
+        // A plan without missing capacity only gives advice to candidates.
+        if candidates.is_empty() && snapshot.wants_nothing() {
+            return None;
+        }
+        self.facts.records = self.log.records(now, &self.config_ids);
+        let snapshot = self
+            .facts
+            .snapshot(&self.bids(view), &Rooms::new(), candidates)
+            .ok()?;
+        let plan = Input::plan(&snapshot, seed);
+        (!plan.is_idle()).then_some(plan)
+    }
+
+    /// The workers about which a plan may decide: those that are idle for long enough, and those
+    /// that were asked to stop; and all of them if other pools need the quota.
+    fn candidates(&self, view: &View<'_>, index: usize) -> Vec<RunningWorker> {
+        let worker = |index: usize| &view.fleet.workers[index];
+        let is_running = |index: &usize| worker(*index).state == WorkerState::Running;
+        let row = |index: usize| self.running_worker(view, index, worker(index));
+        let memory = self.facts.memory.as_ref();
+        if memory.is_some_and(|memory| !memory.rivals.is_empty()) {
+            let live = view.fleet.pools[index].live.iter().copied();
+            return live.filter(is_running).filter_map(row).collect();
+        }
+        let idle = view.fleet.idle_workers(index);
+        let idle =
+            idle.take_while(|index| view.at_ms - worker(*index).idle_since_ms >= self.idle_hold_ms);
+        let asked = self.asked.keys().copied().filter(is_running);
+        idle.chain(asked).filter_map(row).collect()
+    }
+
+    fn running_worker(
+        &self,
+        view: &View<'_>,
+        index: usize,
+        worker: &SimulatedWorker,
+    ) -> Option<RunningWorker> {
+        let since_start = |at_ms: i64| view.now().plus_millis(at_ms - view.at_ms);
+        let ended = (worker.last_start_ms.is_some()).then(|| since_start(worker.idle_since_ms));
+        let pool_id = self.facts.pool.id.clone();
+        let group = &self.places[worker.config];
+        Some(RunningWorker {
+            key: WorkerKey::parse(pool_id, group, &index.to_string()).ok()?,
+            provider_id: self.provider_id.clone(),
+            launch_config_id: Some(self.config_ids[worker.config].clone()),
+            capacity: worker.capacity,
+            created: since_start(worker.launched_ms),
+            registered: worker.registered_ms.map(since_start),
+            idle_hold_ms: Some(self.idle_hold_ms),
+            price: self.prices.get(&index).copied(),
+            advice: self.asked.get(&index).cloned(),
+            last_asked: Some(view.now()),
+            last_task_ended: ended,
+            quarantined_since: None,
+            claimed: worker.tasks.len() as u64,
+        })
+    }
+
+    fn bids(&self, view: &View<'_>) -> Vec<Result<Bid, String>> {
+        let places = self.configs.iter().zip(&self.places);
+        let bids = places.map(|(config, place)| {
+            Ok(Bid {
+                price: Some(view.price(config.offering)),
+                ..Bid::plain(place.clone())
+            })
+        });
+        bids.collect()
+    }
+}
+
+/// Workers have been heard for long.
+fn horizon(now: domain::time::Timestamp) -> Horizon {
+    Horizon::new(now, Some(now.plus_millis(-DAY_MS)))
+}
+
+/// Splits the machines of an award into parts of at most `most`.
+fn parts(machines: u32, most: u32) -> impl Iterator<Item = u32> {
+    let starts = (0..machines).step_by(most as usize);
+    starts.map(move |start| most.min(machines - start))
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn an_award_becomes_launches_of_bounded_size() {
+        let most = usize::try_from(MAX_MACHINES).unwrap();
+        let constant = "simulate::planner::production::planned_pool::MAX_MACHINES";
+        for size in sizes_around(constant, most) {
+            let parts: Vec<u32> = parts(u32::try_from(size).unwrap(), MAX_MACHINES).collect();
+            assert_eq!(parts.len(), size.div_ceil(most));
+            assert_eq!(parts.iter().map(|part| *part as usize).sum::<usize>(), size);
+            assert!(parts.iter().all(|part| (1..=MAX_MACHINES).contains(part)));
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests of the simulated world.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test says what is wrong by failing there"
+)]
+
+mod clouds;
+mod common;
+mod comparison;
+mod conservation;
+mod metrics;
+mod page;
+mod production;
+mod traces;
+mod world;
