@@ -22,6 +22,8 @@ pub mod spot_prices;
 mod stored;
 mod strategy;
 mod text;
+mod usability;
+mod weight;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,8 @@ pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use settings::{BadSettings, NO_MAX_PRICE};
 pub use stored::BadDocument;
 pub use strategy::{MAX_TRIED, chances};
+pub use usability::Usability;
+pub use weight::{OfferWeight, weights};
 
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
@@ -208,6 +212,10 @@ pub struct Health {
     pub attempted: u64,
     /// Refused for reasons that count against the launch config.
     pub failed: u64,
+    /// Refused for a quota. They are no attempts and make nothing ill, but lower the share (RFC
+    /// 191).
+    #[serde(default)]
+    pub quota: u64,
     /// Not made, by launches that made other machines.
     #[serde(default)]
     pub short: u64,

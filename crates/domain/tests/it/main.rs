@@ -14,6 +14,7 @@ mod limits;
 mod offers;
 mod properties;
 mod recovery;
+mod rfc_191;
 mod stored;
 mod supply;
 mod trace;

@@ -14,7 +14,7 @@ use store::Tx;
 use store::launch_health::HealthWindow;
 
 /// Launches of this period count for the health of their launch config.
-const HEALTH_WINDOW_MS: i64 = HOUR_MS;
+pub(super) const HEALTH_WINDOW_MS: i64 = HOUR_MS;
 
 /// Facts about pools that follow each other in the order of their ids.
 pub fn read_facts(
@@ -98,12 +98,7 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
         store::launch_configs::active_between(tx, &first, &last)?,
         |config| config.pool_id.clone(),
     );
-    let window = HealthWindow {
-        since: now.plus_millis(-HEALTH_WINDOW_MS),
-        until: now.plus_millis(AHEAD_MS),
-        launched_before: now.plus_millis(-START_UP_MS),
-        registered_before: now.plus_millis(-FIRST_CLAIM_MS),
-    };
+    let window = health_window(now, now.plus_millis(-HEALTH_WINDOW_MS));
     let mut records = group_by_pool(
         store::launch_health::between(tx, &window, &first, &last)?,
         |(pool, _, _)| pool.clone(),
@@ -120,7 +115,20 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
     Ok(())
 }
 
-fn group_by_pool<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec<T>> {
+/// The launches that count at this moment, if launches since then count.
+pub(super) fn health_window(now: Timestamp, since: Timestamp) -> HealthWindow {
+    HealthWindow {
+        since,
+        until: now.plus_millis(AHEAD_MS),
+        launched_before: now.plus_millis(-START_UP_MS),
+        registered_before: now.plus_millis(-FIRST_CLAIM_MS),
+    }
+}
+
+pub(super) fn group_by_pool<T>(
+    rows: Vec<T>,
+    pool: impl Fn(&T) -> PoolId,
+) -> BTreeMap<PoolId, Vec<T>> {
     let mut groups: BTreeMap<PoolId, Vec<T>> = BTreeMap::new();
     for row in rows {
         groups.entry(pool(&row)).or_default().push(row);

@@ -123,7 +123,10 @@ async fn read_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
 }
 
 /// How many more machines each of these providers accepts.
-fn read_rooms(tx: &mut Tx<'_>, max_machines: &BTreeMap<ProviderId, u64>) -> store::Result<Rooms> {
+pub(super) fn read_rooms(
+    tx: &mut Tx<'_>,
+    max_machines: &BTreeMap<ProviderId, u64>,
+) -> store::Result<Rooms> {
     let rooms = max_machines.iter().map(|(id, max)| {
         let existing = store::workers::live_machines(tx, id)?;
         let to_come = store::launches::pending_machines(tx, id)?;

@@ -8,6 +8,7 @@ use domain::id::{
     ClientId, ConfigurationId, ErrorId, LaunchConfigId, LaunchToken, OverrideId, PoolId,
     ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup, WorkerId,
 };
+use domain::launch_failures::FailureCause;
 use domain::queue_worker::{QuarantineEntry, TaskRun};
 use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument};
 use domain::time::Timestamp;
@@ -122,6 +123,7 @@ text_cells!(
     EndReason,
     EntityType,
     ErrorId,
+    FailureCause,
     LaunchConfigId,
     LaunchToken,
     OverrideId,

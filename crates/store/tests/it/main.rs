@@ -14,6 +14,7 @@ mod equality;
 mod errors;
 mod events;
 mod launch_configs;
+mod launch_failures;
 mod launch_health;
 mod launches;
 mod migrations;
