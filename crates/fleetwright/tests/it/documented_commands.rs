@@ -70,6 +70,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Run(three_clouds),
     ),
     (
+        "docs/simulation.md",
+        "fleetwright simulate",
+        Way::Run(simulation),
+    ),
+    (
         "docs/security.md",
         "#!/bin/sh",
         Way::Skip("needs root and a user ci"),
@@ -264,6 +269,17 @@ fn documentation(block: &Block) {
     assert!(out.contains("docs/ is valid"), "{out}");
     assert!(out.contains("# About opt-docs"), "{out}");
     assert!(server.home.path("copy/README.md").exists());
+}
+
+fn simulation(block: &Block) {
+    let home = Home::new();
+    // One task, an hour after the start of the recording.
+    let record = [3_600_000_u32.to_be_bytes(), 60_000_u32.to_be_bytes()].concat();
+    std::fs::write(home.path("load.dat"), record).unwrap();
+    let out = run_in(&home, &home.path(""), &block.text);
+    assert!(out.contains("J DIFFERENCE"), "{out}");
+    assert!(out.contains("NEVER WORKED"), "{out}");
+    assert!(home.read("long.html").contains("<svg"));
 }
 
 fn events(block: &Block) {

@@ -56,9 +56,7 @@ pub(super) fn read_trace(path: &Path) -> Result<Trace, Failure> {
         .map_err(|bad| Failure::usage(format!("{path} is not a trace: {bad}")))?;
     if trace.n_out_of_order > 0 {
         let records = output::counted(trace.n_out_of_order, "record");
-        output::note(&format!(
-            "{path}: sorted by time, as {records} were earlier than the record before"
-        ));
+        output::note(&format!("{path}: sorted by time; out of order: {records}"));
     }
     Ok(trace)
 }
