@@ -12,6 +12,7 @@ mod bid;
 mod choose;
 mod health;
 mod input;
+mod learned;
 mod need;
 mod notes;
 mod offer;

@@ -10,6 +10,7 @@ mod bids;
 mod capacity;
 mod common;
 mod input;
+mod learned;
 mod limits;
 mod offers;
 mod properties;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::demand::Demand;
-use domain::facts::Facts;
+use domain::facts::{Facts, learns};
 use domain::id::PoolId;
 use domain::plan::{FIRST_CLAIM_MS, START_UP_MS};
 use domain::pool::Pool;
@@ -43,6 +43,7 @@ pub fn read_supply(
     let mut inventories = read_inventories(tx, horizon, &first, &last)?;
     let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::overrides::list_in_force(tx, now)?;
+    let contending = read_contending(tx, &pools, &first, &last)?;
     let facts = pools.into_iter().map(|pool| {
         let demand = demand.get(&pool.id).copied().unwrap_or_default();
         let mut facts = Facts::new(pool, demand, *horizon);
@@ -50,9 +51,25 @@ pub fn read_supply(
         facts.overrides = own.cloned().collect();
         facts.inventory = inventories.remove(facts.id()).unwrap_or_default();
         facts.has_archived = archived.binary_search(facts.id()).is_ok();
+        facts.is_contending = contending.binary_search(facts.id()).is_ok();
         facts
     });
     Ok(facts.collect())
+}
+
+/// The pools that learn and for which a quota is used up, in the order of their ids.
+fn read_contending(
+    tx: &mut Tx<'_>,
+    pools: &[Pool],
+    first: &PoolId,
+    last: &PoolId,
+) -> store::Result<Vec<PoolId>> {
+    if !pools.iter().any(learns) {
+        return Ok(Vec::new());
+    }
+    let mut contending = store::pool_memories::contending_between(tx, first, last)?;
+    contending.retain(|id| pools.iter().any(|pool| pool.id == *id && learns(pool)));
+    Ok(contending)
 }
 
 /// The workers and launches of each pool; pools without any are absent.

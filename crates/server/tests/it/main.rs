@@ -35,6 +35,8 @@ mod expiration;
 mod fleet_bounds;
 mod fleet_clouds;
 mod fleet_explained;
+mod fleet_learned;
+mod fleet_learning;
 mod fleet_leaving;
 mod fleet_limits;
 mod fleet_loop;

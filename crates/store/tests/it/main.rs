@@ -17,6 +17,7 @@ mod launch_configs;
 mod launch_failures;
 mod launch_health;
 mod launches;
+mod market;
 mod migrations;
 mod notices;
 mod overrides;
