@@ -15,6 +15,7 @@ mod launch;
 mod list_prices;
 mod machines;
 mod parameters;
+mod price_file;
 mod prices;
 mod responses;
 mod row;
@@ -90,7 +91,7 @@ impl AwsProvider {
             home_region: config.home_region,
             wanted_regions: config.regions,
             regions: RwLock::default(),
-            prices: Prices::new(config.on_demand_prices),
+            prices: Prices::new(config.on_demand_prices, config.price_file),
             zones: Zones::default(),
             identity_keys: IdentityKeys::new(config.identity_keys),
         }
@@ -185,6 +186,7 @@ impl Provider for AwsProvider {
     /// Asks for the regions, which also shows whether our credentials work. Then asks for their
     /// zones, with a short limit: machines can be launched and ended without knowing the zones.
     async fn setup(&self) -> Result<(), SetupError> {
+        self.reread_files().await;
         self.learn_regions().await?;
         // After a time-out, the zones of the regions that have answered are known.
         let _ = tokio::time::timeout(SETUP_LIMIT, self.learn_zones()).await;

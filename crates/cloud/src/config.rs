@@ -7,13 +7,8 @@ use serde::Deserialize;
 use crate::{
     AwsConfig, AwsProvider, ExecProvider, ExecSettings, ExternalProvider, ExternalSettings,
     FakeCloud, FakeSettings, LocalProvider, LocalSettings, Provider, ProviderContext,
-    StaticProvider,
+    StaticProvider, StaticSettings,
 };
-
-/// The section of a static provider has no keys.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StaticSettings {}
 
 /// The section `[providers.<id>]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -44,7 +39,11 @@ impl ProviderConfig {
 
     pub fn build(&self, context: ProviderContext) -> Arc<dyn Provider> {
         match self.clone() {
-            Self::Static(_) => Arc::new(StaticProvider::new(context.schemas, context.keyring)),
+            Self::Static(settings) => Arc::new(StaticProvider::new(
+                context.schemas,
+                context.keyring,
+                &settings,
+            )),
             Self::Fake(settings) => Arc::new(FakeCloud::new(context, settings)),
             Self::Local(settings) => Arc::new(LocalProvider::new(context, settings)),
             Self::External(settings) => Arc::new(ExternalProvider::new(context, settings)),

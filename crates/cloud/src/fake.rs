@@ -87,6 +87,7 @@ struct FakeLaunchKeys {
     price: Option<f64>,
     stock: Option<u64>,
     boot_ms: i64,
+    reliability: Option<f64>,
 }
 
 impl AcceptedConfig {
@@ -156,6 +157,7 @@ impl FakeCloud {
                 .or(self.settings.price),
             stock: configuration.get("stock").and_then(Value::as_u64),
             boot_ms: boot_seconds.saturating_mul(SECOND_MS),
+            reliability: configuration.get("reliability").and_then(Value::as_f64),
         }
     }
 
@@ -278,10 +280,15 @@ impl Machines for FakeCloud {
         if let Some(refusal) = state.refused_bids.get(config.id.as_str()) {
             return Err(refusal.clone());
         }
+        if let Some(scripted) = state.bids.get(config.id.as_str()) {
+            return Ok(scripted.clone());
+        }
         let scripted = state.prices.get(config.id.as_str()).copied();
         let mut bid = Bid::plain(keys.group.to_string());
         bid.available = self.room(&state, config, &keys);
         bid.price = scripted.or(keys.price);
+        bid.reliability = keys.reliability;
+        bid.ready_ms = (keys.boot_ms > 0).then_some(keys.boot_ms);
         Ok(bid)
     }
 

@@ -4,6 +4,7 @@
 mod aws;
 mod config;
 mod context;
+mod cost;
 mod exec;
 mod external;
 mod fake;
@@ -22,6 +23,7 @@ mod tests;
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
 pub use config::ProviderConfig;
 pub use context::ProviderContext;
+pub use cost::CostPerHour;
 pub use domain::judge::MachineState as Sighting;
 pub use exec::{ExecProvider, ExecSettings};
 pub use external::{ExternalProvider, ExternalSettings};
@@ -39,4 +41,4 @@ pub use provider::{
 };
 pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;
-pub use static_provider::StaticProvider;
+pub use static_provider::{StaticProvider, StaticSettings};

@@ -25,8 +25,9 @@ use serde_json::Value;
 use self::host::{Host, Order, Step};
 use crate::provider::refuse_if_any;
 use crate::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
-    Proof, Provider, ProviderContext, Region, SetupError, Sighting, Verification, VerifyError,
+    CloudError, CostPerHour, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
+    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, Verification,
+    VerifyError,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
@@ -41,6 +42,8 @@ pub struct LocalSettings {
     /// The program and its arguments; `{identity}` stands for the path of the worker's identity
     /// file. Empty: this program as a worker.
     pub command: Vec<String>,
+    /// Dollars per hour and worker.
+    pub cost_per_hour: CostPerHour,
 }
 
 pub struct LocalProvider(Arc<Host>);
@@ -103,7 +106,10 @@ impl Machines for LocalProvider {
     }
 
     fn bid(&self, _config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
-        Ok(Bid::plain(self.0.group.to_string()))
+        Ok(Bid {
+            price: self.0.cost.price(),
+            ..Bid::plain(self.0.group.to_string())
+        })
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {

@@ -3,6 +3,7 @@
 //! Requests and responses are JSON with published schemas, and a [`Transport`] carries them. A
 //! response that does not fit its schema counts as lost: for a launch, its outcome is unknown.
 
+mod bidding;
 mod bids;
 mod messages;
 #[cfg(test)]
@@ -25,8 +26,8 @@ use serde_json::{Value, json};
 
 use self::bids::BidCache;
 use self::messages::{
-    BidBody, BidsResponse, ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse,
-    SightingBody, VerifyResponse, read,
+    ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse, SightingBody,
+    VerifyResponse, read,
 };
 pub(crate) use self::transport::{Answer, Failure, MAX_ANSWER_BYTES, Operation, Transport};
 use crate::identity::{Tokens, refuse, register_once};
@@ -41,8 +42,6 @@ use crate::{
 const VERSION: u32 = 1;
 /// Workers that one `look` takes until the provider sets its own limit.
 const DEFAULT_LOOK_BATCH: usize = 100;
-/// Launch configs in one request for bids.
-const BID_BATCH: usize = 100;
 /// Machines in one launch request at most.
 const MAX_MACHINES: u32 = 1_000;
 const MAX_GROUP_LENGTH: usize = 38;
@@ -117,8 +116,26 @@ impl<C: Transport> ProtocolProvider<C> {
     async fn ask<T: DeserializeOwned>(
         &self,
         operation: Operation,
-        mut question: Value,
+        question: Value,
     ) -> Result<T, Failure> {
+        let mut body = self.ask_unchecked(operation, question).await?;
+        let schema = format!(
+            "fleetwright/v1/provider-{}-response.json",
+            operation.as_str()
+        );
+        self.context
+            .schemas
+            .validate(&schema, &mut body)
+            .map_err(|invalid| lost(operation, &invalid.to_string()))?;
+        read(body).map_err(|error| lost(operation, &error))
+    }
+
+    /// Sends a request and returns the response, which is JSON.
+    async fn ask_unchecked(
+        &self,
+        operation: Operation,
+        mut question: Value,
+    ) -> Result<Value, Failure> {
         question["version"] = json!(VERSION);
         question["deployment"] = json!(self.context.root_url);
         question["providerId"] = json!(self.context.id.as_str());
@@ -129,24 +146,8 @@ impl<C: Transport> ProtocolProvider<C> {
         if !answer.done {
             return Err(self.refusal(operation, answer));
         }
-        let schema = format!(
-            "fleetwright/v1/provider-{}-response.json",
-            operation.as_str()
-        );
-        let lost = |error: String| {
-            Failure::Lost(format!(
-                "the response to {} {}",
-                operation.as_str(),
-                shorten(&error)
-            ))
-        };
-        let mut body = serde_json::from_slice(&answer.body)
-            .map_err(|error| lost(format!("is not JSON: {error}")))?;
-        self.context
-            .schemas
-            .validate(&schema, &mut body)
-            .map_err(|invalid| lost(invalid.to_string()))?;
-        read(body).map_err(lost)
+        serde_json::from_slice(&answer.body)
+            .map_err(|error| lost(operation, &format!("is not JSON: {error}")))
     }
 
     /// The failure in an error response.
@@ -204,28 +205,6 @@ impl<C: Transport> ProtocolProvider<C> {
             }))
         };
         (0..machines).filter_map(identity).collect()
-    }
-
-    async fn ask_for_bids(&self) -> Result<(), CloudError> {
-        let now = self.context.clock.now();
-        for batch in self.bids.wanted(now, BID_BATCH) {
-            let (keys, contents): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let question = json!({"launchConfigs": contents});
-            let answer: BidsResponse = self.ask(Operation::Bids, question).await?;
-            // A provider that does not price launch configs returns no bids.
-            if answer.bids.is_empty() {
-                continue;
-            }
-            if answer.bids.len() != keys.len() {
-                let (asked, received) = (keys.len(), answer.bids.len());
-                let text = format!("the response has {received} bids for {asked} launch configs");
-                return Err(CloudError::Unavailable(text));
-            }
-            for (key, bid) in keys.iter().zip(answer.bids) {
-                self.bids.answered(key, BidBody::bid(bid), now);
-            }
-        }
-        Ok(())
     }
 
     /// Asks about a proof that we did not make.
@@ -345,7 +324,11 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
     }
 
     fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
-        self.bids.bid(config, now)
+        self.bids.bid(&self.context.id, config, now)
+    }
+
+    fn wants_refresh(&self) -> bool {
+        self.bids.lacks_some(self.context.clock.now())
     }
 
     /// Runs both requests at the same time, so that a slow description does not delay bids.
@@ -366,6 +349,13 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         });
         if let Some(max_price) = order.max_price {
             question["maxPrice"] = json!(max_price);
+        }
+        // Providers that send no data with their bids may refuse members that they do not know.
+        if !order.bid_data.is_empty() {
+            question["bid"] = json!({"data": order.bid_data});
+            if let Some(price) = order.price {
+                question["bid"]["price"] = json!(price);
+            }
         }
         let made: MachinesResponse = self.ask(Operation::Launch, question).await?;
         let launched: Vec<_> = made
@@ -429,6 +419,11 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         let _: Value = self.ask(Operation::End, question).await?;
         Ok(())
     }
+}
+
+fn lost(operation: Operation, error: &str) -> Failure {
+    let operation = operation.as_str();
+    Failure::Lost(format!("the response to {operation} {}", shorten(error)))
 }
 
 fn named(key: &WorkerKey) -> (&str, &str, &str) {

@@ -14,7 +14,7 @@ use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Terms, Worker};
 use futures_util::stream::{self, StreamExt as _};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Sighting;
 use crate::place::{Fills, Place, PlacesUnknown};
@@ -97,6 +97,14 @@ pub trait Machines: Send + Sync {
     /// Whether bids need data that only `refresh` gets, so that it should be called soon.
     fn wants_refresh(&self) -> bool {
         false
+    }
+
+    /// Reads files of the operator that have changed. Called every few seconds.
+    async fn reread_files(&self) {}
+
+    /// What an operator should look at, although the provider works.
+    fn warning(&self) -> Option<String> {
+        None
     }
 
     /// Updates the data of `bid` and `places`, for example prices. Called now and then. Places
@@ -216,6 +224,10 @@ pub struct LaunchOrder<'a> {
     pub capacity_each: u32,
     /// The highest price per hour and machine.
     pub max_price: Option<f64>,
+    /// The price per hour and machine of the bid that won; `None`: not known.
+    pub price: Option<f64>,
+    /// The data of the bid that won.
+    pub bid_data: &'a Map<String, Value>,
     /// The URL where the machines reach the server.
     pub root_url: &'a str,
     pub now: Timestamp,
@@ -359,6 +371,11 @@ pub trait WorkerDeclarer: Send + Sync {
         worker: &WorkerKey,
         provider_info: Option<&Value>,
     ) -> Result<Value, DeclarationError>;
+
+    /// Dollars per hour of a worker that is declared now; `None`: not known.
+    fn price(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// A caller's claim to be this worker.

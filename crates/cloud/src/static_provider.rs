@@ -9,11 +9,12 @@ use contract::{Invalid, Schemas};
 use domain::id::WorkerKey;
 use domain::lifecycle;
 use domain::worker::{Worker, WorkerState};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    DeclarationError, IdentityClaim, Proof, ProofRefused, Provider, Verification, VerifyError,
-    WorkerDeclarer,
+    CostPerHour, DeclarationError, IdentityClaim, Proof, ProofRefused, Provider, Verification,
+    VerifyError, WorkerDeclarer,
 };
 
 /// The key of a worker's provider data with the digest of its secret.
@@ -22,11 +23,24 @@ const DIGEST_KEY: &str = "staticSecretDigest";
 pub struct StaticProvider {
     schemas: Schemas,
     keyring: Arc<Keyring>,
+    cost: CostPerHour,
+}
+
+/// The section `[providers.<id>]` with `kind = "static"`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StaticSettings {
+    /// Dollars per hour and host.
+    pub cost_per_hour: CostPerHour,
 }
 
 impl StaticProvider {
-    pub fn new(schemas: Schemas, keyring: Arc<Keyring>) -> Self {
-        Self { schemas, keyring }
+    pub fn new(schemas: Schemas, keyring: Arc<Keyring>, settings: &StaticSettings) -> Self {
+        Self {
+            schemas,
+            keyring,
+            cost: settings.cost_per_hour,
+        }
     }
 
     /// Binds a digest to its worker, so that it is useless in another worker's row.
@@ -98,6 +112,10 @@ impl WorkerDeclarer for StaticProvider {
             .digest(&Self::purpose(worker), &Secret::new(secret));
         Ok(json!({ DIGEST_KEY: digest }))
     }
+
+    fn price(&self) -> Option<f64> {
+        self.cost.price()
+    }
 }
 
 #[cfg(test)]
@@ -111,7 +129,7 @@ mod tests {
     const SECRET: &str = "ssssssssssssssssssssssssssssssssssssssssssss";
 
     fn provider() -> StaticProvider {
-        StaticProvider::new(schemas(), keyring())
+        StaticProvider::new(schemas(), keyring(), &StaticSettings::default())
     }
 
     fn declared() -> Worker {
@@ -137,6 +155,24 @@ mod tests {
         let verified = case.verify(&provider()).await.unwrap();
         assert_eq!(verified.lasts_ms, 60_000);
         assert_eq!(verified.worker_config, json!({"a": 1}));
+    }
+
+    #[test]
+    fn a_declared_worker_costs_what_the_operator_says_or_nothing() {
+        let read = |section: Value| -> Result<StaticSettings, String> {
+            serde_json::from_value(section).map_err(|error| error.to_string())
+        };
+        let price = |section: Value| {
+            let settings = read(section).unwrap();
+            StaticProvider::new(schemas(), keyring(), &settings).price()
+        };
+        assert_eq!(price(json!({})), Some(0.0));
+        assert_eq!(price(json!({"cost_per_hour": 0.07})), Some(0.07));
+        let refused = read(json!({"cost_per_hour": -1})).unwrap_err();
+        assert_eq!(
+            refused,
+            "cost_per_hour is a price of $-1 an hour, which is negative"
+        );
     }
 
     #[tokio::test]

@@ -37,6 +37,8 @@ pub struct StoredLaunch {
     pub capacity_each: u32,
     /// Maximum price per hour and machine, in dollars; `None` leaves it to the cloud.
     pub max_price: Option<f64>,
+    /// Agreed price per hour and machine, in dollars: that of the bid which won; `None`: not known.
+    pub price: Option<f64>,
     pub state: LaunchState,
     /// When a process began to ask the cloud; stored before it asks. Only that process may ask.
     /// `None`: no process has asked, so no machine was made.
@@ -60,6 +62,7 @@ pub struct NewLaunch {
     pub machines: u32,
     pub capacity_each: u32,
     pub max_price: Option<f64>,
+    pub price: Option<f64>,
     pub plan: i64,
 }
 
@@ -209,6 +212,7 @@ impl NewLaunch {
             machines: self.machines,
             capacity_each: self.capacity_each,
             max_price: self.max_price,
+            price: self.price,
             state: LaunchState::Open,
             asked: None,
             made: 0,
@@ -350,6 +354,7 @@ mod tests {
             machines: 3,
             capacity_each: 1,
             max_price: None,
+            price: None,
             plan: 1,
         };
         new.decide(at(1))

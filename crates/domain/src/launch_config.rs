@@ -67,12 +67,9 @@ impl LaunchConfig {
     }
 
     /// The provider of its workers: the provider that `workerManager` names, or the first provider
-    /// of the pool. A pool that was created by hand has one provider, whatever its launch configs
-    /// say.
+    /// of the pool if it names none or one that the pool does not have.
     pub fn provider_id<'a>(&self, pool: &'a Pool) -> &'a ProviderId {
-        let steering = self.configuration.get(OWN_PART);
-        let named = steering.and_then(|steering| steering.get(PROVIDER_KEY));
-        let named = named.and_then(Value::as_str);
+        let named = named_provider(&self.configuration).and_then(Value::as_str);
         pool.provider_ids()
             .find(|id| named == Some(id.as_str()))
             .unwrap_or(&pool.definition.provider_id)
@@ -96,6 +93,22 @@ impl LaunchConfig {
                 _ => return false,
             }
         }
+    }
+}
+
+/// The provider that a launch config names.
+pub fn named_provider(configuration: &Map<String, Value>) -> Option<&Value> {
+    let steering = configuration.get(OWN_PART)?;
+    steering.get(PROVIDER_KEY)
+}
+
+/// Removes the name of the provider.
+pub fn take_provider(configuration: &mut Map<String, Value>) {
+    if let Some(Value::Object(steering)) = configuration.get_mut(OWN_PART)
+        && steering.remove(PROVIDER_KEY).is_some()
+        && steering.is_empty()
+    {
+        configuration.remove(OWN_PART);
     }
 }
 

@@ -23,6 +23,7 @@ pub mod market;
 pub mod overrides;
 pub mod plan;
 pub mod pool;
+pub mod provider_list;
 pub mod queue_worker;
 pub mod run_outcome;
 pub mod supply;

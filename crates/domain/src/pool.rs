@@ -15,8 +15,7 @@ pub const MAX_LAUNCH_CONFIGS: usize = 2_000;
 pub struct PoolDefinition {
     /// The first provider, for launch configs that name none.
     pub provider_id: ProviderId,
-    /// In their order, without the first provider. Only pools of a worker configuration have
-    /// further ones.
+    /// In their order, without the first provider.
     pub further_provider_ids: Vec<ProviderId>,
     pub description: String,
     /// Without the launch configs, which are separate rows.

@@ -99,6 +99,8 @@ pub struct StoredWorker {
     pub state: WorkerState,
     /// How many tasks it runs at a time; at least 1.
     pub capacity: u32,
+    /// Dollars per hour, as agreed when it was launched or declared; `None`: not known.
+    pub price: Option<f64>,
     pub created: Timestamp,
     pub expires: Timestamp,
     pub last_modified: Timestamp,
@@ -118,6 +120,7 @@ pub struct NewWorker {
     pub provider_id: ProviderId,
     pub launch_config_id: Option<LaunchConfigId>,
     pub capacity: u32,
+    pub price: Option<f64>,
     pub expires: Timestamp,
     pub terms: Terms,
     pub provider_data: Value,
@@ -181,6 +184,7 @@ impl NewWorker {
             launch_config_id: self.launch_config_id,
             state,
             capacity: self.capacity,
+            price: self.price,
             created: now,
             expires: self.expires,
             last_modified: now,
@@ -377,6 +381,7 @@ mod tests {
             provider_id: "p".parse().unwrap(),
             launch_config_id: None,
             capacity: 1,
+            price: None,
             expires: at(1_000),
             terms: Terms {
                 launch_token: is_launched.then(|| "fN1SbArXTPSVFNUvaOlinQ".to_owned()),

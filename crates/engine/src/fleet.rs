@@ -24,14 +24,14 @@ mod scan;
 mod termination;
 mod worker_end;
 
-pub use decide::{CommittedPlan, ReplayError, decide, is_planned, preview, replay};
+pub use decide::{CommittedPlan, ReplayError, decide, is_planned, preview, replay, stored_offers};
 pub use facts::{add_launch_configs, read_facts, read_supply};
 pub use launch_answers::LaunchAnswers;
 pub use launch_config_status::{
     HealthPage, LaunchConfigError, LaunchConfigPage, LaunchConfigStatus, get_launch_config,
     list_launch_config_health, list_launch_configs, usual_since,
 };
-pub use launches::{LaunchTracker, start_launches};
+pub use launches::{LaunchTracker, PlannedLaunch, start_launches};
 pub use learn::{LearnLimits, LearnResult, learn};
 pub(crate) use offering_news::note_registration;
 pub use override_events::{announce_pause, end_override, wake_target};

@@ -2,6 +2,7 @@
 
 mod error;
 mod plan;
+mod several_providers;
 mod write_pool;
 
 use cloud::{Provider, ValidateError};
@@ -10,6 +11,7 @@ use domain::counts::Counts;
 use domain::id::{PoolId, ProviderId};
 use domain::launch_config::{LaunchConfig, reconcile, split_off};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
+use domain::provider_list::remove_only_provider;
 use serde_json::{Map, Value};
 use store::Tx;
 
@@ -21,8 +23,18 @@ pub use plan::{PoolPlan, plan};
 
 pub(crate) use write_pool::{changes_nothing, empty_pool, insert_pool, replace_pool};
 
+/// Keys of a config for the planner, which the schemas of some providers do not have.
+pub(crate) const PLANNING_KEYS: [&str; 4] = ["strategy", "minPrice", "maxPrice", "waitPrice"];
+
+/// The launch configs of a pool in their order.
+type LaunchConfigs = Vec<Map<String, Value>>;
+
 pub struct PoolRequest {
+    pub id: PoolId,
+    /// The first provider.
     pub provider_id: ProviderId,
+    /// All providers, if the config lists them.
+    pub listed: Option<Vec<ProviderId>>,
     pub description: String,
     /// Includes the launch configs.
     pub config: Value,
@@ -34,7 +46,7 @@ pub struct PoolRequest {
 #[derive(Clone)]
 pub struct ValidatedPool {
     definition: PoolDefinition,
-    launch_configs: Vec<Map<String, Value>>,
+    launch_configs: LaunchConfigs,
 }
 
 pub struct PoolDetails {
@@ -56,29 +68,26 @@ impl PoolDetails {
     }
 }
 
-/// Validates a requested pool; its provider completes the config.
+/// Validates a requested pool; its providers complete the config.
 pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPool, PoolError> {
-    let provider = engine.providers.get(&asked.provider_id)?;
-    let mut config = asked.config;
-    let checked = check_config(provider.as_ref(), &mut config).await;
-    checked.map_err(|problem| match problem {
-        ValidateError::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
-        ValidateError::Cloud(problem) => {
-            let id = &asked.provider_id;
-            tracing::warn!(provider.id = %id, "provider {id} cannot check a config: {problem}");
-            PoolError::ProviderSetupFailed
+    let further = asked.listed.iter().flatten();
+    let further = further.filter(|id| **id != asked.provider_id);
+    let further_provider_ids = further.cloned().collect();
+    let (config, launch_configs) = match &asked.listed {
+        None => check_only_provider(engine, &asked.provider_id, asked.config).await?,
+        Some(ids) => {
+            let Value::Object(mut config) = asked.config else {
+                return Err(PoolError::NotAnObject);
+            };
+            let authored = split_off(&mut config)?;
+            check_number(&authored)?;
+            several_providers::check(engine, &asked.id, ids, config, &authored).await?
         }
-    })?;
-    let Value::Object(mut config) = config else {
-        return Err(PoolError::NotAnObject);
     };
-    let launch_configs = split_off(&mut config)?;
-    if launch_configs.len() > MAX_LAUNCH_CONFIGS {
-        return Err(PoolError::TooManyLaunchConfigs);
-    }
+    check_number(&launch_configs)?;
     let definition = PoolDefinition {
         provider_id: asked.provider_id,
-        further_provider_ids: Vec::new(),
+        further_provider_ids,
         description: asked.description,
         config,
         owner: asked.owner,
@@ -88,6 +97,39 @@ pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPo
         definition,
         launch_configs,
     })
+}
+
+fn check_number(launch_configs: &LaunchConfigs) -> Result<(), PoolError> {
+    match launch_configs.len() {
+        0..=MAX_LAUNCH_CONFIGS => Ok(()),
+        _ => Err(PoolError::TooManyLaunchConfigs),
+    }
+}
+
+/// The config without its launch configs, and these, as the only provider has completed them.
+async fn check_only_provider(
+    engine: &Engine,
+    id: &ProviderId,
+    mut config: Value,
+) -> Result<(Map<String, Value>, LaunchConfigs), PoolError> {
+    let provider = engine.providers.get(id)?;
+    let launch_configs = config.get_mut("launchConfigs");
+    if let Some(Value::Array(launch_configs)) = launch_configs.filter(|_| !id.is_null()) {
+        remove_only_provider(id, launch_configs)?;
+    }
+    let checked = check_config(provider.as_ref(), &mut config).await;
+    checked.map_err(|problem| match problem {
+        ValidateError::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
+        ValidateError::Cloud(problem) => {
+            tracing::warn!(provider.id = %id, "provider {id} cannot check a config: {problem}");
+            PoolError::ProviderSetupFailed
+        }
+    })?;
+    let Value::Object(mut config) = config else {
+        return Err(PoolError::NotAnObject);
+    };
+    let launch_configs = split_off(&mut config)?;
+    Ok((config, launch_configs))
 }
 
 /// Lets a provider check and complete a config.

@@ -295,6 +295,14 @@ impl Machines for RateLimitedProvider {
         self.limited().wants_refresh()
     }
 
+    async fn reread_files(&self) {
+        self.limited().reread_files().await;
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.limited().warning()
+    }
+
     async fn refresh(&self) -> Result<(), CloudError> {
         self.limited().refresh().await
     }

@@ -21,6 +21,8 @@ pub struct Wakeups {
     pub publish: Arc<Notify>,
     /// A provider needs to refresh its prices.
     pub refresh: Arc<Notify>,
+    /// The pools whose plans wait for refreshed prices.
+    awaiting_refresh: Mutex<BTreeSet<PoolId>>,
     /// A pool may need more or fewer workers.
     pub provision: Arc<Notify>,
     /// A worker of the provider is stopping.
@@ -61,6 +63,22 @@ impl Wakeups {
     /// Plans the pool at this moment, unless it is woken before.
     pub fn wake_pool_at(&self, id: &PoolId, at: Timestamp) {
         self.plan_pool(id, PlanTime::At(at));
+    }
+
+    /// A plan of this pool lacked prices: refresh them, and then plan it again.
+    pub fn refresh_for(&self, id: &PoolId) {
+        self.awaiting().insert(id.clone());
+        self.refresh.notify_one();
+    }
+
+    /// Takes the pools that wait for refreshed prices.
+    pub fn take_awaiting_refresh(&self) -> BTreeSet<PoolId> {
+        std::mem::take(&mut *self.awaiting())
+    }
+
+    fn awaiting(&self) -> MutexGuard<'_, BTreeSet<PoolId>> {
+        let awaiting = self.awaiting_refresh.lock();
+        awaiting.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn plan_pool(&self, id: &PoolId, time: PlanTime) {

@@ -72,9 +72,9 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     driver.start(PROBE_INTERVAL, HealthCheck(own()));
     driver.start(every(60), ProviderSetup(engine()));
     driver.start_woken(
-        every(300),
+        every(10),
         Arc::clone(&app.engine.wakeups.refresh),
-        Refresh(engine()),
+        Refresh::new(engine()),
     );
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));

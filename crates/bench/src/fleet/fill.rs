@@ -141,6 +141,7 @@ fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
         provider_id: PROVIDER.parse().expect("this is a provider id"),
         launch_config_id: Some(LAST_ID.parse().expect("this is an id")),
         capacity: 1,
+        price: Some(0.096),
         expires: now.plus_millis(10 * DAY_MS),
         terms: Terms {
             terminate_after: Some(now.plus_millis(4 * DAY_MS).as_millis()),

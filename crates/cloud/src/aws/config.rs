@@ -23,6 +23,8 @@ pub struct AwsConfig {
     pub(crate) endpoint: String,
     /// Keys are `<type>` or `<region>/<type>`; values are millionths of a dollar per hour.
     pub(crate) on_demand_prices: BTreeMap<String, u64>,
+    /// The operator's file of prices, which is read again when it changes.
+    pub(crate) price_file: Option<PathBuf>,
     /// Further keys that sign identity documents, each for one region or (`None`) for all.
     pub(crate) identity_keys: Vec<(Option<String>, PublicKey)>,
 }
@@ -42,6 +44,7 @@ struct AwsSection {
     endpoint: String,
     #[serde(default)]
     on_demand_prices: BTreeMap<String, f64>,
+    price_file: Option<PathBuf>,
     #[serde(default)]
     identity_keys: Vec<IdentityKey>,
 }
@@ -113,6 +116,7 @@ impl TryFrom<AwsSection> for AwsConfig {
                 .into_iter()
                 .map(in_millionths)
                 .collect::<Result<_, _>>()?,
+            price_file: section.price_file,
             identity_keys,
         })
     }

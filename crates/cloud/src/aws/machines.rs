@@ -52,11 +52,25 @@ impl Machines for AwsProvider {
         if !self.serves(region) {
             return Err(not_served(region));
         }
-        Ok(self.prices.bid(region, parameters, now))
+        self.prices.bid(region, parameters, now)
     }
 
     fn wants_refresh(&self) -> bool {
         self.prices.lacks_some(self.clock.now())
+    }
+
+    async fn reread_files(&self) {
+        let Some(file) = self.prices.file().cloned() else {
+            return;
+        };
+        let id = self.id.clone();
+        let read = tokio::task::spawn_blocking(move || file.reread(&id));
+        // A panic there leaves the content as it was.
+        let _ = read.await;
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.prices.file().and_then(|file| file.error())
     }
 
     /// A region whose prices cannot be fetched keeps its old prices until they are stale.
@@ -67,8 +81,13 @@ impl Machines for AwsProvider {
         let mut questions = Vec::new();
         for (region, kinds) in self.prices.due(now) {
             questions.push(async move {
-                let highest = self.spot_prices(&region, kinds.clone(), now).await?;
-                self.prices.learn(&region, kinds, highest, now);
+                match self.spot_prices(&region, kinds.clone(), now).await {
+                    Ok(highest) => self.prices.learn(&region, kinds, highest, now),
+                    Err(error) => {
+                        self.prices.note_failure(&region, &kinds);
+                        return Err(error);
+                    }
+                }
                 Ok::<_, Ec2Error>(())
             });
         }

@@ -1,10 +1,13 @@
-//! Prices of EC2 machines: spot prices, refreshed now and then, and list prices from a table.
+//! Prices of EC2 machines: spot prices, refreshed now and then, and list prices from a table. A file
+//! of the operator overrides both.
 //!
 //! Bids must not call EC2. So bids record the machine types that they need prices of, and `refresh`
-//! asks EC2.
+//! asks EC2. Until EC2 has answered about a type for the first time, there is no bid for it, but
+//! not longer than [`MAX_WAIT_MS`]: a launch does not wait for ever for its price.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::plan::Bid;
 use domain::plan::spot_prices::PriceTable;
@@ -13,11 +16,14 @@ use serde_json::{Map, Value};
 
 use super::launch::is_spot;
 use super::list_prices::list_price;
+use super::price_file::{Market, PriceFile};
 
 /// Spot prices of a region are refreshed after this time.
 const FRESH_MS: i64 = 5 * MINUTE_MS;
 /// Prices older than this are not used.
 const STALE_MS: i64 = HOUR_MS;
+/// Bids of a type wait for its first spot price for this long at most.
+const MAX_WAIT_MS: i64 = 30 * SECOND_MS;
 /// Do not ask for unknown prices again before this time has passed.
 const RETRY_MS: i64 = 30 * SECOND_MS;
 /// Forget a machine type that no bid has asked about for this long.
@@ -29,17 +35,37 @@ pub(crate) struct Prices {
     /// From the configuration: by `<region>/<type>` or `<type>`, in millionths of a dollar per
     /// hour.
     on_demand: BTreeMap<String, u64>,
+    file: Option<Arc<PriceFile>>,
     state: Mutex<PriceState>,
 }
 
 #[derive(Default)]
 struct PriceState {
-    /// Region and type, and when a bid last asked for the price.
-    wanted: BTreeMap<(String, String), Timestamp>,
+    /// By region and type.
+    wanted: BTreeMap<(String, String), Wanted>,
     spot: BTreeMap<String, RegionPrices>,
+    /// A bid asked for the price of a type for the first time.
+    has_new: bool,
     /// A bid asked for a price that EC2 was not asked for yet.
     lacks_some: bool,
     last_asked: Option<Timestamp>,
+}
+
+/// A type whose spot price bids ask for.
+struct Wanted {
+    first: Timestamp,
+    last: Timestamp,
+    /// EC2 was asked about it, and the call failed.
+    has_failed: bool,
+}
+
+/// What is known about a spot price.
+enum SpotPrice {
+    Known(f64),
+    /// EC2 has none, or the last one is too old.
+    Unknown,
+    /// EC2 has not been asked yet.
+    Awaited,
 }
 
 /// The spot prices of a region.
@@ -52,47 +78,73 @@ struct RegionPrices {
 }
 
 impl Prices {
-    pub(crate) fn new(on_demand: BTreeMap<String, u64>) -> Self {
+    pub(crate) fn new(on_demand: BTreeMap<String, u64>, file: Option<PathBuf>) -> Self {
         Self {
             on_demand,
+            file: file.map(|path| Arc::new(PriceFile::new(path))),
             state: Mutex::default(),
         }
     }
 
-    /// The bid for one machine of this launch config: its price and its place.
-    pub(crate) fn bid(&self, region: &str, asked: &Map<String, Value>, now: Timestamp) -> Bid {
+    pub(crate) fn file(&self) -> Option<&Arc<PriceFile>> {
+        self.file.as_ref()
+    }
+
+    /// The bid for one machine of this launch config: its price and its place. `Err`: its price is
+    /// awaited.
+    pub(crate) fn bid(
+        &self,
+        region: &str,
+        asked: &Map<String, Value>,
+        now: Timestamp,
+    ) -> Result<Bid, String> {
         let zone = asked
             .get("Placement")
             .and_then(|placement| placement["AvailabilityZone"].as_str());
         let kind = asked.get("InstanceType").and_then(Value::as_str);
         let spot = is_spot(asked);
-        let price = kind.and_then(|kind| {
-            if spot {
-                self.spot_price(region, kind, zone, now)
-            } else {
-                self.on_demand_price(region, kind)
-            }
-        });
+        let price = match kind {
+            None => None,
+            Some(kind) => match (self.overridden(region, zone, kind, spot), spot) {
+                (Some(price), _) => Some(price),
+                (None, false) => self.on_demand_price(region, kind),
+                (None, true) => match self.spot_price(region, kind, zone, now) {
+                    SpotPrice::Known(price) => Some(price),
+                    SpotPrice::Unknown => None,
+                    SpotPrice::Awaited => {
+                        let why = "its spot price is not known yet, and EC2 is asked for it";
+                        return Err(why.to_owned());
+                    }
+                },
+            },
+        };
         let place = format!(
             "{} {} {}",
             zone.unwrap_or(region),
             kind.unwrap_or("of EC2's choice"),
             if spot { "spot" } else { "on-demand" }
         );
-        Bid {
+        Ok(Bid {
             price,
             ..Bid::plain(place)
-        }
+        })
+    }
+
+    fn overridden(&self, region: &str, zone: Option<&str>, kind: &str, spot: bool) -> Option<f64> {
+        let market = if spot { Market::Spot } else { Market::OnDemand };
+        let file = self.file.as_ref()?;
+        file.overrides().price(region, zone, kind, market)
     }
 
     /// Regions whose spot prices should be refreshed now, with the types to ask about.
     pub(crate) fn due(&self, now: Timestamp) -> BTreeMap<String, BTreeSet<String>> {
         let mut state = self.state();
+        state.has_new = false;
         state.lacks_some = false;
         state.last_asked = Some(now);
         state
             .wanted
-            .retain(|_, asked| now.millis_since(*asked) < FORGET_MS);
+            .retain(|_, wanted| now.millis_since(wanted.last) < FORGET_MS);
         let mut due: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (region, kind) in state.wanted.keys() {
             let fresh = state.spot.get(region).is_some_and(|spot| {
@@ -111,12 +163,12 @@ impl Prices {
         due
     }
 
-    /// Whether to refresh early: a bid asked for a price that EC2 was not asked for, and the last
-    /// refresh is not too recent.
+    /// Whether to refresh early: a bid asked for a price that EC2 was not asked for, for the first
+    /// time or so long after the last refresh that EC2 may be asked again.
     pub(crate) fn lacks_some(&self, now: Timestamp) -> bool {
         let state = self.state();
         let asked_lately = |asked: Timestamp| now.millis_since(asked) < RETRY_MS;
-        state.lacks_some && !state.last_asked.is_some_and(asked_lately)
+        state.has_new || state.lacks_some && !state.last_asked.is_some_and(asked_lately)
     }
 
     pub(crate) fn learn(
@@ -134,6 +186,17 @@ impl Prices {
         self.state().spot.insert(region.to_owned(), spot);
     }
 
+    /// EC2 could not be asked: bids do not wait any longer.
+    pub(crate) fn note_failure(&self, region: &str, kinds: &BTreeSet<String>) {
+        let mut state = self.state();
+        for kind in kinds {
+            let key = (region.to_owned(), kind.clone());
+            if let Some(wanted) = state.wanted.get_mut(&key) {
+                wanted.has_failed = true;
+            }
+        }
+    }
+
     /// If EC2 chooses the zone, the price is that of the most expensive one.
     fn spot_price(
         &self,
@@ -141,27 +204,44 @@ impl Prices {
         kind: &str,
         zone: Option<&str>,
         now: Timestamp,
-    ) -> Option<f64> {
+    ) -> SpotPrice {
         let mut state = self.state();
         let key = (region.to_owned(), kind.to_owned());
         let is_remembered = state.wanted.len() < MAX_WANTED || state.wanted.contains_key(&key);
+        let mut waits = false;
         if is_remembered {
-            state.wanted.insert(key, now);
+            let n_before = state.wanted.len();
+            let wanted = state.wanted.entry(key).or_insert(Wanted {
+                first: now,
+                last: now,
+                has_failed: false,
+            });
+            wanted.last = now;
+            let waited_ms = now.millis_since(wanted.first);
+            // A negative time: the clock was set back.
+            waits = !wanted.has_failed && (0..MAX_WAIT_MS).contains(&waited_ms);
+            state.has_new |= state.wanted.len() > n_before;
         }
         let is_asked_for = |spot: &RegionPrices| spot.kinds.contains(kind);
         // EC2 is asked only about remembered types, so another type is no reason to refresh.
         if is_remembered && !state.spot.get(region).is_some_and(is_asked_for) {
             state.lacks_some = true;
         }
-        let spot = state.spot.get(region)?;
+        let Some(spot) = state.spot.get(region).filter(|spot| is_asked_for(spot)) else {
+            return match waits {
+                true => SpotPrice::Awaited,
+                false => SpotPrice::Unknown,
+            };
+        };
         if now.millis_since(spot.at) >= STALE_MS {
-            return None;
+            return SpotPrice::Unknown;
         }
-        let zones = spot.highest.get(kind)?;
-        match zone {
+        let zones = spot.highest.get(kind);
+        let price = zones.and_then(|zones| match zone {
             Some(zone) => zones.get(zone).copied(),
             None => zones.values().copied().reduce(f64::max),
-        }
+        });
+        price.map_or(SpotPrice::Unknown, SpotPrice::Known)
     }
 
     fn on_demand_price(&self, region: &str, kind: &str) -> Option<f64> {
@@ -194,8 +274,14 @@ mod tests {
         Timestamp::from_millis(1_790_000_000_000 + minute * MINUTE_MS)
     }
 
-    fn bid(prices: &Prices, asked: Value, minute: i64) -> Bid {
+    fn bid_or_reason(prices: &Prices, asked: Value, minute: i64) -> Result<Bid, String> {
         prices.bid("us-west-2", asked.as_object().unwrap(), at(minute))
+    }
+
+    /// Without a price while it is awaited.
+    fn bid(prices: &Prices, asked: Value, minute: i64) -> Bid {
+        let bid = bid_or_reason(prices, asked, minute);
+        bid.unwrap_or_else(|_| Bid::plain(String::new()))
     }
 
     fn spot(kind: &str) -> Value {
@@ -204,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_spot_bid_has_a_price_from_a_refresh_until_it_is_stale() {
-        let prices = Prices::new(BTreeMap::new());
+        let prices = Prices::new(BTreeMap::new(), None);
         assert_eq!(bid(&prices, spot("m5.large"), 0).price, None);
         let due: Vec<_> = prices.due(at(0)).into_iter().collect();
         assert_eq!(
@@ -223,7 +309,7 @@ mod tests {
         let mut in_zone = spot("m5.large");
         in_zone["Placement"] = json!({"AvailabilityZone": "us-west-2a"});
         assert_eq!(
-            bid(&prices, in_zone, 1),
+            bid_or_reason(&prices, in_zone, 1).unwrap(),
             Bid {
                 price: Some(0.04),
                 ..Bid::plain("us-west-2a m5.large spot".to_owned())
@@ -235,8 +321,52 @@ mod tests {
     }
 
     #[test]
+    fn a_type_without_a_spot_price_waits_for_the_first_answer_and_not_for_ever() {
+        let awaited = Err("its spot price is not known yet, and EC2 is asked for it".to_owned());
+        let price = |prices: &Prices, second: i64| {
+            let asked = spot("m5.large");
+            let now = at(0).plus_seconds(second);
+            let bid = prices.bid("us-west-2", asked.as_object().unwrap(), now);
+            bid.map(|bid| bid.price)
+        };
+        // No answer comes.
+        let prices = Prices::new(BTreeMap::new(), None);
+        assert_eq!(price(&prices, 0), awaited);
+        assert_eq!(price(&prices, 29), awaited);
+        assert_eq!(price(&prices, 30), Ok(None));
+        // The call fails.
+        let prices = Prices::new(BTreeMap::new(), None);
+        assert_eq!(price(&prices, 0), awaited);
+        let kinds = BTreeSet::from(["m5.large".to_owned(), "c5.large".to_owned()]);
+        prices.note_failure("us-west-2", &kinds);
+        assert_eq!(price(&prices, 1), Ok(None));
+        // EC2 has no price of it.
+        let prices = Prices::new(BTreeMap::new(), None);
+        assert_eq!(price(&prices, 0), awaited);
+        prices.learn("us-west-2", kinds, PriceTable::new(), at(0));
+        assert_eq!(price(&prices, 1), Ok(None));
+    }
+
+    #[test]
+    fn a_price_of_the_operator_goes_before_all_others_and_waits_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prices.toml");
+        let text = "[[prices]]\ntype = \"m5.large\"\nmarket = \"spot\"\nprice = 0.01\n\
+            [[prices]]\ntype = \"c5.large\"\nregion = \"us-west-2\"\nprice = 0.02\n";
+        std::fs::write(&path, text).unwrap();
+        let configured = BTreeMap::from([("c5.large".to_owned(), 300_000)]);
+        let prices = Prices::new(configured, Some(path));
+        prices.file().unwrap().reread(&"aws".parse().unwrap());
+        assert_eq!(bid(&prices, spot("m5.large"), 0).price, Some(0.01));
+        assert!(!prices.lacks_some(at(0)));
+        let price = |kind: &str| bid(&prices, json!({"InstanceType": kind}), 0).price;
+        assert_eq!(price("m5.large"), Some(0.096));
+        assert_eq!(price("c5.large"), Some(0.02));
+    }
+
+    #[test]
     fn a_new_type_is_asked_about_early_but_not_again_at_once() {
-        let prices = Prices::new(BTreeMap::new());
+        let prices = Prices::new(BTreeMap::new(), None);
         assert!(!prices.lacks_some(at(0)));
         bid(&prices, spot("m5.large"), 0);
         assert!(prices.lacks_some(at(0)));
@@ -262,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_type_that_no_bid_asks_about_is_forgotten() {
-        let prices = Prices::new(BTreeMap::new());
+        let prices = Prices::new(BTreeMap::new(), None);
         bid(&prices, spot("m5.large"), 0);
         assert!(prices.due(at(24 * 60)).is_empty());
     }
@@ -270,7 +400,7 @@ mod tests {
     #[test]
     fn the_number_of_remembered_types_has_a_limit_and_others_cause_no_refresh() {
         for count in sizes_around("cloud::aws::prices::MAX_WANTED", MAX_WANTED) {
-            let prices = Prices::new(BTreeMap::new());
+            let prices = Prices::new(BTreeMap::new(), None);
             let bid_for_all = |minute: i64| {
                 for number in 0..count {
                     bid(&prices, spot(&format!("x{number}.large")), minute);
@@ -291,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_type_above_the_limit_is_remembered_once_another_is_forgotten() {
-        let prices = Prices::new(BTreeMap::new());
+        let prices = Prices::new(BTreeMap::new(), None);
         for number in 0..MAX_WANTED {
             bid(&prices, spot(&format!("x{number}.large")), 0);
         }
@@ -304,11 +434,14 @@ mod tests {
 
     #[test]
     fn configured_prices_override_the_table_and_those_of_a_region_override_both() {
-        let prices = Prices::new(BTreeMap::from([
-            ("m5.large".to_owned(), 200_000),
-            ("us-west-2/m5.large".to_owned(), 300_000),
-            ("eu-west-1/c5.large".to_owned(), 1),
-        ]));
+        let prices = Prices::new(
+            BTreeMap::from([
+                ("m5.large".to_owned(), 200_000),
+                ("us-west-2/m5.large".to_owned(), 300_000),
+                ("eu-west-1/c5.large".to_owned(), 1),
+            ]),
+            None,
+        );
         let price = |kind: &str| bid(&prices, json!({"InstanceType": kind}), 0).price;
         assert_eq!(price("m5.large"), Some(0.3));
         assert_eq!(price("c5.large"), Some(0.085));
@@ -317,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_bid_names_the_place_and_the_type() {
-        let prices = Prices::new(BTreeMap::new());
+        let prices = Prices::new(BTreeMap::new(), None);
         assert_eq!(
             bid(&prices, json!({"InstanceType": "m5.large"}), 0).place,
             "us-west-2 m5.large on-demand"

@@ -67,6 +67,8 @@ impl Ordering {
             machines: 3,
             capacity_each: 1,
             max_price: self.max_price,
+            price: None,
+            bid_data: &Map::new(),
             root_url: "https://fleet.example.com",
             now: now(),
         };

@@ -87,6 +87,8 @@ impl World {
             machines: 2,
             capacity_each: 1,
             max_price: Some(0.5),
+            price: None,
+            bid_data: &serde_json::Map::new(),
             root_url: ROOT_URL,
             now: self.clock.now(),
         };

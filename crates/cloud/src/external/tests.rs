@@ -63,6 +63,8 @@ impl World {
             machines: 2,
             capacity_each: 1,
             max_price: None,
+            price: None,
+            bid_data: &Map::new(),
             root_url: ROOT_URL,
             now: self.clock.now(),
         };
@@ -271,10 +273,11 @@ async fn a_status_has_its_cause() {
 async fn bids_are_cached_and_expire() {
     let world = World::new().await;
     let plain = || Ok((None, 1.0, String::new()));
+    let awaited = || Err("its bid is not known yet, and racks is asked for it".to_owned());
     let sizes = ["small", "large", "sold out"];
     assert_eq!(
         world.bids(&sizes),
-        [plain(), plain(), plain()],
+        [awaited(), awaited(), awaited()],
         "the service was not asked yet"
     );
     assert_eq!(
@@ -292,20 +295,22 @@ async fn bids_are_cached_and_expire() {
     world.clock.advance_ms(10 * MINUTE_MS);
     assert_eq!(world.bids(&sizes), known);
     world.clock.advance_ms(1);
-    assert_eq!(world.bids(&sizes), [plain(), plain(), plain()]);
+    assert_eq!(world.bids(&sizes), [awaited(), awaited(), awaited()]);
     world.provider.refresh().await.unwrap();
     assert_eq!(world.bids(&sizes), known);
+    world.clock.advance_ms(4 * MINUTE_MS);
 
     world
         .service
         .set_behaviour(Behaviour::Says(200, json!({"bids": [{}]}).to_string()));
     let failed = world.provider.refresh().await.unwrap_err().to_string();
     assert!(failed.contains("1 bids for 3 launch configs"), "{failed}");
+    assert_eq!(world.bids(&sizes), known, "the last bids stay for a while");
     world
         .service
         .set_behaviour(Behaviour::Says(200, json!({"bids": []}).to_string()));
     world.provider.refresh().await.unwrap();
-    assert_eq!(world.bids(&sizes), known, "an empty answer changes nothing");
+    assert_eq!(world.bids(&sizes), [plain(), plain(), plain()]);
 
     // Launch configs that no plan needs are not asked about.
     world.clock.advance_ms(61 * MINUTE_MS);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use domain::id::{LaunchConfigId, LaunchToken, WorkerGroup, WorkerKey};
+use domain::plan::Bid;
 use domain::time::Timestamp;
 
 use super::inventory::{Inventory, Machine};
@@ -19,6 +20,8 @@ pub(super) struct State {
     /// Machine limits, by launch config or region.
     pub(super) stock: HashMap<String, u64>,
     pub(super) prices: HashMap<String, f64>,
+    /// Complete bids, by launch config.
+    pub(super) bids: HashMap<String, Bid>,
     /// Launch configs for which it refuses to bid, and why.
     pub(super) refused_bids: HashMap<String, String>,
     /// Its places, instead of those in its settings.
@@ -132,6 +135,15 @@ impl FakeCloud {
     /// Sets the price of a launch config, in dollars per hour and machine.
     pub fn set_price(&self, config: &LaunchConfigId, price: f64) {
         self.state().prices.insert(config.to_string(), price);
+    }
+
+    /// Bids exactly this for a launch config, also if it is nonsense; `None`: as usual again.
+    pub fn set_bid(&self, config: &LaunchConfigId, bid: Option<Bid>) {
+        let mut state = self.state();
+        match bid {
+            Some(bid) => state.bids.insert(config.to_string(), bid),
+            None => state.bids.remove(config.as_str()),
+        };
     }
 
     /// Refuses to bid for a launch config, or stops refusing.

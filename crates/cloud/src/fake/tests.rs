@@ -61,6 +61,8 @@ impl World {
             machines,
             capacity_each: 1,
             max_price: None,
+            price: None,
+            bid_data: &serde_json::Map::new(),
             root_url: ROOT_URL,
             now: self.cloud.now(),
         };
@@ -422,6 +424,31 @@ async fn bids_have_prices_from_the_launch_config_the_settings_or_the_script() {
     );
     world.cloud.set_silent(&silent.id, None);
     assert!(bids(vec![silent])[0].is_ok());
+}
+
+#[tokio::test]
+async fn a_scripted_bid_is_made_as_it_is_and_others_say_what_is_configured() {
+    let world = World::new();
+    let bid = |config: &LaunchConfig| world.cloud.bid(config, world.cloud.now()).unwrap();
+    let config = world.launch_config(json!({"bootSeconds": 40, "reliability": 0.9}));
+    let usual = bid(&config);
+    assert_eq!(
+        (usual.ready_ms, usual.reliability),
+        (Some(40_000), Some(0.9))
+    );
+    let nonsense = Bid {
+        price: Some(-7.0),
+        utility: f64::NEG_INFINITY,
+        reliability: Some(9.0),
+        ready_ms: Some(-1),
+        expires: Some(Timestamp::from_millis(0)),
+        data: json!({"a": 1}).as_object().unwrap().clone(),
+        ..Bid::plain("nowhere".to_owned())
+    };
+    world.cloud.set_bid(&config.id, Some(nonsense.clone()));
+    assert_eq!(bid(&config), nonsense);
+    world.cloud.set_bid(&config.id, None);
+    assert_eq!(bid(&config), usual);
 }
 
 #[tokio::test]

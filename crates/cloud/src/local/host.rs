@@ -20,8 +20,8 @@ use super::folder::{self, IDENTITY_VARIABLE, LaunchRecord, NewFolder, ProcessSta
 use super::process::Process;
 use crate::identity::Tokens;
 use crate::{
-    CloudError, LaunchError, LaunchOrder, LaunchedMachine, OwnedMachine, ProviderContext,
-    SetupError, Sighting,
+    CloudError, CostPerHour, LaunchError, LaunchOrder, LaunchedMachine, OwnedMachine,
+    ProviderContext, SetupError, Sighting,
 };
 
 /// Time that a process has to end after SIGTERM.
@@ -44,6 +44,7 @@ pub(super) struct Host {
     pub(super) context: ProviderContext,
     pub(super) max_machines: u32,
     configured: Vec<String>,
+    pub(super) cost: CostPerHour,
     /// The command that is used; set when the provider is set up.
     command: OnceLock<Vec<String>>,
     pub(super) group: WorkerGroup,
@@ -107,6 +108,7 @@ impl Host {
         Self {
             max_machines: settings.max_machines.unwrap_or_else(cores),
             configured: settings.command,
+            cost: settings.cost_per_hour,
             command: OnceLock::new(),
             group: group_named(&name.to_string_lossy()),
             tokens: Tokens::new(&context),

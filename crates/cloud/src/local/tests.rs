@@ -26,7 +26,7 @@ use super::process::Process;
 use super::*;
 use crate::Proof;
 use crate::tests::suite::{self, Fixture, contract};
-use crate::tests::values::{ROOT_URL, TestClock, context_at, edit, worker};
+use crate::tests::values::{ROOT_URL, TestClock, context_at, edit, now, pool, worker};
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
 const OTHER_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
@@ -89,6 +89,8 @@ impl Machine {
             machines,
             capacity_each: 3,
             max_price: None,
+            price: None,
+            bid_data: &serde_json::Map::new(),
             root_url: ROOT_URL,
             now: self.clock.now(),
         };
@@ -198,6 +200,7 @@ fn settings(command: &[&str], max_machines: u32) -> LocalSettings {
     LocalSettings {
         max_machines: Some(max_machines),
         command: command.iter().map(|&word| word.to_owned()).collect(),
+        ..LocalSettings::default()
     }
 }
 
@@ -526,4 +529,23 @@ async fn a_launch_before_the_set_up_starts_nothing() {
     folder::make_root(&data.path().join("local/here")).unwrap();
     let refused = machine.launch(TOKEN, 1).await.unwrap_err().to_string();
     assert!(refused.contains("the provider is not set up"), "{refused}");
+}
+
+#[test]
+fn a_worker_costs_what_the_operator_says_or_nothing() {
+    let price = |section: Value| {
+        let settings = serde_json::from_value::<LocalSettings>(section).unwrap();
+        let provider = LocalProvider::new(context_at("here", &TestClock::new()), settings);
+        let pool = pool(&worker(WorkerState::Running), &json!({}));
+        let config = suite::launch_config(&pool, 0, serde_json::Map::new());
+        provider.bid(&config, now()).unwrap().price
+    };
+    assert_eq!(price(json!({})), Some(0.0));
+    assert_eq!(price(json!({"cost_per_hour": 0.03})), Some(0.03));
+    let refused = serde_json::from_value::<LocalSettings>(json!({"cost_per_hour": 1e7}));
+    let text = refused.unwrap_err().to_string();
+    assert!(
+        text.starts_with("cost_per_hour is a price of $10000000"),
+        "{text}"
+    );
 }

@@ -1,12 +1,12 @@
 //! Caches the bids of a protocol provider, because plans ask often and must not wait.
 //!
-//! A launch config without an answer gets a default bid, so that its first launch does not wait
-//! either.
+//! A launch config waits for the first answer of its provider: without a bid there is no launch. A
+//! provider that fails to answer keeps its last bids until they are stale.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use domain::id::{LaunchConfigId, PoolId};
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::time::{HOUR_MS, MINUTE_MS, Timestamp};
@@ -14,57 +14,107 @@ use serde_json::{Value, json};
 
 /// Answers older than this are not used.
 const FRESH_MS: i64 = 10 * MINUTE_MS;
+/// Ask again about a launch config whose answer is older than this.
+const ASK_AGAIN_MS: i64 = 4 * MINUTE_MS;
+/// Do not ask again before this time has passed, if bids are missing after the last answers.
+const RETRY_MS: i64 = MINUTE_MS;
 /// Stop asking about a launch config that no plan has needed for this long.
 const WANTED_FOR_MS: i64 = HOUR_MS;
 /// Launch configs beyond this limit get a default bid without asking the provider.
 const MAX_REMEMBERED: usize = 10_000;
 
-type Key = (PoolId, LaunchConfigId);
+pub(super) type Key = (PoolId, LaunchConfigId);
 
 #[derive(Default)]
-pub(super) struct BidCache(Mutex<BTreeMap<Key, Entry>>);
+pub(super) struct BidCache(Mutex<CacheState>);
+
+#[derive(Default)]
+struct CacheState {
+    entries: BTreeMap<Key, Entry>,
+    /// A plan needs a launch config for the first time.
+    has_new: bool,
+    /// A plan needs a bid that is missing or has expired.
+    lacks_some: bool,
+    last_asked: Option<Timestamp>,
+}
 
 struct Entry {
     content: Value,
     wanted: Timestamp,
     answer: Option<(Timestamp, Result<Bid, String>)>,
+    /// Why there is no valid answer to the last request.
+    failure: Option<String>,
 }
 
 impl BidCache {
-    pub(super) fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
-        let mut entries = self.entries();
+    pub(super) fn bid(
+        &self,
+        provider_id: &ProviderId,
+        config: &LaunchConfig,
+        now: Timestamp,
+    ) -> Result<Bid, String> {
+        let mut state = self.state();
         let key = (config.pool_id.clone(), config.id.clone());
-        if let Some(entry) = entries.get_mut(&key) {
-            entry.wanted = now;
-            if let Some((at, answer)) = &entry.answer
-                && now.millis_since(*at) <= FRESH_MS
-            {
-                return answer.clone();
+        let Some(entry) = state.entries.get_mut(&key) else {
+            if state.entries.len() >= MAX_REMEMBERED {
+                return Ok(Bid::plain(String::new()));
             }
-        } else if entries.len() < MAX_REMEMBERED {
-            entries.insert(key, Entry::new(config, now));
-        }
-        Ok(Bid::plain(String::new()))
+            state.entries.insert(key, Entry::new(config, now));
+            state.has_new = true;
+            return Err(awaited(provider_id));
+        };
+        entry.wanted = now;
+        let (bid, lacks) = match (entry.fresh_answer(now), &entry.failure) {
+            (Some(answer), failure) => {
+                let has_expired = answer.as_ref().is_ok_and(|bid| has_expired(bid, now));
+                (answer.clone(), has_expired || failure.is_some())
+            }
+            (None, Some(failure)) => (Err(failure.clone()), true),
+            (None, None) => (Err(awaited(provider_id)), true),
+        };
+        state.lacks_some |= lacks;
+        bid
     }
 
-    /// The launch configs to ask about, in batches. Forgets those that no plan needs any more.
+    /// Whether to ask soon: a plan needs bids that are missing.
+    pub(super) fn lacks_some(&self, now: Timestamp) -> bool {
+        let state = self.state();
+        let asked_lately = |asked: Timestamp| (0..RETRY_MS).contains(&now.millis_since(asked));
+        state.has_new || state.lacks_some && !state.last_asked.is_some_and(asked_lately)
+    }
+
+    /// The launch configs to ask about now, in batches. Forgets those that no plan needs any more.
     pub(super) fn wanted(&self, now: Timestamp, batch: usize) -> Vec<Vec<(Key, Value)>> {
-        let mut entries = self.entries();
+        let mut state = self.state();
+        state.has_new = false;
+        state.lacks_some = false;
+        state.last_asked = Some(now);
+        let entries = &mut state.entries;
         entries.retain(|_, entry| now.millis_since(entry.wanted) <= WANTED_FOR_MS);
         let wanted: Vec<_> = entries
             .iter()
+            .filter(|(_, entry)| entry.is_due(now))
             .map(|(key, entry)| (key.clone(), entry.content.clone()))
             .collect();
         wanted.chunks(batch).map(<[_]>::to_vec).collect()
     }
 
+    /// A valid answer: a bid, or why there is none.
     pub(super) fn answered(&self, key: &Key, answer: Result<Bid, String>, now: Timestamp) {
-        if let Some(entry) = self.entries().get_mut(key) {
+        if let Some(entry) = self.state().entries.get_mut(key) {
             entry.answer = Some((now, answer));
+            entry.failure = None;
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
+    /// No valid answer came. The last one stays until it is stale.
+    pub(super) fn failed(&self, key: &Key, why: String) {
+        if let Some(entry) = self.state().entries.get_mut(key) {
+            entry.failure = Some(why);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,8 +130,33 @@ impl Entry {
             content,
             wanted: now,
             answer: None,
+            failure: None,
         }
     }
+
+    fn fresh_answer(&self, now: Timestamp) -> Option<&Result<Bid, String>> {
+        let (at, answer) = self.answer.as_ref()?;
+        (now.millis_since(*at) <= FRESH_MS).then_some(answer)
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        match &self.answer {
+            _ if self.failure.is_some() => true,
+            None => true,
+            Some((at, answer)) => {
+                let is_recent = (0..ASK_AGAIN_MS).contains(&now.millis_since(*at));
+                !is_recent || answer.as_ref().is_ok_and(|bid| has_expired(bid, now))
+            }
+        }
+    }
+}
+
+fn has_expired(bid: &Bid, now: Timestamp) -> bool {
+    bid.expires.is_some_and(|expires| expires <= now)
+}
+
+fn awaited(provider_id: &ProviderId) -> String {
+    format!("its bid is not known yet, and {provider_id} is asked for it")
 }
 
 #[cfg(test)]
@@ -103,28 +178,46 @@ mod tests {
         numbers.map(numbered).collect()
     }
 
-    fn bids(book: &BidCache, launch_configs: &[LaunchConfig], now: Timestamp) -> Vec<Option<f64>> {
-        let price = |config| book.bid(config, now).unwrap().price;
-        launch_configs.iter().map(price).collect()
+    fn priced(price: f64) -> Bid {
+        Bid {
+            price: Some(price),
+            ..Bid::plain(String::new())
+        }
     }
+
+    fn bid(book: &BidCache, config: &LaunchConfig, at: Timestamp) -> Result<Option<f64>, String> {
+        let bid = book.bid(&"racks".parse().unwrap(), config, at);
+        bid.map(|bid| bid.price)
+    }
+
+    fn bids(
+        book: &BidCache,
+        launch_configs: &[LaunchConfig],
+        at: Timestamp,
+    ) -> Vec<Result<Option<f64>, String>> {
+        launch_configs
+            .iter()
+            .map(|config| bid(book, config, at))
+            .collect()
+    }
+
+    const AWAITED: &str = "its bid is not known yet, and racks is asked for it";
 
     #[test]
     fn launch_configs_beyond_the_limit_get_default_bids() {
         for count in sizes_around("cloud::protocol::bids::MAX_REMEMBERED", MAX_REMEMBERED) {
             let (book, all) = (BidCache::default(), launch_configs(0..count));
-            assert_eq!(bids(&book, &all, now()), vec![None; count]);
-            let batches = book.wanted(now(), 100);
             let n_asked = count.min(MAX_REMEMBERED);
+            let mut expected = vec![Err(AWAITED.to_owned()); n_asked];
+            expected.resize(count, Ok(None));
+            assert_eq!(bids(&book, &all, now()), expected);
+            let batches = book.wanted(now(), 100);
             assert_eq!(batches.len(), n_asked.div_ceil(100));
             for (key, _) in batches.iter().flatten() {
-                let bid = Bid {
-                    price: Some(1.0),
-                    ..Bid::plain(String::new())
-                };
-                book.answered(key, Ok(bid), now());
+                book.answered(key, Ok(priced(1.0)), now());
             }
-            let mut expected = vec![Some(1.0); n_asked];
-            expected.resize(count, None);
+            let mut expected = vec![Ok(Some(1.0)); n_asked];
+            expected.resize(count, Ok(None));
             assert_eq!(bids(&book, &all, now()), expected);
         }
     }
@@ -140,5 +233,81 @@ mod tests {
         let wanted = book.wanted(later, 100).concat();
         assert_eq!(wanted.len(), 1);
         assert_eq!(wanted[0].0.1, late[0].id);
+    }
+
+    /// One launch config, and the keys to ask about at this time.
+    struct One(BidCache, LaunchConfig);
+
+    impl One {
+        fn new() -> Self {
+            Self(BidCache::default(), launch_configs(0..1).remove(0))
+        }
+
+        fn bid(&self, minute: i64) -> Result<Option<f64>, String> {
+            bid(&self.0, &self.1, at(minute))
+        }
+
+        fn key(&self) -> Key {
+            (self.1.pool_id.clone(), self.1.id.clone())
+        }
+
+        fn n_wanted(&self, minute: i64) -> usize {
+            self.0.wanted(at(minute), 9).concat().len()
+        }
+    }
+
+    fn at(minute: i64) -> Timestamp {
+        now().plus_millis(minute * MINUTE_MS)
+    }
+
+    #[test]
+    fn a_new_launch_config_is_asked_about_at_once_and_a_missing_answer_after_a_pause() {
+        let one = One::new();
+        assert!(!one.0.lacks_some(at(0)));
+        assert_eq!(one.bid(0), Err(AWAITED.to_owned()));
+        assert!(one.0.lacks_some(at(0)));
+        assert_eq!(one.n_wanted(0), 1);
+        one.0.failed(&one.key(), "racks is down".to_owned());
+        assert_eq!(one.bid(0), Err("racks is down".to_owned()));
+        assert!(!one.0.lacks_some(at(0)));
+        assert!(one.0.lacks_some(at(1)));
+        // The clock was set back.
+        assert!(one.0.lacks_some(at(-9)));
+        one.0.answered(&one.key(), Ok(priced(2.0)), at(1));
+        assert_eq!(one.n_wanted(1), 0);
+        assert_eq!(one.bid(2), Ok(Some(2.0)));
+        assert!(!one.0.lacks_some(at(3)));
+        assert_eq!((one.n_wanted(4), one.n_wanted(5)), (0, 1));
+    }
+
+    #[test]
+    fn a_failure_replaces_the_last_bid_only_when_that_is_stale() {
+        let one = One::new();
+        let _ = one.bid(0);
+        one.0.answered(&one.key(), Ok(priced(2.0)), at(0));
+        one.0.failed(&one.key(), "racks is down".to_owned());
+        assert_eq!(one.bid(10), Ok(Some(2.0)));
+        assert!(one.0.lacks_some(at(10)));
+        assert_eq!(one.bid(11), Err("racks is down".to_owned()));
+        one.0
+            .answered(&one.key(), Err("sold out".to_owned()), at(11));
+        assert_eq!(one.bid(12), Err("sold out".to_owned()));
+    }
+
+    #[test]
+    fn a_bid_that_has_expired_is_asked_for_again() {
+        let one = One::new();
+        let _ = one.bid(0);
+        one.n_wanted(0);
+        let bid = Bid {
+            expires: Some(at(2)),
+            ..priced(2.0)
+        };
+        one.0.answered(&one.key(), Ok(bid), at(0));
+        assert_eq!((one.bid(1), one.n_wanted(1)), (Ok(Some(2.0)), 0));
+        // The plan says that it expired.
+        assert_eq!(one.bid(2), Ok(Some(2.0)));
+        assert!(one.0.lacks_some(at(2)));
+        assert_eq!(one.n_wanted(2), 1);
     }
 }

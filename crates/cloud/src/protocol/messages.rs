@@ -2,6 +2,7 @@
 
 use domain::id::{LaunchToken, WorkerGroup, WorkerId};
 use domain::plan::Bid;
+use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -39,10 +40,12 @@ pub(super) struct PlacedProblem {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct BidsResponse {
-    pub(super) bids: Vec<BidBody>,
+    /// Each is checked alone.
+    pub(super) bids: Vec<Value>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct BidBody {
     refusal: Option<String>,
     price: Option<f64>,
@@ -50,6 +53,11 @@ pub(super) struct BidBody {
     #[serde(default)]
     place: String,
     available: Option<u64>,
+    reliability: Option<f64>,
+    ready_seconds: Option<f64>,
+    expires: Option<Timestamp>,
+    #[serde(default)]
+    data: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -121,11 +129,23 @@ impl BidBody {
             None => Ok(Bid {
                 price: self.price,
                 utility: self.utility,
+                place: self.place,
                 available: self.available,
-                ..Bid::plain(self.place)
+                reliability: self.reliability,
+                ready_ms: self.ready_seconds.map(in_milliseconds),
+                expires: self.expires,
+                data: self.data,
             }),
         }
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the schema limits the time to a week"
+)]
+fn in_milliseconds(seconds: f64) -> i64 {
+    (seconds * 1e3).round() as i64
 }
 
 impl MachineBody {

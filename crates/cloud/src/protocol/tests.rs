@@ -1,10 +1,13 @@
-//! Batch sizes of requests to a protocol provider.
+//! Batch sizes of requests to a protocol provider, and its answers.
+
+mod bidding;
 
 use ::testing::sizes_around;
 use domain::launch_config::LaunchConfig;
 use domain::pool::Pool;
 use domain::worker::WorkerState;
 
+use super::bidding::BID_BATCH;
 use super::*;
 use crate::tests::suite::launch_config;
 use crate::tests::values::{ROOT_URL, context, edit, now, pool, worker};
@@ -94,12 +97,12 @@ fn batches(count: usize, batch: usize) -> Vec<usize> {
 #[tokio::test]
 async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bid() {
     let pool = some_pool();
-    for count in sizes_around("cloud::protocol::BID_BATCH", BID_BATCH) {
+    for count in sizes_around("cloud::protocol::bidding::BID_BATCH", BID_BATCH) {
         let numbered = |number: usize| config_of(&pool, json!({"price": number}));
         let launch_configs: Vec<_> = (0..count).map(numbered).collect();
         let provider = provider();
         let prices = || -> Vec<Option<f64>> {
-            let price = |it| provider.bid(it, now()).unwrap().price;
+            let price = |it| provider.bid(it, now()).ok()?.price;
             launch_configs.iter().map(price).collect()
         };
         assert_eq!(prices(), vec![None; count]);
@@ -152,6 +155,8 @@ async fn an_order_above_the_limit_is_cut() {
             machines: u32::try_from(count).unwrap(),
             capacity_each: 1,
             max_price: None,
+            price: None,
+            bid_data: &serde_json::Map::new(),
             root_url: ROOT_URL,
             now: now(),
         };
@@ -160,4 +165,38 @@ async fn an_order_above_the_limit_is_cut() {
         let asked = provider.transport.0.lock().unwrap().remove(0);
         assert_eq!(asked["machines"], count.min(most));
     }
+}
+
+#[tokio::test]
+async fn a_launch_gives_back_the_price_and_the_data_of_the_bid_that_won() {
+    let (pool, token) = (some_pool(), "AAAAAAAAQQCAAAAAAAAAAQ".parse().unwrap());
+    let config = config_of(&pool, json!({}));
+    let provider = provider();
+    let ask = async |price: Option<f64>, data: Value| {
+        let order = LaunchOrder {
+            token: &token,
+            pool: &pool,
+            launch_config: &config,
+            machines: 1,
+            capacity_each: 1,
+            max_price: None,
+            price,
+            bid_data: data.as_object().unwrap(),
+            root_url: ROOT_URL,
+            now: now(),
+        };
+        provider.launch(&order).await.unwrap();
+        provider.transport.0.lock().unwrap().remove(0)
+    };
+    let asked = ask(Some(0.5), json!({"ticket": 7})).await;
+    assert_eq!(asked["bid"], json!({"price": 0.5, "data": {"ticket": 7}}));
+    let schemas = &provider.context.schemas;
+    let schema = "fleetwright/v1/provider-launch-request.json";
+    assert_eq!(schemas.check(schema, &asked), Ok(()));
+    assert_eq!(
+        ask(None, json!({"t": 1})).await["bid"],
+        json!({"data": {"t": 1}})
+    );
+    // A provider whose bids carry no data gets the request of before.
+    assert_eq!(ask(Some(0.5), json!({})).await.get("bid"), None);
 }

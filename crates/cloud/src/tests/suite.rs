@@ -90,6 +90,7 @@ struct Order<'a> {
     launch_config: LaunchConfig,
     token: LaunchToken,
     root_url: String,
+    bid_data: Map<String, Value>,
 }
 
 impl<'a> Order<'a> {
@@ -104,6 +105,7 @@ impl<'a> Order<'a> {
             pool,
             token: token.parse().expect("the token is a slugid"),
             root_url: fixture.root_url(),
+            bid_data: Map::new(),
         }
     }
 
@@ -115,6 +117,8 @@ impl<'a> Order<'a> {
             machines,
             capacity_each: 1,
             max_price: None,
+            price: None,
+            bid_data: &self.bid_data,
             root_url: &self.root_url,
             now: self.fixture.now(),
         }
@@ -243,7 +247,14 @@ async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
     let pool = pool(fixture, config);
     for (content, position) in contents.into_iter().zip(0..) {
         let launch_config = launch_config(&pool, position, content);
-        let bid = machines(fixture).bid(&launch_config, fixture.now());
+        let mut bid = machines(fixture).bid(&launch_config, fixture.now());
+        if bid.is_err() && machines(fixture).wants_refresh() {
+            machines(fixture)
+                .refresh()
+                .await
+                .expect("the provider works");
+            bid = machines(fixture).bid(&launch_config, fixture.now());
+        }
         assert_eq!(bid.map(|_| ()), Ok(()), "{position}");
     }
 }
@@ -559,6 +570,7 @@ pub(crate) fn row(
         provider_id: fixture.id(),
         launch_config_id: Some(config.id.clone()),
         capacity: 1,
+        price: None,
         expires: now.plus_millis(Worker::DEFAULT_LIFE_MS),
         terms: Terms::default(),
         provider_data: launched.provider_data,

@@ -129,6 +129,7 @@ pub(crate) fn worker(state: WorkerState) -> Worker {
         launch_config_id: None,
         state,
         capacity: 1,
+        price: None,
         created: now(),
         expires: now(),
         last_modified: now(),

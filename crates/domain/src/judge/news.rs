@@ -88,6 +88,7 @@ mod tests {
                 id: "w".parse().unwrap(),
             },
             provider_id: "cloud".parse().unwrap(),
+            price: None,
             launch_config_id: None,
             state,
             capacity: 1,

@@ -31,6 +31,7 @@ fn worker(state: WorkerState) -> StoredWorker {
         launch_config_id: None,
         state,
         capacity: 1,
+        price: None,
         created: ago(HOUR_MS),
         expires: ago(-8 * DAY_MS),
         last_modified: ago(0),

@@ -206,6 +206,16 @@ impl OfferingMemory {
         }
     }
 
+    /// The same, if anything is known about it.
+    pub fn known_boot_ms(&self, promised: Option<i64>) -> Option<i64> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "an average of times that were milliseconds"
+        )]
+        let learned = (self.boot.count > 0).then(|| self.boot.mean.max(1.0) as i64);
+        learned.or(promised)
+    }
+
     fn deviation_ms(&self) -> f64 {
         match self.boot.count {
             0 => USUAL_DEVIATION_MS,

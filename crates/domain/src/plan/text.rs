@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::Plan;
 use super::notes::units;
+use super::{Award, Plan};
 
 impl Plan {
     /// The text that `explain pool` prints: the decisions first, then the reasons.
@@ -18,10 +18,7 @@ impl Plan {
             let provider = award.provider_id.as_ref();
             let from = provider.map(|provider| format!(" from {provider}"));
             let from = from.unwrap_or_default();
-            let price = award
-                .max_price
-                .map(|price| format!(", at most ${price} an hour each"));
-            let price = price.unwrap_or_default();
+            let price = prices(award);
             line(
                 &mut text,
                 format_args!("launch {machines} x {id}{from} ({each} {unit} each{price})"),
@@ -39,6 +36,15 @@ impl Plan {
             line(&mut text, format_args!("alarm: {alarm}"));
         }
         text
+    }
+}
+
+fn prices(award: &Award) -> String {
+    match (award.price, award.max_price) {
+        (None, None) => String::new(),
+        (Some(price), None) => format!(", ${price} an hour each"),
+        (None, Some(most)) => format!(", at most ${most} an hour each"),
+        (Some(price), Some(most)) => format!(", ${price} an hour each, at most ${most}"),
     }
 }
 

@@ -109,3 +109,79 @@ fn plans_and_snapshots_of_former_versions_are_read_still() {
     ];
     assert_eq!(members, former);
 }
+
+/// The rows of a snapshot's plan, as text.
+fn rows(snapshot: &Snapshot) -> String {
+    let plan = decide(snapshot);
+    let rows = snapshot.offer_rows(&plan).into_iter().map(|row| {
+        let number = |number: Option<f64>| number.map_or("-".to_owned(), |n| format!("{n:.4}"));
+        let ready = row
+            .ready_ms
+            .map_or("-".to_owned(), |ms| format!("{} s", ms / 1_000));
+        format!(
+            "{} {} | {} | {} | {ready} | {} | {} | {}",
+            row.provider_id,
+            row.launch_config_id,
+            number(row.price),
+            number(row.price_per_useful_hour),
+            row.offered,
+            row.taken,
+            row.why
+        )
+    });
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_offer_of_a_plan_says_what_it_was_and_why_it_was_used_or_not() {
+    let mut snapshot = beside(Bid::plain(String::new()), StrategyName::Balanced);
+    snapshot
+        .sources
+        .push(crate::common::source("racks", Some(2)));
+    let bid = |price: f64| Bid {
+        price: Some(price),
+        ..Bid::plain(String::new())
+    };
+    let rich = Bid {
+        utility: 2.0,
+        reliability: Some(0.5),
+        ready_ms: Some(74_000),
+        available: Some(3),
+        ..bid(0.04)
+    };
+    let with = |id: &str, bid: Result<Bid, String>| Offer { bid, ..offer(id) };
+    snapshot.offers = vec![
+        with("rich", Ok(rich)),
+        crate::common::from("racks", with("rack", Ok(bid(0.04)))),
+        with("dear", Ok(bid(4.0))),
+        with("mute", Err("no prices yet".to_owned())),
+        with(
+            "old",
+            Ok(Bid {
+                expires: Some(seconds_ago(1)),
+                ..bid(0.01)
+            }),
+        ),
+        Offer {
+            max_capacity: Some(0),
+            ..with("full", Ok(bid(0.01)))
+        },
+    ];
+    insta::assert_snapshot!(rows(&snapshot), @r"
+    cloud rich | 0.0400 | 0.0400 | 74 s | 3 | 3 | taken
+    racks rack | 0.0400 | 0.0400 | - | 2 | 2 | taken
+    cloud dear | 4.0000 | 4.0000 | - | 10 | 0 | not needed: dearer
+    cloud mute | - | - | - | 0 | 0 | no prices yet
+    cloud old | 0.0100 | 0.0100 | - | 0 | 0 | its bid expired at 2026-09-21T14:13:19.000Z
+    cloud full | 0.0100 | 0.0100 | - | 0 | 0 | full: 0 of 0 units exist, a machine has 1
+    ");
+    snapshot.demand.pending = 0;
+    insta::assert_snapshot!(rows(&snapshot), @r"
+    cloud rich | 0.0400 | 0.0400 | 74 s | 3 | 0 | not needed
+    racks rack | 0.0400 | 0.0400 | - | 2 | 0 | not needed
+    cloud dear | 4.0000 | 4.0000 | - | 10 | 0 | not needed
+    cloud mute | - | - | - | 0 | 0 | no prices yet
+    cloud old | 0.0100 | 0.0100 | - | 0 | 0 | its bid expired at 2026-09-21T14:13:19.000Z
+    cloud full | 0.0100 | 0.0100 | - | 0 | 0 | full: 0 of 0 units exist, a machine has 1
+    ");
+}

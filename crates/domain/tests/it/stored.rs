@@ -168,7 +168,7 @@ fn a_plan_reads_well() {
     snapshot.settings.max_price = 0.5;
     insta::assert_snapshot!(decide(&snapshot).text(), @r"
     change 3, target 6
-    launch 2 x good (2 units each, at most $0.066667 an hour each)
+    launch 2 x good (2 units each, $0.0333333 an hour each, at most $0.066667)
     ask proj/linux/g/old to stop: launch config archived
     ask proj/linux/g/leaving to stay: needed
     because needed 3: 4 pending, 1 claimed, 2 running, 1 draining, minimum 1, maximum 20, ratio -0.2

@@ -18,12 +18,10 @@ use serde_json::{Map, Value, json};
 use super::ConfigurationError;
 use super::compilation_cache::PreviousState;
 use crate::Engine;
-use crate::pools::{PoolError, check_config};
+use crate::pools::{PLANNING_KEYS, PoolError, check_config};
 
 /// At most this many invalid pools are reported.
 const MAX_REPORTED: usize = 10;
-/// Keys for the planner, which the schemas of some providers do not have.
-const PLANNING_KEYS: [&str; 4] = ["strategy", "minPrice", "maxPrice", "waitPrice"];
 
 /// The pools to write.
 #[derive(Clone, Default)]

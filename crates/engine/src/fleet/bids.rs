@@ -25,7 +25,7 @@ pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, St
         machines.is_some_and(|machines| machines.wants_refresh())
     };
     if facts.pool.provider_ids().any(wants_refresh) {
-        engine.wakeups.refresh.notify_one();
+        engine.wakeups.refresh_for(facts.id());
     }
     bids
 }

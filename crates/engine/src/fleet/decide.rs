@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use domain::facts::{Facts, Rooms, most_pending};
 use domain::id::PoolId;
-use domain::launch::{Launch, NewLaunch};
-use domain::launch_config::LaunchConfig;
-use domain::plan::{Input, Plan, Snapshot};
+use domain::launch::NewLaunch;
+use domain::plan::{Input, OfferRow, Plan, Snapshot};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::{HOUR_MS, Timestamp};
@@ -19,6 +18,7 @@ use store::plans::PlanRecord;
 use store::{StoreError, Tx};
 
 use super::facts::read_facts;
+use super::launches::PlannedLaunch;
 use super::offering_news;
 use super::outside_facts::OutsideFacts;
 use super::pool_errors::{ErrorDetails, report_pool_error};
@@ -33,8 +33,8 @@ const MAX_MACHINES: u32 = 50;
 pub struct CommittedPlan {
     pub number: i64,
     pub plan: Plan,
-    /// To be started now, each with its launch config.
-    pub launches: Vec<(Launch, Arc<LaunchConfig>)>,
+    /// To be started now.
+    pub launches: Vec<PlannedLaunch>,
     pub pool: Pool,
 }
 
@@ -205,7 +205,7 @@ fn insert_launches(
     snapshot: &Snapshot,
     plan: &Plan,
     number: i64,
-) -> store::Result<Vec<(Launch, Arc<LaunchConfig>)>> {
+) -> store::Result<Vec<PlannedLaunch>> {
     let mut launches = Vec::new();
     for award in &plan.awards {
         let mut configs = facts.launch_configs.iter();
@@ -213,6 +213,7 @@ fn insert_launches(
             continue;
         };
         let offering = offering_news::note_asked(change, snapshot, &config.id)?;
+        let bid_data = Arc::new(award.data.clone());
         for machines in parts(award.machines, MAX_MACHINES) {
             let new = NewLaunch {
                 token: change.new_id(),
@@ -223,11 +224,16 @@ fn insert_launches(
                 machines,
                 capacity_each: award.capacity_each,
                 max_price: award.max_price,
+                price: award.price,
                 plan: number,
             };
             let launch = new.decide(facts.horizon.now);
             store::launches::insert(change.tx, &launch)?;
-            launches.push((launch, Arc::clone(config)));
+            launches.push(PlannedLaunch {
+                launch,
+                launch_config: Arc::clone(config),
+                bid_data: Arc::clone(&bid_data),
+            });
         }
     }
     Ok(launches)
@@ -240,6 +246,19 @@ pub fn replay(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<P
         return Ok(None);
     };
     Ok(Some(Input::unpack(&packed)?.replay()))
+}
+
+/// What each launch config offered in the plan with this number. `None` as for `replay`.
+pub fn stored_offers(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    number: i64,
+) -> Result<Option<Vec<OfferRow>>, ReplayError> {
+    let Some(packed) = store::plans::input(tx, pool_id, number)? else {
+        return Ok(None);
+    };
+    let input = Input::unpack(&packed)?;
+    Ok(Some(input.snapshot.offer_rows(&input.replay())))
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,7 @@ use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{NewWorker, Terms, Worker};
 use futures_util::FutureExt;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio_util::task::TaskTracker;
 
@@ -76,22 +76,29 @@ impl LaunchTracker {
     }
 }
 
+/// A launch that was decided, and what its provider is told.
+#[derive(Clone)]
+pub struct PlannedLaunch {
+    pub launch: Launch,
+    pub launch_config: Arc<LaunchConfig>,
+    /// The data of the bid that won.
+    pub bid_data: Arc<Map<String, Value>>,
+}
+
 /// Starts launches in the background, so that a slow cloud does not delay decisions.
-pub fn start_launches(
-    engine: &Arc<Engine>,
-    pool: &Pool,
-    launches: Vec<(Launch, Arc<LaunchConfig>)>,
-) {
-    for (launch, config) in launches {
+pub fn start_launches(engine: &Arc<Engine>, pool: &Pool, launches: Vec<PlannedLaunch>) {
+    for planned in launches {
         let (engine, pool) = (Arc::clone(engine), pool.clone());
         let tracker = engine.launch_tracker.tracker.clone();
-        tracker.spawn(async move { run_launch(&engine, &pool, launch, &config).await });
+        tracker.spawn(async move { run_launch(&engine, &pool, planned).await });
     }
 }
 
-async fn run_launch(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &LaunchConfig) {
+async fn run_launch(engine: &Arc<Engine>, pool: &Pool, planned: PlannedLaunch) {
     let stopwatch = Stopwatch::start();
-    let answer = match call_cloud(engine, pool, &launch, config).await {
+    let answer = call_cloud(engine, pool, &planned).await;
+    let launch = planned.launch;
+    let answer = match answer {
         Ok(Some(answer)) => answer,
         Ok(None) => return,
         // The cloud was not called; the scan withdraws the launch.
@@ -162,9 +169,9 @@ enum Answer {
 async fn call_cloud(
     engine: &Arc<Engine>,
     pool: &Pool,
-    launch: &Launch,
-    config: &LaunchConfig,
+    planned: &PlannedLaunch,
 ) -> store::Result<Option<Answer>> {
+    let launch = &planned.launch;
     let not_asked = |asked: Option<Timestamp>, problem: &str| {
         let problem = problem.to_owned();
         Ok(Some(Answer::NotAsked { problem, asked }))
@@ -188,10 +195,12 @@ async fn call_cloud(
     let order = LaunchOrder {
         token: &launch.token,
         pool,
-        launch_config: config,
+        launch_config: &planned.launch_config,
         machines: launch.machines,
         capacity_each: launch.capacity_each,
         max_price: launch.max_price,
+        price: launch.price,
+        bid_data: &planned.bid_data,
         root_url: &engine.root_url,
         now,
     };
@@ -334,6 +343,7 @@ pub(super) fn unknown_worker(
         provider_id,
         launch_config_id: None,
         capacity: 1,
+        price: None,
         expires: now,
         terms: Terms::default(),
         provider_data: machine.provider_data,
@@ -357,6 +367,7 @@ fn requested_worker(
         provider_id: launch.provider_id.clone(),
         launch_config_id: Some(launch.launch_config_id.clone()),
         capacity: launch.capacity_each,
+        price: launch.price,
         expires: made.plus_millis(Worker::DEFAULT_LIFE_MS),
         terms: lifecycle::at_launch(pool_config, made, worker_config, &launch.token),
         provider_data: machine.provider_data.clone(),

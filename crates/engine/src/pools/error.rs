@@ -1,9 +1,10 @@
 //! Why a pool cannot be created, changed or deleted.
 
 use cloud::ProviderUnavailable;
-use domain::id::{ConfigurationId, PoolId};
+use domain::id::{ConfigurationId, PoolId, ProviderId};
 use domain::launch_config::BadLaunchConfigs;
 use domain::pool::MAX_LAUNCH_CONFIGS;
+use domain::provider_list::BadProviders;
 use store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,12 @@ pub enum PoolError {
     UnknownProvider,
     #[error("Provider backend may be down or misconfigured")]
     ProviderSetupFailed,
+    #[error("config.providers: there is no provider {0}")]
+    UnknownListedProvider(ProviderId),
+    #[error("The provider {0} may be down or misconfigured")]
+    ListedProviderFailed(ProviderId),
+    #[error(transparent)]
+    Providers(#[from] BadProviders),
     #[error("config must be an object")]
     NotAnObject,
     #[error("A pool has at most {MAX_LAUNCH_CONFIGS} launch configs")]

@@ -47,6 +47,7 @@ pub async fn declare(
         key,
         launch_config_id: None,
         capacity: declaration.capacity.unwrap_or(1),
+        price: price(engine, provider_id),
         expires: declaration.expires,
         terms: Terms::default(),
         provider_data,
@@ -64,6 +65,11 @@ pub async fn declare(
         }
     });
     written.await
+}
+
+fn price(engine: &Engine, provider_id: &ProviderId) -> Option<f64> {
+    let provider = engine.providers.get(provider_id).ok()?;
+    provider.declarer()?.price()
 }
 
 /// Whether the worker was created by the same request, with the same secret.

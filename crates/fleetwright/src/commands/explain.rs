@@ -1,20 +1,20 @@
 //! Explains decisions about pools, and the history of workers.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use domain::time::Timestamp;
 use serde_json::Value;
 
 use super::{Session, name};
 use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::output::{self, Kind};
 
 const LIST_COMMAND: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     /// Explain the current and recent decisions about a pool
-    Pool(name::Pool),
+    Pool(Decisions),
     /// Explain why a worker was launched, what happened to it, and why it ended
     #[command(override_usage = "fleetwright explain worker [OPTIONS] <POOL> [GROUP] <WORKER>")]
     Worker {
@@ -27,9 +27,22 @@ pub(crate) enum Verb {
     },
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Decisions {
+    #[command(flatten)]
+    name: name::Pool,
+    /// Show what each launch config offered in this plan (default: the newest)
+    #[arg(long, value_name = "NUMBER")]
+    plan: Option<u32>,
+}
+
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
-        Verb::Pool(name::Pool { pool }) => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
+        Verb::Pool(Decisions {
+            name: name::Pool { pool },
+            plan,
+        }) => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
+            .query("plan", plan.map(|number| number.to_string()))
             .to(format!("explain pool {pool}"))
             .list_command("fleetwright pool list"),
         Verb::Worker { pool, worker } => {
@@ -96,6 +109,7 @@ fn pool_text(reply: &Value) -> String {
         text.push_str(&format!("  error: {}\n", output::printable(error)));
     }
     text.push_str(&indented(&reply["now"]["text"]));
+    text.push_str(&offers_table(&reply["now"]["offers"]));
     for worker in reply["silent"].as_array().into_iter().flatten() {
         text.push_str(&format!("  {}\n", silent_line(worker)));
     }
@@ -107,11 +121,62 @@ fn pool_text(reply: &Value) -> String {
         let number = &plan["number"];
         text.push_str(&format!("\nPlan {number} ({})\n", clock(&plan["created"])));
         text.push_str(&indented(&plan["text"]));
+        text.push_str(&offers_table(&plan["offers"]));
         for launch in launches_of(reply, number) {
             text.push_str(&format!("  {}\n", launch_line(launch)));
         }
     }
     text
+}
+
+/// What each launch config offered; empty if that is not known.
+fn offers_table(offers: &Value) -> String {
+    let Some(offers) = offers.as_array().filter(|offers| !offers.is_empty()) else {
+        return String::new();
+    };
+    let rows = offers.iter().map(|offer| {
+        let word = |key: &str| output::printable(offer[key].as_str().unwrap_or_default());
+        let price = |key: &str| offer[key].as_f64().map_or_else(unknown, dollars);
+        let ready = offer["readyMs"].as_f64();
+        let place = match word("place") {
+            place if place.is_empty() => String::new(),
+            place => format!(" {place}"),
+        };
+        vec![
+            format!("{}{place} ({})", word("providerId"), word("launchConfigId")),
+            price("price"),
+            price("pricePerUsefulHour"),
+            ready.map_or_else(unknown, |ms| format!("{:.0} s", ms / 1e3)),
+            offer["offered"].to_string(),
+            offer["taken"].to_string(),
+            word("why"),
+        ]
+    });
+    let table = output::grid(OFFERS, rows.collect(), None);
+    let lines = table
+        .lines()
+        .map(|line| format!("    {}\n", line.trim_end()));
+    format!("  offers:\n{}", lines.collect::<String>())
+}
+
+const OFFERS: &[(&str, Kind)] = &[
+    ("OFFER", Kind::Text),
+    ("$ PER H", Kind::Number),
+    ("$ PER USEFUL H", Kind::Number),
+    ("READY IN", Kind::Number),
+    ("OFFERED", Kind::Number),
+    ("TAKEN", Kind::Number),
+    ("WHY", Kind::Text),
+];
+
+fn unknown() -> String {
+    "-".to_owned()
+}
+
+/// To the millionth of a dollar, without trailing zeros.
+fn dollars(price: f64) -> String {
+    let text = format!("{price:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A running worker that does not request work.
@@ -187,7 +252,14 @@ mod tests {
         let reply = json!({
             "time": "2026-11-21T06:19:13.123Z",
             "problems": ["provider racks failed to start: no network"],
-            "now": {"text": "nothing to do\nbecause nothing waits\n"},
+            "now": {"text": "nothing to do\nbecause nothing waits\n", "offers": [
+                {"launchConfigId": "lc-1", "providerId": "aws", "place": "us-west-2a m5.large spot",
+                    "price": 0.031, "pricePerUsefulHour": 0.0333333333, "readyMs": 74_400,
+                    "offered": 10, "taken": 0, "why": "not needed"},
+                {"launchConfigId": "lc-2", "providerId": "racks", "place": "", "price": null,
+                    "pricePerUsefulHour": null, "readyMs": null, "offered": 0, "taken": 0,
+                    "why": "racks refuses to bid (quota): enough"},
+            ]},
             "plans": [{"number": 7, "created": "2026-11-21T06:00:00.000Z", "text": "launch lc-1 x1"}],
             "launches": [
                 {"launch": "tok", "plan": 7, "made": 1, "machines": 1, "launchConfigId": "lc-1",
@@ -201,6 +273,10 @@ mod tests {
           error: provider racks failed to start: no network
           nothing to do
           because nothing waits
+          offers:
+            OFFER                                $ PER H  $ PER USEFUL H  READY IN  OFFERED  TAKEN  WHY
+            aws us-west-2a m5.large spot (lc-1)    0.031        0.033333      74 s       10      0  not needed
+            racks (lc-2)                               -               -         -        0      0  racks refuses to bid (quota): enough
 
         Plan 7 (2026-11-21 06:00:00)
           launch lc-1 x1

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use domain::id::PoolId;
 use domain::launch_config::{id_of, without_id};
+use domain::provider_list::PROVIDERS_KEY;
 use serde_json::{Map, Value};
 
 use super::body::{Shape, defaults, json_argument, require, set};
@@ -45,9 +46,9 @@ pub(crate) enum Verb {
 pub(crate) struct Definition {
     #[command(flatten)]
     name: name::Pool,
-    /// Provider that launches its workers
+    /// Provider that launches its workers; repeat it for several, the first one first
     #[arg(long, value_name = "PROVIDER")]
-    provider: Option<String>,
+    provider: Vec<String>,
     /// E-mail address of the owner
     #[arg(long, value_name = "E-MAIL")]
     owner: Option<String>,
@@ -182,11 +183,14 @@ async fn show(pool: &str, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the list of all providers of a pool: its own, and those of its launch configs.
+/// Adds the list of all providers of a pool: its own, those that its config lists, and those of its
+/// launch configs.
 fn name_providers(pool: &mut Value) {
-    let configs = pool["config"]["launchConfigs"].as_array();
-    let further = configs.into_iter().flatten();
-    let further = further.map(|config| &config["workerManager"]["providerId"]);
+    let config = &pool["config"];
+    let listed = config[PROVIDERS_KEY].as_array().into_iter().flatten();
+    let configs = config["launchConfigs"].as_array().into_iter().flatten();
+    let named = configs.map(|config| &config["workerManager"]["providerId"]);
+    let further = listed.chain(named);
     let mut providers: Vec<Value> = Vec::new();
     for provider in std::iter::once(&pool["providerId"]).chain(further) {
         if !provider.is_null() && !providers.contains(provider) {
@@ -244,6 +248,22 @@ fn remove_computed_ids(pool: &str, fields: &mut Map<String, Value>) {
     }
 }
 
+/// The first provider is the pool's own; the config lists all if there are several.
+fn set_providers(fields: &mut Map<String, Value>, providers: &[String]) {
+    let Some(first) = providers.first() else {
+        return;
+    };
+    fields.insert("providerId".to_owned(), Value::String(first.clone()));
+    let is_several = providers.len() > 1;
+    let config = fields.entry("config");
+    if let Value::Object(config) = config.or_insert_with(|| Value::Object(Map::new())) {
+        match is_several {
+            true => config.insert(PROVIDERS_KEY.to_owned(), providers.into()),
+            false => config.remove(PROVIDERS_KEY),
+        };
+    }
+}
+
 impl Definition {
     fn apply(self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
         fields.extend(SHAPE.read(self.file.as_deref())?);
@@ -251,10 +271,10 @@ impl Definition {
             .config
             .map(|text| json_argument("--config", &text))
             .transpose()?;
-        set(fields, "providerId", self.provider);
         set(fields, "owner", self.owner);
         set(fields, "description", self.description);
         set(fields, "config", config);
+        set_providers(fields, &self.provider);
         set(fields, "emailOnError", self.email_on_error);
         Ok(())
     }
@@ -273,9 +293,30 @@ mod tests {
             {}, steered("google"), steered("racks"), steered("google")]}});
         name_providers(&mut pool);
         assert_eq!(pool["providers"], json!(["aws", "google", "racks"]));
+        let mut listed = json!({"providerId": "aws", "config": {"providers": ["racks", "aws"],
+            "launchConfigs": [steered("aws")]}});
+        name_providers(&mut listed);
+        assert_eq!(listed["providers"], json!(["aws", "racks"]));
         let mut declared = json!({"providerId": "static", "config": {}});
         name_providers(&mut declared);
         assert_eq!(declared["providers"], json!(["static"]));
+    }
+
+    #[test]
+    fn providers_of_flags_replace_those_of_a_definition() {
+        let set = |definition: Value, providers: &[&str]| {
+            let mut fields: Map<String, Value> = serde_json::from_value(definition).unwrap();
+            let providers: Vec<String> = providers.iter().map(|&id| id.to_owned()).collect();
+            set_providers(&mut fields, &providers);
+            Value::Object(fields)
+        };
+        let of_two = json!({"providerId": "a", "config": {"x": 1, "providers": ["a", "b"]}});
+        let plain = json!({"providerId": "z", "config": {"x": 1}});
+        assert_eq!(set(plain.clone(), &["a", "b"]), of_two);
+        assert_eq!(set(of_two.clone(), &["z"]), plain);
+        assert_eq!(set(of_two.clone(), &[]), of_two);
+        let new = json!({"providerId": "a", "config": {"providers": ["a", "b"]}});
+        assert_eq!(set(json!({}), &["a", "b"]), new);
     }
 
     #[test]

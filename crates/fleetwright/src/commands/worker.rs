@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Shape, set};
 use super::{Confirmed, Limit, Session, name, runs};
-use crate::client::{Call, QUEUE, WORKER_MANAGER};
+use crate::client::{Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::input::read_text;
 use crate::machine;
@@ -108,7 +108,7 @@ pub(crate) struct Definition {
 const SHAPE: Shape = Shape {
     writable: &["expires", "capacity", "providerInfo"],
     read_only: "workerPoolId workerGroup workerId providerId created state lastModified \
-        lastChecked launchConfigId",
+        lastChecked launchConfigId price",
 };
 
 const LIST: &[Column] = &[
@@ -130,6 +130,7 @@ const DETAILS: &[Column] = &[
     Column::text("Provider", "providerId"),
     Column::text("Launch config", "launchConfigId"),
     Column::number("Capacity", "capacity"),
+    Column::number("$ per h", PRICE),
     Column::age("Created", "created"),
     Column::age("Changed", "lastModified"),
     Column::age("Checked", "lastChecked"),
@@ -138,6 +139,8 @@ const DETAILS: &[Column] = &[
     Column::age("Quarantined until", QUARANTINED),
 ];
 
+/// Dollars per hour, as agreed when the worker was launched or declared.
+const PRICE: &str = "price";
 const LAST_ACTIVE: &str = "lastDateActive";
 const QUARANTINED: &str = "quarantineUntil";
 
@@ -163,6 +166,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         }
         Verb::Show(worker) => {
             let mut reply = session.client.call(&worker.read()).await?;
+            // Taskcluster's reply has no price, and a caller may lack the right to the explanation.
+            if let Ok(explained) = session.client.call(&worker.explain()).await {
+                reply[PRICE] = explained[PRICE].clone();
+            }
             if session.json {
                 session.details(&reply, DETAILS);
                 return Ok(());
@@ -356,6 +363,11 @@ impl Name {
 
     fn seen_by_queue(&self) -> Call {
         Call::get(QUEUE, &self.segments_in_queue()).to(format!("show worker {self}"))
+    }
+
+    fn explain(&self) -> Call {
+        let segments = ["explain", "worker", &self.pool, &self.group, &self.id];
+        Call::get(FLEETWRIGHT, &segments).to(format!("explain worker {self}"))
     }
 
     fn read(&self) -> Call {

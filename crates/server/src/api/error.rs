@@ -322,10 +322,15 @@ impl From<PoolError> for ApiError {
             PoolError::NoSuchPool => Self::not_found(text),
             PoolError::Exists | PoolError::Compiled { .. } => Self::conflict(text),
             PoolError::UnknownProvider
+            | PoolError::UnknownListedProvider(_)
             | PoolError::NotAnObject
             | PoolError::TooManyLaunchConfigs => Self::input(text),
-            PoolError::ProviderSetupFailed => Self::new(Code::ProviderSetupFailed, text),
-            PoolError::Invalid(_) => Self::new(Code::InputValidationError, text),
+            PoolError::ProviderSetupFailed | PoolError::ListedProviderFailed(_) => {
+                Self::new(Code::ProviderSetupFailed, text)
+            }
+            PoolError::Invalid(_) | PoolError::Providers(_) => {
+                Self::new(Code::InputValidationError, text)
+            }
             PoolError::LaunchConfigs(bad) => bad.into(),
             PoolError::Store(problem) => problem.into(),
         }

@@ -10,6 +10,8 @@ use super::endpoint::{Endpoint, NewEndpoint, Query, Service, Verb, YES_NO, query
 
 const EVENTS: &str = "Events";
 const REASONS: &str = "Reasons";
+/// The number of a plan within its pool.
+const PLAN_NUMBER: &str = "^[0-9]{1,18}$";
 
 const LISTENING: &[Query] = &[
     query("exchange", "^[a-z0-9/,-]{1,2000}$"),
@@ -44,12 +46,14 @@ pub const ENDPOINTS: &[Endpoint] = &[
     on("explainPool", Get, "/explain/pool/<workerPoolId>")
         .runs(|call| Box::pin(explain::pool(call)))
         .wildcard("workerPoolId")
+        .query(&[query("plan", PLAN_NUMBER)])
         .scope("fleetwright:explain:<workerPoolId>")
         .about(REASONS, "Explain a pool")
         .describe(
             "Shows the decision that would be made about the pool now, with its reasons, and \
-             earlier decisions: the last plans and the results of their launches. The request \
-             changes nothing.",
+             earlier decisions: the last plans and the results of their launches. `now`, and one \
+             of the plans (`plan`, or the newest), have `offers`: what each launch config offered, \
+             how many machines were taken, and why. The request changes nothing.",
         ),
     on(
         "explainWorker",

@@ -6,7 +6,8 @@ use cloud::{LaunchOrder, Machines};
 use domain::Version;
 use domain::facts::Facts;
 use domain::launch::{Launch, LaunchState, StoredLaunch};
-use engine::fleet;
+use engine::fleet::{self, PlannedLaunch};
+use serde_json::Map;
 use store::StoreError;
 
 use crate::clouds::Mutant;
@@ -121,6 +122,7 @@ impl World {
                 machines: award.machines,
                 capacity_each: award.capacity_each,
                 max_price: award.max_price,
+                price: award.price,
                 state: LaunchState::Open,
                 asked: None,
                 made: 0,
@@ -129,9 +131,16 @@ impl World {
                 last_modified: facts.horizon.now,
                 version: Version::FIRST,
             });
-            launches.push((launch, config));
+            launches.push(PlannedLaunch {
+                launch,
+                launch_config: config,
+                bid_data: Arc::default(),
+            });
         }
-        let intents: Vec<Launch> = launches.iter().map(|(launch, _)| launch.clone()).collect();
+        let intents: Vec<Launch> = launches
+            .iter()
+            .map(|planned| planned.launch.clone())
+            .collect();
         let written = process.app.engine.store.write("no_turn", move |tx| {
             let mut intents = intents.iter();
             intents.try_for_each(|launch| store::launches::insert(tx, launch))
@@ -168,6 +177,8 @@ impl World {
                     machines: launch.machines,
                     capacity_each: launch.capacity_each,
                     max_price: launch.max_price,
+                    price: launch.price,
+                    bid_data: &Map::new(),
                     root_url: ROOT_URL,
                     now: self.now(),
                 };

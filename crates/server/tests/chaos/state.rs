@@ -1,21 +1,17 @@
 //! The harness's record of its world.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use domain::id::{PoolId, WorkerKey};
-use domain::launch::{Cause, Launch};
-use domain::launch_config::LaunchConfig;
+use domain::launch::Cause;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::Worker;
+use engine::fleet::PlannedLaunch;
 use serde_json::Value;
 
 use crate::ask::Who;
 use crate::picture::Picture;
-
-/// The launches of a plan, each with its launch config.
-pub(crate) type PlannedLaunches = Vec<(Launch, Arc<LaunchConfig>)>;
 
 #[derive(Default)]
 pub(crate) struct State {
@@ -29,7 +25,7 @@ pub(crate) struct State {
     /// Machines of others, each with the cloud that it is in.
     pub(crate) foreign: Vec<(usize, WorkerKey)>,
     /// Launches that were carried out and may be so once more.
-    pub(crate) carried_out: Vec<(Pool, PlannedLaunches)>,
+    pub(crate) carried_out: Vec<(Pool, Vec<PlannedLaunch>)>,
     /// The workers that got credentials for a proof.
     pub(crate) registered: BTreeSet<WorkerKey>,
     /// The last claims of workers that were not asked to stop.

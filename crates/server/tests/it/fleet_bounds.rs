@@ -10,7 +10,9 @@ use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::plan::MAX_ADVICE;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
-use engine::fleet::{ScanLimits, Scanner, TerminationLimits, Terminator, start_launches};
+use engine::fleet::{
+    PlannedLaunch, ScanLimits, Scanner, TerminationLimits, Terminator, start_launches,
+};
 use serde_json::{Value, json};
 use store::plans::PlanRecord;
 use testing::sizes_around;
@@ -300,7 +302,11 @@ fleet_test!(
             let launch_permits = Arc::new(Semaphore::new(0));
             *fleet.one.launch_permits.lock().unwrap() = Some(Arc::clone(&launch_permits));
             let launches = new_launches(fleet, &template, count).await;
-            let all = launches.into_iter().map(|one| (one, Arc::clone(&config)));
+            let all = launches.into_iter().map(|launch| PlannedLaunch {
+                launch,
+                launch_config: Arc::clone(&config),
+                bid_data: Arc::default(),
+            });
             fleet.one.launches.take_most();
             start_launches(&fleet.app.engine, &pool, all.collect());
             for n_done in 0..count {

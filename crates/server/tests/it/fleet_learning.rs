@@ -361,6 +361,7 @@ impl Fleet {
                 machines,
                 capacity_each: 1,
                 max_price: None,
+                price: None,
                 plan: 1,
             };
             let made = domain::launch::LaunchAnswer::Made(machines);

@@ -65,7 +65,15 @@ impl Fleet {
         let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
         let config = self.read(move |tx| store::launch_configs::get(tx, &pool_id, &config_id));
         let config: LaunchConfig = config.await.unwrap();
-        engine::fleet::start_launches(&app.engine, &definition, vec![(launch, Arc::new(config))]);
+        engine::fleet::start_launches(
+            &app.engine,
+            &definition,
+            vec![engine::fleet::PlannedLaunch {
+                launch,
+                launch_config: Arc::new(config),
+                bid_data: Arc::default(),
+            }],
+        );
         app.engine.launch_tracker.finish().await;
     }
 

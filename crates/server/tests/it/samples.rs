@@ -71,6 +71,7 @@ pub(crate) fn worker(pool: &str, group: &str, id: &str) -> Worker {
         launch_config_id: None,
         state: WorkerState::Requested,
         capacity: 1,
+        price: None,
         created: now,
         expires: now.plus_millis(7 * DAY_MS),
         last_modified: now,

@@ -50,7 +50,8 @@ static MIGRATIONS: &[Migration] = migrations! {
     19 "0019_supply"
     20 "0020_roles_by_revision"
     21 "0021_inputs_of_plans"
-    24 "0024_market"
+    22 "0022_agreed_prices"
+    23 "0023_market"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

@@ -22,6 +22,7 @@ columns! { launch: Launch(StoredLaunch) {
     machines: Fixed "machines",
     capacity_each: Fixed "capacity_each",
     max_price: Fixed "max_price",
+    price: Fixed "price",
     state: Mutable ["state", "cause", "problem"],
     asked: Mutable "asked",
     made: Mutable "made",

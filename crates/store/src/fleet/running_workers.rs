@@ -53,7 +53,7 @@ statements! { TABLE;
         "ORDER BY w.worker_group, w.worker_id LIMIT $7");
     LIST "worker_list_running" = concat!(
         "SELECT w.worker_group, w.worker_id, w.provider_id, w.launch_config_id, w.capacity, \
-         w.created, w.registered, w.idle_hold, w.draining, w.advised, w.advice_reason, \
+         w.created, w.registered, w.idle_hold, w.draining, w.advised, w.advice_reason, w.price, \
          q.last_date_active, q.last_task_ended, \
          CASE WHEN q.quarantine_until >= $1 THEN q.quarantine_details END, \
          (SELECT COUNT(*) FROM claimed_tasks AS c WHERE c.task_queue_id = w.worker_pool_id \
@@ -167,7 +167,7 @@ fn running(
         registered: cells.next()?,
         idle_hold_ms: cells.next()?,
         advice: advice(cells.next()?),
-        price: None,
+        price: cells.next()?,
         last_asked: cells.next()?,
         last_task_ended: cells.next()?,
         quarantined_since: cells

@@ -17,6 +17,7 @@ columns! { worker: Worker(StoredWorker) {
     launch_config_id: Mutable "launch_config_id",
     state: Mutable "state",
     capacity: Mutable "capacity",
+    price: Fixed "price",
     created: Fixed "created",
     expires: Mutable "expires",
     last_modified: Mutable "last_modified",

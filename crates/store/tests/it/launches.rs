@@ -27,6 +27,7 @@ pub(crate) fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -
         machines: 3,
         capacity_each: 2,
         max_price: Some(0.033_334),
+        price: Some(0.016_667),
         state,
         asked: None,
         made: 0,

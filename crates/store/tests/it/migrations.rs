@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, clients, pools, workers};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 22] = [
+const FILES: [(&str, &str); 23] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -93,8 +93,12 @@ const FILES: [(&str, &str); 22] = [
         include_str!("../../migrations/0021_inputs_of_plans.sql"),
     ),
     (
-        "0024_market",
-        include_str!("../../migrations/0024_market.sql"),
+        "0022_agreed_prices",
+        include_str!("../../migrations/0022_agreed_prices.sql"),
+    ),
+    (
+        "0023_market",
+        include_str!("../../migrations/0023_market.sql"),
     ),
 ];
 

@@ -64,6 +64,7 @@ pub(crate) fn worker(pool: &str, group: &str, id: &str) -> Worker {
         launch_config_id: Some("lc-1".parse().unwrap()),
         state: WorkerState::Running,
         capacity: 2,
+        price: None,
         created: at(100),
         expires: at(10_000),
         last_modified: at(200),

@@ -168,7 +168,7 @@ fn without_records(worker: &Worker) -> RunningWorker {
         registered: worker.terms.registered_at.map(at),
         idle_hold_ms: worker.terms.idle_hold_ms,
         advice: worker.terms.advice.clone(),
-        price: None,
+        price: worker.price,
         last_asked: None,
         last_task_ended: None,
         quarantined_since: None,
@@ -239,6 +239,51 @@ on_both!(
             (&running[0].advice, running[0].registered),
             (&None, Some(at(160)))
         );
+    }
+);
+
+on_both!(
+    the_price_of_a_worker_is_the_agreed_one_to_the_millionth,
+    |database| {
+        let store = database.migrated().await;
+        let prices = [None, Some(0.0), Some(0.031_333), Some(1_000_000.0)];
+        let workers = prices.map(|price| {
+            let mut worker = worker(
+                "a/b",
+                "g",
+                &format!("w{price:?}").replace(['(', ')', '.'], "-"),
+            );
+            edit(&mut worker, |it| it.price = price);
+            worker
+        });
+        let stored = workers.clone();
+        write(&store, move |tx| {
+            let mut workers = stored.iter();
+            workers.try_for_each(|worker| workers::insert(tx, worker).map(drop))
+        })
+        .await;
+        let running = read(&store, |tx| {
+            running_workers::list(tx, &pool_id("a/b"), at(400), 0, 9)
+        })
+        .await;
+        assert_eq!(running.len(), workers.len());
+        for worker in workers {
+            let known = running.iter().find(|row| row.key == worker.key).unwrap();
+            assert_eq!(known.price, worker.price);
+            // No update changes what was agreed.
+            let stored = worker.clone();
+            write(&store, move |tx| {
+                let mut cheaper = stored.clone();
+                edit(&mut cheaper, |it| it.price = Some(9.0));
+                workers::update(tx, &cheaper)
+            })
+            .await;
+            let key = worker.key.clone();
+            let found = read(&store, move |tx| workers::get(tx, &key))
+                .await
+                .unwrap();
+            assert_eq!(found.price, worker.price);
+        }
     }
 );
 

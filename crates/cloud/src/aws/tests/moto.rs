@@ -92,6 +92,8 @@ impl OnMoto {
             machines,
             capacity_each: 1,
             max_price: None,
+            price: None,
+            bid_data: &serde_json::Map::new(),
             root_url: &self.root_url,
             now: self.now(),
         };

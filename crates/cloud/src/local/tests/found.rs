@@ -154,6 +154,8 @@ async fn an_order_above_the_limit_is_cut() {
             machines: u32::try_from(count).unwrap(),
             capacity_each: 1,
             max_price: None,
+            price: None,
+            bid_data: &serde_json::Map::new(),
             root_url: ROOT_URL,
             now: machine.clock.now(),
         });

@@ -1,14 +1,14 @@
 //! Explains the workers of a pool and the life of a worker, from stored decisions.
 
 use domain::facts::Facts;
-use domain::id::LaunchToken;
+use domain::id::{LaunchToken, PoolId};
 use domain::launch::{Launch, LaunchState};
-use domain::plan::Plan;
+use domain::plan::{OfferRow, Plan};
 use domain::queue_worker::{QuarantineEntry, QueueWorker};
 use domain::supply::{Horizon, Presence, Signs};
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
-use engine::fleet;
+use engine::fleet::{self, ReplayError};
 use engine::pools::PoolError;
 use serde_json::{Value, json};
 use store::plans::PlanRecord;
@@ -27,6 +27,8 @@ const QUARANTINES: usize = 10;
 
 pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let (app, pool_id, now) = (call.app.clone(), call.pool_id()?, call.now);
+    let number = call.query("plan").map(str::parse::<i64>).transpose();
+    let number = number.map_err(|_| no_such_plan())?;
     let demand = app
         .engine
         .demand_source
@@ -47,12 +49,15 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         }
         let facts = fleet::read_facts(tx, vec![pool], &demand, &horizon)?.pop();
         let silent = store::running_workers::list_silent(tx, &horizon, &id, SILENT)?;
-        let plans = store::plans::list(tx, &id, HISTORY)?;
+        let plans = StoredPlans::read(tx, &id, number)?;
         let launches = store::launches::list(tx, &id, HISTORY)?;
         Ok::<_, PoolError>((facts, silent, plans, launches))
     });
     let (facts, silent, plans, launches) = read.await?;
     let facts = facts.ok_or(PoolError::NoSuchPool)?;
+    if number.is_some() && plans.selected != number {
+        return Err(no_such_plan());
+    }
     let problems = problems(&app, &facts, &launches);
     let present = match fleet::preview(&app.engine, facts).await? {
         Some((snapshot, plan)) => json!({
@@ -60,6 +65,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
             "plan": plan.to_json(),
             "learned": snapshot.learned_json(),
             "snapshot": snapshot.to_json(),
+            "offers": snapshot.offer_rows(&plan),
         }),
         None => {
             json!({"text": "nothing is planned for this pool: its provider launches nothing, or \
@@ -72,9 +78,62 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         "problems": problems,
         "now": present,
         "silent": silent.iter().map(silent_json).collect::<Vec<_>>(),
-        "plans": plans.iter().map(plan_json).collect::<Vec<_>>(),
+        "plans": plans.json(),
         "launches": launches.iter().map(launch_json).collect::<Vec<_>>(),
     }))
+}
+
+fn no_such_plan() -> ApiError {
+    ApiError::not_found("The pool has no plan with this number. Old plans are forgotten.")
+}
+
+/// The last plans, and one of them with what each launch config offered.
+struct StoredPlans {
+    plans: Vec<PlanRecord>,
+    /// The number of that plan: the requested one, or the newest.
+    selected: Option<i64>,
+    /// `None`: its input was too large to store, or cannot be read.
+    offers: Option<Vec<OfferRow>>,
+}
+
+impl StoredPlans {
+    fn read(tx: &mut Tx<'_>, id: &PoolId, number: Option<i64>) -> Result<Self, StoreError> {
+        let mut plans = store::plans::list(tx, id, HISTORY)?;
+        let number = number.or_else(|| Some(plans.first()?.number));
+        let is_listed = |number| plans.iter().any(|plan| plan.number == number);
+        if let Some(number) = number.filter(|number| !is_listed(*number)) {
+            plans.extend(store::plans::get(tx, id, number)?);
+        }
+        let selected = number.filter(|number| plans.iter().any(|plan| plan.number == *number));
+        let offers = match selected.map(|number| fleet::stored_offers(tx, id, number)) {
+            None => None,
+            Some(Ok(offers)) => offers,
+            Some(Err(ReplayError::Store(problem))) => return Err(problem),
+            Some(Err(ReplayError::Input(problem))) => {
+                tracing::warn!(pool.id = %id, error = %problem,
+                    "cannot show the offers of a plan of {id}: {problem}");
+                None
+            }
+        };
+        Ok(Self {
+            plans,
+            selected,
+            offers,
+        })
+    }
+
+    fn json(&self) -> Vec<Value> {
+        let json = |record: &PlanRecord| {
+            let mut plan = plan_json(record);
+            if let Some(offers) = &self.offers
+                && self.selected == Some(record.number)
+            {
+                plan["offers"] = json!(offers);
+            }
+            plan
+        };
+        self.plans.iter().map(json).collect()
+    }
 }
 
 /// Reasons why the pool gets no workers that are not in its plans.
@@ -93,7 +152,11 @@ fn problems(app: &App, facts: &Facts, launches: &[Launch]) -> Vec<String> {
         | LaunchState::Refused { .. }
         | LaunchState::Withdrawn { .. } => None,
     });
-    out_of_service.chain(unknown).collect()
+    let warnings = facts.pool.provider_ids().filter_map(|id| {
+        let warning = app.engine.providers.machines(id)?.warning()?;
+        Some(format!("provider {id}: {warning}"))
+    });
+    out_of_service.chain(warnings).chain(unknown).collect()
 }
 
 pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
@@ -128,6 +191,7 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
         "workerGroup": worker.key.group.as_str(),
         "workerId": worker.key.id.as_str(),
         "state": worker.state.as_str(),
+        "price": worker.price,
         "presence": presence.map(|presence| presence.to_string()),
         "story": story.iter().map(line_json).collect::<Vec<_>>(),
         "launch": launch.as_ref().map(launch_json),
@@ -202,11 +266,12 @@ fn story(
         Some(launch) => story.push((
             Some(launch.created),
             format!(
-                "launch {} asked {} for {} by {}",
+                "launch {} asked {} for {} by {}{}",
                 launch.token,
                 launch.provider_id,
                 machines(launch.machines),
                 launch.launch_config_id,
+                price_text(launch),
             ),
         )),
         None => story.push((
@@ -274,6 +339,12 @@ fn machines(count: u32) -> String {
     }
 }
 
+/// The agreed price, for a sentence.
+fn price_text(launch: &Launch) -> String {
+    let text = |price| format!(" at ${price} an hour each");
+    launch.price.map(text).unwrap_or_default()
+}
+
 fn line_json((at, text): &Line) -> Value {
     json!({"time": at.map(|at| at.to_string()), "text": text})
 }
@@ -300,6 +371,7 @@ fn launch_json(launch: &Launch) -> Value {
         "state": launch.state.as_str(),
         "machines": launch.machines,
         "made": launch.made,
+        "price": launch.price,
         "cause": cause,
         "problem": problem,
         "plan": launch.plan,

@@ -29,7 +29,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[on(
 
 async fn plan(call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
-    let judged = pools::validate(&call.app.engine, asked(body)?).await?;
+    let judged = pools::validate(&call.app.engine, asked(id.clone(), body)?).await?;
     let (pool_id, now) = (id.clone(), call.now);
     let read = call.read("pool_plan", move |tx| {
         pools::plan(tx, &pool_id, &judged, now)

@@ -4,6 +4,7 @@ use domain::audit::EntityType;
 use domain::counts;
 use domain::id::PoolId;
 use domain::launch_config::LaunchConfig;
+use domain::provider_list;
 use engine::pools::{self, PoolDetails, PoolError, PoolRequest, ValidatedPool};
 use store::StoreError;
 
@@ -80,7 +81,7 @@ fn of_pool<'a>(configs: &'a [LaunchConfig], id: &PoolId) -> &'a [LaunchConfig] {
     &configs[start..end]
 }
 
-/// Authorises the caller for the provider, and has the provider check the definition.
+/// Authorises the caller for each provider, and has the providers check the definition.
 async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, ApiError> {
     let params = call.url_params().text("providerId", &body.provider_id);
     call.authorize(params).await?;
@@ -92,13 +93,21 @@ async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, Api
             .map_or(Ok(()), pools::refuse_compiled)
     });
     read.await?;
-    Ok(pools::validate(&call.app.engine, asked(body)?).await?)
+    let asked = asked(call.pool_id()?, body)?;
+    for further in asked.listed.iter().flatten().skip(1) {
+        let params = call.url_params().text("providerId", further.as_str());
+        call.authorize(params).await?;
+    }
+    Ok(pools::validate(&call.app.engine, asked).await?)
 }
 
-pub(super) fn asked(body: PoolBody) -> Result<PoolRequest, PoolError> {
+pub(super) fn asked(id: PoolId, body: PoolBody) -> Result<PoolRequest, PoolError> {
     let provider_id = body.provider_id.parse();
+    let provider_id = provider_id.map_err(|_| PoolError::UnknownProvider)?;
     Ok(PoolRequest {
-        provider_id: provider_id.map_err(|_| PoolError::UnknownProvider)?,
+        id,
+        listed: provider_list::provider_ids(&provider_id, &body.config)?,
+        provider_id,
         description: body.description,
         config: body.config,
         owner: body.owner,

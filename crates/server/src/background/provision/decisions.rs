@@ -116,7 +116,7 @@ impl Done {
 fn log_plan(decided: &CommittedPlan) {
     let id = &decided.pool.id;
     let launches = decided.launches.iter();
-    let machines: u32 = launches.map(|(launch, _)| launch.machines).sum();
+    let machines: u32 = launches.map(|planned| planned.launch.machines).sum();
     if let Some(alarm) = &decided.plan.alarm {
         tracing::warn!(pool.id = %id, "{id}: {alarm}");
     }

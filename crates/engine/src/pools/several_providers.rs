@@ -1,0 +1,222 @@
+//! Validates a pool that takes its workers from several providers: each checks its own part.
+//!
+//! A launching provider gets the limits of the pool and its own launch configs; a provider of
+//! declared workers gets only what concerns these. Keys for the planner go to no provider.
+
+use cloud::{Provider, ProviderUnavailable, ValidateError};
+use domain::id::{PoolId, ProviderId};
+use domain::plan::Settings;
+use domain::provider_list::{self, PROVIDERS_KEY, Share};
+use serde_json::{Map, Value};
+
+use super::{LaunchConfigs, PLANNING_KEYS, PoolError, check_config};
+use crate::Engine;
+
+/// At most this many errors of a config are reported.
+const MAX_REPORTED: usize = 10;
+/// The keys of a config for declared workers.
+const DECLARED_KEYS: [&str; 2] = ["lifecycle", "workerConfig"];
+
+/// The config without its launch configs, as the providers have completed both.
+pub(super) async fn check(
+    engine: &Engine,
+    pool_id: &PoolId,
+    ids: &[ProviderId],
+    config: Map<String, Value>,
+    authored: &LaunchConfigs,
+) -> Result<(Map<String, Value>, LaunchConfigs), PoolError> {
+    Settings::parse(&config).map_err(|bad| PoolError::Invalid(format!("config: {bad}")))?;
+    let parts = Parts::of(engine, ids, &config)?;
+    let shares = provider_list::split(ids, authored)?;
+    let mut completed_config = config.clone();
+    let (mut completed, mut errors) = (Vec::new(), Vec::new());
+    for (index, share) in shares.into_iter().enumerate() {
+        let part = Part {
+            id: &ids[index],
+            provider: parts.providers[index],
+            config: parts.config_for(index),
+            share,
+            authored,
+        };
+        match part.check().await? {
+            Ok((part, share)) => {
+                completed_config.extend(part);
+                completed.push(share);
+            }
+            Err(found) => errors.extend(found),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(PoolError::Invalid(error_text(&errors)));
+    }
+    let launch_configs = provider_list::join(pool_id, ids, authored, completed)?;
+    Ok((completed_config, launch_configs))
+}
+
+fn error_text(errors: &[String]) -> String {
+    let mut lines = vec!["The providers refuse the config:".to_owned()];
+    lines.extend(
+        errors
+            .iter()
+            .take(MAX_REPORTED)
+            .map(|line| format!("  * {line}")),
+    );
+    if let Some(more) = errors
+        .len()
+        .checked_sub(MAX_REPORTED)
+        .filter(|more| *more > 0)
+    {
+        lines.push(format!("  and {more} more errors"));
+    }
+    lines.join("\n")
+}
+
+/// The providers of a pool, and what each gets of the config.
+struct Parts<'a> {
+    providers: Vec<&'a dyn Provider>,
+    for_launches: Map<String, Value>,
+    for_declarations: Map<String, Value>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(
+        engine: &'a Engine,
+        ids: &[ProviderId],
+        config: &Map<String, Value>,
+    ) -> Result<Self, PoolError> {
+        let providers = ids.iter().map(|id| {
+            let provider = engine.providers.get(id);
+            let provider = provider.map_err(|problem| match problem {
+                ProviderUnavailable::Unknown => PoolError::UnknownListedProvider(id.clone()),
+                ProviderUnavailable::SetupFailed => PoolError::ListedProviderFailed(id.clone()),
+            })?;
+            match provider.machines().is_some() || provider.declarer().is_some() {
+                true => Ok(provider.as_ref()),
+                false => Err(PoolError::Invalid(format!(
+                    "config.providers: {id} has no workers"
+                ))),
+            }
+        });
+        let providers = providers.collect::<Result<Vec<_>, PoolError>>()?;
+        let some_launch = providers.iter().any(|provider| launches(*provider));
+        let some_declare = providers.iter().any(|provider| !launches(*provider));
+        let mut common = config.clone();
+        common.retain(|key, _| key != PROVIDERS_KEY && !PLANNING_KEYS.contains(&key.as_str()));
+        let mut for_declarations = common.clone();
+        if some_launch {
+            // The other keys are for the launching providers.
+            for_declarations.retain(|key, _| DECLARED_KEYS.contains(&key.as_str()));
+            if let Some(Value::Object(lifecycle)) = for_declarations.get_mut("lifecycle") {
+                lifecycle.retain(|key, _| key == "reregistrationTimeout");
+            }
+        }
+        let mut for_launches = common;
+        if some_declare {
+            for_launches.remove("workerConfig");
+        }
+        Ok(Self {
+            providers,
+            for_launches,
+            for_declarations,
+        })
+    }
+
+    fn config_for(&self, index: usize) -> Map<String, Value> {
+        match launches(self.providers[index]) {
+            true => self.for_launches.clone(),
+            false => self.for_declarations.clone(),
+        }
+    }
+}
+
+fn launches(provider: &dyn Provider) -> bool {
+    provider.machines().is_some()
+}
+
+/// The part of one provider.
+struct Part<'a> {
+    id: &'a ProviderId,
+    provider: &'a dyn Provider,
+    config: Map<String, Value>,
+    share: Share,
+    /// All launch configs of the pool, for messages.
+    authored: &'a LaunchConfigs,
+}
+
+type Completed = (Map<String, Value>, Share);
+
+impl Part<'_> {
+    /// The inner error: why the provider refuses its part.
+    async fn check(self) -> Result<Result<Completed, Vec<String>>, PoolError> {
+        let is_launching = launches(self.provider);
+        if let (false, Some((index, _))) = (is_launching, self.share.first()) {
+            let title = self.title(*index);
+            let why = format!("{title}: the provider {} launches no workers", self.id);
+            return Ok(Err(vec![why]));
+        }
+        let mut config = self.config.clone();
+        if is_launching {
+            let own = self.share.iter().map(|(_, own)| Value::Object(own.clone()));
+            config.insert("launchConfigs".to_owned(), own.collect());
+        }
+        let mut config = Value::Object(config);
+        match check_config(self.provider, &mut config).await {
+            Ok(()) => {}
+            Err(ValidateError::Invalid(invalid)) => {
+                let problems = invalid.problems.iter();
+                let lines = problems.map(|problem| self.line(&problem.pointer, &problem.message));
+                return Ok(Err(lines.collect()));
+            }
+            Err(ValidateError::Cloud(problem)) => {
+                let id = self.id;
+                tracing::warn!(provider.id = %id, "provider {id} cannot check a config: {problem}");
+                return Err(PoolError::ListedProviderFailed(id.clone()));
+            }
+        }
+        let Value::Object(mut config) = config else {
+            return Err(PoolError::NotAnObject);
+        };
+        let completed = domain::launch_config::split_off(&mut config)?;
+        if completed.len() != self.share.len() {
+            let why = format!(
+                "{} returned {} launch configs of {}: it may complete launch configs, but neither \
+                 add nor remove any",
+                self.id,
+                completed.len(),
+                self.share.len()
+            );
+            return Ok(Err(vec![why]));
+        }
+        let indexes = self.share.iter().map(|(index, _)| *index);
+        // What a provider of declared workers completes is not for the others.
+        let config = if is_launching { config } else { Map::new() };
+        Ok(Ok((config, indexes.zip(completed).collect())))
+    }
+
+    /// An error with the launch config as its author knows it.
+    fn line(&self, pointer: &str, message: &str) -> String {
+        let rest = pointer.strip_prefix("/launchConfigs/");
+        let (index, rest) =
+            rest.map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
+        let index = index.parse::<usize>().ok();
+        let index = index.and_then(|index| self.share.get(index));
+        match index {
+            Some((index, _)) if rest.is_empty() => {
+                format!("{} (provider {}): {message}", self.title(*index), self.id)
+            }
+            Some((index, _)) => {
+                format!(
+                    "{} (provider {}): /{rest} {message}",
+                    self.title(*index),
+                    self.id
+                )
+            }
+            None => format!("config (provider {}): {pointer} {message}", self.id),
+        }
+    }
+
+    fn title(&self, index: usize) -> String {
+        let none = Map::new();
+        provider_list::title(index, self.authored.get(index).unwrap_or(&none))
+    }
+}
