@@ -16,7 +16,8 @@ use crate::launch_config::LaunchConfig;
 use crate::market::{OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, Rival, Settings, Snapshot, Source, Tries,
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, Rival, Settings, Snapshot, Source,
+    StrategyName, Tries,
 };
 use crate::pool::Pool;
 use crate::supply::{Horizon, Inventory};
@@ -39,6 +40,8 @@ pub struct Facts {
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
     /// What the strategy `balanced` has learned; `None` for other strategies.
     pub memory: Option<MarketFacts>,
+    /// A quota of the pool is used up, so it may have to give way to others.
+    pub is_contending: bool,
 }
 
 /// The memory that concerns one pool.
@@ -88,6 +91,7 @@ impl Facts {
             has_archived: false,
             records: BTreeMap::new(),
             memory: None,
+            is_contending: false,
         }
     }
 
@@ -107,6 +111,9 @@ impl Facts {
         if self.is_asleep() {
             return true;
         }
+        if self.is_contending {
+            return false;
+        }
         let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
             return true;
         };
@@ -116,6 +123,7 @@ impl Facts {
     /// Whether the advice to some worker may change, so that workers must be read individually.
     pub fn needs_candidates(&self, snapshot: &Snapshot) -> bool {
         snapshot.may_change_advice()
+            || !snapshot.rivals.is_empty()
             || !self.pool.previous_provider_ids.is_empty()
             || self.has_archived
     }
@@ -217,6 +225,13 @@ impl MarketFacts {
         }
         offer.memory = Some(memory);
     }
+}
+
+/// Whether the strategy of the pool learns from launches, workers and tasks.
+pub fn learns(pool: &Pool) -> bool {
+    let name = pool.definition.config.get("strategy");
+    let name = name.and_then(serde_json::Value::as_str);
+    name.and_then(|name| name.parse().ok()) == Some(StrategyName::Balanced)
 }
 
 /// How many waiting tasks of a pool are worth counting.

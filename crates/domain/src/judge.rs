@@ -6,6 +6,10 @@
 //! the cloud no longer lists it or its row expires. After that it is a machine without a row, and
 //! the sweep of our machines ends it.
 
+mod news;
+
+pub use news::{Work, end_news};
+
 use crate::lifecycle::{DEFAULT_FIRST_CLAIM_MS, DEFAULT_INACTIVITY_MS, DEFAULT_REREGISTRATION_MS};
 use crate::queue_worker::QueueWorker;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};

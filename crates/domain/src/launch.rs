@@ -17,6 +17,7 @@ use std::ops::Deref;
 
 use crate::Version;
 use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId, WorkerId, names, text_in_json};
+use crate::market::OfferingId;
 use crate::time::Timestamp;
 
 /// The fields of a launch. Only the store and tests make a launch of them.
@@ -28,6 +29,8 @@ pub struct StoredLaunch {
     pub pool_id: PoolId,
     pub provider_id: ProviderId,
     pub launch_config_id: LaunchConfigId,
+    /// The offering of the bid that won, if the pool's strategy learns from its launches.
+    pub offering: Option<OfferingId>,
     /// How many machines were requested; at least 1.
     pub machines: u32,
     /// How many tasks each machine runs at a time; at least 1.
@@ -53,6 +56,7 @@ pub struct NewLaunch {
     pub pool_id: PoolId,
     pub provider_id: ProviderId,
     pub launch_config_id: LaunchConfigId,
+    pub offering: Option<OfferingId>,
     pub machines: u32,
     pub capacity_each: u32,
     pub max_price: Option<f64>,
@@ -201,6 +205,7 @@ impl NewLaunch {
             pool_id: self.pool_id,
             provider_id: self.provider_id,
             launch_config_id: self.launch_config_id,
+            offering: self.offering,
             machines: self.machines,
             capacity_each: self.capacity_each,
             max_price: self.max_price,
@@ -341,6 +346,7 @@ mod tests {
             pool_id: "pp/wt".parse().unwrap(),
             provider_id: "p".parse().unwrap(),
             launch_config_id: "lc".parse().unwrap(),
+            offering: None,
             machines: 3,
             capacity_each: 1,
             max_price: None,

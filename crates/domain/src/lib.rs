@@ -16,6 +16,8 @@ pub mod json_text;
 pub mod judge;
 pub mod launch;
 pub mod launch_config;
+pub mod launch_config_state;
+pub mod launch_failures;
 pub mod lifecycle;
 pub mod market;
 pub mod overrides;

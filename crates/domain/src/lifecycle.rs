@@ -25,6 +25,11 @@ pub fn reregistration_timeout(config: &Map<String, Value>) -> Option<i64> {
     stated(config, "reregistrationTimeout")
 }
 
+/// How long a machine may take to register, in milliseconds, if the pool sets it.
+pub fn registration_timeout(config: &Map<String, Value>) -> Option<i64> {
+    stated(config, "registrationTimeout")
+}
+
 /// The terms of a worker that is launched now, from its pool's config and its worker config.
 pub fn at_launch(
     pool_config: &Map<String, Value>,
@@ -33,7 +38,7 @@ pub fn at_launch(
     launch_token: &LaunchToken,
 ) -> Terms {
     let reregistration = reregistration_timeout(pool_config).unwrap_or(DEFAULT_REREGISTRATION_MS);
-    let registration = stated(pool_config, "registrationTimeout").unwrap_or(reregistration);
+    let registration = registration_timeout(pool_config).unwrap_or(reregistration);
     let first_limit = registration.min(reregistration);
     let inactivity = stated(pool_config, "queueInactivityTimeout").unwrap_or(DEFAULT_INACTIVITY_MS);
     let first_claim = stated(pool_config, "firstClaimTimeout").unwrap_or(DEFAULT_FIRST_CLAIM_MS);

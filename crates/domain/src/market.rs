@@ -10,6 +10,7 @@ mod breaker;
 mod levels;
 mod offering;
 mod pool;
+mod pool_record;
 mod shares;
 
 pub use average::Average;
@@ -17,4 +18,5 @@ pub use breaker::{Breaker, BreakerState, Trouble};
 pub use levels::{Fall, Retention};
 pub use offering::{OfferingId, OfferingMemory, OfferingNews, SURVIVAL_MS, USUAL_BOOT_MS};
 pub use pool::{PoolMemory, PoolNews, USUAL_TASK_MS};
+pub use pool_record::{MAX_UNOBSERVED_MS, ObservedTime, PoolRecord, PoolSample};
 pub use shares::fair_shares;

@@ -115,6 +115,22 @@ impl Override {
         }
     }
 
+    /// Whether it pauses this launch config, whose machines would be in this group.
+    pub fn is_pause_of(
+        &self,
+        pool: &Pool,
+        config: &LaunchConfig,
+        group: Option<&WorkerGroup>,
+    ) -> bool {
+        self.is_pause()
+            && match &self.target {
+                Target::Pool(id) => *id == pool.id,
+                Target::LaunchConfig(pool_id, id) => *pool_id == pool.id && *id == config.id,
+                Target::Provider(id) => id == config.provider_id(pool),
+                Target::Region(region) => group == Some(region),
+            }
+    }
+
     /// Why nothing is launched from this launch config, whose machines would be in this group;
     /// `None` if it is not paused.
     pub fn pauses(
@@ -123,14 +139,8 @@ impl Override {
         config: &LaunchConfig,
         group: Option<&WorkerGroup>,
     ) -> Option<String> {
-        let is_meant = self.is_pause()
-            && match &self.target {
-                Target::Pool(id) => *id == pool.id,
-                Target::LaunchConfig(pool_id, id) => *pool_id == pool.id && *id == config.id,
-                Target::Provider(id) => id == config.provider_id(pool),
-                Target::Region(region) => group == Some(region),
-            };
-        is_meant.then(|| self.refusal())
+        let is_paused = self.is_pause_of(pool, config, group);
+        is_paused.then(|| self.refusal())
     }
 
     /// The text with which a launch config that it pauses is refused.

@@ -12,6 +12,7 @@ mod bid;
 mod choose;
 mod health;
 mod input;
+mod learned;
 mod need;
 mod notes;
 mod offer;
@@ -22,6 +23,8 @@ pub mod spot_prices;
 mod stored;
 mod strategy;
 mod text;
+mod usability;
+mod weight;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -39,6 +42,8 @@ pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use settings::{BadSettings, NO_MAX_PRICE};
 pub use stored::BadDocument;
 pub use strategy::{MAX_TRIED, chances};
+pub use usability::Usability;
+pub use weight::{OfferWeight, weights};
 
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
@@ -208,6 +213,10 @@ pub struct Health {
     pub attempted: u64,
     /// Refused for reasons that count against the launch config.
     pub failed: u64,
+    /// Refused for a quota. They are no attempts and make nothing ill, but lower the share (RFC
+    /// 191).
+    #[serde(default)]
+    pub quota: u64,
     /// Not made, by launches that made other machines.
     #[serde(default)]
     pub short: u64,

@@ -29,6 +29,8 @@ pub struct RunOutcome {
     /// The reason; its state is the outcome.
     pub reason: EndReason,
     pub resolved: Timestamp,
+    /// When the worker claimed it, if the message says so.
+    pub started: Option<Timestamp>,
 }
 
 /// The message of the queue is not valid.
@@ -71,6 +73,7 @@ struct Run {
     reason_resolved: Option<EndReason>,
     worker_group: Option<String>,
     worker_id: Option<String>,
+    started: Option<String>,
     resolved: Option<String>,
 }
 
@@ -95,6 +98,7 @@ impl RunOutcome {
             reason_resolved: Some(reason),
             worker_group: Some(group),
             worker_id: Some(worker_id),
+            started,
             resolved,
             ..
         } = &status.runs[ended]
@@ -112,7 +116,41 @@ impl RunOutcome {
             run_id: u32::try_from(ended).map_err(|_| BadMessage::NoSuchRun(ended))?,
             reason: *reason,
             resolved: resolved.parse()?,
+            started: started.as_ref().map(|at| at.parse()).transpose()?,
         }))
+    }
+
+    /// How long the task took, in milliseconds; `None` if it did not end by itself.
+    pub fn duration_ms(&self) -> Option<i64> {
+        let started = self.started.filter(|_| self.ended_by_itself())?;
+        Some(self.resolved.millis_since(started).max(0))
+    }
+
+    /// Whether the task is over with this run, unless all its retries were used up before.
+    pub fn ends_task(&self) -> bool {
+        match self.reason {
+            EndReason::ClaimExpired | EndReason::WorkerShutdown | EndReason::IntermittentTask => {
+                false
+            }
+            EndReason::Completed
+            | EndReason::Failed
+            | EndReason::DeadlineExceeded
+            | EndReason::Canceled
+            | EndReason::MalformedPayload
+            | EndReason::ResourceUnavailable
+            | EndReason::InternalError
+            | EndReason::Superseded => true,
+        }
+    }
+
+    fn ended_by_itself(&self) -> bool {
+        match self.reason.state() {
+            TaskState::Completed | TaskState::Failed => true,
+            TaskState::Exception
+            | TaskState::Unscheduled
+            | TaskState::Pending
+            | TaskState::Running => false,
+        }
     }
 }
 

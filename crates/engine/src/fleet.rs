@@ -8,8 +8,12 @@ mod bids;
 mod decide;
 mod facts;
 mod launch_answers;
+mod launch_config_status;
 mod launch_deadlines;
 mod launches;
+mod learn;
+mod market_facts;
+mod offering_news;
 mod outside_facts;
 mod override_events;
 mod pool_errors;
@@ -23,7 +27,13 @@ mod worker_end;
 pub use decide::{CommittedPlan, ReplayError, decide, is_planned, preview, replay};
 pub use facts::{add_launch_configs, read_facts, read_supply};
 pub use launch_answers::LaunchAnswers;
+pub use launch_config_status::{
+    HealthPage, LaunchConfigError, LaunchConfigPage, LaunchConfigStatus, get_launch_config,
+    list_launch_config_health, list_launch_configs, usual_since,
+};
 pub use launches::{LaunchTracker, start_launches};
+pub use learn::{LearnLimits, LearnResult, learn};
+pub(crate) use offering_news::note_registration;
 pub use override_events::{announce_pause, end_override, wake_target};
 pub(crate) use pool_errors::write_error_report;
 pub use reconcile::settle_old_launches;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::audit::AuditEntry;
 use domain::event::PauseChange;
-use domain::id::OverrideId;
+use domain::id::{LaunchConfigId, OverrideId};
 use domain::overrides::{Override, Target};
 use store::{StoreError, Tx};
 
@@ -22,6 +22,8 @@ pub enum OverrideError {
     NotFound,
     #[error("{0}")]
     NoTarget(String),
+    #[error("Launch config {0} is archived: nothing is launched from it")]
+    Archived(LaunchConfigId),
     #[error("Override {0} has another target: remove it first, or choose another name")]
     OtherTarget(OverrideId),
     #[error("{MAX_IN_FORCE} overrides are in force: remove some, or pause a provider or region")]
@@ -118,8 +120,11 @@ fn check_target(engine: &Engine, tx: &mut Tx<'_>, target: &Target) -> Result<(),
         Target::LaunchConfig(pool_id, id) => {
             store::pools::get(tx, pool_id)?.ok_or_else(no_such_pool)?;
             let text = format!("Launch config {id} does not exist in worker pool {pool_id}");
-            store::launch_configs::get(tx, pool_id, id)?
+            let config = store::launch_configs::get(tx, pool_id, id)?
                 .ok_or_else(|| OverrideError::NoTarget(text))?;
+            if config.archived {
+                return Err(OverrideError::Archived(config.id));
+            }
         }
         Target::Provider(id) => {
             let mut known = engine.providers.listed();

@@ -3,6 +3,7 @@
 mod declared_workers;
 mod error;
 mod error_reports;
+mod launch_config;
 mod pending_launch;
 mod registration;
 mod renewal;
@@ -10,6 +11,7 @@ mod renewal;
 pub use declared_workers::{Declaration, declare, remove, update_declaration};
 pub use error::WorkerError;
 pub use error_reports::{WorkerReport, report_error};
+pub use launch_config::ask_launch_config;
 pub use registration::{Registration, RegistrationResult, register};
 pub use renewal::renew;
 

@@ -17,7 +17,7 @@ use crate::api_help::with_api_texts;
 use crate::client::Flags;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, client, completions, config, doctor, documentation, error, event, explain,
+    audit, client, completions, config, doctor, documentation, error, event, explain, health,
     launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker, scope,
     serve, simulate, task, up, version, worker,
 };
@@ -85,7 +85,7 @@ enum Command {
     /// Manage worker configurations: the rules that pools are compiled from
     #[command(subcommand, aliases = ["configuration", "worker-configuration"])]
     Rules(rules::Verb),
-    /// List the launch configs of pools
+    /// List, show, pause and resume launch configs
     #[command(subcommand)]
     LaunchConfig(launch_config::Verb),
     /// Manage the documentation of worker configurations and worker types
@@ -105,6 +105,12 @@ enum Command {
     /// Explain decisions about a pool or a worker
     #[command(subcommand)]
     Explain(explain::Verb),
+    /// Show which launches fail, in all pools
+    ///
+    /// Shows the launch configs that are shut off, on trial or paused, with the cause, the next try
+    /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
+    /// launch config. The weights always count the last hour.
+    Health(health::Arguments),
     /// List and count the errors that providers and workers reported
     #[command(subcommand)]
     Error(error::Verb),
@@ -266,6 +272,7 @@ impl Cli {
             Command::Queue(verb) => common.ask(verb, queue::run),
             Command::Explain(verb) => common.ask(verb, explain::run),
             Command::Event(verb) => common.ask(verb, event::run),
+            Command::Health(arguments) => common.ask(arguments, health::run),
             Command::Error(verb) => common.ask(verb, error::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
             Command::Client(verb) => common.ask(verb, client::run),

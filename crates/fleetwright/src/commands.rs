@@ -12,6 +12,7 @@ pub(crate) mod event;
 pub(crate) mod explain;
 pub(crate) mod first_pool;
 mod first_role;
+pub(crate) mod health;
 pub(crate) mod launch_config;
 pub(crate) mod migrate;
 mod name;

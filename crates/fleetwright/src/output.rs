@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-pub(crate) use age::{age, parse_moment};
+pub(crate) use age::{age, parse_moment, parse_past_moment};
 pub(crate) use diff::unified;
 pub(crate) use progress::Progress;
 pub(crate) use table::{Column, Kind, details, grid, printable, screen_width, table};

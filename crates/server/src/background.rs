@@ -6,6 +6,7 @@ mod batches;
 pub mod driver;
 mod health_check;
 mod housekeeping;
+mod learner;
 mod measure;
 mod notifier;
 mod outcomes;
@@ -32,6 +33,7 @@ pub use batches::Batches;
 use driver::Driver;
 pub use health_check::HealthCheck;
 pub use housekeeping::Housekeeping;
+pub use learner::Learner;
 pub use measure::{Measure, MeasureLimits};
 pub use notifier::{Notifier, NotifierLimits};
 pub use outcomes::{OutcomeLimits, Outcomes, OutsideOutcomes};
@@ -82,6 +84,8 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         driver.start_woken(fleet.round(), bell, Provision::new(engine()));
         driver.start(fleet.round(), ProvisionRounds(engine()));
         driver.start(every(5), Overrides(engine()));
+        let scan_ms = i64::try_from(fleet.scan().as_millis()).unwrap_or(i64::MAX / 4);
+        driver.start(every(30), Learner::new(engine(), scan_ms));
         if let Some(pulse) = app.engine.demand_source.pulse() {
             driver.start(every(1), PendingTaskListener::new(own(), pulse));
         }

@@ -1,10 +1,15 @@
 //! Pools, launch configs, launches and workers: what the planner sees and writes.
 
 pub mod launch_configs;
+pub mod launch_failures;
 pub mod launch_health;
 pub mod launches;
+pub mod offering_memories;
+pub mod offering_news;
 pub mod overrides;
 pub mod plans;
+pub mod pool_memories;
+pub mod pool_news;
 pub mod pools;
 pub mod running_workers;
 pub mod worker_counts;

@@ -15,8 +15,9 @@ static ALL: &[&[&Statement]] = lists! {
     engine: migration probe turns;
     access: clients revisions roles;
     configuration: configuration_versions configurations documentation worker_types;
-    fleet: launch_configs launch_health launches overrides plans pools running_workers
-        worker_counts worker_supply workers;
+    fleet: launch_configs launch_failures launch_health launches offering_memories offering_news
+        overrides plans pool_memories pool_news pools running_workers worker_counts worker_supply
+        workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox
         run_counts run_messages run_outcomes worker_errors;
     queue: artifacts cache_purges claimants claimed_tasks demand dependencies pending_tasks

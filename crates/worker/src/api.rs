@@ -72,6 +72,13 @@ pub(crate) struct Advice {
     pub(crate) reason: String,
 }
 
+/// The state of a worker's launch config.
+#[derive(Debug, Deserialize)]
+pub(crate) struct LaunchConfigState {
+    pub(crate) state: String,
+    pub(crate) reason: String,
+}
+
 /// The length of a log on the server.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LogLength {
@@ -168,6 +175,13 @@ pub(crate) fn should_terminate(identity: &Identity) -> Call {
     Call::new("shouldWorkerTerminate", call)
 }
 
+pub(crate) fn launch_config(identity: &Identity) -> Call {
+    let mut segments = worker_segments(identity).to_vec();
+    segments.push("launch-config");
+    let call = ApiCall::get(WORKER_MANAGER, &segments);
+    Call::new("workerLaunchConfig", call)
+}
+
 pub(crate) fn remove_worker(identity: &Identity) -> Call {
     let segments = worker_segments(identity);
     let call = ApiCall::new(Method::DELETE, WORKER_MANAGER, &segments);
@@ -228,6 +242,12 @@ pub(crate) fn append_log(run: &Run, offset: u64, bytes: Bytes, finished: bool) -
 pub(crate) fn create_artifact(run: &Run, name: &str, body: &Value) -> Call {
     let call = run.call(Method::POST, QUEUE, &["artifacts", name]);
     Call::new("createArtifact", call.json(body))
+}
+
+impl LaunchConfigState {
+    pub(crate) fn is_archived(&self) -> bool {
+        self.state == "archived"
+    }
 }
 
 impl Run {

@@ -9,7 +9,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, Advice, Claim, Claims, Done, Outcome, Reason};
+use crate::api::{self, Advice, Claim, Claims, Done, LaunchConfigState, Outcome, Reason};
 use crate::aws;
 use crate::client::{Call, CallError, Client, NoClient};
 use crate::folders::{Folders, UnusableFolder};
@@ -225,6 +225,9 @@ impl WorkLoop {
                     let reason = format!("the server asked it to stop: {}", advice.reason);
                     return WorkerEvent::Leave(Expected(reason));
                 }
+                if let Some(reason) = archived(&site, &registered).await {
+                    return WorkerEvent::Leave(Expected(reason));
+                }
                 if leaving.is_cancelled() {
                     break;
                 }
@@ -414,6 +417,22 @@ async fn advice(site: &RunContext, registered: &RegisteredWorker) -> Result<Advi
     let call = api::should_terminate(&site.identity);
     let credentials = registered.credentials();
     site.client.send(&call, Some(&credentials)).await
+}
+
+/// Why a static worker stops, if its launch config is archived. Launched workers are asked to stop
+/// for this reason, too, so they need not ask. A failed request is no reason to exit.
+async fn archived(site: &RunContext, registered: &RegisteredWorker) -> Option<String> {
+    match site.identity.kind {
+        Kind::Launched => return None,
+        Kind::Static => {}
+    }
+    let call = api::launch_config(&site.identity);
+    let credentials = registered.credentials();
+    let answer = site
+        .client
+        .send::<LaunchConfigState>(&call, Some(&credentials));
+    let answer = answer.await.ok().filter(LaunchConfigState::is_archived)?;
+    Some(format!("its launch config is archived: {}", answer.reason))
 }
 
 /// Waits for the future, if it exists.

@@ -13,13 +13,14 @@ use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
 
 /// Keys that are copied to the pool's config unchanged.
-pub const CONFIG_KEYS: [&str; 7] = [
+pub const CONFIG_KEYS: [&str; 8] = [
     "minCapacity",
     "maxCapacity",
     "scalingRatio",
     "strategy",
     "minPrice",
     "maxPrice",
+    "waitPrice",
     "lifecycle",
 ];
 /// Keys that are parsed here. These and those above may only depend on the worker type.

@@ -3,7 +3,7 @@
 /// One exchange of the contract.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// `worker-manager`, `queue` or `auth`.
+    /// `worker-manager`, `queue` or `auth`; `fleetwright` for second names.
     pub service: &'static str,
     /// The last part of the exchange's name.
     pub exchange: &'static str,

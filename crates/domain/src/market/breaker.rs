@@ -81,6 +81,12 @@ impl Trouble {
             | Self::Registration => FIRST_PAUSE_MS,
         }
     }
+
+    /// The pause after a failure that followed this many others.
+    fn pause_ms(self, n_before: u32) -> i64 {
+        let first = self.first_pause_ms();
+        (first << n_before.min(16)).min(LONGEST_PAUSE_MS.max(first))
+    }
 }
 
 /// Counts failures in a row, and says when the offering may be used.
@@ -133,6 +139,12 @@ impl Breaker {
         }
     }
 
+    /// The pause after one more failure of the same kind, without the noise; `None`: it is closed.
+    pub fn next_pause_ms(&self) -> Option<i64> {
+        let trouble = self.trouble.filter(|_| self.failures_in_a_row > 0)?;
+        Some(trouble.pause_ms(self.failures_in_a_row))
+    }
+
     /// A launch is asked for.
     pub(super) fn ask(&mut self, now: Timestamp) {
         if self.failures_in_a_row > 0 {
@@ -148,10 +160,9 @@ impl Breaker {
         }
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         self.tried = None;
-        let doublings = (self.failures_in_a_row - 1).min(16);
-        let first = trouble.first_pause_ms();
-        let pause = (first << doublings).min(LONGEST_PAUSE_MS.max(first));
-        let noise = fraction(salt ^ now.as_millis().unsigned_abs() ^ u64::from(doublings) << 48);
+        let n_before = (self.failures_in_a_row - 1).min(16);
+        let pause = trouble.pause_ms(n_before);
+        let noise = fraction(salt ^ now.as_millis().unsigned_abs() ^ u64::from(n_before) << 48);
         let factor = 1.0 + JITTER * (2.0 * noise - 1.0);
         #[expect(
             clippy::cast_possible_truncation,
@@ -263,6 +274,12 @@ mod tests {
             assert_eq!(trouble.as_str(), cause.as_str());
             assert_eq!(trouble.to_string().parse(), Ok(trouble));
             assert!(pauses(trouble, 1)[0] >= 8.0);
+            let mut breaker = Breaker::default();
+            assert_eq!(breaker.next_pause_ms(), None);
+            breaker.fail(trouble, SALT, at(0));
+            let first = trouble.first_pause_ms();
+            let next = Some((first * 2).min(LONGEST_PAUSE_MS.max(first)));
+            assert_eq!(breaker.next_pause_ms(), next);
         }
     }
 }

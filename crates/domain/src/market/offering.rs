@@ -263,7 +263,9 @@ impl Counts {
         self.never_registered *= left;
         self.interruptions *= left;
         self.worker_hours *= left;
-        self.as_of = Some(since.max(now));
+        // A moment far ahead was written by a clock that was set, and would stop forgetting.
+        let is_ahead = since.millis_since(now) > MINUTE_MS;
+        self.as_of = Some(if is_ahead { now } else { since.max(now) });
     }
 }
 
@@ -334,6 +336,17 @@ mod tests {
         assert!((memory.reliability(None, at(3_600)) - 4.0 / 6.0).abs() < 1e-9);
         // A clock that steps back forgets nothing.
         assert_eq!(memory.reliability(None, at(-3_600)), 0.5);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_for_a_while_does_not_stop_forgetting() {
+        let mut memory = new();
+        memory.observe(OfferingNews::Asked, at(1_000_000));
+        for _ in 0..4 {
+            memory.observe(failed(Trouble::Registration), at(0));
+        }
+        assert_eq!(memory.reliability(None, at(0)), 0.5);
+        assert!((memory.reliability(None, at(3_600)) - 4.0 / 6.0).abs() < 1e-9);
     }
 
     #[test]

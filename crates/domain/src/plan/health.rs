@@ -83,16 +83,26 @@ impl Health {
         }
     }
 
-    /// RFC 191: the share of attempts that did not fail. While none of its machines has registered,
-    /// it has no share as soon as anything failed.
-    fn share(&self) -> f64 {
+    /// RFC 191: the share of attempts that did not fail; a quota counts as a failure here. While
+    /// none of its machines has registered, it has no share as soon as anything of its own failed.
+    pub(super) fn share(&self) -> f64 {
         let failures = self.failures();
         if self.registered == 0 && failures > 0 {
             return 0.0;
         }
         let lost = failures.saturating_add(self.short);
-        let attempts = self.attempted.max(lost).max(1);
+        let lost = lost.saturating_add(self.quota);
+        let attempts = self.attempted.saturating_add(self.quota).max(lost).max(1);
         exact(attempts - lost) / exact(attempts)
+    }
+
+    /// The pause after one more failure; `None`: nothing failed lately.
+    pub(super) fn next_pause_ms(&self, tries: &Tries) -> Option<i64> {
+        let refused = tries.refusals.map(|refusals| refusals.next_pause_ms());
+        let ill = self.share() <= 0.0 && self.useless() > 0;
+        let ill =
+            ill.then(|| AFTER_MACHINES.length_ms(tries.plans_without_workers.saturating_add(1)));
+        refused.max(ill)
     }
 
     /// Whether there is a machine, or a launch without an answer, whose result is not known yet.
@@ -109,9 +119,9 @@ impl Health {
 
     /// The failures, if there are any, for people.
     fn failures_text(&self) -> Option<String> {
-        let failures = self.failures();
+        let failures = self.failures().saturating_add(self.quota);
         if failures > 0 {
-            let attempts = self.attempted.max(failures);
+            let attempts = self.attempted.saturating_add(self.quota).max(failures);
             return Some(format!(
                 "{failures} of {attempts} launches failed in the last hour"
             ));
@@ -385,6 +395,7 @@ mod tests {
         let health = Health {
             attempted: 0,
             failed: u64::MAX,
+            quota: u64::MAX,
             short: u64::MAX,
             created: u64::MAX,
             registered: u64::MAX,

@@ -66,6 +66,11 @@ impl Refusals {
         let since = last_launch.map_or(self.last, |launch| launch.max(self.last));
         since.plus_millis(Pauses::after(self.cause).length_ms(self.in_a_row))
     }
+
+    /// The pause after one more refusal for this cause.
+    pub(super) fn next_pause_ms(&self) -> i64 {
+        Pauses::after(self.cause).length_ms(self.in_a_row.saturating_add(1))
+    }
 }
 
 /// The pause after the first refusal for this cause.

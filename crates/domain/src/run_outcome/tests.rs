@@ -63,7 +63,32 @@ fn a_message_says_which_worker_ended_which_run_how_and_when() {
             run_id: 0,
             reason: EndReason::Failed,
             resolved: at(1_790_000_001_007),
+            started: Some(at(1_790_000_000_000)),
         }
+    );
+    assert_eq!(outcome.duration_ms(), Some(1_007));
+}
+
+#[test]
+fn only_a_run_that_ended_by_itself_has_a_duration() {
+    let duration = |reason: &str, started: Value| {
+        let mut run = run("scheduled", Some(reason));
+        run["started"] = started;
+        let body = message(Some(0), json!([run]));
+        RunOutcome::of_message(&body)
+            .unwrap()
+            .unwrap()
+            .duration_ms()
+    };
+    let started = || json!("2026-09-21T14:13:20Z");
+    assert_eq!(duration("failed", started()), Some(1_007));
+    assert_eq!(duration("canceled", started()), None);
+    assert_eq!(duration("worker-shutdown", started()), None);
+    assert_eq!(duration("completed", json!(null)), None);
+    // The clock was set back meanwhile.
+    assert_eq!(
+        duration("completed", json!("2026-09-21T15:00:00Z")),
+        Some(0)
     );
 }
 
@@ -124,6 +149,7 @@ fn what_makes_no_sense_is_refused() {
         with("reasonResolved", json!("fallen-over")),
         with("resolved", json!(null)),
         with("resolved", json!("yesterday")),
+        with("started", json!("yesterday")),
         with("workerId", json!("no id")),
         with("workerGroup", json!("")),
     ] {

@@ -3,7 +3,7 @@
 use domain::launch::Cause;
 use domain::plan::{
     Candidate, Health, Input, MAX_MACHINES, MAX_QUARANTINE_MS, Offer, Plan, REASON_OVER_CAPACITY,
-    Refusals, Snapshot, StrategyName, Tries, chances,
+    Refusals, Snapshot, StrategyName, Tries, Usability, chances, weights,
 };
 use domain::time::SECOND_MS;
 use proptest::prelude::*;
@@ -47,6 +47,7 @@ fn an_offer(index: usize) -> impl Strategy<Value = Offer> {
                 created,
                 registered,
                 never_registered,
+                quota: starting / 3,
                 short: failed / 3,
                 overdue: starting / 2,
                 silent: registered / 3,
@@ -178,6 +179,26 @@ proptest! {
         let packed = Input { seed, snapshot }.pack().unwrap();
         let again = Input::unpack(&packed).unwrap().replay();
         prop_assert_eq!(again.to_json().to_string(), plan);
+    }
+
+    #[test]
+    fn chances_are_in_proportion_to_the_weights_of_the_usable_offers(snapshot in a_snapshot()) {
+        let is_weighted = snapshot.settings.strategy == StrategyName::Weighted;
+        let weights = weights(&snapshot);
+        prop_assert_eq!(weights.len(), snapshot.offers.len());
+        let usable = |weight: &&domain::plan::OfferWeight| weight.usability == Usability::Usable;
+        let total: f64 = weights.iter().filter(usable).map(|weight| weight.weight()).sum();
+        for (weight, chance) in weights.iter().zip(chances(&snapshot)) {
+            prop_assert!((0.0..=1.0).contains(&weight.balance));
+            prop_assert!((0.0..=1.0).contains(&weight.health));
+            prop_assert_eq!(weight.chance, is_weighted.then_some(chance));
+            prop_assert_eq!(weight.reason.is_some(), !usable(&weight));
+            if !is_weighted {
+                continue;
+            }
+            let expected = if usable(&weight) && total > 0.0 { weight.weight() / total } else { 0.0 };
+            prop_assert!((chance - expected).abs() < 1e-9, "{:?} {}", weight, expected);
+        }
     }
 
     #[test]

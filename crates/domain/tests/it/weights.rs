@@ -1,4 +1,4 @@
-//! Weights by `weighted`: RFC 191's, next to those of Taskcluster.
+//! Weights by `weighted`, next to those of Taskcluster. The examples of RFC 191 are in `rfc_191`.
 
 use domain::plan::{Health, Offer, Snapshot, chances, plan};
 
@@ -164,50 +164,6 @@ fn errors_of_one_never_change_another() {
         vec![failing("a", 1000, 10_000), failing("b", 1, 1), offer("c")],
     );
     assert_eq!(ours(&rare), [0.4737, 0.0, 0.5263]);
-}
-
-#[test]
-fn the_failure_rate_is_that_of_the_launch_config() {
-    // RFC 191: 8 of 10 failed leaves 0.2.
-    let snapshot = of(100, vec![failing("a", 8, 10), offer("b"), offer("c")]);
-    assert_eq!(ours(&snapshot), [0.0909, 0.4545, 0.4545]);
-}
-
-#[test]
-fn machines_that_are_still_starting_change_nothing_until_something_fails() {
-    let starting = |failed| {
-        let health = Health {
-            attempted: 3 + failed,
-            created: 3,
-            failed,
-            last_failure: (failed > 0).then(|| seconds_ago(20)),
-            ..Health::default()
-        };
-        Offer {
-            health,
-            ..offer("a")
-        }
-    };
-    assert_eq!(ours(&of(100, vec![starting(0), offer("b")])), [0.5, 0.5]);
-    assert_eq!(ours(&of(100, vec![starting(2), offer("b")])), [0.0, 1.0]);
-}
-
-#[test]
-fn when_everything_fails_all_are_tried_alike() {
-    // RFC 191: where no launch succeeded, all are equal whatever the errors.
-    let ago = |offer: Offer| Offer {
-        health: Health {
-            last_failure: Some(seconds_ago(500)),
-            ..offer.health
-        },
-        ..offer
-    };
-    let mut snapshot = of(
-        100,
-        vec![ago(failing("a", 3, 3)), ago(failing("b", 90, 90))],
-    );
-    snapshot.demand.pending = 50;
-    assert_eq!(machines(&decide_with(&snapshot, 1)), "a:1 b:1");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::pools::{PoolError, check_config};
 /// At most this many invalid pools are reported.
 const MAX_REPORTED: usize = 10;
 /// Keys for the planner, which the schemas of some providers do not have.
-const PLANNING_KEYS: [&str; 3] = ["strategy", "minPrice", "maxPrice"];
+const PLANNING_KEYS: [&str; 4] = ["strategy", "minPrice", "maxPrice", "waitPrice"];
 
 /// The pools to write.
 #[derive(Clone, Default)]

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use domain::facts::Facts;
+use domain::id::WorkerGroup;
 use domain::launch_config::LaunchConfig;
 use domain::overrides::Override;
 use domain::plan::Bid;
+use domain::pool::Pool;
 
 use crate::Engine;
 
@@ -28,7 +30,11 @@ pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, St
     bids
 }
 
-fn bid_of_provider(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Result<Bid, String> {
+pub(super) fn bid_of_provider(
+    engine: &Engine,
+    facts: &Facts,
+    config: &LaunchConfig,
+) -> Result<Bid, String> {
     let id = config.provider_id(&facts.pool);
     let provider = engine.providers.get(id);
     let provider =
@@ -40,8 +46,13 @@ fn bid_of_provider(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Res
 }
 
 fn pause_reason(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Option<String> {
-    let machines = engine.providers.machines(config.provider_id(&facts.pool));
-    let group = machines.and_then(|machines| machines.group(config));
+    let group = group_of(engine, &facts.pool, config);
     let mut overrides = facts.overrides.iter();
     overrides.find_map(|given| given.pauses(&facts.pool, config, group.as_ref()))
+}
+
+/// The group of the machines of a launch config, if it is known before a launch.
+pub(super) fn group_of(engine: &Engine, pool: &Pool, config: &LaunchConfig) -> Option<WorkerGroup> {
+    let machines = engine.providers.machines(config.provider_id(pool));
+    machines.and_then(|machines| machines.group(config))
 }

@@ -19,6 +19,7 @@ use store::plans::PlanRecord;
 use store::{StoreError, Tx};
 
 use super::facts::read_facts;
+use super::offering_news;
 use super::outside_facts::OutsideFacts;
 use super::pool_errors::{ErrorDetails, report_pool_error};
 use crate::Engine;
@@ -107,7 +108,7 @@ pub async fn preview(
 
 async fn plan_without_writing(
     engine: &Arc<Engine>,
-    facts: Facts,
+    mut facts: Facts,
 ) -> store::Result<(Arc<OutsideFacts>, Option<(Snapshot, Plan)>)> {
     let outside = Arc::new(OutsideFacts::read(engine, &facts).await);
     // Most pools need no further query.
@@ -115,7 +116,7 @@ async fn plan_without_writing(
         let outside = Arc::clone(&outside);
         engine
             .store
-            .scan("plan_look", move |tx| outside.read_snapshot(tx, &facts))
+            .scan("plan_look", move |tx| outside.read_snapshot(tx, &mut facts))
             .await?
     } else {
         outside.snapshot(&facts, &Rooms::new())
@@ -135,14 +136,14 @@ fn commit(
     horizon: &Horizon,
 ) -> store::Result<Option<CommittedPlan>> {
     let number = store::turns::take(change.tx, &format!("pool:{pool_id}"))?;
-    let Some(facts) = reread_facts(change.tx, pool_id, outside, horizon)? else {
+    let Some(mut facts) = reread_facts(change.tx, pool_id, outside, horizon)? else {
         return Ok(None);
     };
     // After a change of launch configs or overrides, the next plan decides.
     if !outside.is_about(&facts) {
         return Ok(None);
     }
-    let Some(snapshot) = outside.read_snapshot(change.tx, &facts)? else {
+    let Some(snapshot) = outside.read_snapshot(change.tx, &mut facts)? else {
         return Ok(None);
     };
     let input = Input {
@@ -153,7 +154,7 @@ fn commit(
     if plan.is_idle() {
         return Ok(None);
     }
-    let launches = insert_launches(change, &facts, &plan, number)?;
+    let launches = insert_launches(change, &facts, &input.snapshot, &plan, number)?;
     for (key, advice) in &plan.advice {
         let Some(worker) = store::workers::get(change.tx, key)? else {
             continue;
@@ -201,6 +202,7 @@ fn reread_facts(
 fn insert_launches(
     change: &mut Change<'_, '_>,
     facts: &Facts,
+    snapshot: &Snapshot,
     plan: &Plan,
     number: i64,
 ) -> store::Result<Vec<(Launch, Arc<LaunchConfig>)>> {
@@ -210,12 +212,14 @@ fn insert_launches(
         let Some(config) = configs.find(|config| config.id == award.launch_config_id) else {
             continue;
         };
+        let offering = offering_news::note_asked(change, snapshot, &config.id)?;
         for machines in parts(award.machines, MAX_MACHINES) {
             let new = NewLaunch {
                 token: change.new_id(),
                 pool_id: facts.pool.id.clone(),
                 provider_id: config.provider_id(&facts.pool).clone(),
                 launch_config_id: award.launch_config_id.clone(),
+                offering: offering.clone(),
                 machines,
                 capacity_each: award.capacity_each,
                 max_price: award.max_price,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::demand::Demand;
-use domain::facts::Facts;
+use domain::facts::{Facts, learns};
 use domain::id::PoolId;
 use domain::plan::{FIRST_CLAIM_MS, START_UP_MS};
 use domain::pool::Pool;
@@ -14,7 +14,7 @@ use store::Tx;
 use store::launch_health::HealthWindow;
 
 /// Launches of this period count for the health of their launch config.
-const HEALTH_WINDOW_MS: i64 = HOUR_MS;
+pub(super) const HEALTH_WINDOW_MS: i64 = HOUR_MS;
 
 /// Facts about pools that follow each other in the order of their ids.
 pub fn read_facts(
@@ -43,6 +43,7 @@ pub fn read_supply(
     let mut inventories = read_inventories(tx, horizon, &first, &last)?;
     let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::overrides::list_in_force(tx, now)?;
+    let contending = read_contending(tx, &pools, &first, &last)?;
     let facts = pools.into_iter().map(|pool| {
         let demand = demand.get(&pool.id).copied().unwrap_or_default();
         let mut facts = Facts::new(pool, demand, *horizon);
@@ -50,9 +51,25 @@ pub fn read_supply(
         facts.overrides = own.cloned().collect();
         facts.inventory = inventories.remove(facts.id()).unwrap_or_default();
         facts.has_archived = archived.binary_search(facts.id()).is_ok();
+        facts.is_contending = contending.binary_search(facts.id()).is_ok();
         facts
     });
     Ok(facts.collect())
+}
+
+/// The pools that learn and for which a quota is used up, in the order of their ids.
+fn read_contending(
+    tx: &mut Tx<'_>,
+    pools: &[Pool],
+    first: &PoolId,
+    last: &PoolId,
+) -> store::Result<Vec<PoolId>> {
+    if !pools.iter().any(learns) {
+        return Ok(Vec::new());
+    }
+    let mut contending = store::pool_memories::contending_between(tx, first, last)?;
+    contending.retain(|id| pools.iter().any(|pool| pool.id == *id && learns(pool)));
+    Ok(contending)
 }
 
 /// The workers and launches of each pool; pools without any are absent.
@@ -98,12 +115,7 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
         store::launch_configs::active_between(tx, &first, &last)?,
         |config| config.pool_id.clone(),
     );
-    let window = HealthWindow {
-        since: now.plus_millis(-HEALTH_WINDOW_MS),
-        until: now.plus_millis(AHEAD_MS),
-        launched_before: now.plus_millis(-START_UP_MS),
-        registered_before: now.plus_millis(-FIRST_CLAIM_MS),
-    };
+    let window = health_window(now, now.plus_millis(-HEALTH_WINDOW_MS));
     let mut records = group_by_pool(
         store::launch_health::between(tx, &window, &first, &last)?,
         |(pool, _, _)| pool.clone(),
@@ -120,7 +132,20 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
     Ok(())
 }
 
-fn group_by_pool<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec<T>> {
+/// The launches that count at this moment, if launches since then count.
+pub(super) fn health_window(now: Timestamp, since: Timestamp) -> HealthWindow {
+    HealthWindow {
+        since,
+        until: now.plus_millis(AHEAD_MS),
+        launched_before: now.plus_millis(-START_UP_MS),
+        registered_before: now.plus_millis(-FIRST_CLAIM_MS),
+    }
+}
+
+pub(super) fn group_by_pool<T>(
+    rows: Vec<T>,
+    pool: impl Fn(&T) -> PoolId,
+) -> BTreeMap<PoolId, Vec<T>> {
     let mut groups: BTreeMap<PoolId, Vec<T>> = BTreeMap::new();
     for row in rows {
         groups.entry(pool(&row)).or_default().push(row);

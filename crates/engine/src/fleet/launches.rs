@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::launch_deadlines::{
     MAX_CALL, MAX_CALL_DELAY_MS, MAX_CALL_START_MS, MAX_PERMIT_WAIT, SHUTDOWN_WAIT,
 };
+use super::offering_news;
 use super::pool_errors::report_launch_error;
 use super::worker_end::request_stop;
 use crate::Engine;
@@ -112,7 +113,7 @@ async fn run_launch(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &
     ];
     metrics::histogram!(LAUNCHES, &labels).record(stopwatch.elapsed().as_secs_f64());
     let (token, now) = (launch.token.clone(), engine.clock.now());
-    let plan_at = next_plan_time(&answer, now);
+    let plan_at = next_plan_time(&launch, &answer, now);
     let written = engine.change(
         "launch_settle",
         now,
@@ -134,10 +135,12 @@ async fn run_launch(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &
 }
 
 /// When to plan the pool again: at once if the launch config may give more or was not asked, after
-/// its pause if it refused. `None`: the next round is early enough.
-fn next_plan_time(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
+/// its pause if it refused. A strategy that learns uses another offering at once. `None`: the next
+/// round is early enough.
+fn next_plan_time(launch: &Launch, answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     match answer {
         Answer::Asked(Ok(_)) | Answer::NotAsked { .. } => Some(now),
+        Answer::Asked(Err(LaunchError::Refused { .. })) if launch.offering.is_some() => Some(now),
         Answer::Asked(Err(LaunchError::Refused { cause, .. })) => {
             Some(now.plus_millis(first_pause_ms(*cause)))
         }
@@ -272,7 +275,7 @@ fn write_answer(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) ->
         report_launch_error(change, &launch, title, description, extra)?;
     }
     store::launches::update(change.tx, &launch)?;
-    Ok(())
+    offering_news::note_answer(change, &launch)
 }
 
 fn answer_of(answer: &Result<Vec<LaunchedMachine>, LaunchError>) -> LaunchAnswer {

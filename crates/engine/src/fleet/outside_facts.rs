@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::demand::Demand;
-use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate};
+use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate, learns};
 use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
 use domain::plan::{Bid, Candidate, Snapshot};
 use rand::RngExt;
 use store::Tx;
 
-use super::bids;
+use super::{bids, market_facts};
 use crate::Engine;
 
 pub(super) struct OutsideFacts {
@@ -61,7 +61,7 @@ impl OutsideFacts {
 
     /// Whether a plan needs further queries.
     pub(super) fn needs_store(&self, facts: &Facts) -> bool {
-        !self.max_machines.is_empty() || self.needs_candidates(facts)
+        !self.max_machines.is_empty() || learns(&facts.pool) || self.needs_candidates(facts)
     }
 
     fn needs_candidates(&self, facts: &Facts) -> bool {
@@ -78,12 +78,14 @@ impl OutsideFacts {
             .ok()
     }
 
-    /// The complete snapshot. Candidates may be many: they are read only if advice may change.
+    /// The complete snapshot, with what the pool's strategy has learned. Candidates may be many: they
+    /// are read only if advice may change.
     pub(super) fn read_snapshot(
         &self,
         tx: &mut Tx<'_>,
-        facts: &Facts,
+        facts: &mut Facts,
     ) -> store::Result<Option<Snapshot>> {
+        facts.memory = market_facts::read(tx, facts, &self.bids)?;
         let rooms = read_rooms(tx, &self.max_machines)?;
         let Some(mut snapshot) = self.snapshot(facts, &rooms) else {
             return Ok(None);
@@ -123,7 +125,10 @@ async fn read_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
 }
 
 /// How many more machines each of these providers accepts.
-fn read_rooms(tx: &mut Tx<'_>, max_machines: &BTreeMap<ProviderId, u64>) -> store::Result<Rooms> {
+pub(super) fn read_rooms(
+    tx: &mut Tx<'_>,
+    max_machines: &BTreeMap<ProviderId, u64>,
+) -> store::Result<Rooms> {
     let rooms = max_machines.iter().map(|(id, max)| {
         let existing = store::workers::live_machines(tx, id)?;
         let to_come = store::launches::pending_machines(tx, id)?;

@@ -20,6 +20,7 @@ use super::launch_deadlines::{
     GIVE_UP_AFTER_MS, SETTLED_AFTER_MS, UNKNOWN_MACHINE_GRACE_MS, WITHDRAW_AFTER_MS,
 };
 use super::launches::{insert_worker, unknown_worker};
+use super::offering_news;
 use super::pool_errors::report_launch_error;
 use super::region_scan::{FirstSeen, RegionScan};
 use super::termination::end_now;
@@ -333,7 +334,7 @@ async fn settle_launch(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> 
             report_launch_error(change, &settled, title, text, extra)?;
         }
         store::launches::update(change.tx, &settled)?;
-        Ok::<_, StoreError>(())
+        offering_news::note_answer(change, &settled)
     });
     written.await
 }

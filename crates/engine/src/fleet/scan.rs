@@ -12,10 +12,11 @@ use cloud::{
     CloudError, LaunchedMachine, MAX_OWNED_PAGES, Machines, OwnedMachine, Region, Sighting,
 };
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
-use domain::judge::{Attention, Judgement, QueueFacts, judge};
+use domain::judge::{Attention, Judgement, QueueFacts, Work, end_news, judge};
+use domain::market::OfferingNews;
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
-use domain::worker::Worker;
+use domain::worker::{Worker, WorkerState};
 use futures_util::StreamExt;
 use futures_util::stream;
 use store::StoreError;
@@ -23,7 +24,7 @@ use store::StoreError;
 use super::reconcile;
 use super::region_scan::{FirstSeen, MachineName, RegionScan, ScanLimits, ScanResult};
 use super::regions::RegionTasks;
-use super::worker_end::{mark_stopped, request_stop};
+use super::worker_end::{mark_stopped_with_news, request_stop_with_news};
 use crate::Engine;
 use crate::change::Change;
 
@@ -473,18 +474,45 @@ fn apply(
     if !is_outside {
         found.queue = Some(store::queue_workers::get(change.tx, key)?);
     }
-    match found.judge() {
+    let judgement = found.judge();
+    let news = read_end_news(change, &found, &judgement, is_outside)?;
+    match judgement {
         Judgement::Keep { .. } => {
             let kept = worker.keep_until(change.now.plus_millis(LIFE_MS));
             store::workers::update(change.tx, &kept)?;
         }
         Judgement::Stopped { reason } => {
-            done.stopped += u64::from(mark_stopped(change, &mut worker, &reason)?);
+            done.stopped += u64::from(mark_stopped_with_news(change, &mut worker, &reason, news)?);
         }
         Judgement::End { reason } => {
-            done.ended += u64::from(request_stop(change, &mut worker, &reason)?);
+            done.ended += u64::from(request_stop_with_news(change, &mut worker, &reason, news)?);
         }
         Judgement::EndAgain { .. } => done.ended += 1,
     }
     Ok(())
+}
+
+/// What the end of the worker shows about its offering.
+fn read_end_news(
+    change: &mut Change<'_, '_>,
+    found: &WorkerEvidence,
+    judgement: &Judgement,
+    is_outside: bool,
+) -> store::Result<Option<OfferingNews>> {
+    let ends = match judgement {
+        Judgement::Stopped { .. } | Judgement::End { .. } => true,
+        Judgement::Keep { .. } | Judgement::EndAgain { .. } => false,
+    };
+    let mut work = Work::Unknown;
+    if ends && !is_outside && found.worker.state == WorkerState::Running {
+        let key = &found.worker.key;
+        let is_busy = !store::claimed_tasks::list_of_worker(change.tx, key, 1)?.is_empty();
+        let queue = found.queue.as_ref().and_then(Option::as_ref);
+        work = match is_busy {
+            true => Work::Busy,
+            false => Work::Idle(queue.and_then(|seen| seen.last_task_ended)),
+        };
+    }
+    let (seen, attention) = (found.seen.as_ref(), &found.attention);
+    Ok(end_news(&found.worker, judgement, seen, work, attention))
 }

@@ -1,8 +1,10 @@
 //! The transitions at the end of a worker, with their events and the release of its claims.
 
 use domain::event::WorkerChange;
+use domain::market::OfferingNews;
 use domain::worker::{Worker, WorkerState};
 
+use super::offering_news;
 use crate::change::Change;
 use crate::queue::release_worker_claims;
 
@@ -12,10 +14,20 @@ pub fn request_stop(
     worker: &mut Worker,
     reason: &str,
 ) -> store::Result<bool> {
+    request_stop_with_news(change, worker, reason, None)
+}
+
+/// The same, with what the end shows about the worker's offering.
+pub(super) fn request_stop_with_news(
+    change: &mut Change<'_, '_>,
+    worker: &mut Worker,
+    reason: &str,
+    news: Option<OfferingNews>,
+) -> store::Result<bool> {
     if worker.state >= WorkerState::Stopping {
         return Ok(false);
     }
-    note_end(change, worker)?;
+    note_end(change, worker, news)?;
     *worker = change.update_worker(worker.clone().stop(reason, change.now))?;
     let reason = reason.to_owned();
     change.announce_worker(worker, WorkerChange::Removed { reason })?;
@@ -31,11 +43,21 @@ pub fn mark_stopped(
     worker: &mut Worker,
     reason: &str,
 ) -> store::Result<bool> {
+    mark_stopped_with_news(change, worker, reason, None)
+}
+
+/// The same, with what the end shows about the worker's offering.
+pub(super) fn mark_stopped_with_news(
+    change: &mut Change<'_, '_>,
+    worker: &mut Worker,
+    reason: &str,
+    news: Option<OfferingNews>,
+) -> store::Result<bool> {
     if worker.state == WorkerState::Stopped {
         return Ok(false);
     }
     if worker.state < WorkerState::Stopping {
-        note_end(change, worker)?;
+        note_end(change, worker, news)?;
     }
     *worker = change.update_worker(worker.clone().mark_stopped(reason, change.now))?;
     change.announce_worker(worker, WorkerChange::Stopped)?;
@@ -46,20 +68,33 @@ pub fn mark_stopped(
 
 /// Counts against the launch config that a machine never registered, or that its worker never asked
 /// for tasks; unless the worker had advice to stop before.
-fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> store::Result<()> {
+fn note_end(
+    change: &mut Change<'_, '_>,
+    worker: &Worker,
+    news: Option<OfferingNews>,
+) -> store::Result<()> {
     let (tx, now) = (&mut *change.tx, change.now);
     let token = worker.terms.launch_token.as_ref();
     let Some(token) = token.and_then(|token| token.parse().ok()) else {
         return Ok(());
     };
-    let advice = worker.terms.advice.as_ref();
-    let is_draining = advice.is_some_and(|advice| advice.terminate);
-    match worker.state {
-        WorkerState::Requested => store::launches::note_never_registered(tx, &token, now),
-        WorkerState::Running if is_draining => {
-            store::workers::note_first_claim(tx, &worker.key, now).map(drop)
+    let origin = match worker.state {
+        WorkerState::Requested => store::launches::note_never_registered(tx, &token, now)?,
+        WorkerState::Running => {
+            if worker.terms.is_draining() {
+                store::workers::note_first_claim(tx, &worker.key, now)?;
+            } else {
+                store::launches::note_silent(tx, &token, now)?;
+            }
+            match news {
+                Some(_) => store::launches::origin(tx, &token)?,
+                None => None,
+            }
         }
-        WorkerState::Running => store::launches::note_silent(tx, &token, now),
-        WorkerState::Stopping | WorkerState::Stopped => Ok(()),
+        WorkerState::Stopping | WorkerState::Stopped => None,
+    };
+    match (origin, news) {
+        (Some(origin), Some(news)) => offering_news::note(change, &origin, news),
+        (Some(_) | None, _) => Ok(()),
     }
 }

@@ -14,12 +14,14 @@ use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use domain::worker_credentials;
 use serde_json::Value;
-use store::{StoreError, Tx};
+use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use super::pending_launch::{WaitResult, wait_for_worker};
 use super::{WorkerError, find_provider, secret_purpose};
 use crate::Engine;
+use crate::change::Change;
+use crate::fleet;
 use crate::measures::{
     PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, seconds,
 };
@@ -208,7 +210,7 @@ async fn write_worker(
         }
         let worker = change.update_worker(worker.clone())?;
         if is_new {
-            note_registered(change.tx, &worker, change.now)?;
+            note_registered(change, &worker)?;
             change.announce_worker(&worker, WorkerChange::Running)?;
             change.wake_pool(&worker.key.pool_id);
         }
@@ -217,11 +219,14 @@ async fn write_worker(
     written.await
 }
 
-/// Counts the registration for the launch config.
-fn note_registered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> store::Result<()> {
+/// Counts the registration for the launch config and its offering.
+fn note_registered(change: &mut Change<'_, '_>, worker: &Worker) -> store::Result<()> {
     let token = worker.terms.launch_token.as_ref();
-    match token.and_then(|token| token.parse().ok()) {
-        Some(token) => store::launches::note_registered(tx, &token, now),
+    let Some(token) = token.and_then(|token| token.parse().ok()) else {
+        return Ok(());
+    };
+    match store::launches::note_registered(change.tx, &token, change.now)? {
+        Some(origin) => fleet::note_registration(change, &origin),
         None => Ok(()),
     }
 }

@@ -97,12 +97,7 @@ impl Tail {
         let Some(text) = &self.since else {
             return Ok(now.plus_millis(-RECENT_MS));
         };
-        if let Ok(moment) = text.parse() {
-            return Ok(moment);
-        }
-        // A duration before now.
-        let ahead = output::parse_moment(text, now).map_err(Failure::usage)?;
-        Ok(now.plus_millis(-ahead.millis_since(now)))
+        output::parse_past_moment(text, now).map_err(Failure::usage)
     }
 }
 

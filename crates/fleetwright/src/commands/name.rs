@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use clap::Args;
-use domain::id::{ClientId, ConfigurationId, OverrideId, PoolId, RoleId, TaskId, WorkerId};
+use domain::id::{
+    ClientId, ConfigurationId, LaunchConfigId, OverrideId, PoolId, RoleId, TaskId, WorkerId,
+};
 
 #[derive(Args, Debug)]
 pub(crate) struct Pool {
@@ -47,6 +49,13 @@ pub(super) fn worker(text: &str) -> Result<String, String> {
     checked::<WorkerId>(
         text,
         "ids of workers and worker groups have up to 38 letters, digits, - and _",
+    )
+}
+
+pub(super) fn launch_config(text: &str) -> Result<String, String> {
+    checked::<LaunchConfigId>(
+        text,
+        "a launch config id has up to 38 letters, digits, - and _, such as lc-0123456789abcdef0123",
     )
 }
 

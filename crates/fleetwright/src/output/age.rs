@@ -51,6 +51,15 @@ pub(crate) fn parse_moment(text: &str, now: Timestamp) -> Result<Timestamp, Stri
     })
 }
 
+/// The same, with a duration before now.
+pub(crate) fn parse_past_moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    let ahead = parse_moment(text, now)?;
+    Ok(now.plus_millis(-ahead.millis_since(now)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +98,9 @@ mod tests {
         assert_eq!(parse_moment("2d", at(0)), Ok(at(2 * 86_400)));
         let text = at(5).to_string();
         assert_eq!(parse_moment(&text, at(0)), Ok(at(5)));
+        assert_eq!(parse_past_moment("2d", at(0)), Ok(at(-2 * 86_400)));
+        assert_eq!(parse_past_moment(&text, at(0)), Ok(at(5)));
+        assert!(parse_past_moment("soon", at(0)).is_err());
         for wrong in ["", "d", "-3d", "3", "3w", "9223372036854775807d", "soon"] {
             assert!(parse_moment(wrong, at(0)).is_err(), "{wrong}");
         }

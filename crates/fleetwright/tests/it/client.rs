@@ -266,10 +266,7 @@ fn launch_configs_and_errors_are_listed() {
         &format!("@{file}"),
     ]);
     let listed = server.json(&["launch-config", "list", "demo/cloud"]);
-    assert_eq!(
-        listed["workerPoolLaunchConfigs"].as_array().unwrap().len(),
-        1
-    );
+    assert_eq!(listed["launchConfigs"].as_array().unwrap().len(), 1);
     assert!(
         server
             .ok(&["launch-config", "list", "demo/cloud", "--archived"])

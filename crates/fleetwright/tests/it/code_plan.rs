@@ -276,7 +276,7 @@ fn the_target_of_an_override_exists_or_is_created_by_the_same_plan() {
     let folder = with_override(&server, "workerPoolId: demo/hand\nlaunchConfigId: mine");
     assert_eq!(apply(&server, &folder).code, 0);
     let listed = server.json(&["launch-config", "list", "demo/bought"]);
-    let id = listed["workerPoolLaunchConfigs"][0]["launchConfigId"].as_str();
+    let id = listed["launchConfigs"][0]["launchConfigId"].as_str();
     let about = format!("workerPoolId: demo/bought\nlaunchConfigId: {}", id.unwrap());
     let text = server.home.read("fleet/override.yaml");
     let text = text.replace("overrideId: o\n", "overrideId: another\n");

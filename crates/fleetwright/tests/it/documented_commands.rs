@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::configuration::BUILD;
+use crate::launch_configs::with_launch_configs;
 use crate::world::{Done, Home, Server};
 
 /// The folder of the documentation.
@@ -47,6 +48,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Run(documentation),
     ),
     ("docs/events.md", "fleetwright event tail", Way::Run(events)),
+    (
+        "docs/fleet.md",
+        "fleetwright launch-config list",
+        Way::Run(launch_configs),
+    ),
     (
         "docs/fleet.md",
         "fleetwright override set",
@@ -208,6 +214,7 @@ runs! {
     the_api_guide_leads_to_a_registered_worker, "docs/api.md", ". DIR/owner.env";
     the_commands_about_documentation_work, "docs/documentation.md", "fleetwright documentation check";
     the_commands_about_events_work, "docs/events.md", "fleetwright event tail";
+    the_commands_about_launch_configs_work, "docs/fleet.md", "fleetwright launch-config list";
     the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";
     the_commands_about_keys_work, "docs/operations.md", "echo \"k1";
     the_commands_about_simulation_work, "docs/simulation.md", "fleetwright simulate";
@@ -313,6 +320,20 @@ fn overrides(block: &Block) {
     // And what the page says about who set and removed it.
     let history = server.ok(&["audit", "show", "override", "freeze-east"]);
     assert_eq!(history.matches("static/owner").count(), 2, "{history}");
+}
+
+fn launch_configs(block: &Block) {
+    let server = with_launch_configs();
+    let out = as_owner(&server, &block.text);
+    for part in [
+        "Health share",
+        "east of demo/cloud: paused until",
+        "1 paused",
+        "broken image, ticket 123",
+        "resumed launch config east",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
 }
 
 fn keys(block_of_first: &Block) {

@@ -179,7 +179,7 @@ fn a_fleet_moves_from_server_to_server() {
     let done = Done::of(command.output().unwrap());
     assert_eq!(done.code, 0, "{}", done.err);
     let ids = |server: &Server| {
-        server.json(&["launch-config", "list", "demo/cloud"])["workerPoolLaunchConfigs"]
+        server.json(&["launch-config", "list", "demo/cloud"])["launchConfigs"]
             .as_array()
             .unwrap()
             .iter()

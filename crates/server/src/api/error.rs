@@ -14,6 +14,7 @@ use engine::access::AccessError;
 use engine::artifacts::ArtifactError;
 use engine::cache_purges::CachePurgeError;
 use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
+use engine::fleet::LaunchConfigError;
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;
 use engine::queue::TaskError;
@@ -425,8 +426,22 @@ impl From<OverrideError> for ApiError {
         let text = problem.to_string();
         match problem {
             OverrideError::NotFound | OverrideError::NoTarget(_) => Self::not_found(text),
-            OverrideError::OtherTarget(_) | OverrideError::TooMany => Self::conflict(text),
+            OverrideError::Archived(_) | OverrideError::OtherTarget(_) | OverrideError::TooMany => {
+                Self::conflict(text)
+            }
             OverrideError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<LaunchConfigError> for ApiError {
+    fn from(problem: LaunchConfigError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            LaunchConfigError::NoSuchPool | LaunchConfigError::NotFound { .. } => {
+                Self::not_found(text)
+            }
+            LaunchConfigError::Store(problem) => problem.into(),
         }
     }
 }

@@ -212,10 +212,13 @@ fn adapt(schema: &mut Value, service: &str, this: &str) {
     }
 }
 
-/// `worker-pool-full.json#/properties/config` points into another component, `#/…` into this one.
+/// `worker-pool-full.json#/properties/config` points into another component, `#/…` into this one,
+/// and `../../queue/v1/task.json#` into one of another service.
 fn component_reference(target: &str, service: &str, this: &str) -> String {
     let (file, pointer) = target.split_once('#').unwrap_or((target, ""));
-    let file = file.trim_start_matches("./");
+    let elsewhere = file.strip_prefix("../../");
+    let elsewhere = elsewhere.and_then(|path| path.split_once("/v1/"));
+    let (service, file) = elsewhere.unwrap_or((service, file.trim_start_matches("./")));
     match file.strip_suffix(".json") {
         None => format!("{COMPONENTS}{this}{pointer}"),
         Some(file) => format!("{COMPONENTS}{service}.{file}{pointer}"),

@@ -45,6 +45,11 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
         self.limit + 1
     }
 
+    /// The token of a page that begins after this key.
+    pub fn token(&self, key: &K) -> String {
+        encode(key)
+    }
+
     /// Removes the item that does not fit and makes the token of the next page.
     pub fn cut<T>(&self, items: &mut Vec<T>, key: impl Fn(&T) -> K) -> Option<String> {
         let limit = self.limit as usize;

@@ -1,6 +1,6 @@
 //! The published references, generated from the tables that the program itself uses.
 
-use domain::event::{EXCHANGES, Exchange, KeyWord};
+use domain::event::{EXCHANGES, Exchange, KeyWord, Rfc191};
 use serde_json::{Map, Value, json};
 
 use super::endpoint::{Endpoint, Service};
@@ -95,8 +95,11 @@ fn entry(endpoint: &Endpoint) -> Value {
 }
 
 fn exchanges(service: Service, root_url: &str) -> Value {
+    // The names of RFC 191 are ours.
+    let second_names = Rfc191::ALL.map(|event| event.reference());
     let entries: Vec<Value> = EXCHANGES
         .iter()
+        .chain(&second_names)
         .filter(|exchange| exchange.service == service.as_str())
         .map(exchange_entry)
         .collect();

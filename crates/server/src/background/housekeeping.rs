@@ -15,7 +15,8 @@ use engine::change::Change;
 use engine::fleet::settle_old_launches;
 use serde_json::Value;
 use store::{StoreError, Tx};
-use store::{cache_purges, launches, overrides, plans, queue_workers, worker_errors, workers};
+use store::{cache_purges, launches, offering_memories, offering_news, overrides, plans};
+use store::{pool_news, queue_workers, worker_errors, workers};
 
 use super::batches::Batches;
 use super::driver::{ActivationResult, BackgroundTask, summary};
@@ -27,6 +28,10 @@ use crate::app::App;
 const BATCH: u32 = 500;
 /// Maximum number of batches of one kind per activation; the next one continues.
 const MAX_BATCHES: usize = 200;
+/// Memory of an offering without news for this long is of no use.
+const MEMORIES_KEPT_DAYS: u32 = 30;
+/// News that nobody learned from for this long are of no use.
+const NEWS_KEPT_DAYS: u32 = 1;
 /// How long ended overrides are shown.
 const OVERRIDES_KEPT_DAYS: u32 = 30;
 
@@ -72,6 +77,19 @@ impl Housekeeping {
         let plans = forget("plan_expire", old_plans, plans::delete_before).await?;
         let delete_ended = overrides::delete_ended_before;
         let overrides = forget("override_expire", old_overrides, delete_ended).await?;
+        let (old_memories, old_news) = (days_ago(MEMORIES_KEPT_DAYS), days_ago(NEWS_KEPT_DAYS));
+        let memories = offering_memories::delete_before;
+        let memories = forget("offering_memory_expire", old_memories, memories).await?;
+        let news = forget(
+            "offering_news_expire",
+            old_news,
+            offering_news::delete_before,
+        )
+        .await?;
+        let orphans = forget("pool_news_expire", now, |tx, _, size| {
+            pool_news::delete_orphans(tx, size)
+        });
+        let news = news + orphans.await?;
         let purges = forget("cache_purge_expire", now, cache_purges::delete_expired).await?;
         let clients = self.expire_clients(now, batches).await?;
         Ok(summary(&[
@@ -88,6 +106,8 @@ impl Housekeeping {
             ("launches", launches),
             ("plans", plans),
             ("overrides", overrides),
+            ("memories", memories),
+            ("news", news),
             ("cache_purges", purges),
             ("clients", clients),
         ]))

@@ -117,6 +117,7 @@ impl World {
                 pool_id: facts.pool.id.clone(),
                 provider_id: config.provider_id(&facts.pool).clone(),
                 launch_config_id: config.id.clone(),
+                offering: None,
                 machines: award.machines,
                 capacity_each: award.capacity_each,
                 max_price: award.max_price,

@@ -223,6 +223,11 @@ fn worker_cases() -> Vec<Case> {
             &["worker-manager:should-worker-terminate:pp/ee/g/w"],
         ),
         case(
+            "workerLaunchConfig",
+            "/workers/pp%2Fee/g/w/launch-config",
+            &["worker-manager:should-worker-terminate:pp/ee/g/w"],
+        ),
+        case(
             "listWorkersForWorkerPool",
             "/workers/pp%2Fee",
             &["worker-manager:list-workers:pp/ee"],
@@ -242,6 +247,19 @@ fn worker_cases() -> Vec<Case> {
             "getWorker",
             "/provisioners/pp/worker-types/ee/workers/g/w",
             &["worker-manager:get-worker:pp/ee/g/w"],
+        ),
+    ]
+}
+
+fn launch_config_cases() -> Vec<Case> {
+    let get_pool: &[&str] = &["worker-manager:get-worker-pool:pp/ee"];
+    vec![
+        case("getLaunchConfigs", "/launch-configs/pp%2Fee", get_pool),
+        case("getLaunchConfig", "/launch-config/pp%2Fee/lc", get_pool),
+        case(
+            "launchConfigHealth",
+            "/launch-config-health",
+            &["worker-manager:list-worker-pools"],
         ),
     ]
 }
@@ -376,6 +394,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
         Service::WorkerManager => vec![
             pool_cases(),
             worker_cases(),
+            launch_config_cases(),
             state_cases(),
             crate::configuration_authorization::whole_cases(),
             crate::configuration_authorization::rule_cases(),

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use server::app::App;
 use server::background::driver::BackgroundTask;
 use server::background::{MachineTermination, Provision, ProvisionRounds, Scan};
+use server::config::Config;
 use store::plans::PlanRecord;
 use store::workers::WorkerFilter;
 
@@ -122,23 +123,24 @@ fn in_path(pool: &str) -> String {
 
 impl Fleet {
     pub(crate) async fn open(database: Database) -> Self {
+        Self::open_with(database, |_| {}).await
+    }
+
+    /// With changes of the configuration.
+    pub(crate) async fn open_with(database: Database, configure: impl FnOnce(&mut Config)) -> Self {
         let mut clouds = Vec::new();
         let made = &mut clouds;
-        let world = World::open_with(
-            database,
-            |_| {},
-            |config, clock| {
-                for id in CLOUDS {
-                    let max_machines = (id == "two").then_some(MAX_MACHINES);
-                    made.push(TestCloud::new(id, max_machines, config, clock));
-                }
-                let ids = CLOUDS.map(|id| id.parse().unwrap());
-                let providers = made
-                    .iter()
-                    .map(|cloud| Arc::clone(cloud) as Arc<dyn Provider>);
-                ids.into_iter().zip(providers).collect()
-            },
-        )
+        let world = World::open_with(database, configure, |config, clock| {
+            for id in CLOUDS {
+                let max_machines = (id == "two").then_some(MAX_MACHINES);
+                made.push(TestCloud::new(id, max_machines, config, clock));
+            }
+            let ids = CLOUDS.map(|id| id.parse().unwrap());
+            let providers = made
+                .iter()
+                .map(|cloud| Arc::clone(cloud) as Arc<dyn Provider>);
+            ids.into_iter().zip(providers).collect()
+        })
         .await;
         let [one, two, three] = clouds.try_into().ok().unwrap();
         Self {

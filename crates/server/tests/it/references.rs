@@ -109,13 +109,14 @@ fn added_to_queue() -> BTreeMap<String, Value> {
 
 /// Methods of the worker manager that Taskcluster does not have: RFC 124's rule sets and their
 /// parts.
-const BEYOND: [&str; 6] = [
+const BEYOND: [&str; 7] = [
     "Worker Configurations",
     "Rules",
     "Worker Types",
     "Worker State",
     "Documentation",
     "Overrides",
+    "Launch Configs",
 ];
 
 fn leave_out_ours_alone(reference: &mut Value) {
@@ -195,6 +196,47 @@ async fn our_exchanges_are_those_of_the_contract() {
     }
 }
 
+on_both!(every_event_of_rfc_191_is_in_the_references, |world| {
+    let reference = served(world, "/references/fleetwright/v1/exchanges.json").await;
+    assert_eq!(reference["exchangePrefix"], "exchange/fleetwright/v1/");
+    let entries = reference["entries"].as_array().unwrap().iter();
+    let shown = entries.map(|entry| {
+        let word = |name: &str| entry[name].as_str().unwrap();
+        let name = word("exchange");
+        assert_eq!(entry["routingKey"].as_array().unwrap().len(), 8, "{name}");
+        format!("{name} {}", word("schema"))
+    });
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            "launch-configuration-created v1/launch-configuration-message.json#",
+            "launch-configuration-updated v1/launch-configuration-message.json#",
+            "launch-configuration-archived v1/launch-configuration-message.json#",
+            "launch-configuration-paused v1/launch-configuration-paused-message.json#",
+            "launch-configuration-resumed v1/launch-configuration-paused-message.json#",
+            "worker-error v1/worker-error-message.json#",
+            "worker-stopping v1/worker-stopping-message.json#",
+        ]
+    );
+    // Under the names that Taskcluster chose, and ours for pauses.
+    let reference = served(world, "/references/worker-manager/v1/exchanges.json").await;
+    let text = reference.to_string();
+    for name in [
+        "launch-config-created",
+        "launch-config-updated",
+        "launch-config-archived",
+        "launch-config-paused",
+        "launch-config-resumed",
+        "worker-pool-error",
+        "worker-requested",
+        "worker-running",
+        "worker-stopped",
+        "worker-removed",
+    ] {
+        assert!(text.contains(&format!("\"exchange\":\"{name}\"")), "{name}");
+    }
+});
+
 on_both!(
     every_published_document_fits_the_schema_that_it_names,
     |world| {
@@ -270,7 +312,13 @@ fn every_name_of_a_metric_is_in_the_catalogue() {
 
 on_both!(everything_that_a_reference_names_is_served, |world| {
     let mut schemas = Vec::new();
-    for service in ["worker-manager", "queue", "purge-cache", "auth"] {
+    for service in [
+        "worker-manager",
+        "queue",
+        "purge-cache",
+        "auth",
+        "fleetwright",
+    ] {
         let api = served(world, &format!("/references/{service}/v1/api.json")).await;
         let exchanges = served(world, &format!("/references/{service}/v1/exchanges.json")).await;
         for entry in [&api, &exchanges]

@@ -106,6 +106,7 @@ fn outcome(world: &World, worker: &str, number: u32, age_ms: i64) -> RunOutcome 
         run_id: 0,
         reason: EndReason::Completed,
         resolved: world.now().plus_millis(-age_ms),
+        started: None,
     }
 }
 

@@ -8,6 +8,8 @@ use domain::id::{
     ClientId, ConfigurationId, ErrorId, LaunchConfigId, LaunchToken, OverrideId, PoolId,
     ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup, WorkerId,
 };
+use domain::launch_failures::FailureCause;
+use domain::market::OfferingId;
 use domain::queue_worker::{QuarantineEntry, TaskRun};
 use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument};
 use domain::time::Timestamp;
@@ -122,6 +124,7 @@ text_cells!(
     EndReason,
     EntityType,
     ErrorId,
+    FailureCause,
     LaunchConfigId,
     LaunchToken,
     OverrideId,
@@ -135,6 +138,18 @@ text_cells!(
     WorkerId,
     WorkerState,
 );
+
+/// The text of an offering has no form that could be wrong.
+impl Cell for OfferingId {
+    fn value(&self) -> Value<'_> {
+        self.as_str().into()
+    }
+
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+        let text = Json::String(row.text(column)?.to_owned());
+        serde_json::from_value(text).map_err(|error| BadRow(error.to_string()))
+    }
+}
 
 macro_rules! json_cells {
     ($($type:ty),+ $(,)?) => {$(

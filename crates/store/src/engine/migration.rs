@@ -50,6 +50,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     19 "0019_supply"
     20 "0020_roles_by_revision"
     21 "0021_inputs_of_plans"
+    24 "0024_market"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

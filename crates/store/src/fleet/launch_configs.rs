@@ -47,11 +47,17 @@ statements! { TABLE;
     ARCHIVE "launch_config_archive" =
         "UPDATE launch_configs SET archived = 1, last_modified = $1, version = version + 1 \
          WHERE worker_pool_id = $2 AND launch_config_id = $3 AND version = $4";
+    // Each state, so that the index by state and launch config is used.
     DELETE_EXPIRABLE "launch_config_delete_expirable" =
         "DELETE FROM launch_configs WHERE (worker_pool_id, launch_config_id) IN (\
          SELECT c.worker_pool_id, c.launch_config_id FROM launch_configs AS c \
          WHERE c.archived = 1 AND NOT EXISTS (SELECT 1 FROM workers AS w \
-         WHERE w.worker_pool_id = c.worker_pool_id AND w.launch_config_id = c.launch_config_id) \
+         WHERE w.worker_pool_id = c.worker_pool_id \
+         AND w.state IN ('requested', 'running', 'stopping', 'stopped') \
+         AND w.launch_config_id = c.launch_config_id) \
+         AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.state IN ('open', 'unknown') \
+         AND l.worker_pool_id = c.worker_pool_id \
+         AND l.launch_config_id = c.launch_config_id) \
          ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1)";
 }
 
@@ -120,8 +126,8 @@ pub fn archive(tx: &mut Tx<'_>, config: &LaunchConfig, now: Timestamp) -> Result
     Ok(config.version.next())
 }
 
-/// Deletes archived launch configs that no worker of their pool refers to. Call it again while it
-/// returns the limit.
+/// Deletes archived launch configs that no worker of their pool and no launch without an answer
+/// names. Call it again while it returns the limit.
 pub fn delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
     tx.execute(&DELETE_EXPIRABLE, limit)
 }

@@ -44,6 +44,8 @@ macro_rules! health {
              CAST(SUM(CASE WHEN state IN ('open', 'unknown', 'accepted') OR failed > 0 \
              THEN machines ELSE 0 END) AS BIGINT), \
              CAST(SUM(CASE WHEN state = 'refused' THEN failed ELSE 0 END) AS BIGINT), \
+             CAST(SUM(CASE WHEN state = 'refused' AND cause = 'quota' THEN machines ELSE 0 END) \
+             AS BIGINT), \
              CAST(SUM(CASE WHEN state = 'accepted' THEN failed ELSE 0 END) AS BIGINT), \
              CAST(SUM(made) AS BIGINT), CAST(SUM(registered) AS BIGINT), \
              CAST(SUM(never_registered) AS BIGINT), CAST(SUM(overdue) AS BIGINT), \
@@ -113,7 +115,7 @@ pub fn between(
 }
 
 from_row! { Health {
-    attempted, failed, short, created, registered, never_registered, overdue, silent, last_failure
+    attempted, failed, quota, short, created, registered, never_registered, overdue, silent, last_failure
 } }
 
 impl FromRow for LaunchRecord {

@@ -1,8 +1,10 @@
 //! Launches: written before the provider is asked for machines, so that no machine is lost.
 
 use domain::Version;
+use domain::facts::Starting;
 use domain::id::{LaunchToken, PoolId, ProviderId};
 use domain::launch::{Launch, LaunchState, StoredLaunch};
+use domain::market::OfferingId;
 use domain::supply::AwaitedLaunches;
 use domain::time::Timestamp;
 
@@ -16,6 +18,7 @@ columns! { launch: Launch(StoredLaunch) {
     pool_id: Fixed "worker_pool_id",
     provider_id: Fixed "provider_id",
     launch_config_id: Fixed "launch_config_id",
+    offering: Fixed "offering",
     machines: Fixed "machines",
     capacity_each: Fixed "capacity_each",
     max_price: Fixed "max_price",
@@ -98,7 +101,7 @@ statements! { TABLE;
          ORDER BY provider_id LIMIT $1";
     REGISTERED "launch_note_registered" =
         "UPDATE launches SET registered = registered + 1, last_registered = $1, last_event = $1 \
-         WHERE token = $2";
+         WHERE token = $2 RETURNING offering, provider_id, created";
     CLAIMED "launch_note_claimed" =
         "UPDATE launches SET claimed = claimed + 1 WHERE token = $1";
     SILENT "launch_note_silent" =
@@ -106,7 +109,20 @@ statements! { TABLE;
          WHERE token = $2 AND registered > claimed";
     NEVER_REGISTERED "launch_note_never_registered" =
         "UPDATE launches SET never_registered = never_registered + 1, last_failure = $1, \
-         last_event = $1 WHERE token = $2";
+         last_event = $1 WHERE token = $2 RETURNING offering, provider_id, created";
+    OFFERING "launch_offering" =
+        "SELECT offering, provider_id, created FROM launches WHERE token = $1";
+    // Machines of unknown launches that were found count as made.
+    STARTING "launch_starting" =
+        "SELECT launch_config_id, created, CAST(SUM(CASE WHEN state = 'accepted' THEN made \
+         ELSE machines END - registered - never_registered) AS BIGINT) FROM launches \
+         WHERE worker_pool_id = $1 AND created >= $2 AND (state IN ('open', 'unknown') \
+         AND machines > registered + never_registered OR state = 'accepted' AND made > registered + never_registered) \
+         GROUP BY launch_config_id, created ORDER BY created, launch_config_id LIMIT $3";
+    SURVIVORS "launch_survivors" =
+        "SELECT CAST(COALESCE(SUM(made - registered - never_registered), 0) AS BIGINT) \
+         FROM launches WHERE offering = $1 AND created > $2 AND created <= $3 \
+         AND state = 'accepted' AND made > registered + never_registered";
     DELETE "launch_delete_before" =
         "DELETE FROM launches WHERE token IN (SELECT token FROM launches \
          WHERE created < $1 AND state IN ('accepted', 'refused', 'withdrawn') \
@@ -175,9 +191,45 @@ pub fn unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>> {
     tx.rows(&UNSETTLED_PROVIDERS, ALL_ROWS)
 }
 
+/// The launch of a machine, as far as the memory of its offering needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchOrigin {
+    pub offering: Option<OfferingId>,
+    pub provider_id: ProviderId,
+    pub created: Timestamp,
+}
+
+from_row! { LaunchOrigin { offering, provider_id, created } }
+from_row! { Starting { launch_config_id, since, machines } }
+
 /// Records that one of the launch's machines has registered.
-pub fn note_registered(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
-    tx.execute(&REGISTERED, (now, token)).map(drop)
+pub fn note_registered(
+    tx: &mut Tx<'_>,
+    token: &LaunchToken,
+    now: Timestamp,
+) -> Result<Option<LaunchOrigin>> {
+    tx.row(&REGISTERED, (now, token))
+}
+
+pub fn origin(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<LaunchOrigin>> {
+    tx.row(&OFFERING, token)
+}
+
+/// The machines of a pool that have not registered, or that launches without an answer may still
+/// make, the oldest first. Launches before `since` are left out.
+pub fn starting(tx: &mut Tx<'_>, pool_id: &PoolId, since: Timestamp) -> Result<Vec<Starting>> {
+    tx.rows(&STARTING, (pool_id, since, ALL_ROWS))
+}
+
+/// The number of machines of an offering that exist and have not registered, of launches after the
+/// first moment and until the second.
+pub fn survivors(
+    tx: &mut Tx<'_>,
+    offering: &OfferingId,
+    after: Timestamp,
+    until: Timestamp,
+) -> Result<u64> {
+    tx.number(&SURVIVORS, (offering, after, until))
 }
 
 /// Records that one of the launch's machines has asked for work for the first time.
@@ -192,8 +244,12 @@ pub fn note_silent(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Resu
 }
 
 /// Records that one of the launch's machines has ended without registering.
-pub fn note_never_registered(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
-    tx.execute(&NEVER_REGISTERED, (now, token)).map(drop)
+pub fn note_never_registered(
+    tx: &mut Tx<'_>,
+    token: &LaunchToken,
+    now: Timestamp,
+) -> Result<Option<LaunchOrigin>> {
+    tx.row(&NEVER_REGISTERED, (now, token))
 }
 
 /// Deletes launches whose result is known. Call it again while it returns the limit.

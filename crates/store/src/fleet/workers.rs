@@ -109,6 +109,9 @@ statements! { TABLE;
         "SELECT {columns} FROM workers WHERE state = 'stopping' AND provider_id = $1 \
          AND (worker_pool_id, worker_group, worker_id) > ($2, $3, $4) \
          ORDER BY worker_pool_id, worker_group, worker_id LIMIT $5";
+    REQUESTED "worker_list_requested" =
+        "SELECT {columns} FROM workers WHERE worker_pool_id = $1 AND state = 'requested' \
+         AND created < $2 ORDER BY created, worker_group, worker_id LIMIT $3";
     CHECKED "worker_note_checked" =
         "UPDATE workers SET last_checked = $1 WHERE provider_id = $2 AND state <> 'stopped' \
          AND worker_group = $3 AND (worker_pool_id, worker_id) >= ($4, $5) \
@@ -256,6 +259,16 @@ pub fn list_stopping(
         &STOPPING,
         (provider_id, after.map(parts).unwrap_or_default(), limit),
     )
+}
+
+/// The requested workers of a pool that were made before this moment, the oldest first.
+pub fn list_requested(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    before: Timestamp,
+    limit: u32,
+) -> Result<Vec<Worker>> {
+    tx.rows(&REQUESTED, (pool_id, before, limit))
 }
 
 /// Records the time of a check of one page of a provider's workers in one group. Rows that were

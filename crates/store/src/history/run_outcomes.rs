@@ -7,6 +7,7 @@ use domain::run_outcome::RunOutcome;
 use domain::time::Timestamp;
 
 use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, statements};
+use crate::fleet::pool_news;
 use crate::history::run_counts;
 
 columns! { outcome: RunOutcome {
@@ -15,6 +16,7 @@ columns! { outcome: RunOutcome {
     worker: Fixed ["worker_pool_id", "worker_group", "worker_id"],
     reason: Fixed "reason",
     resolved: Fixed "resolved",
+    started: Fixed "started",
 } }
 
 pub(crate) static TABLE: Table = Table::of::<RunOutcome>("run_outcomes");
@@ -22,8 +24,12 @@ pub(crate) static TABLE: Table = Table::of::<RunOutcome>("run_outcomes");
 statements! { TABLE;
     INSERT "run_outcome_insert" =
         "INSERT INTO run_outcomes ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
-    HAS_POOL "run_outcome_has_pool" =
-        "SELECT worker_pool_id FROM worker_pools WHERE worker_pool_id = $1";
+    // 1: the pool has a memory.
+    POOL "run_outcome_pool" =
+        "SELECT CAST(CASE WHEN m.worker_pool_id IS NULL THEN 0 ELSE 1 END AS BIGINT) \
+         FROM worker_pools AS p \
+         LEFT JOIN pool_memories AS m ON m.worker_pool_id = p.worker_pool_id \
+         WHERE p.worker_pool_id = $1";
     OF_WORKER "run_outcome_list_of_worker" =
         "SELECT {columns} FROM run_outcomes \
          WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3 \
@@ -57,20 +63,21 @@ impl From<&RunOutcome> for RunCursor {
     }
 }
 
-/// Stores outcomes and counts them, unless they are known already or their pool does not exist.
+/// Stores outcomes and counts them, unless they are known already or their pool does not exist. They
+/// are news for the memory of their pool, if it has one.
 /// Returns the new outcomes.
 pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>> {
     let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();
-    let mut ours = BTreeSet::new();
+    let mut ours: BTreeMap<&PoolId, bool> = BTreeMap::new();
     for pool_id in named {
-        if tx.exists(&HAS_POOL, pool_id)? {
-            ours.insert(pool_id);
+        if let Some(has_memory) = tx.row(&POOL, pool_id)? {
+            ours.insert(pool_id, has_memory);
         }
     }
     // Sorted, so that two transactions that write the same rows do not wait for each other.
     let sorted: BTreeMap<RunCursor, &RunOutcome> = outcomes
         .iter()
-        .filter(|outcome| ours.contains(&outcome.worker.pool_id))
+        .filter(|outcome| ours.contains_key(&outcome.worker.pool_id))
         .map(|outcome| (RunCursor::from(outcome), outcome))
         .collect();
     let mut new = Vec::new();
@@ -80,6 +87,8 @@ pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>>
         }
     }
     run_counts::add(tx, &new)?;
+    let learns = |outcome: &&RunOutcome| ours.get(&outcome.worker.pool_id) == Some(&true);
+    pool_news::add(tx, new.iter().filter(learns))?;
     Ok(new)
 }
 

@@ -4,7 +4,7 @@ use domain::error_report::ErrorReport;
 use domain::id::{ErrorId, LaunchConfigId, PoolId};
 use domain::time::Timestamp;
 
-use crate::engine::{AFTER_ALL, Result, Table, Tx, columns, statements};
+use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, statements};
 
 columns! { report: ErrorReport {
     pool_id: Key "worker_pool_id",
@@ -20,6 +20,21 @@ also { Fixed "code" = report.code() } }
 
 static TABLE: Table = Table::of::<ErrorReport>("worker_errors");
 
+/// The newest of these errors about each launch config.
+macro_rules! newest {
+    ($errors:literal, $limit:literal) => {
+        concat!(
+            "SELECT {columns} FROM (SELECT e.*, ROW_NUMBER() \
+             OVER (PARTITION BY worker_pool_id, launch_config_id \
+             ORDER BY reported DESC, error_id DESC) AS age FROM worker_errors AS e WHERE ",
+            $errors,
+            " AND launch_config_id IS NOT NULL) AS ranked WHERE age = 1 \
+             ORDER BY worker_pool_id, launch_config_id LIMIT ",
+            $limit
+        )
+    };
+}
+
 // An empty text means no filter, since ids are never empty.
 statements! { TABLE;
     INSERT "error_insert" =
@@ -31,6 +46,11 @@ statements! { TABLE;
          AND (reported, error_id) < ($2, $3) \
          AND ($4 = '' OR launch_config_id = $4) AND ($5 = '' OR error_id = $5) \
          ORDER BY reported DESC, error_id DESC LIMIT $6";
+    NEWEST_OF_POOL "error_newest_of_pool" =
+        newest!("worker_pool_id = $1 AND reported >= $2", "$3");
+    // Few errors are recent: adding '' keeps the database from the index on pools.
+    NEWEST_BETWEEN "error_newest_between" = newest!(
+        "worker_pool_id || '' >= $1 AND worker_pool_id || '' <= $2 AND reported >= $3", "$4");
     DELETE_OLDER "error_delete_older_than" =
         "DELETE FROM worker_errors WHERE (worker_pool_id, error_id) IN (\
          SELECT worker_pool_id, error_id FROM worker_errors \
@@ -69,6 +89,21 @@ pub fn list(
     let launch_config = launch_config_id.map_or("", LaunchConfigId::as_str);
     let error_id = filter.error_id.as_ref().map_or("", ErrorId::as_str);
     tx.rows(&LIST, (pool_id, after, launch_config, error_id, limit))
+}
+
+/// The newest error of each launch config since this moment, of all pools from the first to the
+/// last.
+pub fn newest_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+    since: Timestamp,
+) -> Result<Vec<ErrorReport>> {
+    if first == last {
+        tx.rows(&NEWEST_OF_POOL, (first, since, ALL_ROWS))
+    } else {
+        tx.rows(&NEWEST_BETWEEN, (first, last, since, ALL_ROWS))
+    }
 }
 
 /// Deletes the oldest errors first. Call it again while it returns the limit.

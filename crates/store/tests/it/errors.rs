@@ -133,3 +133,41 @@ on_both!(old_errors_are_deleted_oldest_first_in_batches, |database| {
         1
     );
 });
+
+on_both!(
+    the_newest_recent_error_of_each_launch_config_is_found,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (pool, number, reported, config) in [
+                ("a/b", 1, 20, Some("lc-1")),
+                ("a/b", 2, 30, Some("lc-1")),
+                ("a/b", 3, 25, Some("lc-2")),
+                ("a/b", 4, 40, None),
+                ("a/b", 5, 9, Some("lc-3")),
+                ("a/c", 6, 10, Some("lc-1")),
+            ] {
+                let mut report = error(pool, number, reported);
+                report.launch_config_id = config.map(|id| id.parse().unwrap());
+                worker_errors::insert(tx, &report)?;
+            }
+            Ok(())
+        })
+        .await;
+        let newest = |first: &'static str, last: &'static str| {
+            let read = read(&store, move |tx| {
+                worker_errors::newest_between(tx, &pool_id(first), &pool_id(last), at(10))
+            });
+            async move {
+                let found = read.await.into_iter();
+                found
+                    .map(|report| (report.pool_id.to_string(), report.reported.as_millis()))
+                    .collect::<Vec<_>>()
+            }
+        };
+        let both = [("a/b".to_owned(), 30), ("a/b".to_owned(), 25)];
+        assert_eq!(newest("a/b", "a/b").await, both);
+        let all = [&both[..], &[("a/c".to_owned(), 10)]].concat();
+        assert_eq!(newest("a/a", "a/z").await, all);
+    }
+);

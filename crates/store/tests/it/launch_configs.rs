@@ -1,9 +1,12 @@
 //! Launch configs: active, archived and expirable ones.
 
 use domain::id::LaunchConfigId;
-use store::{launch_configs, workers};
+use domain::launch::LaunchState;
+use domain::worker::WorkerState;
+use store::{launch_configs, launches, workers};
 
-use crate::samples::{at, launch_config, object, pool_id, worker};
+use crate::launches::{launch, token, unknown};
+use crate::samples::{at, edit, launch_config, object, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 fn ids(configs: &[domain::launch_config::LaunchConfig]) -> Vec<String> {
@@ -105,5 +108,55 @@ on_both!(
         assert_eq!(n_deleted, 2);
         let left = read(&store, |tx| launch_configs::all(tx, &pool_id("a/b"))).await;
         assert_eq!(ids(&left), ["a/b lc-1", "a/b lc-3"]);
+    }
+);
+
+on_both!(
+    an_archived_launch_config_goes_with_its_last_worker_and_its_last_open_launch,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let mut config = launch_config("a/b", "lc-1");
+            config.archived = true;
+            launch_configs::insert(tx, &config)?;
+            for (number, state) in [(1, LaunchState::Open), (2, unknown())] {
+                launches::insert(tx, &launch(number, "a/b", "lc-1", state))?;
+            }
+            // Launches that were answered, and those of other pools, keep nothing.
+            launches::insert(tx, &launch(3, "a/b", "lc-1", LaunchState::Accepted))?;
+            launches::insert(tx, &launch(4, "a/c", "lc-1", LaunchState::Open))?;
+            workers::insert(tx, &worker("a/b", "g", "w")).map(drop)
+        })
+        .await;
+        let expire = || write(&store, |tx| launch_configs::delete_expirable(tx, 10));
+        for state in [
+            WorkerState::Requested,
+            WorkerState::Running,
+            WorkerState::Stopping,
+            WorkerState::Stopped,
+        ] {
+            write(&store, move |tx| {
+                let mut worker = workers::get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
+                edit(&mut worker, |it| {
+                    it.state = state;
+                    it.expires = at(10);
+                });
+                workers::update(tx, &worker)
+            })
+            .await;
+            assert_eq!(expire().await, 0, "{state}");
+        }
+        write(&store, |tx| workers::delete_expired(tx, at(11), 10)).await;
+        for number in [1, 2] {
+            assert_eq!(expire().await, 0, "a launch has no answer");
+            write(&store, move |tx| {
+                let launch = launches::get(tx, &token(number))?.unwrap();
+                let over = launch.give_up("lost".to_owned(), at(2_000)).unwrap();
+                launches::update(tx, &over)
+            })
+            .await;
+        }
+        assert_eq!(expire().await, 1);
+        assert_eq!(expire().await, 0);
     }
 );

@@ -72,6 +72,7 @@ on_both!(health_is_derived_from_recent_launches, |database| {
         // Without the throttled launch and the withdrawn launch.
         attempted: 12,
         failed: 3,
+        quota: 0,
         short: 2,
         created: 4,
         registered: 2,

@@ -23,6 +23,7 @@ pub(crate) fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -
         pool_id: pool_id(pool),
         provider_id: "cloud".parse().unwrap(),
         launch_config_id: config.parse().unwrap(),
+        offering: None,
         machines: 3,
         capacity_each: 2,
         max_price: Some(0.033_334),

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, clients, pools, workers};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 21] = [
+const FILES: [(&str, &str); 22] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -92,6 +92,10 @@ const FILES: [(&str, &str); 21] = [
         "0021_inputs_of_plans",
         include_str!("../../migrations/0021_inputs_of_plans.sql"),
     ),
+    (
+        "0024_market",
+        include_str!("../../migrations/0024_market.sql"),
+    ),
 ];
 
 /// Creates a database as an older program with fewer migrations would leave it.
@@ -107,13 +111,13 @@ fn make_old(database: &Database, engine: Engine, n_applied: usize) {
         "CREATE TABLE schema_migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, \
          checksum TEXT NOT NULL, applied BIGINT NOT NULL)",
     );
-    for (index, (name, sql)) in FILES.iter().enumerate().take(n_applied) {
+    for (name, sql) in FILES.iter().take(n_applied) {
         database.raw(&sql.replace("{key}", key).replace("{serial}", serial));
         let checksum: String = Sha256::digest(sql.as_bytes())
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let number = index + 1;
+        let number: i64 = name[..4].parse().unwrap();
         database.raw(&format!(
             "INSERT INTO schema_migrations VALUES ({number}, '{name}', '{checksum}', 1)"
         ));

@@ -22,6 +22,7 @@ fn outcome(pool: &str, worker: &str, number: u32, resolved: i64) -> RunOutcome {
         run_id: 0,
         reason: EndReason::Completed,
         resolved: at(resolved),
+        started: None,
     }
 }
 

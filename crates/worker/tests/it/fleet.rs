@@ -46,6 +46,8 @@ pub(crate) struct State {
     faults: Vec<Fault>,
     pub(crate) worker_config: Value,
     pub(crate) advice: Value,
+    /// The state of the worker's launch config.
+    pub(crate) launch_config: Value,
     pub(crate) registered_for: Duration,
     pub(crate) claimed_for: Duration,
     /// The secret that renews the registration.
@@ -222,6 +224,7 @@ impl Fleet {
             faults: Vec::new(),
             worker_config: json!({}),
             advice: json!({"terminate": false, "reason": "none"}),
+            launch_config: json!({"state": "active", "reason": "the config is in force"}),
             registered_for: Duration::from_secs(3_600),
             claimed_for: Duration::from_secs(1_200),
             secrets: Vec::new(),
@@ -365,6 +368,9 @@ impl Shared {
             }
             ("GET", ["worker-manager", "v1", "workers", .., "should-terminate"]) => {
                 (200, state.advice.clone())
+            }
+            ("GET", ["worker-manager", "v1", "workers", .., "launch-config"]) => {
+                (200, state.launch_config.clone())
             }
             ("POST", ["worker-manager", "v1", "worker-pool-errors", _]) => {
                 let text = body["description"].as_str().unwrap();

@@ -187,12 +187,8 @@ async fn an_immediate_stop_kills_a_task_that_ignores_sigterm() {
 #[tokio::test]
 async fn a_static_machine_stays_registered_when_its_worker_stops() {
     let world = World::new().await;
-    let standing = || Identity {
-        kind: Kind::Static,
-        ..world.identity()
-    };
     for n in 1..=2 {
-        let working = world.start_as(standing(), Duration::ZERO);
+        let working = world.start_as(standing(&world), Duration::ZERO);
         let (outcome, _) = world.outcome_of(json!({"command": "true"})).await;
         assert_eq!(outcome, "completed", "{n}");
         working.end().await.unwrap();
@@ -201,6 +197,62 @@ async fn a_static_machine_stays_registered_when_its_worker_stops() {
         assert!(!state.is_removed);
         assert_eq!(state.n_registered, 1, "it continues its registration");
     });
+}
+
+/// A permanent machine.
+fn standing(world: &World) -> Identity {
+    Identity {
+        kind: Kind::Static,
+        ..world.identity()
+    }
+}
+
+#[tokio::test]
+async fn a_static_worker_whose_launch_config_is_archived_finishes_its_task_and_exits() {
+    let world = World::new().await;
+    let say = |state: &str| {
+        let answer = json!({"state": state, "reason": "demo/linux has left the provider static"});
+        world.fleet.change(|state| state.launch_config = answer);
+    };
+    let working = world.start_as(standing(&world), Duration::from_secs(10));
+    let task = world.started("echo started; sleep 1").await;
+    say("archived");
+    let late = world.fleet.add_task(json!({"command": "true"}));
+    working.ended().await.unwrap();
+    assert_eq!(world.outcome(&task).as_deref(), Some("completed"));
+    world.fleet.look(|state| {
+        assert!(!state.run(&late).is_claimed, "nothing new is claimed");
+        assert!(!state.is_removed, "it stays declared");
+    });
+    // A pause is no reason to exit, and neither is a state of a newer server.
+    for state in ["paused", "retired"] {
+        say(state);
+        let working = world.start_as(standing(&world), Duration::ZERO);
+        let (outcome, _) = world.outcome_of(json!({"command": "true"})).await;
+        assert_eq!(outcome, "completed", "{state}");
+        working.end().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_the_question_is_no_reason_to_exit() {
+    for failure in [InjectedFailure::Status(404), InjectedFailure::Status(500)] {
+        let world = World::new().await;
+        world.fleet.inject(usize::MAX, "/launch-config", failure);
+        let working = world.start_as(standing(&world), Duration::ZERO);
+        let (outcome, _) = world.outcome_of(json!({"command": "true"})).await;
+        assert_eq!(outcome, "completed");
+        working.end().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_launched_worker_learns_it_from_its_advice_and_does_not_ask() {
+    let world = World::new().await;
+    let (outcome, _) = world.run(json!({"command": "true"})).await;
+    assert_eq!(outcome, "completed");
+    let n_asked = world.fleet.look(|state| state.n_calls("/launch-config"));
+    assert_eq!(n_asked, 0);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use super::super::health::Condition;
 use super::super::need::exact;
 use super::super::notes::{Notes, units};
 use super::super::spot_bids::{Budget, NoBid};
+use super::super::usability::Usability;
 use super::super::{Award, MAX_MACHINES, Offer, Snapshot};
 use super::Strategy;
 use crate::time::Timestamp;
@@ -20,6 +21,8 @@ pub(in crate::plan) struct UsableOffers<'a> {
     pub(in crate::plan) snapshot: &'a Snapshot,
     /// The offers with the lowest weight first.
     pub(in crate::plan) usable: Vec<UsableOffer<'a>>,
+    /// The indices of the other offers, each with the reason why it is not used.
+    pub(in crate::plan) skipped: Vec<(usize, Skip)>,
     pub(in crate::plan) budget: Budget,
     pub(in crate::plan) notes: &'a mut Notes,
     /// When the next paused offer can be used.
@@ -45,15 +48,56 @@ pub(in crate::plan) struct UsableOffer<'a> {
 }
 
 /// Why an offer is not used now.
-struct Skip {
-    why: String,
-    /// The end of its pause.
-    until: Option<Timestamp>,
+pub(in crate::plan) struct Skip {
+    pub(in crate::plan) why: String,
+    pub(in crate::plan) usability: Usability,
 }
 
 impl From<String> for Skip {
     fn from(why: String) -> Self {
-        Self { why, until: None }
+        let usability = Usability::Unusable;
+        Self { why, usability }
+    }
+}
+
+/// RFC 191's balance of shares, in which 10 and 5 running units make 0.33 and 0.67.
+pub(in crate::plan) struct Balance {
+    /// The offers that can give a machine, and their units together.
+    n_open: usize,
+    total: f64,
+}
+
+impl Balance {
+    pub(in crate::plan) fn of(usable: &[UsableOffer<'_>], budget: &Budget) -> Self {
+        let mut balance = Self {
+            n_open: 0,
+            total: 0.0,
+        };
+        for offer in usable {
+            if offer.weight.is_some() && offer.can_give(budget) {
+                balance.n_open += 1;
+                balance.total += offer.live;
+            }
+        }
+        balance
+    }
+
+    /// For one of these offers, with this many units.
+    pub(in crate::plan) fn share(&self, live: f64) -> f64 {
+        if self.n_open > 1 && self.total > 0.0 {
+            1.0 - live / self.total
+        } else {
+            1.0
+        }
+    }
+
+    /// For an offer that cannot give a machine now: its share if it were among these.
+    pub(in crate::plan) fn share_with(&self, live: f64) -> f64 {
+        let others = Self {
+            n_open: self.n_open + 1,
+            total: self.total + live,
+        };
+        others.share(live)
     }
 }
 
@@ -65,13 +109,17 @@ impl<'a> UsableOffers<'a> {
     ) -> Self {
         let strategy = snapshot.settings.strategy.strategy();
         let mut usable = Vec::with_capacity(snapshot.offers.len());
+        let mut skipped = Vec::new();
         let mut resting_until: Option<Timestamp> = None;
         for (index, offer) in snapshot.offers.iter().enumerate() {
             match UsableOffer::of(snapshot, strategy, index, &budget, notes) {
                 Ok(offer) => usable.push(offer),
-                Err(Skip { why, until }) => {
-                    notes.add(format!("{}: skipped, {why}", snapshot.name_of(offer)));
+                Err(skip) => {
+                    let (name, why) = (snapshot.name_of(offer), &skip.why);
+                    notes.add(format!("{name}: skipped, {why}"));
+                    let until = skip.usability.next_try();
                     resting_until = resting_until.into_iter().chain(until).min();
+                    skipped.push((index, skip));
                 }
             }
         }
@@ -82,6 +130,7 @@ impl<'a> UsableOffers<'a> {
         Self {
             snapshot,
             usable,
+            skipped,
             budget,
             notes,
             resting_until,
@@ -237,6 +286,16 @@ impl Budget {
             rooms,
         }
     }
+
+    /// For one machine, whatever the maximum of the pool.
+    pub(in crate::plan) fn one_machine(snapshot: &Snapshot) -> Self {
+        Self {
+            wanted: 1.0,
+            units: u64::MAX,
+            machines: 1,
+            rooms: snapshot.rooms(),
+        }
+    }
 }
 
 impl Snapshot {
@@ -266,19 +325,22 @@ fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skip> {
         Condition::Due => Ok(None),
         Condition::Resting { until } => Err(Skip {
             why: format!("{}, tried again at {}", failures_text(), time_of_day(until)),
-            until: Some(until),
+            usability: Usability::ShutOff { until },
         }),
         Condition::ShutOff { trouble, until } => Err(Skip {
             why: format!("shut off: {trouble}, next try {}", time_of_day(until)),
-            until: Some(until),
+            usability: Usability::ShutOff { until },
         }),
         Condition::OnTrial { until } => Err(Skip {
             why: format!("on trial with one machine, next try {}", time_of_day(until)),
-            until: Some(until),
+            usability: Usability::OnTrial { until: Some(until) },
         }),
         Condition::Awaited => {
             let when = "tried again when it is known whether its last machine starts";
-            Err(format!("{}, {when}", failures_text()).into())
+            Err(Skip {
+                why: format!("{}, {when}", failures_text()),
+                usability: Usability::OnTrial { until: None },
+            })
         }
     }
 }

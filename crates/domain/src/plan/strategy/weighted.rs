@@ -7,7 +7,7 @@ use super::super::notes::Notes;
 use super::super::spot_bids::Budget;
 use super::super::{Settings, Snapshot};
 use super::Strategy;
-use super::usable_offers::{UsableOffer, UsableOffers};
+use super::usable_offers::{Balance, UsableOffer, UsableOffers};
 use crate::demand::Demand;
 
 pub(super) struct Weighted;
@@ -78,23 +78,14 @@ impl Strategy for Weighted {
     }
 }
 
-/// The weights for the next draw: initial weight times health times RFC 191's balance of shares, in
-/// which 10 and 5 running units make 0.33 and 0.67. The balance follows each draw. In the long run
-/// launch configs share in proportion to the square roots of their weights.
+/// The weights for the next draw: initial weight times health times RFC 191's balance of shares.
+/// The balance follows each draw. In the long run launch configs share in proportion to the square
+/// roots of their weights.
 fn weigh(usable: &[UsableOffer<'_>], budget: &Budget, weights: &mut Vec<f64>) {
-    let open = || {
-        usable
-            .iter()
-            .filter(|offer| offer.weight.is_some() && offer.can_give(budget))
-    };
-    let total: f64 = open().map(|offer| offer.live).sum();
-    let balanced = open().nth(1).is_some() && total > 0.0;
+    let balance = Balance::of(usable, budget);
     weights.clear();
     weights.extend(usable.iter().map(|offer| match offer.weight {
-        Some(weight) if offer.can_give(budget) => {
-            let share = if balanced { offer.live / total } else { 0.0 };
-            weight * (1.0 - share)
-        }
+        Some(weight) if offer.can_give(budget) => weight * balance.share(offer.live),
         Some(_) | None => 0.0,
     }));
 }
@@ -102,13 +93,7 @@ fn weigh(usable: &[UsableOffer<'_>], budget: &Budget, weights: &mut Vec<f64>) {
 /// How likely each offer is to give the next machine, in the order of the offers.
 pub fn chances(snapshot: &Snapshot) -> Vec<f64> {
     let mut notes = Notes::default();
-    let budget = Budget {
-        wanted: 1.0,
-        units: u64::MAX,
-        machines: 1,
-        rooms: snapshot.rooms(),
-    };
-    let offers = UsableOffers::open(snapshot, budget, &mut notes);
+    let offers = UsableOffers::open(snapshot, Budget::one_machine(snapshot), &mut notes);
     let mut weights = Vec::new();
     weigh(&offers.usable, &offers.budget, &mut weights);
     let total: f64 = weights.iter().sum();

@@ -55,8 +55,12 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let facts = facts.ok_or(PoolError::NoSuchPool)?;
     let problems = problems(&app, &facts, &launches);
     let present = match fleet::preview(&app.engine, facts).await? {
-        Some((snapshot, plan)) => json!({"text": plan.text(), "plan": plan.to_json(),
-            "snapshot": snapshot.to_json()}),
+        Some((snapshot, plan)) => json!({
+            "text": plan.text() + &snapshot.learned_text(),
+            "plan": plan.to_json(),
+            "learned": snapshot.learned_json(),
+            "snapshot": snapshot.to_json(),
+        }),
         None => {
             json!({"text": "nothing is planned for this pool: its provider launches nothing, or \
                             its config has no capacity limits\n"})

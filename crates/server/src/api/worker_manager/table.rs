@@ -4,8 +4,8 @@ use access::scope::Template::{self, AllOf, If, Scope};
 use contract::patterns::{DIGITS, ERROR_ID_QUERY, LAUNCH_CONFIG_ID_QUERY};
 
 use super::{
-    error_reports, launch_configs, list_workers, on, overrides, pools, providers, registration,
-    stats, workers,
+    error_reports, launch_config_status, launch_configs, list_workers, on, overrides, pools,
+    providers, registration, stats, workers,
 };
 use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
 use crate::api::endpoint::{Endpoint, LIMIT, PAGING, Payload, Query, TOKEN, YES_NO, query};
@@ -14,12 +14,16 @@ const POOLS: &str = "Worker Pools";
 const WORKERS: &str = "Workers";
 const INTERFACE: &str = "Worker Interface";
 const METADATA: &str = "Worker Metadata";
+const LAUNCH_CONFIGS: &str = "Launch Configs";
 
 const LAUNCH_CONFIG: Query = query("launchConfigId", LAUNCH_CONFIG_ID_QUERY);
 const WORKER_STATE: &str = "^(requested|running|stopping|stopped)$";
 const POOL_WORKER_STATE: &str = "^(requested|running|stopping|stopped|standalone)$";
 /// Empty, or a possible pool id.
 const ANY_POOL: &str = "^([a-zA-Z0-9_/-]+)?$";
+
+/// A point in time, checked by its parser.
+const MOMENT: &str = "^[0-9TZ:.+-]{1,40}$";
 
 const MANAGE: &[Template] = &[
     Scope("worker-manager:manage-worker-pool:<workerPoolId>"),
@@ -50,6 +54,7 @@ const WORKER: &str = "/workers/<workerPoolId>/<workerGroup>/<workerId>";
 const WORKER_COLON: &str = "/workers/<workerPoolId>:/<workerGroup>/<workerId>";
 const GROUP: &str = "/workers/<workerPoolId>/<workerGroup>";
 const GROUP_COLON: &str = "/workers/<workerPoolId>:/<workerGroup>";
+const WORKER_LAUNCH_CONFIG: &str = "/workers/<workerPoolId>/<workerGroup>/<workerId>/launch-config";
 const METADATA_LIST: &str = "/provisioners/<provisionerId>/worker-types/<workerType>/workers";
 const METADATA_ONE: &str =
     "/provisioners/<provisionerId>/worker-types/<workerType>/workers/<workerGroup>/<workerId>";
@@ -114,6 +119,49 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .describe(
         "The launch configs of the pool; with `includeArchived=true` including archived ones.",
     ),
+    on("getLaunchConfigs", Get, "/launch-configs/<workerPoolId>")
+        .runs(|call| Box::pin(launch_config_status::list(call)))
+        .wildcard("workerPoolId")
+        .query(&[TOKEN, LIMIT, query("includeArchived", YES_NO)])
+        .output("launch-config-list.json")
+        .scope("worker-manager:get-worker-pool:<workerPoolId>")
+        .experimental()
+        .about(
+            LAUNCH_CONFIGS,
+            "Show a pool's launch configs with their states",
+        )
+        .describe(
+            "As in RFC 191: the launch configs of the pool, ordered by their ids, each with its \
+             state and the numbers behind its weight in the last hour; with \
+             `includeArchived=true` including archived ones. Texts of errors are shown to \
+             callers that may list the errors of the pool.",
+        ),
+    on(
+        "getLaunchConfig",
+        Get,
+        "/launch-config/<workerPoolId>/<launchConfigId>",
+    )
+    .runs(|call| Box::pin(launch_config_status::show(call)))
+    .output("launch-config-full.json")
+    .scope("worker-manager:get-worker-pool:<workerPoolId>")
+    .experimental()
+    .about(LAUNCH_CONFIGS, "Show a launch config with its state")
+    .describe(
+        "As in RFC 191: a launch config, archived or not, with its state and the numbers behind \
+         its weight in the last hour.",
+    ),
+    on("launchConfigHealth", Get, "/launch-config-health")
+        .runs(|call| Box::pin(launch_config_status::health(call)))
+        .query(&[TOKEN, LIMIT, query("since", MOMENT)])
+        .output("launch-config-list.json")
+        .scope("worker-manager:list-worker-pools")
+        .experimental()
+        .about(LAUNCH_CONFIGS, "Show the health of all launch configs")
+        .describe(
+            "The active launch configs of all pools, ordered by pool and id, without their \
+             configurations. Launches are counted from `since` on: a time within the last day, \
+             or an hour ago. The weights always count the last hour.",
+        ),
     on("workerPoolStats", Get, "/worker-pool/<workerPoolId>/stats")
         .runs(|call| Box::pin(stats::of_launch_configs(call)))
         .wildcard("workerPoolId")
@@ -252,6 +300,22 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         "For workers, before they claim work: returns the last decision about the worker and \
              its reason.",
     ),
+    on("workerLaunchConfig", Get, WORKER_LAUNCH_CONFIG)
+        .runs(|call| Box::pin(launch_config_status::of_worker(call)))
+        .output("worker-launch-config-response.json")
+        .scope("worker-manager:should-worker-terminate:<workerPoolId>/<workerGroup>/<workerId>")
+        .experimental()
+        .about(
+            LAUNCH_CONFIGS,
+            "Ask whether a worker's launch config is active",
+        )
+        .describe(
+            "For workers of every kind, between two tasks: returns whether the launch config of \
+             the worker is `active`, `paused` or `archived`. A worker whose launch config is \
+             archived finishes its tasks and stops; a pause concerns new workers only. For a \
+             worker without a launch config, such as a declared one, the config of its pool \
+             counts: it is `active` while the pool has the provider of the worker.",
+        ),
     on("listWorkersForWorkerPool", Get, "/workers/<workerPoolId>")
         .runs(|call| Box::pin(workers::list_pool(call)))
         .wildcard("workerPoolId")

@@ -1,7 +1,7 @@
 //! What the offerings of a pool cost, all things considered.
 
 use super::super::super::{Bid, Offer, Snapshot};
-use crate::market::{OfferingMemory, Trouble, USUAL_BOOT_MS, USUAL_TASK_MS};
+use crate::market::{OfferingMemory, PoolMemory, Trouble, USUAL_BOOT_MS, USUAL_TASK_MS};
 use crate::time::{HOUR_MS, MINUTE_MS, Timestamp};
 
 /// Dollars for an hour of a unit where a provider names no price, or none at all: less than any
@@ -109,4 +109,12 @@ fn is_usable(offer: &Offer, now: Timestamp) -> bool {
 fn is_full(offer: &Offer) -> bool {
     let memory = offer.memory.as_ref();
     memory.is_some_and(|memory| memory.breaker.trouble == Some(Trouble::Quota))
+}
+
+impl Snapshot {
+    /// What a missing worker of this pool costs now, see [`PoolMemory::missing_ms`].
+    pub fn missing_ms(&self, memory: &PoolMemory) -> f64 {
+        let outlook = Outlook::of(self);
+        memory.missing_ms(outlook.boot_ms, outlook.price, self.settings.wait_price)
+    }
 }

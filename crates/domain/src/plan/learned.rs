@@ -1,0 +1,138 @@
+//! What the strategy `balanced` has learned, for people: of the pool's tasks and its offerings.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::notes::units;
+use super::{Bid, Offer, Snapshot};
+use crate::market::{BreakerState, OfferingId, OfferingMemory};
+use crate::time::{SECOND_MS, Timestamp};
+
+/// An offering of the snapshot with its memory.
+struct Learned<'a> {
+    id: OfferingId,
+    memory: OfferingMemory,
+    bid: &'a Bid,
+}
+
+impl Snapshot {
+    /// `None`: the strategy learns nothing.
+    pub fn learned_json(&self) -> Option<Value> {
+        let learned = self.learned.as_ref()?;
+        let offerings: Vec<Value> = self
+            .learned_offerings()
+            .iter()
+            .map(|learned| learned.json(self.now))
+            .collect();
+        Some(json!({
+            "taskSeconds": learned.task_ms.map(|ms| ms / SECOND_MS as f64),
+            "arrivalsPerMinute": learned.arrivals * 60.0,
+            "keptUnits": learned.retention.highest_kept(self.now),
+            "rivals": self.rivals.len(),
+            "offerings": offerings,
+        }))
+    }
+
+    /// The same as lines; none if the strategy learns nothing.
+    pub fn learned_text(&self) -> String {
+        let Some(learned) = &self.learned else {
+            return String::new();
+        };
+        let task = match learned.task_ms {
+            Some(ms) => format!("a task takes {} s", seconds(ms)),
+            None => "too few tasks have ended to know how long they take".to_owned(),
+        };
+        let (arrivals, kept) = (
+            units(learned.arrivals * 60.0),
+            learned.retention.highest_kept(self.now),
+        );
+        let mut text = format!(
+            "learned {task}; {arrivals} tasks arrive a minute; idle workers are kept up to {kept} \
+             units\n"
+        );
+        for learned in self.learned_offerings() {
+            let line = learned.line(self.now);
+            writeln!(text, "learned {line}").expect("writing to a string cannot fail");
+        }
+        text
+    }
+
+    /// Each offering once, in the order of their names.
+    fn learned_offerings(&self) -> Vec<Learned<'_>> {
+        let learned = |offer: &'_ Offer| {
+            let (memory, bid) = (offer.memory?, offer.bid.as_ref().ok()?);
+            let id = OfferingId::new(&offer.provider_id, &bid.place);
+            Some((id, memory))
+        };
+        let mut all: BTreeMap<OfferingId, Learned<'_>> = BTreeMap::new();
+        for offer in &self.offers {
+            if let (Some((id, memory)), Ok(bid)) = (learned(offer), &offer.bid) {
+                let entry = all.entry(id.clone());
+                entry.or_insert(Learned { id, memory, bid });
+            }
+        }
+        all.into_values().collect()
+    }
+}
+
+impl Learned<'_> {
+    fn json(&self, now: Timestamp) -> Value {
+        let (state, until) = state(&self.memory, now);
+        let breaker = &self.memory.breaker;
+        let failed = breaker.failures_in_a_row > 0;
+        json!({
+            "offering": self.id.as_str(),
+            "bootSeconds": self.memory.boot_ms(self.bid.ready_ms) / SECOND_MS as f64,
+            "reliability": self.memory.reliability(self.bid.reliability, now),
+            "interruptionsPerHour": self.memory.hazard(now),
+            "breaker": state,
+            "trouble": breaker.trouble.filter(|_| failed).map(|trouble| trouble.as_str()),
+            "nextTry": until.map(|until| until.to_string()),
+            "failuresInARow": breaker.failures_in_a_row,
+            "window": self.memory.window,
+        })
+    }
+
+    fn line(&self, now: Timestamp) -> String {
+        let memory = &self.memory;
+        let boot = seconds(memory.boot_ms(self.bid.ready_ms));
+        let share = units((memory.reliability(self.bid.reliability, now) * 1_000.0).round() / 10.0);
+        let hazard = units((memory.hazard(now) * 100.0).round() / 100.0);
+        let mut line = format!(
+            "{}: boots take about {boot} s, {share} % register, {hazard} interruptions an hour",
+            self.id
+        );
+        let (state, until) = state(memory, now);
+        let breaker = &memory.breaker;
+        if breaker.failures_in_a_row > 0 {
+            let (count, trouble) = (breaker.failures_in_a_row, breaker.trouble);
+            let trouble = trouble.map_or("unknown", |trouble| trouble.as_str());
+            let failures = if count == 1 { "failure" } else { "failures" };
+            let text = format!(", breaker {state} after {count} {failures}: {trouble}");
+            line.push_str(&text);
+        }
+        if let Some(until) = until {
+            line.push_str(&format!(", next try {until}"));
+        }
+        if let Some(window) = memory.window {
+            line.push_str(&format!(", at most {window} starting at a time"));
+        }
+        line
+    }
+}
+
+/// The state of the breaker, and when the offering is tried next.
+fn state(memory: &OfferingMemory, now: Timestamp) -> (&'static str, Option<Timestamp>) {
+    match memory.state(now) {
+        BreakerState::Closed => ("closed", None),
+        BreakerState::Open { until } => ("open", Some(until)),
+        BreakerState::HalfOpen => ("half-open", Some(now)),
+        BreakerState::OnTrial { until } => ("on trial", Some(until)),
+    }
+}
+
+fn seconds(ms: f64) -> String {
+    units((ms / SECOND_MS as f64).round())
+}

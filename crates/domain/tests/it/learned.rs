@@ -1,0 +1,214 @@
+//! What was learned: shown to people, used by plans, and small enough to store with them.
+
+use domain::demand::Demand;
+use domain::facts::{Facts, learns};
+use domain::id::PoolId;
+use domain::launch::Cause;
+use domain::market::{
+    ObservedTime, OfferingId, OfferingMemory, OfferingNews, PoolMemory, PoolRecord, PoolSample,
+    Trouble,
+};
+use domain::plan::{Bid, Input, Offer, Rival, Snapshot, StrategyName};
+use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
+use domain::supply::{Group, Horizon};
+use domain::time::{SECOND_MS, Timestamp};
+use domain::worker::WorkerState;
+use serde_json::json;
+
+use crate::common::{busy, decide, offer, pool, seconds_ago};
+
+/// In this region, with what these news have shown.
+fn learned(id: &str, region: &str, news: &[(i64, OfferingNews)]) -> Offer {
+    let offering = OfferingId::new(&"cloud".parse().unwrap(), region);
+    let mut memory = OfferingMemory::new(&offering);
+    for (ago, news) in news {
+        memory.observe(*news, seconds_ago(*ago));
+    }
+    Offer {
+        bid: Ok(Bid {
+            price: Some(0.5),
+            ..Bid::plain(region.to_owned())
+        }),
+        memory: Some(memory),
+        ..offer(id)
+    }
+}
+
+fn balanced(offers: Vec<Offer>) -> Snapshot {
+    let mut snapshot = pool(0, 100);
+    snapshot.settings.strategy = StrategyName::Balanced;
+    snapshot.settings.learns_ratio = true;
+    snapshot.learned = Some(PoolMemory::default().news());
+    snapshot.offers = offers;
+    snapshot
+}
+
+fn registered(seconds: i64) -> OfferingNews {
+    OfferingNews::Registered {
+        after_ms: seconds * SECOND_MS,
+    }
+}
+
+fn failed(cause: Cause) -> OfferingNews {
+    OfferingNews::Failed {
+        trouble: Trouble::from(cause),
+    }
+}
+
+#[test]
+fn what_was_learned_is_told_to_people() {
+    let vanished = OfferingNews::Failed {
+        trouble: Trouble::Vanished,
+    };
+    let mut snapshot = balanced(vec![
+        learned("a", "east", &[(100, registered(93)), (90, registered(93))]),
+        learned("b", "west", &[(5, failed(Cause::Capacity))]),
+        learned("c", "south", &[(500, vanished), (10, OfferingNews::Asked)]),
+        // The same offering again is named once.
+        learned("d", "east", &[(100, registered(93)), (90, registered(93))]),
+    ]);
+    insta::assert_snapshot!(snapshot.learned_text(), @r"
+    learned too few tasks have ended to know how long they take; 0 tasks arrive a minute; idle workers are kept up to 0 units
+    learned cloud east: boots take about 93 s, 100 % register, 0.01 interruptions an hour
+    learned cloud south: boots take about 180 s, 100 % register, 0.01 interruptions an hour, breaker on trial after 1 failure: vanished, next try 2026-09-21T14:15:10.000Z, at most 1 starting at a time
+    learned cloud west: boots take about 180 s, 100 % register, 0.01 interruptions an hour, breaker open after 1 failure: capacity, next try 2026-09-21T14:14:11.215Z
+    ");
+    let shown = snapshot.learned_json().unwrap();
+    let expected = json!({"offering": "cloud south", "bootSeconds": 180.0, "reliability": 1.0,
+        "interruptionsPerHour": 0.01, "breaker": "on trial", "trouble": "vanished",
+        "nextTry": "2026-09-21T14:15:10.000Z", "failuresInARow": 1, "window": 1});
+    assert_eq!(shown["offerings"][1], expected);
+    let mut memory = PoolMemory::default();
+    for _ in 0..20 {
+        memory.add_task(90_000);
+    }
+    snapshot.learned = Some(memory.news());
+    let text = snapshot.learned_text();
+    assert!(
+        text.starts_with("learned a task takes 90 s; 0 tasks arrive a minute; "),
+        "{text}"
+    );
+    let shown = snapshot.learned_json().unwrap();
+    assert_eq!(
+        (&shown["taskSeconds"], &shown["keptUnits"]),
+        (&json!(90.0), &json!(0))
+    );
+    snapshot.learned = None;
+    assert_eq!(
+        (snapshot.learned_json(), snapshot.learned_text()),
+        (None, String::new())
+    );
+}
+
+#[test]
+fn a_missing_worker_costs_what_the_offerings_that_can_be_used_cost() {
+    let dear = Offer {
+        bid: Ok(Bid {
+            price: Some(1.0),
+            ..Bid::plain("west".to_owned())
+        }),
+        ..learned("b", "west", &[(50, registered(40))])
+    };
+    let cheap = |news: &[(i64, OfferingNews)]| learned("a", "east", news);
+    let memory = PoolMemory::default();
+    let both = balanced(vec![cheap(&[]), dear.clone()]);
+    // The shortest boot and the lowest price count: 40 s, and 0.5 $ an hour.
+    assert_eq!(
+        both.missing_ms(&memory),
+        memory.missing_ms(40_000.0, 0.5, 1.0)
+    );
+    let one = balanced(vec![cheap(&[(5, failed(Cause::Capacity))]), dear]);
+    assert_eq!(
+        one.missing_ms(&memory),
+        memory.missing_ms(40_000.0, 1.0, 1.0)
+    );
+}
+
+/// A pool of this strategy in which each unit of capacity has a task.
+fn busy_pool(strategy: &str) -> Facts {
+    let config = json!({"maxCapacity": 10, "strategy": strategy});
+    let definition = PoolDefinition {
+        provider_id: "cloud".parse().unwrap(),
+        further_provider_ids: Vec::new(),
+        description: String::new(),
+        config: config.as_object().unwrap().clone(),
+        owner: "me@example.com".to_owned(),
+        email_on_error: false,
+    };
+    let id: PoolId = "proj/linux".parse().unwrap();
+    let demand = Demand {
+        pending: 0,
+        claimed: 4,
+    };
+    let pool = Pool::new(id.clone(), definition, seconds_ago(0));
+    let mut facts = Facts::new(pool, demand, Horizon::new(seconds_ago(0), None));
+    facts.inventory.workers.push(Group {
+        pool_id: id,
+        launch_config_id: None,
+        state: WorkerState::Running,
+        draining: false,
+        count: 4,
+        capacity: 4,
+    });
+    facts
+}
+
+#[test]
+fn a_pool_that_has_all_it_needs_is_decided_on_while_others_want_its_quota() {
+    assert!(learns(&busy_pool("balanced").pool) && !learns(&busy_pool("weighted").pool));
+    let mut facts = busy_pool("balanced");
+    assert!(facts.is_content());
+    facts.is_contending = true;
+    assert!(!facts.is_content());
+
+    let mut snapshot = balanced(vec![offer("a")]);
+    snapshot.demand.claimed = 4;
+    snapshot.capacity.running = 4;
+    assert!(!facts.needs_candidates(&snapshot));
+    snapshot.rivals = vec![Rival { demand: 4, held: 0 }];
+    // It must give some of its busy workers.
+    assert!(facts.needs_candidates(&snapshot));
+    snapshot.workers = ["a", "b", "c", "d"].map(busy).into();
+    assert_eq!(decide(&snapshot).advice.len(), 1);
+}
+
+#[test]
+fn what_was_learned_of_the_largest_pool_is_stored_with_its_plans() {
+    let mut time = ObservedTime::new(seconds_ago(200_000));
+    let mut record = PoolRecord::new("proj/linux".parse().unwrap(), 400, &time);
+    for step in 0..200 {
+        let passed: Timestamp = time.clock.plus_millis(31_337);
+        time = time.advance(passed, 0).unwrap();
+        let sample = PoolSample {
+            level: 399 - step,
+            n_ended: 1,
+            durations_ms: vec![1_000 * i64::try_from(step).unwrap()],
+            ..PoolSample::default()
+        };
+        record.add(sample, &time);
+    }
+    let news = |number: usize| {
+        let boot = i64::try_from(number * 37 % 400).unwrap();
+        [
+            (100, registered(boot)),
+            (boot, failed(Cause::Capacity)),
+            (1, OfferingNews::Asked),
+        ]
+    };
+    let offers = (0..MAX_LAUNCH_CONFIGS).map(|number| {
+        let (id, place) = (format!("lc-{number}"), format!("region-{number} m5.large"));
+        learned(&id, &place, &news(number))
+    });
+    let mut snapshot = balanced(offers.collect());
+    snapshot.learned = Some(record.news(&time));
+    snapshot.demand.pending = 3;
+    assert_eq!(
+        snapshot.learned.as_ref().unwrap().retention.falls.len(),
+        200
+    );
+    let input = Input { seed: 7, snapshot };
+    let packed = input.pack().expect("it is within the limit");
+    let again = Input::unpack(&packed).unwrap();
+    assert_eq!(again, input);
+    assert_eq!(again.replay(), input.replay());
+}

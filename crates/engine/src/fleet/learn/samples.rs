@@ -1,0 +1,325 @@
+//! Samples the pools whose strategy learns: their tasks, their workers, and the hours of these.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use domain::demand::Demand;
+use domain::facts::{Facts, MarketFacts, Rooms, learns};
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
+use domain::market::{ObservedTime, OfferingId, OfferingMemory, PoolRecord, PoolSample};
+use domain::plan::{Bid, Snapshot};
+use domain::pool::Pool;
+use domain::time::HOUR_MS;
+use domain::worker::WorkerState;
+use store::pool_news::EndedRuns;
+use store::{StoreError, Tx};
+
+use super::give_up::{give_up, late_machines};
+use super::news::WorkerHours;
+use super::{LearnLimits, LearnResult};
+use crate::Engine;
+use crate::fleet::{bids, decide, facts, market_facts};
+
+/// A pool that is being sampled, with its bids.
+pub(super) struct SampledPool {
+    pub(super) facts: Facts,
+    pub(super) bids: Vec<Result<Bid, String>>,
+    /// All its waiting and running tasks.
+    demand: Demand,
+}
+
+/// What a sample writes.
+#[derive(Clone)]
+struct Observation {
+    pool_id: PoolId,
+    sample: PoolSample,
+    /// The state from which the cost of a missing worker follows.
+    snapshot: Snapshot,
+    /// The running workers of each offering.
+    running: Vec<(OfferingId, ProviderId, u64)>,
+}
+
+/// The pools with a memory, and whether each was at rest when it was last sampled.
+type States = BTreeMap<PoolId, bool>;
+type Demands = BTreeMap<PoolId, Demand>;
+
+/// A round of samples.
+struct Round<'a> {
+    engine: &'a Arc<Engine>,
+    limits: &'a LearnLimits,
+    time: ObservedTime,
+    states: Arc<States>,
+    /// The demand of all our queues; `None` for an outside queue, which is asked for each page.
+    demand: Option<Arc<Demands>>,
+}
+
+/// Samples all pools. The memory of pools that no longer learn, or no longer exist, is deleted.
+pub(super) async fn take(
+    engine: &Arc<Engine>,
+    limits: &LearnLimits,
+    time: ObservedTime,
+    done: &mut LearnResult,
+) -> store::Result<()> {
+    let round = Round {
+        engine,
+        limits,
+        time,
+        states: Arc::new(read_states(engine, limits.pools).await?),
+        demand: read_demand(engine, limits.queues).await?.map(Arc::new),
+    };
+    let mut learning = BTreeSet::new();
+    let mut after: Option<PoolId> = None;
+    loop {
+        let (start, size) = (after.take(), limits.pools);
+        let list = engine.store.scan("learn_pools", move |tx| {
+            store::pools::list(tx, start.as_ref(), size)
+        });
+        let mut page = list.await?;
+        let is_full = page.len() == size as usize;
+        let last = page.last().map(|pool| pool.id.clone());
+        page.retain(learns);
+        learning.extend(page.iter().map(|pool| pool.id.clone()));
+        page.retain(|pool| decide::is_planned(engine, pool));
+        if !page.is_empty() {
+            round.take_page(page, done).await?;
+        }
+        if !is_full {
+            break;
+        }
+        after = last;
+    }
+    let ended = round.states.keys().filter(|id| !learning.contains(*id));
+    let ended: Vec<PoolId> = ended.cloned().collect();
+    for some in ended.chunks(limits.pools as usize) {
+        let some = some.to_vec();
+        let deleted = engine.store.write("learn_delete", move |tx| {
+            store::pool_memories::delete(tx, &some)
+        });
+        deleted.await?;
+    }
+    Ok(())
+}
+
+async fn read_states(engine: &Engine, limit: u32) -> store::Result<States> {
+    let mut states = States::new();
+    loop {
+        let after = states.last_key_value().map(|(id, _)| PoolId::clone(id));
+        let read = engine.store.scan("learn_states", move |tx| {
+            store::pool_memories::list_states(tx, after.as_ref(), limit)
+        });
+        let some = read.await?;
+        let is_full = some.len() == limit as usize;
+        states.extend(some);
+        if !is_full {
+            return Ok(states);
+        }
+    }
+}
+
+/// `None` for an outside queue.
+async fn read_demand(engine: &Engine, limit: u32) -> store::Result<Option<Demands>> {
+    if engine.demand_source.is_outside() {
+        return Ok(None);
+    }
+    let mut all = BTreeMap::new();
+    loop {
+        let now = engine.clock.now();
+        let after = all.last_key_value().map(|(id, _)| PoolId::clone(id));
+        let read = engine.store.scan("learn_demand", move |tx| {
+            store::demand::all(tx, after.as_ref(), limit, now)
+        });
+        let some = read.await?;
+        let is_full = some.len() == limit as usize;
+        all.extend(some);
+        if !is_full {
+            return Ok(Some(all));
+        }
+    }
+}
+
+impl Round<'_> {
+    async fn take_page(&self, mut page: Vec<Pool>, done: &mut LearnResult) -> store::Result<()> {
+        let demand = match &self.demand {
+            Some(known) => Arc::clone(known),
+            None => {
+                let ids: Vec<PoolId> = page.iter().map(|pool| pool.id.clone()).collect();
+                let Ok(known) = self.engine.demand_source.read(&ids).await else {
+                    // Unknown demand is not zero: the next round samples these pools.
+                    return Ok(());
+                };
+                page.retain(|pool| known.contains_key(&pool.id));
+                Arc::new(known)
+            }
+        };
+        let horizon = self.engine.horizon(self.time.clock);
+        let (of_page, states) = (Arc::clone(&demand), Arc::clone(&self.states));
+        let read = self.engine.store.scan("learn_supply", move |tx| {
+            let mut awake = facts::read_supply(tx, page, &of_page, &horizon)?;
+            let is_at_rest = |facts: &Facts| states.get(facts.id()).copied().unwrap_or(true);
+            awake.retain(|facts| !facts.is_asleep() || !is_at_rest(facts));
+            Ok::<_, StoreError>(awake)
+        });
+        for some in read.await?.chunks(self.limits.samples.max(1)) {
+            let some = self.add_bids(some.to_vec(), &demand).await?;
+            self.take_samples(some, done).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds the launch configs and the bids for them.
+    async fn add_bids(
+        &self,
+        pools: Vec<Facts>,
+        demand: &Demands,
+    ) -> store::Result<Vec<SampledPool>> {
+        let read = self.engine.store.scan("learn_launch_configs", move |tx| {
+            let mut complete = Vec::with_capacity(pools.len());
+            for mut facts in pools {
+                let id = facts.id();
+                let configs = store::launch_configs::active_between(tx, id, id)?;
+                facts.launch_configs = configs.into_iter().map(Arc::new).collect();
+                complete.push(facts);
+            }
+            Ok::<_, StoreError>(complete)
+        });
+        let pools = read.await?.into_iter().map(|facts| SampledPool {
+            bids: bids::collect_bids(self.engine, &facts),
+            demand: demand.get(facts.id()).copied().unwrap_or_default(),
+            facts,
+        });
+        Ok(pools.collect())
+    }
+
+    async fn take_samples(
+        &self,
+        pools: Vec<SampledPool>,
+        done: &mut LearnResult,
+    ) -> store::Result<()> {
+        let (engine, limits, time) = (self.engine, self.limits, self.time);
+        let gap = engine.availability.gap(time.clock);
+        let n_given_up = usize::try_from(done.given_up).unwrap_or(usize::MAX);
+        let limit = limits.give_ups.saturating_sub(n_given_up);
+        let read = engine.store.scan("learn_memories", move |tx| {
+            let named = pools.iter().flat_map(|pool| pool.offerings().into_values());
+            let memories = market_facts::read_memories(tx, &named.collect())?;
+            let late = late_machines(tx, &pools, &memories, (time.clock, gap), limit)?;
+            let observed = pools.into_iter();
+            let observed = observed.filter_map(|pool| pool.observe(&memories));
+            Ok::<_, StoreError>((observed.collect::<Vec<Observation>>(), late))
+        });
+        let (observations, late) = read.await?;
+        done.pools += observations.len() as u64;
+        let max_ended = limits.news;
+        let written = engine.store.write("learn_samples", move |tx| {
+            write(tx, &observations, &time, max_ended)
+        });
+        written.await?;
+        done.given_up += give_up(engine, late, limits.stops, time.clock).await?;
+        Ok(())
+    }
+}
+
+impl SampledPool {
+    pub(super) fn offerings(&self) -> BTreeMap<LaunchConfigId, OfferingId> {
+        market_facts::offerings(&self.facts, &self.bids)
+    }
+
+    /// `None`: the config of the pool is invalid for planning.
+    fn observe(self, memories: &BTreeMap<OfferingId, OfferingMemory>) -> Option<Observation> {
+        let offerings = self.offerings();
+        let Self {
+            mut facts,
+            bids,
+            demand,
+        } = self;
+        let own: BTreeMap<OfferingId, OfferingMemory> = offerings
+            .values()
+            .filter_map(|id| Some((id.clone(), *memories.get(id)?)))
+            .collect();
+        let capacity = facts.capacity();
+        let sample = PoolSample {
+            level: demand.pending.saturating_add(demand.claimed),
+            held: capacity.running.saturating_add(capacity.coming()),
+            quotas: market_facts::used_up_quotas(&own).into_iter().collect(),
+            ..PoolSample::default()
+        };
+        facts.memory = Some(MarketFacts {
+            offerings: own,
+            ..MarketFacts::default()
+        });
+        let snapshot = facts.snapshot(&bids, &Rooms::new(), Vec::new()).ok()?;
+        Some(Observation {
+            pool_id: facts.id().clone(),
+            running: running(&facts, &offerings),
+            sample,
+            snapshot,
+        })
+    }
+}
+
+/// The running workers of launch configs with a bid.
+fn running(
+    facts: &Facts,
+    offerings: &BTreeMap<LaunchConfigId, OfferingId>,
+) -> Vec<(OfferingId, ProviderId, u64)> {
+    let groups = facts.inventory.workers.iter();
+    let running = groups.filter(|group| group.state == WorkerState::Running);
+    let of_offering = running.filter_map(|group| {
+        let id = group.launch_config_id.as_ref()?;
+        let mut configs = facts.launch_configs.iter();
+        let config = configs.find(|config| config.id == *id)?;
+        let provider_id = config.provider_id(&facts.pool).clone();
+        Some((offerings.get(id)?.clone(), provider_id, group.count))
+    });
+    of_offering.collect()
+}
+
+/// Adds the samples to the memory of their pools, with the runs that have ended.
+fn write(
+    tx: &mut Tx<'_>,
+    observations: &[Observation],
+    time: &ObservedTime,
+    max_ended: u32,
+) -> store::Result<()> {
+    let ids: Vec<PoolId> = observations.iter().map(|one| one.pool_id.clone()).collect();
+    let known = store::pool_memories::of(tx, &ids)?.into_iter();
+    let mut known: BTreeMap<PoolId, PoolRecord> = known
+        .map(|record| (record.pool_id.clone(), record))
+        .collect();
+    let mut ended = store::pool_news::of(tx, &ids, max_ended)?;
+    let mut hours = WorkerHours::default();
+    for Observation {
+        pool_id,
+        sample,
+        snapshot,
+        running,
+    } in observations
+    {
+        let new = || PoolRecord::new(pool_id.clone(), sample.level, time);
+        let mut record = known.remove(pool_id).unwrap_or_else(new);
+        if record.sampled > time.observed {
+            // Another process has begun a later round meanwhile.
+            ended.retain(|runs| runs.pool_id != *pool_id);
+            continue;
+        }
+        let passed_ms = record.add(with_ended(sample, pool_id, &ended), time);
+        let missing_ms = snapshot.missing_ms(&record.memory);
+        record.memory.learn(missing_ms, time.observed);
+        store::pool_memories::write(tx, &record, time)?;
+        for (offering, provider_id, count) in running {
+            let worked = passed_ms as f64 / HOUR_MS as f64 * *count as f64;
+            hours.add(offering, provider_id, worked);
+        }
+    }
+    store::pool_news::delete(tx, &ended)?;
+    hours.note(tx, time.clock)
+}
+
+fn with_ended(sample: &PoolSample, pool_id: &PoolId, ended: &[EndedRuns]) -> PoolSample {
+    let mut sample = sample.clone();
+    for runs in ended.iter().filter(|runs| runs.pool_id == *pool_id) {
+        sample.n_ended = sample.n_ended.saturating_add(runs.n_ended);
+        sample.durations_ms.extend(&runs.durations_ms);
+    }
+    sample
+}

@@ -1,0 +1,103 @@
+//! Reads what the strategy of a pool has learned, in the transaction of its other facts.
+//!
+//! The memory of an offering is what is stored, with the news that it does not contain yet. So a
+//! plan knows what happened until its transaction, whether anybody has learned from it or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::facts::{Facts, MarketFacts, learns};
+use domain::id::{LaunchConfigId, PoolId};
+use domain::market::{OfferingId, OfferingMemory};
+use domain::plan::{Bid, Rival};
+use domain::time::DAY_MS;
+use store::Tx;
+
+/// A plan adds at most this many news to the memory that is stored: the newest.
+const MAX_NEWS: u32 = 1_000;
+/// A plan reads at most this many other pools that compete for a quota.
+const MAX_RIVALS: u32 = 200;
+/// Machines of older launches are not starting any more.
+const STARTING_MS: i64 = DAY_MS;
+
+/// `None`: the strategy of the pool learns nothing, and nothing is read.
+pub(super) fn read(
+    tx: &mut Tx<'_>,
+    facts: &Facts,
+    bids: &[Result<Bid, String>],
+) -> store::Result<Option<MarketFacts>> {
+    if !learns(&facts.pool) {
+        return Ok(None);
+    }
+    let offerings: BTreeSet<OfferingId> = offerings(facts, bids).into_values().collect();
+    let offerings = read_memories(tx, &offerings)?;
+    let since = facts.horizon.now.plus_millis(-STARTING_MS);
+    Ok(Some(MarketFacts {
+        pool: store::pool_memories::learned(tx, facts.id())?,
+        starting: store::launches::starting(tx, facts.id(), since)?,
+        rivals: read_rivals(tx, facts.id(), &used_up_quotas(&offerings))?,
+        offerings,
+    }))
+}
+
+/// The offerings of the launch configs for which there is a bid.
+pub(super) fn offerings(
+    facts: &Facts,
+    bids: &[Result<Bid, String>],
+) -> BTreeMap<LaunchConfigId, OfferingId> {
+    let offers = facts.launch_configs.iter().zip(bids);
+    let offering = offers.filter_map(|(config, bid)| {
+        let bid = bid.as_ref().ok()?;
+        let provider_id = config.provider_id(&facts.pool);
+        Some((config.id.clone(), OfferingId::new(provider_id, &bid.place)))
+    });
+    offering.collect()
+}
+
+/// The memory of these offerings now; offerings without any are absent.
+pub(super) fn read_memories(
+    tx: &mut Tx<'_>,
+    offerings: &BTreeSet<OfferingId>,
+) -> store::Result<BTreeMap<OfferingId, OfferingMemory>> {
+    let ids: Vec<OfferingId> = offerings.iter().cloned().collect();
+    let records = store::offering_memories::of(tx, &ids)?.into_iter();
+    let mut memories: BTreeMap<OfferingId, OfferingMemory> = records
+        .map(|record| (record.offering.clone(), record.memory()))
+        .collect();
+    for row in store::offering_news::newest_of(tx, &ids, MAX_NEWS)? {
+        let Some(news) = row.news else {
+            continue;
+        };
+        let unknown = || OfferingMemory::new(&row.offering);
+        let memory = memories.entry(row.offering.clone());
+        memory.or_insert_with(unknown).observe(news, row.observed);
+    }
+    Ok(memories)
+}
+
+/// The offerings that last failed because of a quota.
+pub(super) fn used_up_quotas(
+    memories: &BTreeMap<OfferingId, OfferingMemory>,
+) -> BTreeSet<OfferingId> {
+    let full = memories.iter().filter(|(_, memory)| memory.lacks_quota());
+    full.map(|(id, _)| id.clone()).collect()
+}
+
+/// The other pools that compete for one of these quotas.
+fn read_rivals(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    quotas: &BTreeSet<OfferingId>,
+) -> store::Result<Vec<Rival>> {
+    if quotas.is_empty() {
+        return Ok(Vec::new());
+    }
+    let others = store::pool_memories::list_rivals(tx, pool_id, MAX_RIVALS)?;
+    let competes =
+        |wanted: &Vec<OfferingId>| wanted.iter().any(|offering| quotas.contains(offering));
+    let rivals = others.into_iter().filter(|other| competes(&other.quotas));
+    let rival = |other: store::pool_memories::ContendingPool| Rival {
+        demand: other.level,
+        held: other.held,
+    };
+    Ok(rivals.map(rival).collect())
+}

@@ -1,0 +1,86 @@
+//! News of offerings, written in the transaction of what happened.
+//!
+//! Only launches of strategies that learn have an offering. Rows are inserted, never changed, so
+//! transactions do not wait for each other here.
+
+use domain::id::LaunchConfigId;
+use domain::launch::{Cause, Launch, LaunchState};
+use domain::market::{OfferingId, OfferingNews, Trouble};
+use domain::plan::Snapshot;
+use store::launches::LaunchOrigin;
+
+use crate::change::Change;
+
+/// Notes what happened to a machine of this launch.
+pub(super) fn note(
+    change: &mut Change<'_, '_>,
+    origin: &LaunchOrigin,
+    news: OfferingNews,
+) -> store::Result<()> {
+    match &origin.offering {
+        Some(offering) => {
+            let (tx, now) = (&mut *change.tx, change.now);
+            store::offering_news::insert(tx, offering, &origin.provider_id, news, now)
+        }
+        None => Ok(()),
+    }
+}
+
+/// A machine of this launch has registered.
+pub(crate) fn note_registration(
+    change: &mut Change<'_, '_>,
+    origin: &LaunchOrigin,
+) -> store::Result<()> {
+    let after_ms = change.now.millis_since(origin.created).max(0);
+    note(change, origin, OfferingNews::Registered { after_ms })
+}
+
+/// The offering of a launch config, if the pool's strategy learns. A launch after a failure is noted
+/// as a trial, so that plans of other pools do not make the same trial.
+pub(super) fn note_asked(
+    change: &mut Change<'_, '_>,
+    snapshot: &Snapshot,
+    config: &LaunchConfigId,
+) -> store::Result<Option<OfferingId>> {
+    let mut offers = snapshot.offers.iter();
+    let offer = offers.find(|offer| offer.launch_config_id == *config);
+    let Some((offer, memory)) = offer.and_then(|offer| Some((offer, offer.memory?))) else {
+        return Ok(None);
+    };
+    let Ok(bid) = &offer.bid else {
+        return Ok(None);
+    };
+    let offering = OfferingId::new(&offer.provider_id, &bid.place);
+    if memory.breaker.failures_in_a_row > 0 {
+        let (tx, now) = (&mut *change.tx, change.now);
+        let provider = &offer.provider_id;
+        store::offering_news::insert(tx, &offering, provider, OfferingNews::Asked, now)?;
+    }
+    Ok(Some(offering))
+}
+
+/// The result of a launch is known. Of a launch of which only a part was made, the rest failed for
+/// lack of capacity.
+pub(super) fn note_answer(change: &mut Change<'_, '_>, launch: &Launch) -> store::Result<()> {
+    let Some(offering) = &launch.offering else {
+        return Ok(());
+    };
+    let failed = |cause: Cause| OfferingNews::Failed {
+        trouble: Trouble::from(cause),
+    };
+    let news = match &launch.state {
+        LaunchState::Accepted if launch.made < launch.machines => {
+            vec![OfferingNews::Accepted, failed(Cause::Capacity)]
+        }
+        LaunchState::Accepted => vec![OfferingNews::Accepted],
+        LaunchState::Refused { cause, .. } => vec![failed(*cause)],
+        LaunchState::Open | LaunchState::Unknown { .. } | LaunchState::Withdrawn { .. } => {
+            Vec::new()
+        }
+    };
+    for news in news {
+        let (tx, now) = (&mut *change.tx, change.now);
+        store::offering_news::insert(tx, offering, &launch.provider_id, news, now)?;
+    }
+    Ok(())
+}
