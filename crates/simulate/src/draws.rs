@@ -7,9 +7,9 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Selects which draws belong to which seed. With this number the seeds 11 to 20, which comparisons
-/// use, are typical: in every scenario their mean J for Taskcluster's strategy is within 6 % of that
-/// of the reference simulation, which has draws of its own.
+/// Selects which draws belong to which seed. With this number the seeds 11 to 20, which
+/// comparisons use, are typical: in every scenario their mean J for Taskcluster's strategy is
+/// within 6 % of that of the reference simulation, which has draws of its own.
 const SELECTION: u64 = 2_023;
 
 /// A generator for one purpose.

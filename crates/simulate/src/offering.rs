@@ -26,7 +26,7 @@ pub struct Offering {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price(Vec<(i64, f64)>);
 
-/// From a moment, up to another one that no longer belongs to it.
+/// A time from a moment on, and up to another moment, which does not belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     pub from_ms: i64,

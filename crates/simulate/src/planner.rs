@@ -34,7 +34,7 @@ pub trait Planner {
     }
 }
 
-/// What a planner sees.
+/// The part of the world that a planner sees.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Milliseconds since the start of the simulation.
@@ -92,7 +92,7 @@ pub enum Observation {
     },
 }
 
-/// What is done after a plan or a scan, in this order.
+/// The actions after a plan or a scan, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     pub advice: Vec<WorkerAdvice>,

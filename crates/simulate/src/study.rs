@@ -18,7 +18,7 @@ pub use seeds::{BadSeeds, Seeds};
 pub use series::Series;
 pub use summary::{Difference, Measure, Summary};
 
-/// What is compared.
+/// A comparison of strategies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Study {
     pub scenarios: Vec<ScenarioName>,

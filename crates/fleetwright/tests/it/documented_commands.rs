@@ -217,6 +217,7 @@ runs! {
     the_commands_about_launch_configs_work, "docs/fleet.md", "fleetwright launch-config list";
     the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";
     the_commands_about_keys_work, "docs/operations.md", "echo \"k1";
+    the_commands_about_simulation_work, "docs/simulation.md", "fleetwright simulate";
     the_example_of_three_clouds_can_be_applied, "docs/rules.md", "fleetwright up --config";
 }
 

@@ -115,7 +115,7 @@ fn values_that_cannot_be_simulated_are_usage_errors() {
             ["--strategy", "best"],
             "use taskcluster, taskcluster-fixed, weighted",
         ),
-        (&trace, ["--startup", "-1"], "--startup"),
+        (&trace, ["--startup", "700000"], "--startup"),
         (&trace, ["--idle", "soon"], "not a number of seconds"),
         (&trace, ["--loop", "0"], "at least 0.1 seconds"),
         (&trace, ["--max", "0"], "--max"),

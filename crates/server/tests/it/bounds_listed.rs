@@ -38,6 +38,8 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "engine::artifacts::artifact_folder::N_SHARDS",
             "documentation::tar_file::HEADERS_PER_ENTRY",
             "domain::plan::ALARM_ABOVE",
+            "simulate::draws::SELECTION",
+            "fleetwright::commands::simulate::trace::SEED",
         ],
     ),
     (
@@ -101,6 +103,15 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "fleetwright::client::send::MAX_REDIRECTS",
             "engine::artifacts::follow_log::QUIET_POLLS",
             "backplane::taskcluster_queue::BATCHES_UNTIL_RETRY",
+            "simulate::world::MAX_ROUNDS",
+        ],
+    ),
+    (
+        "The size of a simulation, a drawing or a table of rates.",
+        &[
+            "simulate::scenario::catalog::MAX_CAPACITY",
+            "simulate::scenario::loads::N_RATE_STEPS",
+            "simulate::study::series::N_POINTS",
         ],
     ),
     ("The size of a benchmark.", &["bench::*"]),

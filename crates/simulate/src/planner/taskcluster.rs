@@ -104,7 +104,7 @@ impl Planner for Taskcluster {
         }
     }
 
-    /// What is refused is not tried again before the next tick.
+    /// Refused machines are not tried again before the next tick.
     fn plan(&mut self, view: &View<'_>, round: usize, decision: &mut Decision) {
         if round > 0 {
             return;

@@ -1,4 +1,4 @@
-//! What holds in every simulation, whatever the planner decides.
+//! Laws of every simulation, whatever the planner decides.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ fn page_of(scenarios: &[ScenarioName], strategies: &[&str], seeds: &[u64]) -> St
     page(&study, &results)
 }
 
-/// The tags that are open at the end, or the first one that is closed wrongly.
+/// The tags that are open at the end, or the first tag that is closed wrongly.
 fn open_tags(page: &str) -> Result<Vec<String>, String> {
     const EMPTY: [&str; 5] = ["!DOCTYPE", "meta", "line", "polyline", "br"];
     let mut open: Vec<String> = Vec::new();

@@ -16,7 +16,7 @@ const SEED: u64 = 1;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Trace: for each task two big-endian numbers of 32 bits, its time and duration in milliseconds
+    /// Trace: for each task two big-endian numbers of 32 bits, its time and duration in ms
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// From the launch of a worker to its registration

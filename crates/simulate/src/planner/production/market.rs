@@ -1,4 +1,4 @@
-//! What the strategy `balanced` learns: the memory of the offerings, which all pools share.
+//! The memory of the offerings, which all pools of the strategy `balanced` share.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -47,7 +47,7 @@ pub(super) struct PlannedPool {
     /// Workers that were asked to stop.
     asked: BTreeMap<usize, Advice>,
     registration_ms: i64,
-    /// What is known about the tasks, if the strategy learns.
+    /// The memory of the tasks, if the strategy learns.
     memory: Option<PoolMemory>,
     wait_price: f64,
 }
@@ -476,8 +476,11 @@ mod tests {
     #[test]
     fn an_award_becomes_launches_of_bounded_size() {
         let most = usize::try_from(MAX_MACHINES).unwrap();
-        let constant = "simulate::planner::production::planned_pool::MAX_MACHINES";
-        for size in sizes_around(constant, most) {
+        let sizes = sizes_around(
+            "simulate::planner::production::planned_pool::MAX_MACHINES",
+            most,
+        );
+        for size in sizes {
             let parts: Vec<u32> = parts(u32::try_from(size).unwrap(), MAX_MACHINES).collect();
             assert_eq!(parts.len(), size.div_ceil(most));
             assert_eq!(parts.iter().map(|part| *part as usize).sum::<usize>(), size);
