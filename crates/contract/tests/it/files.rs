@@ -88,9 +88,11 @@ fn every_reference_names_an_embedded_file_and_a_place_in_it() {
                 return;
             }
             let folder = name.rsplit_once('/').unwrap().0;
-            let target = match path.trim_start_matches("./") {
-                "" => name.to_owned(),
-                file => format!("{folder}/{file}"),
+            // A schema of another service is two folders up.
+            let target = match (path.strip_prefix("../../"), path.trim_start_matches("./")) {
+                (Some(elsewhere), _) => elsewhere.to_owned(),
+                (None, "") => name.to_owned(),
+                (None, file) => format!("{folder}/{file}"),
             };
             assert!(
                 parsed(&target).pointer(place).is_some(),
