@@ -1,4 +1,4 @@
-//! What a provider without a market charges: the setting `cost_per_hour`.
+//! The price of a provider without a market: the setting `cost_per_hour`.
 
 use domain::plan::check_price;
 use serde::de::{Deserialize, Deserializer, Error};

@@ -102,7 +102,7 @@ pub trait Machines: Send + Sync {
     /// Reads files of the operator that have changed. Called every few seconds.
     async fn reread_files(&self) {}
 
-    /// What an operator should look at, although the provider works.
+    /// An error that an operator should look at, although the provider works.
     fn warning(&self) -> Option<String> {
         None
     }

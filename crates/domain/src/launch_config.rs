@@ -67,7 +67,7 @@ impl LaunchConfig {
     }
 
     /// The provider of its workers: the provider that `workerManager` names, or the first provider
-    /// of the pool if it names none or one that the pool does not have.
+    /// of the pool if the pool has no provider of that name.
     pub fn provider_id<'a>(&self, pool: &'a Pool) -> &'a ProviderId {
         let named = named_provider(&self.configuration).and_then(Value::as_str);
         pool.provider_ids()

@@ -1,5 +1,5 @@
-//! Prices of EC2 machines: spot prices, refreshed now and then, and list prices from a table. A file
-//! of the operator overrides both.
+//! Prices of EC2 machines: spot prices, refreshed now and then, and list prices from a table. A
+//! file of the operator overrides both.
 //!
 //! Bids must not call EC2. So bids record the machine types that they need prices of, and `refresh`
 //! asks EC2. Until EC2 has answered about a type for the first time, there is no bid for it, but
@@ -59,7 +59,7 @@ struct Wanted {
     has_failed: bool,
 }
 
-/// What is known about a spot price.
+/// The present knowledge of a spot price.
 enum SpotPrice {
     Known(f64),
     /// EC2 has none, or the last one is too old.

@@ -36,7 +36,7 @@ pub fn end_news(
         (WorkerState::Requested, true) => Some(failed(Trouble::Vanished)),
         // After a step of the clock, machines only seem to be late.
         (WorkerState::Requested, false) => {
-            let is_known = attention.gap.is_none_or(|gap| gap < worker.created);
+            let is_known = attention.gap.is_none_or(|gap| gap <= worker.created);
             is_known.then(|| failed(Trouble::Registration))
         }
         (WorkerState::Running, true) => {

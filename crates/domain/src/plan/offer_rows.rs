@@ -1,4 +1,4 @@
-//! What each launch config offered in a plan, and why it was taken or not.
+//! The offers of a plan: each launch config with its numbers, and why it was taken or not.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub struct OfferRow {
 }
 
 impl Snapshot {
-    /// What each launch config offered, in the pool's order. `plan` is the plan of this snapshot.
+    /// The offer of each launch config, in the pool's order. `plan` is the plan of this snapshot.
     pub fn offer_rows(&self, plan: &Plan) -> Vec<OfferRow> {
         let mut notes = Notes::default();
         let mut budget = Budget::of(self, plan.change);
@@ -106,7 +106,7 @@ impl Snapshot {
     }
 }
 
-/// What a plan could do with an offer.
+/// The use that a plan could make of an offer.
 #[derive(Clone, Default)]
 struct State {
     offered: u64,

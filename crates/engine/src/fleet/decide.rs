@@ -248,7 +248,7 @@ pub fn replay(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<P
     Ok(Some(Input::unpack(&packed)?.replay()))
 }
 
-/// What each launch config offered in the plan with this number. `None` as for `replay`.
+/// The offers of the launch configs in the plan with this number. `None` as for `replay`.
 pub fn stored_offers(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,

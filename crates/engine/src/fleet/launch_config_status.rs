@@ -2,18 +2,19 @@
 //!
 //! Pools are read in a few grouped queries, however many launch configs they have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::counts::{Counts, StateCount};
 use domain::error_report::ErrorReport;
-use domain::facts::{Facts, LaunchRecord, Rooms};
+use domain::facts::{Facts, LaunchRecord, MarketFacts, Rooms, learns};
 use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup};
 use domain::launch_config::LaunchConfig;
 use domain::launch_config_state::{LaunchConfigState, pause_of, state_of};
 use domain::launch_failures::{FailureCause, LaunchFailures, LaunchNumbers};
+use domain::market::OfferingId;
 use domain::overrides::Override;
-use domain::plan::{OfferWeight, Settings, StrategyName, weights};
+use domain::plan::{Bid, OfferWeight, Settings, StrategyName, weights};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::Timestamp;
@@ -21,6 +22,7 @@ use store::{Part, StoreError, Tx};
 
 use super::bids::{bid_of_provider, collect_bids, group_of};
 use super::facts::{HEALTH_WINDOW_MS, group_by_pool, health_window, read_facts};
+use super::market_facts::{offerings, read_memories};
 use super::outside_facts::read_rooms;
 use crate::Engine;
 
@@ -79,9 +81,13 @@ pub struct HealthPage {
 /// Sorts after the id of every launch config.
 const AFTER_ALL: &str = "~";
 
+/// Bids in the order of the launch configs.
+type Bids = Vec<Result<Bid, String>>;
+
 /// One pool with what is known about the recent launches of its launch configs.
 struct PoolReading {
     facts: Facts,
+    bids: Bids,
     records: BTreeMap<LaunchConfigId, LaunchRecord>,
     failures: BTreeMap<LaunchConfigId, Vec<LaunchFailures>>,
     errors: BTreeMap<LaunchConfigId, ErrorReport>,
@@ -211,6 +217,7 @@ fn read_pools(
 
 /// Reads pools at one moment.
 struct Reader {
+    engine: Arc<Engine>,
     horizon: Horizon,
     since: Timestamp,
     /// The limits of all providers; providers without a limit are absent.
@@ -218,12 +225,13 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(engine: &Engine, now: Timestamp, since: Timestamp) -> Self {
+    fn new(engine: &Arc<Engine>, now: Timestamp, since: Timestamp) -> Self {
         let limits = engine.providers.listed().filter_map(|(id, _)| {
             let machines = engine.providers.machines(id)?;
             Some((id.clone(), machines.max_machines()?))
         });
         Self {
+            engine: Arc::clone(engine),
             horizon: engine.horizon(now),
             since,
             max_machines: limits.collect(),
@@ -265,7 +273,8 @@ impl Reader {
         };
         let mut records = group_by_pool(records, |(pool_id, _, _)| pool_id.clone());
         let facts = read_facts(tx, pools, &BTreeMap::new(), &self.horizon)?;
-        let readings = facts.into_iter().map(|facts| {
+        let readings = self.add_memories(tx, facts)?.into_iter();
+        let readings = readings.map(|(facts, bids)| {
             let id = facts.id().clone();
             let records = if is_usual {
                 facts.records.clone()
@@ -279,9 +288,42 @@ impl Reader {
                 errors: newest_errors(errors.remove(&id).unwrap_or_default()),
                 rooms: rooms.clone(),
                 facts,
+                bids,
             }
         });
         Ok(readings.collect())
+    }
+
+    /// Adds the bids, and what strategies have learned about the offerings: for all pools at once.
+    fn add_memories(
+        &self,
+        tx: &mut Tx<'_>,
+        facts: Vec<Facts>,
+    ) -> store::Result<Vec<(Facts, Bids)>> {
+        let with_bids = facts.into_iter().map(|facts| {
+            let bids = collect_bids(&self.engine, &facts);
+            (facts, bids)
+        });
+        let mut readings: Vec<_> = with_bids.collect();
+        let learning = readings.iter().filter(|(facts, _)| learns(&facts.pool));
+        let wanted = learning.flat_map(|(facts, bids)| offerings(facts, bids).into_values());
+        let wanted: BTreeSet<OfferingId> = wanted.collect();
+        if wanted.is_empty() {
+            return Ok(readings);
+        }
+        let memories = read_memories(tx, &wanted)?;
+        for (facts, bids) in &mut readings {
+            if !learns(&facts.pool) {
+                continue;
+            }
+            let own = offerings(facts, bids).into_values();
+            let known = own.filter_map(|id| Some((id.clone(), *memories.get(&id)?)));
+            facts.memory = Some(MarketFacts {
+                offerings: known.collect(),
+                ..MarketFacts::default()
+            });
+        }
+        Ok(readings)
     }
 }
 
@@ -315,8 +357,7 @@ impl PoolReading {
     fn statuses(mut self, engine: &Engine, configs: Vec<LaunchConfig>) -> Vec<LaunchConfigStatus> {
         let facts = &self.facts;
         let settings = Settings::parse(&facts.pool.definition.config).ok();
-        let bids = collect_bids(engine, facts);
-        let snapshot = facts.snapshot(&bids, &self.rooms, Vec::new()).ok();
+        let snapshot = facts.snapshot(&self.bids, &self.rooms, Vec::new()).ok();
         let weights = snapshot.as_ref().map(weights).unwrap_or_default();
         let ids = facts.launch_configs.iter().map(|config| config.id.clone());
         let mut weights: BTreeMap<LaunchConfigId, OfferWeight> = ids.zip(weights).collect();

@@ -76,7 +76,7 @@ impl LaunchTracker {
     }
 }
 
-/// A launch that was decided, and what its provider is told.
+/// A launch that was decided, with everything for its provider.
 #[derive(Clone)]
 pub struct PlannedLaunch {
     pub launch: Launch,

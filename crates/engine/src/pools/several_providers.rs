@@ -55,18 +55,11 @@ pub(super) async fn check(
 
 fn error_text(errors: &[String]) -> String {
     let mut lines = vec!["The providers refuse the config:".to_owned()];
-    lines.extend(
-        errors
-            .iter()
-            .take(MAX_REPORTED)
-            .map(|line| format!("  * {line}")),
-    );
-    if let Some(more) = errors
-        .len()
-        .checked_sub(MAX_REPORTED)
-        .filter(|more| *more > 0)
-    {
-        lines.push(format!("  and {more} more errors"));
+    let shown = errors.iter().take(MAX_REPORTED);
+    lines.extend(shown.map(|line| format!("  * {line}")));
+    let n_more = errors.len().saturating_sub(MAX_REPORTED);
+    if n_more > 0 {
+        lines.push(format!("  and {n_more} more errors"));
     }
     lines.join("\n")
 }
@@ -188,7 +181,7 @@ impl Part<'_> {
             return Ok(Err(vec![why]));
         }
         let indexes = self.share.iter().map(|(index, _)| *index);
-        // What a provider of declared workers completes is not for the others.
+        // The defaults of a provider of declared workers are not for the others.
         let config = if is_launching { config } else { Map::new() };
         Ok(Ok((config, indexes.zip(completed).collect())))
     }
@@ -218,5 +211,24 @@ impl Part<'_> {
     fn title(&self, index: usize) -> String {
         let none = Map::new();
         provider_list::title(index, self.authored.get(index).unwrap_or(&none))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn a_bounded_number_of_errors_is_reported_and_the_others_are_counted() {
+        let path = "engine::pools::several_providers::MAX_REPORTED";
+        for count in sizes_around(path, MAX_REPORTED) {
+            let errors: Vec<String> = (0..count).map(|number| format!("e{number}")).collect();
+            let text = error_text(&errors);
+            assert_eq!(text.matches("  * e").count(), count.min(MAX_REPORTED));
+            let more = count.saturating_sub(MAX_REPORTED);
+            assert_eq!(text.contains(&format!("and {more} more errors")), more > 0);
+        }
     }
 }

@@ -129,7 +129,7 @@ fn pool_text(reply: &Value) -> String {
     text
 }
 
-/// What each launch config offered; empty if that is not known.
+/// The offers of the launch configs; empty if they are not known.
 fn offers_table(offers: &Value) -> String {
     let Some(offers) = offers.as_array().filter(|offers| !offers.is_empty()) else {
         return String::new();

@@ -42,6 +42,7 @@ pub(crate) fn offering(region: &str) -> OfferingId {
 }
 
 impl Fleet {
+    /// Nothing is reported if nothing was done.
     pub(crate) async fn learn(&self) -> Value {
         let mut learner = Learner::new(Arc::clone(&self.app.engine), SCAN_MS);
         learner.activate().await.unwrap()
@@ -163,22 +164,20 @@ fleet_test!(only_pools_that_learn_pay_for_memory, |fleet| {
         let definition = learning_pool(100, &names);
         let mut plain = definition.clone();
         plain["config"].as_object_mut().unwrap().remove("strategy");
-        for (kind, definition) in [("learns", definition), ("plain", plain)] {
+        for (kind, definition) in [("plain", plain), ("learns", definition)] {
             let id = format!("pp/{kind}-{number}");
             fleet.make_pool(&id, definition).await;
             fleet.tasks(&id, 1).await;
-            let (_, counts) = fleet.counted(fleet.round()).await;
-            assert_eq!(counts.transactions("plan_commit"), 1, "{id}");
-            // For the plan before the transaction, and in it.
-            let expected = if kind == "learns" { 2 } else { 0 };
+            let (_, counts) = fleet.counted(fleet.explain_pool(&id)).await;
+            let expected = u64::from(kind == "learns");
             for statement in memory {
                 assert_eq!(counts.statements(statement), expected, "{id} {statement}");
             }
             assert_eq!(counts.statements("pool_memory_list_rivals"), 0);
-            let news = counts.statements("offering_news_insert");
-            assert_eq!(news, expected / 2, "{id}");
-            // The launch is answered, and nobody waits for workers any more.
-            fleet.round().await;
+            let (_, counts) = fleet.counted(fleet.round()).await;
+            assert_eq!(counts.statements("offering_news_insert"), expected, "{id}");
+            // Nothing waits in this pool from now on.
+            fleet.delete_pool(&id).await;
         }
     }
 });
@@ -236,7 +235,7 @@ fleet_test!(
         assert_eq!(fleet.news().await, registered);
         // A worker that registers again is no news.
         let claim = fleet.claim_with(&worker).await;
-        assert!(claim["taskId"].is_string());
+        assert!(claim["status"]["taskId"].is_string());
         // The provider takes it away while it has a task.
         fleet.kill(&worker.key);
         fleet.scan().await;
@@ -337,10 +336,7 @@ fleet_test!(pools_of_other_strategies_make_no_news, |fleet| {
     );
     let shown = fleet.explain_pool(POOL).await;
     assert_eq!(shown["now"]["learned"], Value::Null);
-    assert_eq!(
-        fleet.learn().await,
-        json!({"news": 0, "dropped": 0, "pools": 0, "given_up": 0})
-    );
+    assert_eq!(fleet.learn().await, Value::Null);
 });
 
 fleet_test!(a_plan_reads_the_newest_news_up_to_a_limit, |fleet| {

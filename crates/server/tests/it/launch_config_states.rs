@@ -5,10 +5,12 @@ use std::future::IntoFuture;
 use cloud::LaunchOutcome;
 use contract::Schemas;
 use domain::launch::Cause;
+use domain::time::Timestamp;
 use serde_json::{Value, json};
 use testing::sizes_around;
 
 use crate::database::assert_snapshot;
+use crate::fleet_learned::learning_pool;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
 
 const LIST: &str = "/launch-configs/pp%2Fee";
@@ -440,5 +442,85 @@ fleet_test!(
         assert_eq!(seen[0], seen[1]);
         assert_eq!(seen[1], seen[2]);
         assert!(seen[0].iter().all(|count| *count <= 20), "{seen:?}");
+    }
+);
+
+fleet_test!(
+    a_launch_config_of_a_pool_that_learns_says_when_its_breaker_lets_it_be_tried,
+    |fleet| {
+        fleet
+            .make_pool(POOL, learning_pool(100, &["east", "west"]))
+            .await;
+        fleet
+            .one
+            .fake
+            .decide_with(|order| match order.launch_config.id.as_str() {
+                "east" => LaunchOutcome::Refused(Cause::Quota),
+                _ => LaunchOutcome::Made,
+            });
+        let shown = async || fleet.get("/launch-config/pp%2Fee/east").await.expect(200);
+        assert_eq!(
+            shown().await["availability"],
+            json!({"status": "usable"}),
+            "nothing is known"
+        );
+        fleet.tasks(POOL, 20).await;
+        fleet.round().await;
+        let now = fleet.now();
+        let off = shown().await;
+        assert_eq!(off["availability"]["status"], "shut-off");
+        assert_eq!(off["availability"]["nextPauseSeconds"], 120);
+        assert_eq!(off["strategy"], "balanced");
+        assert_eq!(
+            off["weight"].get("chance"),
+            None,
+            "it does not draw by weight"
+        );
+        let next: Timestamp = off["availability"]["nextTry"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let pause = next.millis_since(now);
+        assert!((48_000..=72_000).contains(&pause), "{pause}");
+        let list = fleet.get(LIST).await.expect(200);
+        check(&list);
+        assert_eq!(list["launchConfigs"][0], off);
+        let health = fleet.get("/launch-config-health").await.expect(200);
+        let listed = &health["launchConfigs"][0]["availability"];
+        assert_eq!(listed, &off["availability"]);
+        fleet.pass_ms(pause);
+        assert_eq!(shown().await["availability"]["status"], "due");
+        fleet.one.fake.behave();
+        fleet.tasks(POOL, 5).await;
+        fleet.round().await;
+        assert!(shown().await["workers"]["requested"].as_u64() >= Some(1));
+    }
+);
+
+fleet_test!(
+    the_number_of_statements_is_the_same_for_any_number_of_pools_that_learn,
+    |fleet| {
+        let mut seen = Vec::new();
+        for count in [1, 2, 20] {
+            let names: Vec<String> = (0..count).map(|number| format!("r{number:02}")).collect();
+            let regions: Vec<&str> = names.iter().map(String::as_str).collect();
+            for pool_id in ["pp/a", "pp/b"] {
+                let path = format!("/worker-pool/{}", pool_id.replace('/', "%2F"));
+                let definition = learning_pool(100, &regions);
+                match count {
+                    1 => fleet.put(&path, definition).await.expect(200),
+                    _ => fleet.post(&path, definition).await.expect(200),
+                };
+                fleet.tasks(pool_id, 2).await;
+            }
+            fleet.round().await;
+            let list = fleet.counted(fleet.get("/launch-configs/pp%2Fa").into_future());
+            let list = list.await.1.all_statements();
+            let all = fleet.counted(fleet.get("/launch-config-health").into_future());
+            seen.push((list, all.await.1.all_statements()));
+        }
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!(seen[1], seen[2]);
     }
 );

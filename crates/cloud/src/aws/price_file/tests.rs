@@ -170,7 +170,7 @@ fn the_size_of_the_file_is_limited() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.toml");
     let most = usize::try_from(MAX_BYTES).unwrap();
-    for size in sizes_around("cloud::aws::price_file::MAX_BYTES", most) {
+    for size in [0, 1, most - 1, most, most + 1, 10 * most] {
         std::fs::write(&path, "#".repeat(size)).unwrap();
         match read(&path) {
             Ok(overrides) => assert!(overrides.0.is_empty() && size <= most),

@@ -63,7 +63,7 @@ where
     ask()
 }
 
-/// What plans would say of the bids in this answer.
+/// The words of plans about the bids in this answer.
 async fn answered(count: usize, answer: Value) -> Vec<String> {
     let bids = bids(count, |_| Some(Ok(answer.clone()))).await;
     let texts = bids
@@ -158,7 +158,7 @@ async fn a_bad_bid_has_its_reason_and_the_others_go_on() {
 #[tokio::test]
 async fn the_data_of_a_bid_is_limited() {
     // `{"d":"…"}`
-    for size in sizes_around("cloud::protocol::bidding::MAX_DATA_BYTES", 4_096) {
+    for size in [0, 8, 4_095, 4_096, 4_097, 40_960] {
         let data = match size {
             0 => json!({}),
             _ => json!({"d": "x".repeat(size.saturating_sub(8))}),
