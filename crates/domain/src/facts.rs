@@ -38,7 +38,7 @@ pub struct Facts {
     /// Whether a running worker belongs to an archived launch config.
     pub has_archived: bool,
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
-    /// What the strategy `balanced` has learned; `None` for other strategies.
+    /// The memory of the strategy `balanced`; `None` for other strategies.
     pub memory: Option<MarketFacts>,
     /// A quota of the pool is used up, so it may have to give way to others.
     pub is_contending: bool,

@@ -207,6 +207,29 @@ impl FromStr for WorkerKey {
 
 text_in_json!(WorkerKey);
 
+/// An offering: launch configs of all pools with the same provider and place share it.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub struct OfferingId(String);
+
+impl OfferingId {
+    pub fn new(provider: &ProviderId, place: &str) -> Self {
+        Self(format!("{provider} {place}"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OfferingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

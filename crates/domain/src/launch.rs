@@ -16,8 +16,9 @@
 use std::ops::Deref;
 
 use crate::Version;
-use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId, WorkerId, names, text_in_json};
-use crate::market::OfferingId;
+use crate::id::{
+    LaunchConfigId, LaunchToken, OfferingId, PoolId, ProviderId, WorkerId, names, text_in_json,
+};
 use crate::time::Timestamp;
 
 /// The fields of a launch. Only the store and tests make a launch of them.

@@ -1,4 +1,4 @@
-//! The memory of the strategy `balanced`: what launches, workers and tasks have shown.
+//! The memory of the strategy `balanced`.
 //!
 //! Memory is plain data. It changes only by observations, so the same observations in the same
 //! order give the same memory, and a stored plan contains all that was known when it was made.
@@ -13,10 +13,11 @@ mod pool;
 mod pool_record;
 mod shares;
 
+pub use crate::id::OfferingId;
 pub use average::Average;
 pub use breaker::{Breaker, BreakerState, Trouble};
 pub use levels::{Fall, Retention};
-pub use offering::{OfferingId, OfferingMemory, OfferingNews, SURVIVAL_MS, USUAL_BOOT_MS};
+pub use offering::{OfferingMemory, OfferingNews, SURVIVAL_MS, USUAL_BOOT_MS};
 pub use pool::{PoolMemory, PoolNews, USUAL_TASK_MS};
 pub use pool_record::{MAX_UNOBSERVED_MS, ObservedTime, PoolRecord, PoolSample};
 pub use shares::fair_shares;

@@ -72,7 +72,7 @@ pub struct Snapshot {
     /// The effects of overrides on this pool, for people; settings and bids already include them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<String>,
-    /// What was learned about the pool's tasks, for the strategy `balanced`.
+    /// The memory of the pool's tasks, for the strategy `balanced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<PoolNews>,
     /// Other pools that want machines of an offering whose quota is used up.
@@ -199,7 +199,7 @@ pub struct Offer {
     pub health: Health,
     #[serde(default)]
     pub tries: Tries,
-    /// What was learned about its offering.
+    /// The memory of its offering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<OfferingMemory>,
     /// The provider's bid. `Err`: it cannot bid now, with the reason.

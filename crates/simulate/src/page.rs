@@ -1,4 +1,6 @@
-//! The results of a study as one page of HTML, with charts and without scripts or resources.
+//! The results of a study as a page of HTML.
+//!
+//! It has charts, and neither scripts nor resources.
 
 mod charts;
 mod svg;

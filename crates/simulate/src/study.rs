@@ -1,4 +1,4 @@
-//! Studies: strategies side by side, in several scenarios with several seeds, on several threads.
+//! Studies: strategies side by side, in several scenarios and with several seeds.
 
 mod seeds;
 mod series;

@@ -1,4 +1,6 @@
-//! The simulated world: runs the events of a scenario in their order, and asks a planner.
+//! The simulated world: runs the events of a scenario.
+//!
+//! It asks a planner at each tick and scan.
 
 mod cloud;
 mod events;

@@ -1,4 +1,6 @@
-//! The operator's file of prices, which override those of EC2 and of the built-in list.
+//! The operator's file of prices.
+//!
+//! Its prices override those of EC2 and of the built-in list.
 //!
 //! It is read again when it changes. A file that cannot be read or parsed is reported once, and the
 //! last good content stays.

@@ -1,4 +1,4 @@
-//! What the end of a worker shows about its offering.
+//! News about an offering from the end of one of its workers.
 
 use super::{Attention, Judgement, MachineState};
 use crate::lifecycle::DEFAULT_IDLE_HOLD_MS;
@@ -6,7 +6,7 @@ use crate::market::{OfferingNews, Trouble};
 use crate::time::Timestamp;
 use crate::worker::{Worker, WorkerState};
 
-/// What the queue knows of the work of a running worker.
+/// Facts of the queue about the work of a running worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// The queue of another deployment does not say.
@@ -18,8 +18,8 @@ pub enum Work {
 
 /// The news for the memory of the worker's offering. `seen` is what the judgement was made from.
 ///
-/// A worker that was asked to stop, or that was idle for so long that it may have stopped by itself,
-/// was not taken away.
+/// A worker that was asked to stop, or that was idle for so long that it may have stopped by
+/// itself, was not taken away.
 pub fn end_news(
     worker: &Worker,
     judgement: &Judgement,

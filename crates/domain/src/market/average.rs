@@ -29,7 +29,7 @@ impl Average {
     }
 }
 
-/// What is left of a weight after this time, if half of it is forgotten in `half_life_ms`.
+/// The share of a weight that is left after this time, if half is forgotten in `half_life_ms`.
 pub(super) fn decay(passed_ms: i64, half_life_ms: i64) -> f64 {
     0.5_f64.powf(passed_ms.max(0) as f64 / half_life_ms as f64)
 }

@@ -21,7 +21,7 @@ const JITTER: f64 = 0.2;
 /// A trial without a result for this long does not keep the next one from being made.
 const TRIAL_MS: i64 = 120 * SECOND_MS;
 
-/// What went wrong with an offering.
+/// A failure of an offering, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Capacity,

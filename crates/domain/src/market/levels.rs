@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-/// Higher levels are not told apart.
+/// Higher levels count as this one.
 pub(super) const MAX_LEVEL: u64 = 100_000;
-/// So many falls are remembered; beyond that, the oldest are merged.
+/// The number of falls that are remembered; beyond that, the oldest are merged.
 pub(super) const MAX_FALLS: usize = 200;
 /// A fall this long ago says nothing about the next hour.
 const FALL_MEMORY_MS: i64 = DAY_MS;
@@ -65,7 +65,7 @@ struct Gap {
     count: u32,
 }
 
-/// What a band of levels has shown.
+/// The gaps of a band of levels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Band {
@@ -178,7 +178,8 @@ impl Levels {
     }
 }
 
-/// The gaps of a band's levels that have not ended, in milliseconds, each with its number of levels.
+/// The gaps of a band's levels that have not ended, in milliseconds, each with its number of
+/// levels.
 fn open_gaps(falls: &[Fall], band: u8, most_ms: f64, now: Timestamp) -> Vec<(f64, u64)> {
     let (low, high) = (start_of(band), start_of(band + 1).saturating_sub(1));
     let gap = |fall: &Fall| {

@@ -1,12 +1,10 @@
-//! What is known about an offering: one type of machine at one place of one provider.
-
-use std::fmt;
+//! The memory of an offering: of one type of machine at one place of one provider.
 
 use serde::{Deserialize, Serialize};
 
 use super::average::{Average, decay};
 use super::breaker::{Breaker, BreakerState, Trouble};
-use crate::id::ProviderId;
+use crate::id::OfferingId;
 use crate::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
 /// A machine is expected to register after this time before any has.
@@ -36,27 +34,6 @@ const USUAL_TIMEOUT_MS: f64 = 30.0 * MINUTE_MS as f64;
 /// A machine that exists for this long was not refused late.
 pub const SURVIVAL_MS: i64 = 100 * SECOND_MS;
 
-/// An offering: launch configs of all pools with the same provider and place share it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct OfferingId(String);
-
-impl OfferingId {
-    pub fn new(provider: &ProviderId, place: &str) -> Self {
-        Self(format!("{provider} {place}"))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for OfferingId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// The memory of an offering, as it is stored and as a plan uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -82,7 +59,7 @@ struct Counts {
     as_of: Option<Timestamp>,
 }
 
-/// What happened to machines of an offering.
+/// An event of machines of an offering.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum OfferingNews {

@@ -1,4 +1,4 @@
-//! What is known about the tasks of one pool.
+//! The memory of the tasks of one pool.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ struct Arrivals {
     counted_since: Option<Timestamp>,
 }
 
-/// What a plan knows about the tasks of its pool.
+/// The part of the memory of a pool that its plans use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PoolNews {
@@ -73,7 +73,7 @@ impl PoolMemory {
         self.levels.learn(missing_ms, now);
     }
 
-    /// What a missing worker costs, as the time in which an idle worker costs the same: tasks wait
+    /// The cost of a missing worker, as the time in which an idle worker costs the same: tasks wait
     /// for its boot. `price`: dollars per unit-hour; `wait_price`: dollars per hour that a task
     /// waits.
     pub fn missing_ms(&self, boot_ms: f64, price: f64, wait_price: f64) -> f64 {

@@ -53,7 +53,7 @@ impl ObservedTime {
     }
 }
 
-/// What is stored about a pool.
+/// The stored record of a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolRecord {
     pub pool_id: PoolId,
@@ -119,7 +119,7 @@ impl PoolRecord {
         passed_ms.clamp(0, MAX_UNOBSERVED_MS)
     }
 
-    /// What a plan knows of it.
+    /// The part that a plan uses.
     pub fn news(&self, time: &ObservedTime) -> PoolNews {
         time.on_clock(self.memory.news())
     }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(record.add(level(2, 0), &time), 0);
         let fall = record.news(&time).retention.falls[0];
         assert_eq!(passed.millis_since(fall.at), 0);
-        // Nobody looked for an hour.
+        // For an hour, no sample was taken.
         time = time.advance(passed.plus_millis(HOUR_MS), 0).unwrap();
         assert_eq!(record.add(level(2, 0), &time), MAX_UNOBSERVED_MS);
         let fall = record.news(&time).retention.falls[0];

@@ -226,8 +226,8 @@ impl View<'_> {
         }
     }
 
-    /// Asks idle workers beyond `keep` units to stop: the dearest first, then the oldest. Those that
-    /// were asked before come first, and stay only if they are within `keep` again.
+    /// Asks idle workers beyond `keep` units to stop: the dearest first, then the oldest. Those
+    /// that were asked before come first, and stay only if they are within `keep` again.
     pub(super) fn release(&mut self, keep: f64) {
         let mut order: Vec<(bool, usize)> = Vec::new();
         for (index, decision) in self.decisions.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! What the strategy `balanced` has learned, for people: of the pool's tasks and its offerings.
+//! The memory of the strategy `balanced` as text for people: of the pool's tasks and offerings.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What was learned: shown to people, used by plans, and small enough to store with them.
+//! The memory of `balanced`: shown to people, used by plans, and small enough to store with them.
 
 use domain::demand::Demand;
 use domain::facts::{Facts, learns};

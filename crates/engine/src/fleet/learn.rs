@@ -1,5 +1,7 @@
-//! Learns: adds news to the memory of offerings, samples the pools whose strategy learns, and gives
-//! up machines that take too long to start.
+//! Learns from news of offerings and from samples of pools.
+//!
+//! Adds news to the memory of offerings, samples the pools whose strategy learns, and gives up
+//! machines that take too long to start.
 //!
 //! Several processes may do this at once. Each row of news is added and deleted in one transaction,
 //! so none is lost or counted twice. Pools are sampled in rounds; the process that first writes the
@@ -11,13 +13,24 @@ mod samples;
 
 use std::sync::Arc;
 
+use domain::demand::Demand;
+use domain::facts::Facts;
 use domain::market::ObservedTime;
+use domain::plan::Bid;
 use domain::time::{SECOND_MS, Timestamp};
 
 use crate::Engine;
 
 /// A round begins this long after the last one at the earliest, in any process.
 const LEAST_INTERVAL_MS: i64 = 15 * SECOND_MS;
+
+/// A pool that is being sampled, with its bids.
+struct SampledPool {
+    facts: Facts,
+    bids: Vec<Result<Bid, String>>,
+    /// All its waiting and running tasks.
+    demand: Demand,
+}
 
 /// Limits on one activation; the next one continues.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +68,7 @@ impl Default for LearnLimits {
     }
 }
 
-/// What an activation has done.
+/// The results of an activation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearnResult {
     /// Rows of news that are in memory now.

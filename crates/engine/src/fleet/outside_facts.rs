@@ -78,8 +78,8 @@ impl OutsideFacts {
             .ok()
     }
 
-    /// The complete snapshot, with what the pool's strategy has learned. Candidates may be many: they
-    /// are read only if advice may change.
+    /// The complete snapshot, with what the pool's strategy has learned. Candidates may be many:
+    /// they are read only if advice may change.
     pub(super) fn read_snapshot(
         &self,
         tx: &mut Tx<'_>,

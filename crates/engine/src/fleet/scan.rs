@@ -492,7 +492,7 @@ fn apply(
     Ok(())
 }
 
-/// What the end of the worker shows about its offering.
+/// News about its offering from the end of the worker.
 fn read_end_news(
     change: &mut Change<'_, '_>,
     found: &WorkerEvidence,

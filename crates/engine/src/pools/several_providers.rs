@@ -222,8 +222,10 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_errors_is_reported_and_the_others_are_counted() {
-        let path = "engine::pools::several_providers::MAX_REPORTED";
-        for count in sizes_around(path, MAX_REPORTED) {
+        for count in sizes_around(
+            "engine::pools::several_providers::MAX_REPORTED",
+            MAX_REPORTED,
+        ) {
             let errors: Vec<String> = (0..count).map(|number| format!("e{number}")).collect();
             let text = error_text(&errors);
             assert_eq!(text.matches("  * e").count(), count.min(MAX_REPORTED));

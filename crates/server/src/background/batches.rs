@@ -56,8 +56,8 @@ impl Batches {
         self.repeat(|| store.write(name, deletion)).await
     }
 
-    /// Settles the rows that were due at `due`. Each batch looks first: that costs less than a transaction
-    /// that writes.
+    /// Settles the rows that were due at `due`. Each batch looks first: that costs less than a
+    /// transaction that writes.
     pub(super) async fn settle<T: 'static>(
         self,
         engine: &Arc<Engine>,

@@ -49,7 +49,7 @@ impl Fleet {
     }
 
     /// The news that nobody has learned from: `east asked`.
-    pub(crate) async fn news(&self) -> Vec<String> {
+    pub(crate) async fn offering_news(&self) -> Vec<String> {
         let rows = self.read(|tx| offering_news::oldest(tx, 1_000)).await;
         let text = |row: offering_news::NewsRow| {
             let place = row.offering.as_str().split_once(' ').unwrap().1.to_owned();
@@ -232,14 +232,14 @@ fleet_test!(
         fleet.pass_ms(7 * SECOND_MS);
         let [worker] = fleet.register_all(POOL).await.try_into().ok().unwrap();
         let registered = ["east accepted", "east registered after 7000"];
-        assert_eq!(fleet.news().await, registered);
+        assert_eq!(fleet.offering_news().await, registered);
         // A worker that registers again is no news.
         let claim = fleet.claim_with(&worker).await;
         assert!(claim["status"]["taskId"].is_string());
         // The provider takes it away while it has a task.
         fleet.kill(&worker.key);
         fleet.scan().await;
-        assert_eq!(fleet.news().await[2..], ["east interrupted"]);
+        assert_eq!(fleet.offering_news().await[2..], ["east interrupted"]);
 
         // A trial after a failure, of which a part is made.
         fleet
@@ -248,18 +248,21 @@ fleet_test!(
             .next_launches([LaunchOutcome::Refused(Cause::Throttled)]);
         fleet.tasks(POOL, 2).await;
         fleet.round().await;
-        assert_eq!(fleet.news().await[3..], ["east throttled"]);
+        assert_eq!(fleet.offering_news().await[3..], ["east throttled"]);
         fleet.pass_ms(MINUTE_MS);
         fleet
             .one
             .fake
             .next_launches([LaunchOutcome::Dying(SECOND_MS)]);
         fleet.round().await;
-        assert_eq!(fleet.news().await[4..], ["east asked", "east accepted"]);
+        assert_eq!(
+            fleet.offering_news().await[4..],
+            ["east asked", "east accepted"]
+        );
         // Its machine disappears before it registers.
         fleet.pass_ms(2 * SECOND_MS);
         fleet.scan().await;
-        assert_eq!(fleet.news().await[6..], ["east vanished"]);
+        assert_eq!(fleet.offering_news().await[6..], ["east vanished"]);
 
         // It never registers.
         fleet.pass_ms(2 * MINUTE_MS);
@@ -268,7 +271,7 @@ fleet_test!(
         fleet.listen_ms(REGISTRATION_MS + MINUTE_MS);
         fleet.scan().await;
         assert_eq!(
-            fleet.news().await[7..],
+            fleet.offering_news().await[7..],
             ["east asked", "east accepted", "east registration"]
         );
     }
@@ -279,7 +282,10 @@ fleet_test!(a_launch_of_which_a_part_is_made_lacks_capacity, |fleet| {
     fleet.one.fake.next_launches([LaunchOutcome::Partial(3)]);
     fleet.tasks(POOL, 5).await;
     fleet.round().await;
-    assert_eq!(fleet.news().await, ["east accepted", "east capacity"]);
+    assert_eq!(
+        fleet.offering_news().await,
+        ["east accepted", "east capacity"]
+    );
 });
 
 fleet_test!(
@@ -289,10 +295,10 @@ fleet_test!(
         fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
-        assert_eq!(fleet.news().await, [""; 0]);
+        assert_eq!(fleet.offering_news().await, [""; 0]);
         fleet.listen_ms(10 * MINUTE_MS);
         fleet.scan().await;
-        assert_eq!(fleet.news().await, ["east lost"]);
+        assert_eq!(fleet.offering_news().await, ["east lost"]);
     }
 );
 
@@ -301,14 +307,14 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
         let idle = fleet.idle(POOL, 2).await;
-        let before = fleet.news().await.len();
+        let before = fleet.offering_news().await.len();
         // One announces that it stops; the other was idle for so long that it may have stopped.
         fleet.leave(&idle[0]).await;
         fleet.listen_ms(IDLE_MS + SECOND_MS);
         fleet.kill(&idle[1].key);
         fleet.scan().await;
         assert_eq!(fleet.states(POOL).await, "2 stopped");
-        assert_eq!(fleet.news().await.len(), before);
+        assert_eq!(fleet.offering_news().await.len(), before);
     }
 );
 
@@ -326,7 +332,7 @@ fleet_test!(pools_of_other_strategies_make_no_news, |fleet| {
         fleet.kill(&worker.key);
     }
     fleet.scan().await;
-    assert_eq!(fleet.news().await, [""; 0]);
+    assert_eq!(fleet.offering_news().await, [""; 0]);
     assert!(
         fleet
             .launches(POOL)

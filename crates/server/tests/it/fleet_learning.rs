@@ -72,7 +72,7 @@ fleet_test!(each_row_of_news_counts_once, |fleet| {
         fleet.memory("east").await,
         Some(after_boots("east", 7, fleet))
     );
-    assert_eq!(fleet.news().await, [""; 0]);
+    assert_eq!(fleet.offering_news().await, [""; 0]);
 });
 
 fleet_test!(news_of_another_version_are_dropped, |fleet| {
@@ -164,12 +164,12 @@ fleet_test!(a_pool_that_learns_is_sampled_until_it_is_at_rest, |fleet| {
     assert_eq!(record.memory.task_ms(), 30_000.0);
     assert!(
         fleet
-            .news()
+            .offering_news()
             .await
             .iter()
             .any(|news| news == "east ran 0.0250"),
         "{:?}",
-        fleet.news().await
+        fleet.offering_news().await
     );
     assert_eq!(
         fleet
@@ -238,8 +238,8 @@ fleet_test!(
         let day_ms = 24 * 60 * MINUTE_MS;
         fleet.pass_ms(2 * day_ms);
         fleet.keep_house().await;
-        // Nobody has learned from the second row.
-        assert_eq!(fleet.news().await, [""; 0]);
+        // The second row is not in the memory.
+        assert_eq!(fleet.offering_news().await, [""; 0]);
         assert!(fleet.memory("east").await.is_some());
         fleet.pass_ms(30 * day_ms);
         fleet.keep_house().await;
@@ -323,16 +323,16 @@ fleet_test!(
             let survived =
                 |news: Vec<String>| news.iter().filter(|one| one.ends_with("survived")).count();
             assert_eq!(
-                survived(fleet.news().await),
+                survived(fleet.offering_news().await),
                 0,
                 "two scans could not see them yet"
             );
             fleet.pass_ms(60 * SECOND_MS);
             fleet.learn().await;
-            assert_eq!(survived(fleet.news().await), size.min(limit));
+            assert_eq!(survived(fleet.offering_news().await), size.min(limit));
             fleet.pass_ms(60 * SECOND_MS);
             fleet.learn().await;
-            assert_eq!(survived(fleet.news().await), 0, "each counts once");
+            assert_eq!(survived(fleet.offering_news().await), 0, "each counts once");
             let state = fleet
                 .memory("east")
                 .await

@@ -1,4 +1,6 @@
-//! The baseline: Taskcluster's worker-manager, as its simulator and as its service count.
+//! The baseline: Taskcluster's worker-manager.
+//!
+//! It counts as the service does, or as its simulator does.
 
 mod weights;
 

@@ -39,7 +39,7 @@ statements! { TABLE;
          WHERE last_modified < $1 ORDER BY last_modified LIMIT $2)";
 }
 
-/// What is stored about an offering.
+/// The stored record of an offering.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfferingRecord {
     pub offering: OfferingId,

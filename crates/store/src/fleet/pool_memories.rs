@@ -90,7 +90,7 @@ fn quotas(cells: &mut Cells<'_, '_>) -> Result<Vec<OfferingId>, BadRow> {
     serde_json::from_value(quotas).map_err(|error| BadRow(error.to_string()))
 }
 
-/// What a plan uses of the memory of a pool; nothing if there is no memory yet.
+/// The part of the memory of a pool that a plan uses; nothing if there is no memory yet.
 pub fn learned(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<PoolNews> {
     let learned: Option<String> = tx.row(&LEARNED, pool_id)?;
     let learned = learned.and_then(|text| serde_json::from_str(&text).ok());

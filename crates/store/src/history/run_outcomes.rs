@@ -63,8 +63,8 @@ impl From<&RunOutcome> for RunCursor {
     }
 }
 
-/// Stores outcomes and counts them, unless they are known already or their pool does not exist. They
-/// are news for the memory of their pool, if it has one.
+/// Stores outcomes and counts them, unless they are known already or their pool does not exist.
+/// They are news for the memory of their pool, if it has one.
 /// Returns the new outcomes.
 pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>> {
     let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();

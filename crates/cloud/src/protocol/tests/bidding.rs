@@ -158,7 +158,7 @@ async fn a_bad_bid_has_its_reason_and_the_others_go_on() {
 #[tokio::test]
 async fn the_data_of_a_bid_is_limited() {
     // `{"d":"…"}`
-    for size in [0, 8, 4_095, 4_096, 4_097, 40_960] {
+    for size in [0_usize, 8, 4_095, 4_096, 4_097, 40_960] {
         let data = match size {
             0 => json!({}),
             _ => json!({"d": "x".repeat(size.saturating_sub(8))}),

@@ -1,4 +1,4 @@
-//! The strategy `balanced`: short waits for little money, by what was learned.
+//! The strategy `balanced`: short waits for little money.
 //!
 //! Each offering has an expected cost for a useful hour: its price, the boot, the machines that
 //! never register, and the work that interruptions repeat. Machines are spread over the offerings
@@ -292,7 +292,7 @@ impl Shares {
         self.shares[0]
     }
 
-    /// What pools lack that have much less than their shares.
+    /// The units that pools lack which have much less than their shares.
     fn missing(&self) -> f64 {
         let all = self.demand.iter().zip(&self.shares).zip(&self.held);
         let owed = all.map(|((demand, share), held)| (demand.min(*share), *held));

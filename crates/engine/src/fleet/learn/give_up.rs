@@ -11,7 +11,7 @@ use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use store::{StoreError, Tx};
 
-use super::samples::SampledPool;
+use super::SampledPool;
 use crate::Engine;
 use crate::change::Change;
 use crate::fleet::worker_end::request_stop_with_news;

@@ -7,7 +7,7 @@ use domain::demand::Demand;
 use domain::facts::{Facts, MarketFacts, Rooms, learns};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::market::{ObservedTime, OfferingId, OfferingMemory, PoolRecord, PoolSample};
-use domain::plan::{Bid, Snapshot};
+use domain::plan::Snapshot;
 use domain::pool::Pool;
 use domain::time::HOUR_MS;
 use domain::worker::WorkerState;
@@ -16,19 +16,11 @@ use store::{StoreError, Tx};
 
 use super::give_up::{give_up, late_machines};
 use super::news::WorkerHours;
-use super::{LearnLimits, LearnResult};
+use super::{LearnLimits, LearnResult, SampledPool};
 use crate::Engine;
 use crate::fleet::{bids, decide, facts, market_facts};
 
-/// A pool that is being sampled, with its bids.
-pub(super) struct SampledPool {
-    pub(super) facts: Facts,
-    pub(super) bids: Vec<Result<Bid, String>>,
-    /// All its waiting and running tasks.
-    demand: Demand,
-}
-
-/// What a sample writes.
+/// The rows that a sample writes.
 #[derive(Clone)]
 struct Observation {
     pool_id: PoolId,

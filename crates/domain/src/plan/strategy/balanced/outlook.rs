@@ -1,4 +1,4 @@
-//! What the offerings of a pool cost, all things considered.
+//! The costs of the offerings of a pool, all things considered.
 
 use super::super::super::{Bid, Offer, Snapshot};
 use crate::market::{OfferingMemory, PoolMemory, Trouble, USUAL_BOOT_MS, USUAL_TASK_MS};
@@ -112,7 +112,7 @@ fn is_full(offer: &Offer) -> bool {
 }
 
 impl Snapshot {
-    /// What a missing worker of this pool costs now, see [`PoolMemory::missing_ms`].
+    /// The cost of a missing worker of this pool now, see [`PoolMemory::missing_ms`].
     pub fn missing_ms(&self, memory: &PoolMemory) -> f64 {
         let outlook = Outlook::of(self);
         memory.missing_ms(outlook.boot_ms, outlook.price, self.settings.wait_price)
