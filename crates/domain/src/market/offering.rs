@@ -12,8 +12,10 @@ pub const USUAL_BOOT_MS: f64 = 180_000.0;
 const USUAL_DEVIATION_MS: f64 = 90_000.0;
 /// The newest boot counts at least this much in the mean.
 const BOOT_STEP: f64 = 0.05;
-/// Registrations, failures and interruptions count half after this time.
+/// Registrations and failures count half after this time.
 const HALF_LIFE_MS: i64 = HOUR_MS;
+/// Interruptions and hours of work count half after this time: storms come every few hours.
+const HAZARD_HALF_LIFE_MS: i64 = 8 * HOUR_MS;
 /// This many registrations are assumed, so that one failure is not all that is known.
 const ASSUMED_REGISTRATIONS: f64 = 4.0;
 const ASSUMED_INTERRUPTIONS: f64 = 0.02;
@@ -245,9 +247,11 @@ impl Counts {
 
     fn age(&mut self, now: Timestamp) {
         let since = self.as_of.unwrap_or(now);
-        let left = decay(now.millis_since(since), HALF_LIFE_MS);
+        let passed_ms = now.millis_since(since);
+        let left = decay(passed_ms, HALF_LIFE_MS);
         self.registered *= left;
         self.never_registered *= left;
+        let left = decay(passed_ms, HAZARD_HALF_LIFE_MS);
         self.interruptions *= left;
         self.worker_hours *= left;
         // A moment far ahead was written by a clock that was set, and would stop forgetting.

@@ -13,7 +13,7 @@ pub(crate) enum Verb {
     /// Simulate a recorded load, as Taskcluster's simulator does
     ///
     /// Workers start up in a fixed time, and stop after the idle time. Of a trace that is longer
-    /// than a day, the days 1 to 6 count. The strategy `taskcluster` counts as Taskcluster's
+    /// than a day, the days 1 to 6 count. The strategy taskcluster counts as Taskcluster's
     /// simulator does: requested capacity once.
     Trace(trace::Arguments),
     /// Compare strategies in simulated scenarios
