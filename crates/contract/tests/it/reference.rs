@@ -72,7 +72,7 @@ fn added_since(folder: &Path, name: &str) -> Value {
 }
 
 /// Schemas of the worker manager that only we have: rules, documentation, overrides, worker states.
-const BEYOND: [&str; 28] = [
+const BEYOND: [&str; 31] = [
     "worker-manager/v1/documentation-list.json",
     "worker-manager/v1/documentation.json",
     "worker-manager/v1/ended-task-run.json",

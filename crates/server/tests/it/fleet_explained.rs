@@ -112,7 +112,7 @@ fleet_test!(a_pool_explains_its_present_and_earlier_decisions, |fleet| {
     ");
     let mut launch = explained["launches"][0].clone();
     launch["launch"] = json!("[launch]");
-    assert_snapshot!(launch, @r#"{"cause":null,"created":"2026-09-21T14:13:20.000Z","launch":"[launch]","launchConfigId":"a","machines":2,"made":2,"plan":1,"problem":null,"providerId":"one","state":"accepted"}"#);
+    assert_snapshot!(launch, @r#"{"cause":null,"created":"2026-09-21T14:13:20.000Z","launch":"[launch]","launchConfigId":"a","machines":2,"made":2,"plan":1,"price":null,"problem":null,"providerId":"one","state":"accepted"}"#);
 });
 
 fleet_test!(a_pool_says_why_nothing_happens, |fleet| {
