@@ -5,12 +5,12 @@ use crate::Version;
 use crate::id::PoolId;
 use crate::time::{MINUTE_MS, Timestamp};
 
-/// A longer time between two samples does not count: nobody observed, or the clock was set.
+/// A longer time between two samples does not count: samples were missed, or the clock was set.
 pub const MAX_UNOBSERVED_MS: i64 = 2 * MINUTE_MS;
 
-/// The time that has been observed. It stands still while nobody samples, and a clock that is set
-/// does not move it. So the memory of pools, which is in observed time, neither loses nor invents
-/// anything then.
+/// The time that samples have covered. It stands still while no samples are taken, and setting the
+/// clock does not move it. The memory of pools is kept in this time, so it loses and invents nothing
+/// then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedTime {
     /// The clock at the last round of samples.

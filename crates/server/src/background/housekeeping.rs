@@ -30,7 +30,7 @@ const BATCH: u32 = 500;
 const MAX_BATCHES: usize = 200;
 /// Memory of an offering without news for this long is of no use.
 const MEMORIES_KEPT_DAYS: u32 = 30;
-/// News that nobody learned from for this long are of no use.
+/// News that were not added to a memory for this long are deleted.
 const NEWS_KEPT_DAYS: u32 = 1;
 /// How long ended overrides are shown.
 const OVERRIDES_KEPT_DAYS: u32 = 30;

@@ -89,15 +89,7 @@ pub(super) fn costs(result: &ScenarioResult) -> String {
             estimate.mean + estimate.margin.unwrap_or(0.0)
         })
     });
-    let scale = Scale {
-        low: 0.0,
-        high: highest.fold(0.0, f64::max),
-        from: NAMES,
-        to: WIDTH - VALUES,
-    };
-    let height = result.strategies.len() as f64 * ROW;
-    let mut drawing = Drawing::new(WIDTH, height + AXIS);
-    drawing.horizontal_axis(&scale, (0.0, height), "");
+    let (mut drawing, scale) = rows(result, highest.fold(0.0, f64::max));
     for (index, strategy) in result.strategies.iter().enumerate() {
         let top = index as f64 * ROW + 3.0;
         let (j, cost) = (mean(strategy, Measure::J), mean(strategy, Measure::Cost));
@@ -123,6 +115,20 @@ pub(super) fn costs(result: &ScenarioResult) -> String {
     drawing.finish()
 }
 
+/// An empty drawing with a row for each strategy, and a scale from 0 to `high`.
+fn rows(result: &ScenarioResult, high: f64) -> (Drawing, Scale) {
+    let scale = Scale {
+        low: 0.0,
+        high,
+        from: NAMES,
+        to: WIDTH - VALUES,
+    };
+    let height = result.strategies.len() as f64 * ROW;
+    let mut drawing = Drawing::new(WIDTH, height + AXIS);
+    drawing.horizontal_axis(&scale, (0.0, height), "");
+    (drawing, scale)
+}
+
 /// The quantiles of the delay of each strategy: the bar is p95, the marks are p50 and p99.
 pub(super) fn delays(result: &ScenarioResult) -> String {
     let measures = [Measure::DelayP50, Measure::DelayP95, Measure::DelayP99];
@@ -130,15 +136,7 @@ pub(super) fn delays(result: &ScenarioResult) -> String {
         measures.map(|measure| strategy.mean.get(measure).map_or(0.0, |it| it.mean))
     };
     let highest = result.strategies.iter().map(|strategy| of(strategy)[2]);
-    let scale = Scale {
-        low: 0.0,
-        high: highest.fold(1.0, f64::max),
-        from: NAMES,
-        to: WIDTH - VALUES,
-    };
-    let height = result.strategies.len() as f64 * ROW;
-    let mut drawing = Drawing::new(WIDTH, height + AXIS);
-    drawing.horizontal_axis(&scale, (0.0, height), "");
+    let (mut drawing, scale) = rows(result, highest.fold(1.0, f64::max));
     for (index, strategy) in result.strategies.iter().enumerate() {
         let top = index as f64 * ROW + 3.0;
         let [p50, p95, p99] = of(strategy);

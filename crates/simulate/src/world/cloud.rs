@@ -109,7 +109,7 @@ impl World<'_> {
         self.events.add(limit_ms, limit);
     }
 
-    /// The generator of one machine: of the n-th machine of an offering, whoever launched it.
+    /// The random generator of the n-th machine of an offering. It does not depend on the pool.
     fn draws_of(&self, worker: usize, purpose: &str) -> Draws {
         let worker = &self.fleet.workers[worker];
         let numbers = [worker.offering as u64, worker.number];

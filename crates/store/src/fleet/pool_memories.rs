@@ -135,7 +135,7 @@ pub fn delete(tx: &mut Tx<'_>, pools: &[PoolId]) -> Result<u64> {
     tx.execute(&DELETE, list(pools))
 }
 
-/// The time that was observed; `None`: nobody has sampled yet.
+/// The observed time; `None` before the first samples.
 pub fn time(tx: &mut Tx<'_>) -> Result<Option<ObservedTime>> {
     tx.row(&TIME, ())
 }
