@@ -9,8 +9,8 @@ use crate::time::{MINUTE_MS, Timestamp};
 pub const MAX_UNOBSERVED_MS: i64 = 2 * MINUTE_MS;
 
 /// The time that samples have covered. It stands still while no samples are taken, and setting the
-/// clock does not move it. The memory of pools is kept in this time, so it loses and invents nothing
-/// then.
+/// clock does not move it. The memory of pools is kept in this time, so it loses and invents
+/// nothing then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedTime {
     /// The clock at the last round of samples.

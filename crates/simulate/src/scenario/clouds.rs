@@ -56,8 +56,8 @@ impl Outages {
     }
 }
 
-/// Adds storms at random times, on average one in `every` hours. After each, the offering is down for
-/// a while.
+/// Adds storms at random times, on average one in `every` hours. After each, the offering is down
+/// for a while.
 pub(super) fn add_storms(offering: &mut Offering, draws: &mut Draws, every: f64, until_ms: i64) {
     let rate = 1.0 / (every * 3_600.0);
     for at in random_times(draws, to_seconds(until_ms), |_| rate) {
