@@ -211,7 +211,7 @@ impl OfferingMemory {
 
     /// A machine that has been starting for longer than this is given up. Never later than `limit`.
     ///
-    /// After failed boots, the machines that are tried have the whole limit until some boots are
+    /// After failed boots, the machines that are tried have the entire limit until some boots are
     /// known: they may only be slow.
     pub fn give_up_after_ms(&self, limit: f64, promised: Option<i64>) -> f64 {
         let patience = if self.boot.count >= ENOUGH_BOOTS {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_that_is_tried_after_failed_boots_has_the_whole_limit() {
+    fn the_machine_that_is_tried_after_failed_boots_has_the_entire_limit() {
         let mut memory = new();
         memory.observe(failed(Trouble::Registration), at(0));
         assert_eq!(memory.give_up_after_ms(1_800_000.0, None), 1_800_000.0);
