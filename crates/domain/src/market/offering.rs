@@ -107,8 +107,9 @@ impl OfferingMemory {
         match news {
             OfferingNews::Asked => self.breaker.ask(now),
             OfferingNews::Accepted => {
-                if !self.breaker.fails_late && self.breaker.trouble != Some(Trouble::Registration) {
-                    self.breaker.close();
+                let is_enough =
+                    !self.breaker.fails_late && self.breaker.trouble != Some(Trouble::Registration);
+                if is_enough && self.breaker.accept(now) {
                     self.widen(2, 0);
                 }
             }
@@ -117,7 +118,8 @@ impl OfferingMemory {
                 self.counts.registered += 1.0;
                 self.boot.add(after_ms.max(0) as f64, BOOT_STEP);
                 self.widen(4, FIRST_WINDOW);
-                self.breaker.close();
+                self.breaker
+                    .register(now.plus_millis(-after_ms.max(0)), now);
             }
             OfferingNews::Survived => {
                 if self.breaker.fails_late {
