@@ -45,7 +45,7 @@ pub use offer_rows::OfferRow;
 pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use settings::{BadSettings, NO_MAX_PRICE};
 pub use stored::BadDocument;
-pub use strategy::{MAX_TRIED, chances};
+pub use strategy::MAX_TRIED;
 pub use usability::Usability;
 pub use weight::{OfferWeight, weights};
 

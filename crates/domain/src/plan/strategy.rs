@@ -18,7 +18,6 @@ use crate::time::Timestamp;
 
 pub use usable_offers::MAX_TRIED;
 use usable_offers::UsableOffers;
-pub use weighted::chances;
 
 /// A way to plan. A strategy has no state: its input is the view and the settings.
 pub(super) trait Strategy: Sync {
@@ -60,6 +59,12 @@ pub(super) trait Strategy: Sync {
     /// Maximum price for a machine of this offer; `None` leaves it to the provider.
     fn max_price(&self, _settings: &Settings, _offer: &Offer) -> Result<Option<f64>, NoBid> {
         Ok(None)
+    }
+
+    /// The weights of the usable offers in the next draw; `None` if the strategy does not draw by
+    /// weights.
+    fn weights(&self, _offers: &UsableOffers<'_>) -> Option<Vec<f64>> {
+        None
     }
 
     /// Takes machines from the usable offers until the budget is spent or none is left.
