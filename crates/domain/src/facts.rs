@@ -16,8 +16,8 @@ use crate::launch_config::LaunchConfig;
 use crate::market::{OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, OfferKnowledge, Rival, Settings, Shadow,
-    Snapshot, Source, StrategyChoice, StrategyDefaults, Tries,
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, OfferKnowledge, Rival, START_UP_MS,
+    Settings, Shadow, Snapshot, Source, StrategyChoice, StrategyDefaults, Tries,
 };
 use crate::pool::Pool;
 use crate::supply::{Horizon, Inventory};
@@ -257,17 +257,18 @@ impl MarketFacts {
     /// What is known about the offering of an offer, and about its machines that are starting.
     fn knowledge(&self, offer: &Offer, now: Timestamp) -> OfferKnowledge {
         let mut knowledge = OfferKnowledge::default();
-        let Ok(bid) = &offer.bid else {
+        let (Some(id), Ok(bid)) = (offer.offering(), &offer.bid) else {
             return knowledge;
         };
-        let id = OfferingId::new(&offer.provider_id, &bid.place);
         let known = self.offerings.get(&id);
         let memory = known.copied().unwrap_or_else(|| OfferingMemory::new(&id));
         let late_after = memory.late_after_ms(bid.ready_ms);
         let own = self.starting.iter();
         for starting in own.filter(|one| one.launch_config_id == offer.launch_config_id) {
             knowledge.starting += u64::from(starting.machines);
-            if now.millis_since(starting.since) as f64 > late_after {
+            // Overdue machines no longer count as coming anyway.
+            let age_ms = now.millis_since(starting.since);
+            if age_ms as f64 > late_after && age_ms <= START_UP_MS {
                 knowledge.late += u64::from(starting.machines) * u64::from(offer.capacity_each);
             }
         }

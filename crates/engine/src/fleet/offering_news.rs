@@ -48,10 +48,9 @@ pub(super) fn note_asked(
     else {
         return Ok(None);
     };
-    let Ok(bid) = &offer.bid else {
+    let Some(offering) = offer.offering() else {
         return Ok(None);
     };
-    let offering = OfferingId::new(&offer.provider_id, &bid.place);
     let of_shadow = || {
         let shadow = snapshot.shadow.as_ref()?;
         Some((offering.for_shadows(), shadow.offers.get(index)?.memory?))
