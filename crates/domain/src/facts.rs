@@ -254,7 +254,7 @@ impl Facts {
 }
 
 impl MarketFacts {
-    /// What is known about the offering of an offer, and about its machines that are starting.
+    /// The memory of an offer's offering, and its machines that are starting.
     fn knowledge(&self, offer: &Offer, now: Timestamp) -> OfferKnowledge {
         let mut knowledge = OfferKnowledge::default();
         let (Some(id), Ok(bid)) = (offer.offering(), &offer.bid) else {

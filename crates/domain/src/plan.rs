@@ -317,7 +317,7 @@ pub struct Plan {
     /// Tasks wait, and no launch config can ever be used for them: the pool's owner must change it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unserved: bool,
-    /// What the pool's shadow would have done.
+    /// The plan of the pool's shadow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<Box<ShadowPlan>>,
 }

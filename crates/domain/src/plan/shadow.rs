@@ -25,7 +25,7 @@ pub struct Shadow {
     pub learned: Option<PoolNews>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<Rival>,
-    /// What it knows of each offer of the snapshot, in their order; empty if it learns nothing.
+    /// Its knowledge of each offer of the snapshot, in their order; empty if it learns nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<OfferKnowledge>,
     /// The running workers, if only the shadow may change their advice.
@@ -33,7 +33,7 @@ pub struct Shadow {
     pub workers: Vec<Candidate>,
 }
 
-/// What a strategy that learns knows of an offer.
+/// The knowledge that a strategy that learns has of an offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OfferKnowledge {
@@ -47,7 +47,7 @@ pub struct OfferKnowledge {
     pub memory: Option<OfferingMemory>,
 }
 
-/// What the shadow would have done.
+/// The plan of a shadow, which is not executed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShadowPlan {

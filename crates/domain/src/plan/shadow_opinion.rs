@@ -14,7 +14,7 @@ const MAX_DESCRIBED: usize = 20;
 /// Beginnings of the reasons that explain how many units a plan launches.
 const ABOUT_UNITS: [&str; 5] = ["needed ", "capped", "short by ", "a quota ", "the provider"];
 
-/// What a strategy does in one decision.
+/// The actions of a strategy in one decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Opinion {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Agreement, Comparison, LaunchedUnits, Opinion};
 use crate::id::LaunchConfigId;
 
-/// What both strategies did in these decisions.
+/// The actions of both strategies in these decisions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComparisonSums {
@@ -22,7 +22,7 @@ pub struct ComparisonSums {
     pub shadow: OpinionSums,
 }
 
-/// What one strategy did.
+/// The actions of one strategy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpinionSums {

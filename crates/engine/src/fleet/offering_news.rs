@@ -35,8 +35,8 @@ pub(crate) fn note_registration(
     note(change, origin, OfferingNews::Registered { after_ms })
 }
 
-/// The offering of a launch config, if the pool's strategy or its shadow learns. A launch after a failure is
-/// noted as a trial, so that plans of other pools do not make the same trial.
+/// The offering of a launch config, if the pool's strategy or its shadow learns. A launch after a
+/// failure is noted as a trial, so that plans of other pools do not make the same trial.
 pub(super) fn note_asked(
     change: &mut Change<'_, '_>,
     snapshot: &Snapshot,

@@ -101,7 +101,7 @@ fn take_number(tx: &mut Tx<'_>, pool_id: &PoolId) -> store::Result<i64> {
     store::turns::take(tx, &format!("shadow:{pool_id}"))
 }
 
-/// Whether the opinion differs from the last one that was stored.
+/// Whether the opinion differs from the last stored opinion.
 fn is_news(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,

@@ -1,4 +1,4 @@
-//! Where the strategies of a pool were chosen: by the pool, its worker configuration, or the server.
+//! The origins of a pool's strategies: the pool, its worker configuration, or the server.
 
 use std::fmt;
 

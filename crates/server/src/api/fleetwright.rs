@@ -52,8 +52,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .about(REASONS, "Explain a pool")
         .describe(
             "Shows the decision that would be made about the pool now, with its reasons, and \
-             earlier decisions: the last plans and the results of their launches. `now`, and one \
-             of the plans (`plan`, or the newest), have `offers`: what each launch config offered, \
+             earlier decisions: the last plans and the results of their launches. `strategy` and \
+             `shadow` say what chose the strategies of the pool. `now`, and one of the plans (`plan`, or the newest), have `offers`: what each launch config offered, \
              how many machines were taken, and why. The request changes nothing.",
         ),
     on("explainShadow", Get, "/explain/shadow/<workerPoolId>")

@@ -57,7 +57,7 @@ fleet_test!(
         assert!(fleet.machines().is_empty() && fleet.plans(POOL).await.is_empty());
         assert!(fleet.launches(POOL).await.is_empty());
 
-        // A changed opinion is stored; one that stays, once an hour.
+        // A changed opinion is stored; an opinion that stays is stored once an hour.
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
         fleet.round().await;

@@ -98,7 +98,7 @@ async fn accepted(world: &World, provider: &str, config: Value) {
     for (key, value) in keys.as_object().unwrap() {
         assert_eq!(made["config"][key], *value, "{provider} {key}");
     }
-    // What was read may be sent back, and changes nothing.
+    // The reply may be sent back, and changes nothing.
     let again = samples::pool(provider, made["config"].clone());
     let plan = world.post(&format!("/plan-worker-pool/pp%2F{provider}"), again);
     let plan = plan.await.expect(200);
@@ -114,7 +114,7 @@ on_both!(
         accepted(world, "static", json!({"workerConfig": {}})).await;
         accepted(world, "null-provider", json!({})).await;
         let google = json!({"region": "us-central1", "zone": "us-central1-a", "capacityPerInstance": 1,
-            "machineType": "zones/us-central1-a/machineTypes/n2", "scheduling": {},
+            "machineType": "zones/us-central1-a/machineTypes/n2", "scheduling": {}, "workerConfig": {},
             "networkInterfaces": [], "disks": []});
         accepted(world, "google", launches(google)).await;
         // Made by rules, with the same keys.
@@ -166,7 +166,11 @@ on_both!(bad_planning_keys_are_refused_by_name, |world| {
         ("maxPrice", json!(1e10), "config: maxPrice must be a number"),
         ("literal", json!(1), "config: literal must be true or false"),
         // Without a strategy of its own, the schema of the provider holds.
-        ("scalingRatio", json!(-0.2), "config.scalingRatio"),
+        (
+            "scalingRatio",
+            json!(-0.2),
+            "data/scalingRatio must be >= 0",
+        ),
         ("stratgy", json!("balanced"), "stratgy"),
     ];
     for (key, value, expected) in cases {

@@ -84,58 +84,34 @@ fn sums_text(sums: &Value) -> String {
 /// machines without a price.
 fn side_by_side(names: [&str; 2], both: [&Value; 2], keys: [&str; 3]) -> String {
     let [let_go, called_back, without_price] = keys;
-    let row = |title: String, cell: &dyn Fn(&Value) -> String| {
-        let [live, shadow] = both;
-        vec![title, cell(live), cell(shadow)]
-    };
-    let number = |key: &'static str| move |of: &Value| of[key].as_u64().unwrap_or(0).to_string();
-    let number_of = |key: &str, of: &Value| of[key].as_u64().unwrap_or(0).to_string();
-    let price = |key: &'static str| move |of: &Value| dollars(of[key].as_f64().unwrap_or(0.0));
-    let mut rows = vec![row("units launched".to_owned(), &number("units"))];
-    for id in launch_configs(both) {
-        let units = |of: &Value| units_of(of, id).to_string();
-        rows.push(row(format!("  of {}", output::printable(id)), &units));
-    }
-    rows.push(row("$ per hour".to_owned(), &price("pricePerHour")));
-    rows.push(row("machines without a price".to_owned(), &|of| {
-        number_of(without_price, of)
-    }));
-    rows.push(row("workers let go".to_owned(), &|of| {
-        number_of(let_go, of)
-    }));
-    rows.push(row(
-        "$ per hour of these".to_owned(),
-        &price("priceOfLetGoPerHour"),
-    ));
-    rows.push(row("workers called back".to_owned(), &|of| {
-        number_of(called_back, of)
-    }));
+    let row = |title: &str, [live, shadow]: [String; 2]| [title.to_owned(), live, shadow];
+    let count = |key: &str| both.map(|of| of[key].as_u64().unwrap_or(0).to_string());
+    let price = |key: &str| both.map(|of| dollars(of[key].as_f64().unwrap_or(0.0)));
     let titles = [
         format!("{} (decides)", names[0]),
         format!("{} (shadow)", names[1]),
     ];
-    let mut all = vec![vec![String::new(), titles[0].clone(), titles[1].clone()]];
-    all.append(&mut rows);
-    let widths: Vec<usize> = (0..3)
-        .map(|column| {
-            all.iter()
-                .map(|row| row[column].chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let line = |row: &Vec<String>| {
-        format!(
-            "  {:<first$}  {:>second$}  {:>third$}\n",
-            row[0],
-            row[1],
-            row[2],
-            first = widths[0],
-            second = widths[1],
-            third = widths[2],
-        )
-    };
-    all.iter().map(line).collect()
+    let mut rows = vec![row("", titles), row("units launched", count("units"))];
+    for id in launch_configs(both) {
+        let units = both.map(|of| units_of(of, id).to_string());
+        rows.push(row(&format!("  of {}", output::printable(id)), units));
+    }
+    rows.extend([
+        row("$ per hour", price("pricePerHour")),
+        row("machines without a price", count(without_price)),
+        row("workers let go", count(let_go)),
+        row("$ per hour of these", price("priceOfLetGoPerHour")),
+        row("workers called back", count(called_back)),
+    ]);
+    let widths = [0, 1, 2].map(|column: usize| {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
+    });
+    let [first, second, third] = widths;
+    let lines = rows.iter().map(|[title, live, shadow]| {
+        format!("  {title:<first$}  {live:>second$}  {shadow:>third$}\n")
+    });
+    lines.collect()
 }
 
 /// The launch configs of both, in their order.
@@ -194,7 +170,34 @@ mod tests {
                 "since": "2026-11-21T05:00:00.000Z", "decisions": 5, "same": 2,
                 "otherLaunchConfigs": 1, "different": 2, "failed": 1, "live": sums.clone(), "shadow": sums},
         });
-        insta::assert_snapshot!(shadow_text(&reply), @"");
+        insta::assert_snapshot!(shadow_text(&reply), @r"
+        Now (2026-11-21 06:19:13)
+          strategy: weighted, the default of the server
+          shadow strategy: balanced, chosen by the pool
+
+        Sums since 2026-11-21 05:00:00
+                                    weighted (decides)  balanced (shadow)
+          units launched                             4                  4
+          $ per hour                                 2                  2
+          machines without a price                   1                  1
+          workers let go                             2                  2
+          $ per hour of these                     0.25               0.25
+          workers called back                        0                  0
+          both did the same in 2 of 5 decisions, and the same with other launch configs in 1
+          the shadow made no plan in 1
+
+        Decision 3, plan 7 (2026-11-21 06:00:00)
+                                    weighted (decides)  balanced (shadow)
+          units launched                             4                  1
+            of east                                  4                  1
+          $ per hour                                 2                0.5
+          machines without a price                   0                  0
+          workers let go                             0                  0
+          $ per hour of these                        0                  0
+          workers called back                        0                  0
+          both differ
+          difference: weighted launches 4 units, balanced 1; balanced: needed 1: 4 pending
+        ");
     }
 
     #[test]
