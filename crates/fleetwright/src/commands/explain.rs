@@ -151,9 +151,9 @@ fn pool_text(reply: &Value) -> String {
     for plan in plans {
         let number = &plan["number"];
         let strategy = plan["strategy"].as_str();
-        let by = strategy.map_or_else(String::new, |strategy| format!(" by {strategy}"));
+        let by = strategy.map_or_else(String::new, |strategy| format!(", by {strategy}"));
         text.push_str(&format!(
-            "\nPlan {number}{by} ({})\n",
+            "\nPlan {number} ({}){by}\n",
             clock(&plan["created"])
         ));
         text.push_str(&indented(&plan["text"]));
@@ -318,7 +318,7 @@ mod tests {
             aws us-west-2a m5.large spot (lc-1)    0.031        0.033333      74 s       10      0  not needed
             racks (lc-2)                               -               -         -        0      0  racks refuses to bid (quota): enough
 
-        Plan 7 by balanced (2026-11-21 06:00:00)
+        Plan 7 (2026-11-21 06:00:00), by balanced
           launch lc-1 x1
           launch tok: 1 of 1 machines of lc-1, accepted
         ");
