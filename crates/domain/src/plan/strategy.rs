@@ -79,6 +79,14 @@ names! {
 }
 
 impl StrategyName {
+    /// Whether it learns from launches, workers and tasks.
+    pub fn learns(self) -> bool {
+        match self {
+            Self::Balanced => true,
+            Self::Weighted | Self::AwsProvisioner => false,
+        }
+    }
+
     pub(super) fn strategy(self) -> &'static dyn Strategy {
         match self {
             Self::Weighted => &weighted::Weighted,

@@ -46,6 +46,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         learned: None,
         rivals: Vec::new(),
         workers: Vec::new(),
+        shadow: None,
     }
 }
 

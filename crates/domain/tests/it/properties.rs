@@ -92,7 +92,7 @@ fn a_worker(index: usize) -> impl Strategy<Value = Candidate> {
 }
 
 /// A snapshot with correctly counted capacity, and the maximum that it could launch.
-fn a_snapshot() -> impl Strategy<Value = Snapshot> {
+pub(crate) fn a_snapshot() -> impl Strategy<Value = Snapshot> {
     let offers = (0..6_usize).prop_flat_map(|n| (0..n).map(an_offer).collect::<Vec<_>>());
     let workers = (0..9_usize).prop_flat_map(|n| (0..n).map(a_worker).collect::<Vec<_>>());
     let limits = (0..12_u64, 0..60_u64, -4..8_i8, any::<(bool, bool, bool)>());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use domain::facts::{Facts, MarketFacts, Rooms, learns};
+use domain::facts::{Facts, MarketFacts, Rooms, decides_by_memory, learns};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::market::{ObservedTime, OfferingId, OfferingMemory, PoolRecord, PoolSample};
 use domain::plan::Snapshot;
@@ -69,7 +69,7 @@ pub(super) async fn take(
         let mut page = list.await?;
         let is_full = page.len() == size as usize;
         let last = page.last().map(|pool| pool.id.clone());
-        page.retain(learns);
+        page.retain(|pool| learns(pool, engine.strategies));
         learning.extend(page.iter().map(|pool| pool.id.clone()));
         page.retain(|pool| decide::is_planned(engine, pool));
         if !page.is_empty() {
@@ -123,9 +123,10 @@ impl Round<'_> {
             }
         };
         let horizon = self.engine.horizon(self.time.clock);
+        let defaults = self.engine.strategies;
         let (of_page, states) = (Arc::clone(&demand), Arc::clone(&self.states));
         let read = self.engine.store.scan("learn_supply", move |tx| {
-            let mut awake = facts::read_supply(tx, page, &of_page, &horizon)?;
+            let mut awake = facts::read_supply(tx, page, &of_page, &horizon, defaults)?;
             let is_at_rest = |facts: &Facts| states.get(facts.id()).copied().unwrap_or(true);
             awake.retain(|facts| !facts.is_asleep() || !is_at_rest(facts));
             Ok::<_, StoreError>(awake)
@@ -156,6 +157,7 @@ impl Round<'_> {
         let pools = read.await?.into_iter().map(|facts| SampledPool {
             bids: bids::collect_bids(self.engine, &facts),
             demand: demand.get(facts.id()).copied().unwrap_or_default(),
+            decides_by_memory: decides_by_memory(&facts.pool, self.engine.strategies),
             facts,
         });
         Ok(pools.collect())
@@ -171,11 +173,15 @@ impl Round<'_> {
         let n_given_up = usize::try_from(done.given_up).unwrap_or(usize::MAX);
         let limit = limits.give_ups.saturating_sub(n_given_up);
         let read = engine.store.scan("learn_memories", move |tx| {
-            let named = pools.iter().flat_map(|pool| pool.offerings().into_values());
-            let memories = market_facts::read_memories(tx, &named.collect())?;
+            let (pools, shadows): (Vec<SampledPool>, Vec<SampledPool>) =
+                pools.into_iter().partition(|pool| pool.decides_by_memory);
+            let memories = market_facts::read_memories(tx, &named(&pools))?;
+            // A shadow gives no machine up.
             let late = late_machines(tx, &pools, &memories, (time.clock, gap), limit)?;
-            let observed = pools.into_iter();
-            let observed = observed.filter_map(|pool| pool.observe(&memories));
+            let of_shadows = market_facts::read_memories_for_shadow(tx, &named(&shadows))?;
+            let observed = pools.into_iter().map(|pool| pool.observe(&memories));
+            let of_shadows = shadows.into_iter().map(|pool| pool.observe(&of_shadows));
+            let observed = observed.chain(of_shadows).flatten();
             Ok::<_, StoreError>((observed.collect::<Vec<Observation>>(), late))
         });
         let (observations, late) = read.await?;
@@ -190,6 +196,12 @@ impl Round<'_> {
     }
 }
 
+/// The offerings of these pools.
+fn named(pools: &[SampledPool]) -> BTreeSet<OfferingId> {
+    let offerings = pools.iter().flat_map(|pool| pool.offerings().into_values());
+    offerings.collect()
+}
+
 impl SampledPool {
     pub(super) fn offerings(&self) -> BTreeMap<LaunchConfigId, OfferingId> {
         market_facts::offerings(&self.facts, &self.bids)
@@ -202,6 +214,7 @@ impl SampledPool {
             mut facts,
             bids,
             demand,
+            decides_by_memory,
         } = self;
         let own: BTreeMap<OfferingId, OfferingMemory> = offerings
             .values()
@@ -211,7 +224,11 @@ impl SampledPool {
         let sample = PoolSample {
             level: demand.pending.saturating_add(demand.claimed),
             held: capacity.running.saturating_add(capacity.coming()),
-            quotas: market_facts::used_up_quotas(&own).into_iter().collect(),
+            // Other pools make no room for a shadow.
+            quotas: match decides_by_memory {
+                true => market_facts::used_up_quotas(&own).into_iter().collect(),
+                false => Vec::new(),
+            },
             ..PoolSample::default()
         };
         facts.memory = Some(MarketFacts {
@@ -219,11 +236,17 @@ impl SampledPool {
             ..MarketFacts::default()
         });
         let snapshot = facts.snapshot(&bids, &Rooms::new(), Vec::new()).ok()?;
+        let mut running = running(&facts, &offerings);
+        if !decides_by_memory {
+            for (offering, _, _) in &mut running {
+                *offering = offering.for_shadows();
+            }
+        }
         Some(Observation {
             pool_id: facts.id().clone(),
-            running: running(&facts, &offerings),
+            running,
             sample,
-            snapshot,
+            snapshot: snapshot.for_learning(),
         })
     }
 }
