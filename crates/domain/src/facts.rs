@@ -111,7 +111,7 @@ impl Facts {
         if self.is_asleep() {
             return true;
         }
-        if self.is_contending {
+        if self.is_contending || asks_service(&self.pool) {
             return false;
         }
         let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
@@ -123,6 +123,7 @@ impl Facts {
     /// Whether the advice to some worker may change, so that workers must be read individually.
     pub fn needs_candidates(&self, snapshot: &Snapshot) -> bool {
         snapshot.may_change_advice()
+            || (snapshot.settings.external.is_some() && snapshot.capacity.running > 0)
             || !snapshot.rivals.is_empty()
             || !self.pool.previous_provider_ids.is_empty()
             || self.has_archived
@@ -166,6 +167,7 @@ impl Facts {
                 .memory
                 .as_ref()
                 .map_or_else(Vec::new, |memory| memory.rivals.clone()),
+            answer: None,
             workers,
         })
     }
@@ -229,9 +231,24 @@ impl MarketFacts {
 
 /// Whether the strategy of the pool learns from launches, workers and tasks.
 pub fn learns(pool: &Pool) -> bool {
-    let name = pool.definition.config.get("strategy");
-    let name = name.and_then(serde_json::Value::as_str);
-    name.and_then(|name| name.parse().ok()) == Some(StrategyName::Balanced)
+    match strategy_at(pool, "strategy") {
+        Some(StrategyName::Balanced) => true,
+        Some(StrategyName::External) => {
+            let fallback = strategy_at(pool, "fallbackStrategy");
+            fallback.is_none_or(|fallback| fallback == StrategyName::Balanced)
+        }
+        Some(StrategyName::Weighted | StrategyName::AwsProvisioner) | None => false,
+    }
+}
+
+/// Whether a service of the operator plans the pool.
+pub fn asks_service(pool: &Pool) -> bool {
+    strategy_at(pool, "strategy") == Some(StrategyName::External)
+}
+
+fn strategy_at(pool: &Pool, key: &str) -> Option<StrategyName> {
+    let name = pool.definition.config.get(key)?;
+    name.as_str()?.parse().ok()
 }
 
 /// How many waiting tasks of a pool are worth counting.

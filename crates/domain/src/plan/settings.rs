@@ -1,8 +1,10 @@
 //! The settings of a pool's config that planning uses.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Settings, StrategyName};
+use crate::id::StrategyServiceId;
 
 /// A maximum price that no price reaches.
 pub const NO_MAX_PRICE: f64 = 1e9;
@@ -10,6 +12,8 @@ pub const NO_MAX_PRICE: f64 = 1e9;
 pub(super) const MAX_RATIO: f64 = 100.0;
 /// A dearer wait is a typing error.
 const MAX_WAIT_PRICE: f64 = 1e6;
+const SERVICE_KEY: &str = "externalStrategy";
+const FALLBACK_KEY: &str = "fallbackStrategy";
 /// Larger capacities are typing errors; also keeps sums far from overflow.
 const MAX_CAPACITY: u64 = 1_000_000_000;
 
@@ -22,7 +26,9 @@ pub enum BadSettings {
         wanted: String,
         found: String,
     },
-    #[error("{0} is not a strategy; use \"balanced\", \"weighted\" or \"aws-provisioner\"")]
+    #[error(
+        "{0} is not a strategy; use \"balanced\", \"weighted\", \"aws-provisioner\" or \"external\""
+    )]
     Strategy(String),
 }
 
@@ -38,8 +44,13 @@ impl Settings {
             let found = config.get("strategy").map(Value::to_string);
             BadSettings::Strategy(found.unwrap_or_default())
         })?;
+        let external = match strategy {
+            StrategyName::External => Some(ExternalStrategy::parse(config)?),
+            StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::Balanced => None,
+        };
         let (default_ratio, min_ratio) = {
-            let strategy = strategy.strategy();
+            let own = external.as_ref().map_or(strategy, |it| it.fallback);
+            let strategy = own.strategy();
             (strategy.default_ratio(), strategy.min_ratio())
         };
         Ok(Self {
@@ -56,13 +67,14 @@ impl Settings {
                 Some(Value::Bool(literal)) => *literal,
                 Some(other) => return Err(bad("literal", "true or false".to_owned(), other)),
             },
+            external,
         })
     }
 
     /// More waiting tasks than this change no plan, as the maximum is wanted already. Counting can
     /// stop there.
     pub fn most_pending(&self) -> u64 {
-        let most = self.strategy.strategy().most_pending(self);
+        let most = self.own_strategy().most_pending(self);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -75,6 +87,36 @@ impl Settings {
     /// The effective minimum: never above the maximum.
     pub(super) fn least(&self) -> u64 {
         self.min_capacity.min(self.max_capacity)
+    }
+}
+
+/// The service of the strategy `external`, and what decides without its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExternalStrategy {
+    pub service: StrategyServiceId,
+    /// Never `external`.
+    pub fallback: StrategyName,
+}
+
+impl ExternalStrategy {
+    fn parse(config: &Map<String, Value>) -> Result<Self, BadSettings> {
+        let text = |key| config.get(key).unwrap_or(&Value::Null);
+        let service = text(SERVICE_KEY)
+            .as_str()
+            .and_then(|name| name.parse().ok());
+        let wanted = "the name of a strategy service, which the strategy \"external\" needs";
+        let service =
+            service.ok_or_else(|| bad(SERVICE_KEY, wanted.to_owned(), text(SERVICE_KEY)))?;
+        let fallback = match config.get(FALLBACK_KEY) {
+            None => Some(StrategyName::Balanced),
+            Some(name) => name.as_str().and_then(|name| name.parse().ok()),
+        };
+        let fallback = fallback.filter(|name| *name != StrategyName::External);
+        let wanted = "\"balanced\", \"weighted\" or \"aws-provisioner\"";
+        let fallback =
+            fallback.ok_or_else(|| bad(FALLBACK_KEY, wanted.to_owned(), text(FALLBACK_KEY)))?;
+        Ok(Self { service, fallback })
     }
 }
 
@@ -148,6 +190,7 @@ mod tests {
             min_price: 0.0,
             max_price: NO_MAX_PRICE,
             literal: false,
+            external: None,
         };
         assert_eq!(settings, expected);
     }
@@ -173,8 +216,27 @@ mod tests {
             min_price: 0.1,
             max_price: 8.0,
             literal: true,
+            external: None,
         };
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_pool_with_a_service_has_the_ratio_of_its_fallback() {
+        let with = |fallback: &str| {
+            let config = json!({"strategy": "external", "externalStrategy": "brain",
+                "fallbackStrategy": fallback});
+            parse(config).unwrap()
+        };
+        assert_eq!(with("aws-provisioner").scaling_ratio, 0.0);
+        let settings = with("weighted");
+        assert_eq!(settings.scaling_ratio, 1.0);
+        assert_eq!(settings.strategy, StrategyName::External);
+        assert_eq!(settings.own_strategy_name(), StrategyName::Weighted);
+        let usual = parse(json!({"strategy": "external", "externalStrategy": "brain"})).unwrap();
+        let external = usual.external.unwrap();
+        assert_eq!(external.service.as_str(), "brain");
+        assert_eq!(external.fallback, StrategyName::Balanced);
     }
 
     #[test]
@@ -207,7 +269,23 @@ mod tests {
             ),
             (
                 json!({"strategy": "cheapest"}),
-                "\"cheapest\" is not a strategy; use \"balanced\", \"weighted\" or \"aws-provisioner\"",
+                "\"cheapest\" is not a strategy; use \"balanced\", \"weighted\", \"aws-provisioner\" or \"external\"",
+            ),
+            (
+                json!({"strategy": "external"}),
+                "externalStrategy must be the name of a strategy service, which the strategy \"external\" needs, not null",
+            ),
+            (
+                json!({"strategy": "external", "externalStrategy": "a b"}),
+                "externalStrategy must be the name of a strategy service, which the strategy \"external\" needs, not \"a b\"",
+            ),
+            (
+                json!({"strategy": "external", "externalStrategy": "x", "fallbackStrategy": "external"}),
+                "fallbackStrategy must be \"balanced\", \"weighted\" or \"aws-provisioner\", not \"external\"",
+            ),
+            (
+                json!({"strategy": "external", "externalStrategy": "x", "fallbackStrategy": 1}),
+                "fallbackStrategy must be \"balanced\", \"weighted\" or \"aws-provisioner\", not 1",
             ),
         ];
         for (config, expected) in cases {

@@ -1,7 +1,8 @@
 //! Strategies: the capacity of a pool, its launch configs, and which workers stop.
 
 mod aws_provisioner;
-mod balanced;
+pub(super) mod balanced;
+mod external;
 pub(super) mod usable_offers;
 mod weighted;
 
@@ -16,6 +17,7 @@ use crate::demand::Demand;
 use crate::id::names;
 use crate::time::Timestamp;
 
+pub(super) use external::note_service;
 pub use usable_offers::MAX_TRIED;
 use usable_offers::UsableOffers;
 pub use weighted::chances;
@@ -62,6 +64,11 @@ pub(super) trait Strategy: Sync {
         Ok(None)
     }
 
+    /// Whether launch configs whose pause is over are tried before the choice.
+    fn retries_paused(&self) -> bool {
+        true
+    }
+
     /// Takes machines from the usable offers until the budget is spent or none is left.
     fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng);
 }
@@ -71,14 +78,38 @@ names! {
     Weighted = "weighted",
     AwsProvisioner = "aws-provisioner",
     Balanced = "balanced",
+    External = "external",
 }
 
 impl StrategyName {
     pub(super) fn strategy(self) -> &'static dyn Strategy {
         match self {
+            Self::External => &external::External,
             Self::Weighted => &weighted::Weighted,
             Self::AwsProvisioner => &aws_provisioner::AwsProvisioner,
             Self::Balanced => &balanced::Balanced,
+        }
+    }
+}
+
+impl Settings {
+    /// The strategy of our own that decides: for `external`, the fallback.
+    pub fn own_strategy_name(&self) -> StrategyName {
+        let external = self.external.as_ref();
+        external.map_or(self.strategy, |external| external.fallback)
+    }
+
+    pub(super) fn own_strategy(&self) -> &'static dyn Strategy {
+        self.own_strategy_name().strategy()
+    }
+}
+
+impl Snapshot {
+    /// The strategy that decides: `external` only with a valid answer of its service.
+    pub(super) fn strategy(&self) -> &'static dyn Strategy {
+        match self.proposal() {
+            Some(Ok(_)) => &external::External,
+            Some(Err(_)) | None => self.settings.own_strategy(),
         }
     }
 }

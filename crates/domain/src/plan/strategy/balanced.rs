@@ -149,7 +149,7 @@ impl Strategy for Balanced {
 }
 
 /// An offering after a failure gives one machine; one with failed boots gives few.
-fn limit_trials(offers: &mut UsableOffers<'_>) {
+pub(in crate::plan) fn limit_trials(offers: &mut UsableOffers<'_>) {
     let now = offers.snapshot.now;
     for usable in &mut offers.usable {
         let Some(memory) = &usable.offer.memory else {
