@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, first_candidate};
 
 use crate::demand::Demand;
-use crate::id::{LaunchConfigId, PoolId, ProviderId};
+use crate::id::{LaunchConfigId, PoolId, ProviderId, StrategyServiceId};
 use crate::launch_config::LaunchConfig;
 use crate::market::{OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
@@ -111,7 +111,7 @@ impl Facts {
         if self.is_asleep() {
             return true;
         }
-        if self.is_contending || asks_service(&self.pool) {
+        if self.is_contending || strategy_service(&self.pool).is_some() {
             return false;
         }
         let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
@@ -241,9 +241,11 @@ pub fn learns(pool: &Pool) -> bool {
     }
 }
 
-/// Whether a service of the operator plans the pool.
-pub fn asks_service(pool: &Pool) -> bool {
-    strategy_at(pool, "strategy") == Some(StrategyName::External)
+/// The strategy service that plans the pool, if one does.
+pub fn strategy_service(pool: &Pool) -> Option<StrategyServiceId> {
+    strategy_at(pool, "strategy").filter(|name| *name == StrategyName::External)?;
+    let name = pool.definition.config.get("externalStrategy")?;
+    name.as_str()?.parse().ok()
 }
 
 fn strategy_at(pool: &Pool, key: &str) -> Option<StrategyName> {

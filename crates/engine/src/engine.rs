@@ -18,6 +18,7 @@ use crate::fleet::{LaunchAnswers, LaunchTracker};
 use crate::issuer::WorkerIssuer;
 use crate::queue::Queue;
 use crate::random::Random;
+use crate::strategy_services::StrategyServices;
 use crate::wakeups::Wakeups;
 
 /// One for the process: the store, the clock, the providers and the state in memory.
@@ -28,6 +29,7 @@ pub struct Engine {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<Random>,
     pub providers: Providers,
+    pub strategy_services: StrategyServices,
     pub queue: Queue,
     pub wakeups: Wakeups,
     /// Reports how many tasks are pending.

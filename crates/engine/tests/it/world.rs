@@ -18,6 +18,7 @@ use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
 use engine::queue::Queue;
 use engine::random::Random;
+use engine::strategy_services::StrategyServices;
 use engine::wakeups::Wakeups;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -66,6 +67,7 @@ impl World {
             clock: clock.clone(),
             random: Arc::new(Random::new(random)),
             providers: Providers::new(Vec::new()),
+            strategy_services: StrategyServices::default(),
             queue: Queue::new(issuer.clone()),
             wakeups: Wakeups::default(),
             demand_source: DemandSource::Embedded,

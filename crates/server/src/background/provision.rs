@@ -6,10 +6,11 @@
 //! ([`PoolThrottle`]).
 
 mod decisions;
+mod lanes;
 mod rounds;
 mod throttle;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,7 @@ use tokio::time::Instant;
 
 use super::driver::{ActivationResult, BackgroundTask};
 use decisions::{AT_ONCE, Decision, Done, ReadError, decide};
+use lanes::{Lanes, Place, is_stale};
 pub use rounds::{PageLimits, ProvisionRounds};
 use throttle::PoolThrottle;
 
@@ -44,11 +46,10 @@ pub struct Provision {
     /// The running steps.
     steps: FuturesUnordered<BoxFuture<'static, Step>>,
     n_reading: usize,
-    n_deciding: usize,
     /// The pools that are being read or decided on.
     busy: BTreeSet<PoolId>,
-    /// The facts of pools that wait for a decision.
-    waiting: VecDeque<Facts>,
+    /// The pools that wait for a decision or are decided on.
+    lanes: Lanes,
     /// Pools that were read together with a corrupt row: each is read alone.
     alone: Vec<PoolId>,
     throttle: PoolThrottle,
@@ -56,7 +57,7 @@ pub struct Provision {
 
 enum Step {
     Read(Vec<PoolId>, Result<Vec<Facts>, ReadError>),
-    Decided(Box<Decision>),
+    Decided(Place, Box<Decision>),
 }
 
 impl Provision {
@@ -65,9 +66,8 @@ impl Provision {
             engine,
             steps: FuturesUnordered::new(),
             n_reading: 0,
-            n_deciding: 0,
             busy: BTreeSet::new(),
-            waiting: VecDeque::new(),
+            lanes: Lanes::default(),
             alone: Vec::new(),
             throttle: PoolThrottle::default(),
         }
@@ -75,12 +75,12 @@ impl Provision {
 
     /// Starts as many steps as may run at the same time.
     fn begin(&mut self) {
-        while self.n_deciding < AT_ONCE
-            && let Some(facts) = self.waiting.pop_front()
-        {
-            self.n_deciding += 1;
+        while let Some((place, facts)) = self.lanes.take() {
             let engine = Arc::clone(&self.engine);
-            let step = async move { Step::Decided(Box::new(decide(&engine, facts).await)) };
+            let step = async move {
+                let decision = decide_freshly(&engine, facts).await;
+                Step::Decided(place, Box::new(decision))
+            };
             self.steps.push(step.boxed());
         }
         while self.has_room() {
@@ -106,7 +106,7 @@ impl Provision {
 
     /// Whether further pools may be read.
     fn has_room(&self) -> bool {
-        self.n_reading < AT_ONCE && self.waiting.len() < PAGE
+        self.n_reading < AT_ONCE && self.lanes.n_waiting() < PAGE
     }
 
     /// The next pools that are read together. An outside queue is asked about one pool at a time,
@@ -145,7 +145,9 @@ impl Provision {
                     self.busy.remove(id);
                     self.throttle.looked(id, now);
                 }
-                self.waiting.extend(facts);
+                for facts in facts {
+                    self.lanes.add(facts);
+                }
             }
             Step::Read(ids, Err(ReadError::Corrupt(_))) if ids.len() > 1 => {
                 self.n_reading -= 1;
@@ -161,8 +163,8 @@ impl Provision {
                     done.failed(id, problem.clone());
                 }
             }
-            Step::Decided(decision) => {
-                self.n_deciding -= 1;
+            Step::Decided(place, decision) => {
+                self.lanes.leave(&place);
                 let id = &decision.pool_id;
                 self.busy.remove(id);
                 match &decision.result {
@@ -219,6 +221,22 @@ impl BackgroundTask for Provision {
             .next_pool_ms(self.engine.clock.now(), &self.busy)?;
         Some(Duration::from_millis(u64::try_from(next).unwrap_or(0)))
     }
+}
+
+/// Decides on a pool. Facts that waited for long are read again.
+async fn decide_freshly(engine: &Arc<Engine>, facts: Facts) -> Decision {
+    if !is_stale(&facts, engine.clock.now()) {
+        return decide(engine, facts).await;
+    }
+    let pool_id = facts.pool.id.clone();
+    let result = match read(engine, std::slice::from_ref(&pool_id)).await {
+        Ok(mut facts) => match facts.pop() {
+            Some(facts) => return decide(engine, facts).await,
+            None => Ok(None),
+        },
+        Err(problem) => Err(problem.to_string()),
+    };
+    Decision { pool_id, result }
 }
 
 /// The facts of those pools that may need a decision.
