@@ -44,8 +44,8 @@ pub use need::Load;
 pub use offer_rows::OfferRow;
 pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use proposal::{
-    MAX_ANSWER_AGE_MS, MAX_PROPOSED, MAX_REASON_CHARS, MAX_SERVICE_REASONS, Proposal,
-    ProposedLaunch, ProposedStop, ServiceAnswer,
+    MAX_ANSWER_AGE_MS, MAX_REASON_CHARS, MAX_SERVICE_REASONS, Proposal, ProposedLaunch,
+    ProposedStop, ServiceAnswer,
 };
 pub use service_request::MAX_LISTED_WORKERS;
 pub use settings::{BadSettings, ExternalStrategy, NO_MAX_PRICE};

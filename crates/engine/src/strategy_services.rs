@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cloud::{AskError, StrategyClient};
 use domain::id::StrategyServiceId;
-use domain::plan::{Proposal, ServiceAnswer, Settings, Snapshot};
+use domain::plan::{BadSettings, Proposal, ServiceAnswer, Settings, Snapshot, StrategyName};
 use domain::time::Clock;
 use metrics::counter;
 use serde_json::{Map, Value};
@@ -27,6 +27,16 @@ const MAX_UNANSWERED: usize = 16;
 #[derive(Default)]
 pub struct StrategyServices {
     entries: BTreeMap<StrategyServiceId, Entry>,
+}
+
+/// Why a pool cannot use the strategy `external`.
+#[derive(Debug, thiserror::Error)]
+pub enum BadService {
+    #[error(transparent)]
+    Settings(#[from] BadSettings),
+    /// The text follows the key `externalStrategy`.
+    #[error("externalStrategy: {0}")]
+    Unknown(String),
 }
 
 struct Entry {
@@ -53,10 +63,13 @@ impl StrategyServices {
         }
     }
 
-    /// Checks that the service that the config of a pool names is configured. `Err`: the key is
-    /// `externalStrategy`, and this is wrong. An otherwise invalid config is left to others.
-    pub fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
-        let Some(external) = Settings::parse(config).ok().and_then(|it| it.external) else {
+    /// Checks the settings of a pool with the strategy `external`, and that its service is
+    /// configured. The configs of other pools are left to others.
+    pub fn check(&self, config: &Map<String, Value>) -> Result<(), BadService> {
+        if config.get("strategy").and_then(Value::as_str) != Some(StrategyName::External.as_str()) {
+            return Ok(());
+        }
+        let Some(external) = Settings::parse(config)?.external else {
             return Ok(());
         };
         if self.entries.contains_key(&external.service) {
@@ -64,7 +77,7 @@ impl StrategyServices {
         }
         let name = external.service;
         let known: Vec<&str> = self.entries.keys().map(StrategyServiceId::as_str).collect();
-        Err(match known.is_empty() {
+        Err(BadService::Unknown(match known.is_empty() {
             true => format!(
                 "there is no strategy service {name}: the configuration of the server has no \
                  section [strategies.{name}]"
@@ -73,7 +86,7 @@ impl StrategyServices {
                 "there is no strategy service {name}; the configured ones are: {}",
                 known.join(", ")
             ),
-        })
+        }))
     }
 
     /// Asks the service of the pool once, or not at all if it is paused. `None`: the pool has no

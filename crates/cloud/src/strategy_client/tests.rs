@@ -56,8 +56,8 @@ fn header<'a>(head: &'a str, name: &str) -> &'a str {
     found.map_or("", |(_, value)| value)
 }
 
-/// The result of one question to a service that sends these bytes and closes the connection; without
-/// bytes, it keeps the connection open.
+/// The result of one question to a service that sends these bytes and closes the connection;
+/// without bytes, it keeps the connection open.
 async fn ask_with(response: Option<String>) -> Result<Proposal, AskError> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

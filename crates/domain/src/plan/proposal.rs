@@ -8,14 +8,12 @@ use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
 
 /// An older answer is not followed.
 pub const MAX_ANSWER_AGE_MS: i64 = MINUTE_MS;
-/// Maximum number of launches, and of workers to stop, in an answer.
-pub const MAX_PROPOSED: usize = 1_000;
 /// Maximum number of reasons in an answer.
 pub const MAX_SERVICE_REASONS: usize = 20;
 /// Maximum number of characters of a reason.
 pub const MAX_REASON_CHARS: usize = 500;
 
-/// What a strategy service answered about a pool, or why there is no valid answer.
+/// The answer of a strategy service about a pool, or why there is no valid answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceAnswer {

@@ -19,6 +19,7 @@ use super::ConfigurationError;
 use super::compilation_cache::PreviousState;
 use crate::Engine;
 use crate::pools::{PLANNING_KEYS, PoolError, check_config};
+use crate::strategy_services::BadService;
 
 /// At most this many invalid pools are reported.
 const MAX_REPORTED: usize = 10;
@@ -219,7 +220,11 @@ fn check_strategy_service(
     compiled: &CompiledPool,
 ) -> Result<(), ConfigurationError> {
     let checked = engine.strategy_services.check(&compiled.config);
-    checked.map_err(|why| {
+    checked.map_err(|bad| {
+        let why = match bad {
+            BadService::Unknown(why) => why,
+            BadService::Settings(bad) => bad.to_string(),
+        };
         let attributes = compiled.worker_type.attributes();
         let pointer = "/externalStrategy";
         let rules = rules_behind(compilation.evaluator(), &attributes, pointer);

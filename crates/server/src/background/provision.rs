@@ -171,6 +171,7 @@ impl Provision {
                     Ok(Some(decided)) if !decided.launches.is_empty() => {
                         self.throttle.launched(id, now);
                     }
+                    Ok(_) if place.asks_service() => self.throttle.asked(id, now),
                     Ok(_) => self.throttle.looked(id, now),
                     Err(_) => {
                         let again = self.throttle.failed(id, now);

@@ -15,8 +15,11 @@ use crate::database::Database;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, machine, plain_pool};
 use crate::strategy_service::{Reply, SECRET, TestStrategy};
 
+/// Services with a breaker of their own.
+const CASES: usize = 8;
+
 /// Runs one test body on each database, with a strategy service `brain` that has a second to
-/// answer, and the same as `patient` with half a minute.
+/// answer, the same as `patient` with half a minute, and under further names.
 macro_rules! strategy_test {
     ($name:ident, |$fleet:ident, $service:ident| $body:block) => {
         async fn $name($fleet: &Fleet, $service: &TestStrategy) $body
@@ -29,6 +32,9 @@ macro_rules! strategy_test {
                 let fleet = Fleet::open_with(database, |config| {
                     service.add_to(config, "brain", 1);
                     service.add_to(config, "patient", 30);
+                    for number in 0..CASES {
+                        service.add_to(config, &format!("case-{number}"), 1);
+                    }
                 });
                 super::$name(&fleet.await, &service).await;
             }
@@ -138,13 +144,10 @@ strategy_test!(a_service_lets_idle_workers_go, |fleet, service| {
         fleet.complete(&claim).await;
     }
     fleet.listen_ms(2 * MINUTE_MS);
-    for worker in &idle {
-        fleet.asking(worker).await.expect(200);
-    }
     fleet.plan_all().await;
     let request = service.last_request();
     assert_eq!(request["workers"].as_array().unwrap().len(), 2, "{request}");
-    assert_eq!(fleet.advice(&idle[0]).await, "stay: needed");
+    assert_eq!(fleet.advice(&idle[0]).await, "stay: none");
     let key = &idle[0].key;
     let stop = json!([{"workerGroup": key.group.as_str(), "workerId": key.id.as_str()}]);
     service.set(Reply::Answer(json!({"version": 1, "stop": stop})));
@@ -153,7 +156,7 @@ strategy_test!(a_service_lets_idle_workers_go, |fleet, service| {
         fleet.advice(&idle[0]).await,
         "go: let go by the strategy service"
     );
-    assert_eq!(fleet.advice(&idle[1]).await, "stay: needed");
+    assert_eq!(fleet.advice(&idle[1]).await, "stay: none");
 });
 
 strategy_test!(
@@ -195,15 +198,15 @@ strategy_test!(
             ),
         ];
         for (number, (reply, wanted)) in cases.into_iter().enumerate() {
-            let pool = format!("pp/e{number}");
-            fleet.make_pool(&pool, served_by("brain", 9)).await;
+            let (pool, name) = (format!("pp/e{number}"), format!("case-{number}"));
+            fleet.make_pool(&pool, served_by(&name, 9)).await;
             fleet.tasks(&pool, 2).await;
             service.set(reply);
             fleet.provision().await;
             assert_eq!(fleet.states(&pool).await, "2 requested", "{wanted}");
             let text = fleet.newest_plan(&pool).await;
             let line = format!(
-                "because the fallback weighted decides without the strategy service brain: {wanted}"
+                "because the fallback weighted decides without the strategy service {name}: {wanted}"
             );
             assert!(text.contains(&line), "{text}");
             fleet.expect_replay(&pool).await;
@@ -358,7 +361,8 @@ strategy_test!(
             service.let_go();
         };
         tokio::join!(fleet.provision(), meanwhile);
-        // The pool was planned anew, by its own strategy.
+        // The pool is planned anew, by its own strategy.
+        fleet.pass_ms(2_000);
         fleet.provision().await;
         assert_eq!(fleet.states(POOL).await, "1 requested");
         assert_eq!(service.n_requests(), 1);
@@ -370,7 +374,7 @@ strategy_test!(a_pool_names_a_configured_service, |fleet, _service| {
     let refused = fleet.put(path, served_by("nobody", 9)).await.expect(400);
     let text = refused["message"].as_str().unwrap();
     let wanted = "config.externalStrategy: there is no strategy service nobody; the configured ones \
-                  are: brain, patient";
+                  are: brain, case-0, ";
     assert!(text.contains(wanted), "{text}");
     let mut unnamed = served_by("brain", 9);
     unnamed["config"]
@@ -436,7 +440,8 @@ impl Drop for Example {
     }
 }
 
-/// The example checks the time of a request, so this world has the time of the machine.
+/// The example refuses requests that are not of this minute, so this world has the time of the
+/// machine, more or less.
 async fn plan_by_the_example(database: Database) {
     let example = Example::start();
     let fleet = Fleet::open_with(database, |config| {
@@ -448,7 +453,7 @@ async fn plan_by_the_example(database: Database) {
         add("forger", "another-secret-that-is-long-enough");
     });
     let fleet = fleet.await;
-    fleet.pass_ms(SystemClock.now().millis_since(fleet.now()));
+    fleet.pass_ms(SystemClock.now().millis_since(fleet.now()) - 45_000);
     fleet.make_pool(POOL, served_by("example", 9)).await;
     fleet.tasks(POOL, 3).await;
     fleet.provision().await;
@@ -460,10 +465,7 @@ async fn plan_by_the_example(database: Database) {
         let claim = fleet.claim_with(worker).await;
         fleet.complete(&claim).await;
     }
-    fleet.listen_ms(2 * MINUTE_MS);
-    for worker in &workers {
-        fleet.asking(worker).await.expect(200);
-    }
+    fleet.listen_ms(MINUTE_MS + 1_000);
     fleet.plan_all().await;
     let text = fleet.newest_plan(POOL).await;
     assert!(

@@ -1,4 +1,4 @@
-//! A strategy service for tests: keeps the requests, checks their form, and answers as it is told.
+//! A strategy service for tests: keeps the requests, checks their form, and answers as configured.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl TestStrategy {
-    /// Changes nothing until it is told otherwise.
+    /// Changes nothing until its reply is set.
     pub(crate) async fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -85,7 +85,7 @@ impl Strategy for External {
         settings.own_strategy().need(settings, load)
     }
 
-    /// What the service starts, less what was added meanwhile; at least the pool's minimum.
+    /// The machines of the answer, less those added meanwhile; at least the pool's minimum.
     fn need_in(&self, snapshot: &Snapshot, load: &Load) -> f64 {
         let Some(Ok(proposal)) = snapshot.proposal() else {
             return self.need(&snapshot.settings, load);

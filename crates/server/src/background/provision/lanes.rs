@@ -33,6 +33,12 @@ struct Lane {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place(Option<StrategyServiceId>);
 
+impl Place {
+    pub(super) fn asks_service(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl Lanes {
     pub(super) fn add(&mut self, facts: Facts) {
         let service = strategy_service(&facts.pool);
