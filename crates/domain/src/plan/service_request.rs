@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::notes::Notes;
 use super::spot_bids::Budget;
-use super::strategy::balanced::limit_trials;
+use super::strategy::balanced::Trials;
 use super::strategy::usable_offers::UsableOffers;
 use super::{Bid, Candidate, Offer, Settings, Snapshot};
 use crate::time::SECOND_MS;
@@ -53,7 +53,7 @@ impl Snapshot {
         let mut notes = Notes::default();
         let mut offers = UsableOffers::open(self, Budget::one_machine(self), &mut notes);
         let rooms = offers.budget.rooms.clone();
-        limit_trials(&mut offers);
+        Trials::limit(&mut offers);
         let mut states = vec![(0, None); self.offers.len()];
         for usable in &offers.usable {
             let room = rooms.get(usable.source).copied().unwrap_or(u64::MAX);

@@ -12,7 +12,7 @@ use super::super::notes::{Notes, units};
 use super::super::spot_bids::NoBid;
 use super::super::{MAX_MACHINES, Offer, ProposedLaunch, Settings, Snapshot};
 use super::Strategy;
-use super::balanced::limit_trials;
+use super::balanced::Trials;
 use super::usable_offers::UsableOffers;
 use crate::demand::Demand;
 use crate::time::Timestamp;
@@ -128,11 +128,11 @@ impl Strategy for External {
         let Some(Ok(proposal)) = snapshot.proposal() else {
             return;
         };
-        limit_trials(offers);
+        let mut trials = Trials::limit(offers);
         let wanted = offers.budget.wanted;
         let before = offers.budget.units;
         for launch in &proposal.launches {
-            take(offers, launch);
+            take(offers, launch, &mut trials);
         }
         let taken = exact(before - offers.budget.units);
         let missing = below_minimum(snapshot, &View::of(snapshot).load) - taken;
@@ -156,7 +156,7 @@ fn below_minimum(snapshot: &Snapshot, load: &Load) -> f64 {
 }
 
 /// Takes machines of one launch config, and adds why it gives fewer than the service starts.
-fn take(offers: &mut UsableOffers<'_>, launch: &ProposedLaunch) {
+fn take(offers: &mut UsableOffers<'_>, launch: &ProposedLaunch, trials: &mut Trials) {
     let id = &launch.launch_config_id;
     let mut usable = offers.usable.iter();
     let at = usable.position(|usable| usable.offer.launch_config_id == *id);
@@ -181,6 +181,7 @@ fn take(offers: &mut UsableOffers<'_>, launch: &ProposedLaunch) {
         && offers.usable[at].can_give(&offers.budget)
     {
         offers.take(at);
+        trials.note(offers, at);
         given += 1;
     }
     if given < launch.machines {
