@@ -52,7 +52,7 @@ pub use proposal::{
 pub use service_request::MAX_LISTED_WORKERS;
 pub use settings::{BadSettings, ExternalStrategy, NO_MAX_PRICE};
 pub use stored::BadDocument;
-pub use strategy::{MAX_TRIED, chances};
+pub use strategy::MAX_TRIED;
 pub use usability::Usability;
 pub use weight::{OfferWeight, weights};
 

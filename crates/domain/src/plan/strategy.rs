@@ -20,7 +20,6 @@ use crate::time::Timestamp;
 pub(super) use external::note_service;
 pub use usable_offers::MAX_TRIED;
 use usable_offers::UsableOffers;
-pub use weighted::chances;
 
 /// A way to plan. A strategy has no state: its input is the view and the settings.
 pub(super) trait Strategy: Sync {
@@ -67,6 +66,12 @@ pub(super) trait Strategy: Sync {
     /// Whether launch configs whose pause is over are tried before the choice.
     fn retries_paused(&self) -> bool {
         true
+    }
+
+    /// The weights of the usable offers in the next draw; `None` if the strategy does not draw by
+    /// weights.
+    fn weights(&self, _offers: &UsableOffers<'_>) -> Option<Vec<f64>> {
+        None
     }
 
     /// Takes machines from the usable offers until the budget is spent or none is left.
