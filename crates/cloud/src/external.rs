@@ -8,27 +8,20 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use access::Secret;
-use access::hawk::{RequestLine, payload_hash, sign_header};
-use api_client::{BodyError, JSON, read_body, with_causes};
+use api_client::{BodyError, read_body};
 use async_trait::async_trait;
 use domain::launch::Cause;
-use domain::time::SECOND_MS;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::ProviderContext;
 use crate::protocol::{Answer, Failure, MAX_ANSWER_BYTES, Operation, ProtocolProvider, Transport};
+use crate::signed_client::{Address, SignedClient, chain};
 
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 30;
-/// Shorter secrets can be guessed, and the holder of the secret can sign requests.
-const MIN_SECRET_LENGTH: usize = 22;
-const NONCE_LENGTH: usize = 22;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,15 +49,7 @@ pub struct Service {
     context: ProviderContext,
     settings: ExternalSettings,
     /// Set once the provider is set up.
-    connection: OnceLock<Connection>,
-    n_requests: AtomicU64,
-}
-
-/// The client, the address and the secret for requests.
-struct Connection {
-    http: Client,
-    url: Url,
-    secret: Secret,
+    client: OnceLock<SignedClient>,
 }
 
 impl ExternalProvider {
@@ -72,94 +57,24 @@ impl ExternalProvider {
         let service = Service {
             context: context.clone(),
             settings,
-            connection: OnceLock::new(),
-            n_requests: AtomicU64::new(0),
+            client: OnceLock::new(),
         };
         Self::new_over(context, service)
     }
 }
 
 impl Service {
-    fn key(&self, key: &str) -> String {
-        format!("providers.{}.{key}", self.context.id)
-    }
-
-    fn secret(&self) -> Result<Secret, String> {
-        let secret = match (&self.settings.secret, &self.settings.secret_file) {
-            (Some(secret), None) => secret.clone(),
-            (None, Some(file)) => {
-                let text = std::fs::read_to_string(file);
-                let place = file.display();
-                let text = text
-                    .map_err(|error| format!("{} ({place}): {error}", self.key("secret_file")))?;
-                Secret::new(text.trim())
-            }
-            (None, None) | (Some(_), Some(_)) => {
-                return Err(format!("set either {} or secret_file", self.key("secret")));
-            }
+    fn connect(&self) -> Result<SignedClient, String> {
+        let (context, settings) = (&self.context, &self.settings);
+        let address = Address {
+            section: format!("providers.{}", context.id),
+            id: context.id.to_string(),
+            url: &settings.url,
+            secret: settings.secret.as_ref(),
+            secret_file: settings.secret_file.as_deref(),
+            time_limit: Duration::from_secs(settings.time_limit_seconds),
         };
-        if secret.expose().len() < MIN_SECRET_LENGTH {
-            let key = self.key("secret");
-            return Err(format!(
-                "{key} is shorter than {MIN_SECRET_LENGTH} characters. Make one with: head -c 33 /dev/urandom | base64"
-            ));
-        }
-        Ok(secret)
-    }
-
-    fn connect(&self) -> Result<Connection, String> {
-        let mut url: Url = self
-            .settings
-            .url
-            .parse()
-            .map_err(|error| format!("{}: {error}", self.key("url")))?;
-        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(format!(
-                "{} must begin with http:// or https://",
-                self.key("url")
-            ));
-        }
-        url.set_query(None);
-        url.set_fragment(None);
-        let http = Client::builder()
-            .timeout(Duration::from_secs(self.settings.time_limit_seconds))
-            // A signature is valid for one address only.
-            .redirect(Policy::none())
-            .build()
-            .map_err(|error| format!("cannot create an HTTP client: {error}"))?;
-        let secret = self.secret()?;
-        Ok(Connection { http, url, secret })
-    }
-
-    fn sign(&self, connection: &Connection, url: &Url, question: &[u8]) -> String {
-        let now = self.context.clock.now();
-        let hash = payload_hash(JSON, question);
-        let number = self.n_requests.fetch_add(1, Ordering::Relaxed);
-        // Unpredictable, and different for any two requests, also of two of our processes.
-        let unique = format!("{}:{number}:{}:{hash}", std::process::id(), now.as_millis());
-        let digest = self
-            .context
-            .keyring
-            .digest("external-nonce", &Secret::new(unique));
-        let nonce = &digest[digest.len().saturating_sub(NONCE_LENGTH)..];
-        let resource = url.path();
-        let request = RequestLine {
-            method: "POST",
-            resource,
-            host: url.host_str().unwrap_or_default(),
-            port: url.port_or_known_default().unwrap_or_default(),
-        };
-        let seconds = now.as_millis() / SECOND_MS;
-        let id = self.context.id.as_str();
-        sign_header(
-            &request,
-            id,
-            &connection.secret,
-            seconds,
-            nonce,
-            Some(&hash),
-            None,
-        )
+        SignedClient::new(address, &context.keyring, &context.clock)
     }
 }
 
@@ -174,34 +89,20 @@ impl Transport for Service {
     }
 
     async fn prepare(&self) -> Result<(), String> {
-        if self.connection.get().is_none() {
-            let connection = self.connect()?;
+        if self.client.get().is_none() {
+            let client = self.connect()?;
             // Two set-ups may run at the same time; either result is valid.
-            let _ = self.connection.set(connection);
+            let _ = self.client.set(client);
         }
         Ok(())
     }
 
     async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, Failure> {
-        let connection = self
-            .connection
+        let client = self
+            .client
             .get()
             .ok_or_else(|| Failure::not_sent("the provider is not set up"))?;
-        let mut url = connection.url.clone();
-        let path = format!(
-            "{}/v1/{}",
-            url.path().trim_end_matches('/'),
-            operation.as_str()
-        );
-        url.set_path(&path);
-        let asked = connection
-            .http
-            .post(url.clone())
-            .header(CONTENT_TYPE, JSON)
-            .header(AUTHORIZATION, self.sign(connection, &url, &question))
-            .body(question)
-            .send()
-            .await;
+        let asked = client.post(operation.as_str(), question).await;
         let response = asked.map_err(|error| {
             let text = format!("{}: {}", operation.as_str(), chain(&error));
             if error.is_connect() || error.is_builder() {
@@ -234,19 +135,5 @@ fn cause_of(status: StatusCode) -> Option<Cause> {
         401 | 403 => Some(Cause::Credentials),
         429 => Some(Cause::Throttled),
         _ => None,
-    }
-}
-
-/// The error with its causes, which reqwest hides behind a general phrase. The address is known and
-/// left out.
-fn chain(error: &reqwest::Error) -> String {
-    let what = if error.is_timeout() {
-        "no response within the time limit"
-    } else {
-        "no response"
-    };
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{what}: {}", with_causes(cause)),
-        None => what.to_owned(),
     }
 }

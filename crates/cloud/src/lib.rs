@@ -16,7 +16,9 @@ mod protocol;
 mod provider;
 mod providers;
 mod region;
+mod signed_client;
 mod static_provider;
+mod strategy_client;
 #[cfg(test)]
 mod tests;
 
@@ -42,3 +44,4 @@ pub use provider::{
 pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;
 pub use static_provider::{StaticProvider, StaticSettings};
+pub use strategy_client::{AskError, StrategyClient, StrategyContext, StrategySettings};

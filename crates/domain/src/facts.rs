@@ -11,13 +11,13 @@ use std::sync::Arc;
 pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, first_candidate};
 
 use crate::demand::Demand;
-use crate::id::{LaunchConfigId, PoolId, ProviderId};
+use crate::id::{LaunchConfigId, PoolId, ProviderId, StrategyServiceId};
 use crate::launch_config::LaunchConfig;
 use crate::market::{OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
     BadSettings, Bid, Candidate, Capacity, Health, Offer, OfferKnowledge, Rival, START_UP_MS,
-    Settings, Shadow, Snapshot, Source, StrategyChoice, StrategyDefaults, Tries,
+    Settings, Shadow, Snapshot, Source, StrategyChoice, StrategyDefaults, StrategyName, Tries,
 };
 use crate::pool::Pool;
 use crate::supply::{Horizon, Inventory};
@@ -115,7 +115,7 @@ impl Facts {
         if self.is_asleep() {
             return true;
         }
-        if self.is_contending {
+        if self.is_contending || strategy_service(&self.pool).is_some() {
             return false;
         }
         let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
@@ -132,6 +132,7 @@ impl Facts {
     /// Whether the advice to some worker may change, so that workers must be read individually.
     pub fn needs_candidates(&self, snapshot: &Snapshot) -> bool {
         snapshot.may_change_advice()
+            || (snapshot.settings.external.is_some() && snapshot.capacity.running > 0)
             || !snapshot.rivals.is_empty()
             || !self.pool.previous_provider_ids.is_empty()
             || self.has_archived
@@ -155,7 +156,7 @@ impl Facts {
         let shadow = self.shadow(&offers);
         // Only a strategy that learns sees the memory.
         let memory = self.memory.as_ref();
-        let memory = memory.filter(|_| settings.strategy.learns());
+        let memory = memory.filter(|_| settings.own_strategy_name().learns());
         if let Some(memory) = memory {
             for offer in &mut offers {
                 memory.knowledge(offer, self.horizon.now).add_to(offer);
@@ -184,6 +185,7 @@ impl Facts {
             overrides,
             learned: memory.map(|memory| memory.pool.clone()),
             rivals: memory.map_or_else(Vec::new, |memory| memory.rivals.clone()),
+            answer: None,
             workers,
             shadow,
         })
@@ -200,7 +202,7 @@ impl Facts {
             given.limit(&mut settings);
         }
         let memory = self.memory.as_ref();
-        let memory = memory.filter(|_| settings.strategy.learns());
+        let memory = memory.filter(|_| settings.own_strategy_name().learns());
         let now = self.horizon.now;
         let knowledge = memory.map_or_else(Vec::new, |memory| {
             let offers = offers.iter();
@@ -284,6 +286,13 @@ fn up_to(demand: Demand, most_pending: u64) -> Demand {
     }
 }
 
+/// The strategy service that plans the pool, if one does.
+pub fn strategy_service(pool: &Pool) -> Option<StrategyServiceId> {
+    let text = |key| pool.definition.config.get(key)?.as_str();
+    text("strategy").filter(|name| *name == StrategyName::External.as_str())?;
+    text("externalStrategy")?.parse().ok()
+}
+
 /// Whether a strategy of the pool learns from launches, workers and tasks: the one that decides, or
 /// its shadow.
 pub fn learns(pool: &Pool, defaults: StrategyDefaults) -> bool {
@@ -294,7 +303,7 @@ pub fn learns(pool: &Pool, defaults: StrategyDefaults) -> bool {
 /// Whether the strategy that decides about the pool learns.
 pub fn decides_by_memory(pool: &Pool, defaults: StrategyDefaults) -> bool {
     let choice = defaults.choose(&pool.definition.config);
-    choice.is_ok_and(|choice| choice.strategy.learns())
+    choice.is_ok_and(|choice| choice.own.learns())
 }
 
 /// How many waiting tasks of a pool are worth counting, for its strategy and its shadow.

@@ -124,6 +124,8 @@ ids! {
     ConfigurationId: "worker configuration id", patterns::CONFIGURATION_ID;
     /// An override.
     OverrideId: "override id", patterns::OVERRIDE_ID;
+    /// A configured service that plans pools, for the strategy `external`.
+    StrategyServiceId: "strategy service name", patterns::GENERIC_ID;
     /// A launch: used by us, by the cloud, and on the machines that it made.
     LaunchToken: "launch token", patterns::SLUGID;
     /// A task.

@@ -19,6 +19,8 @@ mod notes;
 mod offer;
 mod offer_rows;
 mod pause;
+mod proposal;
+mod service_request;
 mod settings;
 mod shadow;
 mod shadow_opinion;
@@ -37,7 +39,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use advice::{
-    MAX_ADVICE, MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED,
+    MAX_ADVICE, MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_EXTERNAL, REASON_LEFT, REASON_NEEDED,
     REASON_OVER_CAPACITY, REASON_OVER_SHARE, REASON_QUARANTINED,
 };
 pub use award::MAX_LAUNCHED;
@@ -47,7 +49,12 @@ pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;
 pub use offer_rows::OfferRow;
 pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
-pub use settings::{BadSettings, NO_MAX_PRICE};
+pub use proposal::{
+    MAX_ANSWER_AGE_MS, MAX_REASON_CHARS, MAX_SERVICE_REASONS, Proposal, ProposedLaunch,
+    ProposedStop, ServiceAnswer,
+};
+pub use service_request::MAX_LISTED_WORKERS;
+pub use settings::{BadSettings, ExternalStrategy, NO_MAX_PRICE};
 pub use shadow::{OfferKnowledge, Shadow, ShadowPlan};
 pub use shadow_opinion::{Agreement, Comparison, LaunchedUnits, Opinion};
 pub use shadow_sums::{ComparisonSums, OpinionSums};
@@ -90,6 +97,9 @@ pub struct Snapshot {
     /// Other pools that want machines of an offering whose quota is used up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<Rival>,
+    /// The answer of the pool's strategy service, for the strategy `external`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<ServiceAnswer>,
     /// Running workers whose advice may change. May be empty when no worker is asked to stop and
     /// none is surplus.
     pub workers: Vec<Candidate>,
@@ -139,6 +149,9 @@ pub struct Settings {
     /// For the strategy `aws-provisioner`: bid exactly as the original does, with its defects (see
     /// [`spot_bids`]).
     pub literal: bool,
+    /// For the strategy `external`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalStrategy>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +169,9 @@ pub enum StrategyName {
     /// [`crate::market`]). The scaling ratio, if the pool sets one, is the share of waiting tasks
     /// for which workers are started.
     Balanced,
+    /// As a service of the operator answers (RFC 124). Without a valid answer, the pool's fallback
+    /// strategy decides. All other settings are those of the fallback.
+    External,
 }
 
 /// The pool's capacity units by kind. Each unit counts once (except `fresh`, a part of `running`).
@@ -358,8 +374,9 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
     for line in &snapshot.overrides {
         notes.add(line.clone());
     }
+    strategy::note_service(snapshot, &mut notes);
     let mut view = advice::View::of(snapshot);
-    snapshot.settings.strategy.strategy().let_go(&mut view);
+    snapshot.strategy().let_go(&mut view);
     let change = view.load.change_in(snapshot);
     need::note(snapshot, &view.load, change, &mut notes);
     let chosen = choose::choose(snapshot, change, &mut notes, rng);

@@ -19,6 +19,7 @@ use crate::fleet::{LaunchAnswers, LaunchTracker};
 use crate::issuer::WorkerIssuer;
 use crate::queue::Queue;
 use crate::random::Random;
+use crate::strategy_services::StrategyServices;
 use crate::wakeups::Wakeups;
 
 /// One for the process: the store, the clock, the providers and the state in memory.
@@ -31,6 +32,7 @@ pub struct Engine {
     pub providers: Providers,
     /// The strategies of pools whose config names none.
     pub strategies: StrategyDefaults,
+    pub strategy_services: StrategyServices,
     pub queue: Queue,
     pub wakeups: Wakeups,
     /// Reports how many tasks are pending.

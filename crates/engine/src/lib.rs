@@ -18,6 +18,7 @@ pub mod pools;
 pub mod queue;
 pub mod random;
 pub mod rate_limit;
+pub mod strategy_services;
 pub mod undo_guard;
 pub mod wakeups;
 pub mod work_limiter;

@@ -83,6 +83,9 @@ pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPo
         }
     };
     check_number(&launch_configs)?;
+    let services = &engine.strategy_services;
+    let checked = services.check(&config);
+    checked.map_err(|bad| PoolError::Invalid(format!("config.{bad}")))?;
     let definition = PoolDefinition {
         provider_id: asked.provider_id,
         further_provider_ids,

@@ -14,14 +14,15 @@ mod queue;
 mod roles;
 mod tls;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use access::Secret;
 use access::seal::{Key, Keyring};
-use cloud::ProviderConfig;
-use domain::id::{BadId, ProviderId};
+use cloud::{ProviderConfig, StrategySettings};
+use domain::id::{BadId, ProviderId, StrategyServiceId};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -52,6 +53,8 @@ pub struct Config {
     pub keys: Keys,
     pub auth: Auth,
     pub providers: ProviderTable,
+    /// The sections `[strategies.<name>]`.
+    pub strategies: BTreeMap<StrategyServiceId, StrategySettings>,
     pub server: Limits,
     pub worker_manager: WorkerManager,
     pub fleet: Fleet,
@@ -168,6 +171,7 @@ impl Default for Config {
             keys: Keys::default(),
             auth: Auth::default(),
             providers: ProviderTable::default(),
+            strategies: BTreeMap::new(),
             server: Limits::default(),
             worker_manager: WorkerManager::default(),
             fleet: Fleet::default(),
@@ -366,6 +370,11 @@ impl Config {
         if let Some((key, problem)) = self.queue.problem() {
             return wrong(key, problem);
         }
+        for (name, strategy) in &self.strategies {
+            if let Some((key, problem)) = strategy.problem() {
+                return wrong(&format!("strategies.{name}.{key}"), &problem);
+            }
+        }
         self.notify.check()?;
         if self.roles.is_empty() {
             let problem = "must name at least one role; omit it for all roles";
@@ -497,6 +506,10 @@ mod tests {
             (
                 "[database]\nurl = \"sqlite:x\"\n[server]\nmax_body_bytes = 0",
                 "server.max_body_bytes",
+            ),
+            (
+                "[database]\nurl = \"sqlite:x\"\n[strategies.x]\nurl = \"http://x\"\ntime_limit_seconds = 0",
+                "strategies.x.time_limit_seconds: must be from 1 to 30",
             ),
             (
                 "[database]\nurl = \"sqlite:x\"\n[server]\nhead_seconds = 0",

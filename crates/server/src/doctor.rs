@@ -184,8 +184,10 @@ fn secret_files(config: &Config) -> impl Iterator<Item = &Path> {
     let mail = config.notify.email.iter();
     let hooks = config.notify.webhook.iter();
     let tls = config.tls.iter();
+    let strategies = config.strategies.values();
     std::iter::once(config.keys.file.as_path())
         .chain(tls.map(|tls| tls.key_file.as_path()))
+        .chain(strategies.filter_map(|strategy| strategy.secret_file.as_deref()))
         .chain(mail.filter_map(|mail| mail.password_file.as_deref()))
         .chain(hooks.filter_map(|hook| hook.secret_file.as_deref()))
         .chain(clients.filter_map(|client| client.access_token_file.as_deref()))

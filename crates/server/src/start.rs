@@ -8,7 +8,10 @@ use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
 use backplane::{DemandError, QueueAccess, TaskclusterQueue};
-use cloud::{Provider, ProviderConfig, ProviderContext, ProviderUnavailable, Providers};
+use cloud::{
+    Provider, ProviderConfig, ProviderContext, ProviderUnavailable, Providers, StrategyClient,
+    StrategyContext,
+};
 use contract::Schemas;
 use domain::Version;
 use domain::access::{ClientRecord, token_purpose};
@@ -25,6 +28,7 @@ use engine::issuer::WorkerIssuer;
 use engine::queue::Queue;
 use engine::random::Random;
 use engine::rate_limit::{RateLimitedProvider, SystemTimer};
+use engine::strategy_services::StrategyServices;
 use engine::wakeups::Wakeups;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -61,6 +65,8 @@ pub enum StartError {
     Http(#[from] reqwest::Error),
     #[error("the certificate of `tls` is not usable")]
     Tls(#[from] TlsError),
+    #[error("a strategy service cannot be used: {0}")]
+    Strategy(String),
     #[error("notices of errors cannot be sent")]
     Notices(#[from] ChannelsError),
     #[error("cannot use another deployment's queue")]
@@ -154,6 +160,7 @@ async fn assemble(
     let demand_source = open_demands(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
     let configured = build_providers(&config, &keyring, &clock, schemas);
+    let strategy_services = build_strategy_services(&config, &keyring, &clock, schemas)?;
     let providers = Providers::new(configured.into_iter().chain(further).collect());
     warn_of_missing_providers(&store, &providers).await?;
     for (id, problem) in providers.set_up_missing(FIRST_SET_UP).await.1 {
@@ -169,6 +176,7 @@ async fn assemble(
         random: Arc::new(random),
         providers,
         strategies: config.planning.defaults(),
+        strategy_services,
         queue: Queue::new(queue_issuer),
         wakeups: Wakeups::default(),
         demand_source,
@@ -255,6 +263,24 @@ fn build_providers(
         (id.clone(), Arc::new(limited) as Arc<dyn Provider>)
     };
     config.providers.0.iter().map(build).collect()
+}
+
+fn build_strategy_services(
+    config: &Config,
+    keyring: &Arc<Keyring>,
+    clock: &Arc<dyn Clock>,
+    schemas: Schemas,
+) -> Result<StrategyServices, StartError> {
+    let context = StrategyContext {
+        schemas,
+        keyring: Arc::clone(keyring),
+        root_url: config.root_url(),
+        clock: Arc::clone(clock),
+    };
+    let built = config.strategies.iter().map(|(name, settings)| {
+        StrategyClient::new(name.clone(), settings.clone(), &context).map_err(StartError::Strategy)
+    });
+    Ok(StrategyServices::new(built.collect::<Result<_, _>>()?))
 }
 
 /// The authenticator, and the issuers of the credentials of workers and of tasks.

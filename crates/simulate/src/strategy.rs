@@ -20,9 +20,17 @@ pub enum SimulatedStrategy {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a strategy; use {list}", list = names())]
+#[error("{text:?} {why}; use {list}", why = refusal(text), list = names())]
 pub struct UnknownStrategy {
     text: String,
+}
+
+fn refusal(text: &str) -> &'static str {
+    if text == StrategyName::External.as_str() {
+        "cannot be simulated, because it asks a service"
+    } else {
+        "is not a strategy"
+    }
 }
 
 fn names() -> String {
@@ -35,8 +43,10 @@ fn names() -> String {
 impl SimulatedStrategy {
     pub fn all() -> impl Iterator<Item = Self> {
         let baselines = [Self::Taskcluster, Self::TaskclusterFixed];
-        let ours = StrategyName::ALL.map(Self::Production);
-        baselines.into_iter().chain(ours)
+        let ours = StrategyName::ALL.into_iter();
+        // A service cannot be asked in simulated time.
+        let ours = ours.filter(|name| *name != StrategyName::External);
+        baselines.into_iter().chain(ours.map(Self::Production))
     }
 
     pub fn as_str(self) -> &'static str {
@@ -73,5 +83,22 @@ impl FromStr for SimulatedStrategy {
         named.ok_or_else(|| UnknownStrategy {
             text: text.to_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strategy_that_asks_a_service_is_refused_with_the_reason() {
+        let refusal = |text: &str| text.parse::<SimulatedStrategy>().unwrap_err().to_string();
+        let list = "taskcluster, taskcluster-fixed, weighted, aws-provisioner, balanced";
+        let why = "\"external\" cannot be simulated, because it asks a service";
+        assert_eq!(refusal("external"), format!("{why}; use {list}"));
+        assert_eq!(
+            refusal("luck"),
+            format!("\"luck\" is not a strategy; use {list}")
+        );
     }
 }

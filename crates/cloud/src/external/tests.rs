@@ -415,25 +415,6 @@ async fn invalid_settings_are_named() {
     assert!(!format!("{:?}", settings("http://x")).contains(SECRET));
 }
 
-#[tokio::test]
-async fn no_two_questions_have_the_same_nonce() {
-    let world = World::new().await;
-    let service = Service {
-        context: context_at("racks", &world.clock),
-        settings: settings("http://127.0.0.1:1/"),
-        connection: OnceLock::new(),
-        n_requests: AtomicU64::new(0),
-    };
-    let connection = service.connect().unwrap();
-    let sign = || service.sign(&connection, &connection.url, b"{}");
-    let (one, other) = (sign(), sign());
-    assert_ne!(one, other);
-    assert!(
-        one.contains("id=\"racks\"") && one.contains("hash="),
-        "{one}"
-    );
-}
-
 fn rows(world: &World) -> Vec<String> {
     let places = world.provider.places().unwrap();
     places.into_iter().map(|it| it["row"].clone()).collect()

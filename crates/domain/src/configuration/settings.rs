@@ -13,7 +13,7 @@ use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
 
 /// Keys that are copied to the pool's config unchanged.
-pub const CONFIG_KEYS: [&str; 10] = [
+pub const CONFIG_KEYS: [&str; 12] = [
     "minCapacity",
     "maxCapacity",
     "scalingRatio",
@@ -23,6 +23,8 @@ pub const CONFIG_KEYS: [&str; 10] = [
     "maxPrice",
     "waitPrice",
     "literal",
+    "externalStrategy",
+    "fallbackStrategy",
     "lifecycle",
 ];
 /// Keys that are parsed here. These and those above may only depend on the worker type.

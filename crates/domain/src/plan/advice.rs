@@ -4,9 +4,11 @@
 //! would be missing without it. So no plan launches machines and stops healthy workers, and no plan
 //! reverses the previous plan for the same facts.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::need::{Load, exact, rounded};
 use super::notes::{Notes, units};
-use super::{Candidate, Snapshot};
+use super::{Candidate, ProposedStop, Snapshot};
 use crate::id::WorkerKey;
 use crate::time::{DAY_MS, Timestamp};
 use crate::worker::Advice;
@@ -15,6 +17,8 @@ pub const REASON_NEEDED: &str = "needed";
 pub const REASON_OVER_CAPACITY: &str = "over capacity";
 /// Another pool has less than its fair share of a quota.
 pub const REASON_OVER_SHARE: &str = "over the fair share";
+/// The pool's strategy service lets it go.
+pub const REASON_EXTERNAL: &str = "let go by the strategy service";
 pub const REASON_ARCHIVED: &str = "launch config archived";
 pub const REASON_LEFT: &str = "provider left by the pool";
 pub const REASON_QUARANTINED: &str = "quarantined for too long";
@@ -34,6 +38,8 @@ pub(super) struct View<'a> {
     /// The capacity that all tasks together need, within the pool's limits.
     pub(super) target: f64,
     decisions: Vec<WorkerDecision<'a>>,
+    /// Further reasons, for people.
+    remarks: Vec<String>,
 }
 
 struct WorkerDecision<'a> {
@@ -76,16 +82,14 @@ impl<'a> View<'a> {
             target: target(snapshot),
             snapshot,
             decisions,
+            remarks: Vec::new(),
         }
     }
 }
 
 fn target(snapshot: &Snapshot) -> f64 {
     let settings = &snapshot.settings;
-    let target = settings
-        .strategy
-        .strategy()
-        .target(settings, &snapshot.demand);
+    let target = settings.own_strategy().target(settings, &snapshot.demand);
     let within = target
         .min(exact(settings.max_capacity))
         .max(exact(settings.least()));
@@ -257,6 +261,58 @@ impl View<'_> {
         }
     }
 
+    /// Asks the listed workers to stop that are idle, as long as `keep` units are left. All others
+    /// stay, also those that were asked before.
+    pub(super) fn stop_listed(&mut self, listed: &[ProposedStop], keep: f64) {
+        let mut by_name = BTreeMap::new();
+        for (index, decision) in self.decisions.iter_mut().enumerate() {
+            let key = &decision.candidate.key;
+            by_name.insert((&key.group, &key.id), index);
+            if decision.can_stop && decision.stop_reason.take().is_some() {
+                self.load.running += decision.units();
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for stop in listed {
+            let name = (&stop.worker_group, &stop.worker_id);
+            if !seen.insert(name) {
+                continue;
+            }
+            let refusal = match by_name.get(&name) {
+                None => Some("it is no running worker that can be asked".to_owned()),
+                Some(index) => self.stop_one(*index, keep),
+            };
+            if let Some(why) = refusal {
+                let (group, id) = name;
+                let remark = format!("the service lets {group}/{id} go: not asked to stop, {why}");
+                self.remarks.push(remark);
+            }
+        }
+    }
+
+    /// Why this worker is not asked to stop; `None`: it is.
+    fn stop_one(&mut self, index: usize, keep: f64) -> Option<String> {
+        let decision = &mut self.decisions[index];
+        if decision.stop_reason.is_some() {
+            return None;
+        }
+        if !decision.can_stop {
+            let why = match decision.candidate {
+                candidate if candidate.is_busy() => "it has a task",
+                candidate if !candidate.is_healthy() => "it is silent or quarantined",
+                _ => "it has not been idle for long enough",
+            };
+            return Some(why.to_owned());
+        }
+        let left = self.load.running - decision.units();
+        if left < keep {
+            return Some(format!("the minimum of {keep} units would not be left"));
+        }
+        decision.stop_reason = Some(REASON_EXTERNAL);
+        self.load.running = left;
+        None
+    }
+
     /// Asks busy workers to stop after their task, the oldest first, until the next one has more
     /// units than are left.
     pub(super) fn drain(&mut self, mut units: f64) {
@@ -289,6 +345,9 @@ impl View<'_> {
         let mut changes: Vec<_> = changes.collect();
         let n_later = changes.len().saturating_sub(MAX_ADVICE);
         changes.truncate(MAX_ADVICE);
+        for remark in &self.remarks {
+            notes.add(remark.clone());
+        }
         self.note(&changes, n_later, notes);
         let advice = changes.into_iter().map(|(candidate, terminate, reason)| {
             let advice = Advice {
@@ -308,6 +367,7 @@ impl View<'_> {
             REASON_QUARANTINED,
             REASON_OVER_CAPACITY,
             REASON_OVER_SHARE,
+            REASON_EXTERNAL,
         ];
         let count = |reason: &str| changes.iter().filter(|(_, _, why)| *why == reason).count();
         for reason in reasons {

@@ -50,12 +50,11 @@ pub(super) fn choose(
         return LaunchDecision::default();
     }
     let mut offers = UsableOffers::open(snapshot, budget, notes);
-    offers.retry_paused();
-    snapshot
-        .settings
-        .strategy
-        .strategy()
-        .choose(&mut offers, rng);
+    let strategy = snapshot.strategy();
+    if strategy.retries_paused() {
+        offers.retry_paused();
+    }
+    strategy.choose(&mut offers, rng);
     let is_short = offers.budget.wanted > 0.0;
     if is_short {
         let missing = units(offers.budget.wanted);

@@ -24,7 +24,7 @@ pub struct Load {
 impl Load {
     /// How many further units a pool with these settings should have; negative if it has too many.
     pub fn change(&self, settings: &Settings) -> f64 {
-        rounded(settings.strategy.strategy().need(settings, self))
+        rounded(settings.own_strategy().need(settings, self))
     }
 
     /// Before any advice.
@@ -41,13 +41,7 @@ impl Load {
 
     /// The same with all that the snapshot contains.
     pub(super) fn change_in(&self, snapshot: &Snapshot) -> f64 {
-        rounded(
-            snapshot
-                .settings
-                .strategy
-                .strategy()
-                .need_in(snapshot, self),
-        )
+        rounded(snapshot.strategy().need_in(snapshot, self))
     }
 
     /// The running capacity without tasks.

@@ -98,10 +98,10 @@ impl Snapshot {
 
     /// Whether the strategy prefers cheap offers.
     fn compares_prices(&self) -> bool {
-        match self.settings.strategy {
+        match self.settings.own_strategy_name() {
             StrategyName::Balanced => true,
             // They draw at random.
-            StrategyName::Weighted | StrategyName::AwsProvisioner => false,
+            StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::External => false,
         }
     }
 }

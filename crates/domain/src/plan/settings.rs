@@ -1,8 +1,11 @@
 //! The settings of a pool's config that planning uses.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::strategy_choice::{FALLBACK_KEY, SERVICE_KEY};
 use super::{Settings, StrategyDefaults, StrategyName};
+use crate::id::StrategyServiceId;
 
 /// A maximum price that no price reaches.
 pub const NO_MAX_PRICE: f64 = 1e9;
@@ -22,11 +25,14 @@ pub enum BadSettings {
         wanted: String,
         found: String,
     },
-    #[error("{0} is not a strategy; use \"balanced\", \"weighted\" or \"aws-provisioner\"")]
+    #[error(
+        "{0} is not a strategy; use \"external\", {names}",
+        names = names_of_own_strategies()
+    )]
     Strategy(String),
     #[error(
         "shadowStrategy: {0} is not a strategy; use \"none\", {names}",
-        names = names_of_strategies()
+        names = names_of_own_strategies()
     )]
     UnknownShadow(String),
     #[error("shadowStrategy: {shadow} does not accept the settings of the pool: {problem}")]
@@ -37,9 +43,10 @@ pub enum BadSettings {
 }
 
 /// `"one", "two" or "three"`.
-fn names_of_strategies() -> String {
+fn names_of_own_strategies() -> String {
     let names: Vec<String> = StrategyName::ALL
         .iter()
+        .filter(|name| **name != StrategyName::External)
         .map(|name| format!("\"{name}\""))
         .collect();
     match names.split_last() {
@@ -60,8 +67,13 @@ impl Settings {
         config: &Map<String, Value>,
         strategy: StrategyName,
     ) -> Result<Self, BadSettings> {
+        let external = match strategy {
+            StrategyName::External => Some(ExternalStrategy::parse(config)?),
+            StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::Balanced => None,
+        };
         let (default_ratio, min_ratio) = {
-            let strategy = strategy.strategy();
+            let own = external.as_ref().map_or(strategy, |it| it.fallback);
+            let strategy = own.strategy();
             (strategy.default_ratio(), strategy.min_ratio())
         };
         Ok(Self {
@@ -78,13 +90,14 @@ impl Settings {
                 Some(Value::Bool(literal)) => *literal,
                 Some(other) => return Err(bad("literal", "true or false".to_owned(), other)),
             },
+            external,
         })
     }
 
     /// More waiting tasks than this change no plan, as the maximum is wanted already. Counting can
     /// stop there.
     pub fn most_pending(&self) -> u64 {
-        let most = self.strategy.strategy().most_pending(self);
+        let most = self.own_strategy().most_pending(self);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -97,6 +110,38 @@ impl Settings {
     /// The effective minimum: never above the maximum.
     pub(super) fn least(&self) -> u64 {
         self.min_capacity.min(self.max_capacity)
+    }
+}
+
+/// The service of the strategy `external`, and what decides without its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExternalStrategy {
+    pub service: StrategyServiceId,
+    /// Never `external`.
+    pub fallback: StrategyName,
+}
+
+impl ExternalStrategy {
+    fn parse(config: &Map<String, Value>) -> Result<Self, BadSettings> {
+        let text = |key| config.get(key).unwrap_or(&Value::Null);
+        let service = text(SERVICE_KEY)
+            .as_str()
+            .and_then(|name| name.parse().ok());
+        let wanted = "the name of a strategy service, which the strategy \"external\" needs";
+        let service =
+            service.ok_or_else(|| bad(SERVICE_KEY, wanted.to_owned(), text(SERVICE_KEY)))?;
+        let fallback = Self::parse_fallback(config)?;
+        Ok(Self { service, fallback })
+    }
+
+    pub(super) fn parse_fallback(config: &Map<String, Value>) -> Result<StrategyName, BadSettings> {
+        let Some(found) = config.get(FALLBACK_KEY) else {
+            return Ok(StrategyName::Balanced);
+        };
+        let fallback = found.as_str().and_then(|name| name.parse().ok());
+        let fallback = fallback.filter(|name| *name != StrategyName::External);
+        fallback.ok_or_else(|| bad(FALLBACK_KEY, names_of_own_strategies(), found))
     }
 }
 
@@ -170,6 +215,7 @@ mod tests {
             min_price: 0.0,
             max_price: NO_MAX_PRICE,
             literal: false,
+            external: None,
         };
         assert_eq!(settings, expected);
     }
@@ -195,8 +241,27 @@ mod tests {
             min_price: 0.1,
             max_price: 8.0,
             literal: true,
+            external: None,
         };
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_pool_with_a_service_has_the_ratio_of_its_fallback() {
+        let with = |fallback: &str| {
+            let config = json!({"strategy": "external", "externalStrategy": "brain",
+                "fallbackStrategy": fallback});
+            parse(config).unwrap()
+        };
+        assert_eq!(with("aws-provisioner").scaling_ratio, 0.0);
+        let settings = with("weighted");
+        assert_eq!(settings.scaling_ratio, 1.0);
+        assert_eq!(settings.strategy, StrategyName::External);
+        assert_eq!(settings.own_strategy_name(), StrategyName::Weighted);
+        let usual = parse(json!({"strategy": "external", "externalStrategy": "brain"})).unwrap();
+        let external = usual.external.unwrap();
+        assert_eq!(external.service.as_str(), "brain");
+        assert_eq!(external.fallback, StrategyName::Balanced);
     }
 
     #[test]
@@ -229,7 +294,23 @@ mod tests {
             ),
             (
                 json!({"strategy": "cheapest"}),
-                "\"cheapest\" is not a strategy; use \"balanced\", \"weighted\" or \"aws-provisioner\"",
+                "\"cheapest\" is not a strategy; use \"balanced\", \"weighted\", \"aws-provisioner\" or \"external\"",
+            ),
+            (
+                json!({"strategy": "external"}),
+                "externalStrategy must be the name of a strategy service, which the strategy \"external\" needs, not null",
+            ),
+            (
+                json!({"strategy": "external", "externalStrategy": "a b"}),
+                "externalStrategy must be the name of a strategy service, which the strategy \"external\" needs, not \"a b\"",
+            ),
+            (
+                json!({"strategy": "external", "externalStrategy": "x", "fallbackStrategy": "external"}),
+                "fallbackStrategy must be \"balanced\", \"weighted\" or \"aws-provisioner\", not \"external\"",
+            ),
+            (
+                json!({"strategy": "external", "externalStrategy": "x", "fallbackStrategy": 1}),
+                "fallbackStrategy must be \"balanced\", \"weighted\" or \"aws-provisioner\", not 1",
             ),
         ];
         for (config, expected) in cases {

@@ -89,6 +89,7 @@ impl Snapshot {
             overrides: self.overrides.clone(),
             learned: shadow.learned.clone(),
             rivals: shadow.rivals.clone(),
+            answer: None,
             workers: workers.clone(),
             shadow: None,
         })
@@ -96,7 +97,7 @@ impl Snapshot {
 
     /// The snapshot of the strategy that learns: the one that decides, or else its shadow.
     pub fn for_learning(self) -> Self {
-        if self.settings.strategy.learns() {
+        if self.settings.own_strategy_name().learns() {
             return self;
         }
         self.for_shadow().unwrap_or(self)

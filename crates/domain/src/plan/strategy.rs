@@ -1,7 +1,8 @@
 //! Strategies: the capacity of a pool, its launch configs, and which workers stop.
 
 mod aws_provisioner;
-mod balanced;
+pub(super) mod balanced;
+mod external;
 pub(super) mod usable_offers;
 mod weighted;
 
@@ -16,6 +17,7 @@ use crate::demand::Demand;
 use crate::id::names;
 use crate::time::Timestamp;
 
+pub(super) use external::note_service;
 pub use usable_offers::MAX_TRIED;
 use usable_offers::UsableOffers;
 
@@ -61,6 +63,11 @@ pub(super) trait Strategy: Sync {
         Ok(None)
     }
 
+    /// Whether launch configs whose pause is over are tried before the choice.
+    fn retries_paused(&self) -> bool {
+        true
+    }
+
     /// The weights of the usable offers in the next draw; `None` if the strategy does not draw by
     /// weights.
     fn weights(&self, _offers: &UsableOffers<'_>) -> Option<Vec<f64>> {
@@ -76,6 +83,7 @@ names! {
     Weighted = "weighted",
     AwsProvisioner = "aws-provisioner",
     Balanced = "balanced",
+    External = "external",
 }
 
 impl StrategyName {
@@ -83,15 +91,38 @@ impl StrategyName {
     pub fn learns(self) -> bool {
         match self {
             Self::Balanced => true,
-            Self::Weighted | Self::AwsProvisioner => false,
+            Self::Weighted | Self::AwsProvisioner | Self::External => false,
         }
     }
 
     pub(super) fn strategy(self) -> &'static dyn Strategy {
         match self {
+            Self::External => &external::External,
             Self::Weighted => &weighted::Weighted,
             Self::AwsProvisioner => &aws_provisioner::AwsProvisioner,
             Self::Balanced => &balanced::Balanced,
+        }
+    }
+}
+
+impl Settings {
+    /// The strategy of our own that decides: for `external`, the fallback.
+    pub fn own_strategy_name(&self) -> StrategyName {
+        let external = self.external.as_ref();
+        external.map_or(self.strategy, |external| external.fallback)
+    }
+
+    pub(super) fn own_strategy(&self) -> &'static dyn Strategy {
+        self.own_strategy_name().strategy()
+    }
+}
+
+impl Snapshot {
+    /// The strategy that decides: `external` only with a valid answer of its service.
+    pub(super) fn strategy(&self) -> &'static dyn Strategy {
+        match self.proposal() {
+            Some(Ok(_)) => &external::External,
+            Some(Err(_)) | None => self.settings.own_strategy(),
         }
     }
 }

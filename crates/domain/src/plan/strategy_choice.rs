@@ -2,17 +2,21 @@
 
 use serde_json::{Map, Value};
 
-use super::{BadSettings, Settings, StrategyName};
+use super::{BadSettings, ExternalStrategy, Settings, StrategyName};
 
 /// Keys of a pool's config that only planning uses. Providers do not need to know them.
-pub const PLANNING_KEYS: [&str; 6] = [
+pub const PLANNING_KEYS: [&str; 8] = [
     "strategy",
     "shadowStrategy",
+    SERVICE_KEY,
+    FALLBACK_KEY,
     "minPrice",
     "maxPrice",
     "waitPrice",
     "literal",
 ];
+pub(super) const SERVICE_KEY: &str = "externalStrategy";
+pub(super) const FALLBACK_KEY: &str = "fallbackStrategy";
 const STRATEGY_KEY: &str = "strategy";
 const SHADOW_KEY: &str = "shadowStrategy";
 /// The value of `shadowStrategy` for pools that have none, whatever the server's settings are.
@@ -38,6 +42,8 @@ impl Default for StrategyDefaults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrategyChoice {
     pub strategy: StrategyName,
+    /// The same, or the fallback of a strategy service.
+    pub own: StrategyName,
     /// `None`: none is chosen, or the one that decides anyway.
     pub shadow: Option<StrategyName>,
 }
@@ -49,6 +55,7 @@ impl StrategyDefaults {
         let shadow = self.shadow_of(config).ok().flatten();
         Ok(StrategyChoice {
             strategy,
+            own: own_strategy(config, strategy)?,
             shadow: shadow.filter(|shadow| *shadow != strategy),
         })
     }
@@ -64,7 +71,8 @@ impl StrategyDefaults {
         match config.get(SHADOW_KEY) {
             None => Ok(self.shadow),
             Some(found) if found == NO_SHADOW => Ok(None),
-            Some(found) => match name(found) {
+            // A service would plan what it is never asked to do.
+            Some(found) => match name(found).filter(|name| *name != StrategyName::External) {
                 Some(shadow) => Ok(Some(shadow)),
                 None => Err(BadSettings::UnknownShadow(found.to_string())),
             },
@@ -76,10 +84,23 @@ fn name(found: &Value) -> Option<StrategyName> {
     found.as_str().and_then(|name| name.parse().ok())
 }
 
+/// The strategy of our own that decides: for a strategy service, what decides without its answer.
+fn own_strategy(
+    config: &Map<String, Value>,
+    strategy: StrategyName,
+) -> Result<StrategyName, BadSettings> {
+    match strategy {
+        StrategyName::External => ExternalStrategy::parse_fallback(config),
+        StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::Balanced => {
+            Ok(strategy)
+        }
+    }
+}
+
 impl StrategyChoice {
     /// Whether one of the strategies learns from launches, workers and tasks.
     pub fn learns(self) -> bool {
-        self.strategy.learns() || self.shadow_learns()
+        self.own.learns() || self.shadow_learns()
     }
 
     pub fn shadow_learns(self) -> bool {

@@ -38,6 +38,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
             min_price: 0.0,
             max_price: domain::plan::NO_MAX_PRICE,
             literal: false,
+            external: None,
         },
         demand: Demand::default(),
         capacity: Capacity::default(),
@@ -45,6 +46,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         overrides: Vec::new(),
         learned: None,
         rivals: Vec::new(),
+        answer: None,
         workers: Vec::new(),
         shadow: None,
     }

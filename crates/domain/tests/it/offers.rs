@@ -15,7 +15,7 @@ fn beside(bad: Bid, strategy: StrategyName) -> Snapshot {
     snapshot.settings.strategy = strategy;
     snapshot.settings.scaling_ratio = match strategy {
         StrategyName::AwsProvisioner => 0.0,
-        StrategyName::Weighted | StrategyName::Balanced => 1.0,
+        StrategyName::Weighted | StrategyName::Balanced | StrategyName::External => 1.0,
     };
     snapshot.demand.pending = 5;
     snapshot.offers = vec![bad, priced("good", 0.5)];

@@ -2,8 +2,9 @@
 
 use domain::launch::Cause;
 use domain::plan::{
-    Candidate, Health, Input, MAX_MACHINES, MAX_QUARANTINE_MS, Offer, Plan, REASON_OVER_CAPACITY,
-    Refusals, Snapshot, StrategyName, Tries, Usability, weights,
+    Candidate, ExternalStrategy, Health, Input, MAX_MACHINES, MAX_QUARANTINE_MS, Offer, Plan,
+    Proposal, ProposedLaunch, ProposedStop, REASON_EXTERNAL, REASON_OVER_CAPACITY, Refusals,
+    ServiceAnswer, Snapshot, StrategyName, Tries, Usability, weights,
 };
 use domain::time::SECOND_MS;
 use proptest::prelude::*;
@@ -89,6 +90,11 @@ fn a_worker(index: usize) -> impl Strategy<Value = Candidate> {
             3.. => worker,
         }
     })
+}
+
+/// Small and absurd numbers of machines.
+fn any_count() -> impl Strategy<Value = u64> {
+    prop_oneof![0..40_u64, any::<u64>()]
 }
 
 /// A snapshot with correctly counted capacity, and the maximum that it could launch.
@@ -199,6 +205,66 @@ proptest! {
             let expected = if usable(&weight) && total > 0.0 { weight.weight() / total } else { 0.0 };
             prop_assert!((chance - expected).abs() < 1e-9, "{:?} {}", weight, expected);
         }
+    }
+
+    #[test]
+    fn no_answer_of_a_service_exceeds_a_limit(
+        snapshot in a_snapshot(),
+        launches in proptest::collection::vec((0..8_usize, any_count()), 0..6),
+        stops in proptest::collection::vec(0..12_usize, 0..9),
+        (asked_units, age_ms, fallback) in (0..60_u64, -70_000..70_000_i64, 0..3_usize),
+        seed in any::<u64>(),
+    ) {
+        let mut snapshot = snapshot;
+        let fallback = [StrategyName::Balanced, StrategyName::Weighted, StrategyName::AwsProvisioner][fallback];
+        if fallback != StrategyName::AwsProvisioner {
+            snapshot.settings.scaling_ratio = snapshot.settings.scaling_ratio.abs();
+        }
+        snapshot.settings.strategy = StrategyName::External;
+        let service: domain::id::StrategyServiceId = "brain".parse().unwrap();
+        snapshot.settings.external = Some(ExternalStrategy { service: service.clone(), fallback });
+        let proposal = Proposal {
+            launches: launches.into_iter().map(|(n, machines)| ProposedLaunch {
+                launch_config_id: format!("lc-{n}").parse().unwrap(),
+                machines,
+            }).collect(),
+            stop: stops.into_iter().map(|n| ProposedStop {
+                worker_group: "g".parse().unwrap(),
+                worker_id: format!("w{n}").parse().unwrap(),
+            }).collect(),
+            ..Proposal::default()
+        };
+        snapshot.answer = Some(ServiceAnswer {
+            service,
+            asked: snapshot.now.plus_millis(age_ms),
+            units: asked_units,
+            outcome: Ok(proposal),
+        });
+        let plan = decide_with(&snapshot, seed);
+        let room = snapshot.settings.max_capacity.saturating_sub(snapshot.capacity.all());
+        prop_assert!(launched(&plan) <= room);
+        let n_machines: u64 = plan.awards.iter().map(|award| u64::from(award.machines)).sum();
+        prop_assert!(n_machines <= MAX_MACHINES);
+        for source in &snapshot.sources {
+            let of_source = snapshot.offers.iter().filter(|offer| offer.provider_id == source.provider_id);
+            let machines: u64 = of_source.map(|offer| awarded(&plan, offer)).sum();
+            prop_assert!(machines <= source.room.unwrap_or(u64::MAX));
+        }
+        for offer in &snapshot.offers {
+            let n_machines = awarded(&plan, offer);
+            let own = n_machines * u64::from(offer.capacity_each);
+            prop_assert!(own == 0 || offer.live + own <= offer.max_capacity.unwrap_or(u64::MAX));
+            let dead = offer.initial_weight == 0.0 || offer.bid.is_err();
+            prop_assert!(!dead || n_machines == 0);
+        }
+        for (key, advice) in &plan.advice {
+            let worker = snapshot.workers.iter().find(|worker| worker.key == *key).unwrap();
+            prop_assert!(advice.reason != REASON_EXTERNAL || !worker.is_busy());
+        }
+        prop_assert!(plan.change.is_finite() && plan.target.is_finite());
+        let input = Input { seed, snapshot };
+        let again = Input::unpack(&input.pack().unwrap()).unwrap().replay();
+        prop_assert_eq!(again.to_json().to_string(), plan.to_json().to_string());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::ConfigurationError;
 use super::compilation_cache::PreviousState;
 use crate::Engine;
 use crate::pools::{PoolError, check_config};
+use crate::strategy_services::BadService;
 
 /// At most this many invalid pools are reported.
 const MAX_REPORTED: usize = 10;
@@ -159,6 +160,7 @@ async fn validate_pool(
     if compiled.launches() {
         // Limits and weights are for providers that launch.
         definition.config = compiled.config.clone();
+        check_strategy_service(engine, compilation, compiled)?;
     }
     let mut lineup = Lineup::new(compiled.pool_id());
     for provider in &compiled.providers {
@@ -209,6 +211,26 @@ fn check_definition(
         let lines: Vec<String> = lines.collect();
         let text = format!("With {attributes}:\n{}", lines.join("\n"));
         ConfigurationError::Refused(text)
+    })
+}
+
+/// The strategy service of the pool must be configured.
+fn check_strategy_service(
+    engine: &Engine,
+    compilation: &Compilation,
+    compiled: &CompiledPool,
+) -> Result<(), ConfigurationError> {
+    let checked = engine.strategy_services.check(&compiled.config);
+    checked.map_err(|bad| {
+        let why = match bad {
+            BadService::Unknown(why) => why,
+            BadService::Settings(bad) => bad.to_string(),
+        };
+        let attributes = compiled.worker_type.attributes();
+        let pointer = "/externalStrategy";
+        let rules = rules_behind(compilation.evaluator(), &attributes, pointer);
+        let line = error_line(pointer, &why, &rules);
+        ConfigurationError::Refused(format!("With {attributes}:\n{line}"))
     })
 }
 

@@ -112,7 +112,7 @@ async fn plan_without_writing(
 ) -> store::Result<(Arc<OutsideFacts>, Option<(Snapshot, Plan)>)> {
     let outside = Arc::new(OutsideFacts::read(engine, &facts).await);
     // Most pools need no further query.
-    let snapshot = if outside.needs_store(&facts) {
+    let mut snapshot = if outside.needs_store(&facts) {
         let outside = Arc::clone(&outside);
         engine
             .store
@@ -121,6 +121,9 @@ async fn plan_without_writing(
     } else {
         outside.snapshot(&facts, &Rooms::new())
     };
+    if let Some(snapshot) = &mut snapshot {
+        outside.ask_service(engine, snapshot).await;
+    }
     let seed = outside.seed;
     let planned = snapshot.map(|snapshot| {
         let plan = Input::plan(&snapshot, seed);
@@ -139,11 +142,12 @@ fn commit(
     let Some(mut facts) = reread_facts(change.tx, pool_id, outside, horizon)? else {
         return Ok(None);
     };
-    // After a change of launch configs or overrides, the next plan decides.
+    // After a change of launch configs, overrides or the strategy service, the next plan decides.
     if !outside.is_about(&facts) {
         return Ok(None);
     }
-    let Some(snapshot) = outside.read_snapshot(change.tx, &mut facts)? else {
+    let snapshot = outside.read_snapshot(change.tx, &mut facts)?;
+    let Some(snapshot) = snapshot.filter(|snapshot| outside.has_answer_for(snapshot)) else {
         return Ok(None);
     };
     let mut input = Input {

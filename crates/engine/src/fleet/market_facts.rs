@@ -29,7 +29,7 @@ pub(super) fn read(
         return Ok(None);
     };
     let offerings: BTreeSet<OfferingId> = offerings(facts, bids).into_values().collect();
-    let offerings = if choice.strategy.learns() {
+    let offerings = if choice.own.learns() {
         read_memories(tx, &offerings)?
     } else {
         read_memories_for_shadow(tx, &offerings)?

@@ -2,13 +2,13 @@
 //! They are read before the transaction, which cannot wait for them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use domain::demand::Demand;
 use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate, learns};
 use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
-use domain::plan::{Bid, Candidate, Snapshot, StrategyDefaults};
+use domain::plan::{Bid, Candidate, ServiceAnswer, Snapshot, StrategyDefaults};
 use rand::RngExt;
 use store::Tx;
 
@@ -28,6 +28,8 @@ pub(super) struct OutsideFacts {
     /// The demand from an outside queue.
     pub(super) demand: Option<Demand>,
     claims: ClaimSource,
+    /// The answer of the pool's strategy service, once it was asked.
+    answer: OnceLock<ServiceAnswer>,
     pub(super) seed: u64,
     pub(super) defaults: StrategyDefaults,
 }
@@ -47,6 +49,7 @@ impl OutsideFacts {
             machine_providers: machine_providers(engine),
             demand: is_outside.then_some(facts.demand),
             claims: ClaimSource::Store,
+            answer: OnceLock::new(),
             seed: engine.random.with(|random| random.random()),
             defaults: engine.strategies,
         };
@@ -68,6 +71,22 @@ impl OutsideFacts {
             || self.needs_candidates(facts)
     }
 
+    /// Asks the pool's strategy service, if it has one, and adds the answer to the snapshot.
+    pub(super) async fn ask_service(&self, engine: &Engine, snapshot: &mut Snapshot) {
+        let services = &engine.strategy_services;
+        let asked = services.ask(snapshot, self.seed, engine.clock.as_ref());
+        if let Some(answer) = asked.await {
+            snapshot.answer = Some(self.answer.get_or_init(|| answer).clone());
+        }
+    }
+
+    /// Whether the service of this snapshot, if it has one, is the one that was asked.
+    pub(super) fn has_answer_for(&self, snapshot: &Snapshot) -> bool {
+        let external = snapshot.settings.external.as_ref();
+        let asked = self.answer.get().map(|answer| &answer.service);
+        external.map(|external| &external.service) == asked
+    }
+
     fn needs_candidates(&self, facts: &Facts) -> bool {
         let snapshot = self.snapshot(facts, &Rooms::new());
         snapshot.is_some_and(|snapshot| {
@@ -79,9 +98,13 @@ impl OutsideFacts {
     pub(super) fn snapshot(&self, facts: &Facts, rooms: &Rooms) -> Option<Snapshot> {
         let snapshot = facts.snapshot(&self.bids, rooms, Vec::new());
         let id = facts.id();
-        snapshot
+        let mut snapshot = snapshot
             .inspect_err(|error| tracing::debug!(pool.id = %id, "{id} is not planned: {error}"))
-            .ok()
+            .ok()?;
+        if snapshot.settings.external.is_some() {
+            snapshot.answer = self.answer.get().cloned();
+        }
+        Some(snapshot)
     }
 
     /// The complete snapshot, with what the pool's strategy has learned. Candidates may be many:

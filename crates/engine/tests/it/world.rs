@@ -19,6 +19,7 @@ use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
 use engine::queue::Queue;
 use engine::random::Random;
+use engine::strategy_services::StrategyServices;
 use engine::wakeups::Wakeups;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -68,6 +69,7 @@ impl World {
             random: Arc::new(Random::new(random)),
             providers: Providers::new(Vec::new()),
             strategies: StrategyDefaults::default(),
+            strategy_services: StrategyServices::default(),
             queue: Queue::new(issuer.clone()),
             wakeups: Wakeups::default(),
             demand_source: DemandSource::Embedded,

@@ -6,10 +6,11 @@
 //! ([`PoolThrottle`]).
 
 mod decisions;
+mod lanes;
 mod rounds;
 mod throttle;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use tokio::time::Instant;
 
 use super::driver::{ActivationResult, BackgroundTask};
 use decisions::{AT_ONCE, Decision, Done, ReadError, decide};
+use lanes::{Lanes, Place, is_stale};
 pub use rounds::{PageLimits, ProvisionRounds};
 use throttle::PoolThrottle;
 
@@ -45,11 +47,10 @@ pub struct Provision {
     /// The running steps.
     steps: FuturesUnordered<BoxFuture<'static, Step>>,
     n_reading: usize,
-    n_deciding: usize,
     /// The pools that are being read or decided on.
     busy: BTreeSet<PoolId>,
-    /// The facts of pools that wait for a decision.
-    waiting: VecDeque<Facts>,
+    /// The pools that wait for a decision or are decided on.
+    lanes: Lanes,
     /// Pools that were read together with a corrupt row: each is read alone.
     alone: Vec<PoolId>,
     throttle: PoolThrottle,
@@ -57,7 +58,7 @@ pub struct Provision {
 
 enum Step {
     Read(Vec<PoolId>, Result<Vec<Facts>, ReadError>),
-    Decided(Box<Decision>),
+    Decided(Place, Box<Decision>),
 }
 
 impl Provision {
@@ -66,9 +67,8 @@ impl Provision {
             engine,
             steps: FuturesUnordered::new(),
             n_reading: 0,
-            n_deciding: 0,
             busy: BTreeSet::new(),
-            waiting: VecDeque::new(),
+            lanes: Lanes::default(),
             alone: Vec::new(),
             throttle: PoolThrottle::default(),
         }
@@ -76,12 +76,12 @@ impl Provision {
 
     /// Starts as many steps as may run at the same time.
     fn begin(&mut self) {
-        while self.n_deciding < AT_ONCE
-            && let Some(facts) = self.waiting.pop_front()
-        {
-            self.n_deciding += 1;
+        while let Some((place, facts)) = self.lanes.take() {
             let engine = Arc::clone(&self.engine);
-            let step = async move { Step::Decided(Box::new(decide(&engine, facts).await)) };
+            let step = async move {
+                let decision = decide_freshly(&engine, facts).await;
+                Step::Decided(place, Box::new(decision))
+            };
             self.steps.push(step.boxed());
         }
         while self.has_room() {
@@ -107,7 +107,7 @@ impl Provision {
 
     /// Whether further pools may be read.
     fn has_room(&self) -> bool {
-        self.n_reading < AT_ONCE && self.waiting.len() < PAGE
+        self.n_reading < AT_ONCE && self.lanes.n_waiting() < PAGE
     }
 
     /// The next pools that are read together. An outside queue is asked about one pool at a time,
@@ -146,7 +146,9 @@ impl Provision {
                     self.busy.remove(id);
                     self.throttle.looked(id, now);
                 }
-                self.waiting.extend(facts);
+                for facts in facts {
+                    self.lanes.add(facts);
+                }
             }
             Step::Read(ids, Err(ReadError::Corrupt(_))) if ids.len() > 1 => {
                 self.n_reading -= 1;
@@ -162,14 +164,15 @@ impl Provision {
                     done.failed(id, problem.clone());
                 }
             }
-            Step::Decided(decision) => {
-                self.n_deciding -= 1;
+            Step::Decided(place, decision) => {
+                self.lanes.leave(&place);
                 let id = &decision.pool_id;
                 self.busy.remove(id);
                 match &decision.result {
                     Ok(Some(decided)) if !decided.launches.is_empty() => {
                         self.throttle.launched(id, now);
                     }
+                    Ok(_) if place.asks_service() => self.throttle.asked(id, now),
                     Ok(_) => self.throttle.looked(id, now),
                     Err(_) => {
                         let again = self.throttle.failed(id, now);
@@ -220,6 +223,22 @@ impl BackgroundTask for Provision {
             .next_pool_ms(self.engine.clock.now(), &self.busy)?;
         Some(Duration::from_millis(u64::try_from(next).unwrap_or(0)))
     }
+}
+
+/// Decides on a pool. Facts that waited for long are read again.
+async fn decide_freshly(engine: &Arc<Engine>, facts: Facts) -> Decision {
+    if !is_stale(&facts, engine.clock.now()) {
+        return decide(engine, facts).await;
+    }
+    let pool_id = facts.pool.id.clone();
+    let result = match read(engine, std::slice::from_ref(&pool_id)).await {
+        Ok(mut facts) => match facts.pop() {
+            Some(facts) => return decide(engine, facts).await,
+            None => Ok(None),
+        },
+        Err(problem) => Err(problem.to_string()),
+    };
+    Decision { pool_id, result }
 }
 
 /// The facts of those pools that may need a decision.

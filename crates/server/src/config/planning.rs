@@ -1,16 +1,29 @@
 //! The section `[planning]`: the strategies of pools whose config names none.
 
 use domain::plan::{StrategyDefaults, StrategyName};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Planning {
     /// The strategy of pools that name none. Default: `weighted`, so that an upgrade changes
     /// nothing.
+    #[serde(deserialize_with = "own_strategy")]
     pub default_strategy: Option<StrategyName>,
     /// The shadow of pools that name none. Default: no shadow.
+    #[serde(deserialize_with = "own_strategy")]
     pub default_shadow_strategy: Option<StrategyName>,
+}
+
+/// A strategy service is chosen by each pool, with its name and its fallback.
+fn own_strategy<'de, D: Deserializer<'de>>(source: D) -> Result<Option<StrategyName>, D::Error> {
+    match StrategyName::deserialize(source)? {
+        StrategyName::External => Err(D::Error::custom(
+            "\"external\" cannot be a default: each pool names its strategy service",
+        )),
+        own => Ok(Some(own)),
+    }
 }
 
 impl Planning {
@@ -47,6 +60,11 @@ mod tests {
         let problem = parse("default_strategy = \"cheapest\"").unwrap_err();
         assert!(problem.contains("unknown variant `cheapest`"), "{problem}");
         assert!(problem.contains("`balanced`"), "{problem}");
+        let problem = parse("default_shadow_strategy = \"external\"").unwrap_err();
+        assert!(
+            problem.contains("each pool names its strategy service"),
+            "{problem}"
+        );
         let problem = parse("strategy = \"balanced\"").unwrap_err();
         assert!(problem.contains("unknown field `strategy`"), "{problem}");
     }

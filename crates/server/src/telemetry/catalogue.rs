@@ -3,6 +3,7 @@
 use engine::measures::{
     CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, LAUNCHES, LIFETIME_SECONDS, PROVISION_SECONDS,
     REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS,
+    STRATEGY_REQUESTS,
 };
 
 use super::{
@@ -80,6 +81,10 @@ const CLOUD_OUTCOME: Labels = &[
         "outcome",
         "answered, throttled by the cloud, or refused by our own limit",
     ),
+];
+const STRATEGY_OUTCOME: Labels = &[
+    ("strategy", "The strategy service"),
+    ("outcome", "answered, invalid, failed, paused or busy"),
 ];
 const LAUNCH: Labels = &[
     ("providerId", "The provider"),
@@ -160,6 +165,7 @@ metrics! {
         "Age of the oldest event that the AMQP broker has not confirmed yet, in seconds.";
     None, Counter, EVENTS_PUBLISHED, &[] =>
         "Events that the AMQP broker has confirmed to this process.";
+    WM, Counter, STRATEGY_REQUESTS, STRATEGY_OUTCOME => "Decisions that needed a strategy service.";
     WM, Counter, DEMAND_FAILURES, &[] => "Failed requests for a pool's demand to an outside queue.";
     WM, Counter, OUTCOMES, &[("outcome", "completed, failed or exception")] =>
         "Task runs on workers of pools whose outcome this process recorded.";

@@ -215,3 +215,24 @@ on_both!(
         assert_eq!(made(world).await["version"], 2);
     }
 );
+
+on_both!(
+    a_rule_that_names_an_unknown_strategy_service_is_refused,
+    twins,
+    |world| {
+        let service = json!({"strategy": "external", "externalStrategy": "nobody"});
+        let document = with_rule(build(), rule("thinker", Value::Null, service));
+        let text = refused(world.put(BUILD, document), 400).await;
+        let wanted = "there is no strategy service nobody: the configuration of the server has no \
+                      section [strategies.nobody]";
+        assert!(text.contains(wanted), "{text}");
+        assert!(
+            text.contains("/externalStrategy") && text.contains("thinker"),
+            "{text}"
+        );
+        let incomplete = json!({"strategy": "external"});
+        let document = with_rule(build(), rule("thinker", Value::Null, incomplete));
+        let text = refused(world.put(BUILD, document), 400).await;
+        assert!(text.contains("/externalStrategy"), "{text}");
+    }
+);

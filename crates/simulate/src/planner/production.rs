@@ -35,7 +35,7 @@ impl Production {
             PlannedPool::new(pool, places.collect(), &scenario.timing, strategy)
         });
         let learns = match strategy {
-            StrategyName::Weighted | StrategyName::AwsProvisioner => false,
+            StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::External => false,
             StrategyName::Balanced => true,
         };
         let provider_id = provider_id()?;

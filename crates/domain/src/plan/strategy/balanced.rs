@@ -150,7 +150,7 @@ impl Strategy for Balanced {
 }
 
 /// The offerings that give only few machines now. Launch configs of one offering share them.
-struct Trials(Vec<Trial>);
+pub(in crate::plan) struct Trials(Vec<Trial>);
 
 struct Trial {
     /// The usable offers of one offering.
@@ -160,7 +160,7 @@ struct Trial {
 
 impl Trials {
     /// An offering after a failure gives one machine; one with failed boots gives few.
-    fn limit(offers: &mut UsableOffers<'_>) -> Self {
+    pub(in crate::plan) fn limit(offers: &mut UsableOffers<'_>) -> Self {
         let snapshot = offers.snapshot;
         let is_limited = |memory: &OfferingMemory| {
             memory.window.is_some() || memory.state(snapshot.now) == BreakerState::HalfOpen
@@ -192,7 +192,7 @@ impl Trials {
     }
 
     /// Counts a machine that was taken.
-    fn note(&mut self, offers: &mut UsableOffers<'_>, taken: usize) {
+    pub(in crate::plan) fn note(&mut self, offers: &mut UsableOffers<'_>, taken: usize) {
         let mut trials = self.0.iter_mut();
         if let Some(trial) = trials.find(|trial| trial.offers.contains(&taken)) {
             trial.left = trial.left.saturating_sub(1);

@@ -36,7 +36,7 @@ pub(in crate::plan) struct UsableOffer<'a> {
     /// The index of its provider among the sources.
     pub(in crate::plan) source: usize,
     pub(in crate::plan) offer: &'a Offer,
-    each: u32,
+    pub(in crate::plan) each: u32,
     /// How many further machines it gives.
     pub(in crate::plan) left: u64,
     /// `None`: it may only be tried.
@@ -44,7 +44,7 @@ pub(in crate::plan) struct UsableOffer<'a> {
     /// Its units that exist, with those of this plan.
     pub(in crate::plan) live: f64,
     pub(in crate::plan) max_price: Option<f64>,
-    won: u32,
+    pub(in crate::plan) won: u32,
 }
 
 /// Why an offer is not used now.
@@ -107,7 +107,7 @@ impl<'a> UsableOffers<'a> {
         budget: Budget,
         notes: &'a mut Notes,
     ) -> Self {
-        let strategy = snapshot.settings.strategy.strategy();
+        let strategy = snapshot.settings.own_strategy();
         let mut usable = Vec::with_capacity(snapshot.offers.len());
         let mut skipped = Vec::new();
         let mut resting_until: Option<Timestamp> = None;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::facts::Facts;
+use domain::facts::{Facts, strategy_service};
 use domain::id::PoolId;
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool};
 use engine::Engine;
@@ -78,6 +78,11 @@ impl ProvisionRounds {
                     }
                 };
                 for facts in facts {
+                    if strategy_service(&facts.pool).is_some() {
+                        // A round does not wait for services.
+                        engine.wakeups.wake_pool(facts.id());
+                        continue;
+                    }
                     while decisions.len() >= AT_ONCE
                         && let Some(decision) = decisions.next().await
                     {

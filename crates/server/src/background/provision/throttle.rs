@@ -13,6 +13,8 @@ use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
 const AFTER_LOOK_MS: i64 = 100;
 /// Interval after a decision that launched workers.
 const AFTER_LAUNCH_MS: i64 = SECOND_MS;
+/// Interval after a decision for which a strategy service was asked.
+const AFTER_ASKING_MS: i64 = SECOND_MS;
 /// Interval after a first failure; each further failure doubles it.
 const AFTER_FAILURE_MS: i64 = SECOND_MS;
 const LONGEST_AFTER_FAILURE_MS: i64 = MINUTE_MS;
@@ -43,6 +45,10 @@ impl PoolThrottle {
 
     pub(super) fn looked(&mut self, id: &PoolId, now: Timestamp) {
         self.set(id, now, AFTER_LOOK_MS, 0);
+    }
+
+    pub(super) fn asked(&mut self, id: &PoolId, now: Timestamp) {
+        self.set(id, now, AFTER_ASKING_MS, 0);
     }
 
     pub(super) fn launched(&mut self, id: &PoolId, now: Timestamp) {
@@ -100,6 +106,8 @@ mod tests {
         throttle.launched(&id, at(100));
         assert_eq!(throttle.not_before(&id, at(1_099)), Some(at(1_100)));
         assert_eq!(throttle.not_before(&id, at(1_100)), None);
+        throttle.asked(&id, at(2_000));
+        assert_eq!(throttle.not_before(&id, at(2_999)), Some(at(3_000)));
         assert_eq!(throttle.not_before(&pool(1), at(100)), None);
     }
 

@@ -70,7 +70,9 @@ impl PlannedPool {
         config.insert("strategy".to_owned(), Value::from(strategy.as_str()));
         let settings = simulated.settings()?;
         let (idle_hold_ms, memory) = match strategy {
-            StrategyName::Weighted | StrategyName::AwsProvisioner => (timing.idle_ms, None),
+            StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::External => {
+                (timing.idle_ms, None)
+            }
             StrategyName::Balanced => (timing.least_idle_ms, Some(PoolMemory::default())),
         };
         let SimulatedPool {
