@@ -525,3 +525,19 @@ async fn a_service_that_is_down_keeps_its_places_until_it_describes_itself_again
     world.provider.refresh().await.unwrap();
     assert_eq!(rows(&world), [""; 0]);
 }
+
+#[tokio::test]
+async fn refreshes_for_bids_do_not_repeat_the_description_each_time() {
+    let world = World::new().await;
+    let n_setups = || world.service.n_requests("setup");
+    world.provider.refresh().await.unwrap();
+    assert_eq!(n_setups(), 1, "it was described a moment ago");
+    world.clock.advance_ms(4 * MINUTE_MS - 1);
+    let _ = world.bids(&["small"]);
+    world.provider.refresh().await.unwrap();
+    assert_eq!((n_setups(), world.service.n_requests("bids")), (1, 1));
+    world.clock.advance_ms(1);
+    world.provider.refresh().await.unwrap();
+    world.provider.refresh().await.unwrap();
+    assert_eq!(n_setups(), 2);
+}
