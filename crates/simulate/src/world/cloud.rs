@@ -41,8 +41,9 @@ impl World<'_> {
         let made = first..self.fleet.workers.len();
         let is_down = self.scenario.offerings[offering].is_down(self.at_ms);
         let works = !made.is_empty() && !is_down;
+        let n_refused = order.machines as usize - made.len();
         self.attempts
-            .note(self.at_ms, works.then_some(offering), refusal.is_some());
+            .note(self.at_ms, works.then_some(offering), n_refused);
         self.observe(&Observation::Answered {
             pool: order.pool,
             config: order.config,
@@ -168,9 +169,13 @@ impl World<'_> {
         }
         let pool = worker.pool;
         self.n_interrupted += 1;
+        let was_asked_to_stop = worker.asked_to_stop;
         self.charge(index, 0);
         self.remove(index);
-        self.observe(&Observation::Interrupted { worker: index });
+        self.observe(&Observation::Interrupted {
+            worker: index,
+            was_asked_to_stop,
+        });
         self.dispatch(pool);
     }
 

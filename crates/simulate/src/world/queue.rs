@@ -4,6 +4,9 @@ use super::World;
 use super::events::Event;
 use crate::planner::{Observation, View};
 
+/// An idle worker that may stay asks again after this time at the earliest.
+const LEAST_IDLE_MS: i64 = 1_000;
+
 impl World<'_> {
     pub(super) fn create_task(&mut self, task: usize) {
         let pool = self.tasks[task].pool;
@@ -105,7 +108,7 @@ impl World<'_> {
     }
 
     fn await_idle_time(&mut self, worker: usize, count: u32) {
-        let asks_ms = self.at_ms + self.scenario.timing.idle_ms;
+        let asks_ms = self.at_ms + self.scenario.timing.idle_ms.max(LEAST_IDLE_MS);
         self.events.add(asks_ms, Event::IdleTime { worker, count });
     }
 }
