@@ -95,7 +95,7 @@ fn the_health_of_launches_is_shown_by_region_cause_and_launch_config() {
     }
     let said = server.ok(&["health", "--by", "cause"]);
     assert_eq!(said.lines().count(), 1, "nothing failed: {said}");
-    // The longest period: the server's clock has gone on since the command was started.
+    // The longest period: the server's clock is later than the start of the command.
     let day = server.ok(&["health", "--since", "24h"]);
     assert!(day.contains("tried since"), "{day}");
     let all = server.json(&["health", "--since", "30m"]);
