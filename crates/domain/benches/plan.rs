@@ -18,7 +18,7 @@ use domain::demand::Demand;
 use domain::facts::{ClaimSource, Facts, LaunchRecord, Rooms, RunningWorker};
 use domain::id::{LaunchConfigId, PoolId, WorkerKey};
 use domain::launch_config::LaunchConfig;
-use domain::plan::{Bid, Health, Input, Snapshot, Tries};
+use domain::plan::{Bid, Health, Input, Snapshot, StrategyDefaults, Tries};
 use domain::pool::{Pool, PoolDefinition};
 use domain::supply::{Group, Horizon};
 use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
@@ -123,7 +123,12 @@ fn facts(strategy: &str, pending: u64) -> Facts {
     };
     let listening_since = now().plus_millis(-60 * MINUTE_MS);
     let horizon = Horizon::new(now(), Some(listening_since));
-    let mut facts = Facts::new(Pool::new(pool_id(), definition, now()), demand, horizon);
+    let mut facts = Facts::new(
+        Pool::new(pool_id(), definition, now()),
+        demand,
+        horizon,
+        StrategyDefaults::default(),
+    );
     facts.launch_configs = (0..N_CONFIGS).map(launch_config).collect();
     facts.inventory.workers = (0..N_CONFIGS).map(group).collect();
     facts.records = records();

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use rules::{Attributes, Rule, RuleSet};
+use rules::{Attributes, Evaluator, Rule, RuleSet};
 use serde_json::{Map, Value, json};
 
 pub use self::adoption::{StoredPool, WantedPool, adoption};
@@ -148,6 +148,12 @@ impl Configuration {
     /// Every provider that a rule opts in to, whether or not the rule applies.
     pub fn named_providers(&self) -> BTreeSet<String> {
         named_providers(self.rules.rules())
+    }
+
+    /// The rule that sets a value of this pool, from the evaluation with the worker type alone.
+    pub fn rule_that_sets(&self, pool_id: &PoolId, pointer: &str) -> Option<String> {
+        let attributes = WorkerType::from(pool_id.clone()).attributes();
+        rules_behind(&Evaluator::new(&self.rules), &attributes, pointer).pop()
     }
 
     /// The document, as it is stored and shown.

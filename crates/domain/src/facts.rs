@@ -16,8 +16,8 @@ use crate::launch_config::LaunchConfig;
 use crate::market::{OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, Rival, START_UP_MS, Settings, Snapshot,
-    Source, StrategyName, Tries,
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, OfferKnowledge, Rival, START_UP_MS,
+    Settings, Shadow, Snapshot, Source, StrategyChoice, StrategyDefaults, Tries,
 };
 use crate::pool::Pool;
 use crate::supply::{Horizon, Inventory};
@@ -29,7 +29,10 @@ pub struct Facts {
     pub pool: Pool,
     /// The active launch configs, in their author's order.
     pub launch_configs: Vec<Arc<LaunchConfig>>,
+    /// Waiting tasks count as far as a plan may depend on them.
     pub demand: Demand,
+    /// The strategies of pools whose config names none.
+    pub defaults: StrategyDefaults,
     /// The current time, and since when signs of workers count.
     pub horizon: Horizon,
     /// The overrides that are in force and concern the pool.
@@ -38,7 +41,7 @@ pub struct Facts {
     /// Whether a running worker belongs to an archived launch config.
     pub has_archived: bool,
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
-    /// The memory of the strategy `balanced`; `None` for other strategies.
+    /// The memory of the strategy `balanced`; `None` if no strategy of the pool learns.
     pub memory: Option<MarketFacts>,
     /// A quota of the pool is used up, so it may have to give way to others.
     pub is_contending: bool,
@@ -78,13 +81,14 @@ pub type Rooms = BTreeMap<ProviderId, u64>;
 
 impl Facts {
     /// The facts about a new pool.
-    pub fn new(pool: Pool, demand: Demand, horizon: Horizon) -> Self {
+    pub fn new(pool: Pool, demand: Demand, horizon: Horizon, defaults: StrategyDefaults) -> Self {
         // Waiting tasks beyond what any plan of the pool could serve do not count.
-        let pending = demand.pending.min(u64::from(most_pending(&pool)));
+        let demand = up_to(demand, u64::from(most_pending(&pool, defaults)));
         Self {
             pool,
             launch_configs: Vec::new(),
-            demand: Demand { pending, ..demand },
+            demand,
+            defaults,
             horizon,
             overrides: Vec::new(),
             inventory: Inventory::default(),
@@ -117,7 +121,12 @@ impl Facts {
         let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
             return true;
         };
-        snapshot.wants_nothing() && !self.needs_candidates(&snapshot)
+        let is_content =
+            |snapshot: &Snapshot| snapshot.wants_nothing() && !self.needs_candidates(snapshot);
+        is_content(&snapshot)
+            && snapshot
+                .for_shadow()
+                .is_none_or(|shadow| is_content(&shadow))
     }
 
     /// Whether the advice to some worker may change, so that workers must be read individually.
@@ -139,7 +148,19 @@ impl Facts {
         rooms: &Rooms,
         workers: Vec<Candidate>,
     ) -> Result<Snapshot, BadSettings> {
-        let mut settings = Settings::parse(&self.pool.definition.config)?;
+        let config = &self.pool.definition.config;
+        let mut settings = Settings::parse_with(config, self.defaults)?;
+        let demand = up_to(self.demand, settings.most_pending());
+        let mut offers = self.offers(bids);
+        let shadow = self.shadow(&offers);
+        // Only a strategy that learns sees the memory.
+        let memory = self.memory.as_ref();
+        let memory = memory.filter(|_| settings.strategy.learns());
+        if let Some(memory) = memory {
+            for offer in &mut offers {
+                memory.knowledge(offer, self.horizon.now).add_to(offer);
+            }
+        }
         let lines = self.overrides.iter().flat_map(|given| {
             let mut lines = given.limit(&mut settings);
             if given.pauses_any(bids.iter().filter_map(|bid| bid.as_ref().err())) {
@@ -157,17 +178,47 @@ impl Facts {
             pool_id: self.pool.id.clone(),
             sources: sources.collect(),
             settings,
-            demand: self.demand,
+            demand,
             capacity: self.capacity(),
-            offers: self.offers(bids),
+            offers,
             overrides,
-            learned: self.memory.as_ref().map(|memory| memory.pool.clone()),
-            rivals: self
-                .memory
-                .as_ref()
-                .map_or_else(Vec::new, |memory| memory.rivals.clone()),
+            learned: memory.map(|memory| memory.pool.clone()),
+            rivals: memory.map_or_else(Vec::new, |memory| memory.rivals.clone()),
             workers,
+            shadow,
         })
+    }
+
+    /// The input of the shadow, without workers. `None`: the pool has no shadow, or the settings of
+    /// the pool are not valid for it.
+    fn shadow(&self, offers: &[Offer]) -> Option<Box<Shadow>> {
+        let config = &self.pool.definition.config;
+        let parsed = Settings::parse_shadow(config, self.defaults);
+        let mut settings = parsed.ok().flatten()?;
+        let demand = up_to(self.demand, settings.most_pending());
+        for given in &self.overrides {
+            given.limit(&mut settings);
+        }
+        let memory = self.memory.as_ref();
+        let memory = memory.filter(|_| settings.strategy.learns());
+        let now = self.horizon.now;
+        let knowledge = memory.map_or_else(Vec::new, |memory| {
+            let offers = offers.iter();
+            offers.map(|offer| memory.knowledge(offer, now)).collect()
+        });
+        Some(Box::new(Shadow {
+            settings,
+            demand,
+            learned: memory.map(|memory| memory.pool.clone()),
+            rivals: memory.map_or_else(Vec::new, |memory| memory.rivals.clone()),
+            offers: knowledge,
+            workers: Vec::new(),
+        }))
+    }
+
+    /// The strategies of the pool. `None`: its config is invalid for planning.
+    pub fn strategies(&self) -> Option<StrategyChoice> {
+        self.defaults.choose(&self.pool.definition.config).ok()
     }
 
     fn offers(&self, bids: &[Result<Bid, String>]) -> Vec<Offer> {
@@ -183,11 +234,7 @@ impl Facts {
             }
             let live = live.get(&config.id).copied().unwrap_or(0);
             let bid = bid.clone().and_then(|bid| bid.checked(self.horizon.now));
-            let mut offer = Offer::of(config, provider_id, live, health, bid).tried(tries);
-            if let Some(memory) = &self.memory {
-                memory.add_to(&mut offer, self.horizon.now);
-            }
-            offer
+            Offer::of(config, provider_id, live, health, bid).tried(tries)
         };
         self.launch_configs.iter().zip(bids).map(offer).collect()
     }
@@ -207,37 +254,55 @@ impl Facts {
 }
 
 impl MarketFacts {
-    /// Adds what is known about the offering, and about machines that are starting.
-    fn add_to(&self, offer: &mut Offer, now: Timestamp) {
+    /// The memory of an offer's offering, and its machines that are starting.
+    fn knowledge(&self, offer: &Offer, now: Timestamp) -> OfferKnowledge {
+        let mut knowledge = OfferKnowledge::default();
         let (Some(id), Ok(bid)) = (offer.offering(), &offer.bid) else {
-            return;
+            return knowledge;
         };
         let known = self.offerings.get(&id);
         let memory = known.copied().unwrap_or_else(|| OfferingMemory::new(&id));
         let late_after = memory.late_after_ms(bid.ready_ms);
         let own = self.starting.iter();
         for starting in own.filter(|one| one.launch_config_id == offer.launch_config_id) {
-            offer.starting += u64::from(starting.machines);
+            knowledge.starting += u64::from(starting.machines);
             // Overdue machines no longer count as coming anyway.
             let age_ms = now.millis_since(starting.since);
             if age_ms as f64 > late_after && age_ms <= START_UP_MS {
-                offer.late += u64::from(starting.machines) * u64::from(offer.capacity_each);
+                knowledge.late += u64::from(starting.machines) * u64::from(offer.capacity_each);
             }
         }
-        offer.memory = Some(memory);
+        knowledge.memory = Some(memory);
+        knowledge
     }
 }
 
-/// Whether the strategy of the pool learns from launches, workers and tasks.
-pub fn learns(pool: &Pool) -> bool {
-    let name = pool.definition.config.get("strategy");
-    let name = name.and_then(serde_json::Value::as_str);
-    name.and_then(|name| name.parse().ok()) == Some(StrategyName::Balanced)
+fn up_to(demand: Demand, most_pending: u64) -> Demand {
+    Demand {
+        pending: demand.pending.min(most_pending),
+        ..demand
+    }
 }
 
-/// How many waiting tasks of a pool are worth counting.
-pub fn most_pending(pool: &Pool) -> u32 {
-    let settings = Settings::parse(&pool.definition.config);
+/// Whether a strategy of the pool learns from launches, workers and tasks: the one that decides, or
+/// its shadow.
+pub fn learns(pool: &Pool, defaults: StrategyDefaults) -> bool {
+    let choice = defaults.choose(&pool.definition.config);
+    choice.is_ok_and(StrategyChoice::learns)
+}
+
+/// Whether the strategy that decides about the pool learns.
+pub fn decides_by_memory(pool: &Pool, defaults: StrategyDefaults) -> bool {
+    let choice = defaults.choose(&pool.definition.config);
+    choice.is_ok_and(|choice| choice.strategy.learns())
+}
+
+/// How many waiting tasks of a pool are worth counting, for its strategy and its shadow.
+pub fn most_pending(pool: &Pool, defaults: StrategyDefaults) -> u32 {
+    let config = &pool.definition.config;
+    let settings = Settings::parse_with(config, defaults);
     let most = settings.map_or(u64::MAX, |settings| settings.most_pending());
-    u32::try_from(most).unwrap_or(u32::MAX)
+    let shadow = Settings::parse_shadow(config, defaults).ok().flatten();
+    let most_of_shadow = shadow.map_or(0, |settings| settings.most_pending());
+    u32::try_from(most.max(most_of_shadow)).unwrap_or(u32::MAX)
 }

@@ -219,6 +219,12 @@ impl OfferingId {
         Self(format!("{provider} {place}"))
     }
 
+    /// The name under which shadows remember it: pools that decide by memory do not see this. No
+    /// provider has a `/` in its name.
+    pub fn for_shadows(&self) -> Self {
+        Self(format!("shadow/{self}"))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

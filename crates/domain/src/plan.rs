@@ -20,10 +20,14 @@ mod offer;
 mod offer_rows;
 mod pause;
 mod settings;
+mod shadow;
+mod shadow_opinion;
+mod shadow_sums;
 pub mod spot_bids;
 pub mod spot_prices;
 mod stored;
 mod strategy;
+mod strategy_choice;
 mod text;
 mod usability;
 mod weight;
@@ -44,8 +48,14 @@ pub use need::Load;
 pub use offer_rows::OfferRow;
 pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use settings::{BadSettings, NO_MAX_PRICE};
+pub use shadow::{OfferKnowledge, Shadow, ShadowPlan};
+pub use shadow_opinion::{Agreement, Comparison, LaunchedUnits, Opinion};
+pub use shadow_sums::{ComparisonSums, OpinionSums};
 pub use stored::BadDocument;
-pub use strategy::{MAX_TRIED, chances};
+pub use strategy::MAX_TRIED;
+pub use strategy_choice::{
+    PLANNING_KEYS, StrategyChoice, StrategyDefaults, has_planning_keys, remove_planning_keys,
+};
 pub use usability::Usability;
 pub use weight::{OfferWeight, weights};
 
@@ -83,6 +93,9 @@ pub struct Snapshot {
     /// Running workers whose advice may change. May be empty when no worker is asked to stop and
     /// none is surplus.
     pub workers: Vec<Candidate>,
+    /// The input of the pool's shadow; the plan does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<Box<Shadow>>,
 }
 
 /// Another pool that competes for a quota.
@@ -304,6 +317,9 @@ pub struct Plan {
     /// Tasks wait, and no launch config can ever be used for them: the pool's owner must change it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unserved: bool,
+    /// The plan of the pool's shadow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<Box<ShadowPlan>>,
 }
 
 /// Start this many machines from a launch config.
@@ -326,13 +342,14 @@ pub struct Award {
 }
 
 impl Plan {
-    /// Whether there is nothing to execute and nothing to publish.
+    /// Whether there is nothing to execute and nothing to publish, whatever the shadow would do.
     pub fn is_idle(&self) -> bool {
         self.awards.is_empty() && self.advice.is_empty() && self.alarm.is_none()
     }
 }
 
-/// Makes a plan. The same snapshot and the same random numbers give the same plan.
+/// Makes a plan. The same snapshot and the same random numbers give the same plan. It has no plan
+/// of the shadow: [`Input::plan`] makes both.
 pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
     let mut notes = notes::Notes::default();
     snapshot
@@ -358,6 +375,7 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
         alarm,
         again_at: chosen.again_at,
         unserved,
+        shadow: None,
     }
 }
 

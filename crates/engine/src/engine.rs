@@ -5,6 +5,7 @@ use std::sync::Arc;
 use access::seal::Keyring;
 use cloud::Providers;
 use contract::Schemas;
+use domain::plan::StrategyDefaults;
 use domain::supply::Horizon;
 use domain::time::{Clock, Timestamp};
 use store::{Store, StoreError, Tx};
@@ -28,6 +29,8 @@ pub struct Engine {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<Random>,
     pub providers: Providers,
+    /// The strategies of pools whose config names none.
+    pub strategies: StrategyDefaults,
     pub queue: Queue,
     pub wakeups: Wakeups,
     /// Reports how many tasks are pending.

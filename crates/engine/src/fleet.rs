@@ -21,10 +21,14 @@ mod reconcile;
 mod region_scan;
 mod regions;
 mod scan;
+mod shadow_plans;
+mod strategy_origin;
 mod termination;
 mod worker_end;
 
-pub use decide::{CommittedPlan, ReplayError, decide, is_planned, preview, replay, stored_offers};
+pub use decide::{
+    CommittedPlan, ReplayError, StoredOffers, decide, is_planned, preview, replay, stored_offers,
+};
 pub use facts::{add_launch_configs, read_facts, read_supply};
 pub use launch_answers::LaunchAnswers;
 pub use launch_config_status::{
@@ -39,5 +43,9 @@ pub(crate) use pool_errors::write_error_report;
 pub use reconcile::settle_old_launches;
 pub use region_scan::{ScanLimits, ScanResult};
 pub use scan::Scanner;
+pub use shadow_plans::{ShadowDecision, list_shadow_decisions};
+pub use strategy_origin::{
+    ChosenStrategy, ExplainedStrategies, StrategyOrigin, explain_strategies,
+};
 pub use termination::{TerminationLimits, Terminator};
 pub use worker_end::{mark_stopped, request_stop};

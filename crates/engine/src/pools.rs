@@ -10,6 +10,7 @@ use domain::audit::AuditEntry;
 use domain::counts::Counts;
 use domain::id::{PoolId, ProviderId};
 use domain::launch_config::{LaunchConfig, reconcile, split_off};
+use domain::plan::{Settings, has_planning_keys, remove_planning_keys};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
 use domain::provider_list::remove_only_provider;
 use serde_json::{Map, Value};
@@ -22,9 +23,6 @@ pub use error::PoolError;
 pub use plan::{PoolPlan, plan};
 
 pub(crate) use write_pool::{changes_nothing, empty_pool, insert_pool, replace_pool};
-
-/// Keys of a config for the planner, which the schemas of some providers do not have.
-pub(crate) const PLANNING_KEYS: [&str; 4] = ["strategy", "minPrice", "maxPrice", "waitPrice"];
 
 /// The launch configs of a pool in their order.
 type LaunchConfigs = Vec<Map<String, Value>>;
@@ -113,6 +111,7 @@ async fn check_only_provider(
     mut config: Value,
 ) -> Result<(Map<String, Value>, LaunchConfigs), PoolError> {
     let provider = engine.providers.get(id)?;
+    let for_planning = take_planning_keys(&mut config)?;
     let launch_configs = config.get_mut("launchConfigs");
     if let Some(Value::Array(launch_configs)) = launch_configs.filter(|_| !id.is_null()) {
         remove_only_provider(id, launch_configs)?;
@@ -129,7 +128,24 @@ async fn check_only_provider(
         return Err(PoolError::NotAnObject);
     };
     let launch_configs = split_off(&mut config)?;
+    config.extend(for_planning);
     Ok((config, launch_configs))
+}
+
+/// Checks and removes the keys that only planning uses: the schemas of providers need not have
+/// them.
+fn take_planning_keys(config: &mut Value) -> Result<Map<String, Value>, PoolError> {
+    let Value::Object(config) = config else {
+        return Ok(Map::new());
+    };
+    if has_planning_keys(config) {
+        check_planning(config)?;
+    }
+    Ok(remove_planning_keys(config))
+}
+
+fn check_planning(config: &Map<String, Value>) -> Result<(), PoolError> {
+    Settings::check(config).map_err(|bad| PoolError::Invalid(format!("config: {bad}")))
 }
 
 /// Lets a provider check and complete a config.

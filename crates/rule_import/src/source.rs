@@ -328,9 +328,7 @@ fn check_settings(config: &Map<String, Value>) -> Result<(), String> {
     if !config.contains_key("maxCapacity") {
         return Err("maxCapacity is missing".to_owned());
     }
-    Settings::parse(config)
-        .map(drop)
-        .map_err(|bad| bad.to_string())
+    Settings::check(config).map_err(|bad| bad.to_string())
 }
 
 /// The launch configs as the server would have them: for duplicate ids the last one counts.

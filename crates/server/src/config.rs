@@ -9,6 +9,7 @@ mod events;
 mod fleet;
 mod notify;
 mod outside_queue;
+mod planning;
 mod queue;
 mod roles;
 mod tls;
@@ -30,6 +31,7 @@ pub use events::{Amqp, Events};
 pub use fleet::Fleet;
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use outside_queue::OutsideQueue;
+pub use planning::Planning;
 pub use queue::Queue;
 pub use roles::{Role, Roles};
 pub use tls::TlsFiles;
@@ -53,6 +55,7 @@ pub struct Config {
     pub server: Limits,
     pub worker_manager: WorkerManager,
     pub fleet: Fleet,
+    pub planning: Planning,
     pub notify: Notify,
     /// The roles of this process; all roles by default.
     pub roles: Roles,
@@ -168,6 +171,7 @@ impl Default for Config {
             server: Limits::default(),
             worker_manager: WorkerManager::default(),
             fleet: Fleet::default(),
+            planning: Planning::default(),
             notify: Notify::default(),
             roles: Roles::default(),
             artifacts: Artifacts::default(),

@@ -168,6 +168,7 @@ async fn assemble(
         store,
         random: Arc::new(random),
         providers,
+        strategies: config.planning.defaults(),
         queue: Queue::new(queue_issuer),
         wakeups: Wakeups::default(),
         demand_source,

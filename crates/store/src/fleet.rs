@@ -12,6 +12,7 @@ pub mod pool_memories;
 pub mod pool_news;
 pub mod pools;
 pub mod running_workers;
+pub mod shadow_plans;
 pub mod worker_counts;
 pub mod worker_supply;
 pub mod workers;

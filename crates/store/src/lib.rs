@@ -22,8 +22,8 @@ pub use engine::value::MAX_TEXT_BYTES;
 pub use engine::{probe, turns};
 pub use fleet::{
     launch_configs, launch_failures, launch_health, launches, offering_memories, offering_news,
-    overrides, plans, pool_memories, pool_news, pools, running_workers, worker_counts,
-    worker_supply, workers,
+    overrides, plans, pool_memories, pool_news, pools, running_workers, shadow_plans,
+    worker_counts, worker_supply, workers,
 };
 pub use history::{
     audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,

@@ -16,7 +16,7 @@ static ALL: &[&[&Statement]] = lists! {
     access: clients revisions roles;
     configuration: configuration_versions configurations documentation worker_types;
     fleet: launch_configs launch_failures launch_health launches offering_memories offering_news
-        overrides plans pool_memories pool_news pools running_workers worker_counts worker_supply
+        overrides plans pool_memories pool_news pools running_workers shadow_plans worker_counts worker_supply
         workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox
         run_counts run_messages run_outcomes worker_errors;

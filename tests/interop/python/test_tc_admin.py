@@ -47,14 +47,8 @@ def test_a_whole_fleet_is_applied_and_nothing_differs_afterwards(server, fleet_f
     managed = ["Role=.*", "WorkerPool=.*"]
     generated.write_text(json.dumps({"managed": managed, "resources": resources}))
 
-    def tc_admin(verb, *options):
-        return subprocess.run(
-            [TOOL, verb, "--without-secrets", "--generated", generated, *options],
-            env={**os.environ, **server.environment, "TC_ADMIN_PY": str(CONFIG)},
-            capture_output=True,
-            text=True,
-            timeout=APPLY_SECONDS,
-        )
+    def tc_admin(verb):
+        return run_tc_admin(server, generated, verb)
 
     owner = Fleet(server.root_url, server.credentials)
     # `up` starts with its own role, and a fleet may have a role of the same name.
@@ -74,6 +68,49 @@ def test_a_whole_fleet_is_applied_and_nothing_differs_afterwards(server, fleet_f
     assert different.stdout.strip() == ""
     again = tc_admin("apply")
     assert (again.returncode, again.stdout.strip()) == (0, ""), tail(again)
+
+
+def test_a_pool_of_several_providers_is_applied_and_does_not_differ_afterwards(
+    server, fleet_file, tmp_path
+):
+    pools = json.loads(fleet_file.read_text())["workerPools"]
+    google, aws = (first_of(pools, f"community-tc-workers-{cloud}") for cloud in ("google", "aws"))
+    pool = {**google, "workerPoolId": "several/clouds", "config": {**google["config"]}}
+    of_aws = {**aws["config"]["launchConfigs"][0]}
+    of_aws["workerManager"] = {"providerId": aws["providerId"], "launchConfigId": "second-cloud"}
+    of_google = google["config"]["launchConfigs"][0]
+    pool["config"]["launchConfigs"] = [of_google, of_aws]
+    pool["config"]["providers"] = [google["providerId"], aws["providerId"]]
+    pool["config"]["strategy"] = "balanced"
+    generated = tmp_path / "generated.json"
+    managed = ["WorkerPool=several/.*"]
+    generated.write_text(json.dumps({"managed": managed, "resources": [pool]}))
+
+    applied = run_tc_admin(server, generated, "apply")
+    assert applied.returncode == 0, tail(applied)
+    different = run_tc_admin(server, generated, "diff")
+    assert (different.returncode, different.stdout.strip()) == (0, ""), tail(different)
+
+    owner = Fleet(server.root_url, server.credentials)
+    stored = owner.worker_manager.workerPool("several/clouds")
+    assert stored["config"]["providers"] == pool["config"]["providers"]
+    configs = stored["config"]["launchConfigs"]
+    providers = [config.get("workerManager", {}).get("providerId") for config in configs]
+    assert providers == [None, aws["providerId"]]
+
+
+def first_of(pools, provider):
+    return next(pool for pool in pools if pool["providerId"] == provider)
+
+
+def run_tc_admin(server, generated, verb):
+    return subprocess.run(
+        [TOOL, verb, "--without-secrets", "--generated", generated],
+        env={**os.environ, **server.environment, "TC_ADMIN_PY": str(CONFIG)},
+        capture_output=True,
+        text=True,
+        timeout=APPLY_SECONDS,
+    )
 
 
 def ids(items, key):

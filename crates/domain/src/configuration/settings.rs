@@ -13,14 +13,16 @@ use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
 
 /// Keys that are copied to the pool's config unchanged.
-pub const CONFIG_KEYS: [&str; 8] = [
+pub const CONFIG_KEYS: [&str; 10] = [
     "minCapacity",
     "maxCapacity",
     "scalingRatio",
     "strategy",
+    "shadowStrategy",
     "minPrice",
     "maxPrice",
     "waitPrice",
+    "literal",
     "lifecycle",
 ];
 /// Keys that are parsed here. These and those above may only depend on the worker type.
@@ -152,10 +154,13 @@ impl Reader<'_> {
             return config;
         }
         config.entry("minCapacity").or_insert_with(|| 0.into());
-        if let Err(bad) = Settings::parse(&config) {
+        if let Err(bad) = Settings::check(&config) {
             let pointer = match &bad {
                 BadSettings::Value { key, .. } => below("", key),
                 BadSettings::Strategy(_) => "/strategy".to_owned(),
+                BadSettings::UnknownShadow(_) | BadSettings::Shadow { .. } => {
+                    "/shadowStrategy".to_owned()
+                }
             };
             self.wrong(&pointer, bad.to_string());
         }

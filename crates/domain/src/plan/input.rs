@@ -9,6 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::de::IgnoredAny;
 
+use super::shadow::shadow_plan;
 use super::{Plan, Snapshot, plan};
 
 /// An input that is larger than this when packed is not stored.
@@ -37,9 +38,12 @@ pub enum BadInput {
 }
 
 impl Input {
-    /// The plan that a snapshot makes with this seed.
+    /// The plan that a snapshot makes with this seed, and that of its shadow.
     pub fn plan(snapshot: &Snapshot, seed: u64) -> Plan {
-        plan(snapshot, &mut StdRng::seed_from_u64(seed))
+        Plan {
+            shadow: shadow_plan(snapshot, seed),
+            ..plan(snapshot, &mut StdRng::seed_from_u64(seed))
+        }
     }
 
     /// Makes the plan again.

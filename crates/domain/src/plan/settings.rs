@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Settings, StrategyName};
+use super::{Settings, StrategyDefaults, StrategyName};
 
 /// A maximum price that no price reaches.
 pub const NO_MAX_PRICE: f64 = 1e9;
@@ -24,20 +24,42 @@ pub enum BadSettings {
     },
     #[error("{0} is not a strategy; use \"balanced\", \"weighted\" or \"aws-provisioner\"")]
     Strategy(String),
+    #[error(
+        "shadowStrategy: {0} is not a strategy; use \"none\", {names}",
+        names = names_of_strategies()
+    )]
+    UnknownShadow(String),
+    #[error("shadowStrategy: {shadow} does not accept the settings of the pool: {problem}")]
+    Shadow {
+        shadow: StrategyName,
+        problem: String,
+    },
+}
+
+/// `"one", "two" or "three"`.
+fn names_of_strategies() -> String {
+    let names: Vec<String> = StrategyName::ALL
+        .iter()
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    match names.split_last() {
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 impl Settings {
-    /// Parses the config of a pool. Without limits nothing is launched. The default ratio of each
-    /// strategy starts a unit for every waiting task.
+    /// Parses the config of a pool on a server without defaults of its own.
     pub fn parse(config: &Map<String, Value>) -> Result<Self, BadSettings> {
-        let strategy = match config.get("strategy") {
-            None => Some(StrategyName::Weighted),
-            Some(name) => name.as_str().and_then(|name| name.parse().ok()),
-        };
-        let strategy = strategy.ok_or_else(|| {
-            let found = config.get("strategy").map(Value::to_string);
-            BadSettings::Strategy(found.unwrap_or_default())
-        })?;
+        Self::parse_with(config, StrategyDefaults::default())
+    }
+
+    /// Parses the config of a pool for a strategy. Without limits nothing is launched. The default
+    /// ratio of each strategy starts a unit for every waiting task.
+    pub(super) fn parse_for(
+        config: &Map<String, Value>,
+        strategy: StrategyName,
+    ) -> Result<Self, BadSettings> {
         let (default_ratio, min_ratio) = {
             let strategy = strategy.strategy();
             (strategy.default_ratio(), strategy.min_ratio())

@@ -18,7 +18,6 @@ use crate::time::Timestamp;
 
 pub use usable_offers::MAX_TRIED;
 use usable_offers::UsableOffers;
-pub use weighted::chances;
 
 /// A way to plan. A strategy has no state: its input is the view and the settings.
 pub(super) trait Strategy: Sync {
@@ -62,6 +61,12 @@ pub(super) trait Strategy: Sync {
         Ok(None)
     }
 
+    /// The weights of the usable offers in the next draw; `None` if the strategy does not draw by
+    /// weights.
+    fn weights(&self, _offers: &UsableOffers<'_>) -> Option<Vec<f64>> {
+        None
+    }
+
     /// Takes machines from the usable offers until the budget is spent or none is left.
     fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng);
 }
@@ -74,6 +79,14 @@ names! {
 }
 
 impl StrategyName {
+    /// Whether it learns from launches, workers and tasks.
+    pub fn learns(self) -> bool {
+        match self {
+            Self::Balanced => true,
+            Self::Weighted | Self::AwsProvisioner => false,
+        }
+    }
+
     pub(super) fn strategy(self) -> &'static dyn Strategy {
         match self {
             Self::Weighted => &weighted::Weighted,

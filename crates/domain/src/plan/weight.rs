@@ -3,15 +3,14 @@
 use super::need::exact;
 use super::notes::Notes;
 use super::spot_bids::Budget;
-use super::strategy::chances;
 use super::strategy::usable_offers::{Balance, UsableOffers};
 use super::usability::Usability;
-use super::{Offer, Snapshot, StrategyName};
+use super::{Offer, Snapshot};
 use crate::market::BreakerState;
 use crate::time::Timestamp;
 
-/// The weight of an offer in the next draw. The strategy `weighted` draws by these weights; other
-/// strategies choose by rules of their own.
+/// The weight of an offer in the next draw. The strategy `weighted` draws by these weights, and
+/// `balanced` by expected costs; other strategies choose by rules of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfferWeight {
     pub initial: f64,
@@ -19,7 +18,7 @@ pub struct OfferWeight {
     pub balance: f64,
     /// The share of the machines of the last hour that did not fail.
     pub health: f64,
-    /// How likely it is to give the next machine, if the strategy draws by weights.
+    /// How likely it is to give the next machine, if the strategy draws.
     pub chance: Option<f64>,
     pub usability: Usability,
     /// Why it is not chosen by its weight now, for people.
@@ -63,17 +62,29 @@ pub fn weights(snapshot: &Snapshot) -> Vec<OfferWeight> {
             Usability::Usable
         };
     }
+    add_chances(&offers, &mut weights);
     for (index, skip) in offers.skipped {
         let weight = &mut weights[index];
         weight.usability = skip.usability;
         weight.reason = Some(skip.why);
     }
-    if snapshot.settings.strategy == StrategyName::Weighted {
-        for (weight, chance) in weights.iter_mut().zip(chances(snapshot)) {
-            weight.chance = Some(chance);
+    weights
+}
+
+fn add_chances(offers: &UsableOffers<'_>, weights: &mut [OfferWeight]) {
+    let strategy = offers.snapshot.settings.strategy.strategy();
+    let Some(drawn_by) = strategy.weights(offers) else {
+        return;
+    };
+    for weight in weights.iter_mut() {
+        weight.chance = Some(0.0);
+    }
+    let total: f64 = drawn_by.iter().sum();
+    if total > 0.0 {
+        for (usable, drawn_by) in offers.usable.iter().zip(drawn_by) {
+            weights[usable.index].chance = Some(drawn_by / total);
         }
     }
-    weights
 }
 
 impl Offer {

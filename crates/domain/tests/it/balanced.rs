@@ -3,7 +3,7 @@
 use domain::market::{OfferingId, OfferingMemory, OfferingNews, PoolMemory, Trouble};
 use domain::plan::{Bid, Offer, Plan, REASON_OVER_SHARE, Rival, Snapshot, StrategyName};
 
-use crate::common::{busy, decide, idle, offer, pool, priced, seconds_ago};
+use crate::common::{busy, chances, decide, idle, offer, pool, priced, seconds_ago};
 
 fn balanced(offers: Vec<Offer>) -> Snapshot {
     let mut snapshot = pool(0, 1_000);
@@ -63,6 +63,23 @@ fn machines_come_from_offerings_that_cost_about_as_little_as_the_best() {
     let (a, b) = (machines(&plan, "a"), machines(&plan, "b"));
     assert_eq!((a + b, machines(&plan, "c")), (600, 0));
     assert!(a > b && b > 150, "{a} {b}");
+}
+
+#[test]
+fn the_chance_of_each_offering_is_shown() {
+    let refused = [(5, failed(Trouble::Quota))];
+    let offers = vec![
+        priced("a", 0.40),
+        priced("b", 0.40),
+        priced("dear", 4.0),
+        after(priced("off", 0.1), &refused),
+    ];
+    let found = chances(&balanced(offers));
+    assert!(
+        (found[0] - 0.5).abs() < 1e-6 && found[0] == found[1],
+        "{found:?}"
+    );
+    assert!(found[2] < 1e-6 && found[3] == 0.0, "{found:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use domain::demand::Demand;
 use domain::id::WorkerKey;
 use domain::plan::{
     Bid, Candidate, Capacity, Health, Offer, Plan, Settings, Snapshot, Source, StrategyName, Tries,
-    plan,
+    plan, weights,
 };
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Advice;
@@ -46,6 +46,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         learned: None,
         rivals: Vec::new(),
         workers: Vec::new(),
+        shadow: None,
     }
 }
 
@@ -144,6 +145,14 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
 
 pub(crate) fn decide_with(snapshot: &Snapshot, seed: u64) -> Plan {
     plan(snapshot, &mut StdRng::seed_from_u64(seed))
+}
+
+/// How likely each launch config is to give the next machine.
+pub(crate) fn chances(snapshot: &Snapshot) -> Vec<f64> {
+    let weights = weights(snapshot).into_iter();
+    weights
+        .map(|weight| weight.chance.expect("the strategy draws by weights"))
+        .collect()
 }
 
 /// Units that a plan launches.

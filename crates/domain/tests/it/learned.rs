@@ -8,7 +8,7 @@ use domain::market::{
     ObservedTime, OfferingId, OfferingMemory, OfferingNews, PoolMemory, PoolRecord, PoolSample,
     Trouble,
 };
-use domain::plan::{Bid, Input, Offer, Rival, Snapshot, StrategyName};
+use domain::plan::{Bid, Input, Offer, Rival, Snapshot, StrategyDefaults, StrategyName};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
 use domain::supply::{Group, Horizon};
 use domain::time::{SECOND_MS, Timestamp};
@@ -141,7 +141,12 @@ fn busy_pool(strategy: &str) -> Facts {
         claimed: 4,
     };
     let pool = Pool::new(id.clone(), definition, seconds_ago(0));
-    let mut facts = Facts::new(pool, demand, Horizon::new(seconds_ago(0), None));
+    let mut facts = Facts::new(
+        pool,
+        demand,
+        Horizon::new(seconds_ago(0), None),
+        StrategyDefaults::default(),
+    );
     facts.inventory.workers.push(Group {
         pool_id: id,
         launch_config_id: None,
@@ -155,7 +160,9 @@ fn busy_pool(strategy: &str) -> Facts {
 
 #[test]
 fn a_pool_that_has_all_it_needs_is_decided_on_while_others_want_its_quota() {
-    assert!(learns(&busy_pool("balanced").pool) && !learns(&busy_pool("weighted").pool));
+    let usual = StrategyDefaults::default();
+    let learns = |strategy| learns(&busy_pool(strategy).pool, usual);
+    assert!(learns("balanced") && !learns("weighted"));
     let mut facts = busy_pool("balanced");
     assert!(facts.is_content());
     facts.is_contending = true;

@@ -16,6 +16,7 @@ mod offers;
 mod properties;
 mod recovery;
 mod rfc_191;
+mod shadow;
 mod stored;
 mod supply;
 mod trace;

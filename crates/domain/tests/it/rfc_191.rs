@@ -1,11 +1,9 @@
 //! The examples of RFC 191, "Examples of weight adjusting", each under its name.
 
 use domain::launch::Cause;
-use domain::plan::{
-    Health, Offer, OfferWeight, Refusals, Snapshot, Tries, Usability, chances, weights,
-};
+use domain::plan::{Health, Offer, OfferWeight, Refusals, Snapshot, Tries, Usability, weights};
 
-use crate::common::{decide_with, machines, offer, pool, seconds_ago};
+use crate::common::{chances, decide_with, machines, offer, pool, seconds_ago};
 
 /// A pool with these launch configs, and much work.
 fn of(offers: Vec<Offer>) -> Snapshot {

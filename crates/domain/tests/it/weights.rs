@@ -1,8 +1,8 @@
 //! Weights by `weighted`, next to those of Taskcluster. The examples of RFC 191 are in `rfc_191`.
 
-use domain::plan::{Health, Offer, Snapshot, chances, plan};
+use domain::plan::{Health, Offer, Snapshot, plan};
 
-use crate::common::{Script, decide_with, machines, offer, pool, seconds_ago};
+use crate::common::{Script, chances, decide_with, machines, offer, pool, seconds_ago};
 
 /// The input of Taskcluster's selector: initial weight, own maximum, capacity, errors.
 type Known = (f64, Option<f64>, f64, f64);

@@ -11,6 +11,7 @@ use domain::configuration::{
 };
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciliation, reconcile, split_off};
+use domain::plan::remove_planning_keys;
 use domain::pool::PoolDefinition;
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -18,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::ConfigurationError;
 use super::compilation_cache::PreviousState;
 use crate::Engine;
-use crate::pools::{PLANNING_KEYS, PoolError, check_config};
+use crate::pools::{PoolError, check_config};
 
 /// At most this many invalid pools are reported.
 const MAX_REPORTED: usize = 10;
@@ -249,7 +250,7 @@ async fn check_provider_config(
     provider: &CompiledProvider,
 ) -> Result<Option<CheckedConfig>, ConfigurationError> {
     let mut config = compiled.config.clone();
-    config.retain(|key, _| !PLANNING_KEYS.contains(&key.as_str()));
+    remove_planning_keys(&mut config);
     match provider.takes {
         WorkerSource::Nothing => return Ok(None),
         WorkerSource::Launches => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use domain::facts::{Facts, Rooms, most_pending};
 use domain::id::PoolId;
 use domain::launch::NewLaunch;
-use domain::plan::{Input, OfferRow, Plan, Snapshot};
+use domain::plan::{Input, OfferRow, Plan, Snapshot, StrategyName};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::{HOUR_MS, Timestamp};
@@ -19,9 +19,9 @@ use store::{StoreError, Tx};
 
 use super::facts::read_facts;
 use super::launches::PlannedLaunch;
-use super::offering_news;
 use super::outside_facts::OutsideFacts;
 use super::pool_errors::{ErrorDetails, report_pool_error};
+use super::{offering_news, shadow_plans};
 use crate::Engine;
 use crate::change::Change;
 
@@ -61,6 +61,8 @@ pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<
         engine.wakeups.wake_pool_at(&pool_id, at);
     }
     if plan.is_idle() || is_known_alarm(engine, &snapshot, &plan).await? {
+        let seed = outside.seed;
+        shadow_plans::note_opinion(engine, Input { seed, snapshot }, plan).await;
         return Ok(None);
     }
     // Concurrent plans of pools that share a limited provider would conflict.
@@ -144,11 +146,11 @@ fn commit(
     let Some(snapshot) = outside.read_snapshot(change.tx, &mut facts)? else {
         return Ok(None);
     };
-    let input = Input {
+    let mut input = Input {
         seed: outside.seed,
         snapshot,
     };
-    let plan = input.replay();
+    let mut plan = input.replay();
     if plan.is_idle() {
         return Ok(None);
     }
@@ -160,19 +162,34 @@ fn commit(
         store::workers::update(change.tx, &worker.advise(advice.clone()))?;
     }
     report_unserved(change, &facts.pool, &plan)?;
+    if let Some(comparison) = plan.comparison(&input.snapshot) {
+        shadow_plans::insert_beside(change, pool_id, number, &comparison)?;
+    }
+    let packed = pack(&mut input, &mut plan);
     let record = PlanRecord {
         pool_id: pool_id.clone(),
         number,
         created: change.now,
         plan: plan.to_json(),
     };
-    store::plans::insert(change.tx, &record, input.pack().as_deref(), KEPT_PLANS)?;
+    store::plans::insert(change.tx, &record, packed.as_deref(), KEPT_PLANS)?;
     Ok(Some(CommittedPlan {
         number,
         plan,
         launches,
         pool: facts.pool,
     }))
+}
+
+/// Packs the input. If it is too large with what only the shadow reads, the plan is stored without
+/// its shadow, so that at least the plan can be made again.
+fn pack(input: &mut Input, plan: &mut Plan) -> Option<Vec<u8>> {
+    let packed = input.pack();
+    if packed.is_some() || input.snapshot.shadow.take().is_none() {
+        return packed;
+    }
+    plan.shadow = None;
+    input.pack()
 }
 
 /// Reads the facts again, in the transaction that writes.
@@ -191,10 +208,13 @@ fn reread_facts(
     }
     let demand = match outside.demand {
         Some(demand) => demand,
-        None => store::demand::up_to(tx, pool_id, horizon.now, most_pending(&pool))?,
+        None => {
+            let most = most_pending(&pool, outside.defaults);
+            store::demand::up_to(tx, pool_id, horizon.now, most)?
+        }
     };
     let demand = BTreeMap::from([(pool_id.clone(), demand)]);
-    Ok(read_facts(tx, vec![pool], &demand, horizon)?.pop())
+    Ok(read_facts(tx, vec![pool], &demand, horizon, outside.defaults)?.pop())
 }
 
 fn insert_launches(
@@ -246,17 +266,26 @@ pub fn replay(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<P
     Ok(Some(Input::unpack(&packed)?.replay()))
 }
 
+/// The strategy that made a stored plan, and the offers that it had.
+pub struct StoredOffers {
+    pub strategy: StrategyName,
+    pub offers: Vec<OfferRow>,
+}
+
 /// The offers of the launch configs in the plan with this number. `None` as for `replay`.
 pub fn stored_offers(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     number: i64,
-) -> Result<Option<Vec<OfferRow>>, ReplayError> {
+) -> Result<Option<StoredOffers>, ReplayError> {
     let Some(packed) = store::plans::input(tx, pool_id, number)? else {
         return Ok(None);
     };
     let input = Input::unpack(&packed)?;
-    Ok(Some(input.snapshot.offer_rows(&input.replay())))
+    Ok(Some(StoredOffers {
+        strategy: input.snapshot.settings.strategy,
+        offers: input.snapshot.offer_rows(&input.replay()),
+    }))
 }
 
 #[derive(Debug, thiserror::Error)]

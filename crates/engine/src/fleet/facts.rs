@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::demand::Demand;
-use domain::facts::{Facts, learns};
+use domain::facts::{Facts, decides_by_memory};
 use domain::id::PoolId;
-use domain::plan::{FIRST_CLAIM_MS, START_UP_MS};
+use domain::plan::{FIRST_CLAIM_MS, START_UP_MS, StrategyDefaults};
 use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
@@ -22,8 +22,9 @@ pub fn read_facts(
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
     horizon: &Horizon,
+    defaults: StrategyDefaults,
 ) -> store::Result<Vec<Facts>> {
-    let mut facts = read_supply(tx, pools, demand, horizon)?;
+    let mut facts = read_supply(tx, pools, demand, horizon, defaults)?;
     read_launch_configs(tx, &mut facts, horizon.now)?;
     Ok(facts)
 }
@@ -34,6 +35,7 @@ pub fn read_supply(
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
     horizon: &Horizon,
+    defaults: StrategyDefaults,
 ) -> store::Result<Vec<Facts>> {
     let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
         return Ok(Vec::new());
@@ -43,10 +45,10 @@ pub fn read_supply(
     let mut inventories = read_inventories(tx, horizon, &first, &last)?;
     let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::overrides::list_in_force(tx, now)?;
-    let contending = read_contending(tx, &pools, &first, &last)?;
+    let contending = read_contending(tx, &pools, defaults)?;
     let facts = pools.into_iter().map(|pool| {
         let demand = demand.get(&pool.id).copied().unwrap_or_default();
-        let mut facts = Facts::new(pool, demand, *horizon);
+        let mut facts = Facts::new(pool, demand, *horizon, defaults);
         let own = overrides.iter().filter(|given| given.concerns(&facts.pool));
         facts.overrides = own.cloned().collect();
         facts.inventory = inventories.remove(facts.id()).unwrap_or_default();
@@ -57,18 +59,21 @@ pub fn read_supply(
     Ok(facts.collect())
 }
 
-/// The pools that learn and for which a quota is used up, in the order of their ids.
+/// The pools that decide by memory and for which a quota is used up, in the order of their ids.
 fn read_contending(
     tx: &mut Tx<'_>,
     pools: &[Pool],
-    first: &PoolId,
-    last: &PoolId,
+    defaults: StrategyDefaults,
 ) -> store::Result<Vec<PoolId>> {
-    if !pools.iter().any(learns) {
+    let learning = pools
+        .iter()
+        .filter(|pool| decides_by_memory(pool, defaults));
+    let learning: Vec<&PoolId> = learning.map(|pool| &pool.id).collect();
+    let (Some(first), Some(last)) = (learning.first(), learning.last()) else {
         return Ok(Vec::new());
-    }
+    };
     let mut contending = store::pool_memories::contending_between(tx, first, last)?;
-    contending.retain(|id| pools.iter().any(|pool| pool.id == *id && learns(pool)));
+    contending.retain(|id| learning.contains(&id));
     Ok(contending)
 }
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use domain::counts::{Counts, StateCount};
 use domain::error_report::ErrorReport;
-use domain::facts::{Facts, LaunchRecord, MarketFacts, Rooms, learns};
+use domain::facts::{Facts, LaunchRecord, MarketFacts, Rooms, decides_by_memory};
 use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup};
 use domain::launch_config::LaunchConfig;
 use domain::launch_config_state::{LaunchConfigState, pause_of, state_of};
 use domain::launch_failures::{FailureCause, LaunchFailures, LaunchNumbers};
 use domain::market::OfferingId;
 use domain::overrides::Override;
-use domain::plan::{Bid, OfferWeight, Settings, StrategyName, weights};
+use domain::plan::{Bid, OfferWeight, StrategyName, weights};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::Timestamp;
@@ -269,7 +269,13 @@ impl Reader {
             store::launch_health::between(tx, &window, &first, &last)?
         };
         let mut records = group_by_pool(records, |(pool_id, _, _)| pool_id.clone());
-        let facts = read_facts(tx, pools, &BTreeMap::new(), &self.horizon)?;
+        let facts = read_facts(
+            tx,
+            pools,
+            &BTreeMap::new(),
+            &self.horizon,
+            self.engine.strategies,
+        )?;
         let readings = self.add_memories(tx, facts)?.into_iter();
         let readings = readings.map(|(facts, bids)| {
             let id = facts.id().clone();
@@ -302,7 +308,9 @@ impl Reader {
             (facts, bids)
         });
         let mut readings: Vec<_> = with_bids.collect();
-        let learning = readings.iter().filter(|(facts, _)| learns(&facts.pool));
+        let learning = readings
+            .iter()
+            .filter(|(facts, _)| decides_by_memory(&facts.pool, self.engine.strategies));
         let wanted = learning.flat_map(|(facts, bids)| offerings(facts, &bids.all).into_values());
         let wanted: BTreeSet<OfferingId> = wanted.collect();
         if wanted.is_empty() {
@@ -310,7 +318,7 @@ impl Reader {
         }
         let memories = read_memories(tx, &wanted)?;
         for (facts, bids) in &mut readings {
-            if !learns(&facts.pool) {
+            if !decides_by_memory(&facts.pool, self.engine.strategies) {
                 continue;
             }
             let own = offerings(facts, &bids.all).into_values();
@@ -353,7 +361,7 @@ impl PoolReading {
 
     fn statuses(mut self, engine: &Engine, configs: Vec<LaunchConfig>) -> Vec<LaunchConfigStatus> {
         let facts = &self.facts;
-        let settings = Settings::parse(&facts.pool.definition.config).ok();
+        let strategies = facts.strategies();
         let snapshot = facts
             .snapshot(&self.bids.usable, &self.rooms, Vec::new())
             .ok();
@@ -374,7 +382,7 @@ impl PoolReading {
                 place: places.remove(&id).unwrap_or_default(),
                 state: state_of(&config, pause),
                 pause: pause.filter(|_| !config.archived).cloned(),
-                strategy: settings.as_ref().map(|settings| settings.strategy),
+                strategy: strategies.map(|strategies| strategies.strategy),
                 weight: weights.remove(&id),
                 workers: workers.remove(&id).unwrap_or_default(),
                 capacity: live.get(&id).copied().unwrap_or(0),

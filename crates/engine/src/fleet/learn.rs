@@ -30,6 +30,8 @@ struct SampledPool {
     bids: PoolBids,
     /// All its waiting and running tasks.
     demand: Demand,
+    /// Its strategy decides by memory; otherwise only its shadow learns.
+    decides_by_memory: bool,
 }
 
 /// Limits on one activation; the next one continues.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::facts::{Facts, MarketFacts, learns};
+use domain::facts::{Facts, MarketFacts};
 use domain::id::{LaunchConfigId, PoolId};
 use domain::market::{OfferingId, OfferingMemory};
 use domain::plan::{Bid, Rival};
@@ -25,11 +25,15 @@ pub(super) fn read(
     facts: &Facts,
     bids: &[Result<Bid, String>],
 ) -> store::Result<Option<MarketFacts>> {
-    if !learns(&facts.pool) {
+    let Some(choice) = facts.strategies().filter(|choice| choice.learns()) else {
         return Ok(None);
-    }
+    };
     let offerings: BTreeSet<OfferingId> = offerings(facts, bids).into_values().collect();
-    let offerings = read_memories(tx, &offerings)?;
+    let offerings = if choice.strategy.learns() {
+        read_memories(tx, &offerings)?
+    } else {
+        read_memories_for_shadow(tx, &offerings)?
+    };
     let since = facts.horizon.now.plus_millis(-STARTING_MS);
     Ok(Some(MarketFacts {
         pool: store::pool_memories::learned(tx, facts.id())?,
@@ -70,6 +74,26 @@ pub(super) fn read_memories(
         let unknown = || OfferingMemory::new(&row.offering);
         let memory = memories.entry(row.offering.clone());
         memory.or_insert_with(unknown).observe(news, row.observed);
+    }
+    Ok(memories)
+}
+
+/// The same for a shadow: what was learned from pools with a shadow, or else from other pools.
+pub(super) fn read_memories_for_shadow(
+    tx: &mut Tx<'_>,
+    offerings: &BTreeSet<OfferingId>,
+) -> store::Result<BTreeMap<OfferingId, OfferingMemory>> {
+    if offerings.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let of_shadows = offerings.iter().map(|id| (id.for_shadows(), id));
+    let of_shadows: BTreeMap<OfferingId, &OfferingId> = of_shadows.collect();
+    let both = of_shadows.keys().chain(offerings).cloned().collect();
+    let mut memories = read_memories(tx, &both)?;
+    for (of_shadows, id) in of_shadows {
+        if let Some(memory) = memories.remove(&of_shadows) {
+            memories.insert(id.clone(), memory);
+        }
     }
     Ok(memories)
 }

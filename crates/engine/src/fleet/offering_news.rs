@@ -35,20 +35,29 @@ pub(crate) fn note_registration(
     note(change, origin, OfferingNews::Registered { after_ms })
 }
 
-/// The offering of a launch config, if the pool's strategy learns. A launch after a failure is
-/// noted as a trial, so that later plans of other pools do not make the same trial. Plans of two
-/// processes may still make it at the same moment.
+/// The offering of a launch config, if the pool's strategy or its shadow learns. A launch after a
+/// failure is noted as a trial, so that later plans of other pools do not make the same trial.
+/// Plans of two processes may still make it at the same moment.
 pub(super) fn note_asked(
     change: &mut Change<'_, '_>,
     snapshot: &Snapshot,
     config: &LaunchConfigId,
 ) -> store::Result<Option<OfferingId>> {
     let mut offers = snapshot.offers.iter();
-    let offer = offers.find(|offer| offer.launch_config_id == *config);
-    let Some((offer, memory)) = offer.and_then(|offer| Some((offer, offer.memory?))) else {
+    let index = offers.position(|offer| offer.launch_config_id == *config);
+    let Some((index, offer)) = index.and_then(|index| Some((index, snapshot.offers.get(index)?)))
+    else {
         return Ok(None);
     };
     let Some(offering) = offer.offering() else {
+        return Ok(None);
+    };
+    let of_shadow = || {
+        let shadow = snapshot.shadow.as_ref()?;
+        Some((offering.for_shadows(), shadow.offers.get(index)?.memory?))
+    };
+    let own = offer.memory.map(|memory| (offering.clone(), memory));
+    let Some((offering, memory)) = own.or_else(of_shadow) else {
         return Ok(None);
     };
     if memory.breaker.failures_in_a_row > 0 {

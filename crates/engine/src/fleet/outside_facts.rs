@@ -8,7 +8,7 @@ use domain::demand::Demand;
 use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate, learns};
 use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
-use domain::plan::{Candidate, Snapshot};
+use domain::plan::{Candidate, Snapshot, StrategyDefaults};
 use rand::RngExt;
 use store::Tx;
 
@@ -30,6 +30,7 @@ pub(super) struct OutsideFacts {
     pub(super) demand: Option<Demand>,
     claims: ClaimSource,
     pub(super) seed: u64,
+    pub(super) defaults: StrategyDefaults,
 }
 
 impl OutsideFacts {
@@ -48,6 +49,7 @@ impl OutsideFacts {
             demand: is_outside.then_some(facts.demand),
             claims: ClaimSource::Store,
             seed: engine.random.with(|random| random.random()),
+            defaults: engine.strategies,
         };
         if is_outside && outside.needs_candidates(facts) {
             outside.claims = read_claims(engine, facts).await;
@@ -62,12 +64,16 @@ impl OutsideFacts {
 
     /// Whether a plan needs further queries.
     pub(super) fn needs_store(&self, facts: &Facts) -> bool {
-        !self.max_machines.is_empty() || learns(&facts.pool) || self.needs_candidates(facts)
+        !self.max_machines.is_empty()
+            || learns(&facts.pool, self.defaults)
+            || self.needs_candidates(facts)
     }
 
     fn needs_candidates(&self, facts: &Facts) -> bool {
         let snapshot = self.snapshot(facts, &Rooms::new());
-        snapshot.is_some_and(|snapshot| facts.needs_candidates(&snapshot))
+        snapshot.is_some_and(|snapshot| {
+            facts.needs_candidates(&snapshot) || shadow_needs_candidates(facts, &snapshot)
+        })
     }
 
     /// The snapshot without candidates. `None`: the config of the pool is invalid for planning.
@@ -92,8 +98,16 @@ impl OutsideFacts {
             return Ok(None);
         };
         // As long as it is unknown which workers have tasks, no advice changes.
-        if facts.needs_candidates(&snapshot) && self.claims != ClaimSource::Unknown {
+        if self.claims == ClaimSource::Unknown {
+            return Ok(Some(snapshot));
+        }
+        if facts.needs_candidates(&snapshot) {
             snapshot.workers = self.read_candidates(tx, facts)?;
+        } else if shadow_needs_candidates(facts, &snapshot) {
+            let workers = self.read_candidates(tx, facts)?;
+            if let Some(shadow) = &mut snapshot.shadow {
+                shadow.workers = workers;
+            }
         }
         Ok(Some(snapshot))
     }
@@ -104,6 +118,12 @@ impl OutsideFacts {
         let running = store::running_workers::list(tx, facts.id(), now, first, MAX_CANDIDATES)?;
         Ok(facts.candidates(running, &self.claims, &self.machine_providers))
     }
+}
+
+/// Whether the shadow of the pool may change the advice to some worker.
+fn shadow_needs_candidates(facts: &Facts, snapshot: &Snapshot) -> bool {
+    let shadow = snapshot.for_shadow();
+    shadow.is_some_and(|shadow| facts.needs_candidates(&shadow))
 }
 
 fn machine_providers(engine: &Engine) -> Vec<ProviderId> {

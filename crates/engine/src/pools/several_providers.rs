@@ -5,12 +5,12 @@
 
 use cloud::{Provider, ProviderUnavailable, ValidateError};
 use domain::id::{PoolId, ProviderId};
-use domain::plan::Settings;
+use domain::plan::remove_planning_keys;
 use domain::provider_list::{self, PROVIDERS_KEY, Share};
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
-use super::{LaunchConfigs, PLANNING_KEYS, PoolError, check_config};
+use super::{LaunchConfigs, PoolError, check_config, check_planning};
 use crate::Engine;
 
 /// At most this many errors of a config are reported.
@@ -26,7 +26,7 @@ pub(super) async fn check(
     config: Map<String, Value>,
     authored: &LaunchConfigs,
 ) -> Result<(Map<String, Value>, LaunchConfigs), PoolError> {
-    Settings::parse(&config).map_err(|bad| PoolError::Invalid(format!("config: {bad}")))?;
+    check_planning(&config)?;
     let parts = Parts::of(engine, ids, &config)?;
     let shares = provider_list::split(ids, authored)?;
     let part = |(index, share): (usize, Share)| Part {
@@ -98,7 +98,8 @@ impl<'a> Parts<'a> {
         let some_launch = providers.iter().any(|provider| launches(*provider));
         let some_declare = providers.iter().any(|provider| !launches(*provider));
         let mut common = config.clone();
-        common.retain(|key, _| key != PROVIDERS_KEY && !PLANNING_KEYS.contains(&key.as_str()));
+        common.remove(PROVIDERS_KEY);
+        remove_planning_keys(&mut common);
         let mut for_declarations = common.clone();
         if some_launch {
             // The other keys are for the launching providers.

@@ -8,6 +8,7 @@ use access::seal::{Key, Keyring, generate_key};
 use cloud::Providers;
 use contract::Schemas;
 use domain::audit::{AuditEntry, EntityType};
+use domain::plan::StrategyDefaults;
 use domain::time::{Clock, DAY_MS, Timestamp};
 use engine::Engine;
 use engine::artifacts::Artifacts;
@@ -66,6 +67,7 @@ impl World {
             clock: clock.clone(),
             random: Arc::new(Random::new(random)),
             providers: Providers::new(Vec::new()),
+            strategies: StrategyDefaults::default(),
             queue: Queue::new(issuer.clone()),
             wakeups: Wakeups::default(),
             demand_source: DemandSource::Embedded,

@@ -1,9 +1,12 @@
 //! Explains decisions about pools, and the history of workers.
 
+mod shadow;
+
 use clap::{Args, Subcommand};
 use domain::time::Timestamp;
 use serde_json::Value;
 
+use self::shadow::shadow_text;
 use super::{Session, name};
 use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
@@ -34,13 +37,24 @@ pub(crate) struct Decisions {
     /// Show what each launch config offered in this plan (default: the newest)
     #[arg(long, value_name = "NUMBER")]
     plan: Option<u32>,
+    /// Compare with the shadow strategy of the pool: what it would have done
+    #[arg(long, conflicts_with = "plan")]
+    shadow: bool,
 }
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
         Verb::Pool(Decisions {
             name: name::Pool { pool },
+            shadow: true,
+            ..
+        }) => Call::get(FLEETWRIGHT, &["explain", "shadow", pool])
+            .to(format!("explain the shadow of pool {pool}"))
+            .list_command("fleetwright pool list"),
+        Verb::Pool(Decisions {
+            name: name::Pool { pool },
             plan,
+            shadow: false,
         }) => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
             .query("plan", plan.map(|number| number.to_string()))
             .to(format!("explain pool {pool}"))
@@ -62,7 +76,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         return Ok(());
     }
     let text = match &verb {
-        Verb::Pool(_) => pool_text(&reply),
+        Verb::Pool(Decisions { shadow: true, .. }) => shadow_text(&reply),
+        Verb::Pool(Decisions { shadow: false, .. }) => pool_text(&reply),
         Verb::Worker { .. } => worker_text(&reply),
     };
     output::out(text.trim_end());
@@ -102,8 +117,24 @@ fn groups_of<'a>(reply: &'a Value, id: &str) -> Vec<&'a str> {
     groups
 }
 
+/// The strategies of the pool, and what chose them.
+fn strategies_text(reply: &Value) -> String {
+    let mut text = String::new();
+    for (key, title) in [("strategy", "strategy"), ("shadow", "shadow strategy")] {
+        let chosen = &reply[key];
+        if let Some(problem) = chosen["problem"].as_str() {
+            let problem = output::printable(problem);
+            text.push_str(&format!("  error: no {title}: {problem}\n"));
+        } else if let Some(chosen) = chosen["text"].as_str() {
+            text.push_str(&format!("  {title}: {}\n", output::printable(chosen)));
+        }
+    }
+    text
+}
+
 fn pool_text(reply: &Value) -> String {
     let mut text = format!("Now ({})\n", clock(&reply["time"]));
+    text.push_str(&strategies_text(reply));
     for error in reply["problems"].as_array().into_iter().flatten() {
         let error = error.as_str().unwrap_or_default();
         text.push_str(&format!("  error: {}\n", output::printable(error)));
@@ -119,7 +150,12 @@ fn pool_text(reply: &Value) -> String {
     }
     for plan in plans {
         let number = &plan["number"];
-        text.push_str(&format!("\nPlan {number} ({})\n", clock(&plan["created"])));
+        let strategy = plan["strategy"].as_str();
+        let by = strategy.map_or_else(String::new, |strategy| format!(", by {strategy}"));
+        text.push_str(&format!(
+            "\nPlan {number} ({}){by}\n",
+            clock(&plan["created"])
+        ));
         text.push_str(&indented(&plan["text"]));
         text.push_str(&offers_table(&plan["offers"]));
         for launch in launches_of(reply, number) {
@@ -252,6 +288,8 @@ mod tests {
         let reply = json!({
             "time": "2026-11-21T06:19:13.123Z",
             "problems": ["provider racks failed to start: no network"],
+            "strategy": {"name": "balanced", "chosenBy": "pool", "text": "balanced, chosen by the pool"},
+            "shadow": {"problem": "shadowStrategy: weighted does not accept the settings"},
             "now": {"text": "nothing to do\nbecause nothing waits\n", "offers": [
                 {"launchConfigId": "lc-1", "providerId": "aws", "place": "us-west-2a m5.large spot",
                     "price": 0.031, "pricePerUsefulHour": 0.0333333333, "readyMs": 74_400,
@@ -260,7 +298,7 @@ mod tests {
                     "pricePerUsefulHour": null, "readyMs": null, "offered": 0, "taken": 0,
                     "why": "racks refuses to bid (quota): enough"},
             ]},
-            "plans": [{"number": 7, "created": "2026-11-21T06:00:00.000Z", "text": "launch lc-1 x1"}],
+            "plans": [{"number": 7, "strategy": "balanced", "created": "2026-11-21T06:00:00.000Z", "text": "launch lc-1 x1"}],
             "launches": [
                 {"launch": "tok", "plan": 7, "made": 1, "machines": 1, "launchConfigId": "lc-1",
                     "state": "accepted", "problem": null},
@@ -270,6 +308,8 @@ mod tests {
         });
         insta::assert_snapshot!(pool_text(&reply), @r"
         Now (2026-11-21 06:19:13)
+          strategy: balanced, chosen by the pool
+          error: no shadow strategy: shadowStrategy: weighted does not accept the settings
           error: provider racks failed to start: no network
           nothing to do
           because nothing waits
@@ -278,7 +318,7 @@ mod tests {
             aws us-west-2a m5.large spot (lc-1)    0.031        0.033333      74 s       10      0  not needed
             racks (lc-2)                               -               -         -        0      0  racks refuses to bid (quota): enough
 
-        Plan 7 (2026-11-21 06:00:00)
+        Plan 7 (2026-11-21 06:00:00), by balanced
           launch lc-1 x1
           launch tok: 1 of 1 machines of lc-1, accepted
         ");

@@ -27,6 +27,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Grouping {
     /// One row for each region of a provider
     Region,
+    /// One row for each kind of machine at its place, such as `us-east-1 m5.large`
+    Machine,
     /// One row for each cause of failures
     Cause,
     /// One row for each launch config
@@ -52,6 +54,18 @@ const FAILING: &[Column] = &[
 const BY_REGION: &[Column] = &[
     Column::text("PROVIDER", "provider"),
     Column::text("REGION", "region"),
+    Column::number("LAUNCH CONFIGS", "configs"),
+    Column::number("TRIED", "tried"),
+    Column::number("REGISTERED", "registered"),
+    Column::number("CLAIMED", "claimed"),
+    Column::number("REFUSED", "refused"),
+    Column::number("CLAIMED OF TRIED", "share"),
+    Column::text("STATE", "state"),
+];
+
+const BY_MACHINE: &[Column] = &[
+    Column::text("PROVIDER", "provider"),
+    Column::text("MACHINE", "place"),
     Column::number("LAUNCH CONFIGS", "configs"),
     Column::number("TRIED", "tried"),
     Column::number("REGISTERED", "registered"),
@@ -130,7 +144,8 @@ fn report(
     };
     add(&failing, FAILING);
     match by {
-        Grouping::Region => add(&regions(items), BY_REGION),
+        Grouping::Region => add(&board(items, "region"), BY_REGION),
+        Grouping::Machine => add(&board(items, "place"), BY_MACHINE),
         Grouping::Cause => add(&causes(items), BY_CAUSE),
         Grouping::LaunchConfig => {
             let rows: Vec<Value> = items.iter().map(row).collect();
@@ -274,18 +289,18 @@ fn text_of(value: &Value) -> String {
     value.as_str().unwrap_or("-").to_owned()
 }
 
-/// One row for each region of a provider.
-fn regions(items: &[Value]) -> Vec<Value> {
+/// One row for each region of a provider, or for what else the launch configs have in common.
+fn board(items: &[Value], column: &str) -> Vec<Value> {
     let mut places: BTreeMap<(String, String), Vec<&Value>> = BTreeMap::new();
     for item in items {
-        let place = (text_of(&item["providerId"]), text_of(&item["region"]));
+        let place = (text_of(&item["providerId"]), text_of(&item[column]));
         places.entry(place).or_default().push(item);
     }
-    let row = |((provider, region), items): ((String, String), Vec<&Value>)| {
+    let row = |((provider, place), items): ((String, String), Vec<&Value>)| {
         let sums = Sums::of(items.into_iter());
         let share = (sums.tried > 0).then(|| format!("{} %", sums.claimed * 100 / sums.tried));
         let state = Some(sums.state()).filter(|state| !state.is_empty());
-        json!({"provider": provider, "region": region, "configs": sums.configs,
+        json!({"provider": provider, column: place, "configs": sums.configs,
             "tried": sums.tried, "registered": sums.registered, "claimed": sums.claimed,
             "refused": sums.refused, "share": share, "state": state})
     };
@@ -404,6 +419,20 @@ mod tests {
         PROVIDER  REGION     LAUNCH CONFIGS  TRIED  REGISTERED  CLAIMED  REFUSED  CLAIMED OF TRIED  STATE
         aws       eu-west-1               2     50           0        0       50               0 %  1 shut off, 1 on trial
         aws       us-east-1               2    120         117      117        2              97 %  1 paused
+        ");
+    }
+
+    #[test]
+    fn launch_configs_with_the_same_machine_are_one_row() {
+        let mut same = items();
+        same.push(item("m5", "us-east-1", 30, 10, ("capacity", 0)));
+        let text = report(&same, Grouping::Machine, now(), now(), None);
+        insta::assert_snapshot!(text.rsplit("\n\n").next().unwrap(), @r"
+        PROVIDER  MACHINE               LAUNCH CONFIGS  TRIED  REGISTERED  CLAIMED  REFUSED  CLAIMED OF TRIED  STATE
+        aws       eu-west-1a m5.large                1      9           0        0        9               0 %  1 on trial
+        aws       eu-west-1a m5.xlarge               1     41           0        0       41               0 %  1 shut off
+        aws       us-east-1a c6i                     1      0           0        0        0                 -  1 paused
+        aws       us-east-1a m5                      2    150         127      127        2              84 %  -
         ");
     }
 

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use api_client::{Credentials, is_loopback};
 use clap::{Arg, Args, Command};
 use cloud::ProviderConfig;
+use domain::plan::StrategyName;
 use server::config::{Config, ProviderTable, StaticClient};
 
 use super::first_pool::{self, FIRST_POOL};
@@ -275,7 +276,8 @@ fn prepare(
     Ok((config, is_new))
 }
 
-/// The configuration with the defaults of `up`: paths in the data folder, and providers.
+/// The configuration with the defaults of `up`: paths in the data folder, providers, and the
+/// strategy `balanced`.
 pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Config, Failure> {
     let mut config = Config::from_toml(PROVIDERS, Path::new("the built-in configuration"))
         .context("the built-in configuration is damaged")?;
@@ -290,6 +292,10 @@ pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Co
         config.keys.file = data.keys_file();
     }
     config.data.get_or_insert_with(|| data.path().to_owned());
+    let planning = &mut config.planning;
+    planning
+        .default_strategy
+        .get_or_insert(StrategyName::Balanced);
     Ok(config)
 }
 
@@ -376,6 +382,23 @@ mod tests {
             .collect();
         assert_eq!(ids, ["local", "static", "fake"]);
         assert_eq!(config.database.url, data.database_url());
+        let defaults = config.planning.defaults();
+        assert_eq!(defaults.strategy, StrategyName::Balanced);
+    }
+
+    #[test]
+    fn a_file_may_choose_another_strategy_for_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(folder.path()).unwrap();
+        let strategy = |text: &str| {
+            let file = folder.path().join("up.toml");
+            std::fs::write(&file, text).unwrap();
+            let config = configuration(Some(&file), &data).unwrap();
+            config.planning.defaults().strategy
+        };
+        assert_eq!(strategy(""), StrategyName::Balanced);
+        let weighted = "[planning]\ndefault_strategy = \"weighted\"\n";
+        assert_eq!(strategy(weighted), StrategyName::Weighted);
     }
 
     #[test]

@@ -84,7 +84,12 @@ fn launch_configs_are_listed_shown_paused_and_resumed() {
 #[test]
 fn the_health_of_launches_is_shown_by_region_cause_and_launch_config() {
     let server = with_launch_configs();
-    for (by, heading) in [("region", "PROVIDER"), ("launch-config", "LAUNCH CONFIG")] {
+    let columns = [
+        ("region", "PROVIDER"),
+        ("machine", "MACHINE"),
+        ("launch-config", "LAUNCH CONFIG"),
+    ];
+    for (by, heading) in columns {
         let said = server.ok(&["health", "--since", "1h", "--by", by]);
         assert!(said.starts_with("0 machines tried since 2"), "{said}");
         assert!(

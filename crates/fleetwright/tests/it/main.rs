@@ -20,6 +20,7 @@ mod other_workers;
 mod overrides;
 mod queue_calls;
 mod serve;
+mod shadow;
 mod simulate;
 mod task;
 mod task_runs;

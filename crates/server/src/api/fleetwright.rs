@@ -2,6 +2,7 @@
 
 mod events;
 mod explain;
+mod explain_shadow;
 
 use contract::patterns::{DIGITS, GENERIC_ID, SLUGID, WORKER_POOL_ID};
 
@@ -51,9 +52,20 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .about(REASONS, "Explain a pool")
         .describe(
             "Shows the decision that would be made about the pool now, with its reasons, and \
-             earlier decisions: the last plans and the results of their launches. `now`, and one \
-             of the plans (`plan`, or the newest), have `offers`: what each launch config offered, \
+             earlier decisions: the last plans and the results of their launches. `strategy` and \
+             `shadow` say what chose the strategies of the pool. `now`, and one of the plans (`plan`, or the newest), have `offers`: what each launch config offered, \
              how many machines were taken, and why. The request changes nothing.",
+        ),
+    on("explainShadow", Get, "/explain/shadow/<workerPoolId>")
+        .runs(|call| Box::pin(explain_shadow::pool(call)))
+        .wildcard("workerPoolId")
+        .output("explain-shadow-response.json")
+        .scope("fleetwright:explain:<workerPoolId>")
+        .about(REASONS, "Compare a pool with its shadow")
+        .describe(
+            "Shows what the shadow strategy of the pool would have done beside what was done: now, \
+             in the last decisions, and in sums over all decisions that are kept. The request \
+             changes nothing.",
         ),
     on(
         "explainWorker",

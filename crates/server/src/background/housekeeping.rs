@@ -16,7 +16,7 @@ use engine::fleet::settle_old_launches;
 use serde_json::Value;
 use store::{StoreError, Tx};
 use store::{cache_purges, launches, offering_memories, offering_news, overrides, plans};
-use store::{pool_news, queue_workers, worker_errors, workers};
+use store::{pool_news, queue_workers, shadow_plans, worker_errors, workers};
 
 use super::batches::Batches;
 use super::driver::{ActivationResult, BackgroundTask, summary};
@@ -75,6 +75,9 @@ impl Housekeeping {
         let outcomes = forget_outcomes(app, now, batches).await?;
         let launches = forget("launch_expire", old_plans, launches::delete_before).await?;
         let plans = forget("plan_expire", old_plans, plans::delete_before).await?;
+        let shadows = shadow_plans::delete_before;
+        let shadows = forget("shadow_plan_expire", old_plans, shadows).await?;
+        let plans = plans + shadows;
         let delete_ended = overrides::delete_ended_before;
         let overrides = forget("override_expire", old_overrides, delete_ended).await?;
         let (old_memories, old_news) = (days_ago(MEMORIES_KEPT_DAYS), days_ago(NEWS_KEPT_DAYS));

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use domain::demand::Demand;
 use domain::facts::{Facts, most_pending};
 use domain::id::PoolId;
+use domain::plan::StrategyDefaults;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use engine::Engine;
@@ -231,6 +232,7 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadEr
     }
     let (inner, ids, now) = (Arc::clone(engine), ids.to_vec(), engine.clock.now());
     let horizon = engine.horizon(now);
+    let defaults = engine.strategies;
     let is_short = ids.len() == 1;
     let read = move |tx: &mut Tx<'_>| {
         let mut facts = Vec::new();
@@ -243,9 +245,9 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadEr
             let demand = if is_outside {
                 demand.clone()
             } else {
-                embedded_demand(tx, &run, now)?
+                embedded_demand(tx, &run, now, defaults)?
             };
-            facts.extend(fleet::read_supply(tx, run, &demand, &horizon)?);
+            facts.extend(fleet::read_supply(tx, run, &demand, &horizon, defaults)?);
         }
         facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)
@@ -303,9 +305,10 @@ fn embedded_demand(
     tx: &mut Tx<'_>,
     pools: &[Pool],
     now: Timestamp,
+    defaults: StrategyDefaults,
 ) -> Result<BTreeMap<PoolId, Demand>, StoreError> {
     let demand = pools.iter().map(|pool| {
-        let most = most_pending(pool);
+        let most = most_pending(pool, defaults);
         let demand = store::demand::up_to(tx, &pool.id, now, most)?;
         Ok((pool.id.clone(), demand))
     });

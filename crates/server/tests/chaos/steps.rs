@@ -241,6 +241,7 @@ impl World {
     pub(crate) async fn facts(&self, process: &Process, pool: &str) -> Option<Facts> {
         let (id, now): (PoolId, _) = (pool.parse().unwrap(), self.now());
         let mut horizon = process.app.engine.horizon(now);
+        let defaults = process.app.engine.strategies;
         if self.mutant == Some(Mutant::CountsSignsAhead) {
             horizon.until = Timestamp::from_millis(i64::MAX);
         }
@@ -249,7 +250,7 @@ impl World {
                 return Ok(Vec::new());
             };
             let demand = BTreeMap::from([(id.clone(), store::demand::of(tx, &id, now)?)]);
-            fleet::read_facts(tx, vec![pool], &demand, &horizon)
+            fleet::read_facts(tx, vec![pool], &demand, &horizon, defaults)
         });
         let read: Result<Vec<Facts>, StoreError> = read.await;
         read.ok()?.pop()

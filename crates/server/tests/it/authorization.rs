@@ -382,6 +382,11 @@ fn event_cases() -> Vec<Case> {
             &["fleetwright:explain:pp/ee"],
         ),
         case(
+            "explainShadow",
+            "fleetwright:/explain/shadow/pp%2Fee",
+            &["fleetwright:explain:pp/ee"],
+        ),
+        case(
             "explainWorker",
             "fleetwright:/explain/worker/pp%2Fee/g/w",
             &["fleetwright:explain:pp/ee"],

@@ -47,10 +47,11 @@ impl Fleet {
         self.tasks(POOL, 1).await;
         let (id, now): (PoolId, _) = (POOL.parse().unwrap(), self.now());
         let horizon = self.app.engine.horizon(now);
+        let defaults = self.app.engine.strategies;
         let facts = self.read(move |tx| {
             let pool = store::pools::get(tx, &id)?.unwrap();
             let demand = BTreeMap::from([(id.clone(), store::demand::of(tx, &id, now)?)]);
-            engine::fleet::read_facts(tx, vec![pool], &demand, &horizon)
+            engine::fleet::read_facts(tx, vec![pool], &demand, &horizon, defaults)
         });
         let facts = facts.await.remove(0);
         let decided = engine::fleet::decide(&self.app.engine, facts)

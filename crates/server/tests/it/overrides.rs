@@ -196,10 +196,11 @@ fleet_test!(a_pause_that_comes_while_it_is_decided_is_heeded, |fleet| {
     let id = POOL.parse().unwrap();
     let now = fleet.now();
     let horizon = fleet.app.engine.horizon(now);
+    let defaults = fleet.app.engine.strategies;
     let facts = fleet.read(move |tx| {
         let pool = store::pools::get(tx, &id)?.unwrap();
         let demand = [(id.clone(), store::demand::of(tx, &id, now)?)].into();
-        fleet::read_facts(tx, vec![pool], &demand, &horizon)
+        fleet::read_facts(tx, vec![pool], &demand, &horizon, defaults)
     });
     let [facts] = facts.await.try_into().ok().unwrap();
     fleet.paused("freeze", "region", "none").await;

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, clients, pools, workers};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 23] = [
+const FILES: [(&str, &str); 24] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -99,6 +99,10 @@ const FILES: [(&str, &str); 23] = [
     (
         "0023_market",
         include_str!("../../migrations/0023_market.sql"),
+    ),
+    (
+        "0025_shadow_plans",
+        include_str!("../../migrations/0025_shadow_plans.sql"),
     ),
 ];
 

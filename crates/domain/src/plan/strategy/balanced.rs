@@ -19,7 +19,7 @@ use super::super::spot_bids::NoBid;
 use super::super::{NO_MAX_PRICE, Offer, Settings, Snapshot};
 use super::Strategy;
 use super::usable_offers::UsableOffers;
-use super::weighted::{Weighted, fraction};
+use super::weighted::{Weighted, draw};
 use crate::demand::Demand;
 use crate::id::OfferingId;
 use crate::market::{BreakerState, OfferingMemory, fair_shares};
@@ -116,6 +116,12 @@ impl Strategy for Balanced {
         }
     }
 
+    fn weights(&self, offers: &UsableOffers<'_>) -> Option<Vec<f64>> {
+        let mut weights = Vec::new();
+        weigh(offers, &scores(offers), &mut weights);
+        Some(weights)
+    }
+
     /// Takes machines of the offerings that cost about as little as the best, one at a time.
     fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng) {
         let snapshot = offers.snapshot;
@@ -126,23 +132,14 @@ impl Strategy for Balanced {
             return;
         }
         let mut trials = Trials::limit(offers);
-        let outlook = Outlook::of(snapshot);
-        let scores: Vec<f64> = offers
-            .usable
-            .iter()
-            .map(|usable| outlook.score(snapshot, usable.offer))
-            .collect();
+        let scores = scores(offers);
         let mut weights = Vec::new();
         let mut is_stale = true;
         while offers.budget.is_open() {
             if is_stale {
                 weigh(offers, &scores, &mut weights);
             }
-            let total: f64 = weights.iter().sum();
-            if total <= 0.0 {
-                break;
-            }
-            let at = draw(&weights, fraction(rng) * total);
+            let Some(at) = draw(&weights, rng) else { break };
             if offers.usable[at].can_give(&offers.budget) {
                 offers.take(at);
                 trials.note(offers, at);
@@ -222,6 +219,15 @@ impl Snapshot {
     }
 }
 
+/// The expected costs of the usable offers.
+fn scores(offers: &UsableOffers<'_>) -> Vec<f64> {
+    let outlook = Outlook::of(offers.snapshot);
+    let usable = offers.usable.iter();
+    usable
+        .map(|usable| outlook.score(offers.snapshot, usable.offer))
+        .collect()
+}
+
 /// The weight of each usable offering: the author's weight, less for those that cost more.
 fn weigh(offers: &UsableOffers<'_>, scores: &[f64], weights: &mut Vec<f64>) {
     let open = |at: usize| offers.usable[at].can_give(&offers.budget);
@@ -236,21 +242,6 @@ fn weigh(offers: &UsableOffers<'_>, scores: &[f64], weights: &mut Vec<f64>) {
         let weight = offers.usable[at].weight.unwrap_or(0.0);
         weight * (-(score / best - 1.0) / SPREAD).exp()
     }));
-}
-
-/// The index of the weight at this point of their sum.
-fn draw(weights: &[f64], mut point: f64) -> usize {
-    let mut drawn = 0;
-    for (at, weight) in weights.iter().enumerate() {
-        if *weight > 0.0 {
-            drawn = at;
-            if point < *weight {
-                break;
-            }
-            point -= weight;
-        }
-    }
-    drawn
 }
 
 /// Waiting tasks that running workers will take before a machine that is started now is there.

@@ -2,10 +2,9 @@
 
 use rand::Rng;
 
+use super::super::Settings;
 use super::super::need::{Load, exact};
-use super::super::notes::Notes;
 use super::super::spot_bids::Budget;
-use super::super::{Settings, Snapshot};
 use super::Strategy;
 use super::usable_offers::{Balance, UsableOffer, UsableOffers};
 use crate::demand::Demand;
@@ -53,24 +52,18 @@ impl Strategy for Weighted {
         target.max((load.pending + load.claimed).min(max))
     }
 
+    fn weights(&self, offers: &UsableOffers<'_>) -> Option<Vec<f64>> {
+        let mut weights = Vec::new();
+        weigh(&offers.usable, &offers.budget, &mut weights);
+        Some(weights)
+    }
+
     /// Draws in proportion to weight, with replacement, one machine at a time.
     fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng) {
         let mut weights = Vec::with_capacity(offers.usable.len());
         while offers.budget.is_open() {
             weigh(&offers.usable, &offers.budget, &mut weights);
-            let total: f64 = weights.iter().sum();
-            let mut point = fraction(rng) * total;
-            let mut drawn = None;
-            for (at, weight) in weights.iter().enumerate() {
-                if *weight > 0.0 {
-                    drawn = Some(at);
-                    if point < *weight {
-                        break;
-                    }
-                    point -= weight;
-                }
-            }
-            match drawn {
+            match draw(&weights, rng) {
                 Some(at) => offers.take(at),
                 None => break,
             }
@@ -90,20 +83,21 @@ fn weigh(usable: &[UsableOffer<'_>], budget: &Budget, weights: &mut Vec<f64>) {
     }));
 }
 
-/// How likely each offer is to give the next machine, in the order of the offers.
-pub fn chances(snapshot: &Snapshot) -> Vec<f64> {
-    let mut notes = Notes::default();
-    let offers = UsableOffers::open(snapshot, Budget::one_machine(snapshot), &mut notes);
-    let mut weights = Vec::new();
-    weigh(&offers.usable, &offers.budget, &mut weights);
+/// Draws an index with a chance in proportion to its weight; `None` if all weights are 0.
+pub(super) fn draw(weights: &[f64], rng: &mut dyn Rng) -> Option<usize> {
     let total: f64 = weights.iter().sum();
-    let mut chances = vec![0.0; snapshot.offers.len()];
-    for (offer, weight) in offers.usable.iter().zip(weights) {
-        if total > 0.0 {
-            chances[offer.index] = weight / total;
+    let mut point = fraction(rng) * total;
+    let mut drawn = None;
+    for (at, weight) in weights.iter().enumerate() {
+        if *weight > 0.0 {
+            drawn = Some(at);
+            if point < *weight {
+                break;
+            }
+            point -= weight;
         }
     }
-    chances
+    drawn
 }
 
 /// From 0 to just below 1.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use domain::facts::{Facts, MarketFacts, Rooms, learns};
+use domain::facts::{Facts, MarketFacts, Rooms, decides_by_memory, learns};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::market::{ObservedTime, OfferingId, OfferingMemory, PoolRecord, PoolSample};
 use domain::plan::{Settings, Snapshot};
@@ -70,7 +70,7 @@ pub(super) async fn take(
         let mut page = list.await?;
         let is_full = page.len() == size as usize;
         let last = page.last().map(|pool| pool.id.clone());
-        page.retain(|pool| learns(pool) && is_planned(engine, pool));
+        page.retain(|pool| learns(pool, engine.strategies) && is_planned(engine, pool));
         learning.extend(page.iter().map(|pool| pool.id.clone()));
         if !page.is_empty() {
             round.take_page(page, done).await?;
@@ -94,7 +94,8 @@ pub(super) async fn take(
 
 /// Whether plans are made of the pool.
 fn is_planned(engine: &Engine, pool: &Pool) -> bool {
-    decide::is_planned(engine, pool) && Settings::parse(&pool.definition.config).is_ok()
+    let settings = Settings::parse_with(&pool.definition.config, engine.strategies);
+    decide::is_planned(engine, pool) && settings.is_ok()
 }
 
 async fn read_states(engine: &Engine, limit: u32) -> store::Result<States> {
@@ -128,9 +129,10 @@ impl Round<'_> {
             }
         };
         let horizon = self.engine.horizon(self.time.clock);
+        let defaults = self.engine.strategies;
         let (of_page, states) = (Arc::clone(&demand), Arc::clone(&self.states));
         let read = self.engine.store.scan("learn_supply", move |tx| {
-            let mut awake = facts::read_supply(tx, page, &of_page, &horizon)?;
+            let mut awake = facts::read_supply(tx, page, &of_page, &horizon, defaults)?;
             let is_at_rest = |facts: &Facts| states.get(facts.id()).copied().unwrap_or(true);
             awake.retain(|facts| !facts.is_asleep() || !is_at_rest(facts));
             Ok::<_, StoreError>(awake)
@@ -162,6 +164,7 @@ impl Round<'_> {
         let pools = pools.into_iter().map(|facts| SampledPool {
             bids: bids::collect_bids(self.engine, &facts),
             demand: demand.get(facts.id()).copied().unwrap_or_default(),
+            decides_by_memory: decides_by_memory(&facts.pool, self.engine.strategies),
             facts,
         });
         Ok(pools.collect())
@@ -177,12 +180,18 @@ impl Round<'_> {
         let n_given_up = usize::try_from(done.given_up).unwrap_or(usize::MAX);
         let limit = limits.give_ups.saturating_sub(n_given_up);
         let read = engine.store.scan("learn_memories", move |tx| {
-            let named = pools.iter().flat_map(|pool| pool.offerings().into_values());
-            let memories = market_facts::read_memories(tx, &named.collect())?;
+            let (pools, shadows): (Vec<SampledPool>, Vec<SampledPool>) =
+                pools.into_iter().partition(|pool| pool.decides_by_memory);
+            let memories = market_facts::read_memories(tx, &named(&pools))?;
+            // A shadow gives no machine up.
             let late = late_machines(tx, &pools, &memories, (time.clock, gap), limit)?;
-            let observed = pools.into_iter().map(|pool| pool.observe(tx, &memories));
-            let observed = observed.filter_map(Result::transpose);
-            let observed = observed.collect::<store::Result<Vec<Observation>>>()?;
+            let of_shadows = market_facts::read_memories_for_shadow(tx, &named(&shadows))?;
+            let mut observed = Vec::new();
+            for (pools, memories) in [(pools, &memories), (shadows, &of_shadows)] {
+                for pool in pools {
+                    observed.extend(pool.observe(tx, memories)?);
+                }
+            }
             Ok::<_, StoreError>((observed, late))
         });
         let (observations, late) = read.await?;
@@ -195,6 +204,12 @@ impl Round<'_> {
         done.given_up += give_up(engine, late, limits.stops, time.clock).await?;
         Ok(())
     }
+}
+
+/// The offerings of these pools.
+fn named(pools: &[SampledPool]) -> BTreeSet<OfferingId> {
+    let offerings = pools.iter().flat_map(|pool| pool.offerings().into_values());
+    offerings.collect()
 }
 
 impl SampledPool {
@@ -213,6 +228,7 @@ impl SampledPool {
             mut facts,
             bids,
             demand,
+            decides_by_memory,
         } = self;
         let own: BTreeMap<OfferingId, OfferingMemory> = offerings
             .values()
@@ -222,7 +238,11 @@ impl SampledPool {
         let sample = PoolSample {
             level: demand.pending.saturating_add(demand.claimed),
             held: capacity.running.saturating_add(capacity.coming()),
-            quotas: market_facts::used_up_quotas(&own).into_iter().collect(),
+            // Other pools make no room for a shadow.
+            quotas: match decides_by_memory {
+                true => market_facts::used_up_quotas(&own).into_iter().collect(),
+                false => Vec::new(),
+            },
             ..PoolSample::default()
         };
         facts.memory = Some(MarketFacts {
@@ -232,11 +252,17 @@ impl SampledPool {
         let Ok(snapshot) = facts.snapshot(&bids.usable, &Rooms::new(), Vec::new()) else {
             return Ok(None);
         };
+        let mut offerings = offerings;
+        if !decides_by_memory {
+            for offering in offerings.values_mut() {
+                *offering = offering.for_shadows();
+            }
+        }
         Ok(Some(Observation {
             pool_id: facts.id().clone(),
             running: running(tx, &facts, &offerings)?,
             sample,
-            snapshot,
+            snapshot: snapshot.for_learning(),
         }))
     }
 }

@@ -3,12 +3,14 @@
 use domain::facts::Facts;
 use domain::id::{LaunchToken, PoolId};
 use domain::launch::{Launch, LaunchState};
-use domain::plan::{OfferRow, Plan};
+use domain::plan::Plan;
 use domain::queue_worker::{QuarantineEntry, QueueWorker};
 use domain::supply::{Horizon, Presence, Signs};
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
-use engine::fleet::{self, ReplayError};
+use engine::fleet::{
+    self, ChosenStrategy, ExplainedStrategies, ReplayError, StoredOffers, StrategyOrigin,
+};
 use engine::pools::PoolError;
 use serde_json::{Value, json};
 use store::plans::PlanRecord;
@@ -40,20 +42,22 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         !app.engine.demand_source.is_outside(),
         app.engine.horizon(now),
     );
+    let defaults = app.engine.strategies;
     let read = call.read("explain_pool", move |tx| {
         let pool = store::pools::get(tx, &id)?;
         let pool = pool.ok_or(PoolError::NoSuchPool)?;
+        let strategies = fleet::explain_strategies(tx, &pool, defaults)?;
         let mut demand = demand.clone();
         if embedded {
             demand.insert(id.clone(), store::demand::of(tx, &id, now)?);
         }
-        let facts = fleet::read_facts(tx, vec![pool], &demand, &horizon)?.pop();
+        let facts = fleet::read_facts(tx, vec![pool], &demand, &horizon, defaults)?.pop();
         let silent = store::running_workers::list_silent(tx, &horizon, &id, SILENT)?;
         let plans = StoredPlans::read(tx, &id, number)?;
         let launches = store::launches::list(tx, &id, HISTORY)?;
-        Ok::<_, PoolError>((facts, silent, plans, launches))
+        Ok::<_, PoolError>((facts, strategies, silent, plans, launches))
     });
-    let (facts, silent, plans, launches) = read.await?;
+    let (facts, strategies, silent, plans, launches) = read.await?;
     let facts = facts.ok_or(PoolError::NoSuchPool)?;
     if number.is_some() && plans.selected != number {
         return Err(no_such_plan());
@@ -76,11 +80,39 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         "workerPoolId": pool_id.as_str(),
         "time": now.to_string(),
         "problems": problems,
+        "strategy": strategies.strategy.as_ref().map(strategy_json),
+        "shadow": shadow_json(&strategies),
         "now": present,
         "silent": silent.iter().map(silent_json).collect::<Vec<_>>(),
         "plans": plans.json(),
         "launches": launches.iter().map(launch_json).collect::<Vec<_>>(),
     }))
+}
+
+/// A strategy of the pool, and where it was chosen.
+pub(super) fn strategy_json(chosen: &ChosenStrategy) -> Value {
+    let (configuration, rule) = match &chosen.origin {
+        StrategyOrigin::WorkerConfiguration { id, rule } => (Some(id.as_str()), rule.as_deref()),
+        StrategyOrigin::Pool | StrategyOrigin::Default => (None, None),
+    };
+    json!({
+        "name": chosen.strategy.as_str(),
+        "chosenBy": chosen.origin.as_str(),
+        "workerConfigurationId": configuration,
+        "ruleId": rule,
+        "text": chosen.to_string(),
+    })
+}
+
+/// `null`: the pool has no shadow.
+pub(super) fn shadow_json(strategies: &ExplainedStrategies) -> Value {
+    if let Some(problem) = &strategies.shadow_problem {
+        return json!({"problem": problem.to_string()});
+    }
+    strategies
+        .shadow
+        .as_ref()
+        .map_or(Value::Null, strategy_json)
 }
 
 fn no_such_plan() -> ApiError {
@@ -93,7 +125,7 @@ struct StoredPlans {
     /// The number of that plan: the requested one, or the newest.
     selected: Option<i64>,
     /// `None`: its input was too large to store, or cannot be read.
-    offers: Option<Vec<OfferRow>>,
+    offers: Option<StoredOffers>,
 }
 
 impl StoredPlans {
@@ -128,7 +160,8 @@ impl StoredPlans {
             if let Some(offers) = &self.offers
                 && self.selected == Some(record.number)
             {
-                plan["offers"] = json!(offers);
+                plan["strategy"] = json!(offers.strategy.as_str());
+                plan["offers"] = json!(offers.offers);
             }
             plan
         };

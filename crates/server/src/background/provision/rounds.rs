@@ -188,8 +188,9 @@ async fn read(
 ) -> Result<Vec<Facts>, ReadError> {
     let now = engine.clock.now();
     let horizon = engine.horizon(now);
+    let defaults = engine.strategies;
     let read = engine.store.scan("provision_facts", move |tx| {
-        let mut facts = fleet::read_supply(tx, pools, &demand, &horizon)?;
+        let mut facts = fleet::read_supply(tx, pools, &demand, &horizon, defaults)?;
         facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)
     });

@@ -8,7 +8,7 @@ use domain::facts::{
 };
 use domain::id::{LaunchConfigId, ProviderId, WorkerKey};
 use domain::market::PoolMemory;
-use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyName};
+use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyDefaults, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
 use domain::time::DAY_MS;
 use domain::worker::{Advice, WorkerState};
@@ -78,8 +78,14 @@ impl PlannedPool {
             launch_configs,
         } = simulated;
         let configs = launch_configs.iter();
-        let most_pending = u64::from(most_pending(&pool));
-        let mut facts = Facts::new(pool, Demand::default(), horizon(timing.start));
+        let most_pending = u64::from(most_pending(&pool, StrategyDefaults::default()));
+        let demand = Demand::default();
+        let mut facts = Facts::new(
+            pool,
+            demand,
+            horizon(timing.start),
+            StrategyDefaults::default(),
+        );
         facts.launch_configs = configs.clone().map(|it| it.config.clone()).collect();
         Ok(Self {
             facts,

@@ -1,0 +1,53 @@
+//! The section `[planning]`: the strategies of pools whose config names none.
+
+use domain::plan::{StrategyDefaults, StrategyName};
+use serde::Deserialize;
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Planning {
+    /// The strategy of pools that name none. Default: `weighted`, so that an upgrade changes
+    /// nothing.
+    pub default_strategy: Option<StrategyName>,
+    /// The shadow of pools that name none. Default: no shadow.
+    pub default_shadow_strategy: Option<StrategyName>,
+}
+
+impl Planning {
+    pub fn defaults(&self) -> StrategyDefaults {
+        let usual = StrategyDefaults::default();
+        StrategyDefaults {
+            strategy: self.default_strategy.unwrap_or(usual.strategy),
+            shadow: self.default_shadow_strategy.or(usual.shadow),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Planning, String> {
+        toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn a_server_without_settings_plans_as_before() {
+        let defaults = parse("").unwrap().defaults();
+        assert_eq!(defaults, StrategyDefaults::default());
+        assert_eq!(defaults.strategy, StrategyName::Weighted);
+    }
+
+    #[test]
+    fn strategies_are_named_and_others_are_refused() {
+        let text = "default_strategy = \"balanced\"\ndefault_shadow_strategy = \"weighted\"";
+        let defaults = parse(text).unwrap().defaults();
+        assert_eq!(defaults.strategy, StrategyName::Balanced);
+        assert_eq!(defaults.shadow, Some(StrategyName::Weighted));
+        let problem = parse("default_strategy = \"cheapest\"").unwrap_err();
+        assert!(problem.contains("unknown variant `cheapest`"), "{problem}");
+        assert!(problem.contains("`balanced`"), "{problem}");
+        let problem = parse("strategy = \"balanced\"").unwrap_err();
+        assert!(problem.contains("unknown field `strategy`"), "{problem}");
+    }
+}
