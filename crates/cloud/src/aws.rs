@@ -141,9 +141,11 @@ impl AwsProvider {
 
     /// Asks for the regions again when the last answer is old.
     async fn learn_regions_again(&self) {
-        let fresh_since = self.clock.now().plus_millis(-REGIONS_FRESH_MS);
+        let now = self.clock.now();
         let learnt = self.learnt_regions();
-        if learnt.is_some_and(|(at, _)| at > fresh_since) {
+        // A negative time: the clock was set back.
+        let is_fresh = |at| (0..REGIONS_FRESH_MS).contains(&now.millis_since(at));
+        if learnt.is_some_and(|(at, _)| is_fresh(at)) {
             return;
         }
         if let Err(error) = self.learn_regions().await {

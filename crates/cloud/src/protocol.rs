@@ -19,7 +19,7 @@ use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
-use domain::time::Timestamp;
+use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::Worker;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -42,6 +42,9 @@ use crate::{
 const VERSION: u32 = 1;
 /// Workers that one `look` takes until the provider sets its own limit.
 const DEFAULT_LOOK_BATCH: usize = 100;
+/// A description is refreshed after this time. A little shorter than the time from one refresh to
+/// the next, so that none is skipped; refreshes for the sake of bids may follow more closely.
+const DESCRIPTION_FRESH_MS: i64 = 4 * MINUTE_MS;
 /// Machines in one launch request at most.
 const MAX_MACHINES: u32 = 1_000;
 const MAX_GROUP_LENGTH: usize = 38;
@@ -54,6 +57,8 @@ pub struct ProtocolProvider<C> {
     tokens: Tokens,
     bids: BidCache,
     description: Mutex<Description>,
+    /// When the provider was last asked to describe itself, by the steady clock.
+    described: Mutex<Option<i64>>,
 }
 
 #[expect(private_bounds, reason = "a transport is a detail of this crate")]
@@ -71,6 +76,7 @@ impl<C: Transport> ProtocolProvider<C> {
                 fills: Fills::new(),
                 error: None,
             }),
+            described: Mutex::default(),
         }
     }
 
@@ -80,8 +86,15 @@ impl<C: Transport> ProtocolProvider<C> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn described(&self) -> MutexGuard<'_, Option<i64>> {
+        self.described
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Asks the provider to describe itself. If this fails, the last description stays.
     async fn ask_for_description(&self) -> Result<(), CloudError> {
+        *self.described() = Some(self.context.clock.steady_ms());
         let described: Description = self.ask(Operation::Setup, json!({})).await?;
         place::check(&described.places, &described.fills).map_err(|error| {
             CloudError::Unavailable(format!(
@@ -95,6 +108,11 @@ impl<C: Transport> ProtocolProvider<C> {
 
     /// Asks again now and then, since places change. A failure is logged once.
     async fn refresh_description(&self) {
+        let now_ms = self.context.clock.steady_ms();
+        let is_fresh = |at| now_ms - at < DESCRIPTION_FRESH_MS;
+        if self.described().is_some_and(is_fresh) {
+            return;
+        }
         let had_failed = self.description().error.is_some();
         let id = &self.context.id;
         match self.ask_for_description().await {

@@ -40,7 +40,7 @@ pub struct PoolRequest {
     pub email_on_error: bool,
 }
 
-/// A pool as its provider has completed it, with its launch configs.
+/// A pool as its providers have completed it, with its launch configs.
 #[derive(Clone)]
 pub struct ValidatedPool {
     definition: PoolDefinition,

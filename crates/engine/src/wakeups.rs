@@ -19,16 +19,22 @@ const LONGEST_DELAY_MS: i64 = 2 * LONGEST_PAUSE_MS;
 pub struct Wakeups {
     /// The outbox may have events to publish.
     pub publish: Arc<Notify>,
-    /// A provider needs to refresh its prices.
-    pub refresh: Arc<Notify>,
-    /// The pools whose plans wait for refreshed prices.
-    awaiting_refresh: Mutex<BTreeSet<PoolId>>,
+    /// The refreshes of prices that plans wait for.
+    refreshes: Mutex<BTreeMap<ProviderId, RefreshRequests>>,
     /// A pool may need more or fewer workers.
     pub provision: Arc<Notify>,
     /// A worker of the provider is stopping.
     ending: Mutex<BTreeMap<ProviderId, Arc<Notify>>>,
     /// The pools to plan, and when.
     pools: Mutex<BTreeMap<PoolId, PlanTime>>,
+}
+
+/// The requests to refresh the prices of one provider.
+#[derive(Default)]
+struct RefreshRequests {
+    wake: Arc<Notify>,
+    /// The pools whose plans wait for the prices.
+    pools: BTreeSet<PoolId>,
 }
 
 /// When to plan a pool.
@@ -65,20 +71,31 @@ impl Wakeups {
         self.plan_pool(id, PlanTime::At(at));
     }
 
-    /// A plan of this pool lacked prices: refresh them, and then plan it again.
-    pub fn refresh_for(&self, id: &PoolId) {
-        self.awaiting().insert(id.clone());
-        self.refresh.notify_one();
+    /// A plan of this pool lacked prices of the provider: refresh them, and then plan it again.
+    pub fn refresh_for(&self, provider_id: &ProviderId, pool_id: &PoolId) {
+        let mut refreshes = self.refreshes();
+        let requests = refreshes.entry(provider_id.clone()).or_default();
+        requests.pools.insert(pool_id.clone());
+        requests.wake.notify_one();
     }
 
-    /// Takes the pools that wait for refreshed prices.
-    pub fn take_awaiting_refresh(&self) -> BTreeSet<PoolId> {
-        std::mem::take(&mut *self.awaiting())
+    /// The notification of the loop that refreshes the prices of this provider.
+    pub fn refresh(&self, id: &ProviderId) -> Arc<Notify> {
+        Arc::clone(&self.refreshes().entry(id.clone()).or_default().wake)
     }
 
-    fn awaiting(&self) -> MutexGuard<'_, BTreeSet<PoolId>> {
-        let awaiting = self.awaiting_refresh.lock();
-        awaiting.unwrap_or_else(PoisonError::into_inner)
+    /// Takes the pools that wait for refreshed prices of this provider.
+    pub fn take_awaiting_refresh(&self, id: &ProviderId) -> BTreeSet<PoolId> {
+        let mut refreshes = self.refreshes();
+        let requests = refreshes.get_mut(id);
+        requests.map_or_else(BTreeSet::new, |requests| {
+            std::mem::take(&mut requests.pools)
+        })
+    }
+
+    fn refreshes(&self) -> MutexGuard<'_, BTreeMap<ProviderId, RefreshRequests>> {
+        let refreshes = self.refreshes.lock();
+        refreshes.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn plan_pool(&self, id: &PoolId, time: PlanTime) {
@@ -202,6 +219,21 @@ mod tests {
             (vec![], Some(100))
         );
         assert_eq!(taken(&wake, at(100)), [pool("a")]);
+    }
+
+    #[test]
+    fn each_provider_has_its_own_pools_that_wait_for_its_prices() {
+        let wake = Wakeups::default();
+        let [one, other] = ["one", "other"].map(|id| id.parse::<ProviderId>().unwrap());
+        assert_eq!(wake.take_awaiting_refresh(&one), BTreeSet::new());
+        wake.refresh_for(&one, &pool("a"));
+        wake.refresh_for(&one, &pool("a"));
+        wake.refresh_for(&other, &pool("a"));
+        wake.refresh_for(&other, &pool("b"));
+        let all = BTreeSet::from([pool("a"), pool("b")]);
+        assert_eq!(wake.take_awaiting_refresh(&other), all);
+        assert_eq!(wake.take_awaiting_refresh(&one), [pool("a")].into());
+        assert_eq!(wake.take_awaiting_refresh(&one), BTreeSet::new());
     }
 
     #[test]

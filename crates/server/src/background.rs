@@ -4,6 +4,7 @@ mod artifact_cleanup;
 mod backoff;
 mod batches;
 pub mod driver;
+mod file_reload;
 mod health_check;
 mod housekeeping;
 mod learner;
@@ -31,6 +32,7 @@ use engine::availability::PROBE_INTERVAL;
 pub use artifact_cleanup::{ArtifactCleanup, ArtifactLimits};
 pub use batches::Batches;
 use driver::Driver;
+pub use file_reload::FileReload;
 pub use health_check::HealthCheck;
 pub use housekeeping::Housekeeping;
 pub use learner::Learner;
@@ -71,11 +73,11 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     driver.start_woken(every(5), bell, QueueReleases(engine()));
     driver.start(PROBE_INTERVAL, HealthCheck(own()));
     driver.start(every(60), ProviderSetup(engine()));
-    driver.start_woken(
-        every(10),
-        Arc::clone(&app.engine.wakeups.refresh),
-        Refresh::new(engine()),
-    );
+    driver.start(every(10), FileReload(engine()));
+    for refresh in Refresh::each(&app.engine) {
+        let bell = app.engine.wakeups.refresh(refresh.provider_id());
+        driver.start_woken(every(10), bell, refresh);
+    }
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }

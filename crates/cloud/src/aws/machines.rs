@@ -60,13 +60,9 @@ impl Machines for AwsProvider {
     }
 
     async fn reread_files(&self) {
-        let Some(file) = self.prices.file().cloned() else {
-            return;
-        };
-        let id = self.id.clone();
-        let read = tokio::task::spawn_blocking(move || file.reread(&id));
-        // A panic there leaves the content as it was.
-        let _ = read.await;
+        if let Some(file) = self.prices.file() {
+            file.reread(&self.id).await;
+        }
     }
 
     fn warning(&self) -> Option<String> {

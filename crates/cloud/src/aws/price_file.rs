@@ -6,19 +6,26 @@
 //! last good content stays.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use domain::id::ProviderId;
 use domain::plan::check_price;
 use serde::Deserialize;
+use tokio::sync::oneshot;
 use toml::{Spanned, Value};
 
 /// A larger file is refused.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// More entries than this are refused.
 const MAX_ENTRIES: usize = 20_000;
+
+/// The content stays as it is while a read takes longer, as on a hanging network disk.
+const MAX_READ: Duration = Duration::from_secs(5);
 
 /// How a machine is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,12 +77,14 @@ struct Entry {
 pub(crate) struct PriceFile {
     path: PathBuf,
     state: Mutex<FileState>,
+    /// A thread reads the file.
+    is_read: AtomicBool,
 }
 
 #[derive(Default)]
 struct FileState {
-    /// The file at the last look; `None`: it could not be read.
-    seen: Option<Stamp>,
+    /// The last look at the file; `None`: there was none, or it took too long.
+    seen: Option<Result<Stamp, String>>,
     overrides: Arc<Overrides>,
     /// Why the content of the file does not count.
     error: Option<String>,
@@ -255,6 +264,7 @@ impl PriceFile {
         Self {
             path,
             state: Mutex::default(),
+            is_read: AtomicBool::default(),
         }
     }
 
@@ -267,36 +277,69 @@ impl PriceFile {
         self.state().error.clone()
     }
 
+    /// Reads the file if it has changed. Waits for a limited time, and does nothing while an
+    /// earlier read has not ended.
+    pub(crate) async fn reread(self: &Arc<Self>, provider_id: &ProviderId) {
+        let id = provider_id.clone();
+        let read = move |file: &Self| file.reread_blocking(&id);
+        self.reread_within(MAX_READ, provider_id, read).await;
+    }
+
+    async fn reread_within(
+        self: &Arc<Self>,
+        limit: Duration,
+        provider_id: &ProviderId,
+        read: impl FnOnce(&Self) + Send + 'static,
+    ) {
+        if self.is_read.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (ends, has_ended) = oneshot::channel();
+        let reading = Reading {
+            file: Arc::clone(self),
+            _ends: ends,
+        };
+        let body = move || read(&reading.file);
+        // The runtime would wait for a blocking task of its own when the program ends.
+        let thread = std::thread::Builder::new().name("price_file".to_owned());
+        let why = match thread.spawn(body) {
+            Err(error) => format!("it cannot be read: {error}"),
+            // A panic there leaves the content as it was.
+            Ok(_) if tokio::time::timeout(limit, has_ended).await.is_ok() => return,
+            Ok(_) => format!("it cannot be read within {} s", limit.as_secs()),
+        };
+        let mut state = self.state();
+        state.seen = None;
+        self.note_error(&mut state, provider_id, &why);
+    }
+
     /// Reads the file if it has changed. An error is logged once. Blocks on the file.
-    pub(crate) fn reread(&self, provider_id: &ProviderId) {
-        let stamp = stamp(&self.path);
-        {
-            let state = self.state();
-            let is_known = state.seen.is_some() || state.error.is_some();
-            if is_known && stamp.as_ref().ok() == state.seen.as_ref() {
-                return;
-            }
+    fn reread_blocking(&self, provider_id: &ProviderId) {
+        let stamp = Stamp::of(&self.path);
+        if self.state().seen.as_ref() == Some(&stamp) {
+            return;
         }
         let read = stamp.clone().and_then(|_| read(&self.path));
         let mut state = self.state();
-        state.seen = stamp.ok();
-        let path = self.path.display();
+        state.seen = Some(stamp);
         match read {
             Ok(overrides) => {
-                let count = overrides.0.len();
+                let (count, path) = (overrides.0.len(), self.path.display());
                 state.overrides = Arc::new(overrides);
                 state.error = None;
                 tracing::info!(provider.id = %provider_id, "{provider_id} uses {count} prices of {path}");
             }
-            Err(why) => {
-                let count = state.overrides.0.len();
-                let error = format!(
-                    "price_file {path}: {why}. The {count} prices that were read before stay in use"
-                );
-                tracing::warn!(provider.id = %provider_id, error = %error, "{provider_id}: {error}");
-                state.error = Some(error);
-            }
+            Err(why) => self.note_error(&mut state, provider_id, &why),
         }
+    }
+
+    fn note_error(&self, state: &mut FileState, provider_id: &ProviderId, why: &str) {
+        let (count, path) = (state.overrides.0.len(), self.path.display());
+        let error = format!(
+            "price_file {path}: {why}. The {count} prices that were read before stay in use"
+        );
+        tracing::warn!(provider.id = %provider_id, error = %error, "{provider_id}: {error}");
+        state.error = Some(error);
     }
 
     fn state(&self) -> MutexGuard<'_, FileState> {
@@ -304,28 +347,56 @@ impl PriceFile {
     }
 }
 
-fn stamp(path: &Path) -> Result<Stamp, String> {
-    use std::os::unix::fs::MetadataExt;
+/// A read that has not ended, whether by itself or by a panic.
+struct Reading {
+    file: Arc<PriceFile>,
+    /// Tells who waits, since it is dropped then.
+    _ends: oneshot::Sender<()>,
+}
 
-    let metadata =
-        std::fs::metadata(path).map_err(|error| format!("it cannot be read: {error}"))?;
-    Ok(Stamp {
-        modified: metadata.modified().ok(),
-        size_bytes: metadata.len(),
-        inode: metadata.ino(),
-    })
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.file.is_read.store(false, Ordering::Release);
+    }
+}
+
+impl Stamp {
+    /// Does not open the file: to open a pipe waits until something writes to it.
+    fn of(path: &Path) -> Result<Self, String> {
+        use std::os::unix::fs::MetadataExt;
+
+        let metadata = std::fs::metadata(path).map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err("it is not a regular file".to_owned());
+        }
+        Ok(Self {
+            modified: metadata.modified().ok(),
+            size_bytes: metadata.len(),
+            inode: metadata.ino(),
+        })
+    }
 }
 
 fn read(path: &Path) -> Result<Overrides, String> {
-    let size_bytes = stamp(path)?.size_bytes;
+    let file = File::open(path).map_err(unreadable)?;
+    let size_bytes = file.metadata().map_err(unreadable)?.len();
     if size_bytes > MAX_BYTES {
         return Err(format!(
             "it has {size_bytes} bytes, and {MAX_BYTES} are the limit"
         ));
     }
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    // The stated size may be wrong, as in /proc.
+    let mut text = String::new();
+    let limited = &mut file.take(MAX_BYTES + 1);
+    limited.read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
+    }
     Overrides::parse(&text)
+}
+
+fn unreadable(error: std::io::Error) -> String {
+    format!("it cannot be read: {error}")
 }
 
 #[cfg(test)]

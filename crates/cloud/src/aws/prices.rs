@@ -18,8 +18,9 @@ use super::launch::is_spot;
 use super::list_prices::list_price;
 use super::price_file::{Market, PriceFile};
 
-/// Spot prices of a region are refreshed after this time.
-const FRESH_MS: i64 = 5 * MINUTE_MS;
+/// Spot prices of a region are refreshed after this time. A little shorter than the time from one
+/// refresh to the next, so that none is skipped.
+const FRESH_MS: i64 = 4 * MINUTE_MS;
 /// Prices older than this are not used.
 const STALE_MS: i64 = HOUR_MS;
 /// Bids of a type wait for its first spot price for this long at most.
@@ -148,7 +149,8 @@ impl Prices {
         let mut due: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (region, kind) in state.wanted.keys() {
             let fresh = state.spot.get(region).is_some_and(|spot| {
-                now.millis_since(spot.at) < FRESH_MS && spot.kinds.contains(kind)
+                // A negative time: the clock was set back.
+                (0..FRESH_MS).contains(&now.millis_since(spot.at)) && spot.kinds.contains(kind)
             });
             if !fresh {
                 due.entry(region.clone()).or_default().insert(kind.clone());
@@ -167,7 +169,7 @@ impl Prices {
     /// time or so long after the last refresh that EC2 may be asked again.
     pub(crate) fn lacks_some(&self, now: Timestamp) -> bool {
         let state = self.state();
-        let asked_lately = |asked: Timestamp| now.millis_since(asked) < RETRY_MS;
+        let asked_lately = |asked: Timestamp| (0..RETRY_MS).contains(&now.millis_since(asked));
         state.has_new || state.lacks_some && !state.last_asked.is_some_and(asked_lately)
     }
 
@@ -223,8 +225,10 @@ impl Prices {
             state.has_new |= state.wanted.len() > n_before;
         }
         let is_asked_for = |spot: &RegionPrices| spot.kinds.contains(kind);
+        let is_of_the_past = |spot: &RegionPrices| spot.at <= now;
+        let known = state.spot.get(region).filter(|spot| is_asked_for(spot));
         // EC2 is asked only about remembered types, so another type is no reason to refresh.
-        if is_remembered && !state.spot.get(region).is_some_and(is_asked_for) {
+        if is_remembered && !known.is_some_and(is_of_the_past) {
             state.lacks_some = true;
         }
         let Some(spot) = state.spot.get(region).filter(|spot| is_asked_for(spot)) else {
@@ -233,7 +237,8 @@ impl Prices {
                 false => SpotPrice::Unknown,
             };
         };
-        if now.millis_since(spot.at) >= STALE_MS {
+        // After the clock was set back a little, prices stay in use until EC2 has answered again.
+        if now.millis_since(spot.at).abs() >= STALE_MS {
             return SpotPrice::Unknown;
         }
         let zones = spot.highest.get(kind);
@@ -315,8 +320,8 @@ mod tests {
                 ..Bid::plain("us-west-2a m5.large spot".to_owned())
             }
         );
-        assert!(prices.due(at(4)).is_empty());
-        assert_eq!(prices.due(at(5)).len(), 1);
+        assert!(prices.due(at(3)).is_empty());
+        assert_eq!(prices.due(at(4)).len(), 1);
         assert_eq!(bid(&prices, spot("m5.large"), 60).price, None);
     }
 
@@ -347,8 +352,8 @@ mod tests {
         assert_eq!(price(&prices, 1), Ok(None));
     }
 
-    #[test]
-    fn a_price_of_the_operator_goes_before_all_others_and_waits_for_nothing() {
+    #[tokio::test]
+    async fn a_price_of_the_operator_goes_before_all_others_and_waits_for_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.toml");
         let text = "[[prices]]\ntype = \"m5.large\"\nmarket = \"spot\"\nprice = 0.01\n\
@@ -356,7 +361,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let configured = BTreeMap::from([("c5.large".to_owned(), 300_000)]);
         let prices = Prices::new(configured, Some(path));
-        prices.file().unwrap().reread(&"aws".parse().unwrap());
+        prices.file().unwrap().reread(&"aws".parse().unwrap()).await;
         assert_eq!(bid(&prices, spot("m5.large"), 0).price, Some(0.01));
         assert!(!prices.lacks_some(at(0)));
         let price = |kind: &str| bid(&prices, json!({"InstanceType": kind}), 0).price;
@@ -388,6 +393,24 @@ mod tests {
             2,
             "known types are asked about again"
         );
+    }
+
+    #[test]
+    fn prices_are_asked_for_again_after_the_clock_was_set_back() {
+        let prices = Prices::new(BTreeMap::new(), None);
+        bid(&prices, spot("m5.large"), 100);
+        let kinds = prices.due(at(100))["us-west-2"].clone();
+        let zones = BTreeMap::from([("us-west-2a".to_owned(), 0.04)]);
+        let table = PriceTable::from([("m5.large".to_owned(), zones)]);
+        prices.learn("us-west-2", kinds, table, at(100));
+        assert_eq!(bid(&prices, spot("m5.large"), 100).price, Some(0.04));
+        assert!(!prices.lacks_some(at(100)));
+        // By a little: the price is still good.
+        assert_eq!(bid(&prices, spot("m5.large"), 99).price, Some(0.04));
+        assert!(prices.lacks_some(at(99)));
+        // By so much that its age is unknown.
+        assert_eq!(bid(&prices, spot("m5.large"), 40).price, None);
+        assert_eq!(prices.due(at(40)).len(), 1);
     }
 
     #[test]

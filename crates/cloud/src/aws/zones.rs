@@ -61,7 +61,8 @@ impl Zones {
     fn is_due(&self, region: &str, now: Timestamp) -> bool {
         let known = self.known();
         let learnt = known.get(region).and_then(|entry| entry.zones.as_ref());
-        learnt.is_none_or(|(at, _)| now.millis_since(*at) >= FRESH_MS)
+        // A negative time: the clock was set back.
+        learnt.is_none_or(|(at, _)| !(0..FRESH_MS).contains(&now.millis_since(*at)))
     }
 
     /// Stores the zones of a region. Returns whether the last try had failed.

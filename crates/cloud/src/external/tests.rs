@@ -421,7 +421,7 @@ fn rows(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn places_are_asked_for_at_each_refresh() {
+async fn places_are_asked_for_every_five_minutes() {
     let world = World::new().await;
     assert_eq!(rows(&world), ["one", "two"]);
     assert_eq!(world.provider.fills()["row"], "/placement/row");
@@ -433,6 +433,7 @@ async fn places_are_asked_for_at_each_refresh() {
         .unwrap()
         .push("three".to_owned());
     assert_eq!(rows(&world), ["one", "two"], "places come from memory");
+    world.clock.advance_ms(5 * MINUTE_MS);
     world.provider.refresh().await.unwrap();
     assert_eq!(rows(&world), ["one", "two", "three"]);
 }
@@ -473,6 +474,7 @@ async fn an_invalid_description_fails_the_set_up_and_is_ignored_later() {
         let world = World::new().await;
         let told = Behaviour::Says(200, answer.to_string());
         world.service.set_behaviour(told);
+        world.clock.advance_ms(5 * MINUTE_MS);
         world.provider.refresh().await.unwrap();
         assert_eq!(rows(&world), ["one", "two"], "{answer}");
         assert_eq!(world.provider.look_batch(), 7);
@@ -494,11 +496,29 @@ async fn a_service_that_is_down_keeps_its_places_until_it_describes_itself_again
         Behaviour::Says(500, "Oops".to_owned()),
     ] {
         world.service.set_behaviour(mood);
+        world.clock.advance_ms(5 * MINUTE_MS);
         world.provider.refresh().await.unwrap();
         assert_eq!(rows(&world), ["one", "two"]);
     }
     world.service.set_behaviour(Behaviour::Normal);
     world.service.state.rows.lock().unwrap().clear();
+    world.clock.advance_ms(5 * MINUTE_MS);
     world.provider.refresh().await.unwrap();
     assert_eq!(rows(&world), [""; 0]);
+}
+
+#[tokio::test]
+async fn refreshes_for_bids_do_not_repeat_the_description_each_time() {
+    let world = World::new().await;
+    let n_setups = || world.service.n_requests("setup");
+    world.provider.refresh().await.unwrap();
+    assert_eq!(n_setups(), 1, "it was described a moment ago");
+    world.clock.advance_ms(4 * MINUTE_MS - 1);
+    let _ = world.bids(&["small"]);
+    world.provider.refresh().await.unwrap();
+    assert_eq!((n_setups(), world.service.n_requests("bids")), (1, 1));
+    world.clock.advance_ms(1);
+    world.provider.refresh().await.unwrap();
+    world.provider.refresh().await.unwrap();
+    assert_eq!(n_setups(), 2);
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
-use domain::time::{HOUR_MS, MINUTE_MS, Timestamp};
+use domain::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use serde_json::{Value, json};
 
 /// Answers older than this are not used.
@@ -18,6 +18,8 @@ const FRESH_MS: i64 = 10 * MINUTE_MS;
 const ASK_AGAIN_MS: i64 = 4 * MINUTE_MS;
 /// Do not ask again before this time has passed, if bids are missing after the last answers.
 const RETRY_MS: i64 = MINUTE_MS;
+/// Ask again about a bid this long before it expires, so that the next one is there in time.
+const AHEAD_MS: i64 = 15 * SECOND_MS;
 /// Stop asking about a launch config that no plan has needed for this long.
 const WANTED_FOR_MS: i64 = HOUR_MS;
 /// Launch configs beyond this limit get a default bid without asking the provider.
@@ -33,7 +35,7 @@ struct CacheState {
     entries: BTreeMap<Key, Entry>,
     /// A plan needs a launch config for the first time.
     has_new: bool,
-    /// A plan needs a bid that is missing or has expired.
+    /// A plan needs a bid that is missing or expires soon.
     lacks_some: bool,
     last_asked: Option<Timestamp>,
 }
@@ -64,15 +66,12 @@ impl BidCache {
             return Err(awaited(provider_id));
         };
         entry.wanted = now;
-        let (bid, lacks) = match (entry.fresh_answer(now), &entry.failure) {
-            (Some(answer), failure) => {
-                let has_expired = answer.as_ref().is_ok_and(|bid| has_expired(bid, now));
-                (answer.clone(), has_expired || failure.is_some())
-            }
-            (None, Some(failure)) => (Err(failure.clone()), true),
-            (None, None) => (Err(awaited(provider_id)), true),
+        let bid = match (entry.usable_answer(now), &entry.failure) {
+            (Some(answer), _) => answer.clone(),
+            (None, Some(failure)) => Err(failure.clone()),
+            (None, None) => Err(awaited(provider_id)),
         };
-        state.lacks_some |= lacks;
+        state.lacks_some |= entry.is_lacking(now);
         bid
     }
 
@@ -134,25 +133,31 @@ impl Entry {
         }
     }
 
-    fn fresh_answer(&self, now: Timestamp) -> Option<&Result<Bid, String>> {
+    /// After the clock was set back a little, the answer stays in use until there is a new one.
+    fn usable_answer(&self, now: Timestamp) -> Option<&Result<Bid, String>> {
         let (at, answer) = self.answer.as_ref()?;
-        (now.millis_since(*at) <= FRESH_MS).then_some(answer)
+        (now.millis_since(*at).abs() <= FRESH_MS).then_some(answer)
     }
 
+    /// Whether to ask now, if there is a request for bids.
     fn is_due(&self, now: Timestamp) -> bool {
-        match &self.answer {
-            _ if self.failure.is_some() => true,
-            None => true,
-            Some((at, answer)) => {
-                let is_recent = (0..ASK_AGAIN_MS).contains(&now.millis_since(*at));
-                !is_recent || answer.as_ref().is_ok_and(|bid| has_expired(bid, now))
-            }
-        }
+        let is_old = |at: Timestamp| now.millis_since(at) >= ASK_AGAIN_MS;
+        self.is_lacking(now) || self.answer.as_ref().is_some_and(|(at, _)| is_old(*at))
     }
-}
 
-fn has_expired(bid: &Bid, now: Timestamp) -> bool {
-    bid.expires.is_some_and(|expires| expires <= now)
+    /// Whether this is a reason for a request: no answer is valid now and for a little longer.
+    fn is_lacking(&self, now: Timestamp) -> bool {
+        let expires_soon = |bid: &Bid| {
+            let soon = now.plus_millis(AHEAD_MS);
+            bid.expires.is_some_and(|expires| expires <= soon)
+        };
+        self.failure.is_some()
+            || self.usable_answer(now).is_none()
+            || self.answer.as_ref().is_some_and(|(at, answer)| {
+                // An answer of the future: the clock was set back.
+                *at > now || answer.as_ref().is_ok_and(expires_soon)
+            })
+    }
 }
 
 fn awaited(provider_id: &ProviderId) -> String {
@@ -295,19 +300,39 @@ mod tests {
     }
 
     #[test]
-    fn a_bid_that_has_expired_is_asked_for_again() {
+    fn a_bid_is_asked_for_again_shortly_before_it_expires() {
         let one = One::new();
         let _ = one.bid(0);
         one.n_wanted(0);
-        let bid = Bid {
+        let short = Bid {
             expires: Some(at(2)),
             ..priced(2.0)
         };
-        one.0.answered(&one.key(), Ok(bid), at(0));
-        assert_eq!((one.bid(1), one.n_wanted(1)), (Ok(Some(2.0)), 0));
+        one.0.answered(&one.key(), Ok(short), at(0));
+        let before_ms = |millis: i64| at(2).plus_millis(-millis);
+        let lacks_at = |time: Timestamp| {
+            assert_eq!(bid(&one.0, &one.1, time), Ok(Some(2.0)));
+            one.0.lacks_some(time)
+        };
+        assert!(!lacks_at(before_ms(AHEAD_MS + 1)));
+        assert!(lacks_at(before_ms(AHEAD_MS)));
+        assert_eq!(one.0.wanted(before_ms(AHEAD_MS), 9).concat().len(), 1);
         // The plan says that it expired.
-        assert_eq!(one.bid(2), Ok(Some(2.0)));
-        assert!(one.0.lacks_some(at(2)));
-        assert_eq!(one.n_wanted(2), 1);
+        assert!(!lacks_at(before_ms(AHEAD_MS - RETRY_MS + 1)));
+        assert!(lacks_at(before_ms(AHEAD_MS - RETRY_MS)));
+        assert_eq!(one.n_wanted(3), 1);
+    }
+
+    #[test]
+    fn an_answer_stays_in_use_and_is_asked_for_again_after_the_clock_was_set_back() {
+        let one = One::new();
+        let _ = one.bid(100);
+        assert_eq!(one.n_wanted(100), 1);
+        one.0.answered(&one.key(), Ok(priced(2.0)), at(100));
+        assert_eq!(one.bid(99), Ok(Some(2.0)));
+        assert!(one.0.lacks_some(at(99)));
+        assert_eq!(one.n_wanted(99), 1);
+        // By so much that its age is unknown.
+        assert_eq!(one.bid(89), Err(AWAITED.to_owned()));
     }
 }

@@ -32,7 +32,7 @@ const ENOUGH_BOOTS: u64 = 3;
 const LEAST_PATIENCE_MS: f64 = 4.0 * MINUTE_MS as f64;
 /// Machines that do not register are given up after this time at the latest, unless their pool has
 /// another limit.
-const USUAL_TIMEOUT_MS: f64 = 30.0 * MINUTE_MS as f64;
+pub const USUAL_TIMEOUT_MS: f64 = 30.0 * MINUTE_MS as f64;
 /// A machine that exists for this long was not refused late.
 pub const SURVIVAL_MS: i64 = 100 * SECOND_MS;
 

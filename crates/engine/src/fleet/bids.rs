@@ -11,30 +11,50 @@ use domain::pool::Pool;
 
 use crate::Engine;
 
-/// Bids in the order of the launch configs. A provider that is out of service gives errors instead.
-pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
-    let is_paused = facts.overrides.iter().any(Override::is_pause);
-    let bid = |config: &Arc<LaunchConfig>| {
-        let bid = bid_of_provider(engine, facts, config);
-        let paused = is_paused.then(|| pause_reason(engine, facts, config));
-        paused.flatten().map_or(bid, Err)
-    };
-    let bids = facts.launch_configs.iter().map(bid).collect();
-    let wants_refresh = |id| {
+/// The bids for the launch configs of a pool, in their order. A provider that is out of service
+/// gives errors instead.
+#[derive(Clone)]
+pub(super) struct PoolBids {
+    /// Also for paused launch configs, since machines of these still run and start.
+    pub(super) all: Arc<Vec<Result<Bid, String>>>,
+    /// The bids that new launches may use: a pause replaces the bid by its reason.
+    pub(super) usable: Arc<Vec<Result<Bid, String>>>,
+}
+
+impl PoolBids {
+    /// Reads the bids from the memory of the providers.
+    pub(super) fn read(engine: &Engine, facts: &Facts) -> Self {
+        let configs = facts.launch_configs.iter();
+        let bids = configs.map(|config| bid_of_provider(engine, facts, config));
+        let all = Arc::new(bids.collect::<Vec<_>>());
+        if !facts.overrides.iter().any(Override::is_pause) {
+            let usable = Arc::clone(&all);
+            return Self { all, usable };
+        }
+        let configs = facts.launch_configs.iter().zip(all.iter());
+        let usable = configs.map(|(config, bid)| {
+            let paused = pause_reason(engine, facts, config);
+            paused.map_or_else(|| bid.clone(), Err)
+        });
+        let usable = Arc::new(usable.collect());
+        Self { all, usable }
+    }
+}
+
+/// Reads the bids. Providers that lack data for them refresh it, and then the pool is planned
+/// again.
+pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> PoolBids {
+    let bids = PoolBids::read(engine, facts);
+    for id in facts.pool.provider_ids() {
         let machines = engine.providers.machines(id);
-        machines.is_some_and(|machines| machines.wants_refresh())
-    };
-    if facts.pool.provider_ids().any(wants_refresh) {
-        engine.wakeups.refresh_for(facts.id());
+        if machines.is_some_and(|machines| machines.wants_refresh()) {
+            engine.wakeups.refresh_for(id, facts.id());
+        }
     }
     bids
 }
 
-pub(super) fn bid_of_provider(
-    engine: &Engine,
-    facts: &Facts,
-    config: &LaunchConfig,
-) -> Result<Bid, String> {
+fn bid_of_provider(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Result<Bid, String> {
     let id = config.provider_id(&facts.pool);
     let provider = engine.providers.get(id);
     let provider =

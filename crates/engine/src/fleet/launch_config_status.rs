@@ -20,7 +20,7 @@ use domain::supply::Horizon;
 use domain::time::Timestamp;
 use store::{Part, StoreError, Tx};
 
-use super::bids::{bid_of_provider, collect_bids, group_of};
+use super::bids::{PoolBids, group_of};
 use super::facts::{HEALTH_WINDOW_MS, group_by_pool, health_window, read_facts};
 use super::market_facts::{offerings, read_memories};
 use super::outside_facts::read_rooms;
@@ -33,7 +33,7 @@ pub struct LaunchConfigStatus {
     pub provider_id: ProviderId,
     /// The worker group of its machines, if it is known before a launch.
     pub region: Option<WorkerGroup>,
-    /// Location and type for people, or empty.
+    /// Location and type for people, or empty: nothing is bid for archived launch configs.
     pub place: String,
     pub state: LaunchConfigState,
     pub pause: Option<Override>,
@@ -81,13 +81,10 @@ pub struct HealthPage {
 /// Sorts after the id of every launch config.
 const AFTER_ALL: &str = "~";
 
-/// Bids in the order of the launch configs.
-type Bids = Vec<Result<Bid, String>>;
-
 /// One pool with what is known about the recent launches of its launch configs.
 struct PoolReading {
     facts: Facts,
-    bids: Bids,
+    bids: PoolBids,
     records: BTreeMap<LaunchConfigId, LaunchRecord>,
     failures: BTreeMap<LaunchConfigId, Vec<LaunchFailures>>,
     errors: BTreeMap<LaunchConfigId, ErrorReport>,
@@ -305,16 +302,16 @@ impl Reader {
         &self,
         tx: &mut Tx<'_>,
         facts: Vec<Facts>,
-    ) -> store::Result<Vec<(Facts, Bids)>> {
+    ) -> store::Result<Vec<(Facts, PoolBids)>> {
         let with_bids = facts.into_iter().map(|facts| {
-            let bids = collect_bids(&self.engine, &facts);
+            let bids = PoolBids::read(&self.engine, &facts);
             (facts, bids)
         });
         let mut readings: Vec<_> = with_bids.collect();
         let learning = readings
             .iter()
             .filter(|(facts, _)| decides_by_memory(&facts.pool, self.engine.strategies));
-        let wanted = learning.flat_map(|(facts, bids)| offerings(facts, bids).into_values());
+        let wanted = learning.flat_map(|(facts, bids)| offerings(facts, &bids.all).into_values());
         let wanted: BTreeSet<OfferingId> = wanted.collect();
         if wanted.is_empty() {
             return Ok(readings);
@@ -324,7 +321,7 @@ impl Reader {
             if !decides_by_memory(&facts.pool, self.engine.strategies) {
                 continue;
             }
-            let own = offerings(facts, bids).into_values();
+            let own = offerings(facts, &bids.all).into_values();
             let known = own.filter_map(|id| Some((id.clone(), *memories.get(&id)?)));
             facts.memory = Some(MarketFacts {
                 offerings: known.collect(),
@@ -365,10 +362,13 @@ impl PoolReading {
     fn statuses(mut self, engine: &Engine, configs: Vec<LaunchConfig>) -> Vec<LaunchConfigStatus> {
         let facts = &self.facts;
         let strategies = facts.strategies();
-        let snapshot = facts.snapshot(&self.bids, &self.rooms, Vec::new()).ok();
+        let snapshot = facts
+            .snapshot(&self.bids.usable, &self.rooms, Vec::new())
+            .ok();
         let weights = snapshot.as_ref().map(weights).unwrap_or_default();
         let ids = facts.launch_configs.iter().map(|config| config.id.clone());
         let mut weights: BTreeMap<LaunchConfigId, OfferWeight> = ids.zip(weights).collect();
+        let mut places = self.places();
         let live = facts.inventory.live();
         let mut workers = worker_counts(facts);
         let statuses = configs.into_iter().map(|config| {
@@ -376,11 +376,10 @@ impl PoolReading {
             let region = group_of(engine, pool, &config);
             let now = facts.horizon.now;
             let pause = pause_of(&facts.overrides, now, pool, &config, region.as_ref());
-            let bid = bid_of_provider(engine, facts, &config).ok();
             let failures = self.failures.remove(&id).unwrap_or_default();
             LaunchConfigStatus {
                 provider_id: config.provider_id(pool).clone(),
-                place: bid.map(|bid| bid.place).unwrap_or_default(),
+                place: places.remove(&id).unwrap_or_default(),
                 state: state_of(&config, pause),
                 pause: pause.filter(|_| !config.archived).cloned(),
                 strategy: strategies.map(|strategies| strategies.strategy),
@@ -395,6 +394,15 @@ impl PoolReading {
             }
         });
         statuses.collect()
+    }
+
+    /// The places in the bids. Providers do not bid for archived launch configs.
+    fn places(&self) -> BTreeMap<LaunchConfigId, String> {
+        let bids = self.facts.launch_configs.iter().zip(self.bids.all.iter());
+        let place = |(config, bid): (&Arc<LaunchConfig>, &Result<Bid, String>)| {
+            Some((config.id.clone(), bid.as_ref().ok()?.place.clone()))
+        };
+        bids.filter_map(place).collect()
     }
 }
 

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use domain::demand::Demand;
 use domain::facts::Facts;
 use domain::market::ObservedTime;
-use domain::plan::Bid;
 use domain::time::{SECOND_MS, Timestamp};
 
+use super::bids::PoolBids;
 use crate::Engine;
 
 /// A round begins this long after the last one at the earliest, in any process.
@@ -27,7 +27,7 @@ const LEAST_INTERVAL_MS: i64 = 15 * SECOND_MS;
 /// A pool that is being sampled, with its bids.
 struct SampledPool {
     facts: Facts,
-    bids: Vec<Result<Bid, String>>,
+    bids: PoolBids,
     /// All its waiting and running tasks.
     demand: Demand,
     /// Its strategy decides by memory; otherwise only its shadow learns.

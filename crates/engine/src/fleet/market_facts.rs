@@ -1,7 +1,7 @@
 //! Reads what the strategy of a pool has learned, in the transaction of its other facts.
 //!
 //! The memory of an offering is what is stored, with the news that it does not contain yet. So a
-//! plan knows what happened until its transaction, whether anybody has learned from it or not.
+//! plan knows what happened until its transaction, whether the task `learn` has run since or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,13 +115,11 @@ fn read_rivals(
     if quotas.is_empty() {
         return Ok(Vec::new());
     }
-    let others = store::pool_memories::list_rivals(tx, pool_id, MAX_RIVALS)?;
-    let competes =
-        |wanted: &Vec<OfferingId>| wanted.iter().any(|offering| quotas.contains(offering));
-    let rivals = others.into_iter().filter(|other| competes(&other.quotas));
-    let rival = |other: store::pool_memories::ContendingPool| Rival {
+    let quotas: Vec<OfferingId> = quotas.iter().cloned().collect();
+    let others = store::pool_memories::list_rivals(tx, pool_id, &quotas, MAX_RIVALS)?;
+    let rivals = others.into_iter().map(|other| Rival {
         demand: other.level,
         held: other.held,
-    };
-    Ok(rivals.map(rival).collect())
+    });
+    Ok(rivals.collect())
 }

@@ -36,7 +36,8 @@ pub(crate) fn note_registration(
 }
 
 /// The offering of a launch config, if the pool's strategy or its shadow learns. A launch after a
-/// failure is noted as a trial, so that plans of other pools do not make the same trial.
+/// failure is noted as a trial, so that later plans of other pools do not make the same trial.
+/// Plans of two processes may still make it at the same moment.
 pub(super) fn note_asked(
     change: &mut Change<'_, '_>,
     snapshot: &Snapshot,

@@ -8,17 +8,18 @@ use domain::demand::Demand;
 use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate, learns};
 use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
-use domain::plan::{Bid, Candidate, ServiceAnswer, Snapshot, StrategyDefaults};
+use domain::plan::{Candidate, ServiceAnswer, Snapshot, StrategyDefaults};
 use rand::RngExt;
 use store::Tx;
 
-use super::{bids, market_facts};
+use super::bids::{PoolBids, collect_bids};
+use super::market_facts;
 use crate::Engine;
 
 pub(super) struct OutsideFacts {
     /// The launch configs and providers of the bids, in the order of the bids.
     places: Vec<(LaunchConfigId, ProviderId)>,
-    bids: Vec<Result<Bid, String>>,
+    bids: PoolBids,
     /// The overrides that were applied to the bids.
     overrides: Vec<Override>,
     /// The limits of the pool's providers; providers without a limit are absent.
@@ -43,7 +44,7 @@ impl OutsideFacts {
         });
         let mut outside = Self {
             places: facts.places(),
-            bids: bids::collect_bids(engine, facts),
+            bids: collect_bids(engine, facts),
             overrides: facts.overrides.clone(),
             max_machines: max_machines.collect(),
             machine_providers: machine_providers(engine),
@@ -96,7 +97,7 @@ impl OutsideFacts {
 
     /// The snapshot without candidates. `None`: the config of the pool is invalid for planning.
     pub(super) fn snapshot(&self, facts: &Facts, rooms: &Rooms) -> Option<Snapshot> {
-        let snapshot = facts.snapshot(&self.bids, rooms, Vec::new());
+        let snapshot = facts.snapshot(&self.bids.usable, rooms, Vec::new());
         let id = facts.id();
         let mut snapshot = snapshot
             .inspect_err(|error| tracing::debug!(pool.id = %id, "{id} is not planned: {error}"))
@@ -114,7 +115,7 @@ impl OutsideFacts {
         tx: &mut Tx<'_>,
         facts: &mut Facts,
     ) -> store::Result<Option<Snapshot>> {
-        facts.memory = market_facts::read(tx, facts, &self.bids)?;
+        facts.memory = market_facts::read(tx, facts, &self.bids.all)?;
         let rooms = read_rooms(tx, &self.max_machines)?;
         let Some(mut snapshot) = self.snapshot(facts, &rooms) else {
             return Ok(None);

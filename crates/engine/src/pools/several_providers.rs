@@ -7,6 +7,7 @@ use cloud::{Provider, ProviderUnavailable, ValidateError};
 use domain::id::{PoolId, ProviderId};
 use domain::plan::remove_planning_keys;
 use domain::provider_list::{self, PROVIDERS_KEY, Share};
+use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
 use super::{LaunchConfigs, PoolError, check_config, check_planning};
@@ -28,17 +29,20 @@ pub(super) async fn check(
     check_planning(&config)?;
     let parts = Parts::of(engine, ids, &config)?;
     let shares = provider_list::split(ids, authored)?;
+    let part = |(index, share): (usize, Share)| Part {
+        id: &ids[index],
+        provider: parts.providers[index],
+        config: parts.config_for(index),
+        share,
+        authored,
+    };
+    // All at once, so that slow providers do not add up.
+    let checks = shares.into_iter().enumerate();
+    let checks = join_all(checks.map(|one| part(one).check())).await;
     let mut completed_config = config.clone();
     let (mut completed, mut errors) = (Vec::new(), Vec::new());
-    for (index, share) in shares.into_iter().enumerate() {
-        let part = Part {
-            id: &ids[index],
-            provider: parts.providers[index],
-            config: parts.config_for(index),
-            share,
-            authored,
-        };
-        match part.check().await? {
+    for checked in checks {
+        match checked? {
             Ok((part, share)) => {
                 completed_config.extend(part);
                 completed.push(share);

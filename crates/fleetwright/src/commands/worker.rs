@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::body::{Shape, set};
 use super::{Confirmed, Limit, Session, name, runs};
 use crate::client::{Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::input::read_text;
 use crate::machine;
 use crate::output::{self, Column};
@@ -144,6 +144,15 @@ const PRICE: &str = "price";
 const LAST_ACTIVE: &str = "lastDateActive";
 const QUARANTINED: &str = "quarantineUntil";
 
+/// `None`: this part does not exist, or the caller may not read it.
+async fn read_more(session: &Session, call: &Call) -> Result<Option<Value>, Failure> {
+    match session.client.call(call).await {
+        Ok(reply) => Ok(Some(reply)),
+        Err(failure) if matches!(failure.exit, Exit::NotFound | Exit::NotAllowed) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::List {
@@ -167,7 +176,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Show(worker) => {
             let mut reply = session.client.call(&worker.read()).await?;
             // Taskcluster's reply has no price, and a caller may lack the right to the explanation.
-            if let Ok(explained) = session.client.call(&worker.explain()).await {
+            if let Some(explained) = read_more(session, &worker.explain()).await? {
                 reply[PRICE] = explained[PRICE].clone();
             }
             if session.json {
@@ -175,7 +184,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 return Ok(());
             }
             // The queue knows only workers that have requested work.
-            if let Ok(seen) = session.client.call(&worker.seen_by_queue()).await {
+            if let Some(seen) = read_more(session, &worker.seen_by_queue()).await? {
                 for field in [LAST_ACTIVE, QUARANTINED] {
                     reply[field] = seen[field].clone();
                 }

@@ -100,6 +100,9 @@ fn the_health_of_launches_is_shown_by_region_cause_and_launch_config() {
     }
     let said = server.ok(&["health", "--by", "cause"]);
     assert_eq!(said.lines().count(), 1, "nothing failed: {said}");
+    // The longest period: the server's clock is later than the start of the command.
+    let day = server.ok(&["health", "--since", "24h"]);
+    assert!(day.contains("tried since"), "{day}");
     let all = server.json(&["health", "--since", "30m"]);
     let ids: Vec<_> = all["launchConfigs"].as_array().unwrap().iter().collect();
     assert!(ids.iter().any(|item| item["launchConfigId"] == "west"));

@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 
+use serde_json::json;
+
 use crate::world::{Done, Home};
 
 const GOOD: &str = r#"{"providers": [{"providerId": "p", "providerType": "static"}]}"#;
@@ -65,4 +67,29 @@ fn another_kind_of_server_is_recognized() {
     let moved = answer("302 Found", "");
     let (done, _) = against(&[&moved], &["provider", "list"]);
     assert!(done.err.contains("answered 302"), "{}", done.err);
+}
+
+#[test]
+fn a_worker_is_shown_without_the_parts_that_are_not_for_the_caller_and_not_without_others() {
+    let worker = json!({"workerPoolId": "demo/x", "workerGroup": "g", "workerId": "w"});
+    let worker = answer("200 OK", &worker.to_string());
+    let price = answer("200 OK", r#"{"price": 0.25}"#);
+    let forbidden = answer("403 Forbidden", r#"{"message": "no"}"#);
+    let missing = answer("404 Not Found", r#"{"message": "no"}"#);
+    let broken = answer("400 Bad Request", r#"{"message": "broken disk"}"#);
+    let show = ["worker", "show", "demo/x", "g", "w"];
+    let (done, _) = against(&[&worker, &forbidden, &missing], &show);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let (done, _) = against(&[&worker, &price, &forbidden], &show);
+    assert!(done.code == 0 && done.out.contains("0.25"), "{}", done.out);
+    for answers in [[&worker, &broken, &missing], [&worker, &price, &broken]] {
+        let n_asked = if answers[1] == &broken { 2 } else { 3 };
+        let answers: Vec<&str> = answers[..n_asked]
+            .iter()
+            .map(|text| text.as_str())
+            .collect();
+        let (done, _) = against(&answers, &show);
+        assert_eq!(done.code, 1, "{}", done.out);
+        assert!(done.err.contains("broken disk"), "{}", done.err);
+    }
 }

@@ -1,6 +1,7 @@
-//! Refreshes the data that providers' bids depend on, such as prices.
+//! Refreshes the data that a provider's bids depend on, such as prices.
+//!
+//! Each provider has a task of its own, so an unresponsive one delays no bids of others.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use cloud::Machines;
 use domain::id::ProviderId;
 use domain::time::MINUTE_MS;
 use engine::Engine;
-use futures_util::future::join_all;
 
 use super::driver::{ActivationResult, BackgroundTask, summary};
 
@@ -20,21 +20,30 @@ const FRESH_MS: i64 = 5 * MINUTE_MS;
 
 pub struct Refresh {
     engine: Arc<Engine>,
-    /// When each provider was refreshed, by the steady clock.
-    refreshed: BTreeMap<ProviderId, i64>,
+    provider_id: ProviderId,
+    /// When the provider was refreshed, by the steady clock.
+    refreshed: Option<i64>,
 }
 
 impl Refresh {
-    pub fn new(engine: Arc<Engine>) -> Self {
-        Self {
-            engine,
-            refreshed: BTreeMap::new(),
-        }
+    /// One for each provider.
+    pub fn each(engine: &Arc<Engine>) -> Vec<Self> {
+        let providers = engine.providers.listed();
+        let of = |id: &ProviderId| Self {
+            engine: Arc::clone(engine),
+            provider_id: id.clone(),
+            refreshed: None,
+        };
+        providers.map(|(id, _)| of(id)).collect()
     }
 
-    fn is_due(&self, id: &ProviderId, machines: &dyn Machines, now_ms: i64) -> bool {
-        let last = self.refreshed.get(id);
-        machines.wants_refresh() || last.is_none_or(|last| now_ms - last >= FRESH_MS)
+    pub fn provider_id(&self) -> &ProviderId {
+        &self.provider_id
+    }
+
+    fn is_due(&self, machines: &dyn Machines, now_ms: i64) -> bool {
+        let is_old = |last| now_ms - last >= FRESH_MS;
+        machines.wants_refresh() || self.refreshed.is_none_or(is_old)
     }
 }
 
@@ -42,24 +51,20 @@ impl Refresh {
 impl BackgroundTask for Refresh {
     const NAME: &'static str = "refresh";
 
+    fn name(&self) -> String {
+        format!("{} {}", Self::NAME, self.provider_id)
+    }
+
     async fn activate(&mut self) -> ActivationResult {
         let engine = Arc::clone(&self.engine);
-        let awaiting = engine.wakeups.take_awaiting_refresh();
+        let awaiting = engine.wakeups.take_awaiting_refresh(&self.provider_id);
         let now_ms = engine.clock.steady_ms();
-        let providers = engine.providers.listed();
-        let machines: Vec<_> = providers
-            .filter_map(|(id, _)| Some((id, engine.providers.machines(id)?)))
-            .collect();
-        join_all(machines.iter().map(|(_, machines)| machines.reread_files())).await;
-        let due = machines.into_iter();
-        let due: Vec<_> = due
-            .filter(|(id, machines)| self.is_due(id, *machines, now_ms))
-            .collect();
-        for (id, _) in &due {
-            self.refreshed.insert((*id).clone(), now_ms);
+        let machines = engine.providers.machines(&self.provider_id);
+        let mut n_failed = 0;
+        if let Some(machines) = machines.filter(|machines| self.is_due(*machines, now_ms)) {
+            self.refreshed = Some(now_ms);
+            n_failed = refresh(&self.provider_id, machines).await;
         }
-        let refreshes = due.into_iter().map(|(id, machines)| refresh(id, machines));
-        let n_failed: u64 = join_all(refreshes).await.into_iter().sum();
         // After a failure as well: bids then do not wait any longer.
         for id in &awaiting {
             engine.wakeups.wake_pool(id);

@@ -238,10 +238,9 @@ on_both!(
         racks  cheap | - | - | null | 0 | 0 | its bid is not known yet, and racks is asked for it
         racks  forgotten | - | - | null | 0 | 0 | its bid is not known yet, and racks is asked for it
         ");
-        Refresh::new(Arc::clone(&world.app.engine))
-            .activate()
-            .await
-            .unwrap();
+        for mut refresh in Refresh::each(&world.app.engine) {
+            refresh.activate().await.unwrap();
+        }
         round(&world.app).await;
         world.app.engine.launch_tracker.finish().await;
         let explained = world.get(path).await.expect(200);

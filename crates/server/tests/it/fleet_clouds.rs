@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cloud::{
     CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
-    Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
-    VerifyError,
+    Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, ValidateError,
+    Verification, VerifyError,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -20,7 +20,7 @@ use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde_json::Value;
 use server::config::Config;
-use tokio::sync::Semaphore;
+use tokio::sync::{Barrier, Semaphore};
 
 use crate::world::{ROOT_URL, TestClock};
 
@@ -36,6 +36,10 @@ pub(crate) struct TestCloud {
     pub(crate) launches: AtOnce,
     /// Launches wait here for as long as there is one.
     pub(crate) launch_permits: Mutex<Option<Arc<Semaphore>>>,
+    /// Refreshes wait here for as long as there is one.
+    pub(crate) refresh_permits: Mutex<Option<Arc<Semaphore>>>,
+    /// Where this cloud meets others that check a config at the same time.
+    pub(crate) meeting: Mutex<Option<Arc<Barrier>>>,
 }
 
 /// How many calls of a kind are under way.
@@ -89,6 +93,8 @@ impl TestCloud {
             looks: AtOnce::default(),
             launches: AtOnce::default(),
             launch_permits: Mutex::default(),
+            refresh_permits: Mutex::default(),
+            meeting: Mutex::default(),
         })
     }
 
@@ -118,6 +124,14 @@ impl Provider for TestCloud {
         self.fake.validate(config)
     }
 
+    async fn validate_outside(&self, _config: &mut Value) -> Result<(), ValidateError> {
+        let meeting = self.meeting.lock().unwrap().clone();
+        if let Some(meeting) = meeting {
+            meeting.wait().await;
+        }
+        Ok(())
+    }
+
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         self.fake.verify(claim).await
     }
@@ -140,6 +154,14 @@ impl Machines for TestCloud {
     fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
         self.n_bids.fetch_add(1, Ordering::SeqCst);
         self.fake.bid(config, now)
+    }
+
+    async fn refresh(&self) -> Result<(), CloudError> {
+        let permits = self.refresh_permits.lock().unwrap().clone();
+        if let Some(permits) = permits {
+            permits.acquire().await.unwrap().forget();
+        }
+        self.fake.refresh().await
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {

@@ -283,7 +283,7 @@ fleet_test!(what_does_not_exist_or_makes_no_sense_is_refused, |fleet| {
         ("/launch-config-health?since=an%20hour", "since"),
         ("/launch-config-health?since=2026", "since: "),
         (
-            "/launch-config-health?since=2026-09-20T14:13:19.999Z",
+            "/launch-config-health?since=2026-09-20T14:12:19.999Z",
             "since: launches are counted",
         ),
         (
@@ -296,7 +296,8 @@ fleet_test!(what_does_not_exist_or_makes_no_sense_is_refused, |fleet| {
         assert_eq!(answer.status, 400, "{path}: {}", answer.text);
         assert!(answer.text.contains(part), "{path}: {}", answer.text);
     }
-    for since in ["2026-09-20T14:13:20.000Z", "2026-09-21T14:13:20.000Z"] {
+    // A minute more than a day: the caller has computed a day ago a short while ago.
+    for since in ["2026-09-20T14:12:20.000Z", "2026-09-21T14:13:20.000Z"] {
         let path = format!("/launch-config-health?since={since}");
         let list = fleet.get(&path).await.expect(200);
         assert_eq!(list["launchConfigs"][0]["launches"]["since"], since);

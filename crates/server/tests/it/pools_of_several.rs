@@ -1,9 +1,13 @@
 //! Pools that people create with several providers, in the form that Taskcluster's clients can
 //! send: `config.providers`, and `workerManager.providerId` of each launch config.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use domain::id::ProviderId;
 use domain::worker::WorkerState;
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 
 use crate::configurations::refused;
 use crate::database::on_both;
@@ -318,4 +322,16 @@ on_both!(creating_a_pool_needs_the_scope_of_each_provider, |world| {
         .by(&by(&[manage, aws, google]))
         .await
         .expect(200);
+});
+
+fleet_test!(providers_check_their_parts_at_the_same_time, |fleet| {
+    let meeting = Arc::new(Barrier::new(2));
+    for cloud in [&fleet.one, &fleet.two] {
+        *cloud.meeting.lock().unwrap() = Some(Arc::clone(&meeting));
+    }
+    let definition = spread(&["one", "two"], &machines_of_two());
+    let made = async { fleet.put(PATH, definition).await.expect(200) };
+    // One after the other, they would not meet.
+    let made = tokio::time::timeout(Duration::from_secs(20), made).await;
+    assert_eq!(made.unwrap()["config"]["providers"], json!(["one", "two"]));
 });

@@ -6,6 +6,7 @@ use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 
 use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements};
+use crate::fleet::pool_memories;
 
 columns! { config: LaunchConfig {
     pool_id: Key "worker_pool_id",
@@ -36,6 +37,10 @@ statements! { TABLE;
         "SELECT {columns} FROM launch_configs \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 AND archived = 0 \
          ORDER BY worker_pool_id, position, launch_config_id LIMIT $3";
+    ACTIVE_OF "launch_config_active_of" =
+        "SELECT {columns} FROM json_each($1) AS v CROSS JOIN launch_configs \
+         WHERE worker_pool_id = v.value ->> 0 AND archived = 0 \
+         ORDER BY worker_pool_id, position, launch_config_id LIMIT $2";
     COUNT_BETWEEN "launch_config_count_between" =
         "SELECT worker_pool_id, COUNT(*) FROM launch_configs \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
@@ -100,6 +105,11 @@ pub fn all(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<LaunchConfig>> {
 /// one query for each page of pools.
 pub fn active_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<LaunchConfig>> {
     tx.rows(&ACTIVE_BETWEEN, (first, last, ALL_ROWS))
+}
+
+/// The active launch configs of these pools, ordered by pool, and then as their authors did.
+pub fn active_of(tx: &mut Tx<'_>, pools: &[PoolId]) -> Result<Vec<LaunchConfig>> {
+    tx.rows(&ACTIVE_OF, (&pool_memories::list(pools), ALL_ROWS))
 }
 
 /// Number of launch configs, including archived ones, of each pool from the first to the last.

@@ -2,7 +2,7 @@
 
 use domain::Version;
 use domain::facts::Starting;
-use domain::id::{LaunchToken, PoolId, ProviderId};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
 use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::market::OfferingId;
 use domain::supply::AwaitedLaunches;
@@ -113,6 +113,9 @@ statements! { TABLE;
          last_event = $1 WHERE token = $2 RETURNING offering, provider_id, created";
     OFFERING "launch_offering" =
         "SELECT offering, provider_id, created FROM launches WHERE token = $1";
+    LAST_OFFERING "launch_last_offering" =
+        "SELECT offering, provider_id, created FROM launches WHERE worker_pool_id = $1 \
+         AND launch_config_id = $2 AND offering IS NOT NULL ORDER BY created DESC LIMIT 1";
     // Machines of unknown launches that were found count as made.
     STARTING "launch_starting" =
         "SELECT launch_config_id, created, CAST(SUM(CASE WHEN state = 'accepted' THEN made \
@@ -214,6 +217,15 @@ pub fn note_registered(
 
 pub fn origin(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<LaunchOrigin>> {
     tx.row(&OFFERING, token)
+}
+
+/// The newest launch of this launch config that has an offering.
+pub fn last_with_offering(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    id: &LaunchConfigId,
+) -> Result<Option<LaunchOrigin>> {
+    tx.row(&LAST_OFFERING, (pool_id, id))
 }
 
 /// The machines of a pool that have not registered, or that launches without an answer may still

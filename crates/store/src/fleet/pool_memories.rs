@@ -24,9 +24,12 @@ statements! { TABLE;
     CONTENDING "pool_memory_list_contending" =
         "SELECT worker_pool_id FROM pool_memories WHERE quotas IS NOT NULL \
          AND worker_pool_id >= $1 AND worker_pool_id <= $2 ORDER BY worker_pool_id LIMIT $3";
+    // An offering as JSON is part of a list as JSON if the list has it.
     RIVALS "pool_memory_list_rivals" =
-        "SELECT worker_pool_id, level, held, quotas FROM pool_memories \
-         WHERE quotas IS NOT NULL AND worker_pool_id <> $1 ORDER BY worker_pool_id LIMIT $2";
+        "SELECT m.worker_pool_id, m.level, m.held FROM pool_memories AS m \
+         WHERE m.quotas IS NOT NULL AND m.worker_pool_id <> $1 AND EXISTS (SELECT 1 \
+         FROM json_each($2) AS v WHERE REPLACE(m.quotas, v.value ->> 0, '') <> m.quotas) \
+         ORDER BY m.worker_pool_id LIMIT $3";
     WRITE "pool_memory_write" =
         "INSERT INTO pool_memories (worker_pool_id, memory, learned, sampled, level, held, \
          unexplained, quotas, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1) \
@@ -51,9 +54,9 @@ pub struct ContendingPool {
     pub pool_id: PoolId,
     pub level: u64,
     pub held: u64,
-    pub quotas: Vec<OfferingId>,
 }
 
+from_row! { ContendingPool { pool_id, level, held } }
 from_row! { ObservedTime { clock, observed, version } }
 
 impl FromRow for PoolRecord {
@@ -70,17 +73,6 @@ impl FromRow for PoolRecord {
             unexplained: cells.next()?,
             quotas: quotas(cells)?,
             version: cells.next()?,
-        })
-    }
-}
-
-impl FromRow for ContendingPool {
-    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
-        Ok(Self {
-            pool_id: cells.next()?,
-            level: cells.next()?,
-            held: cells.next()?,
-            quotas: quotas(cells)?,
         })
     }
 }
@@ -116,9 +108,15 @@ pub fn contending_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Res
     tx.rows(&CONTENDING, (first, last, ALL_ROWS))
 }
 
-/// The other pools for which a quota is used up, ordered by id.
-pub fn list_rivals(tx: &mut Tx<'_>, of: &PoolId, limit: u32) -> Result<Vec<ContendingPool>> {
-    tx.rows(&RIVALS, (of, limit))
+/// The other pools for which one of these quotas is used up, ordered by id.
+pub fn list_rivals(
+    tx: &mut Tx<'_>,
+    of: &PoolId,
+    quotas: &[OfferingId],
+    limit: u32,
+) -> Result<Vec<ContendingPool>> {
+    let quotas: Vec<[String; 1]> = quotas.iter().map(|id| [to_json(id)]).collect();
+    tx.rows(&RIVALS, (of, &to_json(&quotas), limit))
 }
 
 /// Writes the record, unless another transaction changed it since it was read. A record that was

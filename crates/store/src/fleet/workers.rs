@@ -112,7 +112,8 @@ statements! { TABLE;
          ORDER BY worker_pool_id, worker_group, worker_id LIMIT $5";
     REQUESTED "worker_list_requested" =
         "SELECT {columns} FROM workers WHERE worker_pool_id = $1 AND state = 'requested' \
-         AND created < $2 ORDER BY created, worker_group, worker_id LIMIT $3";
+         AND launch_config_id = $2 AND created < $3 \
+         ORDER BY created, worker_group, worker_id LIMIT $4";
     CHECKED "worker_note_checked" =
         "UPDATE workers SET last_checked = $1 WHERE provider_id = $2 AND state <> 'stopped' \
          AND worker_group = $3 AND (worker_pool_id, worker_id) >= ($4, $5) \
@@ -266,10 +267,11 @@ pub fn list_stopping(
 pub fn list_requested(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
+    launch_config_id: &LaunchConfigId,
     before: Timestamp,
     limit: u32,
 ) -> Result<Vec<Worker>> {
-    tx.rows(&REQUESTED, (pool_id, before, limit))
+    tx.rows(&REQUESTED, (pool_id, launch_config_id, before, limit))
 }
 
 /// Records the time of a check of one page of a provider's workers in one group. Rows that were

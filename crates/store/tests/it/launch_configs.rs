@@ -66,6 +66,14 @@ on_both!(
         })
         .await;
         assert_eq!(ids(&between), ["a/b lc-1", "a/b lc-3", "a/c lc-1"]);
+        let of = |pools: &'static [&'static str]| {
+            let pools: Vec<_> = pools.iter().map(|id| pool_id(id)).collect();
+            read(&store, move |tx| launch_configs::active_of(tx, &pools))
+        };
+        assert_eq!(ids(&of(&["a/c", "a/none"]).await), ["a/c lc-1"]);
+        let both = of(&["a/c", "a/b"]).await;
+        assert_eq!(ids(&both), ids(&between));
+        assert_eq!(ids(&of(&[]).await), [""; 0]);
     }
 );
 

@@ -269,7 +269,7 @@ on_both!(pools_that_compete_for_a_quota_are_found, |database| {
             ("a/a", 7, &["east", "west"][..]),
             ("a/b", 3, &[]),
             ("a/c", 4, &["east"]),
-            ("a/d", 5, &["south"]),
+            ("a/d", 5, &["south", "it's \"odd\" – größe"]),
         ] {
             pool_memories::write(tx, &pool_record(id, held, quotas, &time), &time)?;
         }
@@ -284,20 +284,26 @@ on_both!(pools_that_compete_for_a_quota_are_found, |database| {
         pool_memories::contending_between(tx, &pool_id("a/b"), &pool_id("a/d"))
     });
     assert_eq!(names(found.await), ["a/c", "a/d"]);
-    let rivals = |limit| {
+    let rivals = |places: &'static [&'static str], limit| {
+        let quotas: Vec<OfferingId> = places.iter().map(|place| offering(place)).collect();
         read(&store, move |tx| {
-            pool_memories::list_rivals(tx, &pool_id("a/c"), limit)
+            pool_memories::list_rivals(tx, &pool_id("a/c"), &quotas, limit)
         })
     };
-    let found = rivals(9).await;
-    let first = &found[0];
+    let named = async |places, limit| {
+        let found = rivals(places, limit).await;
+        names(found.into_iter().map(|rival| rival.pool_id).collect())
+    };
+    let first = &rivals(&["east"], 9).await[0];
     assert_eq!((first.level, first.held), (2, 7));
-    assert_eq!(first.quotas, [offering("east"), offering("west")]);
-    assert_eq!(
-        names(found.into_iter().map(|rival| rival.pool_id).collect()),
-        ["a/a", "a/d"]
-    );
-    assert_eq!(rivals(1).await.len(), 1);
+    assert_eq!(named(&["east"], 9).await, ["a/a"]);
+    assert_eq!(named(&["west", "south"], 9).await, ["a/a", "a/d"]);
+    // Others do not take the places of those that compete.
+    assert_eq!(named(&["south"], 1).await, ["a/d"]);
+    assert_eq!(named(&["it's \"odd\" – größe"], 9).await, ["a/d"]);
+    for none in [&["sout"][..], &["outh"], &["odd"], &["%"], &[]] {
+        assert_eq!(named(none, 9).await, [""; 0], "{none:?}");
+    }
 
     let states = |after: Option<&'static str>, limit| {
         read(&store, move |tx| {
@@ -440,6 +446,12 @@ on_both!(
             read(&store, |tx| launches::origin(tx, &token(1))).await,
             east()
         );
+        let last = |config: &'static str| {
+            read(&store, move |tx| {
+                launches::last_with_offering(tx, &pool_id("a/b"), &config.parse().unwrap())
+            })
+        };
+        assert_eq!((last("lc").await, last("other").await), (east(), None));
         let plain = write(&store, |tx| {
             launches::note_registered(tx, &token(2), at(2_000))
         });
@@ -505,36 +517,44 @@ on_both!(
     }
 );
 
-on_both!(requested_workers_are_listed_from_the_oldest, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for (name, state, created) in [
-            ("w1", WorkerState::Requested, 300),
-            ("w2", WorkerState::Requested, 100),
-            ("w3", WorkerState::Running, 100),
-            ("w4", WorkerState::Requested, 200),
-        ] {
-            let stored = worker("a/b", "g", name).into_stored();
-            let row = Worker::from_stored(StoredWorker {
-                state,
-                created: at(created),
-                ..stored
-            });
-            workers::insert(tx, &row)?;
-        }
-        Ok(())
-    })
-    .await;
-    let list = |before, limit| {
-        read(&store, move |tx| {
-            let found = workers::list_requested(tx, &pool_id("a/b"), at(before), limit)?;
-            Ok(found
-                .iter()
-                .map(|worker| worker.key.id.to_string())
-                .collect::<Vec<_>>())
+on_both!(
+    requested_workers_of_a_launch_config_are_listed_from_the_oldest,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (name, config, state, created) in [
+                ("w1", "lc-1", WorkerState::Requested, 300),
+                ("w2", "lc-1", WorkerState::Requested, 100),
+                ("w3", "lc-1", WorkerState::Running, 100),
+                ("w4", "lc-1", WorkerState::Requested, 200),
+                ("w5", "lc-2", WorkerState::Requested, 50),
+            ] {
+                let stored = worker("a/b", "g", name).into_stored();
+                let row = Worker::from_stored(StoredWorker {
+                    state,
+                    launch_config_id: Some(config.parse().unwrap()),
+                    created: at(created),
+                    ..stored
+                });
+                workers::insert(tx, &row)?;
+            }
+            Ok(())
         })
-    };
-    assert_eq!(list(301, 9).await, ["w2", "w4", "w1"]);
-    assert_eq!(list(300, 9).await, ["w2", "w4"]);
-    assert_eq!(list(301, 1).await, ["w2"]);
-});
+        .await;
+        let list_of = |config: &'static str, before, limit| {
+            read(&store, move |tx| {
+                let id = config.parse().unwrap();
+                let found = workers::list_requested(tx, &pool_id("a/b"), &id, at(before), limit)?;
+                Ok(found
+                    .iter()
+                    .map(|worker| worker.key.id.to_string())
+                    .collect::<Vec<_>>())
+            })
+        };
+        let list = |before, limit| list_of("lc-1", before, limit);
+        assert_eq!(list_of("lc-2", 301, 9).await, ["w5"]);
+        assert_eq!(list(301, 9).await, ["w2", "w4", "w1"]);
+        assert_eq!(list(300, 9).await, ["w2", "w4"]);
+        assert_eq!(list(301, 1).await, ["w2"]);
+    }
+);

@@ -32,6 +32,10 @@ type = "m5.large"
 price = 3
 "#;
 
+fn id() -> ProviderId {
+    "aws".parse().unwrap()
+}
+
 fn error(text: &str) -> String {
     Overrides::parse(text).unwrap_err()
 }
@@ -133,9 +137,9 @@ fn a_changed_file_is_read_again_and_a_bad_one_keeps_the_last_good_content() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.toml");
     let file = PriceFile::new(path.clone());
-    let id = "aws".parse().unwrap();
+    let id = id();
     let state = || {
-        file.reread(&id);
+        file.reread_blocking(&id);
         let price = file.overrides().price("r", None, "m5.large", Market::Spot);
         let error = file.error().unwrap_or_default();
         (price, error.replace(&path.display().to_string(), "FILE"))
@@ -181,4 +185,64 @@ fn the_size_of_the_file_is_limited() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_not_a_regular_file_is_refused_without_reading_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for path in [pipe, folder.path().to_owned(), "/dev/zero".into()] {
+        let file = PriceFile::new(path.clone());
+        file.reread_blocking(&id());
+        let expected = format!(
+            "price_file {}: it is not a regular file. The 0 prices that were read before stay in use",
+            path.display()
+        );
+        assert_eq!(file.error(), Some(expected));
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_hangs_is_waited_for_briefly_and_read_by_one_thread_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prices.toml");
+    std::fs::write(&path, "[[prices]]\ntype = \"m5.large\"\nprice = 1\n").unwrap();
+    let file = Arc::new(PriceFile::new(path.clone()));
+    file.reread(&id()).await;
+    assert_eq!((file.overrides().0.len(), file.error()), (1, None));
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let hang = move |file: &PriceFile| {
+        begun.send(()).unwrap();
+        wait.recv().unwrap();
+        file.reread_blocking(&id());
+        begun.send(()).unwrap();
+    };
+    file.reread_within(Duration::ZERO, &id(), hang).await;
+    let error = file.error().unwrap();
+    assert!(error.contains("it cannot be read within 0 s"), "{error}");
+    assert_eq!(file.overrides().0.len(), 1, "the last good content stays");
+    has_begun.recv().await.unwrap();
+    // No second thread waits for the file meanwhile.
+    file.reread_within(MAX_READ, &id(), |_| panic!("a second read"))
+        .await;
+    release.send(()).unwrap();
+    has_begun.recv().await.unwrap();
+    assert_eq!((file.overrides().0.len(), file.error()), (1, None));
+}
+
+#[tokio::test]
+async fn a_panic_while_reading_does_not_end_the_reading_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prices.toml");
+    std::fs::write(&path, "").unwrap();
+    let file = Arc::new(PriceFile::new(path));
+    let panics = |_: &PriceFile| panic!("scripted");
+    file.reread_within(MAX_READ, &id(), panics).await;
+    assert!(file.state().seen.is_none());
+    file.reread(&id()).await;
+    assert!(file.state().seen.is_some());
+    assert_eq!(file.error(), None);
 }

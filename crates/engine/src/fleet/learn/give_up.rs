@@ -1,13 +1,13 @@
 //! Gives up machines that have been starting for longer than machines of their offering need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::Version;
 use domain::id::{LaunchConfigId, WorkerKey};
 use domain::lifecycle;
-use domain::market::{OfferingId, OfferingMemory, OfferingNews, Trouble};
-use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
+use domain::market::{OfferingId, OfferingMemory, OfferingNews, Trouble, USUAL_TIMEOUT_MS};
+use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use store::{StoreError, Tx};
 
@@ -15,9 +15,6 @@ use super::SampledPool;
 use crate::Engine;
 use crate::change::Change;
 use crate::fleet::worker_end::request_stop_with_news;
-
-/// Machines of pools without a limit of their own have this long to register at most.
-const USUAL_LIMIT_MS: i64 = 30 * MINUTE_MS;
 
 /// A requested worker to give up.
 #[derive(Clone)]
@@ -38,26 +35,27 @@ pub(super) fn late_machines(
 ) -> store::Result<Vec<LateMachine>> {
     let mut late = Vec::new();
     for pool in pools {
-        let mut groups = pool.facts.inventory.workers.iter();
-        if !groups.any(|group| group.state == WorkerState::Requested) {
+        let groups = pool.facts.inventory.workers.iter();
+        let starting = groups.filter(|group| group.state == WorkerState::Requested);
+        let starting: BTreeSet<_> = starting
+            .filter_map(|group| group.launch_config_id.as_ref())
+            .collect();
+        if starting.is_empty() {
             continue;
         }
         let patience = patience(pool, memories);
-        let least_ms = patience.values().map(|patience| patience.most_ms).min();
-        let Some(least_ms) = least_ms.filter(|_| late.len() < limit) else {
-            continue;
-        };
-        let (id, before) = (pool.facts.id(), now.plus_millis(-least_ms));
-        let most = u32::try_from(limit - late.len()).unwrap_or(u32::MAX);
-        for worker in store::workers::list_requested(tx, id, before, most)? {
-            let config = worker.launch_config_id.as_ref();
-            let Some(patience) = config.and_then(|config| patience.get(config)) else {
+        for config in starting {
+            let Some(patience) = patience.get(config) else {
                 continue;
             };
-            let since = gap.map_or(worker.created, |gap| gap.max(worker.created));
-            if now.millis_since(since) > patience.most_ms {
-                late.push(LateMachine::of(&worker, patience));
+            let before = now.plus_millis(-patience.most_ms);
+            if late.len() >= limit || gap.is_some_and(|gap| gap >= before) {
+                continue;
             }
+            let most = u32::try_from(limit - late.len()).unwrap_or(u32::MAX);
+            let id = pool.facts.id();
+            let workers = store::workers::list_requested(tx, id, config, before, most)?;
+            late.extend(workers.iter().map(|one| LateMachine::of(one, patience)));
         }
     }
     Ok(late)
@@ -76,8 +74,8 @@ fn patience(
 ) -> BTreeMap<LaunchConfigId, Patience> {
     let facts = &pool.facts;
     let limit = lifecycle::registration_timeout(&facts.pool.definition.config);
-    let limit = limit.unwrap_or(USUAL_LIMIT_MS) as f64;
-    let offers = facts.launch_configs.iter().zip(&pool.bids);
+    let limit = limit.map_or(USUAL_TIMEOUT_MS, |limit| limit as f64);
+    let offers = facts.launch_configs.iter().zip(pool.bids.all.iter());
     let patience = offers.filter_map(|(config, bid)| {
         let bid = bid.as_ref().ok()?;
         let id = OfferingId::new(config.provider_id(&facts.pool), &bid.place);

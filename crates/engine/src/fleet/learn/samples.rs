@@ -6,7 +6,7 @@ use std::sync::Arc;
 use domain::facts::{Facts, MarketFacts, Rooms, decides_by_memory, learns};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::market::{ObservedTime, OfferingId, OfferingMemory, PoolRecord, PoolSample};
-use domain::plan::Snapshot;
+use domain::plan::{Settings, Snapshot};
 use domain::pool::Pool;
 use domain::time::HOUR_MS;
 use domain::worker::WorkerState;
@@ -44,7 +44,8 @@ struct Round<'a> {
     demand: Option<Arc<Demands>>,
 }
 
-/// Samples all pools. The memory of pools that no longer learn, or no longer exist, is deleted.
+/// Samples all pools. The memory of pools that no longer learn or no longer exist is deleted, and
+/// so is the memory of pools that are not planned: the news of their runs would only pile up.
 pub(super) async fn take(
     engine: &Arc<Engine>,
     limits: &LearnLimits,
@@ -69,9 +70,8 @@ pub(super) async fn take(
         let mut page = list.await?;
         let is_full = page.len() == size as usize;
         let last = page.last().map(|pool| pool.id.clone());
-        page.retain(|pool| learns(pool, engine.strategies));
+        page.retain(|pool| learns(pool, engine.strategies) && is_planned(engine, pool));
         learning.extend(page.iter().map(|pool| pool.id.clone()));
-        page.retain(|pool| decide::is_planned(engine, pool));
         if !page.is_empty() {
             round.take_page(page, done).await?;
         }
@@ -90,6 +90,12 @@ pub(super) async fn take(
         deleted.await?;
     }
     Ok(())
+}
+
+/// Whether plans are made of the pool.
+fn is_planned(engine: &Engine, pool: &Pool) -> bool {
+    let settings = Settings::parse_with(&pool.definition.config, engine.strategies);
+    decide::is_planned(engine, pool) && settings.is_ok()
 }
 
 async fn read_states(engine: &Engine, limit: u32) -> store::Result<States> {
@@ -145,16 +151,17 @@ impl Round<'_> {
         demand: &Demands,
     ) -> store::Result<Vec<SampledPool>> {
         let read = self.engine.store.scan("learn_launch_configs", move |tx| {
-            let mut complete = Vec::with_capacity(pools.len());
-            for mut facts in pools {
-                let id = facts.id();
-                let configs = store::launch_configs::active_between(tx, id, id)?;
-                facts.launch_configs = configs.into_iter().map(Arc::new).collect();
-                complete.push(facts);
-            }
-            Ok::<_, StoreError>(complete)
+            let ids: Vec<PoolId> = pools.iter().map(|facts| facts.id().clone()).collect();
+            let configs = store::launch_configs::active_of(tx, &ids)?;
+            Ok::<_, StoreError>((pools, configs))
         });
-        let pools = read.await?.into_iter().map(|facts| SampledPool {
+        let (mut pools, configs) = read.await?;
+        let mut configs = facts::group_by_pool(configs, |config| config.pool_id.clone());
+        for facts in &mut pools {
+            let own = configs.remove(facts.id()).unwrap_or_default();
+            facts.launch_configs = own.into_iter().map(Arc::new).collect();
+        }
+        let pools = pools.into_iter().map(|facts| SampledPool {
             bids: bids::collect_bids(self.engine, &facts),
             demand: demand.get(facts.id()).copied().unwrap_or_default(),
             decides_by_memory: decides_by_memory(&facts.pool, self.engine.strategies),
@@ -179,10 +186,13 @@ impl Round<'_> {
             // A shadow gives no machine up.
             let late = late_machines(tx, &pools, &memories, (time.clock, gap), limit)?;
             let of_shadows = market_facts::read_memories_for_shadow(tx, &named(&shadows))?;
-            let observed = pools.into_iter().map(|pool| pool.observe(&memories));
-            let of_shadows = shadows.into_iter().map(|pool| pool.observe(&of_shadows));
-            let observed = observed.chain(of_shadows).flatten();
-            Ok::<_, StoreError>((observed.collect::<Vec<Observation>>(), late))
+            let mut observed = Vec::new();
+            for (pools, memories) in [(pools, &memories), (shadows, &of_shadows)] {
+                for pool in pools {
+                    observed.extend(pool.observe(tx, memories)?);
+                }
+            }
+            Ok::<_, StoreError>((observed, late))
         });
         let (observations, late) = read.await?;
         done.pools += observations.len() as u64;
@@ -204,11 +214,15 @@ fn named(pools: &[SampledPool]) -> BTreeSet<OfferingId> {
 
 impl SampledPool {
     pub(super) fn offerings(&self) -> BTreeMap<LaunchConfigId, OfferingId> {
-        market_facts::offerings(&self.facts, &self.bids)
+        market_facts::offerings(&self.facts, &self.bids.all)
     }
 
     /// `None`: the config of the pool is invalid for planning.
-    fn observe(self, memories: &BTreeMap<OfferingId, OfferingMemory>) -> Option<Observation> {
+    fn observe(
+        self,
+        tx: &mut Tx<'_>,
+        memories: &BTreeMap<OfferingId, OfferingMemory>,
+    ) -> store::Result<Option<Observation>> {
         let offerings = self.offerings();
         let Self {
             mut facts,
@@ -235,37 +249,50 @@ impl SampledPool {
             offerings: own,
             ..MarketFacts::default()
         });
-        let snapshot = facts.snapshot(&bids, &Rooms::new(), Vec::new()).ok()?;
-        let mut running = running(&facts, &offerings);
+        let Ok(snapshot) = facts.snapshot(&bids.usable, &Rooms::new(), Vec::new()) else {
+            return Ok(None);
+        };
+        let mut offerings = offerings;
         if !decides_by_memory {
-            for (offering, _, _) in &mut running {
+            for offering in offerings.values_mut() {
                 *offering = offering.for_shadows();
             }
         }
-        Some(Observation {
+        Ok(Some(Observation {
             pool_id: facts.id().clone(),
-            running,
+            running: running(tx, &facts, &offerings)?,
             sample,
             snapshot: snapshot.for_learning(),
-        })
+        }))
     }
 }
 
-/// The running workers of launch configs with a bid.
+/// The running workers by offering. Nothing is bid for archived launch configs: their offering is
+/// that of their last launch.
 fn running(
+    tx: &mut Tx<'_>,
     facts: &Facts,
     offerings: &BTreeMap<LaunchConfigId, OfferingId>,
-) -> Vec<(OfferingId, ProviderId, u64)> {
-    let groups = facts.inventory.workers.iter();
-    let running = groups.filter(|group| group.state == WorkerState::Running);
-    let of_offering = running.filter_map(|group| {
-        let id = group.launch_config_id.as_ref()?;
+) -> store::Result<Vec<(OfferingId, ProviderId, u64)>> {
+    let mut counts: BTreeMap<&LaunchConfigId, u64> = BTreeMap::new();
+    for group in &facts.inventory.workers {
+        if let (WorkerState::Running, Some(id)) = (group.state, &group.launch_config_id) {
+            *counts.entry(id).or_default() += group.count;
+        }
+    }
+    let mut running = Vec::new();
+    for (id, count) in counts {
         let mut configs = facts.launch_configs.iter();
-        let config = configs.find(|config| config.id == *id)?;
-        let provider_id = config.provider_id(&facts.pool).clone();
-        Some((offerings.get(id)?.clone(), provider_id, group.count))
-    });
-    of_offering.collect()
+        if let Some(config) = configs.find(|config| config.id == *id) {
+            let provider_id = config.provider_id(&facts.pool).clone();
+            let offering = offerings.get(id).cloned();
+            running.extend(offering.map(|offering| (offering, provider_id, count)));
+        } else if let Some(last) = store::launches::last_with_offering(tx, facts.id(), id)? {
+            let offering = last.offering;
+            running.extend(offering.map(|offering| (offering, last.provider_id, count)));
+        }
+    }
+    Ok(running)
 }
 
 /// Adds the samples to the memory of their pools, with the runs that have ended.

@@ -7,7 +7,7 @@ use domain::id::PoolId;
 use domain::launch_failures::LaunchFailures;
 use domain::overrides::Override;
 use domain::plan::OfferWeight;
-use domain::time::{DAY_MS, Timestamp};
+use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use engine::fleet::{
     self, HealthPage, LaunchConfigPage, LaunchConfigStatus, list_launch_config_health,
 };
@@ -24,6 +24,9 @@ use crate::api::{
 
 /// The health of launch configs is counted over this period at most.
 const MAX_SINCE_MS: i64 = DAY_MS;
+/// The period may be longer by this: a caller who asks for a day has computed its beginning
+/// earlier, by its own clock, and asks for later pages with the same beginning.
+const TOLERANCE_MS: i64 = MINUTE_MS;
 
 /// How launch configs are shown to one caller.
 struct View {
@@ -161,7 +164,8 @@ fn since(call: &Call) -> Result<Timestamp, ApiError> {
     let since = text.parse::<Timestamp>();
     let since = since.map_err(|wrong| bad(wrong.to_string()))?;
     let (first, last) = (call.now.plus_millis(-MAX_SINCE_MS), call.now);
-    if (first..=last).contains(&since) {
+    let accepted = first.plus_millis(-TOLERANCE_MS)..=last;
+    if accepted.contains(&since) {
         return Ok(since);
     }
     Err(bad(format!(

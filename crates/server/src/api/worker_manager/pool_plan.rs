@@ -24,7 +24,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[on(
 .about("Worker Pools", "Plan a worker pool")
 .describe(
     "Shows the result of creating or updating a pool with this definition, without applying it. \
-     Its provider checks and completes the definition as for an update, and errors are the same.",
+     Its providers check and complete the definition as for an update, and errors are the same.",
 )];
 
 async fn plan(call: Call) -> Result<Reply, ApiError> {

@@ -78,7 +78,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .scopes(AllOf(MANAGE))
         .about(POOLS, "Create a worker pool")
         .describe(
-            "Creates a pool. Its provider checks its config, and its launch configs get their ids. \
+            "Creates a pool. Its providers check its config, and its launch configs get their ids. \
              The same request again gets the same answer; another definition under this name is a \
              conflict.",
         ),
