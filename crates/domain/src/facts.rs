@@ -13,7 +13,7 @@ pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, first_candidate
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
 use crate::launch_config::LaunchConfig;
-use crate::market::{OfferingId, OfferingMemory, PoolNews};
+use crate::market::{Announced, OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
     BadSettings, Bid, Candidate, Capacity, Health, Offer, Rival, START_UP_MS, Settings, Snapshot,
@@ -40,6 +40,8 @@ pub struct Facts {
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
     /// The memory of the strategy `balanced`; `None` for other strategies.
     pub memory: Option<MarketFacts>,
+    /// Tasks that wait for tasks that run, if the pool looks ahead.
+    pub announced: Vec<Announced>,
     /// A quota of the pool is used up, so it may have to give way to others.
     pub is_contending: bool,
 }
@@ -91,12 +93,16 @@ impl Facts {
             has_archived: false,
             records: BTreeMap::new(),
             memory: None,
+            announced: Vec::new(),
             is_contending: false,
         }
     }
 
     /// Whether the pool has no worker, wants none, and no task waits. Most pools are like this.
     pub fn is_asleep(&self) -> bool {
+        if foresees(&self.pool) {
+            return false;
+        }
         let min_capacity = self.pool.definition.config.get("minCapacity");
         let min_capacity = min_capacity.and_then(serde_json::Value::as_u64);
         min_capacity.unwrap_or(0) == 0
@@ -111,7 +117,7 @@ impl Facts {
         if self.is_asleep() {
             return true;
         }
-        if self.is_contending {
+        if self.is_contending || foresees(&self.pool) {
             return false;
         }
         let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
@@ -162,6 +168,7 @@ impl Facts {
             offers: self.offers(bids),
             overrides,
             learned: self.memory.as_ref().map(|memory| memory.pool.clone()),
+            announced: self.announced.clone(),
             rivals: self
                 .memory
                 .as_ref()
@@ -233,6 +240,12 @@ pub fn learns(pool: &Pool) -> bool {
     let name = pool.definition.config.get("strategy");
     let name = name.and_then(serde_json::Value::as_str);
     name.and_then(|name| name.parse().ok()) == Some(StrategyName::Balanced)
+}
+
+/// Whether plans of the pool count on tasks to come, so that it is never at rest.
+pub fn foresees(pool: &Pool) -> bool {
+    let foresight = pool.definition.config.get("foresight");
+    learns(pool) && foresight.and_then(serde_json::Value::as_bool) == Some(true)
 }
 
 /// How many waiting tasks of a pool are worth counting.

@@ -24,7 +24,8 @@ pub use plan::{PoolPlan, plan};
 pub(crate) use write_pool::{changes_nothing, empty_pool, insert_pool, replace_pool};
 
 /// Keys of a config for the planner, which the schemas of some providers do not have.
-pub(crate) const PLANNING_KEYS: [&str; 4] = ["strategy", "minPrice", "maxPrice", "waitPrice"];
+pub(crate) const PLANNING_KEYS: [&str; 5] =
+    ["strategy", "minPrice", "maxPrice", "waitPrice", "foresight"];
 
 /// The launch configs of a pool in their order.
 type LaunchConfigs = Vec<Map<String, Value>>;

@@ -17,6 +17,8 @@ pub enum SimulatedStrategy {
     TaskclusterFixed,
     /// A strategy of the server.
     Production(StrategyName),
+    /// `balanced` in pools that look ahead.
+    Foresight,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +38,7 @@ impl SimulatedStrategy {
     pub fn all() -> impl Iterator<Item = Self> {
         let baselines = [Self::Taskcluster, Self::TaskclusterFixed];
         let ours = StrategyName::ALL.map(Self::Production);
-        baselines.into_iter().chain(ours)
+        baselines.into_iter().chain(ours).chain([Self::Foresight])
     }
 
     pub fn as_str(self) -> &'static str {
@@ -44,6 +46,7 @@ impl SimulatedStrategy {
             Self::Taskcluster => "taskcluster",
             Self::TaskclusterFixed => "taskcluster-fixed",
             Self::Production(name) => name.as_str(),
+            Self::Foresight => "balanced-foresight",
         }
     }
 
@@ -54,6 +57,7 @@ impl SimulatedStrategy {
             Self::Taskcluster => Box::new(baseline(Accounting::Deployed)?),
             Self::TaskclusterFixed => Box::new(baseline(Accounting::Once)?),
             Self::Production(name) => Box::new(Production::new(scenario, name, seed)?),
+            Self::Foresight => Box::new(Production::with_foresight(scenario, seed)?),
         })
     }
 }

@@ -13,7 +13,7 @@ use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
 
 /// Keys that are copied to the pool's config unchanged.
-pub const CONFIG_KEYS: [&str; 8] = [
+pub const CONFIG_KEYS: [&str; 9] = [
     "minCapacity",
     "maxCapacity",
     "scalingRatio",
@@ -21,6 +21,7 @@ pub const CONFIG_KEYS: [&str; 8] = [
     "minPrice",
     "maxPrice",
     "waitPrice",
+    "foresight",
     "lifecycle",
 ];
 /// Keys that are parsed here. These and those above may only depend on the worker type.

@@ -51,11 +51,8 @@ impl Settings {
             strategy,
             min_price: number(config, "minPrice", 0.0, 0.0, NO_MAX_PRICE)?,
             max_price: number(config, "maxPrice", NO_MAX_PRICE, 0.0, NO_MAX_PRICE)?,
-            literal: match config.get("literal") {
-                None => false,
-                Some(Value::Bool(literal)) => *literal,
-                Some(other) => return Err(bad("literal", "true or false".to_owned(), other)),
-            },
+            literal: flag(config, "literal")?,
+            foresight: flag(config, "foresight")?,
         })
     }
 
@@ -99,6 +96,14 @@ fn capacity(config: &Map<String, Value>, key: &'static str) -> Result<u64, BadSe
             found,
         )
     })
+}
+
+fn flag(config: &Map<String, Value>, key: &'static str) -> Result<bool, BadSettings> {
+    match config.get(key) {
+        None => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(other) => Err(bad(key, "true or false".to_owned(), other)),
+    }
 }
 
 fn number(
@@ -148,6 +153,7 @@ mod tests {
             min_price: 0.0,
             max_price: NO_MAX_PRICE,
             literal: false,
+            foresight: false,
         };
         assert_eq!(settings, expected);
     }
@@ -161,7 +167,8 @@ mod tests {
     #[test]
     fn everything_that_can_be_said_is_heard() {
         let config = json!({"minCapacity": 1, "maxCapacity": 5.0, "scalingRatio": -0.2, "minPrice": 0.1, "waitPrice": 2.5,
-            "maxPrice": 8, "strategy": "aws-provisioner", "literal": true, "lifecycle": {}});
+            "maxPrice": 8, "strategy": "aws-provisioner", "literal": true,
+            "foresight": true, "lifecycle": {}});
         let settings = parse(config).unwrap();
         let expected = Settings {
             min_capacity: 1,
@@ -173,6 +180,7 @@ mod tests {
             min_price: 0.1,
             max_price: 8.0,
             literal: true,
+            foresight: true,
         };
         assert_eq!(settings, expected);
     }
@@ -204,6 +212,10 @@ mod tests {
             (
                 json!({"literal": 1}),
                 "literal must be true or false, not 1",
+            ),
+            (
+                json!({"foresight": "yes"}),
+                "foresight must be true or false, not \"yes\"",
             ),
             (
                 json!({"strategy": "cheapest"}),

@@ -33,6 +33,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
             max_capacity,
             scaling_ratio: 1.0,
             learns_ratio: false,
+            foresight: false,
             wait_price: 1.0,
             strategy: StrategyName::Weighted,
             min_price: 0.0,
@@ -44,6 +45,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         offers: vec![offer("a")],
         overrides: Vec::new(),
         learned: None,
+        announced: Vec::new(),
         rivals: Vec::new(),
         workers: Vec::new(),
     }

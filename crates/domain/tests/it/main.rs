@@ -9,6 +9,7 @@ mod balanced;
 mod bids;
 mod capacity;
 mod common;
+mod foresight;
 mod input;
 mod learned;
 mod limits;

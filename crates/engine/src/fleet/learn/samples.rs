@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use domain::facts::{Facts, MarketFacts, Rooms, learns};
+use domain::facts::{Facts, MarketFacts, Rooms, foresees, learns};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::market::{ObservedTime, OfferingId, OfferingMemory, PoolRecord, PoolSample};
 use domain::plan::Snapshot;
@@ -212,6 +212,7 @@ impl SampledPool {
             level: demand.pending.saturating_add(demand.claimed),
             held: capacity.running.saturating_add(capacity.coming()),
             quotas: market_facts::used_up_quotas(&own).into_iter().collect(),
+            foresight: foresees(&facts.pool),
             ..PoolSample::default()
         };
         facts.memory = Some(MarketFacts {
