@@ -88,7 +88,7 @@ impl Trouble {
     pub fn is_cheap_to_try(self) -> bool {
         match self {
             Self::Capacity | Self::Unavailable | Self::Lost | Self::Vanished => true,
-            // Full quotas are tried where a machine is wanted anyway; a boot takes long and is paid.
+            // Full quotas are tried where a machine is wanted anyway; a boot takes long.
             Self::Quota
             | Self::Configuration
             | Self::Throttled

@@ -1,4 +1,4 @@
-//! Arrivals by hour of the week: what the next hour will bring, if it is like those of earlier days.
+//! Arrivals by hour of the week: what the next hour brings, if it is like those of earlier days.
 
 use std::collections::BTreeMap;
 

@@ -76,8 +76,8 @@ impl PoolMemory {
         self.arrivals.count = self.arrivals.count.saturating_add(count);
     }
 
-    /// Remembers arrivals by hour: this many tasks came in a time that was observed and ends now, by
-    /// the clock.
+    /// Remembers arrivals by hour: this many tasks came in a time that was observed and ends now,
+    /// by the clock.
     pub fn note_hour(&mut self, clock: Timestamp, observed_ms: i64, arrivals: u64) {
         let hours = self.hours.get_or_insert_default();
         hours.observe(clock, observed_ms, arrivals);

@@ -21,10 +21,10 @@ statements! { TABLE;
          COUNT(*) AS tasks FROM (\
          SELECT c.task_id AS required, c.task_queue_id AS running, c.claimed, e.task_id \
          FROM claimed_tasks AS c CROSS JOIN task_dependencies AS e \
-         WHERE e.required_task_id = c.task_id AND e.released = 0 AND c.taken_until > $2 \
-         ORDER BY c.task_id, e.task_id LIMIT $3) AS r CROSS JOIN tasks AS t \
-         WHERE t.task_id = r.task_id AND t.state = 'unscheduled' AND t.deadline > $2 \
-         AND t.task_queue_id IN (SELECT v.value ->> 0 FROM json_each($1) AS v) \
+         WHERE e.required_task_id = c.task_id AND e.released = 0 AND c.taken_until > $1 \
+         ORDER BY c.task_id, e.task_id LIMIT $2) AS r CROSS JOIN tasks AS t \
+         WHERE t.task_id = r.task_id AND t.state = 'unscheduled' AND t.deadline > $1 \
+         AND t.task_queue_id IN (SELECT v.value ->> 0 FROM json_each($3) AS v) \
          AND NOT EXISTS (SELECT 1 FROM task_dependencies AS o \
          LEFT JOIN claimed_tasks AS oc ON oc.task_id = o.required_task_id \
          WHERE o.task_id = r.task_id AND o.released = 0 AND (oc.task_id IS NULL \
@@ -48,7 +48,7 @@ from_row! { Row { waiting, minute, tasks, learned } }
 pub fn of(tx: &mut Tx<'_>, pools: &[PoolId], now: Timestamp) -> Result<Vec<(PoolId, Announced)>> {
     let rows: Vec<Row> = tx.rows(
         &ANNOUNCED,
-        (pool_memories::list(pools), now, MAX_DEPENDENCIES),
+        (now, MAX_DEPENDENCIES, pool_memories::list(pools)),
     )?;
     let announced = rows.into_iter().filter_map(|row| {
         // Another version of the program wrote it if it cannot be read.
