@@ -8,7 +8,7 @@ use crate::engine::{Result, Table, Tx, from_row, statements};
 use crate::fleet::pool_memories;
 
 /// At most this many dependencies on running tasks are read; the tasks behind them do not count.
-const MAX_DEPENDENCIES: u32 = 10_000;
+const MAX_DEPENDENCIES: u32 = 5_000;
 
 /// Counts have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("task_dependencies", 1);

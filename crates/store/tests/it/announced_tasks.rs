@@ -131,7 +131,7 @@ on_both!(a_bounded_number_of_dependencies_is_read, |database| {
     // The last dependency is that of a task which exists.
     let waiting = waiting_in("t/one", 99_999_999, Requires::AllCompleted, &[1]);
     insert(&store, vec![waiting.clone()]).await;
-    let limit = 10_000;
+    let limit = 5_000;
     let mut n_before = 0;
     let sizes = sizes_around("store::queue::announced_tasks::MAX_DEPENDENCIES", limit);
     for size in sizes {
