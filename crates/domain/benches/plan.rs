@@ -15,9 +15,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::demand::Demand;
-use domain::facts::{ClaimSource, Facts, LaunchRecord, Rooms, RunningWorker};
+use domain::facts::{
+    ClaimSource, Facts, LaunchRecord, MarketFacts, Rooms, RunningWorker, Starting, learns,
+};
 use domain::id::{LaunchConfigId, PoolId, WorkerKey};
 use domain::launch_config::LaunchConfig;
+use domain::market::{OfferingId, OfferingMemory, OfferingNews, PoolMemory, Trouble};
 use domain::plan::{Bid, Health, Input, Snapshot, StrategyDefaults, Tries};
 use domain::pool::{Pool, PoolDefinition};
 use domain::supply::{Group, Horizon};
@@ -132,7 +135,41 @@ fn facts(strategy: &str, pending: u64) -> Facts {
     facts.launch_configs = (0..N_CONFIGS).map(launch_config).collect();
     facts.inventory.workers = (0..N_CONFIGS).map(group).collect();
     facts.records = records();
+    if learns(&facts.pool) {
+        facts.memory = Some(memory());
+    }
     facts
+}
+
+/// The memory of a pool whose demand has fallen step by step, of offerings that were refused a
+/// while ago, and machines that are starting.
+fn memory() -> MarketFacts {
+    let mut pool = PoolMemory::default();
+    let ago = |seconds: i64| now().plus_millis(-seconds * SECOND_MS);
+    for step in 0..300 {
+        pool.add_task(600_000);
+        pool.reach_level(u64::try_from(5_000 - 10 * step).unwrap(), ago(400 - step));
+    }
+    pool.learn(180_000.0, now());
+    let offering = |place: i64| {
+        let id = OfferingId::new(&"cloud".parse().unwrap(), &format!("zone-{place}"));
+        let mut memory = OfferingMemory::new(&id);
+        let trouble = Trouble::Capacity;
+        memory.observe(OfferingNews::Failed { trouble }, ago(900 + place));
+        memory.observe(OfferingNews::Registered { after_ms: 90_000 }, ago(300));
+        (id, memory)
+    };
+    let starting = |index: u64| Starting {
+        launch_config_id: config_id(index),
+        since: ago(60),
+        machines: 3,
+    };
+    MarketFacts {
+        pool: pool.news(),
+        offerings: (0..6).map(offering).collect(),
+        starting: (0..N_CONFIGS).map(starting).collect(),
+        rivals: Vec::new(),
+    }
 }
 
 fn launch_config(index: u64) -> Arc<LaunchConfig> {

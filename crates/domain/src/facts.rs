@@ -13,7 +13,7 @@ pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, first_candidate
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, StrategyServiceId};
 use crate::launch_config::LaunchConfig;
-use crate::market::{OfferingId, OfferingMemory, PoolNews};
+use crate::market::{Announced, OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
     BadSettings, Bid, Candidate, Capacity, Health, Offer, OfferKnowledge, Rival, START_UP_MS,
@@ -43,6 +43,8 @@ pub struct Facts {
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
     /// The memory of the strategy `balanced`; `None` if no strategy of the pool learns.
     pub memory: Option<MarketFacts>,
+    /// Tasks that wait for tasks that run, if the pool looks ahead.
+    pub announced: Vec<Announced>,
     /// A quota of the pool is used up, so it may have to give way to others.
     pub is_contending: bool,
 }
@@ -95,12 +97,16 @@ impl Facts {
             has_archived: false,
             records: BTreeMap::new(),
             memory: None,
+            announced: Vec::new(),
             is_contending: false,
         }
     }
 
     /// Whether the pool has no worker, wants none, and no task waits. Most pools are like this.
     pub fn is_asleep(&self) -> bool {
+        if foresees(&self.pool, self.defaults) {
+            return false;
+        }
         let min_capacity = self.pool.definition.config.get("minCapacity");
         let min_capacity = min_capacity.and_then(serde_json::Value::as_u64);
         min_capacity.unwrap_or(0) == 0
@@ -115,7 +121,10 @@ impl Facts {
         if self.is_asleep() {
             return true;
         }
-        if self.is_contending || strategy_service(&self.pool).is_some() {
+        if self.is_contending
+            || strategy_service(&self.pool).is_some()
+            || foresees(&self.pool, self.defaults)
+        {
             return false;
         }
         let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
@@ -184,6 +193,7 @@ impl Facts {
             offers,
             overrides,
             learned: memory.map(|memory| memory.pool.clone()),
+            announced: self.announced.clone(),
             rivals: memory.map_or_else(Vec::new, |memory| memory.rivals.clone()),
             answer: None,
             workers,
@@ -314,4 +324,10 @@ pub fn most_pending(pool: &Pool, defaults: StrategyDefaults) -> u32 {
     let shadow = Settings::parse_shadow(config, defaults).ok().flatten();
     let most_of_shadow = shadow.map_or(0, |settings| settings.most_pending());
     u32::try_from(most.max(most_of_shadow)).unwrap_or(u32::MAX)
+}
+
+/// Whether plans of the pool count on tasks to come, so that it is never at rest.
+pub fn foresees(pool: &Pool, defaults: StrategyDefaults) -> bool {
+    let foresight = pool.definition.config.get("foresight");
+    foresight.and_then(serde_json::Value::as_bool) == Some(true) && learns(pool, defaults)
 }

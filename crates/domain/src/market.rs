@@ -5,8 +5,10 @@
 //! An [`OfferingMemory`] is shared by all pools that launch from the same place of a provider; a
 //! [`PoolMemory`] belongs to one pool.
 
+mod announced;
 mod average;
 mod breaker;
+mod hours;
 mod levels;
 mod offering;
 mod pool;
@@ -14,6 +16,7 @@ mod pool_record;
 mod shares;
 
 pub use crate::id::OfferingId;
+pub use announced::Announced;
 pub use average::Average;
 pub use breaker::{Breaker, BreakerState, Trouble};
 pub use levels::{Fall, Retention};

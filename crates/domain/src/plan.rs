@@ -68,7 +68,7 @@ pub use weight::{OfferWeight, weights};
 
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
-use crate::market::{OfferingMemory, PoolNews};
+use crate::market::{Announced, OfferingMemory, PoolNews};
 use crate::time::Timestamp;
 use crate::worker::Advice;
 
@@ -94,6 +94,9 @@ pub struct Snapshot {
     /// The memory of the pool's tasks, for the strategy `balanced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<PoolNews>,
+    /// Tasks that wait for tasks that run, if the pool looks ahead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub announced: Vec<Announced>,
     /// Other pools that want machines of an offering whose quota is used up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<Rival>,
@@ -142,6 +145,10 @@ pub struct Settings {
     /// Dollars that an hour of waiting of one task costs, for the strategy `balanced`.
     #[serde(default = "settings::usual_wait_price")]
     pub wait_price: f64,
+    /// For the strategy `balanced`: plans count on tasks that are announced, and on those that
+    /// earlier days let expect.
+    #[serde(default)]
+    pub foresight: bool,
     pub strategy: StrategyName,
     /// Dollars per hour and unit of utility, for the strategy `aws-provisioner`.
     pub min_price: f64,

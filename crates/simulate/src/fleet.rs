@@ -1,6 +1,6 @@
 //! The simulated fleet: workers, and the waiting tasks of each pool.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use domain::worker::WorkerState;
 
@@ -67,10 +67,22 @@ pub struct PoolState {
     pub live: BTreeSet<usize>,
     /// How many tasks run.
     pub n_claimed: u64,
+    /// Tasks that wait for a task that runs, by the number of that task.
+    pub announced: BTreeMap<usize, AnnouncedTasks>,
     /// The machines of each launch config.
     pub machines: Vec<MachineCounts>,
     /// Grows with each change of the counts of machines.
     pub n_changes: u64,
+}
+
+/// Tasks of a pool that will be created when a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnnouncedTasks {
+    /// When the run was claimed.
+    pub since_ms: i64,
+    /// The index of the pool whose worker runs it.
+    pub run_by: usize,
+    pub count: u64,
 }
 
 /// How many machines of one launch config are in each state.

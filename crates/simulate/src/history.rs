@@ -1,14 +1,14 @@
 //! The history of a simulation: all tasks, all workers with their bills, and the launches.
 
 use crate::fleet::SimulatedWorker;
-use crate::scenario::Arrival;
+use crate::scenario::{Arrival, Follower};
 
 /// Everything that a simulation leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The end of the simulation, if tasks were left.
     pub end_ms: i64,
-    /// In the order of their creation.
+    /// The arrivals in the order of their creation, then the followers.
     pub tasks: Vec<TaskRecord>,
     /// In the order of their launches.
     pub workers: Vec<SimulatedWorker>,
@@ -47,6 +47,18 @@ impl TaskRecord {
             pool: arrival.pool,
             created_ms: arrival.at_ms,
             duration_ms: arrival.duration_ms,
+            first_start_ms: None,
+            end_ms: None,
+            n_runs: 0,
+        }
+    }
+
+    /// It is created later, or never.
+    pub(crate) fn following(follower: &Follower) -> Self {
+        Self {
+            pool: follower.pool,
+            created_ms: i64::MAX,
+            duration_ms: follower.duration_ms,
             first_start_ms: None,
             end_ms: None,
             n_runs: 0,

@@ -28,6 +28,8 @@ pub struct Scenario {
     pub offerings: Vec<Offering>,
     /// In the order of their times.
     pub arrivals: Vec<Arrival>,
+    /// Tasks that are created when others end. They are numbered after the arrivals.
+    pub followers: Vec<Follower>,
     pub timing: Timing,
 }
 
@@ -36,6 +38,16 @@ pub struct Scenario {
 pub struct Arrival {
     pub at_ms: i64,
     /// How long a run takes on any machine.
+    pub duration_ms: i64,
+    /// The index of its pool.
+    pub pool: usize,
+}
+
+/// A task that waits for another one of its task group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Follower {
+    /// The number of the task that it waits for: an arrival, or an earlier follower.
+    pub after: usize,
     pub duration_ms: i64,
     /// The index of its pool.
     pub pool: usize,

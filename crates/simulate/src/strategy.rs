@@ -17,6 +17,8 @@ pub enum SimulatedStrategy {
     TaskclusterFixed,
     /// A strategy of the server.
     Production(StrategyName),
+    /// `balanced` in pools that look ahead.
+    Foresight,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +48,8 @@ impl SimulatedStrategy {
         let ours = StrategyName::ALL.into_iter();
         // A service cannot be asked in simulated time.
         let ours = ours.filter(|name| *name != StrategyName::External);
-        baselines.into_iter().chain(ours.map(Self::Production))
+        let ours = ours.map(Self::Production);
+        baselines.into_iter().chain(ours).chain([Self::Foresight])
     }
 
     pub fn as_str(self) -> &'static str {
@@ -54,6 +57,7 @@ impl SimulatedStrategy {
             Self::Taskcluster => "taskcluster",
             Self::TaskclusterFixed => "taskcluster-fixed",
             Self::Production(name) => name.as_str(),
+            Self::Foresight => "balanced-foresight",
         }
     }
 
@@ -64,6 +68,7 @@ impl SimulatedStrategy {
             Self::Taskcluster => Box::new(baseline(Accounting::Deployed)?),
             Self::TaskclusterFixed => Box::new(baseline(Accounting::Once)?),
             Self::Production(name) => Box::new(Production::new(scenario, name, seed)?),
+            Self::Foresight => Box::new(Production::with_foresight(scenario, seed)?),
         })
     }
 }

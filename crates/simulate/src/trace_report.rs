@@ -72,7 +72,9 @@ pub fn simulate_trace(
     // Their simulator feeds the estimator without counting requested capacity twice.
     let strategy = match strategy {
         SimulatedStrategy::Taskcluster => SimulatedStrategy::TaskclusterFixed,
-        SimulatedStrategy::TaskclusterFixed | SimulatedStrategy::Production(_) => strategy,
+        SimulatedStrategy::TaskclusterFixed
+        | SimulatedStrategy::Production(_)
+        | SimulatedStrategy::Foresight => strategy,
     };
     let mut planner = strategy.planner(&scenario, seed)?;
     let history = simulate(&scenario, planner.as_mut(), seed);
@@ -125,6 +127,7 @@ fn scenario(
         pools: vec![pool],
         offerings,
         arrivals: counted.copied().collect(),
+        followers: Vec::new(),
         timing,
     })
 }

@@ -6,6 +6,8 @@ mod cloud;
 mod events;
 mod queue;
 
+use std::collections::BTreeMap;
+
 use domain::worker::WorkerState;
 
 use crate::fleet::{Bill, Fleet};
@@ -29,6 +31,8 @@ struct World<'a> {
     /// The index of the next task that will be created.
     next_arrival: usize,
     n_unresolved: usize,
+    /// The followers of each task that has any.
+    followers: BTreeMap<usize, Vec<usize>>,
     fleet: Fleet,
     tasks: Vec<TaskRecord>,
     /// The hidden state of each offering.
@@ -62,14 +66,21 @@ impl<'a> World<'a> {
             }
         }
         let tasks = scenario.arrivals.iter().map(TaskRecord::new);
+        let following = scenario.followers.iter().map(TaskRecord::following);
+        let mut followers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (number, follower) in scenario.followers.iter().enumerate() {
+            let task = scenario.arrivals.len() + number;
+            followers.entry(follower.after).or_default().push(task);
+        }
         Self {
             seed,
             at_ms: 0,
             events,
             next_arrival: 0,
-            n_unresolved: scenario.arrivals.len(),
+            n_unresolved: scenario.arrivals.len() + scenario.followers.len(),
+            followers,
             fleet: Fleet::new(scenario),
-            tasks: tasks.collect(),
+            tasks: tasks.chain(following).collect(),
             clouds: vec![Cloud::default(); scenario.offerings.len()],
             attempts: LaunchAttempts::new(scenario.offerings.len()),
             n_interrupted: 0,
@@ -217,6 +228,8 @@ impl<'a> World<'a> {
                 self.charge(index, 0);
             }
         }
+        // Followers of tasks that did not end do not exist.
+        self.tasks.retain(|task| task.created_ms < i64::MAX);
         History {
             end_ms,
             tasks: self.tasks,

@@ -30,6 +30,6 @@ pub use history::{
     run_counts, run_messages, run_outcomes, worker_errors,
 };
 pub use queue::{
-    artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies, pending_tasks,
-    queue_workers, task_groups, task_queues, tasks, worker_metadata,
+    announced_tasks, artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies,
+    pending_tasks, queue_workers, task_groups, task_queues, tasks, worker_metadata,
 };

@@ -1,5 +1,6 @@
 //! Tasks from their creation to their end, and the workers that ask for them.
 
+pub mod announced_tasks;
 pub mod artifacts;
 pub mod cache_purges;
 pub mod claimants;

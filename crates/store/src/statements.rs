@@ -20,8 +20,8 @@ static ALL: &[&[&Statement]] = lists! {
         workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox
         run_counts run_messages run_outcomes worker_errors;
-    queue: artifacts cache_purges claimants claimed_tasks demand dependencies pending_tasks
-        queue_workers task_groups task_queues tasks worker_metadata;
+    queue: announced_tasks artifacts cache_purges claimants claimed_tasks demand dependencies
+        pending_tasks queue_workers task_groups task_queues tasks worker_metadata;
 };
 
 impl Store {

@@ -13,7 +13,7 @@ use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
 
 /// Keys that are copied to the pool's config unchanged.
-pub const CONFIG_KEYS: [&str; 12] = [
+pub const CONFIG_KEYS: [&str; 13] = [
     "minCapacity",
     "maxCapacity",
     "scalingRatio",
@@ -25,6 +25,7 @@ pub const CONFIG_KEYS: [&str; 12] = [
     "literal",
     "externalStrategy",
     "fallbackStrategy",
+    "foresight",
     "lifecycle",
 ];
 /// Keys that are parsed here. These and those above may only depend on the worker type.

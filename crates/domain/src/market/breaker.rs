@@ -13,6 +13,8 @@ const FIRST_PAUSE_MS: i64 = 60 * SECOND_MS;
 const FIRST_SHORT_PAUSE_MS: i64 = 10 * SECOND_MS;
 /// While tasks wait, every offering is tried again within about this time.
 const LONGEST_PAUSE_MS: i64 = 180 * SECOND_MS;
+/// The same if a trial shows soon, and for little money, whether it works.
+const LONGEST_CHEAP_PAUSE_MS: i64 = 120 * SECOND_MS;
 /// The pause of an offering that a person must change.
 const CONFIGURATION_PAUSE_MS: i64 = 480 * SECOND_MS;
 /// Pauses are up to this share shorter or longer, so that offerings that failed together are not
@@ -82,10 +84,28 @@ impl Trouble {
         }
     }
 
+    /// Whether a trial shows soon, and for little money, that the offering works again.
+    pub fn is_cheap_to_try(self) -> bool {
+        match self {
+            Self::Capacity | Self::Unavailable | Self::Lost | Self::Vanished => true,
+            // Full quotas are tried where a machine is wanted anyway; a boot takes long.
+            Self::Quota
+            | Self::Configuration
+            | Self::Throttled
+            | Self::Credentials
+            | Self::Registration => false,
+        }
+    }
+
     /// The pause after a failure that followed this many others.
     fn pause_ms(self, n_before: u32) -> i64 {
         let first = self.first_pause_ms();
-        (first << n_before.min(16)).min(LONGEST_PAUSE_MS.max(first))
+        let longest = if self.is_cheap_to_try() {
+            LONGEST_CHEAP_PAUSE_MS
+        } else {
+            LONGEST_PAUSE_MS
+        };
+        (first << n_before.min(16)).min(longest.max(first))
     }
 }
 
@@ -187,13 +207,15 @@ impl Breaker {
     }
 
     /// A machine that was launched then has registered. It shows nothing about launches that were
-    /// refused after its own.
-    pub(super) fn register(&mut self, launched: Timestamp, now: Timestamp) {
+    /// refused after its own. Returns whether it closes the breaker.
+    pub(super) fn register(&mut self, launched: Timestamp, now: Timestamp) -> bool {
         let failed = self.failed.filter(|failed| *failed <= now);
         let is_older = failed.is_some_and(|failed| launched < failed);
-        if !is_older || self.trouble == Some(Trouble::Registration) {
+        let is_proof = !is_older || self.trouble == Some(Trouble::Registration);
+        if is_proof {
             self.close();
         }
+        is_proof
     }
 
     /// Something has shown that it works.
@@ -242,7 +264,8 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_differ_by_a_fifth_at_most() {
         let expected = [
-            (Trouble::Capacity, [60.0, 120.0, 180.0, 180.0, 180.0]),
+            (Trouble::Capacity, [60.0, 120.0, 120.0, 120.0, 120.0]),
+            (Trouble::Quota, [60.0, 120.0, 180.0, 180.0, 180.0]),
             (Trouble::Registration, [60.0, 120.0, 180.0, 180.0, 180.0]),
             (Trouble::Throttled, [10.0, 20.0, 40.0, 80.0, 160.0]),
             (Trouble::Configuration, [480.0; 5]),

@@ -23,7 +23,7 @@ const ASSUMED_HOURS: f64 = 2.0;
 /// Machines that may start at the same time after some have registered again.
 const FIRST_WINDOW: u32 = 8;
 /// Machines that may start at the same time after a quota was used up.
-const QUOTA_WINDOW: u32 = 4;
+const QUOTA_WINDOW: u32 = 2;
 /// A window above this is no limit.
 const WIDE_WINDOW: u32 = 1_000;
 /// Boots that are needed to know what is late.
@@ -117,9 +117,12 @@ impl OfferingMemory {
             OfferingNews::Registered { after_ms } => {
                 self.counts.registered += 1.0;
                 self.boot.add(after_ms.max(0) as f64, BOOT_STEP);
-                self.widen(4, FIRST_WINDOW);
-                self.breaker
-                    .register(now.plus_millis(-after_ms.max(0)), now);
+                let launched = now.plus_millis(-after_ms.max(0));
+                // Whether a quota has room again is shown by launches.
+                let is_proof = self.breaker.register(launched, now);
+                if is_proof && self.breaker.trouble != Some(Trouble::Quota) {
+                    self.widen(4, FIRST_WINDOW);
+                }
             }
             OfferingNews::Survived => {
                 if self.breaker.fails_late {
@@ -425,8 +428,27 @@ mod tests {
             memory.observe(OfferingNews::Accepted, at(seconds));
             windows.push(memory.window);
         }
-        assert_eq!(windows, [Some(4), Some(8), Some(16), Some(32)]);
+        assert_eq!(windows, [Some(2), Some(4), Some(8), Some(16)]);
         assert!(!memory.lacks_quota() && memory.is_usable(at(103)));
+    }
+
+    #[test]
+    fn a_machine_that_was_made_before_a_refusal_does_not_close_the_breaker() {
+        for (trouble, closes) in [
+            (Trouble::Capacity, false),
+            (Trouble::Quota, false),
+            (Trouble::Unavailable, false),
+            (Trouble::Registration, true),
+            (Trouble::Vanished, false),
+        ] {
+            let mut memory = new();
+            memory.observe(failed(trouble), at(0));
+            let window = memory.window;
+            memory.observe(registered(100), at(30));
+            let is_closed = memory.state(at(30)) == BreakerState::Closed;
+            assert_eq!(is_closed, closes, "{trouble}");
+            assert_eq!(memory.window != window, closes, "{trouble}");
+        }
     }
 
     #[test]

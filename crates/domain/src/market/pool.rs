@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::average::Average;
+use super::hours::Hours;
 use super::levels::{Levels, Retention};
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
 
@@ -13,7 +14,10 @@ const TASK_STEP: f64 = 0.02;
 /// Durations and arrivals are used after this many tasks.
 const ENOUGH_TASKS: u64 = 20;
 /// How much of a boot a task waits for a missing worker, on average: other workers take some.
-const MISSED: f64 = 0.75;
+const MISSED: f64 = 0.5;
+/// How many tasks a late worker delays, as a power of how many it would have run meanwhile: the
+/// shorter the tasks, the longer the queue of those behind them.
+const DELAYED: f64 = 1.3;
 const FAST_MS: f64 = 5.0 * MINUTE_MS as f64;
 const SLOW_MS: f64 = 30.0 * MINUTE_MS as f64;
 
@@ -25,6 +29,9 @@ pub struct PoolMemory {
     task: Average,
     arrivals: Arrivals,
     levels: Levels,
+    /// Arrivals by hour, if the pool looks ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hours: Option<Hours>,
 }
 
 /// How often tasks arrive.
@@ -46,8 +53,15 @@ struct Arrivals {
 pub struct PoolNews {
     /// The mean duration of a task in milliseconds; `None` until enough have ended.
     pub task_ms: Option<f64>,
+    /// The mean deviation from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation_ms: Option<f64>,
     /// Tasks per second that arrive steadily.
     pub arrivals: f64,
+    /// Tasks per second that earlier days let expect; `None`: too little is known, or the pool does
+    /// not look ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<f64>,
     pub retention: Retention,
 }
 
@@ -60,6 +74,23 @@ impl PoolMemory {
     /// This many tasks have come.
     pub fn add_arrivals(&mut self, count: u64) {
         self.arrivals.count = self.arrivals.count.saturating_add(count);
+    }
+
+    /// Remembers arrivals by hour: this many tasks came in a time that was observed and ends now,
+    /// by the clock.
+    pub fn note_hour(&mut self, clock: Timestamp, observed_ms: i64, arrivals: u64) {
+        let hours = self.hours.get_or_insert_default();
+        hours.observe(clock, observed_ms, arrivals);
+    }
+
+    /// Forgets arrivals by hour.
+    pub fn forget_hours(&mut self) {
+        self.hours = None;
+    }
+
+    /// Tasks per second that earlier days let expect soon after this moment of the clock.
+    pub fn expected(&self, clock: Timestamp) -> Option<f64> {
+        self.hours.as_ref()?.expected(clock)
     }
 
     /// Waiting and running tasks now need this many workers.
@@ -77,8 +108,13 @@ impl PoolMemory {
     /// for its boot. `price`: dollars per unit-hour; `wait_price`: dollars per hour that a task
     /// waits.
     pub fn missing_ms(&self, boot_ms: f64, price: f64, wait_price: f64) -> f64 {
+        Self::missing_with(self.task_ms(), boot_ms, price, wait_price)
+    }
+
+    /// The same with tasks of this mean duration.
+    pub(crate) fn missing_with(task_ms: f64, boot_ms: f64, price: f64, wait_price: f64) -> f64 {
         // A worker that comes late delays as many tasks as it would have run meanwhile.
-        let tasks = (boot_ms / self.task_ms()).clamp(1.0, 8.0);
+        let tasks = (boot_ms / task_ms).clamp(1.0, 8.0).powf(DELAYED);
         MISSED * boot_ms * wait_price * tasks / price
     }
 
@@ -94,9 +130,18 @@ impl PoolMemory {
         self.levels.level
     }
 
+    /// The mean duration of a task and the mean deviation from it, in milliseconds; `None` until
+    /// enough have ended.
+    pub fn known_task_ms(&self) -> Option<(f64, f64)> {
+        (self.task.count >= ENOUGH_TASKS).then(|| (self.task_ms(), self.task.deviation))
+    }
+
     pub fn news(&self) -> PoolNews {
+        let known = self.known_task_ms();
         PoolNews {
-            task_ms: (self.task.count >= ENOUGH_TASKS).then(|| self.task_ms()),
+            task_ms: known.map(|(mean, _)| mean),
+            deviation_ms: known.map(|(_, deviation)| deviation),
+            expected: None,
             arrivals: self.arrivals.fast.min(self.arrivals.slow),
             retention: self.levels.retention(),
         }
@@ -167,13 +212,14 @@ mod tests {
     #[test]
     fn a_missing_worker_costs_its_boot_and_the_wait() {
         let mut memory = PoolMemory::default();
-        // A task waits for three quarters of 180 s at 1 $ an hour; idling costs half of that.
-        assert_eq!(memory.missing_ms(180_000.0, 0.5, 1.0), 270_000.0);
+        // A task waits for half of 180 s at 1 $ an hour; idling costs half of that.
+        assert_eq!(memory.missing_ms(180_000.0, 0.5, 1.0), 180_000.0);
         for _ in 0..20 {
             memory.add_task(45_000);
         }
-        // Four tasks wait instead of one.
-        assert_eq!(memory.missing_ms(180_000.0, 0.5, 1.0), 1_080_000.0);
+        // More than four tasks wait instead of one.
+        let missing_ms = memory.missing_ms(180_000.0, 0.5, 1.0);
+        assert!((missing_ms / 180_000.0 - 4.0_f64.powf(DELAYED)).abs() < 1e-9);
         assert_eq!(memory.missing_ms(180_000.0, 0.5, 0.0), 0.0);
     }
 

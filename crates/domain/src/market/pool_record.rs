@@ -81,6 +81,8 @@ pub struct PoolSample {
     /// Durations of tasks that ended by themselves since then, in milliseconds.
     pub durations_ms: Vec<i64>,
     pub quotas: Vec<OfferingId>,
+    /// The pool looks ahead, so arrivals are remembered by hour.
+    pub foresight: bool,
 }
 
 impl PoolRecord {
@@ -108,7 +110,14 @@ impl PoolRecord {
         }
         let after = sample.level.saturating_add(sample.n_ended);
         let before = self.level.saturating_add(self.unexplained);
-        self.memory.add_arrivals(after.saturating_sub(before));
+        let arrivals = after.saturating_sub(before);
+        let observed_ms = passed_ms.clamp(0, MAX_UNOBSERVED_MS);
+        self.memory.add_arrivals(arrivals);
+        if sample.foresight {
+            self.memory.note_hour(time.clock, observed_ms, arrivals);
+        } else {
+            self.memory.forget_hours();
+        }
         // Not for longer than one sample: such tasks were cancelled before they ran.
         self.unexplained = self.level.saturating_sub(after);
         self.memory.reach_level(sample.level, time.observed);
@@ -116,12 +125,14 @@ impl PoolRecord {
         self.held = sample.held;
         self.quotas = sample.quotas;
         self.sampled = time.observed;
-        passed_ms.clamp(0, MAX_UNOBSERVED_MS)
+        observed_ms
     }
 
     /// The part that a plan uses.
     pub fn news(&self, time: &ObservedTime) -> PoolNews {
-        time.on_clock(self.memory.news())
+        let mut news = time.on_clock(self.memory.news());
+        news.expected = self.memory.expected(time.clock);
+        news
     }
 }
 

@@ -100,7 +100,8 @@ impl Snapshot {
     /// Whether nothing is missing and no situation needs a person. Reads no offers.
     pub fn wants_nothing(&self) -> bool {
         let view = View::of(self);
-        view.load.change(&self.settings) <= 0.0
+        !self.has_demand_to_come(&view.load)
+            && view.load.change(&self.settings) <= 0.0
             && !self.capacity.is_alarming(self.settings.max_capacity)
     }
 

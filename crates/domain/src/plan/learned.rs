@@ -29,6 +29,8 @@ impl Snapshot {
         Some(json!({
             "taskSeconds": learned.task_ms.map(|ms| ms / SECOND_MS as f64),
             "arrivalsPerMinute": learned.arrivals * 60.0,
+            "expectedPerMinute": learned.expected.map(|rate| rate * 60.0),
+            "announcedTasks": self.announced_tasks(),
             "keptUnits": learned.retention.highest_kept(self.now),
             "rivals": self.rivals.len(),
             "offerings": offerings,
@@ -52,11 +54,27 @@ impl Snapshot {
             "learned {task}; {arrivals} tasks arrive a minute; idle workers are kept up to {kept} \
              units\n"
         );
+        if let Some(expected) = learned.expected {
+            let expected = units((expected * 600.0).round() / 10.0);
+            let line = format!("learned earlier days let expect {expected} tasks a minute\n");
+            text.push_str(&line);
+        }
+        if !self.announced.is_empty() {
+            let count = self.announced_tasks();
+            let line = format!("announced {count} tasks wait for tasks that run\n");
+            text.push_str(&line);
+        }
         for learned in self.learned_offerings() {
             let line = learned.line(self.now);
             writeln!(text, "learned {line}").expect("writing to a string cannot fail");
         }
         text
+    }
+
+    /// Tasks that wait for tasks that run, if the pool looks ahead.
+    fn announced_tasks(&self) -> u64 {
+        let counts = self.announced.iter().map(|announced| announced.count);
+        counts.fold(0, u64::saturating_add)
     }
 
     /// Each offering once, in the order of their names.

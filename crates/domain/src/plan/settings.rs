@@ -85,11 +85,8 @@ impl Settings {
             strategy,
             min_price: number(config, "minPrice", 0.0, 0.0, NO_MAX_PRICE)?,
             max_price: number(config, "maxPrice", NO_MAX_PRICE, 0.0, NO_MAX_PRICE)?,
-            literal: match config.get("literal") {
-                None => false,
-                Some(Value::Bool(literal)) => *literal,
-                Some(other) => return Err(bad("literal", "true or false".to_owned(), other)),
-            },
+            literal: flag(config, "literal")?,
+            foresight: flag(config, "foresight")?,
             external,
         })
     }
@@ -168,6 +165,14 @@ fn capacity(config: &Map<String, Value>, key: &'static str) -> Result<u64, BadSe
     })
 }
 
+fn flag(config: &Map<String, Value>, key: &'static str) -> Result<bool, BadSettings> {
+    match config.get(key) {
+        None => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(other) => Err(bad(key, "true or false".to_owned(), other)),
+    }
+}
+
 fn number(
     config: &Map<String, Value>,
     key: &'static str,
@@ -216,6 +221,7 @@ mod tests {
             max_price: NO_MAX_PRICE,
             literal: false,
             external: None,
+            foresight: false,
         };
         assert_eq!(settings, expected);
     }
@@ -229,7 +235,8 @@ mod tests {
     #[test]
     fn everything_that_can_be_said_is_heard() {
         let config = json!({"minCapacity": 1, "maxCapacity": 5.0, "scalingRatio": -0.2, "minPrice": 0.1, "waitPrice": 2.5,
-            "maxPrice": 8, "strategy": "aws-provisioner", "literal": true, "lifecycle": {}});
+            "maxPrice": 8, "strategy": "aws-provisioner", "literal": true,
+            "foresight": true, "lifecycle": {}});
         let settings = parse(config).unwrap();
         let expected = Settings {
             min_capacity: 1,
@@ -242,6 +249,7 @@ mod tests {
             max_price: 8.0,
             literal: true,
             external: None,
+            foresight: true,
         };
         assert_eq!(settings, expected);
     }
@@ -291,6 +299,10 @@ mod tests {
             (
                 json!({"literal": 1}),
                 "literal must be true or false, not 1",
+            ),
+            (
+                json!({"foresight": "yes"}),
+                "foresight must be true or false, not \"yes\"",
             ),
             (
                 json!({"strategy": "cheapest"}),

@@ -88,6 +88,7 @@ impl Snapshot {
             offers,
             overrides: self.overrides.clone(),
             learned: shadow.learned.clone(),
+            announced: self.announced.clone(),
             rivals: shadow.rivals.clone(),
             answer: None,
             workers: workers.clone(),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{BadSettings, ExternalStrategy, Settings, StrategyName};
 
 /// Keys of a pool's config that only planning uses. Providers do not need to know them.
-pub const PLANNING_KEYS: [&str; 8] = [
+pub const PLANNING_KEYS: [&str; 9] = [
     "strategy",
     "shadowStrategy",
     SERVICE_KEY,
@@ -14,6 +14,7 @@ pub const PLANNING_KEYS: [&str; 8] = [
     "maxPrice",
     "waitPrice",
     "literal",
+    "foresight",
 ];
 pub(super) const SERVICE_KEY: &str = "externalStrategy";
 pub(super) const FALLBACK_KEY: &str = "fallbackStrategy";

@@ -177,6 +177,30 @@ fn launch_configs_of_one_offering_share_its_trial_and_its_window() {
 }
 
 #[test]
+fn after_an_outage_one_machine_shows_whether_it_is_over_whatever_others_cost() {
+    let dear = |trouble| after(priced("dear", 4.0), &[(100, failed(trouble))]);
+    let launched = |offer: Offer, wanted| {
+        let mut snapshot = balanced(vec![offer, priced("cheap", 0.4)]);
+        snapshot.demand.pending = wanted;
+        let plan = decide(&snapshot);
+        (machines(&plan, "dear"), machines(&plan, "cheap"))
+    };
+    assert_eq!(launched(dear(Trouble::Capacity), 20), (1, 19));
+    assert_eq!(launched(dear(Trouble::Capacity), 1), (1, 0));
+    assert_eq!(launched(dear(Trouble::Capacity), 0), (0, 0));
+    // A failure would take a minute to appear, so it is not the only machine.
+    assert_eq!(launched(dear(Trouble::Vanished), 20), (1, 19));
+    assert_eq!(launched(dear(Trouble::Vanished), 1), (0, 1));
+    // A boot is paid, and a quota is full until somebody needs less.
+    assert_eq!(launched(dear(Trouble::Registration), 20), (0, 20));
+    assert_eq!(launched(dear(Trouble::Quota), 20), (0, 20));
+    // Its author does not want machines of it.
+    let mut unwanted = dear(Trouble::Capacity);
+    unwanted.initial_weight = 0.0;
+    assert_eq!(launched(unwanted, 20), (0, 20));
+}
+
+#[test]
 fn when_all_offerings_are_shut_off_the_plan_says_when_it_goes_on() {
     let refused = [(5, failed(Trouble::Capacity))];
     let mut snapshot = balanced(vec![after(offer("a"), &refused)]);

@@ -10,6 +10,7 @@ mod bids;
 mod capacity;
 mod common;
 mod external;
+mod foresight;
 mod input;
 mod learned;
 mod limits;

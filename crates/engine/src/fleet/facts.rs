@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::demand::Demand;
-use domain::facts::{Facts, decides_by_memory};
+use domain::facts::{Facts, decides_by_memory, foresees};
 use domain::id::PoolId;
+use domain::market::Announced;
 use domain::plan::{FIRST_CLAIM_MS, START_UP_MS, StrategyDefaults};
 use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
@@ -46,6 +47,7 @@ pub fn read_supply(
     let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::overrides::list_in_force(tx, now)?;
     let contending = read_contending(tx, &pools, defaults)?;
+    let mut announced = read_announced(tx, &pools, defaults, now)?;
     let facts = pools.into_iter().map(|pool| {
         let demand = demand.get(&pool.id).copied().unwrap_or_default();
         let mut facts = Facts::new(pool, demand, *horizon, defaults);
@@ -53,6 +55,7 @@ pub fn read_supply(
         facts.overrides = own.cloned().collect();
         facts.inventory = inventories.remove(facts.id()).unwrap_or_default();
         facts.has_archived = archived.binary_search(facts.id()).is_ok();
+        facts.announced = announced.remove(facts.id()).unwrap_or_default();
         facts.is_contending = contending.binary_search(facts.id()).is_ok();
         facts
     });
@@ -75,6 +78,26 @@ fn read_contending(
     let mut contending = store::pool_memories::contending_between(tx, first, last)?;
     contending.retain(|id| learning.contains(&id));
     Ok(contending)
+}
+
+/// The tasks that are announced to pools that look ahead. An outside queue announces none.
+fn read_announced(
+    tx: &mut Tx<'_>,
+    pools: &[Pool],
+    defaults: StrategyDefaults,
+    now: Timestamp,
+) -> store::Result<BTreeMap<PoolId, Vec<Announced>>> {
+    let foreseeing = pools.iter().filter(|pool| foresees(pool, defaults));
+    let ids: Vec<PoolId> = foreseeing.map(|pool| pool.id.clone()).collect();
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let announced = store::announced_tasks::of(tx, &ids, now)?;
+    let by_pool = group_by_pool(announced, |(pool, _)| pool.clone());
+    let tasks = |(id, rows): (PoolId, Vec<(PoolId, Announced)>)| {
+        (id, rows.into_iter().map(|(_, tasks)| tasks).collect())
+    };
+    Ok(by_pool.into_iter().map(tasks).collect())
 }
 
 /// The workers and launches of each pool; pools without any are absent.

@@ -14,7 +14,7 @@ use crate::draws::Draws;
 use crate::fleet::PoolState;
 use crate::scenario::{BadPool, Scenario, provider_id};
 use market::Market;
-use planned_pool::PlannedPool;
+use planned_pool::{PlannedPool, TaskTime};
 
 /// Decides with a strategy of the server.
 pub struct Production {
@@ -29,10 +29,29 @@ pub struct Production {
 impl Production {
     /// Every pool of the scenario plans with this strategy.
     pub fn new(scenario: &Scenario, strategy: StrategyName, seed: u64) -> Result<Self, BadPool> {
+        Self::of(scenario, strategy, false, seed)
+    }
+
+    /// Every pool of the scenario plans with `balanced`, and looks ahead.
+    pub fn with_foresight(scenario: &Scenario, seed: u64) -> Result<Self, BadPool> {
+        Self::of(scenario, StrategyName::Balanced, true, seed)
+    }
+
+    fn of(
+        scenario: &Scenario,
+        strategy: StrategyName,
+        foresight: bool,
+        seed: u64,
+    ) -> Result<Self, BadPool> {
         let pools = scenario.pools.iter().map(|pool| {
             let configs = pool.launch_configs.iter();
             let places = configs.map(|config| scenario.offerings[config.offering].name.clone());
-            PlannedPool::new(pool, places.collect(), &scenario.timing, strategy)
+            PlannedPool::new(
+                pool,
+                places.collect(),
+                &scenario.timing,
+                (strategy, foresight),
+            )
         });
         let learns = match strategy {
             StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::External => false,
@@ -93,6 +112,7 @@ impl Planner for Production {
         if let Some(market) = self.market.as_mut().filter(|_| round == 0) {
             market.pass_time(view);
         }
+        let times: Vec<Option<TaskTime>> = self.pools.iter().map(PlannedPool::task_time).collect();
         let n_pools = self.pools.len();
         for number in 0..n_pools {
             let index = (self.first + number) % n_pools;
@@ -104,8 +124,16 @@ impl Planner for Production {
             let pool = &mut self.pools[index];
             if let Some(market) = &self.market {
                 pool.learn(view, market, rivals);
+                pool.look_ahead(view, index, &times);
             }
+            let n_before = decision.launches.len();
             pool.plan(view, index, seed, decision);
+            if let Some(market) = &mut self.market {
+                // As in the server, the next pool knows what this one asks for.
+                for order in &decision.launches[n_before..] {
+                    market.ask(view, view.offering(order.pool, order.config));
+                }
+            }
         }
         if round == 0 {
             self.first = (self.first + 1) % n_pools.max(1);

@@ -8,7 +8,7 @@ use domain::time::{DAY_MS, HOUR_MS};
 
 use super::clouds::{Outages, PRICE, add_storms, drifting_price, four, hours, offering};
 use super::loads::{Bursts, Durations, LoadDraws, window};
-use super::{Arrival, BadPool, Scenario, SimulatedPool, Timing};
+use super::{Arrival, BadPool, Follower, Scenario, SimulatedPool, Timing};
 use crate::draws::Draws;
 use crate::offering::{BootTime, Offering};
 
@@ -16,19 +16,27 @@ use crate::offering::{BootTime, Offering};
 const MAX_CAPACITY: u64 = 1_000;
 
 macro_rules! scenarios {
-    ($($name:ident = $text:literal, $about:literal;)+) => {
+    (
+        [$($name:ident = $text:literal, $about:literal;)+]
+        [$($more:ident = $more_text:literal, $more_about:literal;)+]
+    ) => {
         /// A scenario of the catalog.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum ScenarioName {
             $(#[doc = $about] $name,)+
+            $(#[doc = $more_about] $more,)+
         }
 
         impl ScenarioName {
+            /// Those of the comparison of strategies.
             pub const ALL: [Self; [$($text),+].len()] = [$(Self::$name),+];
+            /// Those that show what foresight is worth.
+            pub const FURTHER: [Self; [$($more_text),+].len()] = [$(Self::$more),+];
 
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)+
+                    $(Self::$more => $more_text,)+
                 }
             }
 
@@ -36,6 +44,7 @@ macro_rules! scenarios {
             pub fn about(self) -> &'static str {
                 match self {
                     $(Self::$name => $about,)+
+                    $(Self::$more => $more_about,)+
                 }
             }
         }
@@ -43,6 +52,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    [
     Steady = "steady", "50 tasks run on average, 10 minutes each, for 12 hours; equal offerings";
     Burst = "burst", "bursts of 20 to 300 tasks every half hour, 15 minutes each; equal offerings";
     Diurnal = "diurnal", "10 to 140 tasks run, by the time of day, with small bursts; equal offerings";
@@ -60,6 +70,13 @@ scenarios! {
     TraceDecision = "trace-decision", "a day of decision tasks, as recorded, about 160; equal offerings";
     Fair = "fair", "three pools, two with bursts and a small one, share a quota that is too low for all";
     Combined = "combined", "a day with bursts; five offerings with outages, quotas, interruptions, and broken machines";
+    ]
+    [
+    Groups = "groups", "groups of 5 to 60 builds every 40 minutes, and 1 to 6 tests after each build; equal offerings";
+    Days = "days", "five days: 10 to 140 tasks run, by the time of day, with small bursts; equal offerings";
+    WeekBLinux = "week-b-linux", "the whole record of the builds of Firefox; four prices";
+    WeekLinuxLarge = "week-linux-large", "five days of tests of Firefox, as recorded; four prices";
+    ]
 }
 
 /// Reads the traces that scenarios replay.
@@ -82,7 +99,8 @@ pub enum ScenarioError {
 }
 
 fn names() -> String {
-    ScenarioName::ALL.map(ScenarioName::as_str).join(", ")
+    let all = ScenarioName::ALL.into_iter().chain(ScenarioName::FURTHER);
+    all.map(ScenarioName::as_str).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for ScenarioName {
@@ -95,7 +113,8 @@ impl FromStr for ScenarioName {
     type Err = ScenarioError;
 
     fn from_str(text: &str) -> Result<Self, ScenarioError> {
-        let named = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        let mut all = Self::ALL.into_iter().chain(Self::FURTHER);
+        let named = all.find(|name| name.as_str() == text);
         named.ok_or_else(|| ScenarioError::Unknown(text.to_owned()))
     }
 }
@@ -121,6 +140,8 @@ fn hourly(n_tasks: (f64, f64), durations: Durations) -> Bursts {
     bursts(3_600.0, n_tasks, durations)
 }
 
+const BUILDS: Durations = durations(900.0, 0.3);
+const TESTS: Durations = durations(600.0, 0.5);
 /// A quarter of an hour.
 const USUAL: Durations = durations(900.0, 0.7);
 
@@ -133,7 +154,8 @@ impl ScenarioName {
     /// The traces that the scenario replays, by their file names.
     pub fn traces(self) -> &'static [&'static str] {
         match self {
-            Self::TraceBLinux => &["gecko-3-b-linux.dat"],
+            Self::TraceBLinux | Self::WeekBLinux => &["gecko-3-b-linux.dat"],
+            Self::WeekLinuxLarge => &["gecko-t-t-linux-large.dat"],
             Self::TraceDecision => &["mobile-3-decision.dat", "mobile-1-decision.dat"],
             Self::Steady
             | Self::Burst
@@ -149,25 +171,43 @@ impl ScenarioName {
             | Self::Short
             | Self::Long
             | Self::Fair
-            | Self::Combined => &[],
+            | Self::Combined
+            | Self::Groups
+            | Self::Days => &[],
+        }
+    }
+
+    fn pool_ids(self) -> &'static [&'static str] {
+        if self == Self::Fair {
+            &["simulated/large-1", "simulated/large-2", "simulated/small"]
+        } else if self == Self::Groups {
+            &["simulated/builds", "simulated/tests"]
+        } else {
+            &["simulated/pool"]
         }
     }
 
     /// Makes the scenario with its random draws.
     pub fn build(self, seed: u64, traces: &dyn TraceSource) -> Result<Scenario, ScenarioError> {
-        let timing = Timing::default();
+        let mut timing = Timing::default();
+        if matches!(self, Self::Days | Self::WeekBLinux | Self::WeekLinuxLarge) {
+            // What workers do when a record is over says nothing.
+            timing.drain_ms = 0;
+        }
         let offerings = self.offerings(seed);
-        let pool_ids: &[&str] = if self == Self::Fair {
-            &["simulated/large-1", "simulated/large-2", "simulated/small"]
-        } else {
-            &["simulated/pool"]
-        };
+        let pool_ids = self.pool_ids();
         let pools = pool_ids
             .iter()
             .map(|id| SimulatedPool::new(id, 0, MAX_CAPACITY, &offerings, &timing));
+        let arrivals = self.arrivals(seed, traces)?;
         Ok(Scenario {
             pools: pools.collect::<Result<_, _>>()?,
-            arrivals: self.arrivals(seed, traces)?,
+            followers: if self == Self::Groups {
+                tests_after(&arrivals, seed)
+            } else {
+                Vec::new()
+            },
+            arrivals,
             offerings,
             timing,
         })
@@ -220,22 +260,25 @@ impl ScenarioName {
             Self::Combined => load(24)
                 .busy_by_time(by_time_of_day(70.0, 55.0), USUAL)
                 .bursts(hourly((20.0, 150.0), USUAL)),
-            Self::TraceBLinux => return self.replay(seed, 35, traces),
-            Self::TraceDecision => return self.replay(seed, 28, traces),
+            Self::Groups => load(12).bursts(bursts(2_400.0, (5.0, 60.0), BUILDS)),
+            Self::Days => load(120)
+                .busy_by_time(|part| by_time_of_day(75.0, 65.0)(5.0 * part), USUAL)
+                .bursts(bursts(5_400.0, (10.0, 60.0), durations(600.0, 0.7))),
+            Self::TraceBLinux => return self.replay(seed % 10 * 35, DAY_MS, traces),
+            Self::TraceDecision => return self.replay(seed % 10 * 28, DAY_MS, traces),
+            Self::WeekBLinux | Self::WeekLinuxLarge => return self.replay(0, i64::MAX, traces),
         };
         Ok(load.arrivals())
     }
 
-    /// A day of the recorded tasks. Of ten seeds in a row, each begins this many hundredths of a
-    /// day later.
+    /// The recorded tasks of this time, which begins this many hundredths of a day after the start.
     fn replay(
         self,
-        seed: u64,
         hundredths: u64,
+        length_ms: i64,
         traces: &dyn TraceSource,
     ) -> Result<Vec<Arrival>, ScenarioError> {
-        let step = i64::try_from(seed % 10 * hundredths).unwrap_or_default();
-        let from_ms = step * DAY_MS / 100;
+        let from_ms = i64::try_from(hundredths).unwrap_or_default() * DAY_MS / 100;
         let mut arrivals = Vec::new();
         for file in self.traces() {
             let trace = traces.trace(file);
@@ -243,11 +286,27 @@ impl ScenarioName {
                 scenario: self,
                 problem,
             })?;
-            arrivals.extend(window(&trace, from_ms, DAY_MS));
+            arrivals.extend(window(&trace, from_ms, length_ms));
         }
         arrivals.sort_unstable();
         Ok(arrivals)
     }
+}
+
+/// The tests that each build announces, in the second pool.
+fn tests_after(builds: &[Arrival], seed: u64) -> Vec<Follower> {
+    let mut draws = Draws::new(seed, "tests", &[]);
+    let mut tests = Vec::new();
+    for after in 0..builds.len() {
+        for _ in 0..1 + draws.number() % 6 {
+            tests.push(Follower {
+                after,
+                duration_ms: TESTS.draw_ms(&mut draws),
+                pool: 1,
+            });
+        }
+    }
+    tests
 }
 
 /// Two large pools with bursts, and a small one without.
@@ -278,6 +337,8 @@ impl ScenarioName {
             | Self::Diurnal
             | Self::Short
             | Self::Long
+            | Self::Groups
+            | Self::Days
             | Self::TraceDecision => four(),
             Self::Flaky => flaky(&mut draws, false),
             Self::FlakyAsync => flaky(&mut draws, true),
@@ -300,7 +361,9 @@ impl ScenarioName {
             }),
             Self::Spot => spot(&mut draws),
             Self::MixedPrice => mixed_price(&mut draws),
-            Self::TraceBLinux => priced(&[0.8, 0.9, 1.0, 1.1], |_, _| ()),
+            Self::TraceBLinux | Self::WeekBLinux | Self::WeekLinuxLarge => {
+                priced(&[0.8, 0.9, 1.0, 1.1], |_, _| ())
+            }
             Self::Fair => priced(&[1.0; 4], |_, offering| offering.quota = Some(40)),
             Self::Combined => combined(&mut draws),
         }

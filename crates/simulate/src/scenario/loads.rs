@@ -39,7 +39,7 @@ pub(super) struct Bursts {
 }
 
 impl Durations {
-    fn draw_ms(self, draws: &mut Draws) -> i64 {
+    pub(super) fn draw_ms(self, draws: &mut Draws) -> i64 {
         let seconds = self.mean_seconds * draws.log_normal(self.sigma);
         to_ms(seconds).max(LEAST_TASK_MS)
     }

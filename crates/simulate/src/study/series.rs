@@ -20,8 +20,8 @@ pub struct Series {
 impl Series {
     pub(super) fn of(history: &History) -> Self {
         let ends = history.workers.iter().filter_map(|worker| worker.ended_ms);
-        let last_task_ms = history.tasks.last().map_or(0, |last| last.created_ms);
-        let end_ms = ends.max().unwrap_or(0).max(last_task_ms);
+        let created = history.tasks.iter().map(|task| task.created_ms);
+        let end_ms = ends.chain(created).max().unwrap_or(0);
         let step_ms = (end_ms / N_POINTS).max(1);
         let tasks = history.tasks.iter();
         let wanted = tasks.map(|task| (task.created_ms, task.created_ms + task.duration_ms));

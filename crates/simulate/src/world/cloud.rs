@@ -162,14 +162,14 @@ impl World<'_> {
             WorkerState::Requested | WorkerState::Running => {}
             WorkerState::Stopping | WorkerState::Stopped => return,
         }
-        let pool = &mut self.fleet.pools[worker.pool];
-        for task in worker.tasks.drain(..) {
-            pool.n_claimed -= 1;
-            pool.pending.push_front(task);
+        let (pool, was_asked_to_stop) = (worker.pool, worker.asked_to_stop);
+        for task in std::mem::take(&mut worker.tasks) {
+            let state = &mut self.fleet.pools[pool];
+            state.n_claimed -= 1;
+            state.pending.push_front(task);
+            self.forget_announced(task);
         }
-        let pool = worker.pool;
         self.n_interrupted += 1;
-        let was_asked_to_stop = worker.asked_to_stop;
         self.charge(index, 0);
         self.remove(index);
         self.observe(&Observation::Interrupted {

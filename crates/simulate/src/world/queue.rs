@@ -2,6 +2,7 @@
 
 use super::World;
 use super::events::Event;
+use crate::fleet::AnnouncedTasks;
 use crate::planner::{Observation, View};
 
 /// An idle worker that may stay asks again after this time at the earliest.
@@ -39,6 +40,7 @@ impl World<'_> {
         };
         self.events.add(self.at_ms + record.duration_ms, finish);
         let pool = record.pool;
+        self.announce(task, pool);
         self.fleet.pools[pool].n_claimed += 1;
         let claimant = &mut self.fleet.workers[worker];
         claimant.tasks.push(task);
@@ -66,7 +68,37 @@ impl World<'_> {
             worker,
             duration_ms,
         });
+        self.create_followers(task);
         self.serve(worker);
+    }
+
+    /// The followers of a task that starts are announced to their pools.
+    fn announce(&mut self, task: usize, run_by: usize) {
+        for follower in self.followers.get(&task).into_iter().flatten() {
+            let pool = &mut self.fleet.pools[self.tasks[*follower].pool];
+            let announced = pool.announced.entry(task).or_insert(AnnouncedTasks {
+                since_ms: self.at_ms,
+                run_by,
+                count: 0,
+            });
+            announced.count += 1;
+        }
+    }
+
+    /// The run of a task has ended or was lost.
+    pub(super) fn forget_announced(&mut self, task: usize) {
+        for follower in self.followers.get(&task).into_iter().flatten() {
+            let pool = self.tasks[*follower].pool;
+            self.fleet.pools[pool].announced.remove(&task);
+        }
+    }
+
+    fn create_followers(&mut self, task: usize) {
+        self.forget_announced(task);
+        for follower in self.followers.remove(&task).unwrap_or_default() {
+            self.tasks[follower].created_ms = self.at_ms;
+            self.create_task(follower);
+        }
     }
 
     /// Gives a worker the next tasks of its pool, or lets it wait or stop.

@@ -44,6 +44,7 @@ pub(crate) fn scenario(offerings: Vec<Offering>, arrivals: Vec<Arrival>) -> Scen
         pools: vec![pool],
         offerings,
         arrivals,
+        followers: Vec::new(),
         timing,
     }
 }

@@ -8,7 +8,7 @@ use simulate::fleet::{Fleet, MachineCounts};
 use simulate::metrics::Metrics;
 use simulate::offering::Period;
 use simulate::planner::{Decision, Observation, Planner, View};
-use simulate::scenario::{Scenario, ScenarioName};
+use simulate::scenario::{Scenario, ScenarioName, Timing};
 use simulate::simulate;
 use simulate::strategy::SimulatedStrategy;
 
@@ -80,6 +80,9 @@ impl Planner for Watched<'_> {
 fn beginning(name: ScenarioName, hours: i64) -> Scenario {
     let mut scenario = name.build(3, &NoTraces).unwrap();
     scenario.arrivals.retain(|it| it.at_ms < hours * HOUR_MS);
+    let n_arrivals = scenario.arrivals.len();
+    scenario.followers.retain(|it| it.after < n_arrivals);
+    scenario.timing.drain_ms = Timing::default().drain_ms;
     scenario
 }
 
@@ -94,7 +97,8 @@ fn check(name: ScenarioName, strategy: SimulatedStrategy) {
     let history = simulate(&scenario, &mut watched, 3);
     assert!(watched.n_checks > 100);
     // Every task ends once, after its duration.
-    assert_eq!(watched.n_finished, scenario.arrivals.len());
+    let n_tasks = scenario.arrivals.len() + scenario.followers.len();
+    assert_eq!(watched.n_finished, n_tasks);
     for task in &history.tasks {
         let start_ms = task.first_start_ms.unwrap();
         assert!(task.created_ms <= start_ms);
@@ -120,7 +124,9 @@ fn check(name: ScenarioName, strategy: SimulatedStrategy) {
     let metrics = Metrics::of(&scenario, &history);
     assert_eq!(metrics.cost, cost);
     let useful: i64 = history.workers.iter().map(|worker| worker.useful_ms).sum();
-    let durations: i64 = scenario.arrivals.iter().map(|it| it.duration_ms).sum();
+    let durations = scenario.arrivals.iter().map(|it| it.duration_ms);
+    let following = scenario.followers.iter().map(|it| it.duration_ms);
+    let durations: i64 = durations.chain(following).sum();
     assert_eq!(useful, durations);
 }
 
@@ -135,7 +141,7 @@ fn tasks_machines_and_money_are_conserved_with_every_strategy() {
 #[test]
 fn tasks_machines_and_money_are_conserved_in_every_scenario() {
     let balanced = "balanced".parse().unwrap();
-    for name in ScenarioName::ALL {
+    for name in ScenarioName::ALL.into_iter().chain(ScenarioName::FURTHER) {
         if name.traces().is_empty() {
             check(name, balanced);
         }

@@ -8,6 +8,7 @@ mod clouds;
 mod common;
 mod comparison;
 mod conservation;
+mod gates;
 mod metrics;
 mod page;
 mod production;

@@ -135,6 +135,7 @@ fn each_pool_has_its_delay() {
         pools: vec![pool("test/a"), pool("test/b")],
         offerings,
         arrivals,
+        followers: Vec::new(),
         timing,
     };
     let mut script = Script::launching(1);

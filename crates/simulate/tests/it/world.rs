@@ -1,9 +1,11 @@
 //! The course of events: ticks, queues, and the life of a worker.
 
 use domain::launch::Cause;
+use domain::time::SECOND_MS;
 use domain::worker::WorkerState;
-use simulate::planner::{Observation, WorkerAdvice};
-use simulate::scenario::Timing;
+use simulate::planner::{Decision, LaunchOrder, Observation, Planner, View, WorkerAdvice};
+use simulate::scenario::{Follower, Timing};
+use simulate::simulate;
 
 use crate::common::{Script, offering, order, scenario, tasks};
 
@@ -176,27 +178,22 @@ fn a_tick_plans_again_while_launches_are_refused() {
     assert_eq!(history.attempts.n_refused, 1);
     // A planner that asks for what is always refused is not asked for ever.
     let mut stubborn = Stubborn(0);
-    simulate::simulate(&scenario, &mut stubborn, 1);
+    simulate(&scenario, &mut stubborn, 1);
     assert_eq!(stubborn.0, 20);
 }
 
 /// Asks for more than a quota in each round of the first tick, and counts the rounds.
 struct Stubborn(usize);
 
-impl simulate::planner::Planner for Stubborn {
-    fn plan(
-        &mut self,
-        view: &simulate::planner::View<'_>,
-        round: usize,
-        decision: &mut simulate::planner::Decision,
-    ) {
+impl Planner for Stubborn {
+    fn plan(&mut self, view: &View<'_>, round: usize, decision: &mut Decision) {
         if view.at_ms == 0 {
             self.0 = self.0.max(round + 1);
             decision.launches.push(order(0, 3));
         }
     }
 
-    fn should_stop(&mut self, _view: &simulate::planner::View<'_>, _worker: usize) -> bool {
+    fn should_stop(&mut self, _view: &View<'_>, _worker: usize) -> bool {
         true
     }
 }
@@ -231,4 +228,63 @@ fn the_simulation_ends_with_the_last_machine_or_when_its_time_is_over() {
 fn an_empty_load_takes_no_time() {
     let history = Script::default().run(&scenario(vec![offering("a")], Vec::new()));
     assert!(history.tasks.is_empty() && history.workers.is_empty());
+}
+
+#[test]
+fn a_follower_is_announced_while_its_task_runs_and_created_when_it_ends() {
+    let mut scenario = scenario(vec![offering("a")], tasks(&[(0, 100)]));
+    let follower = |after, duration| Follower {
+        after,
+        duration_ms: duration * SECOND_MS,
+        pool: 0,
+    };
+    // Task 2 follows task 1, which follows task 0; task 4 follows a task that does not exist.
+    scenario.followers = vec![
+        follower(0, 10),
+        follower(1, 20),
+        follower(0, 30),
+        follower(99, 5),
+    ];
+    let mut watched = Announcements::default();
+    let history = simulate(&scenario, &mut watched, 1);
+    let start_ms = history.tasks[0].first_start_ms.unwrap();
+    let end = |task: usize| history.tasks[task].end_ms.unwrap() - start_ms;
+    assert_eq!(history.tasks.len(), 4);
+    assert_eq!(
+        (end(0), end(1), end(3), end(2)),
+        (100_000, 110_000, 140_000, 160_000)
+    );
+    let created = history.tasks.iter().map(|task| task.created_ms - start_ms);
+    assert_eq!(
+        created.skip(1).collect::<Vec<_>>(),
+        [100_000, 110_000, 100_000]
+    );
+    // Two tasks while task 0 runs, one while task 1 runs.
+    assert_eq!(watched.counts, [0, 2, 0, 1, 0]);
+}
+
+/// Launches a machine, and notes how many tasks are announced at each start and end of a task.
+#[derive(Default)]
+struct Announcements {
+    counts: Vec<u64>,
+}
+
+impl Planner for Announcements {
+    fn observe(&mut self, view: &View<'_>, _observation: &Observation) {
+        let announced = view.fleet.pools[0].announced.values();
+        let count = announced.map(|tasks| tasks.count).sum();
+        if self.counts.last() != Some(&count) {
+            self.counts.push(count);
+        }
+    }
+
+    fn plan(&mut self, view: &View<'_>, _round: usize, decision: &mut Decision) {
+        if view.at_ms == 0 {
+            decision.launches.push(LaunchOrder {
+                pool: 0,
+                config: 0,
+                machines: 1,
+            });
+        }
+    }
 }

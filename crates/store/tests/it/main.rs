@@ -5,6 +5,7 @@
 )]
 
 mod access;
+mod announced_tasks;
 mod artifacts;
 mod audit;
 mod cache_purges;

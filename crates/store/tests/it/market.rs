@@ -212,6 +212,7 @@ fn pool_record(id: &str, held: u64, quotas: &[&str], time: &ObservedTime) -> Poo
         n_ended: 1,
         durations_ms: vec![1_000],
         quotas: quotas.iter().map(|place| offering(place)).collect(),
+        foresight: true,
     };
     record.add(sample, time);
     record

@@ -8,8 +8,17 @@ use crate::tasks::{change, document, insert, pending, task, task_id};
 use crate::world::{on_both, read, write};
 
 fn waiting(number: u32, requires: Requires, dependencies: &[u32]) -> Task {
+    waiting_in("a/b", number, requires, dependencies)
+}
+
+pub(crate) fn waiting_in(
+    queue: &str,
+    number: u32,
+    requires: Requires,
+    dependencies: &[u32],
+) -> Task {
     let id = task_id(number);
-    let mut document = document("a/b");
+    let mut document = document(queue);
     document.requires = requires;
     document.dependencies = dependencies
         .iter()

@@ -5,12 +5,14 @@
 //! that cost about as little as the best. Few are started for short tasks, since running workers
 //! will take them first; idle workers are kept for as long as that costs less than starting others.
 
+mod foresight;
 mod outlook;
 
 use std::collections::BTreeMap;
 
 use rand::Rng;
 
+use self::foresight::Foresight;
 use self::outlook::Outlook;
 use super::super::advice::View;
 use super::super::health::Condition;
@@ -22,7 +24,7 @@ use super::usable_offers::UsableOffers;
 use super::weighted::{Weighted, draw};
 use crate::demand::Demand;
 use crate::id::OfferingId;
-use crate::market::{BreakerState, OfferingMemory, fair_shares};
+use crate::market::{BreakerState, OfferingMemory, Trouble, fair_shares};
 use crate::time::Timestamp;
 
 /// An offering that is this share dearer than the best gets 1/e of its machines.
@@ -68,7 +70,10 @@ impl Strategy for Balanced {
         let outlook = Outlook::of(snapshot);
         let late: u64 = snapshot.offers.iter().map(|offer| offer.late).sum();
         let coming = (load.coming - exact(late)).max(0.0);
-        let backlog = load.pending - load.idle() - freed(snapshot, load, outlook.boot_ms);
+        let foresight = Foresight::of(snapshot, &outlook);
+        let backlog = load.pending + foresight.due
+            - load.idle()
+            - freed(snapshot, load, (outlook.boot_ms, foresight.due));
         let wanted = if backlog > 0.0 {
             (backlog * ratio(snapshot, &outlook) - 1e-9).ceil() - coming
         } else {
@@ -78,6 +83,7 @@ impl Strategy for Balanced {
         let existing = load.running + load.coming;
         wanted
             .max(exact(settings.least()) - load.running - coming)
+            .max(foresight.floor - load.running - coming)
             .min(exact(settings.max_capacity) - existing)
     }
 
@@ -133,6 +139,10 @@ impl Strategy for Balanced {
         }
         let mut trials = Trials::limit(offers);
         let scores = scores(offers);
+        if let Some(at) = due_trial(offers, &scores) {
+            offers.take(at);
+            trials.note(offers, at);
+        }
         let mut weights = Vec::new();
         let mut is_stale = true;
         while offers.budget.is_open() {
@@ -219,6 +229,24 @@ impl Snapshot {
     }
 }
 
+/// The cheapest offering whose pause is over, though others cost less: a machine of it shows soon
+/// whether an outage has ended. One that may fail late is not the only machine of a plan.
+fn due_trial(offers: &UsableOffers<'_>, scores: &[f64]) -> Option<usize> {
+    let (now, wanted) = (offers.snapshot.now, offers.budget.wanted);
+    let is_due = |memory: &OfferingMemory| {
+        memory.state(now) == BreakerState::HalfOpen
+            && memory.breaker.trouble.is_some_and(Trouble::is_cheap_to_try)
+            && (wanted > 1.0 || !memory.breaker.fails_late)
+    };
+    let due = offers.usable.iter().enumerate().filter(|(_, usable)| {
+        usable.offer.memory.as_ref().is_some_and(is_due)
+            && usable.weight.is_some_and(|weight| weight > 0.0)
+            && usable.can_give(&offers.budget)
+    });
+    let places = due.map(|(at, _)| at).filter(|_| offers.budget.is_open());
+    places.min_by(|a, b| scores[*a].total_cmp(&scores[*b]))
+}
+
 /// The expected costs of the usable offers.
 fn scores(offers: &UsableOffers<'_>) -> Vec<f64> {
     let outlook = Outlook::of(offers.snapshot);
@@ -245,7 +273,7 @@ fn weigh(offers: &UsableOffers<'_>, scores: &[f64], weights: &mut Vec<f64>) {
 }
 
 /// Waiting tasks that running workers will take before a machine that is started now is there.
-fn freed(snapshot: &Snapshot, load: &Load, boot_ms: f64) -> f64 {
+fn freed(snapshot: &Snapshot, load: &Load, (boot_ms, due): (f64, f64)) -> f64 {
     let Some(learned) = &snapshot.learned else {
         return 0.0;
     };
@@ -257,7 +285,7 @@ fn freed(snapshot: &Snapshot, load: &Load, boot_ms: f64) -> f64 {
     } else {
         boot_ms / task_ms
     };
-    let arriving = learned.arrivals * boot_ms / 1_000.0;
+    let arriving = (learned.arrivals * boot_ms / 1_000.0 - due).max(0.0);
     (load.claimed * share - arriving).max(0.0)
 }
 
@@ -286,11 +314,14 @@ fn kept(snapshot: &Snapshot, load: &Load) -> f64 {
     if !snapshot.rivals.is_empty() {
         return needed;
     }
+    let outlook = Outlook::of(snapshot);
     let mut offers = snapshot.offers.iter();
     let has_offering = offers.any(|offer| offer.bid.is_ok() && offer.initial_weight > 0.0);
-    if has_offering && Outlook::of(snapshot).reliability < REPLACEABLE {
+    if has_offering && outlook.reliability < REPLACEABLE {
         return f64::INFINITY;
     }
+    let foresight = Foresight::of(snapshot, &outlook);
+    let needed = (needed + foresight.soon).max(foresight.floor);
     let learned = snapshot.learned.as_ref();
     let highest = learned.map_or(0, |learned| learned.retention.highest_kept(snapshot.now));
     needed.max(exact(highest))

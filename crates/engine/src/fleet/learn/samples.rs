@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use domain::facts::{Facts, MarketFacts, Rooms, decides_by_memory, learns};
+use domain::facts::{Facts, MarketFacts, Rooms, decides_by_memory, foresees, learns};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::market::{ObservedTime, OfferingId, OfferingMemory, PoolRecord, PoolSample};
 use domain::plan::{Settings, Snapshot};
@@ -243,6 +243,7 @@ impl SampledPool {
                 true => market_facts::used_up_quotas(&own).into_iter().collect(),
                 false => Vec::new(),
             },
+            foresight: foresees(&facts.pool, facts.defaults),
             ..PoolSample::default()
         };
         facts.memory = Some(MarketFacts {

@@ -45,7 +45,6 @@ impl Market {
     pub(super) fn observe(&mut self, view: &View<'_>, offering: usize, observation: &Observation) {
         match observation {
             Observation::Answered { made, refusal, .. } => {
-                self.tell(view, offering, OfferingNews::Asked);
                 if !made.is_empty() {
                     self.tell(view, offering, OfferingNews::Accepted);
                     self.young.extend(made.clone());
@@ -85,6 +84,11 @@ impl Market {
             | Observation::Finished { .. }
             | Observation::Ended { .. } => {}
         }
+    }
+
+    /// A plan has decided a launch.
+    pub(super) fn ask(&mut self, view: &View<'_>, offering: usize) {
+        self.tell(view, offering, OfferingNews::Asked);
     }
 
     fn tell(&mut self, view: &View<'_>, offering: usize, news: OfferingNews) {

@@ -7,10 +7,10 @@ use domain::facts::{
     ClaimSource, Facts, MarketFacts, Rooms, RunningWorker, Starting, most_pending,
 };
 use domain::id::{LaunchConfigId, ProviderId, WorkerKey};
-use domain::market::PoolMemory;
+use domain::market::{Announced, PoolMemory};
 use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyDefaults, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
-use domain::time::DAY_MS;
+use domain::time::{DAY_MS, MINUTE_MS};
 use domain::worker::{Advice, WorkerState};
 use serde_json::Value;
 
@@ -47,6 +47,15 @@ pub(super) struct PlannedPool {
     /// The memory of the tasks, if the strategy learns.
     memory: Option<PoolMemory>,
     wait_price: f64,
+    /// Whether it looks ahead: until when arrivals are counted by hour, and those since then.
+    by_hour: Option<(i64, u64)>,
+}
+
+/// How long tasks of a pool run.
+#[derive(Clone, Copy)]
+pub(super) struct TaskTime {
+    mean_ms: f64,
+    deviation_ms: f64,
 }
 
 /// A worker that has not registered.
@@ -63,11 +72,14 @@ impl PlannedPool {
         simulated: &SimulatedPool,
         places: Vec<String>,
         timing: &Timing,
-        strategy: StrategyName,
+        (strategy, foresight): (StrategyName, bool),
     ) -> Result<Self, BadPool> {
         let mut simulated = simulated.clone();
         let config = &mut simulated.pool.definition.config;
         config.insert("strategy".to_owned(), Value::from(strategy.as_str()));
+        if foresight {
+            config.insert("foresight".to_owned(), Value::from(true));
+        }
         let settings = simulated.settings()?;
         let (idle_hold_ms, memory) = match strategy {
             StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::External => {
@@ -108,6 +120,7 @@ impl PlannedPool {
             registration_ms: timing.registration_ms,
             memory,
             wait_price: settings.wait_price,
+            by_hour: foresight.then_some((0, 0)),
         })
     }
 
@@ -174,6 +187,9 @@ impl PlannedPool {
         let pool = match observation {
             Observation::Arrived { pool } => {
                 memory.add_arrivals(1);
+                if let Some((_, count)) = &mut self.by_hour {
+                    *count += 1;
+                }
                 *pool
             }
             Observation::Finished {
@@ -217,13 +233,49 @@ impl PlannedPool {
         let best = market.best_offer(view);
         let missing_ms = memory.missing_ms(best.boot_ms, best.price, self.wait_price);
         memory.learn(missing_ms, view.now());
-        let news = memory.news();
+        let mut news = memory.news();
+        if let Some((counted_ms, count)) = &mut self.by_hour {
+            memory.note_hour(view.now(), view.at_ms - *counted_ms, *count);
+            (*counted_ms, *count) = (view.at_ms, 0);
+            news.expected = memory.expected(view.now());
+        }
         self.facts.memory = Some(MarketFacts {
             pool: news,
             offerings: market.memories(),
             starting: self.starting(view),
             rivals,
         });
+    }
+
+    pub(super) fn task_time(&self) -> Option<TaskTime> {
+        let (mean_ms, deviation_ms) = self.memory.as_ref()?.known_task_ms()?;
+        Some(TaskTime {
+            mean_ms,
+            deviation_ms,
+        })
+    }
+
+    /// Adds the tasks that are announced to the facts. `times`: those of all pools.
+    pub(super) fn look_ahead(&mut self, view: &View<'_>, index: usize, times: &[Option<TaskTime>]) {
+        if self.by_hour.is_none() {
+            return;
+        }
+        let mut counts: BTreeMap<(usize, i64), u64> = BTreeMap::new();
+        for announced in view.fleet.pools[index].announced.values() {
+            let minute = announced.since_ms / MINUTE_MS;
+            *counts.entry((announced.run_by, minute)).or_default() += announced.count;
+        }
+        let since = |minute: i64| view.now().plus_millis(minute * MINUTE_MS - view.at_ms);
+        let announced = counts.into_iter().filter_map(|((run_by, minute), count)| {
+            let time = times[run_by]?;
+            Some(Announced {
+                count,
+                since: since(minute),
+                run_ms: time.mean_ms,
+                deviation_ms: time.deviation_ms,
+            })
+        });
+        self.facts.announced = announced.collect();
     }
 
     /// The machines that have not registered, by launch.

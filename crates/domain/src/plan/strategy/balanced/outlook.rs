@@ -112,6 +112,13 @@ fn is_full(offer: &Offer) -> bool {
 }
 
 impl Snapshot {
+    /// The cost of a missing worker of this pool, with this outlook.
+    pub(super) fn missing_ms_with(&self, outlook: &Outlook) -> f64 {
+        let wait_price = self.settings.wait_price;
+        let task_ms = outlook.task_ms;
+        PoolMemory::missing_with(task_ms, outlook.boot_ms, outlook.price, wait_price)
+    }
+
     /// The cost of a missing worker of this pool now, see [`PoolMemory::missing_ms`].
     pub fn missing_ms(&self, memory: &PoolMemory) -> f64 {
         let outlook = Outlook::of(self);
