@@ -4,6 +4,7 @@ mod artifact_cleanup;
 mod backoff;
 mod batches;
 pub mod driver;
+mod forget_recorded;
 mod health_check;
 mod housekeeping;
 mod learner;

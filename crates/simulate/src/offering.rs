@@ -17,6 +17,8 @@ pub struct Offering {
     /// Times at which machines are made that never register.
     pub broken_images: Vec<Period>,
     pub boot: BootTime,
+    /// The share of machines that never register, at any time.
+    pub failing_boots: f64,
     /// How often one running machine is taken back, per hour.
     pub interruptions_per_hour: f64,
     pub storms: Vec<Storm>,
@@ -59,6 +61,7 @@ impl Offering {
             fails_late: false,
             broken_images: Vec::new(),
             boot,
+            failing_boots: 0.0,
             interruptions_per_hour: 0.0,
             storms: Vec::new(),
         }

@@ -53,7 +53,7 @@ impl SimulatedStrategy {
         Ok(match self {
             Self::Taskcluster => Box::new(baseline(Accounting::Deployed)?),
             Self::TaskclusterFixed => Box::new(baseline(Accounting::Once)?),
-            Self::Production(name) => Box::new(Production::new(scenario, name, seed)?),
+            Self::Production(name) => Box::new(Production::new(scenario, Some(name), seed)?),
         })
     }
 }

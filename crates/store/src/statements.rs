@@ -19,7 +19,7 @@ static ALL: &[&[&Statement]] = lists! {
         overrides plans pool_memories pool_news pools running_workers worker_counts worker_supply
         workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox
-        run_counts run_messages run_outcomes worker_errors;
+        recorded_gaps recorded_runs recorded_workers run_counts run_messages run_outcomes worker_errors;
     queue: artifacts cache_purges claimants claimed_tasks demand dependencies pending_tasks
         queue_workers task_groups task_queues tasks worker_metadata;
 };

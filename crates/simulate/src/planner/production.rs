@@ -27,20 +27,22 @@ pub struct Production {
 }
 
 impl Production {
-    /// Every pool of the scenario plans with this strategy.
-    pub fn new(scenario: &Scenario, strategy: StrategyName, seed: u64) -> Result<Self, BadPool> {
+    /// Every pool of the scenario plans with this strategy. `None`: with its own.
+    pub fn new(
+        scenario: &Scenario,
+        strategy: Option<StrategyName>,
+        seed: u64,
+    ) -> Result<Self, BadPool> {
         let pools = scenario.pools.iter().map(|pool| {
             let configs = pool.launch_configs.iter();
             let places = configs.map(|config| scenario.offerings[config.offering].name.clone());
             PlannedPool::new(pool, places.collect(), &scenario.timing, strategy)
         });
-        let learns = match strategy {
-            StrategyName::Weighted | StrategyName::AwsProvisioner => false,
-            StrategyName::Balanced => true,
-        };
+        let pools = pools.collect::<Result<Vec<_>, _>>()?;
+        let learns = pools.iter().any(PlannedPool::learns);
         let provider_id = provider_id()?;
         Ok(Self {
-            pools: pools.collect::<Result<_, _>>()?,
+            pools,
             market: learns.then(|| Market::new(scenario, &provider_id)),
             first: 0,
             draws: Draws::new(seed, "production", &[]),
@@ -103,13 +105,23 @@ impl Planner for Production {
             let rivals = self.rivals(view, index);
             let pool = &mut self.pools[index];
             if let Some(market) = &self.market {
-                pool.learn(view, market, rivals);
+                pool.learn(view, index, market, rivals);
             }
             pool.plan(view, index, seed, decision);
         }
         if round == 0 {
             self.first = (self.first + 1) % n_pools.max(1);
         }
+    }
+
+    fn plan_pool(&mut self, view: &View<'_>, index: usize, decision: &mut Decision) {
+        let seed = self.draws.number();
+        let rivals = self.rivals(view, index);
+        let pool = &mut self.pools[index];
+        if let Some(market) = &self.market {
+            pool.read_memory(view, market, rivals);
+        }
+        pool.plan(view, index, seed, decision);
     }
 
     /// Gives up machines that have been starting for too long.

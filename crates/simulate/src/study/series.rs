@@ -18,7 +18,7 @@ pub struct Series {
 }
 
 impl Series {
-    pub(super) fn of(history: &History) -> Self {
+    pub(crate) fn of(history: &History) -> Self {
         let ends = history.workers.iter().filter_map(|worker| worker.ended_ms);
         let last_task_ms = history.tasks.last().map_or(0, |last| last.created_ms);
         let end_ms = ends.max().unwrap_or(0).max(last_task_ms);

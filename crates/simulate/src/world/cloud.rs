@@ -50,6 +50,7 @@ impl World<'_> {
             made,
             refusal,
         });
+        self.wake(order.pool);
         refusal.is_some()
     }
 
@@ -80,6 +81,7 @@ impl World<'_> {
             capacity: pool.launch_configs[order.config].capacity,
             state: WorkerState::Requested,
             asked_to_stop: false,
+            stops_when_it_asks: self.scenario.timing.reactions.is_some(),
             launched_ms: self.at_ms,
             registered_ms: None,
             idle_since_ms: self.at_ms,
@@ -98,13 +100,16 @@ impl World<'_> {
             self.events.add(fails_ms, Event::LateFailure { worker });
             return;
         }
-        if !given.makes_broken_machines(self.at_ms) {
+        let fails = given.failing_boots > 0.0 && draws.fraction() < given.failing_boots;
+        if !fails && !given.makes_broken_machines(self.at_ms) {
             let seconds = given.boot.mean_seconds * draws.log_normal(given.boot.sigma);
             let registers_ms = self.at_ms + to_ms(seconds);
             self.events
                 .add(registers_ms, Event::Registration { worker });
         }
-        let limit_ms = self.at_ms + self.scenario.timing.registration_ms;
+        let limit_ms = pool.launch_configs[order.config].registration_ms;
+        let limit_ms = limit_ms.unwrap_or(self.scenario.timing.registration_ms);
+        let limit_ms = self.at_ms.saturating_add(limit_ms);
         let limit = Event::RegistrationLimit { worker };
         self.events.add(limit_ms, limit);
     }
@@ -133,6 +138,7 @@ impl World<'_> {
         }
         self.observe(&Observation::Registered { worker: index });
         self.serve(index);
+        self.wake(self.fleet.workers[index].pool);
     }
 
     /// The machine costs nothing.
@@ -162,16 +168,18 @@ impl World<'_> {
             WorkerState::Stopping | WorkerState::Stopped => return,
         }
         let pool = &mut self.fleet.pools[worker.pool];
-        for task in worker.tasks.drain(..) {
-            pool.n_claimed -= 1;
-            pool.pending.push_front(task);
-        }
+        let lost: Vec<usize> = worker.tasks.drain(..).collect();
+        pool.n_claimed -= lost.len() as u64;
         let pool = worker.pool;
+        for task in lost {
+            self.wait_again(task);
+        }
         self.n_interrupted += 1;
         self.charge(index, 0);
         self.remove(index);
         self.observe(&Observation::Interrupted { worker: index });
         self.dispatch(pool);
+        self.wake(pool);
     }
 
     pub(super) fn begin_storm(&mut self, offering: usize, number: usize) {

@@ -2,14 +2,27 @@
 
 use super::World;
 use super::events::Event;
+use crate::history::TaskRecord;
 use crate::planner::{Observation, View};
 
 impl World<'_> {
     pub(super) fn create_task(&mut self, task: usize) {
         let pool = self.tasks[task].pool;
-        self.fleet.pools[pool].pending.push_back(task);
+        let rank = self.tasks[task].rank;
+        let pending = &mut self.fleet.pools[pool].pending;
+        let n_before = pending.partition_point(|other| self.tasks[*other].rank <= rank);
+        pending.insert(n_before, task);
         self.observe(&Observation::Arrived { pool });
         self.dispatch(pool);
+        self.wake(pool);
+    }
+
+    /// A task whose machine was taken back waits again, before others of its rank.
+    pub(super) fn wait_again(&mut self, task: usize) {
+        let TaskRecord { pool, rank, .. } = self.tasks[task];
+        let pending = &mut self.fleet.pools[pool].pending;
+        let n_before = pending.partition_point(|other| self.tasks[*other].rank < rank);
+        pending.insert(n_before, task);
     }
 
     /// Gives waiting tasks to idle workers.
@@ -96,8 +109,9 @@ impl World<'_> {
         if !worker.is_idle() || worker.idle_count != count {
             return;
         }
+        let is_asked = worker.asked_to_stop;
         let view = View::new(self.at_ms, &self.fleet, self.scenario);
-        if self.planner.should_stop(&view, index) {
+        if is_asked || self.planner.should_stop(&view, index) {
             self.stop(index);
         } else {
             self.await_idle_time(index, count);
@@ -105,7 +119,9 @@ impl World<'_> {
     }
 
     fn await_idle_time(&mut self, worker: usize, count: u32) {
-        let asks_ms = self.at_ms + self.scenario.timing.idle_ms;
+        let timing = &self.scenario.timing;
+        let interval_ms = timing.reactions.map_or(timing.idle_ms, |it| it.ask_ms);
+        let asks_ms = self.at_ms + interval_ms;
         self.events.add(asks_ms, Event::IdleTime { worker, count });
     }
 }

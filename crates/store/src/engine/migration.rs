@@ -52,6 +52,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     21 "0021_inputs_of_plans"
     22 "0022_agreed_prices"
     23 "0023_market"
+    26 "0026_recording"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

@@ -7,7 +7,7 @@ use domain::facts::{
     ClaimSource, Facts, MarketFacts, Rooms, RunningWorker, Starting, most_pending,
 };
 use domain::id::{LaunchConfigId, ProviderId, WorkerKey};
-use domain::market::PoolMemory;
+use domain::market::{PoolMemory, PoolNews};
 use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
 use domain::time::DAY_MS;
@@ -31,7 +31,10 @@ pub(super) struct PlannedPool {
     places: Vec<String>,
     provider_id: ProviderId,
     most_pending: u64,
+    /// Of launch configs that set none.
     idle_hold_ms: i64,
+    /// The shortest of all launch configs.
+    least_hold_ms: i64,
     log: LaunchLog,
     /// The moment of the last answers of clouds, and how many came then.
     answers: (i64, i64),
@@ -49,7 +52,13 @@ pub(super) struct PlannedPool {
     registration_ms: i64,
     /// The memory of the tasks, if the strategy learns.
     memory: Option<PoolMemory>,
+    /// What plans use of it, as of the last sample.
+    news: PoolNews,
     wait_price: f64,
+    /// The interval between two samples. `None`: every change is seen at once.
+    sample_ms: Option<i64>,
+    /// When the last sample was taken.
+    sampled_ms: Option<i64>,
 }
 
 /// A worker that has not registered.
@@ -66,13 +75,15 @@ impl PlannedPool {
         simulated: &SimulatedPool,
         places: Vec<String>,
         timing: &Timing,
-        strategy: StrategyName,
+        strategy: Option<StrategyName>,
     ) -> Result<Self, BadPool> {
         let mut simulated = simulated.clone();
-        let config = &mut simulated.pool.definition.config;
-        config.insert("strategy".to_owned(), Value::from(strategy.as_str()));
+        if let Some(strategy) = strategy {
+            let config = &mut simulated.pool.definition.config;
+            config.insert("strategy".to_owned(), Value::from(strategy.as_str()));
+        }
         let settings = simulated.settings()?;
-        let (idle_hold_ms, memory) = match strategy {
+        let (idle_hold_ms, memory) = match settings.strategy {
             StrategyName::Weighted | StrategyName::AwsProvisioner => (timing.idle_ms, None),
             StrategyName::Balanced => (timing.least_idle_ms, Some(PoolMemory::default())),
         };
@@ -91,6 +102,7 @@ impl PlannedPool {
             places,
             provider_id: provider_id()?,
             most_pending,
+            least_hold_ms: least_hold_ms(&launch_configs, idle_hold_ms),
             idle_hold_ms,
             log: LaunchLog::default(),
             answers: (i64::MIN, 0),
@@ -102,8 +114,16 @@ impl PlannedPool {
             asked: BTreeMap::new(),
             registration_ms: timing.registration_ms,
             memory,
+            news: PoolNews::default(),
             wait_price: settings.wait_price,
+            sample_ms: timing.reactions.map(|it| it.sample_ms),
+            sampled_ms: None,
         })
+    }
+
+    /// Whether its strategy learns from launches, workers and tasks.
+    pub(super) fn learns(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// Whether a launch of the last plan was refused.
@@ -186,13 +206,20 @@ impl PlannedPool {
             | Observation::Interrupted { .. }
             | Observation::Ended { .. } => return,
         };
-        let state = &view.fleet.pools[pool];
-        memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+        if self.sample_ms.is_none() {
+            let state = &view.fleet.pools[pool];
+            memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+        }
     }
 
     fn forget(&mut self, worker: usize) {
         self.asked.remove(&worker);
         self.prices.remove(&worker);
+    }
+
+    fn idle_hold_ms(&self, config: usize) -> i64 {
+        let of_config = self.configs[config].idle_hold_ms;
+        of_config.unwrap_or(self.idle_hold_ms)
     }
 
     /// Units that run or are to come.
@@ -205,16 +232,36 @@ impl PlannedPool {
     }
 
     /// Learns from the market, and adds what is known to the facts.
-    pub(super) fn learn(&mut self, view: &View<'_>, market: &Market, rivals: Vec<Rival>) {
-        let Some(memory) = &mut self.memory else {
+    pub(super) fn learn(
+        &mut self,
+        view: &View<'_>,
+        index: usize,
+        market: &Market,
+        rivals: Vec<Rival>,
+    ) {
+        if let Some(memory) = &mut self.memory
+            && is_due(view.at_ms, self.sampled_ms, self.sample_ms)
+        {
+            if self.sample_ms.is_some() {
+                let state = &view.fleet.pools[index];
+                memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+            }
+            self.sampled_ms = Some(view.at_ms);
+            let best = market.best_offer(view);
+            let missing_ms = memory.missing_ms(best.boot_ms, best.price, self.wait_price);
+            memory.learn(missing_ms, view.now());
+            self.news = memory.news();
+        }
+        self.read_memory(view, market, rivals);
+    }
+
+    /// Adds what is known to the facts.
+    pub(super) fn read_memory(&mut self, view: &View<'_>, market: &Market, rivals: Vec<Rival>) {
+        if self.memory.is_none() {
             return;
-        };
-        let best = market.best_offer(view);
-        let missing_ms = memory.missing_ms(best.boot_ms, best.price, self.wait_price);
-        memory.learn(missing_ms, view.now());
-        let news = memory.news();
+        }
         self.facts.memory = Some(MarketFacts {
-            pool: news,
+            pool: self.news.clone(),
             offerings: market.memories(),
             starting: self.starting(view),
             rivals,
@@ -241,9 +288,14 @@ impl PlannedPool {
 
     /// Stops machines that have been starting for longer than machines of their offering do.
     pub(super) fn give_up(&self, view: &View<'_>, market: &Market, decision: &mut Decision) {
+        if !self.learns() {
+            return;
+        }
         for (worker, awaited) in &self.awaited {
             let offering = self.configs[awaited.config].offering;
-            let patience_ms = market.give_up_after_ms(offering, self.registration_ms);
+            let limit_ms = self.configs[awaited.config].registration_ms;
+            let limit_ms = limit_ms.unwrap_or(self.registration_ms);
+            let patience_ms = market.give_up_after_ms(offering, limit_ms);
             if (view.at_ms - awaited.launched_ms) as f64 > patience_ms {
                 decision.advice.push(WorkerAdvice {
                     worker: *worker,
@@ -411,8 +463,16 @@ impl PlannedPool {
             return live.filter(is_running).filter_map(row).collect();
         }
         let idle = view.fleet.idle_workers(index);
-        let idle =
-            idle.take_while(|index| view.at_ms - worker(*index).idle_since_ms >= self.idle_hold_ms);
+        let is_held = |index: &usize| {
+            let hold_ms = self.idle_hold_ms(worker(*index).config);
+            view.at_ms - worker(*index).idle_since_ms >= hold_ms
+        };
+        // The holds of launch configs may differ, so a held worker may come after another.
+        let least_ms = self.least_hold_ms;
+        let idle = idle
+            .take_while(|index| view.at_ms - worker(*index).idle_since_ms >= least_ms)
+            .filter(is_held)
+            .filter(|index| !worker(*index).asked_to_stop);
         let asked = self.asked.keys().copied().filter(is_running);
         idle.chain(asked).filter_map(row).collect()
     }
@@ -434,7 +494,7 @@ impl PlannedPool {
             capacity: worker.capacity,
             created: since_start(worker.launched_ms),
             registered: worker.registered_ms.map(since_start),
-            idle_hold_ms: Some(self.idle_hold_ms),
+            idle_hold_ms: Some(self.idle_hold_ms(worker.config)),
             price: self.prices.get(&index).copied(),
             advice: self.asked.get(&index).cloned(),
             last_asked: Some(view.now()),
@@ -453,6 +513,20 @@ impl PlannedPool {
             })
         });
         bids.collect()
+    }
+}
+
+fn least_hold_ms(configs: &[OfferedConfig], usual_ms: i64) -> i64 {
+    let holds = configs.iter();
+    let holds = holds.map(|config| config.idle_hold_ms.unwrap_or(usual_ms));
+    holds.min().unwrap_or(usual_ms)
+}
+
+/// Whether a sample is taken now.
+fn is_due(at_ms: i64, last_ms: Option<i64>, interval_ms: Option<i64>) -> bool {
+    match (last_ms, interval_ms) {
+        (Some(last_ms), Some(interval_ms)) => at_ms - last_ms >= interval_ms,
+        (None, _) | (_, None) => true,
     }
 }
 
