@@ -40,7 +40,7 @@ pub struct Recording {
     pub workers: Vec<WorkerEntry>,
     /// In the order in which their tasks began to wait.
     pub runs: Vec<RunEntry>,
-    /// What was left out or is missing, for people.
+    /// Remarks about entries that were left out or corrected, for people.
     pub notes: Vec<String>,
 }
 

@@ -21,6 +21,7 @@ mod overrides;
 mod queue_calls;
 mod serve;
 mod simulate;
+mod simulate_recorded;
 mod task;
 mod task_runs;
 mod up;

@@ -23,7 +23,7 @@ pub enum Entry {
     Run(RunEntry),
 }
 
-/// What the recording is.
+/// The time and the settings of a recording.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {

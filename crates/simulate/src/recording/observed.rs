@@ -1,6 +1,7 @@
-//! What was observed of each offering: boots, prices, interruptions, refusals.
+//! Observations of each offering: boots, prices, interruptions, refusals.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch::Cause;
@@ -17,7 +18,7 @@ const LEAST_BOOT: f64 = 0.001;
 /// A provider and a place, or a launch config if the provider named no place.
 pub(super) type OfferingKey = (ProviderId, String);
 
-/// What was observed of the machines of an offering, or of a provider.
+/// Observations of the machines of an offering, or of a provider.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     /// In seconds.
@@ -166,6 +167,13 @@ impl Observed {
             mean_seconds,
             sigma: (squares / n as f64).sqrt(),
         })
+    }
+
+    /// In the order of their lengths.
+    pub(super) fn boots(&self) -> Arc<[f64]> {
+        let mut boots = self.boots.clone();
+        boots.sort_by(f64::total_cmp);
+        boots.into()
     }
 
     pub(super) fn mean_price(&self) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! What was recorded, in the measures of a simulation.
+//! The recorded fleet, in the measures of a simulation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,9 @@ pub struct Past {
     pub cost: f64,
     /// All machines, from their launch to their end.
     pub machine_hours: f64,
-    /// Of these, hours without a known price.
+    /// The hours of all machines without those of finished tasks.
+    pub over_provisioned_hours: f64,
+    /// Of the machine-hours, those without a known price.
     pub unpriced_hours: f64,
     /// Machines that were made, and launches that were refused.
     pub launches: u64,
@@ -40,6 +42,12 @@ impl Past {
             let of_pool = waits.entry(&run.worker_pool_id).or_default();
             of_pool.push(wait_ms(run, since));
         }
+        let durations = recording
+            .runs
+            .iter()
+            .filter(|run| waits.contains_key(&run.worker_pool_id));
+        let durations = durations.filter(|run| run.ends_task());
+        let used_ms: i64 = durations.map(RunEntry::duration_ms).sum();
         let mut all: Vec<i64> = waits.values().flatten().copied().collect();
         all.sort_unstable();
         let pool_delay = |(pool, mut waits): (&PoolId, Vec<i64>)| {
@@ -55,6 +63,7 @@ impl Past {
             pools: waits.into_iter().map(pool_delay).collect(),
             cost: 0.0,
             machine_hours: 0.0,
+            over_provisioned_hours: 0.0,
             unpriced_hours: 0.0,
             launches: 0,
             refused: 0,
@@ -64,6 +73,7 @@ impl Past {
         for worker in workers.filter(|worker| pools.contains(&worker.worker_pool_id)) {
             let hours = to_hours(paid_ms(worker, since, until));
             past.machine_hours += hours;
+            past.over_provisioned_hours += hours * f64::from(worker.capacity);
             match worker.price {
                 Some(price) => past.cost += hours * price,
                 None => past.unpriced_hours += hours,
@@ -71,6 +81,7 @@ impl Past {
             past.launches += u64::from(worker.created >= since);
             past.interrupted += u64::from(worker.interrupted);
         }
+        past.over_provisioned_hours -= to_hours(used_ms);
         let launches = recording.launches.iter();
         let launches = launches.filter(|launch| pools.contains(&launch.worker_pool_id));
         let refused = launches.filter(|launch| launch.cause.is_some());

@@ -1,4 +1,4 @@
-//! Reads a recording, entry by entry. What cannot be used is named: what it is, and on which line.
+//! Reads a recording, entry by entry. Entries that cannot be used are counted, with their lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +36,8 @@ pub enum RecordingError {
              most 400 days"
     )]
     Length { since: Timestamp, until: Timestamp },
-    #[error("it has more than {MAX_ENTRIES} entries")]
-    TooLong,
+    #[error("it has more than {0} entries")]
+    TooLong(usize),
     #[error("line {line}: the pool {pool} is listed twice")]
     SecondPool { line: usize, pool: PoolId },
 }
@@ -78,8 +78,8 @@ impl Oddity {
 }
 
 /// Takes entries in their order.
-#[derive(Default)]
 pub struct RecordingReader {
+    most_entries: usize,
     recording: Option<Recording>,
     n_entries: usize,
     last_run: Option<Timestamp>,
@@ -88,7 +88,25 @@ pub struct RecordingReader {
     oddities: BTreeMap<Oddity, (usize, usize)>,
 }
 
+impl Default for RecordingReader {
+    fn default() -> Self {
+        Self::with_limit(MAX_ENTRIES)
+    }
+}
+
 impl RecordingReader {
+    /// Refuses more entries than this.
+    pub fn with_limit(most_entries: usize) -> Self {
+        Self {
+            most_entries,
+            recording: None,
+            n_entries: 0,
+            last_run: None,
+            pools: BTreeSet::new(),
+            oddities: BTreeMap::new(),
+        }
+    }
+
     /// The number of entries so far.
     pub fn n_entries(&self) -> usize {
         self.n_entries
@@ -114,8 +132,8 @@ impl RecordingReader {
     /// Adds an entry. `line`: its number, for messages.
     pub fn add(&mut self, line: usize, entry: Entry) -> Result<(), RecordingError> {
         self.n_entries += 1;
-        if self.n_entries > MAX_ENTRIES {
-            return Err(RecordingError::TooLong);
+        if self.n_entries > self.most_entries {
+            return Err(RecordingError::TooLong(self.most_entries));
         }
         let Some(recording) = &mut self.recording else {
             let Entry::Recording(header) = entry else {

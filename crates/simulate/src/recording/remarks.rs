@@ -1,4 +1,4 @@
-//! What a recording lacks, and for how long, for people.
+//! Remarks for people: gaps in a recording, and how long they are.
 
 use std::collections::BTreeSet;
 
@@ -140,7 +140,8 @@ impl Recording {
     }
 }
 
-fn listed(names: &BTreeSet<String>) -> String {
+/// Some names, and how many others there are.
+pub(super) fn listed(names: &BTreeSet<String>) -> String {
     let shown: Vec<&str> = names.iter().take(MAX_NAMED).map(String::as_str).collect();
     match names.len().saturating_sub(MAX_NAMED) {
         0 => shown.join(", "),
@@ -169,7 +170,25 @@ pub(super) fn duration(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
+
+    #[test]
+    fn a_long_list_is_cut_and_counted() {
+        for size in sizes_around("simulate::recording::remarks::MAX_NAMED", MAX_NAMED) {
+            let names: BTreeSet<String> = (0..size).map(|number| format!("{number:03}")).collect();
+            let text = listed(&names);
+            let shown = text.split(", ").filter(|name| !name.is_empty()).count();
+            assert_eq!(shown, size.min(MAX_NAMED));
+            let more = size.saturating_sub(MAX_NAMED);
+            assert_eq!(
+                text.ends_with(&format!(" and {more} others")),
+                more > 0,
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn a_duration_has_its_two_largest_units() {

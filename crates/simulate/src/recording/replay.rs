@@ -1,5 +1,5 @@
-//! Makes a scenario of a recording: the load as recorded, clouds as they were observed, and pools as
-//! they are configured.
+//! Makes a scenario of a recording: the recorded load, clouds with the observed machines, and
+//! configured pools.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::Recording;
 use super::observed::{Observations, Observed, OfferingKey, key_of};
+use super::remarks::listed;
 use crate::offering::{BootTime, Offering, Price};
 use crate::scenario::{
     Arrival, BadPool, OfferedConfig, Reactions, Scenario, SimulatedPool, Timing, provider_id,
@@ -54,7 +55,7 @@ const TOKEN: &str = "AAAAAAAAQACAAAAAAAAAAA";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration(pub BTreeMap<PoolId, ConfiguredPool>);
 
-/// A pool as it is, or as it would be.
+/// The configuration of a pool, present or changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfiguredPool {
     /// Without launch configs.
@@ -73,7 +74,7 @@ pub struct ConfiguredLaunchConfig {
 #[derive(Clone, Debug)]
 pub struct Replay {
     pub scenario: Scenario,
-    /// What had to be assumed, for people.
+    /// Assumptions, for people.
     pub notes: Vec<String>,
 }
 
@@ -265,7 +266,10 @@ impl Maker<'_> {
             .or_else(|| listed.map(Price::constant))
             .or_else(|| of_provider?.mean_price().map(Price::constant));
         let seen = own.or(of_provider);
+        // The distributions of other machines say little but their mean.
+        let boots = own.map(Observed::boots).unwrap_or_default();
         let offering = Offering {
+            observed_boots: boots,
             quota: own.and_then(Observed::quota),
             outages: own.map(Observed::outages).unwrap_or_default(),
             failing_boots: seen.map_or(0.0, Observed::failing_boots),
@@ -295,26 +299,16 @@ impl Maker<'_> {
             notes.push(format!(
                 "no machine was observed of {}: they are assumed to boot and fail as other machines \
                  of the same provider do on average",
-                names(&self.unobserved)
+                listed(&self.unobserved)
             ));
         }
         if !self.unpriced.is_empty() {
             notes.push(format!(
                 "no price is known of {}: machines cost nothing there",
-                names(&self.unpriced)
+                listed(&self.unpriced)
             ));
         }
         notes
-    }
-}
-
-/// Some names, and how many others there are.
-fn names(all: &BTreeSet<String>) -> String {
-    const SHOWN: usize = 5;
-    let shown: Vec<&str> = all.iter().take(SHOWN).map(String::as_str).collect();
-    match all.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} others", shown.join(", ")),
     }
 }
 

@@ -7,7 +7,8 @@ use crate::scenario::{BadPool, Scenario};
 use crate::study::{ScenarioResult, Series, run_all, side_by_side};
 use crate::world::simulate;
 
-/// Configurations that are simulated with the recorded load. The others are compared with the first.
+/// Configurations that are simulated with the recorded load. The others are compared with the
+/// first.
 pub struct RecordedStudy {
     /// The name of the result.
     pub name: String,

@@ -102,7 +102,7 @@ impl World<'_> {
         }
         let fails = given.failing_boots > 0.0 && draws.fraction() < given.failing_boots;
         if !fails && !given.makes_broken_machines(self.at_ms) {
-            let seconds = given.boot.mean_seconds * draws.log_normal(given.boot.sigma);
+            let seconds = given.draw_boot(&mut draws);
             let registers_ms = self.at_ms + to_ms(seconds);
             self.events
                 .add(registers_ms, Event::Registration { worker });

@@ -11,5 +11,6 @@ mod conservation;
 mod metrics;
 mod page;
 mod production;
+mod recording;
 mod traces;
 mod world;

@@ -6,7 +6,7 @@ use domain::demand::Demand;
 use domain::facts::{
     ClaimSource, Facts, MarketFacts, Rooms, RunningWorker, Starting, most_pending,
 };
-use domain::id::{LaunchConfigId, ProviderId, WorkerKey};
+use domain::id::{BadId, LaunchConfigId, ProviderId, WorkerGroup, WorkerKey};
 use domain::market::{PoolMemory, PoolNews};
 use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
@@ -29,6 +29,8 @@ pub(super) struct PlannedPool {
     config_ids: Vec<LaunchConfigId>,
     /// The names of the offerings of the launch configs.
     places: Vec<String>,
+    /// The groups of their workers.
+    groups: Vec<WorkerGroup>,
     provider_id: ProviderId,
     most_pending: u64,
     /// Of launch configs that set none.
@@ -52,7 +54,7 @@ pub(super) struct PlannedPool {
     registration_ms: i64,
     /// The memory of the tasks, if the strategy learns.
     memory: Option<PoolMemory>,
-    /// What plans use of it, as of the last sample.
+    /// The part that plans use, as of the last sample.
     news: PoolNews,
     wait_price: f64,
     /// The interval between two samples. `None`: every change is seen at once.
@@ -98,6 +100,7 @@ impl PlannedPool {
         Ok(Self {
             facts,
             config_ids: configs.map(|it| it.config.id.clone()).collect(),
+            groups: groups(&launch_configs, &places)?,
             configs: launch_configs.clone(),
             places,
             provider_id: provider_id()?,
@@ -486,9 +489,10 @@ impl PlannedPool {
         let since_start = |at_ms: i64| view.now().plus_millis(at_ms - view.at_ms);
         let ended = (worker.last_start_ms.is_some()).then(|| since_start(worker.idle_since_ms));
         let pool_id = self.facts.pool.id.clone();
-        let group = &self.places[worker.config];
+        let group = self.groups[worker.config].clone();
+        let id = index.to_string().parse().ok()?;
         Some(RunningWorker {
-            key: WorkerKey::parse(pool_id, group, &index.to_string()).ok()?,
+            key: WorkerKey { pool_id, group, id },
             provider_id: self.provider_id.clone(),
             launch_config_id: Some(self.config_ids[worker.config].clone()),
             capacity: worker.capacity,
@@ -514,6 +518,16 @@ impl PlannedPool {
         });
         bids.collect()
     }
+}
+
+/// The name of an offering, or its number if the name cannot be that of a group.
+fn groups(configs: &[OfferedConfig], places: &[String]) -> Result<Vec<WorkerGroup>, BadId> {
+    let offerings = configs.iter().zip(places);
+    let group = |(config, place): (&OfferedConfig, &String)| {
+        let named = place.parse::<WorkerGroup>();
+        named.or_else(|_| format!("offering-{}", config.offering).parse())
+    };
+    offerings.map(group).collect()
 }
 
 fn least_hold_ms(configs: &[OfferedConfig], usual_ms: i64) -> i64 {
