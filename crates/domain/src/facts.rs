@@ -16,8 +16,8 @@ use crate::launch_config::LaunchConfig;
 use crate::market::{OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, Rival, Settings, Snapshot, Source,
-    StrategyName, Tries,
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, Rival, START_UP_MS, Settings, Snapshot,
+    Source, StrategyName, Tries,
 };
 use crate::pool::Pool;
 use crate::supply::{Horizon, Inventory};
@@ -209,17 +209,18 @@ impl Facts {
 impl MarketFacts {
     /// Adds what is known about the offering, and about machines that are starting.
     fn add_to(&self, offer: &mut Offer, now: Timestamp) {
-        let Ok(bid) = &offer.bid else {
+        let (Some(id), Ok(bid)) = (offer.offering(), &offer.bid) else {
             return;
         };
-        let id = OfferingId::new(&offer.provider_id, &bid.place);
         let known = self.offerings.get(&id);
         let memory = known.copied().unwrap_or_else(|| OfferingMemory::new(&id));
         let late_after = memory.late_after_ms(bid.ready_ms);
         let own = self.starting.iter();
         for starting in own.filter(|one| one.launch_config_id == offer.launch_config_id) {
             offer.starting += u64::from(starting.machines);
-            if now.millis_since(starting.since) as f64 > late_after {
+            // Overdue machines no longer count as coming anyway.
+            let age_ms = now.millis_since(starting.since);
+            if age_ms as f64 > late_after && age_ms <= START_UP_MS {
                 offer.late += u64::from(starting.machines) * u64::from(offer.capacity_each);
             }
         }

@@ -8,6 +8,7 @@
 //! of the machines launched, at most [`MAX_MACHINES`], costs one pass over the offers.
 
 mod advice;
+mod award;
 mod bid;
 mod choose;
 mod health;
@@ -35,6 +36,7 @@ pub use advice::{
     MAX_ADVICE, MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED,
     REASON_OVER_CAPACITY, REASON_OVER_SHARE, REASON_QUARANTINED,
 };
+pub use award::MAX_LAUNCHED;
 pub use bid::{Bid, MAX_PRICE, MAX_READY_MS, MAX_UTILITY, check_price};
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};

@@ -11,7 +11,11 @@ use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 use domain::worker::Worker;
 
+use crate::Engine;
 use crate::measures::DEMAND_FAILURES;
+
+/// The tasks that wait, by pool.
+pub type Demands = BTreeMap<PoolId, Demand>;
 
 pub enum DemandSource {
     /// The queue of this server, in its store.
@@ -43,14 +47,40 @@ impl DemandSource {
         }
     }
 
+    /// The demand of all queues of this server, read in pages of `limit`; `None` for an outside
+    /// queue, which is asked for a page of pools at a time.
+    pub async fn read_own(
+        engine: &Engine,
+        transaction: &'static str,
+        limit: u32,
+    ) -> store::Result<Option<Demands>> {
+        if engine.demand_source.is_outside() {
+            return Ok(None);
+        }
+        let mut all = Demands::new();
+        loop {
+            let now = engine.clock.now();
+            let after = all.last_key_value().map(|(id, _)| PoolId::clone(id));
+            let read = engine.store.scan(transaction, move |tx| {
+                store::demand::all(tx, after.as_ref(), limit, now)
+            });
+            let page = read.await?;
+            let is_full = page.len() == limit as usize;
+            all.extend(page);
+            if !is_full {
+                return Ok(Some(all));
+            }
+        }
+    }
+
     /// The demand of these pools in an outside queue. The embedded queue gives an empty answer,
     /// since its demand is read together with the other facts. A pool without an answer keeps its
     /// known demand. An error means that no pool has an answer.
-    pub async fn read(&self, pools: &[PoolId]) -> Result<BTreeMap<PoolId, Demand>, String> {
+    pub async fn read(&self, pools: &[PoolId]) -> Result<Demands, String> {
         let Self::Outside { queue, .. } = self else {
             return Ok(BTreeMap::new());
         };
-        let mut known = BTreeMap::new();
+        let mut known = Demands::new();
         let mut problems: Vec<(&PoolId, Arc<DemandError>)> = Vec::new();
         for (pool, answer) in pools.iter().zip(queue.demand(pools).await) {
             match answer {

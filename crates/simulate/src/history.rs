@@ -39,7 +39,7 @@ pub struct LaunchAttempts {
     pub tried_ms: Vec<i64>,
     /// By offering: the moments at which it made machines that did not fail at once, each once.
     pub made_ms: Vec<Vec<i64>>,
-    /// Launches that were refused, in full or in part.
+    /// Machines that were refused.
     pub n_refused: u64,
 }
 
@@ -66,7 +66,7 @@ impl LaunchAttempts {
     }
 
     /// Notes a launch. `offering`: it made machines that work.
-    pub(crate) fn note(&mut self, at_ms: i64, offering: Option<usize>, is_refused: bool) {
+    pub(crate) fn note(&mut self, at_ms: i64, offering: Option<usize>, n_refused: usize) {
         let add = |times: &mut Vec<i64>| {
             if times.last() != Some(&at_ms) {
                 times.push(at_ms);
@@ -76,6 +76,6 @@ impl LaunchAttempts {
         if let Some(offering) = offering {
             add(&mut self.made_ms[offering]);
         }
-        self.n_refused += u64::from(is_refused);
+        self.n_refused += n_refused as u64;
     }
 }

@@ -30,18 +30,18 @@ pub struct Metrics {
     pub j: f64,
     /// The hours of all machines without those of finished tasks.
     pub over_provisioned_hours: f64,
-    /// Machines that were made, and launches that were refused.
+    /// Machines that were made or refused.
     pub launches: u64,
-    /// Launches that were refused, in full or in part.
+    /// Machines that were refused.
     pub refused: u64,
-    /// Launches without use: refused, failed after the launch, or ended without a task.
+    /// Machines without use: refused, failed after the launch, or ended without a task.
     pub wasted: u64,
     /// The cost of machines without a task.
     pub wasted_cost: f64,
     /// Machines that the clouds took back.
     pub interrupted: u64,
     /// From the first launch after an outage to the first machine of that offering, on average over
-    /// the outages. `None`: there was no outage.
+    /// the outages. `None`: nothing was launched between the end of an outage and the next one.
     pub recovery: Option<f64>,
     /// How equal the mean delays of the pools are: 1 if they are, 1/n if one pool has all delay.
     pub fairness: Option<f64>,

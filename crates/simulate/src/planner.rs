@@ -90,6 +90,7 @@ pub enum Observation {
     /// The cloud took a machine back. Its tasks wait again.
     Interrupted {
         worker: usize,
+        was_asked_to_stop: bool,
     },
     /// A stopping machine has ended.
     Ended {

@@ -40,6 +40,8 @@ pub struct TraceReport {
     /// The counted hours of the simulation.
     pub counted_hours: (f64, f64),
     pub tasks: usize,
+    /// Tasks before the counted hours, and after them.
+    pub not_counted: (usize, usize),
     /// Tasks that were not finished.
     pub unfinished: usize,
     /// From the creation of a task to its start.
@@ -74,10 +76,15 @@ pub fn simulate_trace(
     };
     let mut planner = strategy.planner(&scenario, seed)?;
     let history = simulate(&scenario, planner.as_mut(), seed);
-    Ok(TraceReport::of(&history, counted))
+    let n_before = arrivals.partition_point(|it| it.at_ms < counted.from_ms);
+    let n_after = arrivals.len() - arrivals.partition_point(|it| it.at_ms < counted.to_ms);
+    Ok(TraceReport {
+        not_counted: (n_before, n_after),
+        ..TraceReport::of(&history, counted)
+    })
 }
 
-/// Of a short trace everything counts.
+/// Of a trace that ends in the first day everything counts.
 fn counted_period(arrivals: &[Arrival]) -> Period {
     let last_ms = arrivals.last().map_or(0, |last| last.at_ms);
     if last_ms >= COUNTED.from_ms {
@@ -148,6 +155,7 @@ impl TraceReport {
         Self {
             counted_hours: (to_hours(counted.from_ms), to_hours(counted.to_ms)),
             tasks: waits.len(),
+            not_counted: (0, 0),
             unfinished: tasks.filter(|task| task.end_ms.is_none()).count(),
             wait: Delay::of(&waits),
             workers: launched.count(),

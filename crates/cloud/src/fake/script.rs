@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use domain::id::{LaunchConfigId, LaunchToken, WorkerGroup, WorkerKey};
+use domain::launch::Cause;
 use domain::plan::Bid;
 use domain::time::Timestamp;
 
@@ -111,6 +112,14 @@ impl FakeCloud {
         decider: impl FnMut(&LaunchOrder<'_>) -> LaunchOutcome + Send + 'static,
     ) {
         self.state().decider = Some(Box::new(decider));
+    }
+
+    /// Refuses the launches of one launch config; makes all others.
+    pub fn refuse_launches_of(&self, launch_config_id: &'static str, cause: Cause) {
+        self.decide_with(move |order| match order.launch_config.id.as_str() {
+            id if id == launch_config_id => LaunchOutcome::Refused(cause),
+            _ => LaunchOutcome::Made,
+        });
     }
 
     /// Clears scripted outcomes and failures.

@@ -97,6 +97,9 @@ pub struct Breaker {
     pub failures_in_a_row: u32,
     /// The last one.
     pub trouble: Option<Trouble>,
+    /// When it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Timestamp>,
     pub open_until: Option<Timestamp>,
     /// When it was tried after a pause, while the result is not known.
     pub tried: Option<Timestamp>,
@@ -154,7 +157,7 @@ impl Breaker {
 
     /// Failures while it is open, other than that of a trial, belong to the burst that opened it.
     pub(super) fn fail(&mut self, trouble: Trouble, salt: u64, now: Timestamp) {
-        self.trouble = Some(trouble);
+        (self.trouble, self.failed) = (Some(trouble), Some(now));
         if matches!(self.state(now), BreakerState::Open { .. }) && self.tried.is_none() {
             return;
         }
@@ -170,6 +173,27 @@ impl Breaker {
         )]
         let pause = (pause as f64 * factor) as i64;
         self.open_until = Some(now.plus_millis(pause));
+    }
+
+    /// A launch was accepted, which closes it. While it is open and nothing was tried, the launch
+    /// was asked for before the failure, and shows nothing.
+    pub(super) fn accept(&mut self, now: Timestamp) -> bool {
+        let is_open = matches!(self.state(now), BreakerState::Open { .. });
+        let is_proof = !is_open || self.tried.is_some();
+        if is_proof {
+            self.close();
+        }
+        is_proof
+    }
+
+    /// A machine that was launched then has registered. It shows nothing about launches that were
+    /// refused after its own.
+    pub(super) fn register(&mut self, launched: Timestamp, now: Timestamp) {
+        let failed = self.failed.filter(|failed| *failed <= now);
+        let is_older = failed.is_some_and(|failed| launched < failed);
+        if !is_older || self.trouble == Some(Trouble::Registration) {
+            self.close();
+        }
     }
 
     /// Something has shown that it works.
@@ -256,6 +280,29 @@ mod tests {
         assert_eq!(breaker.state(next), BreakerState::HalfOpen);
         breaker.close();
         assert_eq!(breaker.state(at(82)), BreakerState::Closed);
+    }
+
+    #[test]
+    fn what_was_launched_before_a_refusal_does_not_close_it() {
+        let mut breaker = Breaker::default();
+        breaker.fail(Trouble::Capacity, SALT, at(0));
+        assert!(!breaker.accept(at(1)));
+        breaker.register(at(-90), at(1));
+        breaker.register(at(-30), at(80));
+        assert_eq!(breaker.state(at(80)), BreakerState::HalfOpen);
+        breaker.ask(at(80));
+        assert!(breaker.accept(at(81)));
+        breaker.fail(Trouble::Capacity, SALT, at(90));
+        breaker.register(at(90), at(120));
+        assert_eq!(breaker.state(at(120)), BreakerState::Closed);
+        // A machine that registers at last shows that boots only take long.
+        breaker.fail(Trouble::Registration, SALT, at(200));
+        breaker.register(at(150), at(201));
+        assert_eq!(breaker.state(at(201)), BreakerState::Closed);
+        // The clock was set back after the failure.
+        breaker.fail(Trouble::Capacity, SALT, at(9_000));
+        breaker.register(at(300), at(400));
+        assert_eq!(breaker.state(at(400)), BreakerState::Closed);
     }
 
     #[test]

@@ -107,8 +107,9 @@ impl OfferingMemory {
         match news {
             OfferingNews::Asked => self.breaker.ask(now),
             OfferingNews::Accepted => {
-                if !self.breaker.fails_late && self.breaker.trouble != Some(Trouble::Registration) {
-                    self.breaker.close();
+                let is_enough =
+                    !self.breaker.fails_late && self.breaker.trouble != Some(Trouble::Registration);
+                if is_enough && self.breaker.accept(now) {
                     self.widen(2, 0);
                 }
             }
@@ -117,7 +118,8 @@ impl OfferingMemory {
                 self.counts.registered += 1.0;
                 self.boot.add(after_ms.max(0) as f64, BOOT_STEP);
                 self.widen(4, FIRST_WINDOW);
-                self.breaker.close();
+                self.breaker
+                    .register(now.plus_millis(-after_ms.max(0)), now);
             }
             OfferingNews::Survived => {
                 if self.breaker.fails_late {
@@ -210,17 +212,23 @@ impl OfferingMemory {
     }
 
     /// A machine that has been starting for longer than this is given up. Never later than `limit`.
-    pub fn give_up_after_ms(&self, limit: f64) -> f64 {
-        if self.boot.count < ENOUGH_BOOTS {
-            return limit / 2.0;
-        }
-        let patience = self.boot.mean + 5.0 * self.deviation_ms();
-        patience.min(limit).max(LEAST_PATIENCE_MS)
+    ///
+    /// After failed boots, the machines that are tried have the entire limit until some boots are
+    /// known: they may only be slow.
+    pub fn give_up_after_ms(&self, limit: f64, promised: Option<i64>) -> f64 {
+        let patience = if self.boot.count >= ENOUGH_BOOTS {
+            self.boot.mean + 5.0 * self.deviation_ms()
+        } else if self.breaker.trouble == Some(Trouble::Registration) {
+            limit
+        } else {
+            self.late_after_ms(promised).max(limit / 2.0)
+        };
+        patience.max(LEAST_PATIENCE_MS).min(limit)
     }
 
     /// The same without a limit of the pool.
     pub fn usual_patience_ms(&self) -> f64 {
-        self.give_up_after_ms(USUAL_TIMEOUT_MS)
+        self.give_up_after_ms(USUAL_TIMEOUT_MS, None)
     }
 
     /// The share of machines that register. `promised` by the provider counts for the machines that
@@ -298,20 +306,44 @@ mod tests {
     #[test]
     fn a_machine_is_given_up_early_when_boots_are_known() {
         let mut memory = new();
-        assert_eq!(memory.give_up_after_ms(1_800_000.0), 900_000.0);
+        assert_eq!(memory.give_up_after_ms(1_800_000.0, None), 900_000.0);
         for _ in 0..3 {
             memory.observe(registered(100), at(0));
         }
-        assert_eq!(memory.give_up_after_ms(1_800_000.0), LEAST_PATIENCE_MS);
+        let patience = memory.give_up_after_ms(1_800_000.0, None);
+        assert_eq!(patience, LEAST_PATIENCE_MS);
         for _ in 0..20 {
             memory.observe(registered(900), at(0));
         }
-        let patience = memory.give_up_after_ms(1_800_000.0);
+        let patience = memory.give_up_after_ms(1_800_000.0, None);
         assert!(
             patience > 900_000.0 && patience <= 1_800_000.0,
             "{patience}"
         );
-        assert_eq!(memory.give_up_after_ms(600_000.0), 600_000.0);
+        assert_eq!(memory.give_up_after_ms(600_000.0, None), 600_000.0);
+    }
+
+    #[test]
+    fn a_machine_of_an_unknown_offering_has_time_for_an_ordinary_or_promised_boot() {
+        let memory = new();
+        // Half of these limits would be less than a boot.
+        assert_eq!(memory.give_up_after_ms(300_000.0, None), 300_000.0);
+        assert_eq!(memory.give_up_after_ms(720_000.0, None), 450_000.0);
+        let promised = memory.give_up_after_ms(1_800_000.0, Some(720_000));
+        assert_eq!(promised, 1_440_000.0);
+    }
+
+    #[test]
+    fn the_machine_that_is_tried_after_failed_boots_has_the_entire_limit() {
+        let mut memory = new();
+        memory.observe(failed(Trouble::Registration), at(0));
+        assert_eq!(memory.give_up_after_ms(1_800_000.0, None), 1_800_000.0);
+        // Its boots may take longer than half of the limit.
+        for _ in 0..3 {
+            memory.observe(registered(1_200), at(1_300));
+        }
+        let patience = memory.give_up_after_ms(1_800_000.0, None);
+        assert!(patience >= 1_200_000.0, "{patience}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::notes::units;
-use super::{Bid, Offer, Snapshot};
+use super::{Bid, Snapshot};
 use crate::market::{BreakerState, OfferingId, OfferingMemory};
 use crate::time::{SECOND_MS, Timestamp};
 
@@ -61,14 +61,10 @@ impl Snapshot {
 
     /// Each offering once, in the order of their names.
     fn learned_offerings(&self) -> Vec<Learned<'_>> {
-        let learned = |offer: &'_ Offer| {
-            let (memory, bid) = (offer.memory?, offer.bid.as_ref().ok()?);
-            let id = OfferingId::new(&offer.provider_id, &bid.place);
-            Some((id, memory))
-        };
         let mut all: BTreeMap<OfferingId, Learned<'_>> = BTreeMap::new();
         for offer in &self.offers {
-            if let (Some((id, memory)), Ok(bid)) = (learned(offer), &offer.bid) {
+            if let (Some(id), Some(memory), Ok(bid)) = (offer.offering(), offer.memory, &offer.bid)
+            {
                 let entry = all.entry(id.clone());
                 entry.or_insert(Learned { id, memory, bid });
             }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Bid, Health, Offer, Tries};
-use crate::id::ProviderId;
+use crate::id::{OfferingId, ProviderId};
 use crate::launch_config::LaunchConfig;
 use crate::time::Timestamp;
 
@@ -39,6 +39,12 @@ impl Offer {
             memory: None,
             bid,
         }
+    }
+
+    /// The offering of its machines, if the provider has made a bid.
+    pub fn offering(&self) -> Option<OfferingId> {
+        let bid = self.bid.as_ref().ok()?;
+        Some(OfferingId::new(&self.provider_id, &bid.place))
     }
 
     /// The same offer, with the times of its launches.

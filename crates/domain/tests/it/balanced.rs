@@ -133,6 +133,33 @@ fn an_offering_that_failed_is_shut_off_and_then_tried_with_one_machine() {
 }
 
 #[test]
+fn launch_configs_of_one_offering_share_its_trial_and_its_window() {
+    let mut half_open = balanced(vec![
+        after(offer("a"), &[(100, failed(Trouble::Capacity))]),
+        after(offer("b"), &[(100, failed(Trouble::Capacity))]),
+    ]);
+    half_open.demand.pending = 20;
+    let plan = decide(&half_open);
+    assert_eq!(machines(&plan, "a") + machines(&plan, "b"), 1);
+
+    let known = [
+        (200, failed(Trouble::Registration)),
+        (100, OfferingNews::Registered { after_ms: 90_000 }),
+    ];
+    let mut narrow = balanced(vec![after(offer("a"), &known), after(offer("b"), &known)]);
+    narrow.demand.pending = 20;
+    // Eight may start, and three of the other launch config do.
+    narrow.offers[1].starting = 3;
+    let plan = decide(&narrow);
+    assert_eq!(
+        machines(&plan, "a") + machines(&plan, "b"),
+        5,
+        "{}",
+        plan.text()
+    );
+}
+
+#[test]
 fn when_all_offerings_are_shut_off_the_plan_says_when_it_goes_on() {
     let refused = [(5, failed(Trouble::Capacity))];
     let mut snapshot = balanced(vec![after(offer("a"), &refused)]);
@@ -204,6 +231,9 @@ fn nobody_stops_while_no_machine_could_be_had_instead() {
     assert!(decide(&snapshot).advice.is_empty());
     // With a full quota others may need the machine, and it will be had again.
     snapshot.offers = vec![after(offer("a"), &[(5, failed(Trouble::Quota))])];
+    assert_eq!(decide(&snapshot).advice.len(), 1);
+    // A pause is a decision of people: the pool runs empty.
+    snapshot.offers[0].bid = Err("paused".to_owned());
     assert_eq!(decide(&snapshot).advice.len(), 1);
 }
 

@@ -27,8 +27,6 @@ use crate::change::Change;
 
 /// This many plans of a pool are kept.
 const KEPT_PLANS: i64 = 100;
-/// One launch asks for at most this many machines; a larger award becomes several launches.
-const MAX_MACHINES: u32 = 50;
 
 pub struct CommittedPlan {
     pub number: i64,
@@ -214,7 +212,7 @@ fn insert_launches(
         };
         let offering = offering_news::note_asked(change, snapshot, &config.id)?;
         let bid_data = Arc::new(award.data.clone());
-        for machines in parts(award.machines, MAX_MACHINES) {
+        for machines in award.launches() {
             let new = NewLaunch {
                 token: change.new_id(),
                 pool_id: facts.pool.id.clone(),
@@ -288,29 +286,4 @@ fn report_unserved(change: &mut Change<'_, '_>, pool: &Pool, plan: &Plan) -> sto
         launch_config_id: None,
     };
     report_pool_error(change, &pool.id, &pool.definition.provider_id, problem)
-}
-
-/// Splits the machines of an award into parts of at most `most`.
-fn parts(machines: u32, most: u32) -> impl Iterator<Item = u32> {
-    let starts = (0..machines).step_by(most as usize);
-    starts.map(move |start| most.min(machines - start))
-}
-
-#[cfg(test)]
-mod tests {
-    use testing::sizes_around;
-
-    use super::*;
-
-    #[test]
-    fn an_award_becomes_launches_of_bounded_size() {
-        let most = usize::try_from(MAX_MACHINES).unwrap();
-        for size in sizes_around("engine::fleet::decide::MAX_MACHINES", most) {
-            let parts = parts(u32::try_from(size).unwrap(), MAX_MACHINES);
-            let parts: Vec<u32> = parts.collect();
-            assert_eq!(parts.len(), size.div_ceil(most));
-            assert_eq!(parts.iter().map(|part| *part as usize).sum::<usize>(), size);
-            assert!(parts.iter().all(|part| (1..=MAX_MACHINES).contains(part)));
-        }
-    }
 }

@@ -47,10 +47,9 @@ pub(super) fn note_asked(
     let Some((offer, memory)) = offer.and_then(|offer| Some((offer, offer.memory?))) else {
         return Ok(None);
     };
-    let Ok(bid) = &offer.bid else {
+    let Some(offering) = offer.offering() else {
         return Ok(None);
     };
-    let offering = OfferingId::new(&offer.provider_id, &bid.place);
     if memory.breaker.failures_in_a_row > 0 {
         let (tx, now) = (&mut *change.tx, change.now);
         let provider = &offer.provider_id;

@@ -68,6 +68,28 @@ fn a_trace_is_simulated_with_the_given_settings() {
 }
 
 #[test]
+fn idle_workers_may_stop_at_once() {
+    let home = Home::new();
+    let file = file(&home, "load.dat", &trace(&[(0, 60), (600, 60)]));
+    for strategy in ["taskcluster", "weighted", "aws-provisioner", "balanced"] {
+        let command = ["simulate", "trace", &file, "--idle", "0", "--json"];
+        let done = json(&home.run(&[&command[..], &["--strategy", strategy]].concat()));
+        assert_eq!(done["report"]["tasks"], 2, "{strategy}");
+    }
+}
+
+#[test]
+fn tasks_outside_the_counted_hours_are_named() {
+    let home = Home::new();
+    let day = 24 * 3_600;
+    let times = [(0, 60), (1, 60), (2 * day, 60), (7 * day, 60)];
+    let file = file(&home, "load.dat", &trace(&times));
+    let text = home.run(&["simulate", "trace", &file]);
+    let expected = "3 tasks not counted: 2 before, 1 after.";
+    assert!(text.out.contains(expected), "{}", text.out);
+}
+
+#[test]
 fn a_bad_trace_is_a_usage_error_that_says_where() {
     let home = Home::new();
     let run = |name: &str, bytes: &[u8]| {

@@ -148,6 +148,12 @@ impl World {
         }
     }
 
+    /// Machines that have been starting for less than this time are counted on. `balanced` counts on
+    /// none that is late for its offering, which is after two minutes at the earliest.
+    fn start_up_ms(&self) -> i64 {
+        if self.learns() { 120_000 } else { START_UP_MS }
+    }
+
     /// I2: launches of this step, together with pending and recent machines, do not exceed the
     /// need.
     fn find_excess(&self, before: &Picture, after: &Picture, now: Timestamp) -> Vec<Excess> {
@@ -180,7 +186,7 @@ impl World {
                 let config = worker.launch_config_id.as_ref();
                 config.is_none_or(|config| is_kept(id, config))
                     && pool.has_provider(&worker.provider_id)
-                    && now.millis_since(since) < START_UP_MS
+                    && now.millis_since(since) < self.start_up_ms()
             };
             let is_coming = |worker: &&Worker| {
                 let is_requested = worker.state == WorkerState::Requested;
@@ -194,7 +200,7 @@ impl World {
             let is_promising = |launch: &&Launch| {
                 pool.has_provider(&launch.provider_id)
                     && is_kept(id, &launch.launch_config_id)
-                    && now.millis_since(launch.created) < START_UP_MS
+                    && now.millis_since(launch.created) < self.start_up_ms()
             };
             let coming: u64 = requested + of_pool.filter(is_promising).map(to_come).sum::<u64>();
             // A launch may have been decided on before people changed the pool in the same step.
@@ -281,6 +287,10 @@ impl World {
         let registered = terms.registered_at.map(Timestamp::from_millis);
         if reason.starts_with("never registered") {
             registered.is_none()
+        } else if let Some(rest) = reason.strip_prefix("did not register within ") {
+            let seconds = rest.split(' ').next().and_then(|word| word.parse().ok());
+            let is_late = |seconds: i64| now.millis_since(worker.created) > seconds * 1_000;
+            registered.is_none() && seconds.is_some_and(is_late)
         } else if reason.starts_with("terminateAfter") {
             terms
                 .terminate_after

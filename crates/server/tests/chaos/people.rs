@@ -15,8 +15,8 @@ use crate::world::World;
 pub(crate) const POOLS: [&str; 4] = ["p/a", "p/b", "p/c", "p/d"];
 const HOUR_MS: i64 = 3_600_000;
 
-/// How each pool begins.
-fn beginning(pool: &str) -> Value {
+/// How each pool begins. In some worlds most pools learn.
+fn beginning(pool: &str, learns: bool) -> Value {
     let small = |id: &str, max: u32| {
         json!({"workerConfig": {"fleetwright": {"idleTimeoutSeconds": 60}}, "region": "r1",
             "workerManager": {"launchConfigId": id, "maxCapacity": max}})
@@ -31,10 +31,10 @@ fn beginning(pool: &str) -> Value {
         "p/c" => ("two", 0, 6, vec![slow]),
         _ => ("two", 0, 3, vec![scarce, small("spare", 2)]),
     };
-    let strategy = if pool == "p/d" {
-        "aws-provisioner"
-    } else {
-        "weighted"
+    let strategy = match pool {
+        "p/d" => "aws-provisioner",
+        _ if learns => "balanced",
+        _ => "weighted",
     };
     definition(provider, min, max, strategy, configs)
 }
@@ -57,7 +57,7 @@ fn path(pool: &str) -> String {
 impl World {
     pub(crate) async fn make_pools(&self) {
         for pool in POOLS {
-            let body = beginning(pool);
+            let body = beginning(pool, self.learns());
             let made = self.ask(Method::PUT, &path(pool), Some(&body)).await;
             made.expect("nothing fails yet").expect(200);
             self.state().pools.insert(pool, Some(body));
@@ -69,7 +69,7 @@ impl World {
         let pool = *self.chance.pick(&POOLS).expect("there are some");
         let known = self.state().pools[pool].clone();
         let Some(mut body) = known else {
-            self.store_pool(pool, beginning(pool)).await;
+            self.store_pool(pool, beginning(pool, self.learns())).await;
             return;
         };
         let config = &mut body["config"];
@@ -229,7 +229,7 @@ impl World {
     /// All deleted pools are restored to their first definition, and need no worker without work.
     pub(crate) async fn restore_pools(self: &Arc<Self>) {
         for pool in POOLS {
-            let mut body = beginning(pool);
+            let mut body = beginning(pool, self.learns());
             body["config"]["minCapacity"] = json!(0);
             // A process that answers may still die as arranged before; its successor does not.
             while !self.store_pool(pool, body.clone()).await {

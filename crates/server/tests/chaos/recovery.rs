@@ -87,6 +87,9 @@ impl World {
         self.listen_ms(if turn < 6 { MINUTE_MS } else { TURN_MS });
         self.workers_act().await;
         for process in self.processes() {
+            if self.learns() {
+                process.learn().await;
+            }
             process.provision(self.rings).await;
             process.round().await;
             self.let_things_happen().await;

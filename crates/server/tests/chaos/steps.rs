@@ -10,13 +10,14 @@ use domain::time::Timestamp;
 use engine::fleet::{self, ReplayError};
 use server::background::driver::BackgroundTask;
 use server::background::{
-    EventPublisher, Housekeeping, Provision, ProvisionRounds, QueueClaims, QueueDeadlines,
+    EventPublisher, Housekeeping, Learner, Provision, ProvisionRounds, QueueClaims, QueueDeadlines,
     QueueHousekeeping, QueueReleases, Scan,
 };
 use store::StoreError;
 
 use crate::clouds::Mutant;
 use crate::people::POOLS;
+use crate::weather::LONGEST_ROUND_MS;
 use crate::world::{Process, World};
 
 /// Two processes see all that three could.
@@ -48,6 +49,11 @@ impl Process {
     pub(crate) async fn round(&self) {
         self.run(ProvisionRounds(Arc::clone(&self.app.engine)))
             .await;
+    }
+
+    pub(crate) async fn learn(&self) {
+        let learner = Learner::new(Arc::clone(&self.app.engine), LONGEST_ROUND_MS);
+        self.run(learner).await;
     }
 
     pub(crate) async fn scan(&self) {
@@ -93,8 +99,14 @@ impl World {
             }
             25..=31 => {
                 self.note(format!("process {number} makes its round"));
-                self.lets(&process, |process| async move { process.round().await })
-                    .await;
+                let learns = self.learns();
+                self.lets(&process, |process| async move {
+                    if learns {
+                        process.learn().await;
+                    }
+                    process.round().await;
+                })
+                .await;
             }
             32..=41 => {
                 self.note(format!("process {number} scans"));

@@ -136,6 +136,11 @@ impl World {
         world
     }
 
+    /// Whether most pools have the strategy `balanced`.
+    pub(crate) fn learns(&self) -> bool {
+        self.seed % 3 == 1
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -89,13 +89,7 @@ fleet_test!(
         fleet
             .make_pool(POOL, learning_pool(1_000, &["east", "west"]))
             .await;
-        fleet
-            .one
-            .fake
-            .decide_with(|order| match order.launch_config.id.as_str() {
-                "east" => LaunchOutcome::Refused(Cause::Capacity),
-                _ => LaunchOutcome::Made,
-            });
+        fleet.one.fake.refuse_launches_of("east", Cause::Capacity);
         fleet.tasks(POOL, 40).await;
         // The round asks both regions; the answer of the first wakes the pool again.
         fleet.round().await;

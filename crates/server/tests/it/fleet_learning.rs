@@ -344,6 +344,34 @@ fleet_test!(
     }
 );
 
+fleet_test!(
+    machines_that_were_launched_before_a_failure_do_not_end_the_doubt,
+    |fleet| {
+        fleet.make_pool(POOL, learning_pool(1_000, &["east"])).await;
+        let vanished = OfferingNews::Failed {
+            trouble: Trouble::Vanished,
+        };
+        for news in [OfferingNews::Accepted, vanished] {
+            let now = fleet.now();
+            fleet
+                .write(move |tx| {
+                    offering_news::insert(tx, &offering("east"), &"one".parse().unwrap(), news, now)
+                })
+                .await;
+            fleet.learn().await;
+            fleet.launch_machines(3).await;
+            fleet.pass_ms(300 * SECOND_MS);
+        }
+        fleet.learn().await;
+        // The three of the launch after the failure.
+        let news = fleet.offering_news().await;
+        assert_eq!(
+            news.iter().filter(|one| one.ends_with("survived")).count(),
+            3
+        );
+    }
+);
+
 impl Fleet {
     /// An accepted launch in the east with this many machines that have not registered.
     async fn launch_machines(&self, machines: u32) {

@@ -451,13 +451,7 @@ fleet_test!(
         fleet
             .make_pool(POOL, learning_pool(100, &["east", "west"]))
             .await;
-        fleet
-            .one
-            .fake
-            .decide_with(|order| match order.launch_config.id.as_str() {
-                "east" => LaunchOutcome::Refused(Cause::Quota),
-                _ => LaunchOutcome::Made,
-            });
+        fleet.one.fake.refuse_launches_of("east", Cause::Quota);
         let shown = async || fleet.get("/launch-config/pp%2Fee/east").await.expect(200);
         assert_eq!(
             shown().await["availability"],

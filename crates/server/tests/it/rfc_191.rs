@@ -2,7 +2,6 @@
 //!
 //! `domain/tests/it/rfc_191.rs` has them as plain numbers.
 
-use cloud::LaunchOutcome;
 use domain::launch::Cause;
 use serde_json::{Value, json};
 
@@ -82,13 +81,7 @@ fleet_test!(scenario_2_failures_in_some_regions, |fleet| {
     fleet.launched("a", 2).await;
     fleet.register_all(POOL).await;
     // Region A is over its quota: one launch of eight machines is refused.
-    fleet
-        .one
-        .fake
-        .decide_with(|order| match order.launch_config.id.as_str() {
-            "a" => LaunchOutcome::Refused(Cause::Quota),
-            _ => LaunchOutcome::Made,
-        });
+    fleet.one.fake.refuse_launches_of("a", Cause::Quota);
     fleet.pass_ms(1_000);
     fleet.launched("a", 8).await;
     let shown = fleet.launch_config("a").await;
@@ -133,13 +126,7 @@ fleet_test!(scenario_3_new_launch_configs, |fleet| {
     let shown = fleet.launch_config("a").await;
     assert_eq!(shown["workers"]["requested"], 3);
     // 3. Workers created, none registered, errors exist: no more of them.
-    fleet
-        .one
-        .fake
-        .decide_with(|order| match order.launch_config.id.as_str() {
-            "a" => LaunchOutcome::Refused(Cause::Capacity),
-            _ => LaunchOutcome::Made,
-        });
+    fleet.one.fake.refuse_launches_of("a", Cause::Capacity);
     fleet.pass_ms(1_000);
     fleet.launched("a", 5).await;
     assert_eq!(fleet.number("a", "health").await, 0.0);

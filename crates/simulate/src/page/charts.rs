@@ -65,10 +65,15 @@ fn difference_row(
     let Some(percent) = difference.and_then(|it| it.percent(Measure::J)) else {
         return;
     };
-    let margin = percent.margin.unwrap_or(0.0);
-    let (low, high) = (percent.mean - margin, percent.mean + margin);
-    drawing.line((scale.place(low), y), (scale.place(high), y), "whisker");
-    let text = format!("{:+.1} ± {margin:.1} %", percent.mean);
+    // One seed has no margin.
+    let text = match percent.margin {
+        None => format!("{:+.1} %", percent.mean),
+        Some(margin) => {
+            let (low, high) = (percent.mean - margin, percent.mean + margin);
+            drawing.line((scale.place(low), y), (scale.place(high), y), "whisker");
+            format!("{:+.1} ± {margin:.1} %", percent.mean)
+        }
+    };
     let title = format!("{}: {text}", strategy.strategy);
     let class = format!("fill c{}", colour(index));
     drawing.dot((scale.place(percent.mean), y), &class, &title);
@@ -167,7 +172,10 @@ pub(super) fn course(result: &ScenarioResult) -> String {
     const HEIGHT: f64 = 220.0;
     let series = || result.strategies.iter().map(|strategy| &strategy.series);
     let ends = series().map(|it| it.step_ms * i64::try_from(it.machines.len()).unwrap_or(0));
-    let highest = series().flat_map(|it| it.wanted.iter().chain(&it.machines).copied());
+    let highest = series().flat_map(|it| {
+        let counts = it.wanted.iter().chain(&it.machines).chain(&it.waiting);
+        counts.copied()
+    });
     let hours = Scale {
         low: 0.0,
         high: to_hours(ends.max().unwrap_or(0)),

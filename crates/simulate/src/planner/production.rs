@@ -77,7 +77,7 @@ impl Planner for Production {
             | Observation::Registered { worker }
             | Observation::FailedLater { worker }
             | Observation::NeverRegistered { worker }
-            | Observation::Interrupted { worker }
+            | Observation::Interrupted { worker, .. }
             | Observation::Ended { worker } => {
                 let worker = &view.fleet.workers[*worker];
                 (worker.pool, Some(worker.offering))

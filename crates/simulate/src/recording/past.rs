@@ -25,7 +25,7 @@ pub struct Past {
     pub over_provisioned_hours: f64,
     /// Of the machine-hours, those without a known price.
     pub unpriced_hours: f64,
-    /// Machines that were made, and launches that were refused.
+    /// Machines that were made or refused.
     pub launches: u64,
     pub refused: u64,
     pub interrupted: u64,
@@ -84,8 +84,9 @@ impl Past {
         past.over_provisioned_hours -= to_hours(used_ms);
         let launches = recording.launches.iter();
         let launches = launches.filter(|launch| pools.contains(&launch.worker_pool_id));
-        let refused = launches.filter(|launch| launch.cause.is_some());
-        past.refused = refused.count() as u64;
+        let refused = launches.filter(|launch| launch.cause.is_some() || launch.made > 0);
+        let refused = refused.map(|launch| u64::from(launch.machines.saturating_sub(launch.made)));
+        past.refused = refused.sum();
         past.launches += past.refused;
         past
     }

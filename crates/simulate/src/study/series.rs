@@ -11,7 +11,7 @@ pub struct Series {
     pub step_ms: i64,
     /// Tasks that would run if none ever waited.
     pub wanted: Vec<u32>,
-    /// Tasks that wait.
+    /// Tasks that wait for their first run.
     pub waiting: Vec<u32>,
     /// Machines that exist.
     pub machines: Vec<u32>,

@@ -41,8 +41,9 @@ impl World<'_> {
         let made = first..self.fleet.workers.len();
         let is_down = self.scenario.offerings[offering].is_down(self.at_ms);
         let works = !made.is_empty() && !is_down;
+        let n_refused = order.machines as usize - made.len();
         self.attempts
-            .note(self.at_ms, works.then_some(offering), refusal.is_some());
+            .note(self.at_ms, works.then_some(offering), n_refused);
         self.observe(&Observation::Answered {
             pool: order.pool,
             config: order.config,
@@ -170,14 +171,17 @@ impl World<'_> {
         let pool = &mut self.fleet.pools[worker.pool];
         let lost: Vec<usize> = worker.tasks.drain(..).collect();
         pool.n_claimed -= lost.len() as u64;
-        let pool = worker.pool;
+        let (pool, was_asked_to_stop) = (worker.pool, worker.asked_to_stop);
         for task in lost {
             self.wait_again(task);
         }
         self.n_interrupted += 1;
         self.charge(index, 0);
         self.remove(index);
-        self.observe(&Observation::Interrupted { worker: index });
+        self.observe(&Observation::Interrupted {
+            worker: index,
+            was_asked_to_stop,
+        });
         self.dispatch(pool);
         self.wake(pool);
     }

@@ -5,6 +5,9 @@ use super::events::Event;
 use crate::history::TaskRecord;
 use crate::planner::{Observation, View};
 
+/// An idle worker that may stay asks again after this time at the earliest.
+const LEAST_IDLE_MS: i64 = 1_000;
+
 impl World<'_> {
     pub(super) fn create_task(&mut self, task: usize) {
         let pool = self.tasks[task].pool;
@@ -121,7 +124,7 @@ impl World<'_> {
     fn await_idle_time(&mut self, worker: usize, count: u32) {
         let timing = &self.scenario.timing;
         let interval_ms = timing.reactions.map_or(timing.idle_ms, |it| it.ask_ms);
-        let asks_ms = self.at_ms + interval_ms;
+        let asks_ms = self.at_ms + interval_ms.max(LEAST_IDLE_MS);
         self.events.add(asks_ms, Event::IdleTime { worker, count });
     }
 }

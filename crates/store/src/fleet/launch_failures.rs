@@ -6,7 +6,7 @@ use domain::id::PoolId;
 use domain::launch_failures::LaunchFailures;
 
 use super::launch_health::HealthWindow;
-use crate::engine::{ALL_ROWS, Result, Table, Tx, from_row, statements};
+use crate::engine::{Result, Table, Tx, from_row, statements};
 
 /// Groups have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("launches", 3);
@@ -83,17 +83,7 @@ pub fn between(
     first: &PoolId,
     last: &PoolId,
 ) -> Result<Vec<LaunchFailures>> {
-    let window = (
-        window.launched_before,
-        window.registered_before,
-        window.until,
-        window.since,
-    );
-    if first == last {
-        tx.rows(&OF_POOL, (window, first, ALL_ROWS))
-    } else {
-        tx.rows(&BETWEEN, (window, first, last, ALL_ROWS))
-    }
+    window.rows(tx, [&OF_POOL, &BETWEEN], first, last)
 }
 
 from_row! { LaunchFailures {

@@ -9,7 +9,9 @@ use domain::id::{LaunchConfigId, PoolId};
 use domain::plan::{Health, Refusals, Tries};
 use domain::time::Timestamp;
 
-use crate::engine::{ALL_ROWS, BadRow, Cells, FromRow, Result, Table, Tx, from_row, statements};
+use crate::engine::{
+    ALL_ROWS, BadRow, Cells, FromRow, Result, Statement, Table, Tx, from_row, statements,
+};
 
 /// Groups have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("launches", 2);
@@ -94,6 +96,29 @@ pub struct HealthWindow {
     pub registered_before: Timestamp,
 }
 
+impl HealthWindow {
+    /// The groups of one pool, or of all pools from the first to the last.
+    pub(super) fn rows<T: FromRow>(
+        &self,
+        tx: &mut Tx<'_>,
+        [of_pool, between]: [&'static Statement; 2],
+        first: &PoolId,
+        last: &PoolId,
+    ) -> Result<Vec<T>> {
+        let times = (
+            self.launched_before,
+            self.registered_before,
+            self.until,
+            self.since,
+        );
+        if first == last {
+            tx.rows(of_pool, (times, first, ALL_ROWS))
+        } else {
+            tx.rows(between, (times, first, last, ALL_ROWS))
+        }
+    }
+}
+
 /// Covers all pools from the first to the last. Launch configs without a recent launch are absent.
 pub fn between(
     tx: &mut Tx<'_>,
@@ -101,17 +126,7 @@ pub fn between(
     first: &PoolId,
     last: &PoolId,
 ) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>> {
-    let window = (
-        window.launched_before,
-        window.registered_before,
-        window.until,
-        window.since,
-    );
-    if first == last {
-        tx.rows(&OF_POOL, (window, first, ALL_ROWS))
-    } else {
-        tx.rows(&BETWEEN, (window, first, last, ALL_ROWS))
-    }
+    window.rows(tx, [&OF_POOL, &BETWEEN], first, last)
 }
 
 from_row! { Health {

@@ -7,6 +7,8 @@
 
 mod outlook;
 
+use std::collections::BTreeMap;
+
 use rand::Rng;
 
 use self::outlook::Outlook;
@@ -19,7 +21,8 @@ use super::Strategy;
 use super::usable_offers::UsableOffers;
 use super::weighted::{Weighted, fraction};
 use crate::demand::Demand;
-use crate::market::{BreakerState, fair_shares};
+use crate::id::OfferingId;
+use crate::market::{BreakerState, OfferingMemory, fair_shares};
 use crate::time::Timestamp;
 
 /// An offering that is this share dearer than the best gets 1/e of its machines.
@@ -122,7 +125,7 @@ impl Strategy for Balanced {
             ));
             return;
         }
-        limit_trials(offers);
+        let mut trials = Trials::limit(offers);
         let outlook = Outlook::of(snapshot);
         let scores: Vec<f64> = offers
             .usable
@@ -142,26 +145,80 @@ impl Strategy for Balanced {
             let at = draw(&weights, fraction(rng) * total);
             if offers.usable[at].can_give(&offers.budget) {
                 offers.take(at);
+                trials.note(offers, at);
             }
             is_stale = !offers.usable[at].can_give(&offers.budget);
         }
     }
 }
 
-/// An offering after a failure gives one machine; one with failed boots gives few.
-fn limit_trials(offers: &mut UsableOffers<'_>) {
-    let now = offers.snapshot.now;
-    for usable in &mut offers.usable {
-        let Some(memory) = &usable.offer.memory else {
-            continue;
+/// The offerings that give only few machines now. Launch configs of one offering share them.
+struct Trials(Vec<Trial>);
+
+struct Trial {
+    /// The usable offers of one offering.
+    offers: Vec<usize>,
+    left: u64,
+}
+
+impl Trials {
+    /// An offering after a failure gives one machine; one with failed boots gives few.
+    fn limit(offers: &mut UsableOffers<'_>) -> Self {
+        let snapshot = offers.snapshot;
+        let is_limited = |memory: &OfferingMemory| {
+            memory.window.is_some() || memory.state(snapshot.now) == BreakerState::HalfOpen
         };
-        if memory.state(now) == BreakerState::HalfOpen {
-            usable.left = usable.left.min(1);
+        let mut trials: BTreeMap<OfferingId, Trial> = BTreeMap::new();
+        for (at, usable) in offers.usable.iter().enumerate() {
+            let offer = usable.offer;
+            let Some(memory) = offer.memory.as_ref().filter(|it| is_limited(it)) else {
+                continue;
+            };
+            let Some(id) = offer.offering() else { continue };
+            let trial = trials.entry(id).or_insert_with_key(|id| {
+                let starting = snapshot.starting_of(id);
+                let window = memory.window.map(u64::from);
+                let left = window.map_or(u64::MAX, |window| window.saturating_sub(starting));
+                let is_tried = memory.state(snapshot.now) == BreakerState::HalfOpen;
+                Trial {
+                    offers: Vec::new(),
+                    left: if is_tried { left.min(1) } else { left },
+                }
+            });
+            trial.offers.push(at);
         }
-        if let Some(window) = memory.window {
-            let left = u64::from(window).saturating_sub(usable.offer.starting);
-            usable.left = usable.left.min(left);
+        let trials = Self(trials.into_values().collect());
+        for trial in &trials.0 {
+            trial.apply(offers);
         }
+        trials
+    }
+
+    /// Counts a machine that was taken.
+    fn note(&mut self, offers: &mut UsableOffers<'_>, taken: usize) {
+        let mut trials = self.0.iter_mut();
+        if let Some(trial) = trials.find(|trial| trial.offers.contains(&taken)) {
+            trial.left = trial.left.saturating_sub(1);
+            trial.apply(offers);
+        }
+    }
+}
+
+impl Trial {
+    fn apply(&self, offers: &mut UsableOffers<'_>) {
+        for at in &self.offers {
+            let usable = &mut offers.usable[*at];
+            usable.left = usable.left.min(self.left);
+        }
+    }
+}
+
+impl Snapshot {
+    /// Machines of the offering that have not registered, of all launch configs.
+    fn starting_of(&self, offering: &OfferingId) -> u64 {
+        let offers = self.offers.iter();
+        let own = offers.filter(|offer| offer.offering().as_ref() == Some(offering));
+        own.map(|offer| offer.starting).sum()
     }
 }
 
@@ -230,13 +287,17 @@ fn ratio(snapshot: &Snapshot, outlook: &Outlook) -> f64 {
         .min(1.0)
 }
 
-/// How many running units stay although they are idle.
+/// How many running units stay although they are idle. While machines of the pool's offerings do
+/// not come up, all do. If it has no offering now, such as during a pause, that is a decision of
+/// people, and nothing to wait for.
 fn kept(snapshot: &Snapshot, load: &Load) -> f64 {
     let needed = (load.pending + load.claimed).max(exact(snapshot.settings.least()));
     if !snapshot.rivals.is_empty() {
         return needed;
     }
-    if Outlook::of(snapshot).reliability < REPLACEABLE {
+    let mut offers = snapshot.offers.iter();
+    let has_offering = offers.any(|offer| offer.bid.is_ok() && offer.initial_weight > 0.0);
+    if has_offering && Outlook::of(snapshot).reliability < REPLACEABLE {
         return f64::INFINITY;
     }
     let learned = snapshot.learned.as_ref();

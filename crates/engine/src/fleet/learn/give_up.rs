@@ -85,7 +85,7 @@ fn patience(
         let memory = memory.unwrap_or_else(|| OfferingMemory::new(&id));
         let patience = Patience {
             usual_ms: whole(memory.boot_ms(bid.ready_ms)),
-            most_ms: whole(memory.give_up_after_ms(limit)),
+            most_ms: whole(memory.give_up_after_ms(limit, bid.ready_ms)),
         };
         Some((config.id.clone(), patience))
     });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::id::ProviderId;
-use domain::market::{OfferingId, OfferingNews, SURVIVAL_MS};
+use domain::market::{OfferingId, OfferingNews, SURVIVAL_MS, Trouble};
 use domain::time::Timestamp;
 use store::Tx;
 use store::offering_memories::OfferingRecord;
@@ -75,6 +75,15 @@ fn add(tx: &mut Tx<'_>, limit: u32, now: Timestamp) -> store::Result<(u64, u64)>
         };
         let mut memory = record.memory();
         memory.observe(news, *observed);
+        if matches!(
+            news,
+            OfferingNews::Failed {
+                trouble: Trouble::Vanished
+            }
+        ) {
+            // Only launches after the failure show that the offering works again.
+            record.survivors_until = record.survivors_until.max(*observed);
+        }
         record.memory = Some(memory);
         record.last_modified = now;
     }

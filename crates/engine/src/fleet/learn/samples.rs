@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use domain::demand::Demand;
 use domain::facts::{Facts, MarketFacts, Rooms, learns};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::market::{ObservedTime, OfferingId, OfferingMemory, PoolRecord, PoolSample};
@@ -18,6 +17,7 @@ use super::give_up::{give_up, late_machines};
 use super::news::WorkerHours;
 use super::{LearnLimits, LearnResult, SampledPool};
 use crate::Engine;
+use crate::demand::{DemandSource, Demands};
 use crate::fleet::{bids, decide, facts, market_facts};
 
 /// The rows that a sample writes.
@@ -33,7 +33,6 @@ struct Observation {
 
 /// The pools with a memory, and whether each was at rest when it was last sampled.
 type States = BTreeMap<PoolId, bool>;
-type Demands = BTreeMap<PoolId, Demand>;
 
 /// A round of samples.
 struct Round<'a> {
@@ -52,12 +51,13 @@ pub(super) async fn take(
     time: ObservedTime,
     done: &mut LearnResult,
 ) -> store::Result<()> {
+    let own_demand = DemandSource::read_own(engine, "learn_demand", limits.queues).await?;
     let round = Round {
         engine,
         limits,
         time,
         states: Arc::new(read_states(engine, limits.pools).await?),
-        demand: read_demand(engine, limits.queues).await?.map(Arc::new),
+        demand: own_demand.map(Arc::new),
     };
     let mut learning = BTreeSet::new();
     let mut after: Option<PoolId> = None;
@@ -104,27 +104,6 @@ async fn read_states(engine: &Engine, limit: u32) -> store::Result<States> {
         states.extend(some);
         if !is_full {
             return Ok(states);
-        }
-    }
-}
-
-/// `None` for an outside queue.
-async fn read_demand(engine: &Engine, limit: u32) -> store::Result<Option<Demands>> {
-    if engine.demand_source.is_outside() {
-        return Ok(None);
-    }
-    let mut all = BTreeMap::new();
-    loop {
-        let now = engine.clock.now();
-        let after = all.last_key_value().map(|(id, _)| PoolId::clone(id));
-        let read = engine.store.scan("learn_demand", move |tx| {
-            store::demand::all(tx, after.as_ref(), limit, now)
-        });
-        let some = read.await?;
-        let is_full = some.len() == limit as usize;
-        all.extend(some);
-        if !is_full {
-            return Ok(Some(all));
         }
     }
 }

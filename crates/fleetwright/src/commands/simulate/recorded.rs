@@ -130,20 +130,21 @@ fn run(
         seeds: &study.seeds,
         remarks: &remarks,
     };
+    if json {
+        output::json(&report.document());
+    } else {
+        for remark in &remarks {
+            output::note(&format!("note: {remark}"));
+        }
+        output::out(&report.text());
+    }
+    // Afterwards, so that a path that cannot be written does not cost the results.
     if let Some(path) = &arguments.html {
         std::fs::write(path, report.page())
             .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if json {
-        output::json(&report.document());
-        return Ok(());
-    }
-    for remark in &remarks {
-        output::note(&format!("note: {remark}"));
-    }
-    output::out(&report.text());
-    if let Some(path) = &arguments.html {
-        output::out(&format!("charts: {}", path.display()));
+        if !json {
+            output::out(&format!("charts: {}", path.display()));
+        }
     }
     Ok(())
 }

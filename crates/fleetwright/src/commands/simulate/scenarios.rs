@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     only: Vec<ScenarioName>,
     /// Strategies; the others are compared with the first
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = strategy,
-        default_value = "taskcluster,weighted")]
+        default_value = "taskcluster,balanced")]
     strategies: Vec<SimulatedStrategy>,
     /// Seeds, such as 7 or 11-20
     #[arg(long, default_value = "11-20")]
@@ -51,17 +51,18 @@ pub(super) fn run(arguments: &Arguments, json: bool) -> Result<(), Failure> {
         seeds: arguments.seeds.0.clone(),
     };
     let results = simulate(&study, &traces, arguments.threads)?;
+    if json {
+        output::json(&document(&study, &results));
+    } else {
+        output::out(&text(&results));
+    }
+    // Afterwards, so that a path that cannot be written does not cost the results.
     if let Some(path) = &arguments.html {
         let page = page(&study, &results);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if json {
-        output::json(&document(&study, &results));
-        return Ok(());
-    }
-    output::out(&text(&results));
-    if let Some(path) = &arguments.html {
-        output::out(&format!("charts: {}", path.display()));
+        if !json {
+            output::out(&format!("charts: {}", path.display()));
+        }
     }
     Ok(())
 }

@@ -99,6 +99,13 @@ fn text(report: &TraceReport) -> String {
     text.push_str(&format!(
         "Waits in seconds. Counted: hour {from:.0} to hour {to:.0} of the trace.\n"
     ));
+    let (before, after) = report.not_counted;
+    if before + after > 0 {
+        let tasks = output::counted(before + after, "task");
+        text.push_str(&format!(
+            "{tasks} not counted: {before} before, {after} after.\n"
+        ));
+    }
     if report.unfinished > 0 {
         let tasks = output::counted(report.unfinished, "task");
         text.push_str(&format!("{tasks} did not finish.\n"));

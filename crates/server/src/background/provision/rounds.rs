@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::demand::Demand;
 use domain::facts::Facts;
 use domain::id::PoolId;
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool};
 use engine::Engine;
+use engine::demand::{DemandSource, Demands};
 use engine::fleet;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -59,7 +59,7 @@ impl ProvisionRounds {
         let engine = &self.0;
         let mut done = Done::default();
         let mut problem = None;
-        let waiting = waiting(engine, limits.queues).await?;
+        let waiting = DemandSource::read_own(engine, "provision_demand", limits.queues).await?;
         let mut decisions = FuturesUnordered::new();
         let mut after: Option<PoolId> = None;
         loop {
@@ -133,36 +133,12 @@ fn cut(pools: Vec<Pool>, counts: &BTreeMap<PoolId, u64>, most: u64) -> Vec<Vec<P
     pages
 }
 
-/// The demand of all our queues; `None` for an outside queue, which is asked for each page.
-async fn waiting(
-    engine: &Arc<Engine>,
-    limit: u32,
-) -> Result<Option<BTreeMap<PoolId, Demand>>, StoreError> {
-    if engine.demand_source.is_outside() {
-        return Ok(None);
-    }
-    let mut all = BTreeMap::new();
-    loop {
-        let now = engine.clock.now();
-        let after = all.last_key_value().map(|(id, _)| PoolId::clone(id));
-        let read = engine.store.scan("provision_demand", move |tx| {
-            store::demand::all(tx, after.as_ref(), limit, now)
-        });
-        let some = read.await?;
-        let full = some.len() == limit as usize;
-        all.extend(some);
-        if !full {
-            return Ok(Some(all));
-        }
-    }
-}
-
 /// The pools of a page whose demand is known, with the demand.
 async fn demand(
     engine: &Arc<Engine>,
     mut pools: Vec<Pool>,
-    waiting: Option<&BTreeMap<PoolId, Demand>>,
-) -> Result<(Vec<Pool>, BTreeMap<PoolId, Demand>), String> {
+    waiting: Option<&Demands>,
+) -> Result<(Vec<Pool>, Demands), String> {
     pools.retain(|pool| fleet::is_planned(engine, pool));
     if let Some(waiting) = waiting {
         let known = pools
@@ -183,7 +159,7 @@ async fn demand(
 async fn facts(
     engine: &Arc<Engine>,
     pools: Vec<Pool>,
-    demand: &BTreeMap<PoolId, Demand>,
+    demand: &Demands,
     done: &mut Done,
 ) -> Vec<Facts> {
     let mut found = Vec::new();
@@ -208,7 +184,7 @@ async fn facts(
 async fn read(
     engine: &Arc<Engine>,
     pools: Vec<Pool>,
-    demand: BTreeMap<PoolId, Demand>,
+    demand: Demands,
 ) -> Result<Vec<Facts>, ReadError> {
     let now = engine.clock.now();
     let horizon = engine.horizon(now);

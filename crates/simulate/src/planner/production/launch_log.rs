@@ -173,6 +173,9 @@ impl Sums {
         if launch.is_accepted() || failed > 0 {
             health.attempted += launch.machines;
         }
+        if !launch.is_accepted() && launch.refusal == Some(Cause::Quota) {
+            health.quota += launch.machines;
+        }
         health.created += launch.made;
         health.registered += launch.registered;
         health.never_registered += launch.never_registered;
@@ -268,6 +271,7 @@ mod tests {
             // A quota is not the fault of the launch config.
             attempted: 30,
             failed: 10,
+            quota: 10,
             short: 6,
             created: 14,
             registered: 2,

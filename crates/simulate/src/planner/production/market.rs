@@ -68,8 +68,17 @@ impl Market {
                 let trouble = Trouble::Registration;
                 self.tell(view, offering, OfferingNews::Failed { trouble });
             }
-            Observation::Interrupted { .. } => {
-                self.tell(view, offering, OfferingNews::Interrupted);
+            // As the server judges the end of a machine.
+            Observation::Interrupted {
+                worker,
+                was_asked_to_stop,
+            } => {
+                if view.fleet.workers[*worker].registered_ms.is_none() {
+                    let trouble = Trouble::Vanished;
+                    self.tell(view, offering, OfferingNews::Failed { trouble });
+                } else if !was_asked_to_stop {
+                    self.tell(view, offering, OfferingNews::Interrupted);
+                }
             }
             Observation::Arrived { .. }
             | Observation::Started { .. }
@@ -139,7 +148,9 @@ impl Market {
 
     /// How long a machine may start before it is given up.
     pub(super) fn give_up_after_ms(&self, offering: usize, limit_ms: i64) -> f64 {
-        self.offerings[offering].1.give_up_after_ms(limit_ms as f64)
+        self.offerings[offering]
+            .1
+            .give_up_after_ms(limit_ms as f64, None)
     }
 
     pub(super) fn memories(&self) -> BTreeMap<OfferingId, OfferingMemory> {

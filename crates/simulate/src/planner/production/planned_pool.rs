@@ -20,9 +20,6 @@ use crate::fleet::{PoolState, SimulatedWorker};
 use crate::planner::{Decision, LaunchOrder, Observation, View, WorkerAdvice};
 use crate::scenario::{BadPool, OfferedConfig, SimulatedPool, Timing, provider_id};
 
-/// One launch asks for at most this many machines, as in the server.
-const MAX_MACHINES: u32 = 50;
-
 pub(super) struct PlannedPool {
     facts: Facts,
     configs: Vec<OfferedConfig>,
@@ -171,7 +168,7 @@ impl PlannedPool {
             }
             Observation::FailedLater { worker }
             | Observation::NeverRegistered { worker }
-            | Observation::Interrupted { worker } => {
+            | Observation::Interrupted { worker, .. } => {
                 if let Some(awaited) = self.awaited.remove(worker) {
                     self.log.note_never_registered(awaited.launch, view.now());
                 }
@@ -349,7 +346,7 @@ impl PlannedPool {
             let Some(config) = ids.position(|id| *id == award.launch_config_id) else {
                 continue;
             };
-            let parts = parts(award.machines, MAX_MACHINES);
+            let parts = award.launches();
             decision.launches.extend(parts.map(|machines| LaunchOrder {
                 pool: index,
                 config,
@@ -547,32 +544,4 @@ fn is_due(at_ms: i64, last_ms: Option<i64>, interval_ms: Option<i64>) -> bool {
 /// Workers have been heard for long.
 fn horizon(now: domain::time::Timestamp) -> Horizon {
     Horizon::new(now, Some(now.plus_millis(-DAY_MS)))
-}
-
-/// Splits the machines of an award into parts of at most `most`.
-fn parts(machines: u32, most: u32) -> impl Iterator<Item = u32> {
-    let starts = (0..machines).step_by(most as usize);
-    starts.map(move |start| most.min(machines - start))
-}
-
-#[cfg(test)]
-mod tests {
-    use testing::sizes_around;
-
-    use super::*;
-
-    #[test]
-    fn an_award_becomes_launches_of_bounded_size() {
-        let most = usize::try_from(MAX_MACHINES).unwrap();
-        let sizes = sizes_around(
-            "simulate::planner::production::planned_pool::MAX_MACHINES",
-            most,
-        );
-        for size in sizes {
-            let parts: Vec<u32> = parts(u32::try_from(size).unwrap(), MAX_MACHINES).collect();
-            assert_eq!(parts.len(), size.div_ceil(most));
-            assert_eq!(parts.iter().map(|part| *part as usize).sum::<usize>(), size);
-            assert!(parts.iter().all(|part| (1..=MAX_MACHINES).contains(part)));
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The costs of the offerings of a pool, all things considered.
 
 use super::super::super::{Bid, Offer, Snapshot};
-use crate::market::{OfferingMemory, PoolMemory, Trouble, USUAL_BOOT_MS, USUAL_TASK_MS};
+use crate::market::{OfferingMemory, PoolMemory, USUAL_BOOT_MS, USUAL_TASK_MS};
 use crate::time::{HOUR_MS, MINUTE_MS, Timestamp};
 
 /// Dollars for an hour of a unit where a provider names no price, or none at all: less than any
@@ -108,7 +108,7 @@ fn is_usable(offer: &Offer, now: Timestamp) -> bool {
 /// Whether only a quota keeps it from being used.
 fn is_full(offer: &Offer) -> bool {
     let memory = offer.memory.as_ref();
-    memory.is_some_and(|memory| memory.breaker.trouble == Some(Trouble::Quota))
+    memory.is_some_and(OfferingMemory::lacks_quota)
 }
 
 impl Snapshot {
