@@ -159,7 +159,7 @@ fn pools_and_worker_configurations_in_files_are_simulated() {
         "rules.json",
         &json!({"workerConfigurationId": "ci", "workerTypes": ["pp/ee"], "rules": [
             {"ruleId": "all", "values": {"owner": "o@example.com", "description": "",
-                "minCapacity": 0, "maxCapacity": 3, "providers": {"fake": {}}}}]})
+                "minCapacity": 0, "maxCapacity": 3, "providers": {"fake": {}}, "fake": {"stock": 5}}}]})
         .to_string(),
     );
     let done = recorded(&home, &["--change", &rules, "--json"]);
@@ -273,7 +273,7 @@ fn values_that_cannot_be_simulated_are_usage_errors() {
             &["--strategy", "best"][..],
             "use weighted, aws-provisioner, balanced",
         ),
-        (&["--max-capacity", "-1"], "--max-capacity"),
+        (&["--max-capacity", "few"], "--max-capacity"),
         (&["--max-capacity", "1000001"], "--max-capacity"),
         (&["--pool", "nothing"], "--pool"),
         (&["--pool", "pp/gone"], "the recording has no pool pp/gone"),

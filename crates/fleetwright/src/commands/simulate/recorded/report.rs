@@ -160,7 +160,11 @@ fn row(result: &StrategyResult) -> Vec<String> {
         Some(estimate) => {
             let margin = estimate.margin.filter(|margin| *margin > 0.0);
             let margin = margin.map(|margin| format!(" ± {margin:.decimals$}"));
-            format!("{:.decimals$}{}", estimate.mean, margin.unwrap_or_default())
+            format!(
+                "{:.decimals$}{}",
+                estimate.mean + 0.0,
+                margin.unwrap_or_default()
+            )
         }
     };
     let mut cells = vec![result.strategy.clone()];
