@@ -187,7 +187,8 @@ fn crates_are_built_only_on_those_below_them() {
             let may_use = tests_may_use.contains(&(name.as_str(), used.as_str()));
             *kind != "dev" || used != "testing" && !may_use
         });
-        uses.insert(name, ours.map(|(used, _)| used).collect());
+        let ours: BTreeSet<String> = ours.map(|(used, _)| used).collect();
+        uses.insert(name, ours);
     }
     let known: BTreeSet<_> = MAY_USE.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(uses.keys().cloned().collect::<BTreeSet<_>>(), known);

@@ -13,7 +13,7 @@ use engine::configurations::provider_entry;
 use engine::fleet::{OfferedPool, list_offered_pools};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::StoreError;
+use store::{StoreError, Tx};
 
 use crate::api::paging::{MAX_PAGE_BYTES, Page};
 use crate::api::reply::without_nulls;
@@ -170,19 +170,10 @@ impl Reader<'_> {
         let is_outside = call.app.engine.demand_source.is_outside();
         let read = call.scan("recording_start", move |tx| {
             let oldest = store::recorded_runs::oldest(tx)?;
-            let mut demand = Demand::default();
-            let mut after: Option<PoolId> = None;
-            while !is_outside {
-                let queues = store::demand::all(tx, after.as_ref(), QUEUES_AT_ONCE, now)?;
-                for (_, of_queue) in &queues {
-                    demand.pending += of_queue.pending;
-                    demand.claimed += of_queue.claimed;
-                }
-                if queues.len() < QUEUES_AT_ONCE as usize {
-                    break;
-                }
-                after = queues.into_iter().next_back().map(|(id, _)| id);
-            }
+            let demand = match is_outside {
+                true => Demand::default(),
+                false => all_demand(tx, now)?,
+            };
             Ok::<_, StoreError>((oldest, demand))
         });
         let (oldest, demand) = read.await?;
@@ -222,10 +213,9 @@ impl Reader<'_> {
             let entry = pool_json(&offered);
             self.n_bytes += entry.to_string().len() as u64;
             self.add("pool", entry);
-            if !self.has_room() && !(is_last && number + 1 == n_pools) {
-                return Ok(Some(after_pool(offered.pool.id.to_string())));
-            }
-            if number + 1 == n_pools && !is_last {
+            let is_end = number + 1 == n_pools;
+            let follow_others = !is_end || !is_last;
+            if follow_others && (is_end || !self.has_room()) {
                 return Ok(Some(after_pool(offered.pool.id.to_string())));
             }
         }
@@ -330,6 +320,24 @@ impl Reader<'_> {
             return last;
         }
         part.next().map(Place::start)
+    }
+}
+
+/// The waiting and running tasks of all queues.
+fn all_demand(tx: &mut Tx<'_>, now: Timestamp) -> Result<Demand, StoreError> {
+    let mut demand = Demand::default();
+    let mut after: Option<PoolId> = None;
+    loop {
+        let queues = store::demand::all(tx, after.as_ref(), QUEUES_AT_ONCE, now)?;
+        let is_full = queues.len() == QUEUES_AT_ONCE as usize;
+        for (id, of_queue) in queues {
+            demand.pending = demand.pending.saturating_add(of_queue.pending);
+            demand.claimed = demand.claimed.saturating_add(of_queue.claimed);
+            after = Some(id);
+        }
+        if !is_full {
+            return Ok(demand);
+        }
     }
 }
 
