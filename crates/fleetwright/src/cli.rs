@@ -248,7 +248,7 @@ impl Cli {
             }
             Command::Simulate(verb) => match verb.run_local(common.json) {
                 Ok(done) => done,
-                Err(recorded) => common.ask(recorded, simulate::run_remote),
+                Err(recorded) => common.ask(*recorded, simulate::run_remote),
             },
             Command::Completions { shell } => {
                 completions::print(shell, command());

@@ -32,11 +32,14 @@ pub(crate) enum Verb {
 
 impl Verb {
     /// Runs what needs no server. `Err`: what does.
-    pub(crate) fn run_local(self, json: bool) -> Result<Result<(), Failure>, recorded::Arguments> {
+    pub(crate) fn run_local(
+        self,
+        json: bool,
+    ) -> Result<Result<(), Failure>, Box<recorded::Arguments>> {
         match self {
             Self::Trace(arguments) => Ok(trace::run(&arguments, json)),
             Self::Scenarios(arguments) => Ok(scenarios::run(&arguments, json)),
-            Self::Recorded(arguments) if arguments.needs_server() => Err(arguments),
+            Self::Recorded(arguments) if arguments.needs_server() => Err(Box::new(arguments)),
             Self::Recorded(arguments) => Ok(recorded::run_local(&arguments, json)),
         }
     }
