@@ -135,7 +135,7 @@ fn facts(strategy: &str, pending: u64) -> Facts {
     facts.launch_configs = (0..N_CONFIGS).map(launch_config).collect();
     facts.inventory.workers = (0..N_CONFIGS).map(group).collect();
     facts.records = records();
-    if learns(&facts.pool) {
+    if learns(&facts.pool, facts.defaults) {
         facts.memory = Some(memory());
     }
     facts

@@ -25,6 +25,7 @@ pub mod plan;
 pub mod pool;
 pub mod provider_list;
 pub mod queue_worker;
+pub mod recording;
 pub mod run_outcome;
 pub mod supply;
 pub mod task;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::id::{BadId, TaskId, WorkerKey};
-use crate::task::{EndReason, StartReason, TaskState};
+use crate::task::{EndReason, Priority, StartReason, TaskState};
 use crate::time::{BadTimestamp, HOUR_MS, Timestamp};
 
 /// The exchanges of the queue whose messages contain outcomes.
@@ -31,6 +31,15 @@ pub struct RunOutcome {
     pub resolved: Timestamp,
     /// When the worker claimed it, if the message says so.
     pub started: Option<Timestamp>,
+}
+
+/// A run that has ended, with the wait of its task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedRun {
+    pub outcome: RunOutcome,
+    /// When the task began to wait: at the first of the runs that replaced each other.
+    pub waiting_since: Option<Timestamp>,
+    pub priority: Option<Priority>,
 }
 
 /// The message of the queue is not valid.
@@ -61,6 +70,8 @@ struct Message {
 struct Status {
     task_id: String,
     task_queue_id: String,
+    /// Older queues do not say it.
+    priority: Option<String>,
     #[serde(default)]
     runs: Vec<Run>,
 }
@@ -73,11 +84,41 @@ struct Run {
     reason_resolved: Option<EndReason>,
     worker_group: Option<String>,
     worker_id: Option<String>,
+    scheduled: Option<String>,
     started: Option<String>,
     resolved: Option<String>,
 }
 
 impl RunOutcome {
+    /// Parses a message of one of the exchanges. `None` if the message ends no run, or no run that
+    /// a worker had claimed.
+    pub fn of_message(body: &[u8]) -> Result<Option<Self>, BadMessage> {
+        Ok(EndedRun::of_message(body)?.map(|ended| ended.outcome))
+    }
+
+    /// How long the task took, in milliseconds; `None` if it did not end by itself.
+    pub fn duration_ms(&self) -> Option<i64> {
+        let started = self.started.filter(|_| self.ended_by_itself())?;
+        Some(self.resolved.millis_since(started).max(0))
+    }
+
+    /// Whether the task is over with this run, unless all its retries were used up before.
+    pub fn ends_task(&self) -> bool {
+        self.reason.ends_task()
+    }
+
+    fn ended_by_itself(&self) -> bool {
+        match self.reason.state() {
+            TaskState::Completed | TaskState::Failed => true,
+            TaskState::Exception
+            | TaskState::Unscheduled
+            | TaskState::Pending
+            | TaskState::Running => false,
+        }
+    }
+}
+
+impl EndedRun {
     /// Parses a message of one of the exchanges. `None` if the message ends no run, or no run that
     /// a worker had claimed.
     pub fn of_message(body: &[u8]) -> Result<Option<Self>, BadMessage> {
@@ -106,7 +147,7 @@ impl RunOutcome {
             return Ok(None);
         };
         let resolved = resolved.as_ref().ok_or(BadMessage::Never(ended))?;
-        Ok(Some(Self {
+        let outcome = RunOutcome {
             worker: WorkerKey {
                 pool_id: status.task_queue_id.parse()?,
                 group: group.parse()?,
@@ -117,41 +158,26 @@ impl RunOutcome {
             reason: *reason,
             resolved: resolved.parse()?,
             started: started.as_ref().map(|at| at.parse()).transpose()?,
+        };
+        Ok(Some(Self {
+            outcome,
+            waiting_since: waiting_since(&status.runs[..=ended]),
+            priority: status.priority.and_then(|name| name.parse().ok()),
         }))
     }
+}
 
-    /// How long the task took, in milliseconds; `None` if it did not end by itself.
-    pub fn duration_ms(&self) -> Option<i64> {
-        let started = self.started.filter(|_| self.ended_by_itself())?;
-        Some(self.resolved.millis_since(started).max(0))
-    }
-
-    /// Whether the task is over with this run, unless all its retries were used up before.
-    pub fn ends_task(&self) -> bool {
-        match self.reason {
-            EndReason::ClaimExpired | EndReason::WorkerShutdown | EndReason::IntermittentTask => {
-                false
-            }
-            EndReason::Completed
-            | EndReason::Failed
-            | EndReason::DeadlineExceeded
-            | EndReason::Canceled
-            | EndReason::MalformedPayload
-            | EndReason::ResourceUnavailable
-            | EndReason::InternalError
-            | EndReason::Superseded => true,
+/// When the first of the runs that led to the last one was scheduled. A rerun is a new task to the
+/// fleet.
+fn waiting_since(runs: &[Run]) -> Option<Timestamp> {
+    let mut since = None;
+    for run in runs.iter().rev() {
+        since = run.scheduled.as_ref().and_then(|at| at.parse().ok());
+        if !is_retry(&run.reason_created) {
+            break;
         }
     }
-
-    fn ended_by_itself(&self) -> bool {
-        match self.reason.state() {
-            TaskState::Completed | TaskState::Failed => true,
-            TaskState::Exception
-            | TaskState::Unscheduled
-            | TaskState::Pending
-            | TaskState::Running => false,
-        }
-    }
+    since
 }
 
 /// Whether the run replaces a lost run.

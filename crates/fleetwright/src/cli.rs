@@ -246,7 +246,10 @@ impl Cli {
                 version::run(common.json);
                 Ok(())
             }
-            Command::Simulate(verb) => simulate::run(&verb, common.json),
+            Command::Simulate(verb) => match verb.run_local(common.json) {
+                Ok(done) => done,
+                Err(recorded) => common.ask(*recorded, simulate::run_remote),
+            },
             Command::Completions { shell } => {
                 completions::print(shell, command());
                 Ok(())

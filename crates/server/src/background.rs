@@ -5,6 +5,7 @@ mod backoff;
 mod batches;
 pub mod driver;
 mod file_reload;
+mod forget_recorded;
 mod health_check;
 mod housekeeping;
 mod learner;

@@ -52,6 +52,7 @@ fn recorded_load() {
             at_ms: number * 3_760,
             duration_ms: 200_000 + number * 7_919 % 2_000_000,
             pool: 0,
+            rank: 0,
         });
         made.collect()
     };

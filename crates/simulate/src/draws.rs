@@ -55,6 +55,17 @@ impl Draws {
         (sigma * self.normal() - sigma * sigma / 2.0).exp()
     }
 
+    /// One of so many places, at least one.
+    pub(crate) fn index(&mut self, length: usize) -> usize {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a length is neither negative nor larger than the length"
+        )]
+        let place = (self.fraction() * length as f64) as usize;
+        place.min(length.saturating_sub(1))
+    }
+
     /// A number between two limits, with equally likely orders of magnitude.
     pub(crate) fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()

@@ -25,8 +25,10 @@ pub struct SimulatedWorker {
     /// How many tasks it runs at the same time.
     pub capacity: u32,
     pub state: WorkerState,
-    /// It stops when it is next idle.
+    /// It stops when it is next idle, or when it next asks.
     pub asked_to_stop: bool,
+    /// It takes tasks until it asks whether it should stop.
+    pub stops_when_it_asks: bool,
     pub launched_ms: i64,
     pub registered_ms: Option<i64>,
     /// Since when it has had no task. Meaningful while it has none.
@@ -102,7 +104,7 @@ impl SimulatedWorker {
 
     fn has_room(&self) -> bool {
         self.state == WorkerState::Running
-            && !self.asked_to_stop
+            && (!self.asked_to_stop || self.stops_when_it_asks)
             && self.tasks.len() < self.capacity as usize
     }
 }

@@ -21,6 +21,8 @@ pub struct History {
 pub struct TaskRecord {
     /// The index of its pool.
     pub pool: usize,
+    /// 0 is the highest.
+    pub rank: u8,
     pub created_ms: i64,
     pub duration_ms: i64,
     /// The start of its first run.
@@ -45,6 +47,7 @@ impl TaskRecord {
     pub(crate) fn new(arrival: &Arrival) -> Self {
         Self {
             pool: arrival.pool,
+            rank: arrival.rank,
             created_ms: arrival.at_ms,
             duration_ms: arrival.duration_ms,
             first_start_ms: None,
@@ -57,6 +60,7 @@ impl TaskRecord {
     pub(crate) fn following(follower: &Follower) -> Self {
         Self {
             pool: follower.pool,
+            rank: 0,
             created_ms: i64::MAX,
             duration_ms: follower.duration_ms,
             first_start_ms: None,

@@ -7,6 +7,7 @@ pub mod metrics;
 pub mod offering;
 pub mod page;
 pub mod planner;
+pub mod recording;
 pub mod scenario;
 pub mod statistics;
 pub mod strategy;

@@ -1,5 +1,8 @@
 //! Offerings: what a simulated cloud offers, with its price, its limits and its failures.
 
+use std::sync::Arc;
+
+use crate::draws::Draws;
 use crate::units::HOUR;
 
 /// One kind of machine in one place. Pools share it: its quota and its failures concern all of
@@ -17,6 +20,10 @@ pub struct Offering {
     /// Times at which machines are made that never register.
     pub broken_images: Vec<Period>,
     pub boot: BootTime,
+    /// Boot times in seconds, from which any may be drawn instead. Empty: none was observed.
+    pub observed_boots: Arc<[f64]>,
+    /// The share of machines that never register, at any time.
+    pub failing_boots: f64,
     /// How often one running machine is taken back, per hour.
     pub interruptions_per_hour: f64,
     pub storms: Vec<Storm>,
@@ -59,8 +66,18 @@ impl Offering {
             fails_late: false,
             broken_images: Vec::new(),
             boot,
+            observed_boots: Arc::default(),
+            failing_boots: 0.0,
             interruptions_per_hour: 0.0,
             storms: Vec::new(),
+        }
+    }
+
+    /// A boot time in seconds.
+    pub(crate) fn draw_boot(&self, draws: &mut Draws) -> f64 {
+        match &self.observed_boots[..] {
+            [] => self.boot.mean_seconds * draws.log_normal(self.boot.sigma),
+            observed => observed[draws.index(observed.len())],
         }
     }
 

@@ -33,37 +33,67 @@ const COLUMNS: [(&str, Measure, usize); 12] = [
 /// Writes the page. The same results give the same bytes.
 pub fn page(study: &Study, results: &[ScenarioResult]) -> String {
     let strategies = study.strategies.iter().map(|strategy| strategy.as_str());
-    let strategies: Vec<&str> = strategies.collect();
+    let text = Introduction {
+        title: "Strategies in simulated scenarios",
+        paragraphs: vec![
+            "All strategies have the same load and the same luck with the clouds.".to_owned(),
+        ],
+    };
+    page_of(
+        &text,
+        &strategies.collect::<Vec<_>>(),
+        &study.seeds,
+        results,
+    )
+}
+
+/// The beginning of a page.
+pub struct Introduction {
+    pub title: &'static str,
+    pub paragraphs: Vec<String>,
+}
+
+/// A page about any results, with a section for each. The texts are escaped.
+pub fn page_of(
+    text: &Introduction,
+    strategies: &[&str],
+    seeds: &[u64],
+    results: &[ScenarioResult],
+) -> String {
     let mut body = String::new();
-    push(&mut body, "<h1>Strategies in simulated scenarios</h1>");
-    let seeds = study.seeds.iter().map(u64::to_string);
-    let seeds: Vec<String> = seeds.collect();
+    let title = text.title;
+    push(&mut body, format_args!("<h1>{title}</h1>"));
+    let seed_names: Vec<String> = seeds.iter().map(u64::to_string).collect();
     push(
         &mut body,
         format_args!(
-            "<p>Means over the seeds {}. All strategies have the same load and the same luck with \
-             the clouds. J is the cost, and a dollar for each hour that a task is delayed.</p>",
-            seeds.join(", ")
+            "<p>Means over the seeds {}. J is the cost, and a dollar for each hour that a task is \
+             delayed.</p>",
+            seed_names.join(", ")
         ),
     );
-    push(&mut body, legend(&strategies));
-    if let [first, _, ..] = strategies[..] {
+    for paragraph in &text.paragraphs {
+        push(&mut body, format_args!("<p>{}</p>", escaped(paragraph)));
+    }
+    push(&mut body, legend(strategies));
+    if let [first, _, ..] = strategies {
         push(
             &mut body,
             format_args!(
-                "<h2>J compared with {first}</h2><p>In percent, with 95 % confidence intervals of \
+                "<h2>J compared with {}</h2><p>In percent, with 95 % confidence intervals of \
                  the paired differences. Less is better.</p>{}",
+                escaped(first),
                 differences(results)
             ),
         );
     }
     for result in results {
-        push(&mut body, section(result, study.seeds.first()));
+        push(&mut body, section(result, seeds.first()));
     }
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>Strategies in simulated scenarios</title>\n<style>\n{STYLE}</style>\n</head>\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
          <body>\n{body}</body>\n</html>\n"
     )
 }
@@ -84,7 +114,7 @@ fn legend(strategies: &[&str]) -> String {
 
 fn section(result: &ScenarioResult, seed: Option<&u64>) -> String {
     let mut text = String::new();
-    let (name, about) = (result.scenario, escaped(result.about));
+    let (name, about) = (escaped(&result.scenario), escaped(&result.about));
     push(&mut text, format_args!("<h2 id=\"{name}\">{name}</h2>"));
     push(&mut text, format_args!("<p>{about}</p>"));
     push(&mut text, "<div class=\"charts\">");
@@ -133,7 +163,7 @@ fn table(result: &ScenarioResult) -> String {
         let difference = difference.map_or("–".to_owned(), |it| format!("{} %", amount(it, 1)));
         text.push_str(&format!(
             "<tr><th>{}</th>{}<td>{difference}</td></tr>",
-            strategy.strategy,
+            escaped(&strategy.strategy),
             cells.concat()
         ));
     }
@@ -159,15 +189,15 @@ fn pools_table(result: &ScenarioResult) -> String {
             .iter()
             .map(|(_, delay)| format!("<td>{delay:.0}</td>"));
         let cells: String = cells.collect();
-        text.push_str(&format!("<tr><th>{strategy}</th>{cells}</tr>"));
+        text.push_str(&format!("<tr><th>{}</th>{cells}</tr>", escaped(strategy)));
     }
     text.push_str("</tbody></table>");
     text
 }
 
 /// By strategy: the pools with their mean delays over the seeds, in seconds.
-pub fn pool_delays(strategies: &[StrategyResult]) -> Vec<(&'static str, Vec<(String, f64)>)> {
-    let of_strategy = |strategy: &StrategyResult| {
+pub fn pool_delays(strategies: &[StrategyResult]) -> Vec<(&str, Vec<(String, f64)>)> {
+    fn of_strategy(strategy: &StrategyResult) -> (&str, Vec<(String, f64)>) {
         let mut pools: Vec<(String, f64)> = Vec::new();
         for seed in &strategy.seeds {
             for (place, pool) in seed.metrics.pools.iter().enumerate() {
@@ -178,7 +208,7 @@ pub fn pool_delays(strategies: &[StrategyResult]) -> Vec<(&'static str, Vec<(Str
             }
         }
         (strategy.strategy.as_str(), pools)
-    };
+    }
     strategies.iter().map(of_strategy).collect()
 }
 

@@ -25,6 +25,11 @@ pub trait Planner {
     /// next round follows at once.
     fn plan(&mut self, view: &View<'_>, round: usize, decision: &mut Decision);
 
+    /// Decides about one pool, to which something has happened since the last tick.
+    fn plan_pool(&mut self, view: &View<'_>, _pool: usize, decision: &mut Decision) {
+        self.plan(view, 1, decision);
+    }
+
     /// Decides at a scan.
     fn scan(&mut self, _view: &View<'_>, _decision: &mut Decision) {}
 

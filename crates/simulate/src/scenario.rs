@@ -41,6 +41,8 @@ pub struct Arrival {
     pub duration_ms: i64,
     /// The index of its pool.
     pub pool: usize,
+    /// 0 is the highest. Of waiting tasks of the same rank, the oldest is the next.
+    pub rank: u8,
 }
 
 /// A task that waits for another one of its task group.
@@ -77,6 +79,10 @@ pub struct OfferedConfig {
     pub offering: usize,
     /// How many tasks a machine runs at the same time.
     pub capacity: u32,
+    /// How long its workers are idle before they may be stopped. `None`: that of all.
+    pub idle_hold_ms: Option<i64>,
+    /// How long its machines may take to register. `None`: as all.
+    pub registration_ms: Option<i64>,
 }
 
 /// The intervals and time limits of a simulation.
@@ -102,6 +108,24 @@ pub struct Timing {
     pub least_paid_ms: i64,
     /// The simulation ends this long after the last arrival.
     pub drain_ms: i64,
+    /// `None`: planners decide at ticks only, and workers stop as soon as they are asked to.
+    pub reactions: Option<Reactions>,
+}
+
+/// How quickly a server and its workers react.
+///
+/// The server plans when a task arrives or a worker registers or ends, and takes samples of pools
+/// now and then. Workers ask whether they should stop, and take tasks until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reactions {
+    /// Between two questions of an idle worker.
+    pub ask_ms: i64,
+    /// Between two samples of a pool, from which strategies learn.
+    pub sample_ms: i64,
+    /// A pool is planned again after this time, if nothing was launched.
+    pub plan_ms: i64,
+    /// … and if something was launched.
+    pub launch_ms: i64,
 }
 
 impl Default for Timing {
@@ -117,6 +141,7 @@ impl Default for Timing {
             paid_stop_ms: 20 * SECOND_MS,
             least_paid_ms: MINUTE_MS,
             drain_ms: 8 * HOUR_MS,
+            reactions: None,
         }
     }
 }
@@ -174,6 +199,8 @@ impl OfferedConfig {
             config: Arc::new(config),
             offering,
             capacity: 1,
+            idle_hold_ms: None,
+            registration_ms: None,
         };
         offered.capacity = offered.offer(pool).capacity_each;
         offered

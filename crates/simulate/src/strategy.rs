@@ -67,7 +67,7 @@ impl SimulatedStrategy {
         Ok(match self {
             Self::Taskcluster => Box::new(baseline(Accounting::Deployed)?),
             Self::TaskclusterFixed => Box::new(baseline(Accounting::Once)?),
-            Self::Production(name) => Box::new(Production::new(scenario, name, seed)?),
+            Self::Production(name) => Box::new(Production::new(scenario, Some(name), seed)?),
             Self::Foresight => Box::new(Production::with_foresight(scenario, seed)?),
         })
     }

@@ -31,9 +31,9 @@ pub struct Study {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScenarioResult {
-    #[serde(serialize_with = "as_text")]
-    pub scenario: ScenarioName,
-    pub about: &'static str,
+    /// Its name.
+    pub scenario: String,
+    pub about: String,
     pub strategies: Vec<StrategyResult>,
 }
 
@@ -41,8 +41,8 @@ pub struct ScenarioResult {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StrategyResult {
-    #[serde(serialize_with = "as_text")]
-    pub strategy: SimulatedStrategy,
+    /// The name of the strategy, or of the configuration that was simulated.
+    pub strategy: String,
     /// The mean of each measure over the seeds.
     pub mean: Summary,
     /// How it differs from the first strategy with the same seeds. `None` for the first.
@@ -70,13 +70,6 @@ pub enum StudyError {
     Pool(#[from] BadPool),
 }
 
-fn as_text<S: serde::Serializer>(
-    name: &impl std::fmt::Display,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(name)
-}
-
 /// One simulation to do.
 #[derive(Clone, Copy)]
 struct Job {
@@ -87,7 +80,8 @@ struct Job {
     is_first: bool,
 }
 
-type Outcome = Result<(Metrics, Option<Series>), StudyError>;
+/// The metrics of a simulation, and the course of the fleet if it is wanted.
+pub(crate) type Outcome = Result<(Metrics, Option<Series>), StudyError>;
 
 impl Study {
     /// How many simulations it takes.
@@ -104,29 +98,16 @@ impl Study {
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<ScenarioResult>, StudyError> {
         let jobs = self.jobs();
-        let outcomes: Vec<Mutex<Option<Outcome>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-        let (next, n_done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let work = || {
-            while let Some((job, outcome)) = {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                jobs.get(index).zip(outcomes.get(index))
-            } {
-                let done = job.run(traces);
-                *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
-                progress(n_done.fetch_add(1, Ordering::Relaxed) + 1);
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..n_threads.min(jobs.len()) {
-                scope.spawn(work);
-            }
-            work();
+        let outcomes = run_all(&jobs, n_threads, progress, |job| job.run(traces))?;
+        let mut outcomes = outcomes.into_iter();
+        let names = self.strategies.iter().map(ToString::to_string);
+        let names: Vec<String> = names.collect();
+        let results = self.scenarios.iter().map(|scenario| ScenarioResult {
+            scenario: scenario.to_string(),
+            about: scenario.about().to_owned(),
+            strategies: side_by_side(&names, &self.seeds, &mut outcomes),
         });
-        let outcomes = outcomes
-            .into_iter()
-            .filter_map(|outcome| outcome.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
-        Ok(self.results(outcomes))
+        Ok(results.collect())
     }
 
     /// In the order of scenarios, strategies and seeds.
@@ -144,47 +125,74 @@ impl Study {
         }
         jobs
     }
+}
 
-    fn results(&self, outcomes: Vec<(Metrics, Option<Series>)>) -> Vec<ScenarioResult> {
-        let mut outcomes = outcomes.into_iter();
-        let mut results = Vec::new();
-        for scenario in &self.scenarios {
-            let mut strategies: Vec<StrategyResult> = Vec::new();
-            for strategy in &self.strategies {
-                let mut series = Series::default();
-                let outcomes = outcomes.by_ref().take(self.seeds.len());
-                let seeds = self.seeds.iter().zip(outcomes).map(|(seed, outcome)| {
-                    let (metrics, course) = outcome;
-                    if let Some(course) = course {
-                        series = course;
-                    }
-                    SeedResult {
-                        seed: *seed,
-                        metrics,
-                    }
-                });
-                let seeds: Vec<SeedResult> = seeds.collect();
-                let first = strategies.first();
-                strategies.push(StrategyResult {
-                    strategy: *strategy,
-                    mean: Summary::of(&seeds),
-                    difference: first.map(|first| Difference::of(first, &seeds)),
-                    seeds,
-                    series,
-                });
-            }
-            results.push(ScenarioResult {
-                scenario: *scenario,
-                about: scenario.about(),
-                strategies,
-            });
+/// Does all jobs on this many threads. The results are in the order of the jobs.
+pub(crate) fn run_all<J: Sync, T: Send, E: Send>(
+    jobs: &[J],
+    n_threads: usize,
+    progress: &(dyn Fn(usize) + Sync),
+    run: impl Fn(&J) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let outcomes: Vec<Mutex<Option<Result<T, E>>>> =
+        jobs.iter().map(|_| Mutex::new(None)).collect();
+    let (next, n_done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        while let Some((job, outcome)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            jobs.get(index).zip(outcomes.get(index))
+        } {
+            let done = run(job);
+            *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+            progress(n_done.fetch_add(1, Ordering::Relaxed) + 1);
         }
-        results
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..n_threads.min(jobs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let outcomes = outcomes
+        .into_iter()
+        .filter_map(|outcome| outcome.into_inner().unwrap_or_else(PoisonError::into_inner));
+    outcomes.collect()
+}
+
+/// The results of strategies with these seeds, taken from outcomes in their order.
+pub(crate) fn side_by_side(
+    names: &[String],
+    seeds: &[u64],
+    outcomes: &mut impl Iterator<Item = (Metrics, Option<Series>)>,
+) -> Vec<StrategyResult> {
+    let mut strategies: Vec<StrategyResult> = Vec::new();
+    for name in names {
+        let mut series = Series::default();
+        let of_seeds = seeds.iter().zip(outcomes.by_ref());
+        let results = of_seeds.map(|(seed, (metrics, course))| {
+            if let Some(course) = course {
+                series = course;
+            }
+            SeedResult {
+                seed: *seed,
+                metrics,
+            }
+        });
+        let results: Vec<SeedResult> = results.collect();
+        let first = strategies.first();
+        strategies.push(StrategyResult {
+            strategy: name.clone(),
+            mean: Summary::of(&results),
+            difference: first.map(|first| Difference::of(first, &results)),
+            seeds: results,
+            series,
+        });
     }
+    strategies
 }
 
 impl Job {
-    fn run(self, traces: &dyn TraceSource) -> Outcome {
+    fn run(&self, traces: &dyn TraceSource) -> Outcome {
         let scenario = self.scenario.build(self.seed, traces)?;
         let mut planner = self.strategy.planner(&scenario, self.seed)?;
         let history = simulate(&scenario, planner.as_mut(), self.seed);

@@ -86,5 +86,6 @@ fn parse_record((index, record): (usize, &[u8; RECORD_BYTES])) -> Result<Arrival
         at_ms: i64::from(u32::from_be_bytes([a, b, c, d])),
         duration_ms,
         pool: 0,
+        rank: 0,
     })
 }

@@ -39,6 +39,14 @@ struct World<'a> {
     clouds: Vec<Cloud>,
     attempts: LaunchAttempts,
     n_interrupted: u64,
+    wakes: Vec<Wake>,
+}
+
+/// Whether a pool is about to be planned, and when it may be planned next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wake {
+    is_due: bool,
+    not_before_ms: i64,
 }
 
 /// Simulates a scenario. The same scenario, planner and seed give the same history.
@@ -84,6 +92,7 @@ impl<'a> World<'a> {
             clouds: vec![Cloud::default(); scenario.offerings.len()],
             attempts: LaunchAttempts::new(scenario.offerings.len()),
             n_interrupted: 0,
+            wakes: vec![Wake::default(); scenario.pools.len()],
             planner,
             scenario,
         }
@@ -125,7 +134,42 @@ impl<'a> World<'a> {
             Event::End { worker } => self.end(worker),
             Event::Tick => self.tick(),
             Event::Scan => self.scan(),
+            Event::Wake { pool } => self.plan_woken(pool),
         }
+    }
+
+    /// Plans a pool as soon as it may be planned.
+    fn wake(&mut self, pool: usize) {
+        let wake = &mut self.wakes[pool];
+        if self.scenario.timing.reactions.is_none() || wake.is_due {
+            return;
+        }
+        wake.is_due = true;
+        let at_ms = wake.not_before_ms.max(self.at_ms);
+        self.events.add(at_ms, Event::Wake { pool });
+    }
+
+    fn plan_woken(&mut self, pool: usize) {
+        self.wakes[pool].is_due = false;
+        if self.at_ms < self.wakes[pool].not_before_ms {
+            return self.wake(pool);
+        }
+        let n_before = self.fleet.workers.len();
+        for _ in 0..MAX_ROUNDS {
+            let mut decision = Decision::default();
+            let view = View::new(self.at_ms, &self.fleet, self.scenario);
+            self.planner.plan_pool(&view, pool, &mut decision);
+            if !self.carry_out(&decision) {
+                break;
+            }
+        }
+        let pause_ms = self.scenario.timing.reactions.map_or(0, |it| {
+            match self.fleet.workers.len() == n_before {
+                true => it.plan_ms,
+                false => it.launch_ms,
+            }
+        });
+        self.wakes[pool].not_before_ms = self.at_ms + pause_ms;
     }
 
     fn tick(&mut self) {
@@ -166,10 +210,15 @@ impl<'a> World<'a> {
         let worker = &self.fleet.workers[index];
         match worker.state {
             WorkerState::Requested if stop => self.give_up(index),
-            WorkerState::Running if stop && worker.tasks.is_empty() => self.stop(index),
+            WorkerState::Running
+                if stop && worker.tasks.is_empty() && !worker.stops_when_it_asks =>
+            {
+                self.stop(index);
+            }
             WorkerState::Running if worker.asked_to_stop != stop => {
+                let is_waiting = worker.stops_when_it_asks;
                 self.fleet.change(index, WorkerState::Running, stop);
-                if !stop && self.fleet.has_room(index) {
+                if !stop && !is_waiting && self.fleet.has_room(index) {
                     self.serve(index);
                 }
             }
@@ -191,11 +240,13 @@ impl<'a> World<'a> {
         self.charge(index, self.scenario.timing.paid_stop_ms);
         let end_ms = self.at_ms + self.scenario.timing.stop_ms;
         self.events.add(end_ms, Event::End { worker: index });
+        self.wake(self.fleet.workers[index].pool);
     }
 
     fn end(&mut self, index: usize) {
         self.remove(index);
         self.observe(&Observation::Ended { worker: index });
+        self.wake(self.fleet.workers[index].pool);
     }
 
     /// Removes a machine from the fleet and from the quota.

@@ -1,4 +1,4 @@
-//! Audit entries, events, run outcomes, errors and notices.
+//! Audit entries, events, run outcomes, the recorded history, errors and notices.
 
 pub mod audit;
 pub mod error_stats;
@@ -8,6 +8,9 @@ pub mod kept_runs;
 pub mod notice_causes;
 pub mod notices;
 pub mod outbox;
+pub mod recorded_gaps;
+pub mod recorded_runs;
+pub mod recorded_workers;
 pub mod run_counts;
 pub mod run_messages;
 pub mod run_outcomes;

@@ -27,7 +27,8 @@ pub use fleet::{
 };
 pub use history::{
     audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,
-    run_counts, run_messages, run_outcomes, worker_errors,
+    recorded_gaps, recorded_runs, recorded_workers, run_counts, run_messages, run_outcomes,
+    worker_errors,
 };
 pub use queue::{
     announced_tasks, artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies,

@@ -16,10 +16,11 @@ static ALL: &[&[&Statement]] = lists! {
     access: clients revisions roles;
     configuration: configuration_versions configurations documentation worker_types;
     fleet: launch_configs launch_failures launch_health launches offering_memories offering_news
-        overrides plans pool_memories pool_news pools running_workers shadow_plans worker_counts worker_supply
-        workers;
+        overrides plans pool_memories pool_news pools running_workers shadow_plans worker_counts
+        worker_supply workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox
-        run_counts run_messages run_outcomes worker_errors;
+        recorded_gaps recorded_runs recorded_workers run_counts run_messages run_outcomes
+        worker_errors;
     queue: announced_tasks artifacts cache_purges claimants claimed_tasks demand dependencies
         pending_tasks queue_workers task_groups task_queues tasks worker_metadata;
 };

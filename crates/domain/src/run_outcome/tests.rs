@@ -244,3 +244,41 @@ fn a_window_begins_with_the_hour_of_its_first_moment() {
         ]
     );
 }
+
+#[test]
+fn a_task_waits_since_the_first_of_the_runs_that_replace_each_other() {
+    let at_minute = |mut run: Value, minute: u32| {
+        run["scheduled"] = json!(format!("2026-09-21T14:{minute:02}:00Z"));
+        run
+    };
+    let since = |runs: Value| {
+        let ended = EndedRun::of_message(&message(None, runs)).unwrap().unwrap();
+        assert_eq!(ended.priority, None);
+        ended
+            .waiting_since
+            .map(|at| at.to_string()[14..16].to_owned())
+    };
+    let lost = || at_minute(run("scheduled", Some("claim-expired")), 1);
+    let retried = || at_minute(run("retry", Some("completed")), 5);
+    let rerun = || at_minute(run("rerun", Some("completed")), 9);
+    assert_eq!(since(json!([retried()])), Some("05".to_owned()));
+    assert_eq!(since(json!([lost(), retried()])), Some("01".to_owned()));
+    assert_eq!(
+        since(json!([lost(), retried(), rerun()])),
+        Some("09".to_owned())
+    );
+    let mut unknown = run("scheduled", Some("completed"));
+    unknown["scheduled"] = json!("soon");
+    assert_eq!(since(json!([unknown])), None);
+}
+
+#[test]
+fn the_priority_is_that_of_the_status_if_it_is_known() {
+    for (name, expected) in [("high", Some(Priority::High)), ("normal", None)] {
+        let body = message(Some(0), json!([run("scheduled", Some("completed"))]));
+        let mut body: Value = serde_json::from_slice(&body).unwrap();
+        body["status"]["priority"] = json!(name);
+        let ended = EndedRun::of_message(body.to_string().as_bytes());
+        assert_eq!(ended.unwrap().unwrap().priority, expected);
+    }
+}

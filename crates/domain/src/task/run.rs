@@ -119,6 +119,24 @@ names! {
     Exception = "exception",
 }
 
+impl EndReason {
+    /// Whether a task is over with a run that ended like this, unless all its retries were used up
+    /// before.
+    pub fn ends_task(self) -> bool {
+        match self {
+            Self::ClaimExpired | Self::WorkerShutdown | Self::IntermittentTask => false,
+            Self::Completed
+            | Self::Failed
+            | Self::DeadlineExceeded
+            | Self::Canceled
+            | Self::MalformedPayload
+            | Self::ResourceUnavailable
+            | Self::InternalError
+            | Self::Superseded => true,
+        }
+    }
+}
+
 impl TaskState {
     /// Whether the state is final.
     pub fn is_resolved(self) -> bool {

@@ -54,7 +54,12 @@ pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> PoolBids {
     bids
 }
 
-fn bid_of_provider(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Result<Bid, String> {
+/// The bid for a launch config, whether it is paused or not.
+pub(super) fn bid_of_provider(
+    engine: &Engine,
+    facts: &Facts,
+    config: &LaunchConfig,
+) -> Result<Bid, String> {
     let id = config.provider_id(&facts.pool);
     let provider = engine.providers.get(id);
     let provider =

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use domain::demand::Demand;
 use domain::facts::Facts;
-use domain::market::ObservedTime;
+use domain::market::{MAX_UNOBSERVED_MS, ObservedTime};
+use domain::recording::RecordedGap;
 use domain::time::{SECOND_MS, Timestamp};
 
 use super::bids::PoolBids;
@@ -110,6 +111,11 @@ async fn begin_round(engine: &Engine, now: Timestamp) -> store::Result<Option<Ob
         };
         if let Some(time) = &time {
             store::pool_memories::write_time(tx, time)?;
+            let gap =
+                last.and_then(|last| RecordedGap::between(last.clock, now, MAX_UNOBSERVED_MS));
+            if let Some(gap) = gap {
+                store::recorded_gaps::insert(tx, &gap)?;
+            }
         }
         Ok(time)
     });

@@ -2,6 +2,7 @@
 
 use domain::event::WorkerChange;
 use domain::market::OfferingNews;
+use domain::recording::RecordedWorker;
 use domain::worker::{Worker, WorkerState};
 
 use super::offering_news;
@@ -29,6 +30,7 @@ pub(super) fn request_stop_with_news(
     }
     note_end(change, worker, news)?;
     *worker = change.update_worker(worker.clone().stop(reason, change.now))?;
+    record_end(change, worker, news)?;
     let reason = reason.to_owned();
     change.announce_worker(worker, WorkerChange::Removed { reason })?;
     release_worker_claims(change, &worker.key)?;
@@ -56,14 +58,33 @@ pub(super) fn mark_stopped_with_news(
     if worker.state == WorkerState::Stopped {
         return Ok(false);
     }
-    if worker.state < WorkerState::Stopping {
+    let is_stopping = worker.state == WorkerState::Stopping;
+    if !is_stopping {
         note_end(change, worker, news)?;
     }
     *worker = change.update_worker(worker.clone().mark_stopped(reason, change.now))?;
+    if is_stopping {
+        store::recorded_workers::note_stopped(change.tx, &worker.key, change.now)?;
+    } else {
+        record_end(change, worker, news)?;
+    }
     change.announce_worker(worker, WorkerChange::Stopped)?;
     release_worker_claims(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
     Ok(true)
+}
+
+/// Records a worker that stops or has stopped for simulations.
+fn record_end(
+    change: &mut Change<'_, '_>,
+    worker: &Worker,
+    news: Option<OfferingNews>,
+) -> store::Result<()> {
+    let is_interrupted = news == Some(OfferingNews::Interrupted);
+    match RecordedWorker::of(worker, is_interrupted) {
+        Some(recorded) => store::recorded_workers::insert(change.tx, &recorded),
+        None => Ok(()),
+    }
 }
 
 /// Counts against the launch config that a machine never registered, or that its worker never asked

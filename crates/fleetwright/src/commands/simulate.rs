@@ -1,6 +1,7 @@
-//! Simulates fleets: compares strategies, and replays recorded loads.
+//! Simulates fleets: compares strategies, and replays recorded loads and histories.
 
 mod arguments;
+mod recorded;
 mod scenarios;
 mod trace;
 
@@ -21,11 +22,27 @@ pub(crate) enum Verb {
     /// The others are compared with the first strategy, with the same load and the same luck. See
     /// docs/simulation.md.
     Scenarios(scenarios::Arguments),
+    /// Simulate a server's own recorded history, with its present configuration and with another
+    ///
+    /// Downloads what the server recorded, simulates its pools with the same tasks and with clouds
+    /// as they were observed, and compares the result with what was recorded. Flags and files
+    /// change the configuration. See docs/simulation.md.
+    Recorded(recorded::Arguments),
 }
 
-pub(crate) fn run(verb: &Verb, json: bool) -> Result<(), Failure> {
-    match verb {
-        Verb::Trace(arguments) => trace::run(arguments, json),
-        Verb::Scenarios(arguments) => scenarios::run(arguments, json),
+impl Verb {
+    /// Runs what needs no server. `Err`: what does.
+    pub(crate) fn run_local(
+        self,
+        json: bool,
+    ) -> Result<Result<(), Failure>, Box<recorded::Arguments>> {
+        match self {
+            Self::Trace(arguments) => Ok(trace::run(&arguments, json)),
+            Self::Scenarios(arguments) => Ok(scenarios::run(&arguments, json)),
+            Self::Recorded(arguments) if arguments.needs_server() => Err(Box::new(arguments)),
+            Self::Recorded(arguments) => Ok(recorded::run_local(&arguments, json)),
+        }
     }
 }
+
+pub(crate) use recorded::run_remote;

@@ -71,8 +71,13 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ),
     (
         "docs/simulation.md",
-        "fleetwright simulate",
+        "fleetwright simulate scenarios",
         Way::Run(simulation),
+    ),
+    (
+        "docs/simulation.md",
+        "fleetwright simulate recorded",
+        Way::Run(recorded_history),
     ),
     (
         "docs/security.md",
@@ -217,7 +222,8 @@ runs! {
     the_commands_about_launch_configs_work, "docs/fleet.md", "fleetwright launch-config list";
     the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";
     the_commands_about_keys_work, "docs/operations.md", "echo \"k1";
-    the_commands_about_simulation_work, "docs/simulation.md", "fleetwright simulate";
+    the_commands_about_simulation_work, "docs/simulation.md", "fleetwright simulate scenarios";
+    the_commands_about_recorded_history_work, "docs/simulation.md", "fleetwright simulate recorded";
     the_example_of_three_clouds_can_be_applied, "docs/rules.md", "fleetwright up --config";
 }
 
@@ -281,6 +287,30 @@ fn simulation(block: &Block) {
     assert!(out.contains("J DIFFERENCE"), "{out}");
     assert!(out.contains("NEVER WORKED"), "{out}");
     assert!(home.read("long.html").contains("<svg"));
+}
+
+fn recorded_history(block: &Block) {
+    let server = Server::start();
+    let pool = server.ok(&["pool", "show", "local/default", "--json"]);
+    let mut pool: serde_json::Value = serde_json::from_str(&pool).unwrap();
+    let keys = [
+        "workerPoolId",
+        "providerId",
+        "description",
+        "owner",
+        "config",
+    ];
+    pool.as_object_mut()
+        .unwrap()
+        .retain(|key, _| keys.contains(&key.as_str()));
+    pool["config"]["maxCapacity"] = 2.into();
+    server.home.write("fleet/pool.json", &pool.to_string());
+    let text = block.text.replace("build/linux", "local/default");
+    let out = as_owner(&server, &text);
+    assert!(out.contains("CONFIGURATION"), "{out}");
+    assert!(out.contains("changed"), "{out}");
+    assert!(server.home.read("week.html").contains("<svg"));
+    assert!(server.home.read("week.jsonl").starts_with("{\"recording\""));
 }
 
 fn events(block: &Block) {

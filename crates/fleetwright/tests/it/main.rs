@@ -22,6 +22,7 @@ mod queue_calls;
 mod serve;
 mod shadow;
 mod simulate;
+mod simulate_recorded;
 mod task;
 mod task_runs;
 mod up;

@@ -1,18 +1,23 @@
-//! Our own API: live events, logs of tasks, and explanations of decisions.
+//! Our own API: live events, logs of tasks, explanations of decisions, and the recorded history.
 
 mod events;
 mod explain;
 mod explain_shadow;
+mod recording;
 
 use contract::patterns::{DIGITS, GENERIC_ID, SLUGID, WORKER_POOL_ID};
 
 use super::endpoint::Verb::Get;
-use super::endpoint::{Endpoint, NewEndpoint, Query, Service, Verb, YES_NO, query};
+use super::endpoint::{Endpoint, LIMIT, NewEndpoint, Query, Service, TOKEN, Verb, YES_NO, query};
 
 const EVENTS: &str = "Events";
 const REASONS: &str = "Reasons";
+const HISTORY: &str = "History";
 /// The number of a plan within its pool.
 const PLAN_NUMBER: &str = "^[0-9]{1,18}$";
+
+/// A date and time; the handler parses it.
+const MOMENT: &str = "^[0-9TZ:.+-]{1,40}$";
 
 const LISTENING: &[Query] = &[
     query("exchange", "^[a-z0-9/,-]{1,2000}$"),
@@ -22,7 +27,7 @@ const LISTENING: &[Query] = &[
     query("taskId", SLUGID),
     query("taskGroupId", SLUGID),
     query("after", DIGITS),
-    query("since", "^[0-9TZ:.+-]{1,40}$"),
+    query("since", MOMENT),
     query("follow", YES_NO),
 ];
 
@@ -76,4 +81,16 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .scope("fleetwright:explain:<workerPoolId>")
     .about(REASONS, "Explain a worker")
     .describe("Why the worker was launched, what happened to it, and why it was asked to stop."),
+    on("readRecording", Get, "/recording")
+        .runs(|call| Box::pin(recording::read(call)))
+        .query(&[query("since", MOMENT), query("until", MOMENT), TOKEN, LIMIT])
+        .output("recording.json")
+        .scope("fleetwright:read-recording")
+        .about(HISTORY, "Read the recorded history")
+        .describe(
+            "The recorded history from `since` (by default a week before `until`) up to `until` \
+             (by default now), as `fleetwright simulate recorded` replays it: the present pools \
+             with what their providers offer, gaps in the recording, launches, workers, and runs \
+             of tasks. Entries of one kind follow each other, runs come last.",
+        ),
 ];

@@ -20,6 +20,7 @@ use store::{pool_news, queue_workers, shadow_plans, worker_errors, workers};
 
 use super::batches::Batches;
 use super::driver::{ActivationResult, BackgroundTask, summary};
+use super::forget_recorded::forget_recorded;
 use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
@@ -93,6 +94,7 @@ impl Housekeeping {
             pool_news::delete_orphans(tx, size)
         });
         let news = news + orphans.await?;
+        let recorded = forget_recorded(app, now, batches).await?;
         let purges = forget("cache_purge_expire", now, cache_purges::delete_expired).await?;
         let clients = self.expire_clients(now, batches).await?;
         Ok(summary(&[
@@ -111,6 +113,7 @@ impl Housekeeping {
             ("overrides", overrides),
             ("memories", memories),
             ("news", news),
+            ("recorded", recorded),
             ("cache_purges", purges),
             ("clients", clients),
         ]))

@@ -7,10 +7,13 @@
 mod outside;
 mod retention;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::run_outcome::{BadMessage, RunOutcome};
+use domain::id::TaskId;
+use domain::recording::RecordedRun;
+use domain::run_outcome::{BadMessage, EndedRun, RunOutcome};
 use domain::time::Timestamp;
 use metrics::counter;
 use serde_json::Value;
@@ -150,18 +153,33 @@ fn collect(
 /// Reads messages and writes their outcomes.
 fn note<'a>(tx: &mut Tx<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<Noted, StoreError> {
     let mut noted = Noted::default();
-    let mut outcomes = Vec::new();
+    let mut ended = Vec::new();
     for body in bodies {
-        match RunOutcome::of_message(body) {
-            Ok(outcome) => outcomes.extend(outcome),
+        match EndedRun::of_message(body) {
+            Ok(run) => ended.extend(run),
             Err(problem) => {
                 noted.n_bad += 1;
                 noted.problem.get_or_insert(problem);
             }
         }
     }
+    let outcomes: Vec<RunOutcome> = ended.iter().map(|run| run.outcome.clone()).collect();
     noted.new = store::run_outcomes::note(tx, &outcomes)?;
+    record(tx, &ended, &noted.new)?;
     Ok(noted)
+}
+
+/// Records the new ones of these runs for simulations.
+fn record(tx: &mut Tx<'_>, ended: &[EndedRun], new: &[RunOutcome]) -> Result<(), StoreError> {
+    let mut missing: BTreeSet<(&TaskId, u32)> =
+        new.iter().map(|run| (&run.task_id, run.run_id)).collect();
+    let mut recorded = Vec::new();
+    for run in ended {
+        if missing.remove(&(&run.outcome.task_id, run.outcome.run_id)) {
+            recorded.extend(RecordedRun::of(run));
+        }
+    }
+    store::recorded_runs::insert(tx, &recorded)
 }
 
 impl Noted {

@@ -8,6 +8,8 @@ use serde::Deserialize;
 
 /// For longer histories, evaluate the events.
 const MAX_KEPT_RUNS: u32 = 100_000;
+/// Simulations read a recording into memory.
+const MAX_RECORDED: u32 = 10_000_000;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -20,6 +22,10 @@ pub struct Fleet {
     pub history_days: u32,
     /// Number of recent task runs that are kept per pool, including the last 20 of each worker.
     pub kept_task_runs: u32,
+    /// Retention of the recorded history, which `fleetwright simulate recorded` replays.
+    pub recording_days: u32,
+    /// Maximum number of recorded runs, and of recorded workers.
+    pub recorded_runs: u32,
     /// Limits of the calls to the providers' clouds, by provider id.
     pub rate_limits: BTreeMap<String, RateLimits>,
 }
@@ -31,6 +37,8 @@ impl Default for Fleet {
             scan_seconds: 20,
             history_days: 30,
             kept_task_runs: 2_000,
+            recording_days: 8,
+            recorded_runs: 1_000_000,
             rate_limits: BTreeMap::new(),
         }
     }
@@ -59,6 +67,9 @@ impl Fleet {
         if self.kept_task_runs > MAX_KEPT_RUNS {
             return Some(("fleet.kept_task_runs", "must be at most 100000"));
         }
+        if self.recorded_runs > MAX_RECORDED {
+            return Some(("fleet.recorded_runs", "must be at most 10000000"));
+        }
         if !self.rate_limits.values().all(RateLimits::are_valid) {
             let problem = "must have rates from 0.01 to 10000 a second";
             return Some(("fleet.rate_limits", problem));
@@ -79,6 +90,7 @@ mod tests {
             ("scan_seconds = 0", "fleet.scan_seconds"),
             ("history_days = 0", "fleet.history_days"),
             ("kept_task_runs = 100001", "fleet.kept_task_runs"),
+            ("recorded_runs = 10000001", "fleet.recorded_runs"),
             ("rate_limits.aws.reads_per_second = 0", "fleet.rate_limits"),
             ("rate_limits.aws.ends_per_second = nan", "fleet.rate_limits"),
         ] {

@@ -391,6 +391,11 @@ fn event_cases() -> Vec<Case> {
             "fleetwright:/explain/worker/pp%2Fee/g/w",
             &["fleetwright:explain:pp/ee"],
         ),
+        case(
+            "readRecording",
+            "fleetwright:/recording",
+            &["fleetwright:read-recording"],
+        ),
     ]
 }
 

@@ -49,6 +49,9 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "domain::market::offering::WIDE_WINDOW",
             "domain::market::pool::ENOUGH_TASKS",
             "simulate::draws::SELECTION",
+            "simulate::recording::entry::VERSION",
+            "simulate::recording::remarks::REMARKABLE_PART",
+            "server::api::fleetwright::recording::VERSION",
             "fleetwright::commands::simulate::trace::SEED",
         ],
     ),
@@ -119,6 +122,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
         "The size of a simulation, a drawing or a table of rates.",
         &[
+            "simulate::recording::reader::MAX_CAPACITY",
             "simulate::scenario::catalog::MAX_CAPACITY",
             "simulate::scenario::loads::N_RATE_STEPS",
             "simulate::study::series::N_POINTS",
@@ -193,6 +197,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "domain::plan::settings::MAX_CAPACITY",
             "worker::identity::MAX_CAPACITY",
             "server::config::fleet::MAX_KEPT_RUNS",
+            "server::config::fleet::MAX_RECORDED",
             "server::config::notify::MAX_PER_HOUR",
             "store::engine::options::MAX_CONNECTIONS",
         ],

@@ -163,6 +163,8 @@ fn collect(path: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn crates_are_built_only_on_those_below_them() {
+    // Tests of the server simulate what it recorded.
+    let tests_may_use = [("server", "simulate")];
     let metadata = metadata();
     let short = |name: &str| {
         let short = name.strip_prefix("fleetwright-").unwrap_or(name);
@@ -181,8 +183,12 @@ fn crates_are_built_only_on_those_below_them() {
                 )
             });
         // Every crate's tests may use what is for tests only.
-        let ours = ours.filter(|(used, kind)| used != "testing" || *kind != "dev");
-        uses.insert(name, ours.map(|(used, _)| used).collect());
+        let ours = ours.filter(|(used, kind)| {
+            let may_use = tests_may_use.contains(&(name.as_str(), used.as_str()));
+            *kind != "dev" || used != "testing" && !may_use
+        });
+        let ours: BTreeSet<String> = ours.map(|(used, _)| used).collect();
+        uses.insert(name, ours);
     }
     let known: BTreeSet<_> = MAY_USE.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(uses.keys().cloned().collect::<BTreeSet<_>>(), known);

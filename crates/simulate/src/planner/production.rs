@@ -27,19 +27,23 @@ pub struct Production {
 }
 
 impl Production {
-    /// Every pool of the scenario plans with this strategy.
-    pub fn new(scenario: &Scenario, strategy: StrategyName, seed: u64) -> Result<Self, BadPool> {
+    /// Every pool of the scenario plans with this strategy. `None`: with its own.
+    pub fn new(
+        scenario: &Scenario,
+        strategy: Option<StrategyName>,
+        seed: u64,
+    ) -> Result<Self, BadPool> {
         Self::of(scenario, strategy, false, seed)
     }
 
     /// Every pool of the scenario plans with `balanced`, and looks ahead.
     pub fn with_foresight(scenario: &Scenario, seed: u64) -> Result<Self, BadPool> {
-        Self::of(scenario, StrategyName::Balanced, true, seed)
+        Self::of(scenario, Some(StrategyName::Balanced), true, seed)
     }
 
     fn of(
         scenario: &Scenario,
-        strategy: StrategyName,
+        strategy: Option<StrategyName>,
         foresight: bool,
         seed: u64,
     ) -> Result<Self, BadPool> {
@@ -50,20 +54,23 @@ impl Production {
                 pool,
                 places.collect(),
                 &scenario.timing,
-                (strategy, foresight),
+                strategy,
+                foresight,
             )
         });
-        let learns = match strategy {
-            StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::External => false,
-            StrategyName::Balanced => true,
-        };
+        let pools = pools.collect::<Result<Vec<_>, _>>()?;
+        let learns = pools.iter().any(PlannedPool::learns);
         let provider_id = provider_id()?;
         Ok(Self {
-            pools: pools.collect::<Result<_, _>>()?,
+            pools,
             market: learns.then(|| Market::new(scenario, &provider_id)),
             first: 0,
             draws: Draws::new(seed, "production", &[]),
         })
+    }
+
+    fn task_times(&self) -> Vec<Option<TaskTime>> {
+        self.pools.iter().map(PlannedPool::task_time).collect()
     }
 
     /// The pools that compete with a pool, if a quota is used up.
@@ -112,7 +119,7 @@ impl Planner for Production {
         if let Some(market) = self.market.as_mut().filter(|_| round == 0) {
             market.pass_time(view);
         }
-        let times: Vec<Option<TaskTime>> = self.pools.iter().map(PlannedPool::task_time).collect();
+        let times = self.task_times();
         let n_pools = self.pools.len();
         for number in 0..n_pools {
             let index = (self.first + number) % n_pools;
@@ -123,7 +130,7 @@ impl Planner for Production {
             let rivals = self.rivals(view, index);
             let pool = &mut self.pools[index];
             if let Some(market) = &self.market {
-                pool.learn(view, market, rivals);
+                pool.learn(view, index, market, rivals);
                 pool.look_ahead(view, index, &times);
             }
             let n_before = decision.launches.len();
@@ -138,6 +145,17 @@ impl Planner for Production {
         if round == 0 {
             self.first = (self.first + 1) % n_pools.max(1);
         }
+    }
+
+    fn plan_pool(&mut self, view: &View<'_>, index: usize, decision: &mut Decision) {
+        let seed = self.draws.number();
+        let (rivals, times) = (self.rivals(view, index), self.task_times());
+        let pool = &mut self.pools[index];
+        if let Some(market) = &self.market {
+            pool.read_memory(view, market, rivals);
+            pool.look_ahead(view, index, &times);
+        }
+        pool.plan(view, index, seed, decision);
     }
 
     /// Gives up machines that have been starting for too long.

@@ -100,6 +100,7 @@ impl LoadDraws {
             at_ms: to_ms(at_seconds),
             duration_ms: durations.draw_ms(&mut self.draws),
             pool: self.pool,
+            rank: 0,
         };
         self.arrivals.push(arrival);
     }
@@ -141,6 +142,7 @@ pub(super) fn window(trace: &[Arrival], from_ms: i64, length_ms: i64) -> Vec<Arr
         at_ms: arrival.at_ms - from_ms,
         duration_ms: arrival.duration_ms.max(LEAST_TASK_MS),
         pool: arrival.pool,
+        rank: 0,
     });
     let mut arrivals: Vec<Arrival> = moved.collect();
     arrivals.sort_unstable();

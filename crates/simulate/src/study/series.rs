@@ -18,7 +18,7 @@ pub struct Series {
 }
 
 impl Series {
-    pub(super) fn of(history: &History) -> Self {
+    pub(crate) fn of(history: &History) -> Self {
         let ends = history.workers.iter().filter_map(|worker| worker.ended_ms);
         let created = history.tasks.iter().map(|task| task.created_ms);
         let end_ms = ends.chain(created).max().unwrap_or(0);

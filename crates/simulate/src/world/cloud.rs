@@ -51,6 +51,7 @@ impl World<'_> {
             made,
             refusal,
         });
+        self.wake(order.pool);
         refusal.is_some()
     }
 
@@ -81,6 +82,7 @@ impl World<'_> {
             capacity: pool.launch_configs[order.config].capacity,
             state: WorkerState::Requested,
             asked_to_stop: false,
+            stops_when_it_asks: self.scenario.timing.reactions.is_some(),
             launched_ms: self.at_ms,
             registered_ms: None,
             idle_since_ms: self.at_ms,
@@ -99,13 +101,16 @@ impl World<'_> {
             self.events.add(fails_ms, Event::LateFailure { worker });
             return;
         }
-        if !given.makes_broken_machines(self.at_ms) {
-            let seconds = given.boot.mean_seconds * draws.log_normal(given.boot.sigma);
+        let fails = given.failing_boots > 0.0 && draws.fraction() < given.failing_boots;
+        if !fails && !given.makes_broken_machines(self.at_ms) {
+            let seconds = given.draw_boot(&mut draws);
             let registers_ms = self.at_ms + to_ms(seconds);
             self.events
                 .add(registers_ms, Event::Registration { worker });
         }
-        let limit_ms = self.at_ms + self.scenario.timing.registration_ms;
+        let limit_ms = pool.launch_configs[order.config].registration_ms;
+        let limit_ms = limit_ms.unwrap_or(self.scenario.timing.registration_ms);
+        let limit_ms = self.at_ms.saturating_add(limit_ms);
         let limit = Event::RegistrationLimit { worker };
         self.events.add(limit_ms, limit);
     }
@@ -134,6 +139,7 @@ impl World<'_> {
         }
         self.observe(&Observation::Registered { worker: index });
         self.serve(index);
+        self.wake(self.fleet.workers[index].pool);
     }
 
     /// The machine costs nothing.
@@ -162,11 +168,12 @@ impl World<'_> {
             WorkerState::Requested | WorkerState::Running => {}
             WorkerState::Stopping | WorkerState::Stopped => return,
         }
+        let pool = &mut self.fleet.pools[worker.pool];
+        let lost: Vec<usize> = worker.tasks.drain(..).collect();
+        pool.n_claimed -= lost.len() as u64;
         let (pool, was_asked_to_stop) = (worker.pool, worker.asked_to_stop);
-        for task in std::mem::take(&mut worker.tasks) {
-            let state = &mut self.fleet.pools[pool];
-            state.n_claimed -= 1;
-            state.pending.push_front(task);
+        for task in lost {
+            self.wait_again(task);
             self.forget_announced(task);
         }
         self.n_interrupted += 1;
@@ -177,6 +184,7 @@ impl World<'_> {
             was_asked_to_stop,
         });
         self.dispatch(pool);
+        self.wake(pool);
     }
 
     pub(super) fn begin_storm(&mut self, offering: usize, number: usize) {

@@ -46,6 +46,10 @@ pub(super) enum Event {
     },
     Tick,
     Scan,
+    /// Something has happened to a pool, so it is planned.
+    Wake {
+        pool: usize,
+    },
 }
 
 /// Events to come. Of events at the same time, the one that was added first is the next.

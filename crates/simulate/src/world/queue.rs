@@ -3,6 +3,7 @@
 use super::World;
 use super::events::Event;
 use crate::fleet::AnnouncedTasks;
+use crate::history::TaskRecord;
 use crate::planner::{Observation, View};
 
 /// An idle worker that may stay asks again after this time at the earliest.
@@ -11,9 +12,21 @@ const LEAST_IDLE_MS: i64 = 1_000;
 impl World<'_> {
     pub(super) fn create_task(&mut self, task: usize) {
         let pool = self.tasks[task].pool;
-        self.fleet.pools[pool].pending.push_back(task);
+        let rank = self.tasks[task].rank;
+        let pending = &mut self.fleet.pools[pool].pending;
+        let n_before = pending.partition_point(|other| self.tasks[*other].rank <= rank);
+        pending.insert(n_before, task);
         self.observe(&Observation::Arrived { pool });
         self.dispatch(pool);
+        self.wake(pool);
+    }
+
+    /// A task whose machine was taken back waits again, before others of its rank.
+    pub(super) fn wait_again(&mut self, task: usize) {
+        let TaskRecord { pool, rank, .. } = self.tasks[task];
+        let pending = &mut self.fleet.pools[pool].pending;
+        let n_before = pending.partition_point(|other| self.tasks[*other].rank < rank);
+        pending.insert(n_before, task);
     }
 
     /// Gives waiting tasks to idle workers.
@@ -131,8 +144,9 @@ impl World<'_> {
         if !worker.is_idle() || worker.idle_count != count {
             return;
         }
+        let is_asked = worker.asked_to_stop;
         let view = View::new(self.at_ms, &self.fleet, self.scenario);
-        if self.planner.should_stop(&view, index) {
+        if is_asked || self.planner.should_stop(&view, index) {
             self.stop(index);
         } else {
             self.await_idle_time(index, count);
@@ -140,7 +154,9 @@ impl World<'_> {
     }
 
     fn await_idle_time(&mut self, worker: usize, count: u32) {
-        let asks_ms = self.at_ms + self.scenario.timing.idle_ms.max(LEAST_IDLE_MS);
+        let timing = &self.scenario.timing;
+        let interval_ms = timing.reactions.map_or(timing.idle_ms, |it| it.ask_ms);
+        let asks_ms = self.at_ms + interval_ms.max(LEAST_IDLE_MS);
         self.events.add(asks_ms, Event::IdleTime { worker, count });
     }
 }

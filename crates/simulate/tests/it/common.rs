@@ -32,6 +32,7 @@ pub(crate) fn tasks_of(pool: usize, tasks: &[(i64, i64)]) -> Vec<Arrival> {
         at_ms: at * SECOND_MS,
         duration_ms: duration * SECOND_MS,
         pool,
+        rank: 0,
     });
     arrivals.collect()
 }

@@ -196,6 +196,7 @@ impl TraceSource for Hours {
             at_ms: hour * 3_600_000,
             duration_ms: 1_000,
             pool: 0,
+            rank: 0,
         });
         Ok(tasks.collect())
     }

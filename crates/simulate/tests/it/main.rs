@@ -12,5 +12,6 @@ mod gates;
 mod metrics;
 mod page;
 mod production;
+mod recording;
 mod traces;
 mod world;

@@ -42,7 +42,7 @@ const SIMULATED: [StrategyName; 3] = [
 
 fn run(scenario: &Scenario, strategy: StrategyName) -> (History, Recorded) {
     let mut recorded = Recorded {
-        planner: Production::new(scenario, strategy, 1).unwrap(),
+        planner: Production::new(scenario, Some(strategy), 1).unwrap(),
         observed: Vec::new(),
     };
     let history = simulate(scenario, &mut recorded, 1);
@@ -201,7 +201,7 @@ fn a_pool_whose_config_cannot_be_planned_is_named() {
     let mut scenario = scenario(vec![offering("a")], at_once(10, 1));
     let config = &mut scenario.pools[0].pool.definition.config;
     config.insert("maxCapacity".to_owned(), (-1).into());
-    let refused = Production::new(&scenario, StrategyName::Weighted, 1)
+    let refused = Production::new(&scenario, Some(StrategyName::Weighted), 1)
         .err()
         .unwrap();
     assert!(matches!(refused, BadPool::Settings { .. }));

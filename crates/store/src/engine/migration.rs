@@ -52,7 +52,8 @@ static MIGRATIONS: &[Migration] = migrations! {
     21 "0021_inputs_of_plans"
     22 "0022_agreed_prices"
     23 "0023_market"
-    25 "0025_shadow_plans"
+    24 "0024_shadow_plans"
+    25 "0025_recording"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

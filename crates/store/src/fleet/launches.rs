@@ -84,6 +84,9 @@ statements! { TABLE;
     LIST_OF_POOL "launch_list" =
         "SELECT {columns} FROM launches WHERE worker_pool_id = $1 \
          ORDER BY created DESC LIMIT $2";
+    LIST_BY_TIME "launch_list_by_time" =
+        "SELECT {columns} FROM launches WHERE (created, token) > ($1, $2) AND created < $3 \
+         ORDER BY created, token LIMIT $4";
     PENDING_BETWEEN "launch_pending_between" =
         "SELECT worker_pool_id, launch_config_id, provider_id, \
          CAST(CASE WHEN created < $1 THEN 1 ELSE 0 END AS BIGINT), \
@@ -166,6 +169,16 @@ pub fn list_pending(
 /// Ordered from newest to oldest.
 pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<Launch>> {
     tx.rows(&LIST_OF_POOL, (pool_id, limit))
+}
+
+/// The launches of all pools after this place that were decided before `until`, oldest first.
+pub fn list_by_time(
+    tx: &mut Tx<'_>,
+    after: (Timestamp, &str),
+    until: Timestamp,
+    limit: u32,
+) -> Result<Vec<Launch>> {
+    tx.rows(&LIST_BY_TIME, (after, until, limit))
 }
 
 /// The capacity that launches without an answer may still add, of all pools from the first to the

@@ -114,6 +114,11 @@ statements! { TABLE;
         "SELECT {columns} FROM workers WHERE worker_pool_id = $1 AND state = 'requested' \
          AND launch_config_id = $2 AND created < $3 \
          ORDER BY created, worker_group, worker_id LIMIT $4";
+    WORKING "worker_list_working" =
+        "SELECT {columns} FROM workers \
+         WHERE (worker_pool_id, worker_group, worker_id) > ($1, $2, $3) \
+         AND (state = 'requested' OR state = 'running') AND created < $4 \
+         ORDER BY worker_pool_id, worker_group, worker_id LIMIT $5";
     CHECKED "worker_note_checked" =
         "UPDATE workers SET last_checked = $1 WHERE provider_id = $2 AND state <> 'stopped' \
          AND worker_group = $3 AND (worker_pool_id, worker_id) >= ($4, $5) \
@@ -272,6 +277,17 @@ pub fn list_requested(
     limit: u32,
 ) -> Result<Vec<Worker>> {
     tx.rows(&REQUESTED, (pool_id, launch_config_id, before, limit))
+}
+
+/// The requested and running workers of all pools that were made before this moment, ordered by
+/// key.
+pub fn list_working(
+    tx: &mut Tx<'_>,
+    after: (&str, &str, &str),
+    before: Timestamp,
+    limit: u32,
+) -> Result<Vec<Worker>> {
+    tx.rows(&WORKING, (after, before, limit))
 }
 
 /// Records the time of a check of one page of a provider's workers in one group. Rows that were

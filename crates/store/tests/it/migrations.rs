@@ -2,12 +2,12 @@
 
 use domain::id::ProviderId;
 use sha2::{Digest, Sha256};
-use store::{Engine, Store, StoreError, clients, pools, workers};
+use store::{Engine, Store, StoreError, clients, pools, recorded_workers, workers};
 
-use crate::samples::{client, pool_id, worker, worker_key};
+use crate::samples::{at, client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 24] = [
+const FILES: [(&str, &str); 25] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -101,8 +101,12 @@ const FILES: [(&str, &str); 24] = [
         include_str!("../../migrations/0023_market.sql"),
     ),
     (
-        "0025_shadow_plans",
-        include_str!("../../migrations/0025_shadow_plans.sql"),
+        "0024_shadow_plans",
+        include_str!("../../migrations/0024_shadow_plans.sql"),
+    ),
+    (
+        "0025_recording",
+        include_str!("../../migrations/0025_recording.sql"),
     ),
 ];
 
@@ -151,6 +155,13 @@ async fn put_data(database: &Database, store: &Store, n_applied: usize) {
              '{\"terminateAfter\":9000,\"workerConfig\":{\"deep\":{\"er\":true}}}', \
              '{\"region\":\"us-east-1\",\"n\":3}', 'digest-2', 'digest-1', 400, 1)",
         );
+        database.raw(
+            "INSERT INTO workers (worker_pool_id, worker_group, worker_id, provider_id, \
+             launch_config_id, state, capacity, created, expires, last_modified, last_checked, \
+             terms, provider_data, version) VALUES \
+             ('a/b', 'g', 'stopped', 'aws-1', 'lc-1', 'stopped', 2, 100, 10000, 200, 300, \
+             '{}', '{}', 1)",
+        );
     }
 }
 
@@ -178,6 +189,20 @@ on_both!(every_older_database_is_migrated_with_its_data, |database| {
             assert_eq!(ids, ["one"]);
             let kept = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "w"))).await;
             assert_eq!(kept, Some(worker("a/b", "g", "w")));
+        }
+        if (2..FILES.len()).contains(&n_applied) {
+            // Workers that had stopped before are recorded, too.
+            let recorded = read(&store, |tx| {
+                let first = (at(0), String::new(), String::new(), String::new());
+                recorded_workers::list(tx, &first, at(0), at(1_000), 10)
+            });
+            let recorded = recorded.await;
+            assert_eq!(recorded.len(), 1);
+            assert_eq!(recorded[0].key, worker_key("a/b", "g", "stopped"));
+            assert_eq!(
+                (recorded[0].stopped, recorded[0].price),
+                (Some(at(200)), None)
+            );
         }
         store.close().await;
     }

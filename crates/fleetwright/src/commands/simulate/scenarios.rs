@@ -176,7 +176,7 @@ fn text(results: &[ScenarioResult]) -> String {
         headings.push(("J DIFFERENCE", Kind::Number));
     }
     let rows = results.iter().flat_map(|result| {
-        let name = result.scenario.to_string();
+        let name = result.scenario.clone();
         let strategies = result.strategies.iter();
         strategies.map(move |strategy| row(name.clone(), strategy, compared))
     });
@@ -188,7 +188,7 @@ fn text(results: &[ScenarioResult]) -> String {
 }
 
 fn row(scenario: String, result: &StrategyResult, compared: bool) -> Vec<String> {
-    let mut cells = vec![scenario, result.strategy.to_string()];
+    let mut cells = vec![scenario, result.strategy.clone()];
     cells.extend(COLUMNS.map(|(_, measure, decimals)| {
         let mean = result.mean.get(measure).map(|estimate| estimate.mean);
         mean.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.decimals$}"))
@@ -216,7 +216,7 @@ fn pools_text(result: &ScenarioResult) -> String {
             .iter()
             .map(|(pool, delay)| format!("{pool} {delay:.0} s"));
         let pools: Vec<String> = pools.collect();
-        let scenario = result.scenario;
+        let scenario = &result.scenario;
         format!(
             "{scenario}, {strategy}: mean delay of {}\n",
             pools.join(", ")

@@ -125,6 +125,7 @@ mod tests {
             at_ms,
             duration_ms: 60_000,
             pool: 0,
+            rank: 0,
         });
         let settings = TraceSettings {
             startup_ms: 20_000,

@@ -6,8 +6,8 @@ use domain::demand::Demand;
 use domain::facts::{
     ClaimSource, Facts, MarketFacts, Rooms, RunningWorker, Starting, most_pending,
 };
-use domain::id::{LaunchConfigId, ProviderId, WorkerKey};
-use domain::market::{Announced, PoolMemory};
+use domain::id::{BadId, LaunchConfigId, ProviderId, WorkerGroup, WorkerKey};
+use domain::market::{Announced, PoolMemory, PoolNews};
 use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyDefaults, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
 use domain::time::{DAY_MS, MINUTE_MS};
@@ -26,9 +26,14 @@ pub(super) struct PlannedPool {
     config_ids: Vec<LaunchConfigId>,
     /// The names of the offerings of the launch configs.
     places: Vec<String>,
+    /// The groups of their workers.
+    groups: Vec<WorkerGroup>,
     provider_id: ProviderId,
     most_pending: u64,
+    /// Of launch configs that set none.
     idle_hold_ms: i64,
+    /// The shortest of all launch configs.
+    least_hold_ms: i64,
     log: LaunchLog,
     /// The moment of the last answers of clouds, and how many came then.
     answers: (i64, i64),
@@ -46,7 +51,13 @@ pub(super) struct PlannedPool {
     registration_ms: i64,
     /// The memory of the tasks, if the strategy learns.
     memory: Option<PoolMemory>,
+    /// The part that plans use, as of the last sample.
+    news: PoolNews,
     wait_price: f64,
+    /// The interval between two samples. `None`: every change is seen at once.
+    sample_ms: Option<i64>,
+    /// When the last sample was taken.
+    sampled_ms: Option<i64>,
     /// Whether it looks ahead: until when arrivals are counted by hour, and those since then.
     by_hour: Option<(i64, u64)>,
 }
@@ -72,21 +83,26 @@ impl PlannedPool {
         simulated: &SimulatedPool,
         places: Vec<String>,
         timing: &Timing,
-        (strategy, foresight): (StrategyName, bool),
+        strategy: Option<StrategyName>,
+        foresight: bool,
     ) -> Result<Self, BadPool> {
         let mut simulated = simulated.clone();
         let config = &mut simulated.pool.definition.config;
-        config.insert("strategy".to_owned(), Value::from(strategy.as_str()));
+        if let Some(strategy) = strategy {
+            config.insert("strategy".to_owned(), Value::from(strategy.as_str()));
+        }
         if foresight {
             config.insert("foresight".to_owned(), Value::from(true));
         }
         let settings = simulated.settings()?;
-        let (idle_hold_ms, memory) = match strategy {
+        // No service can be asked in simulated time, so its fallback decides.
+        let (idle_hold_ms, memory) = match settings.own_strategy_name() {
             StrategyName::Weighted | StrategyName::AwsProvisioner | StrategyName::External => {
                 (timing.idle_ms, None)
             }
             StrategyName::Balanced => (timing.least_idle_ms, Some(PoolMemory::default())),
         };
+        let looks_ahead = settings.foresight && memory.is_some();
         let SimulatedPool {
             pool,
             launch_configs,
@@ -104,10 +120,12 @@ impl PlannedPool {
         Ok(Self {
             facts,
             config_ids: configs.map(|it| it.config.id.clone()).collect(),
+            groups: groups(&launch_configs, &places)?,
             configs: launch_configs.clone(),
             places,
             provider_id: provider_id()?,
             most_pending,
+            least_hold_ms: least_hold_ms(&launch_configs, idle_hold_ms),
             idle_hold_ms,
             log: LaunchLog::default(),
             answers: (i64::MIN, 0),
@@ -119,9 +137,17 @@ impl PlannedPool {
             asked: BTreeMap::new(),
             registration_ms: timing.registration_ms,
             memory,
+            news: PoolNews::default(),
             wait_price: settings.wait_price,
-            by_hour: foresight.then_some((0, 0)),
+            by_hour: looks_ahead.then_some((0, 0)),
+            sample_ms: timing.reactions.map(|it| it.sample_ms),
+            sampled_ms: None,
         })
+    }
+
+    /// Whether its strategy learns from launches, workers and tasks.
+    pub(super) fn learns(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// Whether a launch of the last plan was refused.
@@ -207,13 +233,20 @@ impl PlannedPool {
             | Observation::Interrupted { .. }
             | Observation::Ended { .. } => return,
         };
-        let state = &view.fleet.pools[pool];
-        memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+        if self.sample_ms.is_none() {
+            let state = &view.fleet.pools[pool];
+            memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+        }
     }
 
     fn forget(&mut self, worker: usize) {
         self.asked.remove(&worker);
         self.prices.remove(&worker);
+    }
+
+    fn idle_hold_ms(&self, config: usize) -> i64 {
+        let of_config = self.configs[config].idle_hold_ms;
+        of_config.unwrap_or(self.idle_hold_ms)
     }
 
     /// Units that run or are to come.
@@ -226,21 +259,41 @@ impl PlannedPool {
     }
 
     /// Learns from the market, and adds what is known to the facts.
-    pub(super) fn learn(&mut self, view: &View<'_>, market: &Market, rivals: Vec<Rival>) {
-        let Some(memory) = &mut self.memory else {
+    pub(super) fn learn(
+        &mut self,
+        view: &View<'_>,
+        index: usize,
+        market: &Market,
+        rivals: Vec<Rival>,
+    ) {
+        if let Some(memory) = &mut self.memory
+            && is_due(view.at_ms, self.sampled_ms, self.sample_ms)
+        {
+            if self.sample_ms.is_some() {
+                let state = &view.fleet.pools[index];
+                memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+            }
+            self.sampled_ms = Some(view.at_ms);
+            let best = market.best_offer(view);
+            let missing_ms = memory.missing_ms(best.boot_ms, best.price, self.wait_price);
+            memory.learn(missing_ms, view.now());
+            self.news = memory.news();
+            if let Some((counted_ms, count)) = &mut self.by_hour {
+                memory.note_hour(view.now(), view.at_ms - *counted_ms, *count);
+                (*counted_ms, *count) = (view.at_ms, 0);
+                self.news.expected = memory.expected(view.now());
+            }
+        }
+        self.read_memory(view, market, rivals);
+    }
+
+    /// Adds what is known to the facts.
+    pub(super) fn read_memory(&mut self, view: &View<'_>, market: &Market, rivals: Vec<Rival>) {
+        if self.memory.is_none() {
             return;
-        };
-        let best = market.best_offer(view);
-        let missing_ms = memory.missing_ms(best.boot_ms, best.price, self.wait_price);
-        memory.learn(missing_ms, view.now());
-        let mut news = memory.news();
-        if let Some((counted_ms, count)) = &mut self.by_hour {
-            memory.note_hour(view.now(), view.at_ms - *counted_ms, *count);
-            (*counted_ms, *count) = (view.at_ms, 0);
-            news.expected = memory.expected(view.now());
         }
         self.facts.memory = Some(MarketFacts {
-            pool: news,
+            pool: self.news.clone(),
             offerings: market.memories(),
             starting: self.starting(view),
             rivals,
@@ -298,9 +351,14 @@ impl PlannedPool {
 
     /// Stops machines that have been starting for longer than machines of their offering do.
     pub(super) fn give_up(&self, view: &View<'_>, market: &Market, decision: &mut Decision) {
+        if !self.learns() {
+            return;
+        }
         for (worker, awaited) in &self.awaited {
             let offering = self.configs[awaited.config].offering;
-            let patience_ms = market.give_up_after_ms(offering, self.registration_ms);
+            let limit_ms = self.configs[awaited.config].registration_ms;
+            let limit_ms = limit_ms.unwrap_or(self.registration_ms);
+            let patience_ms = market.give_up_after_ms(offering, limit_ms);
             if (view.at_ms - awaited.launched_ms) as f64 > patience_ms {
                 decision.advice.push(WorkerAdvice {
                     worker: *worker,
@@ -468,8 +526,16 @@ impl PlannedPool {
             return live.filter(is_running).filter_map(row).collect();
         }
         let idle = view.fleet.idle_workers(index);
-        let idle =
-            idle.take_while(|index| view.at_ms - worker(*index).idle_since_ms >= self.idle_hold_ms);
+        let is_held = |index: &usize| {
+            let hold_ms = self.idle_hold_ms(worker(*index).config);
+            view.at_ms - worker(*index).idle_since_ms >= hold_ms
+        };
+        // The holds of launch configs may differ, so a held worker may come after another.
+        let least_ms = self.least_hold_ms;
+        let idle = idle
+            .take_while(|index| view.at_ms - worker(*index).idle_since_ms >= least_ms)
+            .filter(is_held)
+            .filter(|index| !worker(*index).asked_to_stop);
         let asked = self.asked.keys().copied().filter(is_running);
         idle.chain(asked).filter_map(row).collect()
     }
@@ -483,15 +549,16 @@ impl PlannedPool {
         let since_start = |at_ms: i64| view.now().plus_millis(at_ms - view.at_ms);
         let ended = (worker.last_start_ms.is_some()).then(|| since_start(worker.idle_since_ms));
         let pool_id = self.facts.pool.id.clone();
-        let group = &self.places[worker.config];
+        let group = self.groups[worker.config].clone();
+        let id = index.to_string().parse().ok()?;
         Some(RunningWorker {
-            key: WorkerKey::parse(pool_id, group, &index.to_string()).ok()?,
+            key: WorkerKey { pool_id, group, id },
             provider_id: self.provider_id.clone(),
             launch_config_id: Some(self.config_ids[worker.config].clone()),
             capacity: worker.capacity,
             created: since_start(worker.launched_ms),
             registered: worker.registered_ms.map(since_start),
-            idle_hold_ms: Some(self.idle_hold_ms),
+            idle_hold_ms: Some(self.idle_hold_ms(worker.config)),
             price: self.prices.get(&index).copied(),
             advice: self.asked.get(&index).cloned(),
             last_asked: Some(view.now()),
@@ -510,6 +577,30 @@ impl PlannedPool {
             })
         });
         bids.collect()
+    }
+}
+
+/// The name of an offering, or its number if the name cannot be that of a group.
+fn groups(configs: &[OfferedConfig], places: &[String]) -> Result<Vec<WorkerGroup>, BadId> {
+    let offerings = configs.iter().zip(places);
+    let group = |(config, place): (&OfferedConfig, &String)| {
+        let named = place.parse::<WorkerGroup>();
+        named.or_else(|_| format!("offering-{}", config.offering).parse())
+    };
+    offerings.map(group).collect()
+}
+
+fn least_hold_ms(configs: &[OfferedConfig], usual_ms: i64) -> i64 {
+    let holds = configs.iter();
+    let holds = holds.map(|config| config.idle_hold_ms.unwrap_or(usual_ms));
+    holds.min().unwrap_or(usual_ms)
+}
+
+/// Whether a sample is taken now.
+fn is_due(at_ms: i64, last_ms: Option<i64>, interval_ms: Option<i64>) -> bool {
+    match (last_ms, interval_ms) {
+        (Some(last_ms), Some(interval_ms)) => at_ms - last_ms >= interval_ms,
+        (None, _) | (_, None) => true,
     }
 }
 
