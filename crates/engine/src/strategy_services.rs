@@ -177,3 +177,101 @@ impl Entry {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Poll;
+
+    use access::Secret;
+    use access::seal::{Key, Keyring};
+    use cloud::{StrategyContext, StrategySettings};
+    use contract::Schemas;
+    use domain::demand::Demand;
+    use domain::facts::{Facts, Rooms};
+    use domain::plan::StrategyDefaults;
+    use domain::pool::{Pool, PoolDefinition};
+    use domain::supply::Horizon;
+    use futures_util::poll;
+    use serde_json::json;
+    use testing::sizes_around;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::clock::SystemClock;
+
+    /// One service, `slow`, at this port.
+    fn services(port: u16) -> StrategyServices {
+        let settings = StrategySettings {
+            url: format!("http://127.0.0.1:{port}"),
+            secret: Some(Secret::new("a-secret-of-more-than-22-characters")),
+            secret_file: None,
+            time_limit_seconds: 30,
+            max_answer_bytes: 1_000,
+        };
+        let secret = Secret::new("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+        let id = "test".to_owned();
+        let keyring = Keyring::new(vec![Key { id, secret }]).unwrap();
+        let context = StrategyContext {
+            schemas: Schemas::new(),
+            keyring: Arc::new(keyring),
+            root_url: "http://localhost".to_owned(),
+            clock: Arc::new(SystemClock),
+        };
+        let client = StrategyClient::new("slow".parse().unwrap(), settings, &context);
+        StrategyServices::new(vec![client.unwrap()])
+    }
+
+    fn snapshot() -> Snapshot {
+        let config = json!({"maxCapacity": 5, "strategy": "external", "externalStrategy": "slow"});
+        let now = SystemClock.now();
+        let definition = PoolDefinition {
+            provider_id: "one".parse().unwrap(),
+            further_provider_ids: Vec::new(),
+            description: String::new(),
+            config: config.as_object().unwrap().clone(),
+            owner: String::new(),
+            email_on_error: false,
+        };
+        let pool = Pool::new("p/a".parse().unwrap(), definition, now);
+        let horizon = Horizon::new(now, Some(now));
+        let facts = Facts::new(
+            pool,
+            Demand::default(),
+            horizon,
+            StrategyDefaults::default(),
+        );
+        facts.snapshot(&[], &Rooms::new(), Vec::new()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_service_gets_no_further_requests_while_many_are_unanswered() {
+        // Connections to it are made, and nothing answers.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (services, snapshot) = (services(port), snapshot());
+        let ask = || Box::pin(services.ask(&snapshot, 1, &SystemClock));
+        for count in sizes_around("engine::strategy_services::MAX_UNANSWERED", MAX_UNANSWERED) {
+            let mut open = Vec::new();
+            let mut refused = 0;
+            for _ in 0..count {
+                let mut asked = ask();
+                match poll!(asked.as_mut()) {
+                    Poll::Pending => open.push(asked),
+                    Poll::Ready(answer) => {
+                        let why = answer.unwrap().outcome.unwrap_err();
+                        assert_eq!(why, "16 requests to it are unanswered");
+                        refused += 1;
+                    }
+                }
+            }
+            assert_eq!(open.len(), count.min(MAX_UNANSWERED));
+            assert_eq!(refused, count.saturating_sub(MAX_UNANSWERED));
+            drop(open);
+            assert!(
+                poll!(ask()).is_pending(),
+                "requests that were given up count no more"
+            );
+        }
+    }
+}

@@ -267,7 +267,7 @@ fn settings_that_no_rule_set_may_have_are_refused_with_their_reason() {
     p/huge: in its config maxCapacity must be a whole number from 0 to 1000000000, not 10000000000
     p/less: in its config minCapacity must be a whole number from 0 to 1000000000, not -1
     p/much: in its config scalingRatio must be a number from 0 to 100, not 1000
-    p/odd: in its config "luck" is not a strategy; use "balanced", "weighted", "aws-provisioner" or "external"
+    p/odd: in its config "luck" is not a strategy; use "weighted", "aws-provisioner", "balanced" or "external"
     "#);
     assert_eq!(selection.sources.len(), 1);
 }

@@ -98,7 +98,8 @@ mod tests {
     #[test]
     fn a_strategy_that_asks_a_service_is_refused_with_the_reason() {
         let refusal = |text: &str| text.parse::<SimulatedStrategy>().unwrap_err().to_string();
-        let list = "taskcluster, taskcluster-fixed, weighted, aws-provisioner, balanced";
+        let list = "taskcluster, taskcluster-fixed, weighted, aws-provisioner, balanced, \
+                    balanced-foresight";
         let why = "\"external\" cannot be simulated, because it asks a service";
         assert_eq!(refusal("external"), format!("{why}; use {list}"));
         assert_eq!(

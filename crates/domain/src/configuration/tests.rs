@@ -434,7 +434,7 @@ fn each_error_about_places_and_launch_configs_names_its_pointer() {
         ),
         (
             json!({"strategy": "luck"}),
-            "/strategy: \"luck\" is not a strategy; use \"balanced\", \"weighted\", \"aws-provisioner\" or \"external\" (rule \"extra\")",
+            "/strategy: \"luck\" is not a strategy; use \"weighted\", \"aws-provisioner\", \"balanced\" or \"external\" (rule \"extra\")",
         ),
         (
             json!({"maxCapacity": -1}),

@@ -112,7 +112,7 @@ mod tests {
         Timestamp::from_millis(1_767_571_200_000 + hours * HOUR_MS)
     }
 
-    /// Observes whole hours from Monday on, with this many tasks each.
+    /// Observes one hour after another from Monday on, with this many tasks each.
     fn observed(arrivals: impl Iterator<Item = u64>) -> Hours {
         let mut hours = Hours::default();
         for (hour, arrivals) in arrivals.enumerate() {

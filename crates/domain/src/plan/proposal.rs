@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_bounded_number_of_reasons_is_kept() {
         let bound = MAX_SERVICE_REASONS;
-        for count in sizes_around("domain::plan::MAX_SERVICE_REASONS", bound) {
+        for count in sizes_around("domain::plan::proposal::MAX_SERVICE_REASONS", bound) {
             let proposal = Proposal {
                 reasons: vec!["because".to_owned(); count],
                 ..Proposal::default()

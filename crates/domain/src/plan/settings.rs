@@ -26,8 +26,8 @@ pub enum BadSettings {
         found: String,
     },
     #[error(
-        "{0} is not a strategy; use \"external\", {names}",
-        names = names_of_own_strategies()
+        "{0} is not a strategy; use {names}",
+        names = names(&StrategyName::ALL)
     )]
     Strategy(String),
     #[error(
@@ -44,11 +44,14 @@ pub enum BadSettings {
 
 /// `"one", "two" or "three"`.
 fn names_of_own_strategies() -> String {
-    let names: Vec<String> = StrategyName::ALL
-        .iter()
-        .filter(|name| **name != StrategyName::External)
-        .map(|name| format!("\"{name}\""))
-        .collect();
+    let own = StrategyName::ALL.into_iter();
+    let own: Vec<_> = own.filter(|name| *name != StrategyName::External).collect();
+    names(&own)
+}
+
+fn names(strategies: &[StrategyName]) -> String {
+    let names = strategies.iter().map(|name| format!("\"{name}\""));
+    let names: Vec<String> = names.collect();
     match names.split_last() {
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
         None => String::new(),
@@ -306,7 +309,7 @@ mod tests {
             ),
             (
                 json!({"strategy": "cheapest"}),
-                "\"cheapest\" is not a strategy; use \"balanced\", \"weighted\", \"aws-provisioner\" or \"external\"",
+                "\"cheapest\" is not a strategy; use \"weighted\", \"aws-provisioner\", \"balanced\" or \"external\"",
             ),
             (
                 json!({"strategy": "external"}),
@@ -318,11 +321,11 @@ mod tests {
             ),
             (
                 json!({"strategy": "external", "externalStrategy": "x", "fallbackStrategy": "external"}),
-                "fallbackStrategy must be \"balanced\", \"weighted\" or \"aws-provisioner\", not \"external\"",
+                "fallbackStrategy must be \"weighted\", \"aws-provisioner\" or \"balanced\", not \"external\"",
             ),
             (
                 json!({"strategy": "external", "externalStrategy": "x", "fallbackStrategy": 1}),
-                "fallbackStrategy must be \"balanced\", \"weighted\" or \"aws-provisioner\", not 1",
+                "fallbackStrategy must be \"weighted\", \"aws-provisioner\" or \"balanced\", not 1",
             ),
         ];
         for (config, expected) in cases {

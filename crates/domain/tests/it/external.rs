@@ -351,7 +351,10 @@ fn inputs_of_other_strategies_have_no_word_of_services_and_are_read_without() {
 
 #[test]
 fn a_request_lists_a_bounded_number_of_idle_workers() {
-    for count in sizes_around("domain::plan::MAX_LISTED_WORKERS", MAX_LISTED_WORKERS) {
+    for count in sizes_around(
+        "domain::plan::service_request::MAX_LISTED_WORKERS",
+        MAX_LISTED_WORKERS,
+    ) {
         let mut snapshot = weighted(10);
         let worker = |n: usize| idle(&format!("w{n}"), i64::try_from(n).unwrap());
         snapshot.workers = (0..count).map(worker).collect();

@@ -124,8 +124,10 @@ fn only_a_strategy_that_learns_sees_the_memory() {
     let config = json!({"maxCapacity": 10, "strategy": "weighted", "shadowStrategy": "balanced"});
     let usual = StrategyDefaults::default();
     let mut watched = facts(config, usual, 3);
-    let mut memory = MarketFacts::default();
-    memory.rivals = vec![Rival { demand: 4, held: 0 }];
+    let mut memory = MarketFacts {
+        rivals: vec![Rival { demand: 4, held: 0 }],
+        ..MarketFacts::default()
+    };
     let east = OfferingId::new(&"cloud".parse().unwrap(), "east");
     memory.offerings.insert(east, Default::default());
     watched.memory = Some(memory);

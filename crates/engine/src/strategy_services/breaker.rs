@@ -84,6 +84,7 @@ impl ServiceBreaker {
 #[cfg(test)]
 mod tests {
     use domain::time::DAY_MS;
+    use testing::sizes_around;
 
     use super::*;
 
@@ -114,6 +115,21 @@ mod tests {
         assert!(asks(&mut breaker, 31_000));
         assert!(breaker.succeed());
         assert!(asks(&mut breaker, 31_001) && asks(&mut breaker, 31_001));
+    }
+
+    #[test]
+    fn a_service_is_paused_by_the_third_failure_in_a_row_and_not_before() {
+        let bound = FAILURES_TO_PAUSE as usize;
+        for count in sizes_around(
+            "engine::strategy_services::breaker::FAILURES_TO_PAUSE",
+            bound,
+        ) {
+            let mut breaker = ServiceBreaker::default();
+            for _ in 0..count {
+                breaker.fail(at(0), "late");
+            }
+            assert_eq!(asks(&mut breaker, 1), count < bound, "{count}");
+        }
     }
 
     #[test]

@@ -18,12 +18,13 @@ pub struct Planning {
 
 /// A strategy service is chosen by each pool, with its name and its fallback.
 fn own_strategy<'de, D: Deserializer<'de>>(source: D) -> Result<Option<StrategyName>, D::Error> {
-    match StrategyName::deserialize(source)? {
-        StrategyName::External => Err(D::Error::custom(
+    let name = StrategyName::deserialize(source)?;
+    if name == StrategyName::External {
+        return Err(D::Error::custom(
             "\"external\" cannot be a default: each pool names its strategy service",
-        )),
-        own => Ok(Some(own)),
+        ));
     }
+    Ok(Some(name))
 }
 
 impl Planning {

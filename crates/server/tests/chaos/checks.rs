@@ -148,8 +148,8 @@ impl World {
         }
     }
 
-    /// Machines that have been starting for less than this time are counted on. `balanced` counts on
-    /// none that is late for its offering, which is after two minutes at the earliest.
+    /// Machines that have been starting for less than this time are counted on. `balanced` counts
+    /// on none that is late for its offering, which is after two minutes at the earliest.
     fn start_up_ms(&self) -> i64 {
         if self.learns() { 120_000 } else { START_UP_MS }
     }

@@ -88,26 +88,8 @@ impl World {
         let number = process.number;
         match self.chance.below(105) {
             0..=9 => self.create_tasks().await,
-            10..=24 => {
-                self.note(format!("process {number} provisions"));
-                let rings = self.rings;
-                self.lets(
-                    &process,
-                    |process| async move { process.provision(rings).await },
-                )
-                .await;
-            }
-            25..=31 => {
-                self.note(format!("process {number} makes its round"));
-                let learns = self.learns();
-                self.lets(&process, |process| async move {
-                    if learns {
-                        process.learn().await;
-                    }
-                    process.round().await;
-                })
-                .await;
-            }
+            10..=24 => self.provision_in(&process).await,
+            25..=31 => self.make_round_in(&process).await,
             32..=41 => {
                 self.note(format!("process {number} scans"));
                 self.lets(&process, |process| async move { process.scan().await })
@@ -155,6 +137,28 @@ impl World {
             99 => self.answer_again(&process),
         }
         self.let_things_happen().await;
+    }
+
+    async fn provision_in(self: &Arc<Self>, process: &Arc<Process>) {
+        self.note(format!("process {} provisions", process.number));
+        let rings = self.rings;
+        self.lets(
+            process,
+            |process| async move { process.provision(rings).await },
+        )
+        .await;
+    }
+
+    async fn make_round_in(self: &Arc<Self>, process: &Arc<Process>) {
+        self.note(format!("process {} makes its round", process.number));
+        let learns = self.learns();
+        self.lets(process, |process| async move {
+            if learns {
+                process.learn().await;
+            }
+            process.round().await;
+        })
+        .await;
     }
 
     /// While a process waits for a cloud.

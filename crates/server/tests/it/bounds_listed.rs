@@ -13,6 +13,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "cloud::aws::row::VERSION",
             "backplane::publisher::PERSISTENT",
             "cloud::protocol::VERSION",
+            "cloud::strategy_client::VERSION",
             "contract::numbers::FIRST_INEXACT",
             "documentation::KIB",
             "documentation::MIB",

@@ -222,7 +222,8 @@ fleet_test!(
         fleet.pass_ms(MINUTE_MS);
         fleet.learn().await;
         let id: PoolId = POOL.parse().unwrap();
-        let memories = fleet.read(move |tx| store::pool_memories::of(tx, &[id.clone()]));
+        let memories =
+            fleet.read(move |tx| store::pool_memories::of(tx, std::slice::from_ref(&id)));
         assert!(memories.await.is_empty());
     }
 );

@@ -467,9 +467,9 @@ fleet_test!(
         assert_eq!(off["availability"]["nextPauseSeconds"], 120);
         assert_eq!(off["strategy"], "balanced");
         assert_eq!(
-            off["weight"].get("chance"),
-            None,
-            "it does not draw by weight"
+            off["weight"]["chance"],
+            json!(0.0),
+            "no launch goes there before the next try"
         );
         let next: Timestamp = off["availability"]["nextTry"]
             .as_str()

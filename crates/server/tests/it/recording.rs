@@ -163,6 +163,19 @@ fn recorded_run(now: Timestamp) -> RecordedRun {
     }
 }
 
+async fn expect_row_to_outlive_its_worker(fleet: &Fleet) {
+    fleet.pass_ms(30 * 86_400_000);
+    fleet
+        .write(|tx| store::workers::delete_expired(tx, Timestamp::from_millis(i64::MAX), 100))
+        .await;
+    let since = Timestamp::from_millis(0);
+    let page = fleet
+        .get(&format!("fleetwright:/recording?since={since}"))
+        .await
+        .expect(200);
+    assert!(page.to_string().contains("\"stopped\""));
+}
+
 fleet_test!(a_run_a_worker_and_a_refusal_are_recorded, |fleet| {
     fleet.make_pool(POOL, demo_pool("weighted", 5)).await;
     assert_eq!(fleet.kinds(1_000).await, "recording 1, pool 1");
@@ -229,17 +242,7 @@ fleet_test!(a_run_a_worker_and_a_refusal_are_recorded, |fleet| {
     assert_eq!((offers.len(), &offers[0]["place"]), (2, &json!("east")));
     assert_eq!(offers[0]["price"], 0.40);
 
-    // The row outlives the worker.
-    fleet.pass_ms(30 * 86_400_000);
-    fleet
-        .write(|tx| store::workers::delete_expired(tx, Timestamp::from_millis(i64::MAX), 100))
-        .await;
-    let since = Timestamp::from_millis(0);
-    let page = fleet
-        .get(&format!("fleetwright:/recording?since={since}"))
-        .await
-        .expect(200);
-    assert!(page.to_string().contains("\"stopped\""));
+    expect_row_to_outlive_its_worker(fleet).await;
 });
 
 fleet_test!(

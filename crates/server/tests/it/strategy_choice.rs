@@ -124,7 +124,7 @@ on_both!(
         let document = with_rule(build(), rule("planning", Value::Null, keys));
         let problem = refused(world.put(BUILD, document.clone()), 400).await;
         assert!(
-            problem.contains("/shadowStrategy shadowStrategy: balanced does not accept the settings of the pool: scalingRatio"),
+            problem.contains("/shadowStrategy: shadowStrategy: balanced does not accept the settings of the pool: scalingRatio"),
             "{problem}"
         );
         let document = with_rule(document, rule("ratio", Value::Null, keys_of_shadow));

@@ -74,7 +74,7 @@ scenarios! {
     [
     Groups = "groups", "groups of 5 to 60 builds every 40 minutes, and 1 to 6 tests after each build; equal offerings";
     Days = "days", "five days: 10 to 140 tasks run, by the time of day, with small bursts; equal offerings";
-    WeekBLinux = "week-b-linux", "the whole record of the builds of Firefox; four prices";
+    WeekBLinux = "week-b-linux", "all recorded builds of Firefox; four prices";
     WeekLinuxLarge = "week-linux-large", "five days of tests of Firefox, as recorded; four prices";
     ]
 }
@@ -191,7 +191,7 @@ impl ScenarioName {
     pub fn build(self, seed: u64, traces: &dyn TraceSource) -> Result<Scenario, ScenarioError> {
         let mut timing = Timing::default();
         if matches!(self, Self::Days | Self::WeekBLinux | Self::WeekLinuxLarge) {
-            // What workers do when a record is over says nothing.
+            // The time after the end of a record says nothing.
             timing.drain_ms = 0;
         }
         let offerings = self.offerings(seed);

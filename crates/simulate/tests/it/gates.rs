@@ -1,4 +1,4 @@
-//! Quick gates: `balanced` stays as good as it is, in every scenario without a trace.
+//! Quick gates: `balanced` gets no worse in any scenario without a trace.
 //!
 //! Two seeds say little about a strategy, so each limit leaves some room beyond what they give. The
 //! committed table of `docs/simulation.md` has the full comparison.

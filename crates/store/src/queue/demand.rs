@@ -23,6 +23,10 @@ statements! { TABLE;
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
     CLAIMED "task_count_claimed" =
         "SELECT COUNT(*) FROM claimed_tasks WHERE task_queue_id = $1 AND taken_until > $2";
+    PENDING_TOTAL "task_count_pending_total" =
+        "SELECT COUNT(*) FROM pending_tasks WHERE deadline > $1";
+    CLAIMED_TOTAL "task_count_claimed_total" =
+        "SELECT COUNT(*) FROM claimed_tasks WHERE taken_until > $1";
     CLAIMED_ALL "task_count_claimed_all" =
         "SELECT task_queue_id, COUNT(*) FROM claimed_tasks \
          WHERE task_queue_id > $1 AND taken_until > $2 \
@@ -46,6 +50,14 @@ pub fn up_to(
     Ok(Demand {
         pending: tx.number(&PENDING_UP_TO, (pool_id, now, most_pending))?,
         claimed: tx.number(&CLAIMED, (pool_id, now))?,
+    })
+}
+
+/// The demand of all pools together.
+pub fn total(tx: &mut Tx<'_>, now: Timestamp) -> Result<Demand> {
+    Ok(Demand {
+        pending: tx.number(&PENDING_TOTAL, now)?,
+        claimed: tx.number(&CLAIMED_TOTAL, now)?,
     })
 }
 

@@ -249,6 +249,8 @@ on_both!(
         ]
         .map(|(queue, pending, claimed)| (pool_id(queue), Demand { pending, claimed }))
         .to_vec();
+        let total = read(&store, |tx| demand::total(tx, at(10))).await;
+        assert_eq!((total.pending, total.claimed), (6, 4));
         for limit in 1..=7_u32 {
             let mut all = Vec::new();
             // More pages than pools would mean an endless loop.

@@ -230,7 +230,7 @@ impl Snapshot {
 }
 
 /// The cheapest offering whose pause is over, though others cost less: a machine of it shows soon
-/// whether an outage has ended. One that may fail late is not the only machine of a plan.
+/// whether an outage has ended. An offering that may fail late is not the only one of a plan.
 fn due_trial(offers: &UsableOffers<'_>, scores: &[f64]) -> Option<usize> {
     let (now, wanted) = (offers.snapshot.now, offers.budget.wanted);
     let is_due = |memory: &OfferingMemory| {

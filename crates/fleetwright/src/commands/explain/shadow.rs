@@ -20,10 +20,8 @@ pub(super) fn shadow_text(reply: &Value) -> String {
     }
     text.push_str(&sums_text(&reply["sums"]));
     for decision in reply["decisions"].as_array().into_iter().flatten() {
-        let plan = match &decision["plan"] {
-            Value::Null => "no plan".to_owned(),
-            number => format!("plan {number}"),
-        };
+        let plan = decision["plan"].as_u64();
+        let plan = plan.map_or("no plan".to_owned(), |number| format!("plan {number}"));
         let (number, created) = (&decision["number"], clock(&decision["created"]));
         text.push_str(&format!("\nDecision {number}, {plan} ({created})\n"));
         text.push_str(&comparison_text(decision));
@@ -115,7 +113,7 @@ fn side_by_side(names: [&str; 2], both: [&Value; 2], keys: [&str; 3]) -> String 
 }
 
 /// The launch configs of both, in their order.
-fn launch_configs<'a>(both: [&'a Value; 2]) -> Vec<&'a str> {
+fn launch_configs(both: [&Value; 2]) -> Vec<&str> {
     let launches = both.iter().filter_map(|of| of["launches"].as_array());
     let ids = launches
         .flatten()

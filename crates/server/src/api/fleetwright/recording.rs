@@ -4,7 +4,6 @@
 //! and runs. A continuation token names the kind and the last entry.
 
 use domain::demand::Demand;
-use domain::id::PoolId;
 use domain::launch::{Launch, LaunchState};
 use domain::plan::Bid;
 use domain::recording::{RecordedGap, RecordedRun, RecordedWorker};
@@ -13,7 +12,7 @@ use engine::configurations::provider_entry;
 use engine::fleet::{OfferedPool, list_offered_pools};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{StoreError, Tx};
+use store::StoreError;
 
 use crate::api::paging::{MAX_PAGE_BYTES, Page};
 use crate::api::reply::without_nulls;
@@ -25,8 +24,6 @@ const VERSION: u32 = 1;
 const USUAL_MS: i64 = 7 * DAY_MS;
 /// Pools that are read together, since they may be large.
 const POOLS_AT_ONCE: u32 = 10;
-/// Task queues whose tasks are counted together.
-const QUEUES_AT_ONCE: u32 = 10_000;
 
 /// The kinds of entries, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,7 +169,7 @@ impl Reader<'_> {
             let oldest = store::recorded_runs::oldest(tx)?;
             let demand = match is_outside {
                 true => Demand::default(),
-                false => all_demand(tx, now)?,
+                false => store::demand::total(tx, now)?,
             };
             Ok::<_, StoreError>((oldest, demand))
         });
@@ -321,24 +318,6 @@ impl Reader<'_> {
             return last;
         }
         part.next().map(Place::start)
-    }
-}
-
-/// The waiting and running tasks of all queues.
-fn all_demand(tx: &mut Tx<'_>, now: Timestamp) -> Result<Demand, StoreError> {
-    let mut demand = Demand::default();
-    let mut after: Option<PoolId> = None;
-    loop {
-        let queues = store::demand::all(tx, after.as_ref(), QUEUES_AT_ONCE, now)?;
-        let is_full = queues.len() == QUEUES_AT_ONCE as usize;
-        for (id, of_queue) in queues {
-            demand.pending = demand.pending.saturating_add(of_queue.pending);
-            demand.claimed = demand.claimed.saturating_add(of_queue.claimed);
-            after = Some(id);
-        }
-        if !is_full {
-            return Ok(demand);
-        }
     }
 }
 

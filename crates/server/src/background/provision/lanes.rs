@@ -123,8 +123,10 @@ mod tests {
     #[test]
     fn a_service_has_a_bounded_number_of_places_and_delays_no_other_pool() {
         let bound = AT_ONCE_PER_SERVICE;
-        let path = "server::background::provision::lanes::AT_ONCE_PER_SERVICE";
-        for count in sizes_around(path, bound) {
+        for count in sizes_around(
+            "server::background::provision::lanes::AT_ONCE_PER_SERVICE",
+            bound,
+        ) {
             let mut lanes = Lanes::default();
             for number in 0..count {
                 lanes.add(facts(number, Some("slow")));
