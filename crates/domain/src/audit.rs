@@ -15,6 +15,7 @@ pub enum EntityType {
     Worker,
     WorkerConfiguration,
     Override,
+    Image,
 }
 
 names! {
@@ -27,6 +28,7 @@ names! {
     Worker = "worker",
     WorkerConfiguration = "worker-configuration",
     Override = "override",
+    Image = "image",
 }
 
 /// One change. Written in the transaction of the change.

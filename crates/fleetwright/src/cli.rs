@@ -18,7 +18,7 @@ use crate::client::Flags;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, client, completions, config, doctor, documentation, error, event, explain, health,
-    launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker, scope,
+    image, launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker, scope,
     serve, simulate, task, up, version, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
@@ -85,6 +85,9 @@ enum Command {
     /// Manage worker configurations: the rules that pools are compiled from
     #[command(subcommand, aliases = ["configuration", "worker-configuration"])]
     Rules(rules::Verb),
+    /// Manage images: how they are built, and where they are uploaded
+    #[command(subcommand)]
+    Image(image::Verb),
     /// List, show, pause and resume launch configs
     #[command(subcommand)]
     LaunchConfig(launch_config::Verb),
@@ -134,8 +137,8 @@ enum Command {
     Audit(audit::Verb),
     /// Show how the server differs from the files
     ///
-    /// Each file holds any of the lists workerConfigurations, workerPools, roles, clients and
-    /// overrides, or one item. The key owns holds patterns: items on the server that match a
+    /// Each file holds any of the lists images, workerConfigurations, workerPools, roles, clients
+    /// and overrides, or one item. The key owns holds patterns: items on the server that match a
     /// pattern and are in no file are removed. Other items are never changed. See
     /// docs/configuration-as-code.md.
     Plan(code::Planning),
@@ -260,6 +263,7 @@ impl Cli {
                 Some(done) => done,
                 None => common.ask(verb, rules::run),
             },
+            Command::Image(verb) => common.ask(verb, image::run),
             Command::LaunchConfig(verb) => common.ask(verb, launch_config::run),
             Command::Documentation(documentation::Verb::Check(arguments)) => {
                 documentation::check(&arguments, common.json)

@@ -23,7 +23,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod validate;
-mod values;
+pub(crate) mod values;
 
 use std::path::{Path, PathBuf};
 
@@ -43,13 +43,14 @@ pub(crate) use show::gist_of_new;
 pub(crate) use style::Style;
 
 /// The keys that come first in generated files, in this order.
-pub(crate) const KEYS_FIRST: [&str; 14] = [
+pub(crate) const KEYS_FIRST: [&str; 15] = [
     "owns",
     "workerConfigurationId",
     "workerPoolId",
     "roleId",
     "clientId",
     "overrideId",
+    "imageId",
     "ruleId",
     "description",
     "owner",

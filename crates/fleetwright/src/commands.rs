@@ -13,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod first_pool;
 mod first_role;
 pub(crate) mod health;
+pub(crate) mod image;
 pub(crate) mod launch_config;
 pub(crate) mod migrate;
 mod name;

@@ -51,7 +51,7 @@ pub fn endpoints() -> &'static [Endpoint] {
             monitored(Service::Queue, &queue.concat()),
             monitored(Service::Auth, auth::ENDPOINTS),
             monitored(Service::PurgeCache, purge_cache::ENDPOINTS),
-            [fleetwright::ENDPOINTS, queue::FILES].concat(),
+            [fleetwright::ENDPOINTS, fleetwright::IMAGES, queue::FILES].concat(),
         ]
         .concat()
     })

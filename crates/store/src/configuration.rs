@@ -1,6 +1,8 @@
-//! Worker configurations, their worker types and their documentation.
+//! Worker configurations, their worker types and documentation; definitions of images.
 
 pub mod configuration_versions;
 pub mod configurations;
 pub mod documentation;
+pub mod image_versions;
+pub mod images;
 pub mod worker_types;

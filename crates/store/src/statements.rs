@@ -14,7 +14,8 @@ macro_rules! lists {
 static ALL: &[&[&Statement]] = lists! {
     engine: migration probe turns;
     access: clients revisions roles;
-    configuration: configuration_versions configurations documentation worker_types;
+    configuration: configuration_versions configurations documentation image_versions images
+        worker_types;
     fleet: launch_configs launch_failures launch_health launches offering_memories offering_news
         overrides plans pool_memories pool_news pools running_workers shadow_plans worker_counts
         worker_supply workers;

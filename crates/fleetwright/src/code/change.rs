@@ -108,7 +108,7 @@ impl Change {
     /// Whether the stored item is the one that was read.
     pub(super) fn has_read(&self, stored: Option<&ServerItem>) -> bool {
         match (self.kind, self.version, stored) {
-            (Kind::WorkerConfiguration, Some(version), Some(stored)) => {
+            (kind, Some(version), Some(stored)) if kind.has_versions() => {
                 stored.version == Some(version)
             }
             (_, _, stored) => {
@@ -132,7 +132,9 @@ impl Change {
     fn pools(&self, content: Option<&Value>) -> BTreeSet<String> {
         match self.kind {
             Kind::WorkerConfiguration => content.map(worker_types).unwrap_or_default(),
-            Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override => BTreeSet::new(),
+            Kind::Role | Kind::Client | Kind::Image | Kind::WorkerPool | Kind::Override => {
+                BTreeSet::new()
+            }
         }
     }
 
@@ -214,7 +216,7 @@ impl Plan {
                         || is_going(&stored.content)
                 }
                 Kind::Client => id.starts_with(STATIC_CLIENT),
-                Kind::Role | Kind::WorkerConfiguration | Kind::Override => false,
+                Kind::Role | Kind::Image | Kind::WorkerConfiguration | Kind::Override => false,
             };
             if is_defined || stays || !owns.has(*kind, id) {
                 continue;

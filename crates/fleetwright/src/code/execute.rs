@@ -146,6 +146,8 @@ fn body(change: &Change, options: WriteOptions<'_>) -> Value {
     let mut body = change.after.clone().unwrap_or_default();
     if change.kind == Kind::WorkerConfiguration {
         body["adoptPools"] = json!(options.adopts);
+    }
+    if change.kind.has_versions() {
         if let Some(version) = change.version {
             body["version"] = json!(version);
         }

@@ -1,29 +1,48 @@
 //! The kinds of items that files define: their names, fields and API calls.
 
 use domain::configuration::Configuration;
-use domain::id::{ClientId, ConfigurationId, OverrideId, PoolId, RoleId};
+use domain::id::{ClientId, ConfigurationId, ImageName, OverrideId, PoolId, RoleId};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use access::scope::ScopeSet;
 
-use crate::client::{AUTH, Call, WORKER_MANAGER};
+use crate::client::{AUTH, Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::normal_pool::normal_pool_body;
 
 /// The prefix of clients that the server's configuration defines.
 pub(super) const STATIC_CLIENT: &str = "static/";
 
-/// In the order of execution: pools may need scopes that roles grant.
+/// In the order of execution: pools may need scopes that roles grant, and images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Kind {
     Role,
     Client,
+    Image,
     WorkerConfiguration,
     WorkerPool,
     Override,
 }
+
+const IMAGE_KEYS: &[&str] = &[
+    "description",
+    "owner",
+    "build",
+    "environment",
+    "secrets",
+    "timeLimitSeconds",
+    "formats",
+    "labels",
+    "rebuildAgeSeconds",
+    "keep",
+    "uploads",
+    "validation",
+    "canary",
+    "paused",
+    "usableBy",
+];
 
 /// The names and fields of a kind.
 struct Form {
@@ -37,9 +56,10 @@ struct Form {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Role,
         Self::Client,
+        Self::Image,
         Self::WorkerConfiguration,
         Self::WorkerPool,
         Self::Override,
@@ -62,6 +82,14 @@ impl Kind {
                 list_command: "fleetwright client list",
                 writable: &["description", "scopes", "expires", "deleteOnExpiration"],
                 schema: "auth/v1/create-client-request.json",
+            },
+            Self::Image => Form {
+                list: "images",
+                id: "imageId",
+                noun: "image",
+                list_command: "fleetwright image list",
+                writable: IMAGE_KEYS,
+                schema: "fleetwright/v1/image-request.json",
             },
             Self::WorkerConfiguration => Form {
                 list: "workerConfigurations",
@@ -123,8 +151,16 @@ impl Kind {
     }
 
     /// The keys beside the id.
-    pub(super) fn writable(self) -> &'static [&'static str] {
+    pub(crate) fn writable(self) -> &'static [&'static str] {
         self.form().writable
+    }
+
+    /// Whether the server counts the edits of such an item and keeps its versions.
+    pub(super) fn has_versions(self) -> bool {
+        match self {
+            Self::Image | Self::WorkerConfiguration => true,
+            Self::Role | Self::Client | Self::WorkerPool | Self::Override => false,
+        }
     }
 
     pub(super) fn schema(self) -> &'static str {
@@ -135,6 +171,7 @@ impl Kind {
     pub(crate) fn defaults(self) -> Value {
         match self {
             Self::Role | Self::Client => json!({"description": "", "scopes": []}),
+            Self::Image => json!({}),
             Self::WorkerConfiguration => json!({"description": ""}),
             Self::WorkerPool => json!({"description": "", "emailOnError": false, "config": {}}),
             Self::Override => json!({"pause": false}),
@@ -151,6 +188,7 @@ impl Kind {
                 ));
             }
             Self::Client => id.parse::<ClientId>().map(drop),
+            Self::Image => id.parse::<ImageName>().map(drop),
             Self::WorkerConfiguration => id.parse::<ConfigurationId>().map(drop),
             Self::WorkerPool => id.parse::<PoolId>().map(drop),
             Self::Override => id.parse::<OverrideId>().map(drop),
@@ -176,6 +214,8 @@ impl Kind {
                 normal_moment(&mut normal, "expires");
             }
             Self::Override => normal_moment(&mut normal, "until"),
+            // Its document is kept as it was written.
+            Self::Image => {}
             Self::WorkerConfiguration => {
                 if let Ok(configuration) = Configuration::parse(content) {
                     normal = configuration.to_document();
@@ -194,6 +234,7 @@ impl Kind {
         let call = match self {
             Self::Role => Call::get(AUTH, &["roles2", ""]),
             Self::Client => Call::get(AUTH, &["clients", ""]),
+            Self::Image => Call::get(FLEETWRIGHT, &["images"]),
             Self::WorkerConfiguration => Call::get(WORKER_MANAGER, &["worker-configurations"]),
             Self::WorkerPool => Call::get(WORKER_MANAGER, &["worker-pools"]),
             Self::Override => Call::get(WORKER_MANAGER, &["overrides"]),
@@ -217,9 +258,11 @@ impl Kind {
         let call = match self {
             // Setting an override again updates it.
             Self::Override => Call::put(service, &segments, body),
-            Self::Role | Self::Client | Self::WorkerConfiguration | Self::WorkerPool => {
-                Call::post(service, &segments, body)
-            }
+            Self::Role
+            | Self::Client
+            | Self::Image
+            | Self::WorkerConfiguration
+            | Self::WorkerPool => Call::post(service, &segments, body),
         };
         self.about_existing(call, "update", id)
     }
@@ -238,6 +281,7 @@ impl Kind {
         match self {
             Self::Role => (AUTH, ["roles", id]),
             Self::Client => (AUTH, ["clients", id]),
+            Self::Image => (FLEETWRIGHT, ["image", id]),
             Self::WorkerConfiguration => (WORKER_MANAGER, ["worker-configuration", id]),
             Self::WorkerPool => (WORKER_MANAGER, ["worker-pool", id]),
             Self::Override => (WORKER_MANAGER, ["override", id]),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use contract::Schemas;
 use domain::configuration::Configuration;
+use domain::image::ImageDefinition;
 use domain::time::Timestamp;
 use serde_json::{Map, Value};
 
@@ -268,16 +269,18 @@ impl Reader {
         let mut owners: BTreeMap<String, (Kind, &str, &str)> = BTreeMap::new();
         for ((kind, id), item) in &self.definitions.items {
             let pools = match kind {
-                Kind::Role | Kind::Client | Kind::Override => continue,
+                Kind::Role | Kind::Client | Kind::Image | Kind::Override => continue,
                 Kind::WorkerPool => BTreeSet::from([id.clone()]),
                 Kind::WorkerConfiguration => worker_types(&item.content),
             };
             for pool in pools {
                 if let Some((other, name, place)) = owners.get(&pool) {
                     let who = match kind {
-                        Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override => {
-                            "it".to_owned()
-                        }
+                        Kind::Role
+                        | Kind::Client
+                        | Kind::Image
+                        | Kind::WorkerPool
+                        | Kind::Override => "it".to_owned(),
                         Kind::WorkerConfiguration => format!("{} {id}", kind.noun()),
                     };
                     self.problems.push(format!(
@@ -326,6 +329,15 @@ fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec
                 })
                 .collect(),
         },
+        Kind::Image => {
+            let mut document = content.clone();
+            document[kind.id_key()] = Value::from(id);
+            let problems = ImageDefinition::parse(&document).err();
+            let problems = problems.iter().flat_map(|problems| problems.iter());
+            problems
+                .map(|error| (error.pointer.clone(), error.message.clone()))
+                .collect()
+        }
     }
 }
 
@@ -335,7 +347,7 @@ fn unknown(kind: Kind, key: &str) -> String {
         _ => format!(
             "{} {} has no such key; it has {}, {}",
             match kind {
-                Kind::Override => "an",
+                Kind::Image | Kind::Override => "an",
                 Kind::Role | Kind::Client | Kind::WorkerConfiguration | Kind::WorkerPool => "a",
             },
             kind.noun(),

@@ -15,7 +15,7 @@ use crate::output::Progress;
 pub(super) struct ServerItem {
     /// All writable fields, without the id.
     pub(super) content: Value,
-    /// The version, of worker configurations.
+    /// The version, of kinds that have versions.
     pub(super) version: Option<i64>,
 }
 
@@ -64,19 +64,20 @@ pub(super) async fn read(
                 .insert((kind, id), ServerItem::of(kind, reply));
         }
     }
-    read_rules(client, definitions, &mut server_state).await?;
+    read_complete(client, definitions, &mut server_state).await?;
     Ok(server_state)
 }
 
-/// Reads complete worker configurations: the list has no rules.
-async fn read_rules(
+/// Reads complete items: the lists have neither the rules of worker configurations nor how images
+/// are built.
+async fn read_complete(
     client: &Client,
     definitions: &Definitions,
     server_state: &mut ServerState,
 ) -> Result<(), Failure> {
     let mut progress = Progress::start();
     for (key, stored) in &mut server_state.items {
-        if key.0 != Kind::WorkerConfiguration || !definitions.items.contains_key(key) {
+        if !key.0.has_versions() || !definitions.items.contains_key(key) {
             continue;
         }
         progress.report(|| format!("reading {} {}", key.0.noun(), key.1));

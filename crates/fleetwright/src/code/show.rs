@@ -95,6 +95,10 @@ pub(crate) fn gist_of_new(kind: Kind, content: &Value) -> String {
     let text = |key: &str| content[key].as_str().unwrap_or_default();
     match kind {
         Kind::WorkerConfiguration => String::new(),
+        Kind::Image => {
+            let uploads = content["uploads"].as_array().map_or(0, Vec::len);
+            format!("{} to upload to", counted(uploads, "target"))
+        }
         Kind::Override => format!("until {}", text("until")),
         Kind::Role | Kind::Client => {
             counted(content["scopes"].as_array().map_or(0, Vec::len), "scope")

@@ -25,7 +25,7 @@ const PLACEHOLDER: &str = "somebody";
 /// The error in an item that is valid under its schema.
 pub(super) fn find_error(kind: Kind, id: &str, content: &Value, now: Timestamp) -> Option<String> {
     match kind {
-        Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
+        Kind::Role | Kind::Client | Kind::Image | Kind::WorkerConfiguration => None,
         Kind::WorkerPool => of_launch_configs(id, content),
         Kind::Override => match asked(id, content, now).map(|asked| asked.check(now)) {
             // Expired overrides are ignored with a note.
@@ -159,13 +159,20 @@ impl Plan {
     }
 }
 
-/// The providers that pools and overrides to write refer to.
+/// The providers that pools, images and overrides to write refer to.
 fn asked_providers(changes: &[Change]) -> Vec<(&Change, &str)> {
-    let written = changes.iter().filter_map(|change| match change.kind {
-        Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
-        Kind::WorkerPool | Kind::Override => {
-            Some((change, change.after.as_ref()?["providerId"].as_str()?))
-        }
+    let written = changes.iter().flat_map(|change| {
+        let content = change.after.as_ref().unwrap_or(&Value::Null);
+        let providers: Vec<&Value> = match change.kind {
+            Kind::Role | Kind::Client | Kind::WorkerConfiguration => Vec::new(),
+            Kind::Image => {
+                let uploads = content["uploads"].as_array().into_iter().flatten();
+                uploads.map(|upload| &upload["providerId"]).collect()
+            }
+            Kind::WorkerPool | Kind::Override => vec![&content["providerId"]],
+        };
+        let named = providers.into_iter().filter_map(Value::as_str);
+        named.map(move |provider| (change, provider))
     });
     written
         .filter(|(_, provider)| *provider != NULL_PROVIDER)

@@ -25,7 +25,7 @@ impl Shape {
         }
     }
 
-    fn fields(&self, document: Value) -> Result<Map<String, Value>, String> {
+    pub(super) fn fields(&self, document: Value) -> Result<Map<String, Value>, String> {
         let Value::Object(mut fields) = document else {
             return Err(format!("not a mapping of {}", self.writable.join(", ")));
         };

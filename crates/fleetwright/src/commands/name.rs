@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use domain::id::{
-    ClientId, ConfigurationId, LaunchConfigId, OverrideId, PoolId, RoleId, TaskId, WorkerId,
+    ClientId, ConfigurationId, ImageName, LaunchConfigId, OverrideId, PoolId, RoleId, TaskId, WorkerId,
 };
 
 #[derive(Args, Debug)]
@@ -80,6 +80,13 @@ pub(super) fn an_override(text: &str) -> Result<String, String> {
     )
 }
 
+pub(super) fn image(text: &str) -> Result<String, String> {
+    checked::<ImageName>(
+        text,
+        "an image has up to 38 letters, digits, ., - and _, such as ubuntu-24.04",
+    )
+}
+
 fn checked<Id: FromStr>(text: &str, form: &str) -> Result<String, String> {
     match text.parse::<Id>() {
         Ok(_) => Ok(text.to_owned()),
@@ -105,6 +112,7 @@ mod tests {
             (worker_type("Build"), "such as build-opt"),
             (worker_type("a/b/c"), "a pool id"),
             (an_override("a b"), "128 letters"),
+            (image("a/b"), "such as ubuntu-24.04"),
         ] {
             let said = refused.unwrap_err();
             assert!(said.contains(part), "{said}");

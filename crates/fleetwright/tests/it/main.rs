@@ -13,6 +13,7 @@ mod documented_commands;
 mod event;
 mod import;
 mod import_rules;
+mod images;
 mod launch_configs;
 mod network;
 mod offline;

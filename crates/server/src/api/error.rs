@@ -14,6 +14,7 @@ use engine::access::AccessError;
 use engine::artifacts::ArtifactError;
 use engine::cache_purges::CachePurgeError;
 use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
+use engine::images::ImageError;
 use engine::fleet::LaunchConfigError;
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;
@@ -351,6 +352,20 @@ impl From<ConfigurationError> for ApiError {
             ConfigurationError::Pool(problem) => problem.into(),
             ConfigurationError::Work(problem) => problem.into(),
             ConfigurationError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<ImageError> for ApiError {
+    fn from(problem: ImageError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            ImageError::NotFound => Self::not_found(text),
+            ImageError::Different | ImageError::Outdated { .. } | ImageError::TooMany => {
+                Self::conflict(text)
+            }
+            ImageError::NoProvider(_) => Self::input(text),
+            ImageError::Store(problem) => problem.into(),
         }
     }
 }

@@ -3,7 +3,10 @@
 mod events;
 mod explain;
 mod explain_shadow;
+mod images;
 mod recording;
+
+pub(super) use images::ENDPOINTS as IMAGES;
 
 use contract::patterns::{DIGITS, GENERIC_ID, SLUGID, WORKER_POOL_ID};
 

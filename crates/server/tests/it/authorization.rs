@@ -417,7 +417,11 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
         ],
         Service::PurgeCache => vec![crate::purge_cache::cases()],
         Service::Auth => vec![client_cases(), role_cases()],
-        Service::Fleetwright => vec![event_cases(), crate::queue_view_authorization::log_cases()],
+        Service::Fleetwright => vec![
+            event_cases(),
+            crate::images::cases(),
+            crate::queue_view_authorization::log_cases(),
+        ],
     };
     let own = cases
         .into_iter()

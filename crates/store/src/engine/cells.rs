@@ -5,9 +5,10 @@ use domain::artifact::{ArtifactName, Content};
 use domain::audit::EntityType;
 use domain::configuration::Action;
 use domain::id::{
-    ClientId, ConfigurationId, ErrorId, LaunchConfigId, LaunchToken, OverrideId, PoolId,
+    ClientId, ConfigurationId, ErrorId, ImageName, LaunchConfigId, LaunchToken, OverrideId, PoolId,
     ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup, WorkerId,
 };
+use domain::image::ImageAction;
 use domain::launch_failures::FailureCause;
 use domain::market::OfferingId;
 use domain::queue_worker::{QuarantineEntry, TaskRun};
@@ -125,6 +126,8 @@ text_cells!(
     EntityType,
     ErrorId,
     FailureCause,
+    ImageAction,
+    ImageName,
     LaunchConfigId,
     LaunchToken,
     OverrideId,

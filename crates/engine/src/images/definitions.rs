@@ -1,0 +1,191 @@
+//! Creates, changes and deletes definitions of images. All versions are kept.
+
+use std::sync::Arc;
+
+use domain::Version;
+use domain::audit::AuditEntry;
+use domain::id::{ImageName, ProviderId};
+use domain::image::{ImageAction, ImageDefinition, ImageVersion, StoredImage};
+use serde_json::json;
+use store::{StoreError, Tx};
+
+use crate::Engine;
+
+/// Builders consider every image after each change.
+const MAX_IMAGES: u64 = 20_000;
+
+/// A new definition, with who wrote it and why.
+pub struct DefinitionEdit {
+    pub definition: ImageDefinition,
+    pub action: ImageAction,
+    /// The version that the author has read; without it, the edit replaces any version.
+    pub seen: Option<Version>,
+    pub reason: String,
+    /// The caller and the time.
+    pub audit: AuditEntry,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error("Image does not exist")]
+    NotFound,
+    #[error(
+        "A different image of this name exists. Update it instead, or choose another name."
+    )]
+    Different,
+    #[error(
+        "The image has version {current}, and the edit is for version {seen}. Read it again, and \
+         repeat the edit.",
+        current = current.0, seen = seen.0
+    )]
+    Outdated { current: Version, seen: Version },
+    #[error("{0}")]
+    NoProvider(String),
+    #[error("There are {MAX_IMAGES} images already, which is the most")]
+    TooMany,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Creates an image. The same definition again is a repeated request, which changes nothing.
+pub async fn create(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<StoredImage, ImageError> {
+    check_providers(engine, &edit.definition)?;
+    let now = edit.audit.created;
+    let written = engine.change("image_create", now, move |change| {
+        let tx = &mut *change.tx;
+        let id = &edit.definition.name;
+        if let Some(known) = store::images::get(tx, id)? {
+            let is_same = known.document == *edit.definition.to_document();
+            return is_same.then_some(known).ok_or(ImageError::Different);
+        }
+        insert(tx, &edit)
+    });
+    written.await
+}
+
+/// Replaces a definition. One that is equal changes nothing.
+pub async fn update(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<StoredImage, ImageError> {
+    check_providers(engine, &edit.definition)?;
+    let now = edit.audit.created;
+    let written = engine.change("image_update", now, move |change| {
+        let tx = &mut *change.tx;
+        let known = match store::images::get(tx, &edit.definition.name)? {
+            Some(known) => known,
+            // A deleted image is restored.
+            None if edit.action == ImageAction::Reverted => return insert(tx, &edit),
+            None => return Err(ImageError::NotFound),
+        };
+        check_version(known.version, edit.seen)?;
+        let document = edit.definition.to_document();
+        if known.document == *document {
+            return Ok(known);
+        }
+        let stored = StoredImage {
+            document: document.clone(),
+            last_modified: now,
+            version: known.version.next(),
+            ..known.clone()
+        };
+        store::images::update(tx, &stored, known.version)?;
+        write_version(tx, &stored, &edit)?;
+        Ok(stored)
+    });
+    written.await
+}
+
+/// Deletes a definition. Builders then delete what was made of it.
+pub async fn delete(
+    engine: &Arc<Engine>,
+    id: ImageName,
+    seen: Option<Version>,
+    audit: AuditEntry,
+) -> Result<(), ImageError> {
+    let written = engine.change("image_delete", audit.created, move |change| {
+        let tx = &mut *change.tx;
+        let known = store::images::get(tx, &id)?.ok_or(ImageError::NotFound)?;
+        check_version(known.version, seen)?;
+        store::images::delete(tx, &id, known.version)?;
+        let record = ImageVersion {
+            version: known.version.next(),
+            ..record(&known, ImageAction::Deleted, "", &audit)
+        };
+        store::image_versions::insert(tx, &record)?;
+        store::audit::insert(tx, &audit)?;
+        Ok(())
+    });
+    written.await
+}
+
+fn insert(tx: &mut Tx<'_>, edit: &DefinitionEdit) -> Result<StoredImage, ImageError> {
+    if store::images::count(tx)? >= MAX_IMAGES {
+        return Err(ImageError::TooMany);
+    }
+    let id = &edit.definition.name;
+    // Versions continue after those of a deleted image of this name.
+    let last = store::image_versions::list(tx, id, None, 1)?;
+    let stored = StoredImage {
+        id: id.clone(),
+        document: edit.definition.to_document().clone(),
+        created: edit.audit.created,
+        last_modified: edit.audit.created,
+        version: last
+            .first()
+            .map_or(Version::FIRST, |last| last.version.next()),
+    };
+    if !store::images::insert(tx, &stored)? {
+        return Err(tx.lost_race().into());
+    }
+    write_version(tx, &stored, edit)?;
+    Ok(stored)
+}
+
+fn write_version(
+    tx: &mut Tx<'_>,
+    stored: &StoredImage,
+    edit: &DefinitionEdit,
+) -> Result<(), StoreError> {
+    let record = record(stored, edit.action, &edit.reason, &edit.audit);
+    store::image_versions::insert(tx, &record)?;
+    let mut audit = edit.audit.clone();
+    audit.detail = json!({"version": stored.version.0, "reason": edit.reason});
+    store::audit::insert(tx, &audit)
+}
+
+fn record(
+    stored: &StoredImage,
+    action: ImageAction,
+    reason: &str,
+    audit: &AuditEntry,
+) -> ImageVersion {
+    ImageVersion {
+        id: stored.id.clone(),
+        version: stored.version,
+        action,
+        document: stored.document.clone(),
+        client_id: audit.client_id.clone(),
+        reason: reason.to_owned(),
+        created: audit.created,
+    }
+}
+
+fn check_version(current: Version, seen: Option<Version>) -> Result<(), ImageError> {
+    match seen {
+        Some(seen) if seen != current => Err(ImageError::Outdated { current, seen }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_providers(engine: &Engine, definition: &ImageDefinition) -> Result<(), ImageError> {
+    let known: Vec<&ProviderId> = engine.providers.listed().map(|(id, _)| id).collect();
+    let mut targets = definition.uploads.iter().enumerate();
+    let unknown = targets.find(|(_, target)| !known.contains(&&target.id.provider_id));
+    let Some((place, target)) = unknown else {
+        return Ok(());
+    };
+    let known: Vec<&str> = known.iter().map(|id| id.as_str()).collect();
+    Err(ImageError::NoProvider(format!(
+        "/uploads/{place}/providerId: there is no provider {}; the configured ones are: {}",
+        target.id.provider_id,
+        known.join(", ")
+    )))
+}

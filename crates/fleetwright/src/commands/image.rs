@@ -1,0 +1,299 @@
+//! Images: their definitions on a server.
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::body::{Shape, set};
+use super::{Confirmed, Consent, Limit, Session, name};
+use crate::client::{Call, FLEETWRIGHT};
+use crate::code::{KEYS_FIRST, Kind, Style, values};
+use crate::failure::Failure;
+use crate::input::{name_of, read_document};
+use crate::output::{self, Column};
+
+const HISTORY_COMMAND: &str = "fleetwright image history";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// List images
+    List(Limit),
+    /// Show the definition of an image
+    Show(Name),
+    /// Create an image
+    Create(Definition),
+    /// Replace the definition of an image
+    ///
+    /// If the file has a version and the server has another one, nothing is changed.
+    Update(Definition),
+    /// Delete an image
+    ///
+    /// Its history is kept, so that `revert` can restore it.
+    Delete(Confirmed<Deletion>),
+    /// Show what an update would change, and whether it needs builds or uploads
+    Plan(Draft),
+    /// List the versions of an image
+    ///
+    /// Also works for deleted images.
+    History {
+        #[command(flatten)]
+        image: Name,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Compare two versions of an image
+    Diff {
+        #[command(flatten)]
+        image: Name,
+        /// Older version
+        #[arg(value_name = "FROM")]
+        from: u64,
+        /// Newer version
+        #[arg(value_name = "TO")]
+        to: u64,
+    },
+    /// Restore an old version
+    ///
+    /// Also works for deleted images.
+    Revert(Reversion),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Name {
+    /// Image
+    #[arg(value_name = "IMAGE", value_parser = name::image)]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Draft {
+    #[command(flatten)]
+    image: Name,
+    /// File with the definition: YAML, JSON or TOML (`-`: standard input)
+    #[arg(long, value_name = "FILE")]
+    file: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Definition {
+    #[command(flatten)]
+    draft: Draft,
+    /// Reason for the change, for the history
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Deletion {
+    #[command(flatten)]
+    image: Name,
+    /// Refuse unless this is the current version
+    #[arg(long, value_name = "N")]
+    version: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Reversion {
+    #[command(flatten)]
+    image: Name,
+    /// Version to restore
+    #[arg(long, value_name = "N")]
+    to: u64,
+    /// Reason for the change, for the history
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+const LIST: &[Column] = &[
+    Column::text("IMAGE", "imageId"),
+    Column::number("VERSION", "version"),
+    Column::age("CHANGED", "lastModified"),
+    Column::text("UPLOADED TO", TARGETS),
+    Column::text("OWNER", "owner"),
+    Column::prose("DESCRIPTION", "description"),
+];
+
+/// The field of a row with its upload targets, which the API does not have.
+const TARGETS: &str = "targets";
+
+const HISTORY: &[Column] = &[
+    Column::number("VERSION", "version"),
+    Column::text("ACTION", "action"),
+    Column::text("CLIENT", "clientId"),
+    Column::age("WHEN", "created"),
+    Column::prose("REASON", "reason"),
+];
+
+impl Draft {
+    fn body(&self) -> Result<Map<String, Value>, Failure> {
+        let (document, file) = (read_document(&self.file)?, name_of(&self.file));
+        if let Some(other) = document["imageId"].as_str().filter(|id| *id != self.image.id) {
+            return Err(Failure::usage(format!(
+                "{file} defines image {other}, not {}",
+                self.image.id
+            )));
+        }
+        let shape = Shape {
+            writable: Kind::Image.writable(),
+            read_only: "imageId version created lastModified",
+        };
+        let version = document.get("version").cloned();
+        let fields = shape.fields(document);
+        let mut fields = fields.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
+        set(&mut fields, "version", version);
+        Ok(fields)
+    }
+}
+
+impl Definition {
+    fn body(&self) -> Result<Map<String, Value>, Failure> {
+        let mut fields = self.draft.body()?;
+        set(&mut fields, "reason", self.reason.clone());
+        Ok(fields)
+    }
+}
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List(limit) => list(&limit, session).await,
+        Verb::Show(Name { id }) => show(&id, session).await,
+        Verb::Create(definition) => {
+            let mut body = definition.body()?;
+            // The version of a file belongs to an existing image.
+            body.remove("version");
+            let id = &definition.draft.image.id;
+            let call = Kind::Image.create_call(id, Value::Object(body));
+            finish(&call, &format!("created image {id}"), session).await
+        }
+        Verb::Update(definition) => {
+            let body = Value::Object(definition.body()?);
+            let id = &definition.draft.image.id;
+            let call = Kind::Image.update_call(id, body);
+            finish(&call, &format!("updated image {id}"), session).await
+        }
+        Verb::Delete(deletion) => {
+            let Deletion { image, version } = &deletion.name;
+            let call = Kind::Image
+                .remove_call("delete", &image.id)
+                .query("version", *version);
+            deletion.consent.confirm(&call)?;
+            session
+                .order(&call, &format!("deleted image {}", image.id))
+                .await
+        }
+        Verb::Plan(draft) => plan(&draft, session).await,
+        Verb::History { image, limit } => {
+            let call = about(&image.id, &["versions"], "show the history of");
+            session.list(&call, "versions", HISTORY, &limit).await
+        }
+        Verb::Diff { image, from, to } => {
+            let (older, newer) = (from.to_string(), to.to_string());
+            let what = format!("compare versions {from} and {to} of");
+            let call = about(&image.id, &["difference", &older, &newer], &what);
+            show_changes(&session.client.call(&call).await?, session);
+            Ok(())
+        }
+        Verb::Revert(reversion) => revert(&reversion, session).await,
+    }
+}
+
+fn about(id: &str, rest: &[&str], what: &str) -> Call {
+    let segments = [&["image", id], rest].concat();
+    Call::get(FLEETWRIGHT, &segments)
+        .to(format!("{what} image {id}"))
+        .list_command("fleetwright image list")
+}
+
+async fn list(limit: &Limit, session: &Session) -> Result<(), Failure> {
+    const KEY: &str = "images";
+    let call = Call::get(FLEETWRIGHT, &["images"]).to("list images");
+    let mut document = session.client.pages(&call, KEY, limit.limit).await?;
+    if !session.json {
+        let items = document[KEY].as_array_mut();
+        items.into_iter().flatten().for_each(|image| {
+            let uploads = image["uploads"].as_array().into_iter().flatten();
+            let targets = uploads.map(target).collect::<Vec<_>>().join(", ");
+            image[TARGETS] = json!(targets);
+        });
+    }
+    session.rows(&document, KEY, LIST);
+    Ok(())
+}
+
+/// `aws:eu-west-1`.
+fn target(upload: &Value) -> String {
+    let text = |key: &str| upload[key].as_str().unwrap_or_default();
+    match upload.get("region") {
+        Some(_) => format!("{}:{}", text("providerId"), text("region")),
+        None => text("providerId").to_owned(),
+    }
+}
+
+/// Prints it as a file that can be edited and sent back.
+async fn show(id: &str, session: &Session) -> Result<(), Failure> {
+    let call = Kind::Image.read_call("show", id);
+    let reply = session.client.call(&call).await?;
+    if session.json {
+        output::json(&reply);
+    } else {
+        output::out(&files::to_yaml(&reply, &KEYS_FIRST));
+    }
+    Ok(())
+}
+
+/// Sends the call, and reports the new version.
+async fn finish(call: &Call, done: &str, session: &Session) -> Result<(), Failure> {
+    let reply = session.client.call(call).await?;
+    let version = &reply["version"];
+    session.done(&reply, &format!("{done}, now at version {version}"));
+    Ok(())
+}
+
+async fn plan(draft: &Draft, session: &Session) -> Result<(), Failure> {
+    let mut body = draft.body()?;
+    body.remove("version");
+    let id = &draft.image.id;
+    let call = Call::post(FLEETWRIGHT, &["image", id, "plan"], Value::Object(body))
+        .to(format!("plan image {id}"));
+    let reply = session.client.call(&call).await?;
+    if !session.json && reply["exists"] == false {
+        output::out(&format!("image {id} does not exist: it would be created and built"));
+        return Ok(());
+    }
+    show_changes(&reply, session);
+    Ok(())
+}
+
+fn show_changes(reply: &Value, session: &Session) {
+    if session.json {
+        return output::json(reply);
+    }
+    let changes = reply["changes"].as_array().map_or(&[][..], Vec::as_slice);
+    if changes.is_empty() {
+        return output::out("no differences");
+    }
+    let style = Style {
+        in_colour: output::in_colour(),
+        in_full: true,
+    };
+    for change in changes {
+        let parsed = values::parse(&json!([change]));
+        let effect = change["effect"].as_str().unwrap_or_default();
+        let mut lines = values::lines(&parsed, style);
+        lines.push(format!("    {}", output::printable(effect)));
+        output::out(&lines.join("\n"));
+    }
+}
+
+async fn revert(reversion: &Reversion, session: &Session) -> Result<(), Failure> {
+    let (id, to) = (&reversion.image.id, reversion.to);
+    let mut body = Map::from_iter([("to".to_owned(), json!(to))]);
+    set(&mut body, "reason", reversion.reason.clone());
+    let call = Call::post(FLEETWRIGHT, &["image", id, "revert"], Value::Object(body))
+        .to(format!("revert image {id} to version {to}"))
+        .list_command(HISTORY_COMMAND);
+    reversion.consent.confirm(&call)?;
+    let text = format!("restored version {to} of image {id}");
+    finish(&call, &text, session).await
+}
