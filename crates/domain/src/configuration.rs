@@ -35,6 +35,7 @@ pub use self::difference::{
 };
 pub use self::given_ids::{GivenIds, MAX_GIVEN_IDS};
 pub use self::lineup::{CompletedLaunchConfig, Lineup, LineupError};
+pub(crate) use self::problem::below;
 pub use self::problem::{Problem, Problems, rules_behind};
 pub use self::provider_catalog::{
     CompletedIds, Place, ProviderCatalog, ProviderEntry, WorkerSource,
@@ -125,7 +126,7 @@ impl Configuration {
                     "`{key}` is not known here; known are {}",
                     KEYS.map(|key| format!("`{key}`")).join(", ")
                 );
-                problems.add(Problem::at(&problem::below("", key), text));
+                problems.add(Problem::at(&below("", key), text));
             }
         }
         let description = description(document, &mut problems);

@@ -12,6 +12,7 @@ pub mod error_report;
 pub mod event;
 pub mod facts;
 pub mod id;
+pub mod image;
 pub mod json_text;
 pub mod judge;
 pub mod launch;

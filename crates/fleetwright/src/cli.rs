@@ -18,8 +18,8 @@ use crate::client::Flags;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, client, completions, config, doctor, documentation, error, event, explain, health,
-    image, launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker, scope,
-    serve, simulate, task, up, version, worker,
+    image, launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker,
+    scope, serve, simulate, task, up, version, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;

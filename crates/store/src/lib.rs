@@ -10,7 +10,9 @@ mod queue;
 mod statements;
 
 pub use access::{clients, revisions, roles};
-pub use configuration::{configuration_versions, configurations, documentation, image_versions, images, worker_types};
+pub use configuration::{
+    configuration_versions, configurations, documentation, image_versions, images, worker_types,
+};
 pub use engine::attempts::MAX_ATTEMPTS;
 pub use engine::counts::Counts;
 pub use engine::error::{DriverError, Result, StoreError};

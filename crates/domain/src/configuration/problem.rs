@@ -29,7 +29,7 @@ pub struct Problems {
 }
 
 impl Problem {
-    pub(super) fn at(pointer: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn at(pointer: &str, message: impl Into<String>) -> Self {
         Self {
             pointer: pointer.to_owned(),
             message: message.into(),
@@ -134,7 +134,7 @@ impl Problems {
     }
 
     /// `Ok` if there are no errors.
-    pub(super) fn into_result(self) -> Result<(), Self> {
+    pub(crate) fn into_result(self) -> Result<(), Self> {
         match self.is_empty() {
             true => Ok(()),
             false => Err(self),
@@ -165,7 +165,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 /// The pointer to a member of the value at this pointer.
-pub(super) fn below(pointer: &str, key: &str) -> String {
+pub(crate) fn below(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 

@@ -29,9 +29,7 @@ pub struct DefinitionEdit {
 pub enum ImageError {
     #[error("Image does not exist")]
     NotFound,
-    #[error(
-        "A different image of this name exists. Update it instead, or choose another name."
-    )]
+    #[error("A different image of this name exists. Update it instead, or choose another name.")]
     Different,
     #[error(
         "The image has version {current}, and the edit is for version {seen}. Read it again, and \
@@ -63,7 +61,7 @@ pub async fn create(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<Stored
     written.await
 }
 
-/// Replaces a definition. One that is equal changes nothing.
+/// Replaces a definition. An equal definition changes nothing.
 pub async fn update(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<StoredImage, ImageError> {
     check_providers(engine, &edit.definition)?;
     let now = edit.audit.created;
@@ -117,9 +115,7 @@ pub async fn delete(
 }
 
 fn insert(tx: &mut Tx<'_>, edit: &DefinitionEdit) -> Result<StoredImage, ImageError> {
-    if store::images::count(tx)? >= MAX_IMAGES {
-        return Err(ImageError::TooMany);
-    }
+    check_room(store::images::count(tx)?)?;
     let id = &edit.definition.name;
     // Versions continue after those of a deleted image of this name.
     let last = store::image_versions::list(tx, id, None, 1)?;
@@ -168,6 +164,13 @@ fn record(
     }
 }
 
+fn check_room(n_images: u64) -> Result<(), ImageError> {
+    if n_images >= MAX_IMAGES {
+        return Err(ImageError::TooMany);
+    }
+    Ok(())
+}
+
 fn check_version(current: Version, seen: Option<Version>) -> Result<(), ImageError> {
     match seen {
         Some(seen) if seen != current => Err(ImageError::Outdated { current, seen }),
@@ -188,4 +191,19 @@ fn check_providers(engine: &Engine, definition: &ImageDefinition) -> Result<(), 
         target.id.provider_id,
         known.join(", ")
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn a_limited_number_of_images_is_known() {
+        let bound = usize::try_from(MAX_IMAGES).unwrap();
+        for count in sizes_around("engine::images::definitions::MAX_IMAGES", bound) {
+            assert_eq!(check_room(count as u64).is_ok(), count < bound, "{count}");
+        }
+    }
 }

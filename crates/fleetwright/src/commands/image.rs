@@ -128,7 +128,10 @@ const HISTORY: &[Column] = &[
 impl Draft {
     fn body(&self) -> Result<Map<String, Value>, Failure> {
         let (document, file) = (read_document(&self.file)?, name_of(&self.file));
-        if let Some(other) = document["imageId"].as_str().filter(|id| *id != self.image.id) {
+        if let Some(other) = document["imageId"]
+            .as_str()
+            .filter(|id| *id != self.image.id)
+        {
             return Err(Failure::usage(format!(
                 "{file} defines image {other}, not {}",
                 self.image.id
@@ -258,7 +261,9 @@ async fn plan(draft: &Draft, session: &Session) -> Result<(), Failure> {
         .to(format!("plan image {id}"));
     let reply = session.client.call(&call).await?;
     if !session.json && reply["exists"] == false {
-        output::out(&format!("image {id} does not exist: it would be created and built"));
+        output::out(&format!(
+            "image {id} does not exist: it would be created and built"
+        ));
         return Ok(());
     }
     show_changes(&reply, session);

@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use clap::Args;
 use domain::id::{
-    ClientId, ConfigurationId, ImageName, LaunchConfigId, OverrideId, PoolId, RoleId, TaskId, WorkerId,
+    ClientId, ConfigurationId, ImageName, LaunchConfigId, OverrideId, PoolId, RoleId, TaskId,
+    WorkerId,
 };
 
 #[derive(Args, Debug)]

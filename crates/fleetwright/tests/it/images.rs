@@ -28,34 +28,64 @@ fn an_image_is_created_changed_compared_and_restored() {
     let server = Server::start();
     let file = write(&server, "linux.yaml", DEFINITION);
     let plan = server.ok(&["image", "plan", "linux", "--file", &file]);
-    assert_eq!(plan.trim(), "image linux does not exist: it would be created and built");
+    assert_eq!(
+        plan.trim(),
+        "image linux does not exist: it would be created and built"
+    );
     let said = server.ok(&["image", "create", "linux", "--file", &file]);
     assert_eq!(said.trim(), "created image linux, now at version 1");
     let listed = server.ok(&["image", "list"]);
-    assert!(listed.contains("linux") && listed.contains("local"), "{listed}");
+    assert!(
+        listed.contains("linux") && listed.contains("local"),
+        "{listed}"
+    );
 
-    // What `show` prints can be edited and sent back.
+    // The output of `show` can be edited and sent back.
     let shown = server.ok(&["image", "show", "linux"]);
     let edited = shown.replace("make", "just");
     let file = write(&server, "edited.yaml", &edited);
     let plan = server.ok(&["image", "plan", "linux", "--file", &file]);
-    assert!(plan.contains("/build/command") && plan.contains("needs a new build"), "{plan}");
-    let update = ["image", "update", "linux", "--file", &file, "--reason", "faster"];
-    assert_eq!(server.ok(&update).trim(), "updated image linux, now at version 2");
+    assert!(
+        plan.contains("/build/command") && plan.contains("needs a new build"),
+        "{plan}"
+    );
+    let update = [
+        "image", "update", "linux", "--file", &file, "--reason", "faster",
+    ];
+    assert_eq!(
+        server.ok(&update).trim(),
+        "updated image linux, now at version 2"
+    );
     let refused = server.run(&update.map(|word| if word == "linux" { "mac" } else { word }));
-    assert!(refused.err.contains("defines image linux, not mac"), "{}", refused.err);
-    let old = server.run(&["image", "update", "linux", "--file", &write(&server, "old.yaml", &shown)]);
+    assert!(
+        refused.err.contains("defines image linux, not mac"),
+        "{}",
+        refused.err
+    );
+    let old = server.run(&[
+        "image",
+        "update",
+        "linux",
+        "--file",
+        &write(&server, "old.yaml", &shown),
+    ]);
     assert!(old.err.contains("has version 2"), "{}", old.err);
 
     let history = server.ok(&["image", "history", "linux"]);
     assert!(history.contains("faster"), "{history}");
     let diff = server.ok(&["image", "diff", "linux", "1", "2"]);
     assert!(diff.contains("needs a new build"), "{diff}");
-    assert_eq!(server.ok(&["image", "diff", "linux", "2", "2"]).trim(), "no differences");
+    assert_eq!(
+        server.ok(&["image", "diff", "linux", "2", "2"]).trim(),
+        "no differences"
+    );
     server.ok(&["image", "delete", "linux", "--yes"]);
     assert_eq!(server.run(&["image", "show", "linux"]).code, 3);
     let said = server.ok(&["image", "revert", "linux", "--to", "1", "--yes"]);
-    assert_eq!(said.trim(), "restored version 1 of image linux, now at version 4");
+    assert_eq!(
+        said.trim(),
+        "restored version 1 of image linux, now at version 4"
+    );
     let image = server.json(&["image", "show", "linux"]);
     assert_eq!(image["build"], json!({"command": ["make", "image"]}));
 }
@@ -70,20 +100,40 @@ fn images_are_planned_and_applied_from_files() {
     let folder = server.home.path("fleet").display().to_string();
     write(&server, "fleet/images.yaml", &list(DEFINITION));
     let plan = server.ok(&["plan", "-f", &folder]);
-    assert!(plan.contains("image linux") && plan.contains("1 to create"), "{plan}");
+    assert!(
+        plan.contains("image linux") && plan.contains("1 to create"),
+        "{plan}"
+    );
     server.ok(&["apply", "-f", &folder, "--yes"]);
     assert!(server.ok(&["plan", "-f", &folder]).contains("1 unchanged"));
 
-    write(&server, "fleet/images.yaml", &list(&DEFINITION.replace("[raw]", "[raw, qcow2]")));
-    server.ok(&["apply", "-f", &folder, "--yes", "--reason", "a second format"]);
+    write(
+        &server,
+        "fleet/images.yaml",
+        &list(&DEFINITION.replace("[raw]", "[raw, qcow2]")),
+    );
+    server.ok(&[
+        "apply",
+        "-f",
+        &folder,
+        "--yes",
+        "--reason",
+        "a second format",
+    ]);
     let history = server.ok(&["image", "history", "linux"]);
     assert!(history.contains("a second format"), "{history}");
 
-    let wrong = DEFINITION.replace("[raw]", "[RAW]").replace("local", "moon");
+    let wrong = DEFINITION
+        .replace("[raw]", "[RAW]")
+        .replace("local", "moon");
     write(&server, "fleet/images.yaml", &list(&wrong));
     let refused = server.run(&["plan", "-f", &folder]);
     assert!(refused.err.contains("/formats/0"), "{}", refused.err);
-    write(&server, "fleet/images.yaml", &list(&DEFINITION.replace("local", "moon")));
+    write(
+        &server,
+        "fleet/images.yaml",
+        &list(&DEFINITION.replace("local", "moon")),
+    );
     let refused = server.run(&["plan", "-f", &folder]);
     assert!(
         format!("{}{}", refused.out, refused.err).contains("unknown provider \"moon\""),

@@ -36,9 +36,22 @@ pub(crate) fn cases() -> Vec<Case> {
         case_with("updateImage", LINUX, definition(), WRITE),
         case("deleteImage", LINUX, MANAGE),
         case("image", LINUX, READ),
-        case("listImages", "fleetwright:/images", &["fleetwright:list-images"]),
-        case_with("planImage", "fleetwright:/image/linux/plan", definition(), READ),
-        case("listImageVersions", "fleetwright:/image/linux/versions", READ),
+        case(
+            "listImages",
+            "fleetwright:/images",
+            &["fleetwright:list-images"],
+        ),
+        case_with(
+            "planImage",
+            "fleetwright:/image/linux/plan",
+            definition(),
+            READ,
+        ),
+        case(
+            "listImageVersions",
+            "fleetwright:/image/linux/versions",
+            READ,
+        ),
         case("imageVersion", "fleetwright:/image/linux/version/1", READ),
         case(
             "compareImageVersions",
@@ -49,7 +62,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "revertImage",
             "fleetwright:/image/linux/revert",
             json!({"to": 1}),
-            MANAGE,
+            WRITE,
         ),
     ]
 }
@@ -64,7 +77,12 @@ async fn actions(world: &World) -> Vec<String> {
     let versions = list["versions"].as_array().unwrap().iter();
     let line = |version: &Value| {
         let text = |key: &str| version[key].as_str().unwrap();
-        format!("{} {} {}", version["version"], text("action"), text("reason"))
+        format!(
+            "{} {} {}",
+            version["version"],
+            text("action"),
+            text("reason")
+        )
     };
     versions.map(line).collect()
 }
@@ -99,14 +117,23 @@ on_both!(edits_name_the_version_that_they_are_for, |world| {
     let mut edit = with("keep", json!(3));
     edit["version"] = json!(1);
     let changed = world.post(LINUX, edit.clone()).await.expect(200);
-    assert_eq!((&changed["version"], &changed["keep"]), (&json!(2), &json!(3)));
+    assert_eq!(
+        (&changed["version"], &changed["keep"]),
+        (&json!(2), &json!(3))
+    );
     edit["keep"] = json!(4);
     let told = refused(world.post(LINUX, edit), 409).await;
-    assert!(told.contains("has version 2, and the edit is for version 1"), "{told}");
+    assert!(
+        told.contains("has version 2, and the edit is for version 1"),
+        "{told}"
+    );
     let told = refused(world.delete(&format!("{LINUX}?version=1")), 409).await;
     assert!(told.contains("has version 2"), "{told}");
     let told = refused(world.put(LINUX, definition()), 409).await;
-    assert!(told.contains("A different image of this name exists"), "{told}");
+    assert!(
+        told.contains("A different image of this name exists"),
+        "{told}"
+    );
     assert_eq!(world.get(LINUX).await.expect(200), changed);
 });
 
@@ -118,7 +145,10 @@ on_both!(every_version_is_kept_and_can_be_restored, |world| {
     world.delete(LINUX).await.expect(200);
     let path = "fleetwright:/image/linux/revert";
     let restored = world.post(path, json!({"to": 2})).await.expect(200);
-    assert_eq!((&restored["keep"], &restored["version"]), (&json!(3), &json!(4)));
+    assert_eq!(
+        (&restored["keep"], &restored["version"]),
+        (&json!(3), &json!(4))
+    );
     let back = json!({"to": 1, "reason": "too many", "version": 4});
     let first = world.post(path, back.clone()).await.expect(200);
     assert_eq!(first.get("keep"), None);
@@ -141,7 +171,11 @@ on_both!(every_version_is_kept_and_can_be_restored, |world| {
         difference["changes"],
         json!([{"pointer": "/keep", "after": 3, "effect": "needs no build and no upload"}])
     );
-    for missing in ["version/9", "version/99999999999999999999", "difference/1/9"] {
+    for missing in [
+        "version/9",
+        "version/99999999999999999999",
+        "difference/1/9",
+    ] {
         let ask = world.get(&format!("fleetwright:/image/linux/{missing}"));
         assert!(matches!(ask.await.status, 400 | 404), "{missing}");
     }
@@ -150,38 +184,53 @@ on_both!(every_version_is_kept_and_can_be_restored, |world| {
     assert_eq!(history["auditHistory"].as_array().unwrap().len(), 5);
 });
 
-on_both!(a_plan_says_what_a_change_needs_and_changes_nothing, |world| {
-    let path = "fleetwright:/image/linux/plan";
-    let plan = world.post(path, definition()).await.expect(200);
-    assert_eq!((&plan["exists"], &plan["changes"]), (&json!(false), &json!([])));
-    let image = made(world).await;
-    let mut wanted = with("build", json!({"command": ["make", "all"]}));
-    wanted["uploads"] = json!([{"providerId": "aws"}]);
-    let plan = world.post(path, wanted).await.expect(200);
-    let effects = plan["changes"].as_array().unwrap().iter();
-    let effects: Vec<_> = effects
-        .map(|change| format!("{} {}", change["pointer"], change["effect"]))
-        .collect();
-    assert_eq!(
-        effects,
-        [
-            r#""/build/command" "needs a new build""#,
-            r#""/uploads" "needs a new upload to aws""#,
-        ]
-    );
-    assert_eq!(world.get(LINUX).await.expect(200), image);
-});
+on_both!(
+    a_plan_says_what_a_change_needs_and_changes_nothing,
+    |world| {
+        let path = "fleetwright:/image/linux/plan";
+        let plan = world.post(path, definition()).await.expect(200);
+        assert_eq!(
+            (&plan["exists"], &plan["changes"]),
+            (&json!(false), &json!([]))
+        );
+        let image = made(world).await;
+        let mut wanted = with("build", json!({"command": ["make", "all"]}));
+        wanted["uploads"] = json!([{"providerId": "aws"}]);
+        let plan = world.post(path, wanted).await.expect(200);
+        let effects = plan["changes"].as_array().unwrap().iter();
+        let effects: Vec<_> = effects
+            .map(|change| format!("{} {}", change["pointer"], change["effect"]))
+            .collect();
+        assert_eq!(
+            effects,
+            [
+                r#""/build/command" "needs a new build""#,
+                r#""/uploads" "needs a new upload to aws""#,
+            ]
+        );
+        assert_eq!(world.get(LINUX).await.expect(200), image);
+    }
+);
 
 on_both!(what_is_wrong_with_a_definition_is_named, |world| {
     for (body, part) in [
         (with("build", json!({"command": []})), "/build/command"),
         (with("keep", json!(1)), "keep"),
         (with("formats", json!(["RAW"])), "/formats/0"),
-        (with("uploads", json!([{"region": "a"}])), "/uploads/0/providerId"),
-        (with("imageId", json!("mac")), "Incorrect imageId in request body"),
+        (
+            with("uploads", json!([{"region": "a"}])),
+            "/uploads/0/providerId",
+        ),
+        (
+            with("imageId", json!("mac")),
+            "Incorrect imageId in request body",
+        ),
         (with("colour", json!("red")), "colour"),
         (
-            with("uploads", json!([{"providerId": "aws"}, {"providerId": "moon"}])),
+            with(
+                "uploads",
+                json!([{"providerId": "aws"}, {"providerId": "moon"}]),
+            ),
             "/uploads/1/providerId: there is no provider moon; the configured ones are: ",
         ),
     ] {
@@ -192,5 +241,8 @@ on_both!(what_is_wrong_with_a_definition_is_named, |world| {
         assert_eq!(plan.await.status == 400, !is_moon, "{body}");
     }
     world.get(LINUX).await.expect(404);
-    world.put("fleetwright:/image/a%2Fb", definition()).await.expect(400);
+    world
+        .put("fleetwright:/image/a%2Fb", definition())
+        .await
+        .expect(400);
 });

@@ -50,11 +50,7 @@ pub fn delete(tx: &mut Tx<'_>, id: &ImageName, seen: Version) -> Result<()> {
 }
 
 /// Ordered by id.
-pub fn list(
-    tx: &mut Tx<'_>,
-    after: Option<&ImageName>,
-    limit: u32,
-) -> Result<Vec<StoredImage>> {
+pub fn list(tx: &mut Tx<'_>, after: Option<&ImageName>, limit: u32) -> Result<Vec<StoredImage>> {
     let after = after.map_or("", ImageName::as_str);
     tx.rows(&LIST, (after, limit))
 }

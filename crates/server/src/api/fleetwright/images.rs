@@ -102,11 +102,7 @@ fn edit(
     seen: Option<Version>,
     reason: String,
 ) -> DefinitionEdit {
-    let audit = call.audit(
-        EntityType::Image,
-        definition.name.as_str(),
-        action.as_str(),
-    );
+    let audit = call.audit(EntityType::Image, definition.name.as_str(), action.as_str());
     DefinitionEdit {
         definition,
         action,

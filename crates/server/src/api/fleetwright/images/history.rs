@@ -80,7 +80,6 @@ async fn record(call: &Call, version: Version) -> Result<ImageVersion, ApiError>
     let read = call.read("image_version_get", move |tx| {
         store::image_versions::get(tx, &id, version)
     });
-    read.await?.ok_or_else(|| {
-        ApiError::not_found(format!("This image has no version {}", version.0))
-    })
+    read.await?
+        .ok_or_else(|| ApiError::not_found(format!("This image has no version {}", version.0)))
 }

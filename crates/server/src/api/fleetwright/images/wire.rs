@@ -100,8 +100,8 @@ pub(super) fn seen(call: &Call) -> Result<Option<Version>, ApiError> {
 }
 
 pub(super) fn version(digits: &str) -> Result<Version, ApiError> {
-    let number = digits.parse().map_err(|_| {
-        ApiError::input(format!("{digits:?} is not the number of a version"))
-    })?;
+    let number = digits
+        .parse()
+        .map_err(|_| ApiError::input(format!("{digits:?} is not the number of a version")))?;
     Ok(Version(number))
 }
