@@ -176,6 +176,11 @@ pub(crate) fn sequential_path(
     prefix: &str,
     number: u32,
 ) -> Result<TreePath, TreeError> {
+    if parent.is_root() && prefix.is_empty() {
+        return Err(TreeError::Root(
+            "the parent of a sequential node without a prefix",
+        ));
+    }
     let name = format!("{prefix}{number:0SEQUENCE_DIGITS$}");
     Ok(parent.join(&name)?)
 }

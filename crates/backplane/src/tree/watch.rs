@@ -30,7 +30,8 @@ pub enum TreeEvent {
 pub struct NodeWatch(Pin<Box<dyn Future<Output = TreeEvent> + Send>>);
 
 impl NodeWatch {
-    pub(crate) fn new(event: impl Future<Output = TreeEvent> + Send + 'static) -> Self {
+    /// A watch that waits for this event.
+    pub fn of(event: impl Future<Output = TreeEvent> + Send + 'static) -> Self {
         Self(Box::pin(event))
     }
 

@@ -24,7 +24,7 @@ use super::node::{check_not_root, check_ops, check_size, sequential_path};
 use super::path::TreePath;
 use super::session::{SessionId, SessionState};
 use super::watch::{NodeWatch, SUBTREE_EVENTS, SubtreeWatch, subtree_watch};
-use answers::{call_error, multi_error, node_event, to_result, to_stat};
+use answers::{call_error, create_error, multi_error, node_event, to_result, to_stat};
 use link::Link;
 
 pub use servers::check_servers;
@@ -151,7 +151,7 @@ impl Tree for ZookeeperTree {
         let created = self.call(|client| async move {
             let options = mode(lifetime, false).with_acls(Acls::new(&self.acls));
             let created = client.create(path.as_str(), data, &options).await;
-            created.map_err(|error| call_error(error, path))
+            created.map_err(|error| create_error(error, path))
         });
         let (stat, _) = created.await?;
         Ok(to_stat(&stat))
@@ -250,7 +250,7 @@ impl Tree for ZookeeperTree {
         });
         let (stat, watcher) = read.await?;
         let path = path.clone();
-        let watch = NodeWatch::new(async move { node_event(watcher.changed().await, &path) });
+        let watch = NodeWatch::of(async move { node_event(watcher.changed().await, &path) });
         Ok((stat.as_ref().map(to_stat), watch))
     }
 
@@ -262,7 +262,7 @@ impl Tree for ZookeeperTree {
         let (mut names, watcher) = read.await?;
         names.sort();
         let path = path.clone();
-        let watch = NodeWatch::new(async move { node_event(watcher.changed().await, &path) });
+        let watch = NodeWatch::of(async move { node_event(watcher.changed().await, &path) });
         Ok((names, watch))
     }
 

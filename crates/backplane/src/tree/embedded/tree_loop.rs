@@ -121,11 +121,13 @@ impl TreeLoop {
         }
         self.dirty.extend(effects.changed);
         let _ = state.send(SessionState::Lost);
-        if let Some(next) = next {
-            self.watches.move_subtrees(id, next);
-            let _ = state.send(SessionState::Connected(next));
-            self.sessions.insert(next.0, state);
-        }
+        let Some(next) = next else {
+            self.watches.remove_subtrees(id);
+            return;
+        };
+        self.watches.move_subtrees(id, next);
+        let _ = state.send(SessionState::Connected(next));
+        self.sessions.insert(next.0, state);
     }
 
     async fn take_request(&mut self, request: Request) {
@@ -257,7 +259,7 @@ impl TreeLoop {
             number,
             controls: self.controls.clone(),
         };
-        NodeWatch::new(async move {
+        NodeWatch::of(async move {
             let _guard = guard;
             receiver.await.unwrap_or(TreeEvent::Resync)
         })

@@ -114,6 +114,11 @@ impl Watches {
         self.subtrees.retain(|subtree| !subtree.sender.is_closed());
     }
 
+    /// Removes the watches of subtrees of a session that ended for good.
+    pub(super) fn remove_subtrees(&mut self, session: SessionId) {
+        self.subtrees.retain(|subtree| subtree.session != session);
+    }
+
     /// Notifies the watches of a session that ended.
     pub(super) fn end_session(&mut self, session: SessionId) {
         for watches in [&mut self.nodes, &mut self.children] {

@@ -26,6 +26,14 @@ pub(super) fn call_error(error: Error, path: &TreePath) -> TreeError {
     }
 }
 
+/// The error of a creation: a node that does not exist is the parent.
+pub(super) fn create_error(error: Error, path: &TreePath) -> TreeError {
+    match (call_error(error, path), path.parent()) {
+        (TreeError::NoNode(_), Some(parent)) => TreeError::NoNode(parent),
+        (error, _) => error,
+    }
+}
+
 /// The error of a connection or a session.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -50,6 +58,7 @@ pub(super) fn multi_error(error: MultiWriteError, ops: &[Op]) -> TreeError {
     match error {
         MultiWriteError::RequestFailed { source } => session_error(source),
         MultiWriteError::OperationFailed { index, source } => match ops.get(index) {
+            Some(Op::Create { path, .. }) => create_error(source, path).of_op(index),
             Some(op) => call_error(source, op.path()).of_op(index),
             None => session_error(source),
         },
