@@ -82,6 +82,11 @@ impl EmbeddedTree {
         EmbeddedSession::new(self.clone(), receiver)
     }
 
+    /// Ends all sessions, and refuses all calls: another process owns the tree now.
+    pub fn give_up(&self, to: String) {
+        let _ = self.controls.send(Control::TakenOver(to));
+    }
+
     fn next_session_id(&self) -> SessionId {
         SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))
     }

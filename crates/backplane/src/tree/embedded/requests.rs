@@ -47,6 +47,8 @@ pub(super) enum Control {
         id: SessionId,
         next: Option<SessionId>,
     },
+    /// Another process owns the tree: refuse everything from now on.
+    TakenOver(String),
     RemoveWatch {
         kind: WatchKind,
         path: TreePath,

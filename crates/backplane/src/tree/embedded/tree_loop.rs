@@ -104,6 +104,7 @@ impl TreeLoop {
                 self.sessions.insert(id.0, state);
             }
             Control::End { id, next } => self.end_session(id, next),
+            Control::TakenOver(by) => self.give_up(TreeError::TakenOver(by)),
             Control::RemoveWatch { kind, path, number } => {
                 self.watches.remove(kind, &path, number);
             }
@@ -215,10 +216,14 @@ impl TreeLoop {
             let _ = write.answer.send(Err(error.clone()));
         }
         if matches!(error, TreeError::TakenOver(_)) {
-            self.end = Some(error.clone());
-            for state in self.sessions.values() {
-                let _ = state.send(SessionState::Lost);
-            }
+            self.give_up(error.clone());
+        }
+    }
+
+    fn give_up(&mut self, error: TreeError) {
+        self.end = Some(error);
+        for state in self.sessions.values() {
+            let _ = state.send(SessionState::Lost);
         }
     }
 
