@@ -110,9 +110,7 @@ async fn renew(store: Store, clock: Arc<dyn Clock>, tree: EmbeddedTree, epoch: i
     loop {
         let _ = tokio::time::timeout(RENEWAL, std::future::pending::<()>()).await;
         let now = clock.now();
-        let renewed = store.write("tree_renew", move |tx| {
-            Ok::<_, StoreError>(tree_owners::renew(tx, epoch, now)?)
-        });
+        let renewed = store.write("tree_renew", move |tx| tree_owners::renew(tx, epoch, now));
         match renewed.await {
             Ok(true) => {}
             Ok(false) => {

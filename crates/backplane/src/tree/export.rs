@@ -89,7 +89,7 @@ impl TreeExport {
 }
 
 impl ExportedNode {
-    fn new(path: TreePath, node: Node) -> Self {
+    pub fn new(path: TreePath, node: Node) -> Self {
         let (text, base64) = match String::from_utf8(node.data) {
             Ok(text) => (Some(text), None),
             Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
