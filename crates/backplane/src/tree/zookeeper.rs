@@ -80,11 +80,13 @@ impl ZookeeperTree {
     }
 
     fn disconnected(&self) -> TreeError {
-        let problem = self.link.borrow().problem.as_ref().map(ToString::to_string);
-        TreeError::Disconnected {
-            limit_ms: self.limit.as_millis(),
-            reason: problem.unwrap_or_else(|| "no server answered".to_owned()),
-        }
+        let reason = match &self.link.borrow().problem {
+            Some(TreeError::Disconnected { reason, .. }) => reason.clone(),
+            Some(problem) => problem.to_string(),
+            None => "no server answered".to_owned(),
+        };
+        let limit_ms = self.limit.as_millis();
+        TreeError::Disconnected { limit_ms, reason }
     }
 
     /// Calls with the current client, within the time limit.
