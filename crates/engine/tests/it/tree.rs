@@ -132,3 +132,27 @@ async fn an_owner_that_lost_the_tree_cannot_write() {
         .unwrap();
     assert_eq!(reader.session().get(&path("/a")).await.unwrap().data, b"");
 }
+
+#[tokio::test]
+async fn a_tree_of_any_size_is_loaded() {
+    let world = World::new().await;
+    let mut n_created = 0;
+    for n_nodes in testing::sizes_around("engine::tree::stored_nodes::PAGE", 1_000) {
+        let owned = open(&world.engine.store, &clock(&world)).await.unwrap();
+        let tree = owned.tree.session();
+        while n_created < n_nodes {
+            let n_now = (n_nodes - n_created).min(900);
+            let ops = (0..n_now)
+                .map(|number| Op::create(path(&format!("/node-{}", n_created + number)), ""));
+            tree.multi(&ops.collect::<Vec<_>>()).await.unwrap();
+            n_created += n_now;
+        }
+        drop(tree);
+        owned.close().await.unwrap();
+        let reader = open_to_read(&world.engine.store, &clock(&world))
+            .await
+            .unwrap();
+        let names = reader.session().children(&TreePath::root()).await.unwrap();
+        assert_eq!(names.len(), n_nodes);
+    }
+}

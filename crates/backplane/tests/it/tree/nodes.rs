@@ -1,5 +1,7 @@
 //! Nodes: created, read, changed and deleted, alone and in transactions.
 
+use std::collections::BTreeSet;
+
 use backplane::tree::{
     Lifetime, MAX_DATA_BYTES, MAX_OPS, Op, OpResult, TreeError, TreePath, create_parents,
     delete_subtree, walk,
@@ -18,6 +20,7 @@ on_both! {
     data_of_the_maximum_size_is_kept_and_larger_data_is_refused
     a_transaction_has_a_maximum_number_of_operations
     a_subtree_is_read_and_deleted_at_any_size
+    a_walk_has_a_maximum_number_of_nodes
     missing_parents_are_created
 }
 
@@ -254,8 +257,14 @@ async fn data_of_the_maximum_size_is_kept_and_larger_data_is_refused(twin: &Twin
     let tree = twin.session().await.tree;
     let node = path("/a");
     tree.create(&node, b"", Lifetime::Persistent).await.unwrap();
-    for size_bytes in testing::sizes_around("backplane::tree::node::MAX_DATA_BYTES", MAX_DATA_BYTES)
-    {
+    for size_bytes in [
+        0,
+        1,
+        MAX_DATA_BYTES - 1,
+        MAX_DATA_BYTES,
+        MAX_DATA_BYTES + 1,
+        10 * MAX_DATA_BYTES,
+    ] {
         let data = vec![7; size_bytes];
         let too_large = TreeError::TooLarge {
             path: node.clone(),
@@ -299,34 +308,47 @@ async fn a_transaction_has_a_maximum_number_of_operations(twin: &Twin) {
 
 async fn a_subtree_is_read_and_deleted_at_any_size(twin: &Twin) {
     let tree = twin.session().await.tree;
-    for n_children in [0_usize, 1, 63, 64, 65, 1_100] {
+    let reads = testing::sizes_around("backplane::tree::walk::READS_AT_ONCE", 64);
+    let deletions = testing::sizes_around("backplane::tree::walk::DELETIONS_AT_ONCE", 500);
+    let sizes: BTreeSet<usize> = reads.into_iter().chain(deletions).collect();
+    for n_children in sizes {
         tree.create(&path("/a"), b"top", Lifetime::Persistent)
             .await
             .unwrap();
-        let creations = (0..n_children).map(|_| async {
-            let (child, _) = tree
-                .create_sequential(&path("/a"), "n", b"x", Lifetime::Persistent)
-                .await
-                .unwrap();
-            let below = child.join("below").unwrap();
-            tree.create(&below, b"y", Lifetime::Persistent)
-                .await
-                .unwrap();
-        });
-        futures_util::future::join_all(creations).await;
-        let nodes = walk(&tree, &path("/a"), 2 * n_children + 1).await.unwrap();
-        assert_eq!(nodes.len(), 2 * n_children + 1);
+        let top = path("/a");
+        let creations =
+            (0..n_children).map(|_| tree.create_sequential(&top, "n", b"x", Lifetime::Persistent));
+        let created = futures_util::future::join_all(creations).await;
+        assert!(created.iter().all(Result::is_ok));
+        let nodes = walk(&tree, &top, n_children + 1).await.unwrap();
+        assert_eq!(nodes.len(), n_children + 1);
         assert!(nodes.is_sorted_by_key(|(path, _)| path.clone()));
-        if n_children > 0 {
-            let error = walk(&tree, &path("/a"), 2 * n_children).await.unwrap_err();
-            assert!(matches!(error, TreeError::Full(_)));
-        }
-        assert_eq!(
-            delete_subtree(&tree, &path("/a")).await,
-            Ok(2 * n_children + 1)
-        );
+        assert_eq!(delete_subtree(&tree, &top).await, Ok(n_children + 1));
     }
     assert_eq!(delete_subtree(&tree, &path("/a")).await, Ok(0));
+}
+
+async fn a_walk_has_a_maximum_number_of_nodes(twin: &Twin) {
+    let tree = twin.session().await.tree;
+    tree.create(&path("/a"), b"", Lifetime::Persistent)
+        .await
+        .unwrap();
+    for number in 0..12 {
+        let child = path(&format!("/a/{number}"));
+        tree.create(&child, b"", Lifetime::Persistent)
+            .await
+            .unwrap();
+        let below = child.join("below").unwrap();
+        tree.create(&below, b"", Lifetime::Persistent)
+            .await
+            .unwrap();
+    }
+    for limit in testing::sizes_around("backplane::tree::walk::MAX_WALKED", 25) {
+        match walk(&tree, &path("/a"), limit).await {
+            Ok(nodes) => assert!(nodes.len() == 25 && limit >= 25),
+            Err(error) => assert!(matches!(error, TreeError::Full(_)) && limit < 25),
+        }
+    }
 }
 
 async fn missing_parents_are_created(twin: &Twin) {

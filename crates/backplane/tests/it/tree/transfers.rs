@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use backplane::tree::{
-    ImportError, ImportOptions, ImportSummary, Lifetime, Tree, TreeExport, TreePath, import, walk,
+    ExportedNode, ImportError, ImportOptions, ImportSummary, Lifetime, Tree, TreeExport, TreePath,
+    import, walk,
 };
 use domain::time::Timestamp;
 
@@ -16,6 +17,8 @@ on_both! {
     an_interrupted_import_goes_on
     a_node_without_its_parents_is_imported
     an_import_into_the_place_of_an_ephemeral_node_is_refused
+    an_import_of_any_size_writes_all_nodes_and_counters
+    a_counter_that_is_far_behind_is_left_alone
 }
 
 async fn export(tree: &Arc<dyn Tree>) -> TreeExport {
@@ -188,6 +191,58 @@ async fn an_import_into_the_place_of_an_ephemeral_node_is_refused(twin: &Twin) {
         .await
         .unwrap_err();
     assert!(matches!(refused, ImportError::Invalid { path, .. } if path.as_str() == "/a"));
+}
+
+fn exported(node: &str, next_sequence: usize) -> ExportedNode {
+    let time = Timestamp::from_millis(1_790_000_000_000);
+    ExportedNode {
+        path: path(node),
+        text: Some(node.to_owned()),
+        base64: None,
+        version: 0,
+        created: time,
+        changed: time,
+        next_sequence: u32::try_from(next_sequence).unwrap(),
+    }
+}
+
+async fn an_import_of_any_size_writes_all_nodes_and_counters(twin: &Twin) {
+    let tree = twin.session().await.tree;
+    for n_nodes in testing::sizes_around("backplane::tree::import::CALLS_AT_ONCE", 64) {
+        let nodes: Vec<_> = (0..n_nodes)
+            .map(|number| exported(&format!("/nodes-{n_nodes}-{number}"), 0))
+            .collect();
+        let done = import(&tree, &nodes, ImportOptions::default()).await;
+        assert_eq!(done.unwrap().n_created, n_nodes);
+    }
+    for next_sequence in testing::sizes_around("backplane::tree::import::RAISED_AT_ONCE", 200) {
+        let node = exported(&format!("/counter-{next_sequence}"), next_sequence);
+        let nodes = [node.clone()];
+        import(&tree, &nodes, ImportOptions::default())
+            .await
+            .unwrap();
+        let stat = tree.exists(&node.path).await.unwrap().unwrap();
+        assert_eq!(
+            (stat.next_sequence, stat.n_children),
+            (node.next_sequence, 0)
+        );
+    }
+}
+
+async fn a_counter_that_is_far_behind_is_left_alone(twin: &Twin) {
+    let tree = twin.session().await.tree;
+    let limit = 200_000;
+    for next_sequence in testing::sizes_around("backplane::tree::import::MAX_RAISED", limit) {
+        let nodes = [exported("/counter", next_sequence)];
+        let options = ImportOptions {
+            is_dry: true,
+            ..ImportOptions::default()
+        };
+        let summary = import(&tree, &nodes, options).await.unwrap();
+        assert_eq!(summary.not_raised.len(), usize::from(next_sequence > limit));
+        let is_raised = (1..=limit).contains(&next_sequence);
+        assert_eq!(summary.n_raised, usize::from(is_raised));
+    }
 }
 
 #[test]
