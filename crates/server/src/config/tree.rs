@@ -154,6 +154,12 @@ impl Tree {
         })
     }
 
+    /// Files that no other user should read.
+    pub fn secret_files(&self) -> impl Iterator<Item = &Path> {
+        let key = self.tls.as_ref().and_then(|tls| tls.key.as_deref());
+        self.password_file.as_deref().into_iter().chain(key)
+    }
+
     fn login(&self) -> Result<Option<TreeLogin>, ConfigError> {
         let Some(user) = self.user.clone() else {
             return Ok(None);
