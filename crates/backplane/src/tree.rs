@@ -38,7 +38,7 @@ pub use lock_directory::{
     LockHolder, create_with_lock, delete_with_lock, is_locked, lock_holder, lock_path,
 };
 pub use members::{MEMBERS_PATH, Member, Membership, members};
-pub use node::{Lifetime, MAX_DATA_BYTES, Node, Op, OpResult, Stat};
+pub use node::{Lifetime, Node, Op, OpResult, Stat};
 pub use nodepool::{NodepoolImport, convert_nodepool};
 pub use path::{BadTreePath, MAX_PATH_BYTES, TreePath};
 pub use session::{SessionId, SessionState};
@@ -47,6 +47,9 @@ pub use walk::{MAX_WALKED, create_parents, delete_subtree, walk};
 pub use watch::{NodeWatch, SUBTREE_EVENTS, SubtreeWatch, TreeEvent};
 pub use zookeeper::{TreeLogin, TreeTls, ZookeeperSettings, ZookeeperTree, check_servers};
 
+/// Largest data of a node. ZooKeeper's limit of 1 MiB is for a message, which also holds the path
+/// and the access list.
+pub const MAX_DATA_BYTES: usize = 1_000_000;
 /// Operations of one `multi`.
 pub const MAX_OPS: usize = 1_000;
 

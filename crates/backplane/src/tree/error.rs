@@ -1,8 +1,7 @@
 //! Errors of calls to the tree.
 
-use super::MAX_OPS;
-use super::node::MAX_DATA_BYTES;
 use super::path::{BadTreePath, TreePath};
+use super::{MAX_DATA_BYTES, MAX_OPS};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {

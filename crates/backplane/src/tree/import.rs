@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
-use super::Tree;
 use super::error::TreeError;
 use super::export::ExportedNode;
-use super::node::{Lifetime, MAX_DATA_BYTES, Op};
+use super::node::{Lifetime, Op};
 use super::path::TreePath;
 use super::walk::create_parents;
+use super::{MAX_DATA_BYTES, Tree};
 
 /// Calls at once.
 const CALLS_AT_ONCE: usize = 64;
@@ -30,7 +30,7 @@ pub struct ImportOptions {
     pub is_dry: bool,
 }
 
-/// What an import did, or would do.
+/// The result of an import, or of its dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportSummary {
     pub n_created: usize,

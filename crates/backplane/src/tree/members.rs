@@ -21,7 +21,7 @@ pub const MEMBERS_PATH: &str = "/fleetwright/members";
 /// Pause between two attempts to join.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a process says about itself.
+/// A process, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// The roles of the process, such as `builder`.

@@ -2,12 +2,10 @@
 
 use domain::time::Timestamp;
 
+use super::MAX_DATA_BYTES;
 use super::error::TreeError;
 use super::path::TreePath;
 
-/// Largest data of a node. ZooKeeper's limit of 1 MiB is for a message, which also holds the path
-/// and the access list.
-pub const MAX_DATA_BYTES: usize = 1_000_000;
 /// A sequential name ends in this many digits.
 pub(crate) const SEQUENCE_DIGITS: usize = 10;
 

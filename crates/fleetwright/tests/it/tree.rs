@@ -140,40 +140,72 @@ fn the_images_of_a_nodepool_get_our_layout_unless_asked_otherwise() {
     assert_eq!(kept.out, "{}");
 }
 
+/// Runs commands of the tree, and checks their exit codes and messages.
+fn check_refused(home: &Home, cases: &[(&[&str], i32, &str)]) {
+    for (arguments, code, problem) in cases {
+        let done = home.run(&[&["tree"], *arguments].concat());
+        assert_eq!(done.code, *code, "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(problem), "{arguments:?}: {}", done.err);
+    }
+}
+
 #[test]
-fn errors_say_what_is_wrong_and_what_to_do() {
+fn errors_about_nodes_and_files_say_what_is_wrong() {
+    let home = Home::new();
+    let config = embedded(&home);
+    let text = home.write("no.json", "{}");
+    let c = config.as_str();
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["get", "/a", "--config", c], 3, "node /a does not exist"),
+        (&["ls", "/a", "--config", c], 3, "node /a does not exist"),
+        (
+            &["ls", "-r", "/a", "--config", c],
+            3,
+            "node /a does not exist",
+        ),
+        (
+            &["ls", "a", "--config", c],
+            2,
+            "it does not begin with a slash",
+        ),
+        (
+            &["import", &text, "--config", c],
+            2,
+            "is no export of a tree: missing field",
+        ),
+        (
+            &["import", "/nowhere", "--config", c],
+            2,
+            "cannot read /nowhere",
+        ),
+        (
+            &["export", "--config", c, "-o", "/nowhere/x"],
+            1,
+            "cannot write /nowhere/x",
+        ),
+    ];
+    check_refused(&home, &cases);
+}
+
+#[test]
+fn errors_about_the_place_of_the_tree_say_what_is_wrong() {
     let home = Home::new();
     let config = embedded(&home);
     let missing = home.write(
         "missing.toml",
         "[database]\nurl = \"sqlite:/nowhere/x.sqlite\"\n",
     );
-    let text = home.write("no.json", "{}");
     let wrong = home.write("wrong.toml", "[tree]\nkind = \"zookeeper\"\n");
     let unknown = home.write("unknown.toml", "[tree]\nserver = \"a:1\"\n");
-    for (arguments, code, problem) in [
+    let c = config.as_str();
+    let cases: [(&[&str], i32, &str); 9] = [
         (
-            &["get", "/a", "--config", &config][..],
-            3,
-            "node /a does not exist",
-        ),
-        (
-            &["ls", "/a", "--config", &config],
-            3,
-            "node /a does not exist",
-        ),
-        (
-            &["ls", "a", "--config", &config],
-            2,
-            "it does not begin with a slash",
-        ),
-        (
-            &["watch", "--config", &config],
+            &["watch", "--config", c],
             2,
             "cannot be watched from another process",
         ),
         (
-            &["ls", "--root", "/x", "--config", &config],
+            &["ls", "--root", "/x", "--config", c],
             2,
             "--root needs ZooKeeper",
         ),
@@ -185,19 +217,9 @@ fn errors_say_what_is_wrong_and_what_to_do() {
         (&["ls", "--config", &wrong], 2, "tree.servers: is missing"),
         (&["ls", "--config", &unknown], 2, "unknown field `server`"),
         (
-            &["ls", "--config", &config, "--servers", "a:1"],
+            &["ls", "--config", c, "--servers", "a:1"],
             2,
             "cannot be used with",
-        ),
-        (
-            &["import", &text, "--config", &config],
-            2,
-            "is no export of a tree: missing field",
-        ),
-        (
-            &["import", "/nowhere", "--config", &config],
-            2,
-            "cannot read /nowhere",
         ),
         (&["ls", "--servers", "a"], 2, "\"a\" is not an address"),
         (
@@ -210,16 +232,8 @@ fn errors_say_what_is_wrong_and_what_to_do() {
             2,
             "cannot read /nowhere",
         ),
-        (
-            &["export", "--config", &config, "-o", "/nowhere/x"],
-            1,
-            "cannot write /nowhere/x",
-        ),
-    ] {
-        let done = home.run(&[&["tree"], arguments].concat());
-        assert_eq!(done.code, code, "{arguments:?}: {}", done.err);
-        assert!(done.err.contains(problem), "{arguments:?}: {}", done.err);
-    }
+    ];
+    check_refused(&home, &cases);
 }
 
 /// The folder of a real server, or `None` with a printed note.

@@ -200,7 +200,6 @@ async fn a_tree_without_servers_or_a_user_is_found() {
     );
 }
 
-#[expect(clippy::print_stdout, reason = "a skipped test must say so")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_of_the_tree_is_found() {
     let Ok(zookeeper) = std::env::var("TEST_ZOOKEEPER") else {

@@ -55,7 +55,7 @@ on_both!(only_the_last_owner_is_renewed, |database| {
     let seen = read(&store, tree_owners::get).await.unwrap();
     assert_eq!((seen.epoch, seen.renewed), (first, at(5)));
     assert!(write(&store, move |tx| tree_owners::renew(tx, first, at(6))).await);
-    // What was read is out of date.
+    // The owner that was read is out of date.
     let outdated = store.write("take", {
         let seen = seen.clone();
         move |tx| tree_owners::take(tx, "two", at(7), Some(&seen))

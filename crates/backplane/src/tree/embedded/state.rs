@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::time::Timestamp;
 
 use super::storage::{TreeBatch, TreeRow};
-use super::undo::Undo;
 use crate::tree::error::TreeError;
 use crate::tree::node::{Lifetime, Node, Op, OpResult, Stat, check_ops, sequential_path};
 use crate::tree::path::TreePath;
@@ -53,12 +52,34 @@ pub(super) struct TreeState {
     limits: TreeLimits,
 }
 
-/// What a transaction did: for watches, for the storage, and to undo it.
+/// The effects of a transaction: for watches, for the storage, and to undo it.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pub(super) events: Vec<TreeEvent>,
     pub(super) changed: BTreeSet<TreePath>,
     pub(super) undo: Vec<Undo>,
+}
+
+/// A step back.
+#[derive(Debug)]
+pub(super) enum Undo {
+    Create {
+        path: TreePath,
+        next_sequence: u32,
+        children_changed_by: i64,
+    },
+    Set {
+        path: TreePath,
+        data: Vec<u8>,
+        version: i32,
+        changed: Timestamp,
+        changed_by: i64,
+    },
+    Delete {
+        path: TreePath,
+        record: NodeRecord,
+        children_changed_by: i64,
+    },
 }
 
 impl TreeState {

@@ -1,31 +1,7 @@
 //! Undoes operations on an embedded tree, in reverse order.
 
-use domain::time::Timestamp;
-
-use super::state::{Effects, NodeRecord, TreeState};
+use super::state::{Effects, NodeRecord, TreeState, Undo};
 use crate::tree::path::TreePath;
-
-/// What to restore.
-#[derive(Debug)]
-pub(super) enum Undo {
-    Create {
-        path: TreePath,
-        next_sequence: u32,
-        children_changed_by: i64,
-    },
-    Set {
-        path: TreePath,
-        data: Vec<u8>,
-        version: i32,
-        changed: Timestamp,
-        changed_by: i64,
-    },
-    Delete {
-        path: TreePath,
-        record: NodeRecord,
-        children_changed_by: i64,
-    },
-}
 
 impl TreeState {
     pub(super) fn undo(&mut self, effects: Effects) {

@@ -48,7 +48,6 @@ impl ClientProcess {
 }
 
 /// The work of the process. In other runs it does nothing.
-#[expect(clippy::print_stdout, reason = "the other process waits for this line")]
 #[tokio::test]
 async fn hold_a_lock() {
     let Ok(root) = std::env::var(ROOT) else {

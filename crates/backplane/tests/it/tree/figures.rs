@@ -19,6 +19,7 @@ const N_HAND_OVERS: usize = 500;
 const N_WATCHED: usize = 1_000;
 const IDLE: Duration = Duration::from_secs(60);
 
+#[expect(clippy::print_stderr, reason = "figures are for people")]
 fn show(text: &str) {
     eprintln!("{text}");
 }

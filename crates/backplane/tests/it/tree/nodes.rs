@@ -161,7 +161,7 @@ async fn an_ephemeral_node_ends_with_its_session_and_has_no_children(twin: &Twin
         .create(&path("/a/c"), b"", Lifetime::Persistent)
         .await;
     assert_eq!(child, Err(TreeError::EphemeralParent(path("/a/c"))));
-    // A session that expires, and one that is closed.
+    // Sessions end when they expire, and when they are closed.
     let (_, a_ended) = watching.watch_node(&a).await.unwrap();
     first.expire().await;
     within(a_ended.changed()).await;
