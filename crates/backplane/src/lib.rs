@@ -1,5 +1,5 @@
-//! Connections to other processes: events over AMQP, and demand and outcomes from a Taskcluster
-//! queue.
+//! Connections to other processes: events over AMQP, demand and outcomes from a Taskcluster queue,
+//! and the tree.
 #![doc = include_str!("../README.md")]
 
 mod broker;
@@ -7,6 +7,7 @@ mod inbox;
 mod listener;
 mod publisher;
 mod taskcluster_queue;
+pub mod tree;
 
 pub use broker::{Broker, BrokerError, QueueLimits};
 pub use inbox::{Inbox, ReceivedBatch};

@@ -20,6 +20,7 @@ pub mod queue;
 pub mod random;
 pub mod rate_limit;
 pub mod strategy_services;
+pub mod tree;
 pub mod undo_guard;
 pub mod wakeups;
 pub mod work_limiter;

@@ -19,7 +19,7 @@ use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, client, completions, config, doctor, documentation, error, event, explain, health,
     image, launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker,
-    scope, serve, simulate, task, up, version, worker,
+    scope, serve, simulate, task, tree, up, version, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -123,6 +123,12 @@ enum Command {
     /// List providers and their places
     #[command(subcommand)]
     Provider(provider::Verb),
+    /// Show, watch, export and import the tree: the shared state of builders
+    ///
+    /// The tree is in ZooKeeper, or embedded in the database of one server; see
+    /// docs/operations.md. These commands need no running server.
+    #[command(subcommand)]
+    Tree(tree::Verb),
     /// Manage API clients
     #[command(subcommand)]
     Client(client::Verb),
@@ -278,6 +284,7 @@ impl Cli {
             Command::Task(verb) => common.ask(verb, task::run),
             Command::Queue(verb) => common.ask(verb, queue::run),
             Command::Explain(verb) => common.ask(verb, explain::run),
+            Command::Tree(verb) => serving(tree::run(verb, common.json)),
             Command::Event(verb) => common.ask(verb, event::run),
             Command::Health(arguments) => common.ask(arguments, health::run),
             Command::Error(verb) => common.ask(verb, error::run),

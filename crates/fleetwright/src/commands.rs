@@ -30,6 +30,7 @@ pub(crate) mod scope;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod task;
+pub(crate) mod tree;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod worker;

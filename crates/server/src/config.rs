@@ -13,6 +13,7 @@ mod planning;
 mod queue;
 mod roles;
 mod tls;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,6 +37,7 @@ pub use planning::Planning;
 pub use queue::Queue;
 pub use roles::{Role, Roles};
 pub use tls::TlsFiles;
+pub use tree::{Tree, TreeAuthentication, TreeCertificates, TreeKind};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -65,6 +67,7 @@ pub struct Config {
     pub artifacts: Artifacts,
     pub events: Events,
     pub queue: Queue,
+    pub tree: Tree,
     pub log: Log,
 }
 
@@ -181,6 +184,7 @@ impl Default for Config {
             artifacts: Artifacts::default(),
             events: Events::default(),
             queue: Queue::default(),
+            tree: Tree::default(),
             log: Log::default(),
         }
     }
@@ -376,6 +380,7 @@ impl Config {
             }
         }
         self.notify.check()?;
+        self.tree.check()?;
         if self.roles.is_empty() {
             let problem = "must name at least one role; omit it for all roles";
             return wrong("roles", problem);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::with_causes;
+use backplane::tree::{Tree as _, TreeError, TreePath, ZookeeperSettings, ZookeeperTree};
 use cloud::{ProviderConfig, ProviderContext, Providers};
 use contract::Schemas;
 use domain::access::{ClientRecord, token_purpose};
@@ -16,7 +17,7 @@ use engine::clock::SystemClock;
 use store::Store;
 use tokio::net::TcpListener;
 
-use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient};
+use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient, TreeKind};
 use crate::health::{skew_ms, skew_problem};
 use crate::notify::MailChannel;
 use crate::tls::TlsAcceptor;
@@ -92,6 +93,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(provider_set_ups(config).await);
     findings.extend(tasks_as_ourselves(config));
     findings.extend(brokers(config).await);
+    findings.extend(tree(config).await);
     findings.extend(database(config).await);
     findings.extend(artifacts(config));
     findings.extend(tls(config));
@@ -195,6 +197,7 @@ fn secret_files(config: &Config) -> impl Iterator<Item = &Path> {
         .chain(queue.filter_map(|queue| queue.access_token_file.as_deref()))
         .chain(events.filter_map(|amqp| amqp.url_file.as_deref()))
         .chain(pulse.filter_map(|amqp| amqp.url_file.as_deref()))
+        .chain(config.tree.secret_files())
 }
 
 #[cfg(unix)]
@@ -342,6 +345,50 @@ async fn broker(amqp: &Amqp, key: &str) -> Finding {
             format!("cannot use the broker of {key}: {}", with_causes(&problem)),
             "check that the broker runs, the address, the user and the password",
         ),
+    }
+}
+
+/// Checks the login at ZooKeeper, and whether others can read the tree. Changes nothing.
+async fn tree(config: &Config) -> Vec<Finding> {
+    if config.tree.kind == TreeKind::Embedded {
+        return Vec::new();
+    }
+    let settings = match config.tree.zookeeper() {
+        Ok(settings) => settings,
+        Err(problem) => {
+            let what = format!("the tree is not usable: {problem}");
+            return vec![Finding::bad(what, "correct the key; see docs/tree.md")];
+        }
+    };
+    let place = format!("ZooKeeper at {}", settings.servers);
+    let is_open = settings.login.is_none();
+    let mut findings = vec![Finding::of(
+        check_tree(settings).await,
+        format!("{place} answers"),
+        format!("{place} is not usable"),
+        "check tree.servers, the user with its password, and the certificates; see docs/tree.md",
+    )];
+    if is_open {
+        findings.push(Finding::warning(
+            format!("everybody who reaches {place} can read and write the tree: it has no user"),
+            "set tree.user and tree.password_file",
+        ));
+    }
+    findings
+}
+
+/// The root may be missing: the first start creates it.
+async fn check_tree(settings: ZookeeperSettings) -> Result<(), TreeError> {
+    let settings = ZookeeperSettings {
+        creates_root: false,
+        call_limit: TIME_LIMIT,
+        ..settings
+    };
+    let tree = ZookeeperTree::open(settings)?;
+    match tree.connected().await {
+        Err(error) if !error.is_no_node() => Err(error),
+        Err(_) => Ok(()),
+        Ok(_) => tree.children(&TreePath::root()).await.map(drop),
     }
 }
 

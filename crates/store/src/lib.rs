@@ -8,6 +8,7 @@ mod fleet;
 mod history;
 mod queue;
 mod statements;
+mod tree;
 
 pub use access::{clients, revisions, roles};
 pub use configuration::{
@@ -36,3 +37,4 @@ pub use queue::{
     announced_tasks, artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies,
     pending_tasks, queue_workers, task_groups, task_queues, tasks, worker_metadata,
 };
+pub use tree::{tree_nodes, tree_owners};

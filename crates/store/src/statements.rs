@@ -24,6 +24,7 @@ static ALL: &[&[&Statement]] = lists! {
         worker_errors;
     queue: announced_tasks artifacts cache_purges claimants claimed_tasks demand dependencies
         pending_tasks queue_workers task_groups task_queues tasks worker_metadata;
+    tree: tree_nodes tree_owners;
 };
 
 impl Store {

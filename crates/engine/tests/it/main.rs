@@ -8,4 +8,5 @@ mod access_changes;
 mod artifacts;
 mod documentation;
 mod queue_workers;
+mod tree;
 mod world;

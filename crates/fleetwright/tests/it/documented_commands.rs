@@ -49,6 +49,16 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ),
     ("docs/events.md", "fleetwright event tail", Way::Run(events)),
     (
+        "docs/tree.md",
+        "fleetwright tree ls",
+        Way::Skip("is run by the tests of the commands of the tree"),
+    ),
+    (
+        "docs/tree.md",
+        "fleetwright tree export",
+        Way::Skip("needs the ZooKeeper of a Nodepool"),
+    ),
+    (
         "docs/fleet.md",
         "fleetwright launch-config list",
         Way::Run(launch_configs),

@@ -26,6 +26,7 @@ mod simulate;
 mod simulate_recorded;
 mod task;
 mod task_runs;
+mod tree;
 mod up;
 mod worker_runs;
 mod world;

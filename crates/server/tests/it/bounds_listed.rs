@@ -53,6 +53,10 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "simulate::recording::remarks::REMARKABLE_PART",
             "server::api::fleetwright::recording::VERSION",
             "fleetwright::commands::simulate::trace::SEED",
+            "backplane::tree::export::VERSION",
+            "backplane::tree::node::SEQUENCE_DIGITS",
+            "backplane::tree::shards::OFFSET",
+            "backplane::tree::shards::PRIME",
         ],
     ),
     (
@@ -90,6 +94,8 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "server::notify::mail::MAX_ADDRESS",
             "server::notify::notice_text::MAX_SUBJECT",
             "worker::payload::MAX_ARTIFACT_NAME",
+            "backplane::tree::zookeeper::servers::MAX_HOST",
+            "backplane::tree::zookeeper::settings::MAX_USER",
         ],
     ),
     (
@@ -117,6 +123,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "engine::artifacts::follow_log::QUIET_POLLS",
             "backplane::taskcluster_queue::BATCHES_UNTIL_RETRY",
             "simulate::world::MAX_ROUNDS",
+            "backplane::tree::lock_directory::DELETE_ATTEMPTS",
         ],
     ),
     (
@@ -173,6 +180,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "server::api::fleetwright::explain_shadow::HISTORY",
             "domain::plan::shadow_opinion::MAX_NAMED",
             "domain::plan::shadow_opinion::MAX_DESCRIBED",
+            "backplane::tree::import::NAMED_CONFLICTS",
         ],
     ),
     (

@@ -166,3 +166,57 @@ async fn an_outside_queue_without_events_of_removed_workers_is_found() {
     let findings = examine(&config).await;
     assert!(!bad(&findings).contains(&without), "{findings:?}");
 }
+
+fn tree_in_zookeeper(servers: &str) -> server::config::Tree {
+    server::config::Tree {
+        kind: server::config::TreeKind::Zookeeper,
+        servers: servers.to_owned(),
+        ..server::config::Tree::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_without_servers_or_a_user_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = installation(folder.path());
+    config.tree = tree_in_zookeeper("127.0.0.1:1");
+    let findings = examine(&config).await;
+    assert_eq!(
+        bad(&findings),
+        [
+            "ZooKeeper at 127.0.0.1:1 is not usable: no session with the tree within 5000 ms: no \
+             server of 127.0.0.1:1 accepts the connection",
+            "everybody who reaches ZooKeeper at 127.0.0.1:1 can read and write the tree: it has no \
+             user",
+        ]
+    );
+    config.tree.user = Some("fleetwright".to_owned());
+    config.tree.password_file = Some(folder.path().join("missing"));
+    let findings = examine(&config).await;
+    let first = bad(&findings)[0];
+    assert!(
+        first.starts_with("the tree is not usable: cannot read"),
+        "{first}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_of_the_tree_is_found() {
+    let Ok(zookeeper) = std::env::var("TEST_ZOOKEEPER") else {
+        println!("skipped: TEST_ZOOKEEPER is not set");
+        return;
+    };
+    let read = |name: &str| std::fs::read_to_string(format!("{zookeeper}/{name}")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = installation(folder.path());
+    config.tree = tree_in_zookeeper(&read("main/address"));
+    config.tree.root = "/doctor-does-not-create-it".to_owned();
+    config.tree.user = Some("fleetwright".to_owned());
+    config.tree.authentication = server::config::TreeAuthentication::Sasl;
+    config.tree.password = Some(access::Secret::new(read("password")));
+    assert_eq!(bad(&examine(&config).await), [""; 0]);
+    config.tree.password = Some(access::Secret::new("wrong"));
+    let findings = examine(&config).await;
+    let problem = "is not usable: the tree refused the login: the user or the password is wrong";
+    assert!(bad(&findings)[0].ends_with(problem), "{findings:?}");
+}

@@ -54,6 +54,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     23 "0023_market"
     24 "0024_shadow_plans"
     25 "0025_recording"
+    26 "0026_tree_nodes"
     27 "0027_images"
 };
 

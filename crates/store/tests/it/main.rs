@@ -33,5 +33,6 @@ mod task_queues;
 mod tasks;
 mod texts;
 mod transactions;
+mod tree;
 mod workers;
 mod world;

@@ -1,0 +1,158 @@
+//! Members: the processes that use the tree now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Tree;
+use super::error::TreeError;
+use super::node::Lifetime;
+use super::path::TreePath;
+use super::session::{SessionId, SessionState};
+use super::walk::create_parents;
+
+/// The parent of all members.
+pub const MEMBERS_PATH: &str = "/fleetwright/members";
+/// Pause between two attempts to join.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A process, as it describes itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The roles of the process, such as `builder`.
+    pub role: Vec<String>,
+    /// Where other processes reach it; empty if they cannot.
+    pub address: String,
+    pub version: String,
+}
+
+/// Keeps a process in the list of members until it is dropped, also over lost sessions.
+#[derive(Debug)]
+pub struct Membership {
+    tree: Arc<dyn Tree>,
+    path: TreePath,
+    task: JoinHandle<()>,
+    runtime: Handle,
+}
+
+impl Membership {
+    /// Joins under a name that no other process has.
+    pub async fn join(
+        tree: &Arc<dyn Tree>,
+        name: &str,
+        member: &Member,
+    ) -> Result<Self, TreeError> {
+        let path = members_path()?.join(name)?;
+        let text = serde_json::to_vec(member);
+        let text = text.map_err(|error| TreeError::Unexpected(error.to_string()))?;
+        let session = register(tree, &path, &text).await?;
+        let task = tokio::spawn(stay(Arc::clone(tree), path.clone(), text, session));
+        Ok(Self {
+            tree: Arc::clone(tree),
+            path,
+            task,
+            runtime: Handle::current(),
+        })
+    }
+
+    /// Leaves the list, and waits until the node is deleted. Dropping leaves it soon.
+    pub async fn leave(self) -> Result<(), TreeError> {
+        self.task.abort();
+        match self.tree.delete(&self.path, None).await {
+            Ok(()) | Err(TreeError::NoNode(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.task.abort();
+        let (tree, path) = (Arc::clone(&self.tree), self.path.clone());
+        // If this fails, the node ends with the session.
+        self.runtime
+            .spawn(async move { tree.delete(&path, None).await });
+    }
+}
+
+fn members_path() -> Result<TreePath, TreeError> {
+    Ok(MEMBERS_PATH.parse()?)
+}
+
+/// Creates the node of a member. Returns the session that owns it.
+async fn register(
+    tree: &Arc<dyn Tree>,
+    path: &TreePath,
+    text: &[u8],
+) -> Result<Option<SessionId>, TreeError> {
+    create_parents(tree, path).await?;
+    loop {
+        let session = tree.session().borrow().connected();
+        match tree.create(path, text, Lifetime::Ephemeral).await {
+            Ok(stat) => return Ok(stat.owner.map(SessionId)),
+            Err(TreeError::NodeExists(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let (stat, watch) = tree.watch_node(path).await?;
+        match stat.map(|stat| stat.owner) {
+            // An earlier attempt succeeded without its answer.
+            Some(owner) if owner == session.map(|session| session.0) => {
+                tree.set(path, text, None).await?;
+                return Ok(session);
+            }
+            // The node of an earlier session of this process ends with that session.
+            Some(_) => drop(watch.changed().await),
+            None => {}
+        }
+    }
+}
+
+/// Registers again with each new session.
+async fn stay(
+    tree: Arc<dyn Tree>,
+    path: TreePath,
+    text: Vec<u8>,
+    mut registered: Option<SessionId>,
+) {
+    let mut state = tree.session();
+    loop {
+        let is_new = |state: &SessionState| {
+            let session = state.connected();
+            session.is_some() && session != registered
+        };
+        if state.wait_for(is_new).await.is_err() {
+            return;
+        }
+        match register(&tree, &path, &text).await {
+            Ok(session) => registered = session,
+            Err(_) => drop(timeout(RETRY, std::future::pending::<()>()).await),
+        }
+    }
+}
+
+/// All members by name. A node that no version of this program wrote is left out.
+pub async fn members(tree: &Arc<dyn Tree>) -> Result<BTreeMap<String, Member>, TreeError> {
+    let parent = members_path()?;
+    let names = match tree.children(&parent).await {
+        Err(TreeError::NoNode(_)) => return Ok(BTreeMap::new()),
+        names => names?,
+    };
+    let mut members = BTreeMap::new();
+    for name in names {
+        match tree.get(&parent.join(&name)?).await {
+            Ok(node) => {
+                if let Ok(member) = serde_json::from_slice(&node.data) {
+                    members.insert(name, member);
+                }
+            }
+            Err(TreeError::NoNode(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(members)
+}
