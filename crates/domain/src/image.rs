@@ -1,13 +1,11 @@
-//! Images: their definitions, builds and uploads, what is done next, and how canaries are judged.
+//! Images: their definitions, builds and uploads, and the next steps of each.
 //!
 //! An image is defined by people ([`ImageDefinition`]). Builders build it, and each build is
 //! uploaded to the providers that the definition names. [`next_steps`] decides what to build,
-//! upload and delete, and says why. [`Canary`] judges a new build by what happens to the machines
-//! that start from it. `docs/images.md` describes all of it for operators.
+//! upload and delete, and says why.
 
 mod backoff;
 mod build_record;
-pub mod canary;
 mod content_hash;
 mod definition;
 mod definition_change;
@@ -28,7 +26,6 @@ pub use self::backoff::{BUILD_BACKOFF, Backoff, UPLOAD_BACKOFF};
 pub use self::build_record::{
     BuildFile, BuildRecord, BuildState, BuildStateError, NewBuild, StoredBuild,
 };
-pub use self::canary::Canary;
 pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};
 pub use self::format::{BadFormat, ImageFormat};

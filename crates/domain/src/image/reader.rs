@@ -49,7 +49,9 @@ impl<'a> ObjectReader<'a> {
 
     /// The member, unless it is absent or null.
     pub(super) fn get(&mut self, key: &'static str) -> Option<&'a Value> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         self.members.get(key).filter(|value| !value.is_null())
     }
 

@@ -154,7 +154,7 @@ fn a_record_that_cannot_be_read_says_where() {
         ),
         (
             json!({"state": "ready", "state_time": 1e300}),
-            "state_time: must be a time in seconds, not 1e300",
+            "state_time: must be a time in seconds, not 1e+300",
         ),
         (
             json!({"state": "ready", "formats": 3}),

@@ -112,7 +112,35 @@ fn every_error_names_its_place() {
         "paused": "no", "usableBy": [7],
     });
     insta::assert_snapshot!(errors(&document), @r#"
-    /imageId: "-x" is not a image name: it must match ^[a-zA-Z0-9]([a-zA-Z0-9._-]{0,36}[a-zA-Z0-9])?$
+    /imageId: "-x" is not a name of an image: it must match ^[a-zA-Z0-9]([a-zA-Z0-9._-]{0,36}[a-zA-Z0-9])?$
+    /description: must be a text of at most 10240 characters, without NUL
+    /build/command/1: must be a text of 1 to 32768 characters, without NUL
+    /build/command/2: must be a text of 1 to 32768 characters, without NUL
+    /build/release: is only used together with `elements`
+    /build/extra: `extra` is not known here; known are `command`, `elements`, `release`, `elementsPath`, `program`
+    /environment/1A: must be named with letters, digits and `_`
+    /environment/B: must be a text of at most 32768 characters, without NUL
+    /secrets/0: must be a name of 1 to 255 letters, digits and `-_./:`, not "a b"
+    /secrets/2: "t" is listed twice
+    /timeLimitSeconds: must be a number from 1 to 604800, not 0
+    /formats/0: "RAW" is not a format: it must have 1 to 16 small letters, digits and dots, and begin and end with a letter or digit
+    /formats/1: must be a text, not 1
+    /labels: must be a list, not "x"
+    /rebuildAgeSeconds: must be a number from 0 to 31536000, not -1
+    /keep: must be a number from 2 to 100, not 1
+    /uploads/0: must be an object, not 3
+    /uploads/1/providerId: is missing
+    /uploads/1/region: must be a text, not 1
+    /uploads/2/size: `size` is not known here; known are `providerId`, `region`, `format`, `options`
+    /uploads/3/providerId: must not be empty
+    /validation/command: must have a word
+    /canary/share: must be a number from 0 to 1, not 1.5
+    /canary/minStarts: must be a number from 1 to 100000, not 0
+    /canary/maxSeconds: must be a number from 1 to 7776000, not "x"
+    /paused: must be true or false, not "no"
+    /usableBy/0: must be a text, not 7
+    /formats: must name a format, such as `raw`, or an upload must
+    /buidl: `buidl` is not known here; known are `imageId`, `description`, `owner`, `build`, `environment`, `secrets`, `timeLimitSeconds`, `formats`, `labels`, `rebuildAgeSeconds`, `keep`, `uploads`, `validation`, `canary`, `paused`, `usableBy`
     "#);
     let twice = changed(|it| it["uploads"] = json!([{"providerId": "a"}, {"providerId": "a"}]));
     assert_eq!(errors(&twice), "/uploads/1: a is listed twice");

@@ -147,10 +147,7 @@ fn failures_delay_the_next_build_longer_and_longer_up_to_six_hours() {
     // Another definition is tried at once.
     take(&mut world, "build", Fate::Failure);
     world.definition = Some(definition(|it| it["environment"] = json!({"A": "1"})));
-    assert_eq!(
-        world.texts(),
-        ["build: no build is ready", "delete 10: it failed"][..1]
-    );
+    assert_eq!(world.texts().last().unwrap(), "build: no build is ready");
     take(&mut world, "build", Fate::Success);
     settle(&mut world);
     // The failures before the success are removed.

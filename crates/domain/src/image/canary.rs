@@ -1,3 +1,0 @@
-//! stub
-#[derive(Debug)]
-pub struct Canary;
