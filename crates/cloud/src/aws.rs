@@ -6,9 +6,9 @@
 
 mod client;
 mod config;
-mod credentials;
+pub(crate) mod credentials;
 mod error;
-mod http;
+pub(crate) mod http;
 mod identity;
 mod identity_keys;
 mod launch;
@@ -19,7 +19,7 @@ mod price_file;
 mod prices;
 mod responses;
 mod row;
-mod sign;
+pub(crate) mod sign;
 mod tags;
 #[cfg(test)]
 mod tests;

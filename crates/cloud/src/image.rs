@@ -1,12 +1,19 @@
 //! Images: runs their builds, stores their files, and uploads them to providers.
 
+mod artifact_folder;
+mod artifact_store;
 mod build;
 mod build_log;
 mod diskimage_builder;
 mod output;
+mod provenance;
 mod redact;
 mod supervisor;
 
+pub use artifact_folder::{FolderStore, MAX_ENTRIES as MAX_FOLDER_STORE_ENTRIES};
+pub use artifact_store::{
+    ArtifactError, ArtifactKey, ArtifactStore, BadArtifactKey, MAX_KEY_CHARS, StoredArtifact,
+};
 pub use build::{
     BuildError, BuildOutcome, BuildRun, BuildSecret, BuildSpec, LogSummary, SupervisorProgram,
     end_leftovers,
@@ -15,5 +22,9 @@ pub use build_log::{LogPiece, MIN_LOG_BYTES, read_log};
 pub use diskimage_builder::{ElementBuild, element_command};
 pub use output::{
     Checksum, MAX_FOLDER_ENTRIES, OutputError, OutputFile, check_outputs, checksum_of,
+};
+pub use provenance::{
+    BadProvenance, BadReport, BuildFacts, MAX_REPORT_BYTES, ProvenanceKey, TrustedKeys, canonical,
+    read_report, statement,
 };
 pub use supervisor::run_build_part;

@@ -9,7 +9,7 @@ mod exec;
 mod external;
 mod fake;
 mod identity;
-mod image;
+pub mod image;
 mod local;
 mod null;
 mod place;
@@ -34,11 +34,6 @@ pub use fake::{
     AcceptedConfig, Call, Decider, FakeCloud, FakeMachine, FakeSettings, LaunchOutcome,
 };
 pub use identity::identity_token;
-pub use image::{
-    BuildError, BuildOutcome, BuildRun, BuildSecret, BuildSpec, Checksum, ElementBuild, LogPiece,
-    LogSummary, MAX_FOLDER_ENTRIES, MIN_LOG_BYTES, OutputError, OutputFile, SupervisorProgram,
-    check_outputs, checksum_of, element_command, end_leftovers, read_log, run_build_part,
-};
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};

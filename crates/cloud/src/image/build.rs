@@ -7,6 +7,9 @@
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use self::tests::SmallDisk;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
