@@ -5,6 +5,7 @@ mod artifact_store;
 mod build;
 mod build_log;
 mod diskimage_builder;
+mod object_store;
 mod output;
 mod provenance;
 mod redact;
@@ -20,6 +21,9 @@ pub use build::{
 };
 pub use build_log::{LogPiece, MIN_LOG_BYTES, read_log};
 pub use diskimage_builder::{ElementBuild, element_command};
+pub use object_store::{
+    BadObjectStore, MAX_PART_BYTES, MAX_PARTS, MIN_PART_BYTES, ObjectStore, ObjectStoreSettings,
+};
 pub use output::{
     Checksum, MAX_FOLDER_ENTRIES, OutputError, OutputFile, check_outputs, checksum_of,
 };

@@ -51,8 +51,19 @@ impl FolderStore {
             return Ok(());
         }
         let folder = path.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder).map_err(ArtifactError::of_file(folder))?;
-        copy(key, file, &path, checksum)
+        let store = || {
+            fs::create_dir_all(folder).map_err(ArtifactError::of_file(folder))?;
+            copy(key, file, &path, checksum)
+        };
+        match store() {
+            // Another process deleted the folder because it was empty.
+            Err(ArtifactError::File { error, .. })
+                if error.kind() == io::ErrorKind::NotFound && !folder.exists() =>
+            {
+                store()
+            }
+            done => done,
+        }
     }
 
     fn get_file(

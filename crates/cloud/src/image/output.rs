@@ -93,6 +93,13 @@ fn checksum_within(path: &Path, max_entries: usize) -> Result<Checksum, OutputEr
     Ok(checksum)
 }
 
+/// The checksum of a file, which may be empty.
+pub(crate) async fn checksum_of_file(path: &Path) -> io::Result<Checksum> {
+    let path = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || read(File::open(path)?)).await;
+    read.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
 /// Reads to the end.
 pub(crate) fn read(mut from: impl Read) -> io::Result<Checksum> {
     let mut context = Context::new(&SHA256);
