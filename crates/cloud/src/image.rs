@@ -2,7 +2,7 @@
 
 mod artifact_folder;
 mod artifact_store;
-mod build;
+pub(crate) mod build;
 mod build_log;
 mod diskimage_builder;
 mod object_store;
@@ -10,6 +10,7 @@ mod output;
 mod provenance;
 mod redact;
 mod supervisor;
+mod target;
 
 pub use artifact_folder::{FolderStore, MAX_ENTRIES as MAX_FOLDER_STORE_ENTRIES};
 pub use artifact_store::{
@@ -27,8 +28,14 @@ pub use object_store::{
 pub use output::{
     Checksum, MAX_FOLDER_ENTRIES, OutputError, OutputFile, check_outputs, checksum_of,
 };
+pub(crate) use output::{hex, sha256_of};
 pub use provenance::{
     BadProvenance, BadReport, BuildFacts, MAX_REPORT_BYTES, ProvenanceKey, TrustedKeys, canonical,
     read_report, statement,
 };
 pub use supervisor::run_build_part;
+pub(crate) use target::check_format;
+pub use target::{
+    BadUploadToken, ImageError, ImageTarget, ImageUpload, MAX_TOKEN_CHARS, OwnedImage, Retry,
+    UploadProgress, UploadState, UploadToken, UploadedImage,
+};

@@ -31,9 +31,14 @@ pub use domain::judge::MachineState as Sighting;
 pub use exec::{ExecProvider, ExecSettings};
 pub use external::{ExternalProvider, ExternalSettings};
 pub use fake::{
-    AcceptedConfig, Call, Decider, FakeCloud, FakeMachine, FakeSettings, LaunchOutcome,
+    AcceptedConfig, Call, Decider, FakeCloud, FakeImage, FakeMachine, FakeSettings, ImageDefect,
+    LaunchOutcome, UploadOutcome,
 };
 pub use identity::identity_token;
+pub use image::{
+    BadUploadToken, Checksum, ImageError, ImageTarget, ImageUpload, OwnedImage, Retry,
+    UploadProgress, UploadState, UploadToken, UploadedImage,
+};
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
