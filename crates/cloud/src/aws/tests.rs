@@ -1,6 +1,7 @@
 //! Tests of the `aws` provider.
 
 mod chain;
+mod images;
 mod launching;
 mod looking;
 mod moto;
