@@ -34,7 +34,7 @@ pub(crate) trait ImageFixture: Sync {
     }
 
     /// Lets the provider continue.
-    async fn settle(&self);
+    async fn wait_a_little(&self);
 }
 
 pub(crate) fn token(text: &str) -> UploadToken {
@@ -77,7 +77,7 @@ pub(crate) async fn upload(
         let state = step(fixture, token, fixture.format(), &path, &checksum).await?;
         match state {
             UploadState::Ready(image) => return Ok(image),
-            UploadState::Pending { .. } => fixture.settle().await,
+            UploadState::Pending { .. } => fixture.wait_a_little().await,
         }
     }
     panic!("the image does not become ready");
@@ -127,14 +127,14 @@ pub(crate) async fn image_contract(fixture: &dyn ImageFixture) {
             .delete_image(region, &image.external_id)
             .await
             .unwrap();
-        fixture.settle().await;
+        fixture.wait_a_little().await;
     }
     assert_eq!(target.find_image(region, &first).await.unwrap(), None);
     target
         .delete_image(region, &other.external_id)
         .await
         .unwrap();
-    fixture.settle().await;
+    fixture.wait_a_little().await;
     assert_eq!(owned(fixture).await, []);
 
     // A format that it does not take.

@@ -24,7 +24,7 @@ impl ImageFixture for World {
         std::env::current_exe().unwrap()
     }
 
-    async fn settle(&self) {
+    async fn wait_a_little(&self) {
         self.clock.advance_ms(1_000);
     }
 }
@@ -121,7 +121,7 @@ async fn a_slow_upload_is_pending_until_its_time_has_come() {
     for _ in 0..3 {
         let state = step(&world, "one", "raw", &path, &checksum).await.unwrap();
         states.push(matches!(state, UploadState::Ready(_)));
-        ImageFixture::settle(&world).await;
+        world.wait_a_little().await;
     }
     assert_eq!(states, [false, false, true]);
 }

@@ -79,7 +79,7 @@ impl ImageFixture for World {
         path
     }
 
-    async fn settle(&self) {
+    async fn wait_a_little(&self) {
         self.machine.settle().await;
     }
 }
