@@ -205,7 +205,7 @@ fn fill(
         UnpackError::Io(error) => of_io(&upload.path, &error),
     })?;
     write_json(fresh, RECORD, &upload.record).map_err(failed)?;
-    nix::unistd::sync();
+    nix::unistd::syncfs(&lock).map_err(|error| failed(error.into()))?;
     Ok(lock)
 }
 
