@@ -14,6 +14,7 @@ mod report;
 mod round;
 
 use clap::{Args, ValueEnum};
+use domain::plan::StrategyName;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -36,6 +37,9 @@ pub(crate) struct Arguments {
     /// Only these parts, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     only: Vec<Part>,
+    /// The strategy of all pools
+    #[arg(long, default_value = "weighted", value_name = "NAME")]
+    strategy: StrategyName,
     /// Only rounds, with 100, 1,000 and 10,000 pools of 100 workers each
     #[arg(long, conflicts_with_all = ["pools", "workers", "only"])]
     curve: bool,
@@ -90,6 +94,8 @@ struct Size {
     /// Number of pools that exist already
     #[arg(long)]
     already: u32,
+    #[arg(long)]
+    strategy: StrategyName,
 }
 
 pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
@@ -117,6 +123,7 @@ fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
             pools,
             workers,
             already,
+            strategy: arguments.strategy,
         };
         output::note(&format!("filling the database: {pools} pools"));
         let fill = in_own_process(size, Step::Fill, &folder, &arguments.database)?;
@@ -137,6 +144,7 @@ async fn parts(
         pools: arguments.pools,
         workers: arguments.workers,
         already: 0,
+        strategy: arguments.strategy,
     };
     figures.insert("pools".to_owned(), size.pools.into());
     figures.insert("workers".to_owned(), size.workers.into());
@@ -199,12 +207,14 @@ fn in_own_process(
             .args(["--database", &url])
             .args(["--pools", &size.pools.to_string()])
             .args(["--workers", &size.workers.to_string()])
-            .args(["--already", &size.already.to_string()]),
+            .args(["--already", &size.already.to_string()])
+            .args(["--strategy", size.strategy.as_str()]),
     )
 }
 
 pub(crate) async fn part(arguments: PartArguments) -> anyhow::Result<()> {
-    let host = Host::start(&arguments.folder, &arguments.database).await?;
+    let strategy = arguments.size.strategy;
+    let host = Host::start(&arguments.folder, &arguments.database, strategy).await?;
     let figures = match arguments.step {
         Step::Fill => fill::fill(&host, arguments.size).await?,
         Step::Latency => latency::measure(&host).await?,

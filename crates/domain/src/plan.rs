@@ -386,6 +386,7 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
     snapshot.strategy().let_go(&mut view);
     let change = view.load.change_in(snapshot);
     need::note(snapshot, &view.load, change, &mut notes);
+    snapshot.strategy().note_need(snapshot, &mut notes);
     let chosen = choose::choose(snapshot, change, &mut notes, rng);
     let advice = view.advice(&mut notes);
     let unserved = notes.is_unserved();

@@ -27,6 +27,7 @@ pub(super) async fn fill(host: &Host, size: Size) -> anyhow::Result<Value> {
         pools,
         workers,
         already,
+        strategy: _,
     } = size;
     let watch = Stopwatch::start();
     let now = machine::now();

@@ -9,6 +9,7 @@ use access::{Secret, slugid};
 use anyhow::Context as _;
 use api_client::{Call, Credentials};
 use cloud::Provider;
+use domain::plan::StrategyName;
 use engine::clock::SystemClock;
 use engine::random::Random;
 use http_body_util::Full;
@@ -45,8 +46,13 @@ pub(crate) struct Open {
 }
 
 impl Host {
-    pub(crate) async fn start(folder: &Path, database: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        folder: &Path,
+        database: &str,
+        strategy: StrategyName,
+    ) -> anyhow::Result<Self> {
         let mut config = Config::default();
+        config.planning.default_strategy = Some(strategy);
         config.database.url = database.to_owned();
         config.keys.file = folder.join("keys");
         let token = Secret::new(slugid::secret(&mut machine::chance()));

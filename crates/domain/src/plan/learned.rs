@@ -72,7 +72,7 @@ impl Snapshot {
     }
 
     /// Tasks that wait for tasks that run, if the pool looks ahead.
-    fn announced_tasks(&self) -> u64 {
+    pub(in crate::plan) fn announced_tasks(&self) -> u64 {
         let counts = self.announced.iter().map(|announced| announced.count);
         counts.fold(0, u64::saturating_add)
     }

@@ -113,7 +113,7 @@ impl Opinion {
         Self {
             strategy,
             units: launches.iter().map(|launched| launched.units).sum(),
-            price_per_hour: launches.iter().filter_map(|it| it.price_per_hour).sum(),
+            price_per_hour: total(launches.iter().filter_map(|it| it.price_per_hour)),
             launches,
             let_go: named
                 .map(|key| format!("{}/{}", key.group, key.id))
@@ -161,7 +161,12 @@ fn price_of(snapshot: &Snapshot, workers: &BTreeSet<&WorkerKey>) -> f64 {
     let only_shadow = snapshot.shadow.iter().flat_map(|shadow| &shadow.workers);
     let known = snapshot.workers.iter().chain(only_shadow);
     let stopped = known.filter(|worker| workers.contains(&worker.key));
-    stopped.filter_map(|worker| worker.price).sum()
+    total(stopped.filter_map(|worker| worker.price))
+}
+
+/// Unlike `sum`, whose result for nothing is -0.
+fn total(prices: impl Iterator<Item = f64>) -> f64 {
+    prices.fold(0.0, |sum, price| sum + price)
 }
 
 impl Plan {

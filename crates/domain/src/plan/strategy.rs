@@ -11,6 +11,7 @@ use rand::Rng;
 use super::advice::View;
 use super::health::Condition;
 use super::need::{Load, rounded};
+use super::notes::Notes;
 use super::spot_bids::NoBid;
 use super::{Offer, Settings, Snapshot, StrategyName};
 use crate::demand::Demand;
@@ -42,6 +43,9 @@ pub(super) trait Strategy: Sync {
     fn need_in(&self, snapshot: &Snapshot, load: &Load) -> f64 {
         self.need(&snapshot.settings, load)
     }
+
+    /// Adds to the reasons what the need counts besides tasks that wait.
+    fn note_need(&self, _snapshot: &Snapshot, _notes: &mut Notes) {}
 
     /// No worker is asked to stop if less capacity than this would be left.
     fn keep(&self, settings: &Settings, load: &Load, target: f64) -> f64;

@@ -83,6 +83,13 @@ fn the_service_decides_how_many_machines_start_and_of_which_launch_config() {
 }
 
 #[test]
+fn one_machine_is_not_called_machines() {
+    let snapshot = with_launches(weighted(10), &[("a", 1)]);
+    let told = reasons(&snapshot, "decides: start 1 machine, let 0 workers go");
+    assert_eq!(told.len(), 1);
+}
+
+#[test]
 fn more_than_the_maximum_is_cut_with_a_reason() {
     let snapshot = with_launches(weighted(4), &[("a", 3), ("b", 1_000_000_000)]);
     let plan = decide(&snapshot);

@@ -85,6 +85,29 @@ fn a_part_of_the_workers_that_the_hour_needed_is_there_from_its_start() {
 }
 
 #[test]
+fn a_plan_says_which_tasks_to_come_it_counts() {
+    let mut snapshot = foreseeing();
+    snapshot.announced = vec![announced(40, 560)];
+    snapshot.learned.as_mut().unwrap().expected = Some(100.0 / 600.0);
+    let told = |snapshot: &Snapshot| decide(snapshot).reasons;
+    let count = |reasons: &[String], part: &str| {
+        let with = reasons.iter().filter(|reason| reason.contains(part));
+        with.count()
+    };
+    let reasons = told(&snapshot);
+    assert_eq!(
+        count(&reasons, "of 40 announced tasks, 3"),
+        1,
+        "{reasons:?}"
+    );
+    let hour = "10 units for the tasks that earlier days let expect at this hour";
+    assert_eq!(count(&reasons, hour), 1, "{reasons:?}");
+    snapshot.settings.foresight = false;
+    let reasons = told(&snapshot);
+    assert_eq!(count(&reasons, "announced") + count(&reasons, hour), 0);
+}
+
+#[test]
 fn people_are_told_what_is_expected() {
     let mut snapshot = foreseeing();
     snapshot.announced = vec![announced(6, 560), announced(1, 60)];

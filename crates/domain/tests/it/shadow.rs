@@ -209,6 +209,11 @@ fn strategies_that_do_the_same_agree() {
     assert!(!comparison.is_idle());
     let nothing = compared(&with_shadow(pool(0, 9), StrategyName::Balanced));
     assert!(nothing.is_idle());
+    let prices = [
+        nothing.live.price_per_hour,
+        nothing.live.price_of_let_go_per_hour,
+    ];
+    assert_eq!(prices.map(|price| price.to_string()), ["0", "0"], "not -0");
 }
 
 #[test]

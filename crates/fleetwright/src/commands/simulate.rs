@@ -1,4 +1,4 @@
-//! Simulates fleets: compares strategies, and replays recorded loads and histories.
+//! Simulates fleets: scenarios, recorded loads and histories.
 
 mod arguments;
 mod recorded;

@@ -1,4 +1,4 @@
-//! Our own API: live events, logs of tasks, explanations of decisions, and the recorded history.
+//! Our own API: live events, logs of tasks, explanations, the recorded history.
 
 mod events;
 mod explain;

@@ -41,7 +41,6 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "domain::plan::ALARM_ABOVE",
             "domain::market::hours::ENOUGH",
             "domain::market::hours::FIRST_DAY",
-            "domain::market::hours::MAX_HOURS",
             "domain::market::levels::MIN_GAPS",
             "domain::market::levels::RENEW_AFTER",
             "domain::market::offering::ENOUGH_BOOTS",

@@ -37,6 +37,7 @@ mod fleet_bids;
 mod fleet_bounds;
 mod fleet_clouds;
 mod fleet_explained;
+mod fleet_foresight;
 mod fleet_learned;
 mod fleet_learning;
 mod fleet_leaving;

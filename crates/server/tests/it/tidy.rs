@@ -318,8 +318,8 @@ fn there_is_one_library_for_cryptography() {
 const MAP_START: &str = "<!-- code map -->\n\n";
 const MAP_END: &str = "<!-- end of code map -->";
 
-/// One line for each folder: the caption of its module. `UPDATE_DOCS=1` writes it instead. The
-/// lines about entire crates are written by hand.
+/// One line for each larger folder: the caption of its module. `UPDATE_DOCS=1` writes it instead.
+/// The lines about entire crates are written by hand.
 #[test]
 fn the_code_map_has_the_caption_of_every_folders_module() {
     let path = repository().join("ARCHITECTURE.md");
@@ -364,9 +364,12 @@ fn caption(text: &str) -> &str {
     first.strip_prefix("//! ").unwrap_or_default()
 }
 
+/// A folder with fewer files is part of its module, which stands beside it.
+const FILES_OF_A_LISTED_FOLDER: usize = 3;
+
 /// Those with code in them; tests are found beside what they test.
-fn folders_below<'a>(source: &str, files: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
-    let mut folders = BTreeSet::new();
+fn folders_below<'a>(source: &str, files: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut folders = BTreeMap::<String, usize>::new();
     for file in files {
         let below = file
             .strip_prefix(source)
@@ -375,12 +378,13 @@ fn folders_below<'a>(source: &str, files: impl Iterator<Item = &'a String>) -> B
         while let Some((path, _)) = folder {
             let is_for_tests = path.split('/').any(|part| part == "tests");
             if !is_for_tests {
-                folders.insert(path.to_owned());
+                *folders.entry(path.to_owned()).or_default() += 1;
             }
             folder = path.rsplit_once('/');
         }
     }
-    folders
+    folders.retain(|_, n_files| *n_files >= FILES_OF_A_LISTED_FOLDER);
+    folders.into_keys().collect()
 }
 
 #[test]

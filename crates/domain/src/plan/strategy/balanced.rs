@@ -17,6 +17,7 @@ use self::outlook::Outlook;
 use super::super::advice::View;
 use super::super::health::Condition;
 use super::super::need::{Load, exact};
+use super::super::notes::Notes;
 use super::super::spot_bids::NoBid;
 use super::super::{NO_MAX_PRICE, Offer, Settings, Snapshot};
 use super::Strategy;
@@ -85,6 +86,10 @@ impl Strategy for Balanced {
             .max(exact(settings.least()) - load.running - coming)
             .max(foresight.floor - load.running - coming)
             .min(exact(settings.max_capacity) - existing)
+    }
+
+    fn note_need(&self, snapshot: &Snapshot, notes: &mut Notes) {
+        Foresight::of(snapshot, &Outlook::of(snapshot)).note(snapshot, notes);
     }
 
     fn keep(&self, _settings: &Settings, load: &Load, _target: f64) -> f64 {

@@ -38,9 +38,10 @@ pub(in crate::plan) fn note_service(snapshot: &Snapshot, notes: &mut Notes) {
     };
     let total = proposal.launches.iter().map(|launch| launch.machines);
     let machines = total.fold(0, u64::saturating_add);
-    let stops = proposal.stop.len();
+    let start = counted(machines, "machine");
+    let stop = counted(proposal.stop.len() as u64, "worker");
     notes.add(format!(
-        "the strategy service {service} decides: start {machines} machines, let {stops} workers go"
+        "the strategy service {service} decides: start {start}, let {stop} go"
     ));
     for reason in &proposal.reasons {
         notes.add(format!("{service}: {reason}"));
@@ -212,4 +213,10 @@ fn shortfall(offers: &UsableOffers<'_>, at: usize, is_trial: bool) -> String {
     } else {
         "what was added since the service was asked is enough".to_owned()
     }
+}
+
+/// `1 worker`, `2 workers`.
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }

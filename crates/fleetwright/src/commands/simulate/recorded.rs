@@ -1,4 +1,4 @@
-//! `simulate recorded`: a server's own history with its present configuration, and with another.
+//! `simulate recorded`: a server's history, as it is and changed.
 
 mod changes;
 mod report;

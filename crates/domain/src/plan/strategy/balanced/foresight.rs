@@ -2,6 +2,7 @@
 
 use super::super::super::Snapshot;
 use super::super::super::need::{Load, exact};
+use super::super::super::notes::{Notes, units};
 use super::outlook::Outlook;
 use crate::time::SECOND_MS;
 
@@ -37,6 +38,24 @@ impl Foresight {
             foresight.soon += announced.within(missing_ms, snapshot.now);
         }
         foresight
+    }
+
+    pub(super) fn note(&self, snapshot: &Snapshot, notes: &mut Notes) {
+        // Less than this part of a unit changes no plan.
+        const LEAST: f64 = 0.005;
+        if self.due >= LEAST {
+            notes.add(format!(
+                "of {} announced tasks, {} will wait before a machine that starts now is ready",
+                snapshot.announced_tasks(),
+                units(self.due)
+            ));
+        }
+        if self.floor > 0.0 {
+            notes.add(format!(
+                "{} units for the tasks that earlier days let expect at this hour",
+                units(self.floor)
+            ));
+        }
     }
 }
 
