@@ -2,6 +2,7 @@
 
 mod chain;
 mod images;
+mod images_on_moto;
 mod launching;
 mod looking;
 mod moto;

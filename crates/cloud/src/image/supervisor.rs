@@ -198,21 +198,22 @@ fn enter() -> io::Result<()> {
 fn explain(program: &str, environment: &BTreeMap<String, String>, error: &io::Error) -> NotStarted {
     let path = environment.get("PATH").map_or("", String::as_str);
     let exists = program.contains('/') && Path::new(program).exists();
-    match error.kind() {
-        io::ErrorKind::NotFound if exists => NotStarted::NotExecutable(format!(
-            "{program} cannot be run: the interpreter that its first line names, or its loader, does not exist"
-        )),
-        io::ErrorKind::NotFound if program.contains('/') => {
-            NotStarted::Missing(format!("the program {program} does not exist"))
-        }
-        io::ErrorKind::NotFound => {
-            NotStarted::Missing(format!("the program {program} is not in PATH ({path})"))
-        }
-        io::ErrorKind::PermissionDenied => {
-            NotStarted::NotExecutable(format!("{program} is not executable: {error}"))
-        }
-        _ => NotStarted::Other(format!("{program} cannot be started: {error}")),
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return NotStarted::NotExecutable(format!("{program} is not executable: {error}"));
     }
+    if error.kind() != io::ErrorKind::NotFound {
+        return NotStarted::Other(format!("{program} cannot be started: {error}"));
+    }
+    if exists {
+        return NotStarted::NotExecutable(format!(
+            "{program} cannot be run: the interpreter that its first line names, or its loader, does not exist"
+        ));
+    }
+    NotStarted::Missing(if program.contains('/') {
+        format!("the program {program} does not exist")
+    } else {
+        format!("the program {program} is not in PATH ({path})")
+    })
 }
 
 struct Supervisor {

@@ -218,10 +218,13 @@ fn is_locked(folder: &Path) -> bool {
 
 fn of_io(path: &Path, error: &io::Error) -> ImageError {
     use io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, StorageFull};
-    let cause = match error.kind() {
-        StorageFull | QuotaExceeded => Cause::Capacity,
-        NotFound | PermissionDenied => Cause::Configuration,
-        _ => Cause::Unavailable,
+    let is_one_of = |kinds: &[io::ErrorKind]| kinds.contains(&error.kind());
+    let cause = if is_one_of(&[StorageFull, QuotaExceeded]) {
+        Cause::Capacity
+    } else if is_one_of(&[NotFound, PermissionDenied]) {
+        Cause::Configuration
+    } else {
+        Cause::Unavailable
     };
     ImageError::new(cause, format!("{}: {error}", path.display()))
 }

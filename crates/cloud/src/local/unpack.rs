@@ -71,13 +71,13 @@ fn unpack_at_most(
                 "the files of the image have more than {MAX_FILE_BYTES} bytes"
             )));
         }
-        match entry.header().entry_type() {
-            EntryType::Char | EntryType::Block | EntryType::Fifo => continue,
-            EntryType::Directory => {
-                folders.push((name, entry));
-                continue;
-            }
-            _ => {}
+        let kind = entry.header().entry_type();
+        if [EntryType::Char, EntryType::Block, EntryType::Fifo].contains(&kind) {
+            continue;
+        }
+        if kind.is_dir() {
+            folders.push((name, entry));
+            continue;
         }
         let unpacked = entry
             .unpack_in(root)

@@ -8,13 +8,10 @@ use ::testing::sizes_around;
 use domain::launch::Cause;
 use serde_json::{Map, Value, json};
 
-use super::moto::OnMoto;
 use super::proxy::{InjectedFailure, Proxy};
 use super::scripted::{alone, answer};
 use crate::aws::AwsProvider;
-use crate::aws::image_responses::RegisteredImage;
 use crate::aws::images::MAX_TAGS;
-use crate::aws::parameters::Parameters;
 use crate::tests::images::token;
 use crate::tests::values::ROOT_URL;
 use crate::{
@@ -24,7 +21,7 @@ use crate::{
 const REGION: &str = "us-west-2";
 const LOCATION: Option<&str> = Some("s3://bucket/images/debian/1/image.raw");
 
-struct Given {
+pub(super) struct Given {
     options: Value,
     location: Option<&'static str>,
     format: &'static str,
@@ -44,7 +41,10 @@ impl Default for Given {
     }
 }
 
-async fn upload(provider: &AwsProvider, given: &Given) -> Result<UploadState, ImageError> {
+pub(super) async fn upload(
+    provider: &AwsProvider,
+    given: &Given,
+) -> Result<UploadState, ImageError> {
     let checksum = Checksum {
         sha256: "ab".repeat(32),
         size_bytes: 7,
@@ -98,7 +98,7 @@ fn snapshots(id: &str, status: &str, root_url: &str) -> String {
     )
 }
 
-fn imports(detail: &str) -> String {
+pub(super) fn imports(detail: &str) -> String {
     let tags = tags(ROOT_URL, "token-1");
     format!(
         "<DescribeImportSnapshotTasksResponse><importSnapshotTaskSet><item>\
@@ -145,7 +145,7 @@ fn registers(proxy: &Proxy) {
     answer(proxy, "RegisterImage", body);
 }
 
-fn status(state: Result<UploadState, ImageError>) -> String {
+pub(super) fn status(state: Result<UploadState, ImageError>) -> String {
     match state {
         Ok(UploadState::Ready(image)) => format!("ready {}", image.external_id),
         Ok(UploadState::Pending { status, done, .. }) => match done {
@@ -153,6 +153,14 @@ fn status(state: Result<UploadState, ImageError>) -> String {
             None => status,
         },
         Err(error) => error.to_string(),
+    }
+}
+
+/// The first call of this action has these parameters.
+fn has(proxy: &Proxy, action: &str, expected: &[(&str, &str)]) {
+    let call = &proxy.calls(action)[0];
+    for (name, value) in expected {
+        assert_eq!(call[*name], *value, "{name}");
     }
 }
 
@@ -170,23 +178,24 @@ async fn an_upload_is_imported_named_registered_and_ready() {
         status(upload(&provider, &given).await),
         "import import-snap-1 has begun 0"
     );
-    let call = &proxy.calls("ImportSnapshot")[0];
-    for (name, value) in [
-        ("ClientToken", "token-1"),
-        ("DiskContainer.Format", "RAW"),
-        ("DiskContainer.UserBucket.S3Bucket", "bucket"),
-        (
-            "DiskContainer.UserBucket.S3Key",
-            "images/debian/1/image.raw",
-        ),
-        ("RoleName", "importer"),
-        ("TagSpecification.1.ResourceType", "import-snapshot-task"),
-        ("TagSpecification.1.Tag.3.Key", "fleetwright:image"),
-        ("TagSpecification.1.Tag.3.Value", "token-1"),
-        ("TagSpecification.1.Tag.5.Key", "image"),
-    ] {
-        assert_eq!(call[name], value, "{name}");
-    }
+    has(
+        &proxy,
+        "ImportSnapshot",
+        &[
+            ("ClientToken", "token-1"),
+            ("DiskContainer.Format", "RAW"),
+            ("DiskContainer.UserBucket.S3Bucket", "bucket"),
+            (
+                "DiskContainer.UserBucket.S3Key",
+                "images/debian/1/image.raw",
+            ),
+            ("RoleName", "importer"),
+            ("TagSpecification.1.ResourceType", "import-snapshot-task"),
+            ("TagSpecification.1.Tag.3.Key", "fleetwright:image"),
+            ("TagSpecification.1.Tag.3.Value", "token-1"),
+            ("TagSpecification.1.Tag.5.Key", "image"),
+        ],
+    );
     let active = "<status>active</status><progress>42</progress><statusMessage>converting\
                   </statusMessage>";
     finds(&proxy, "", "", &imports(active));
@@ -202,25 +211,20 @@ async fn an_upload_is_imported_named_registered_and_ready() {
         status(upload(&provider, &given).await),
         "image ami-1 is being registered"
     );
-    let named = &proxy.calls("CreateTags")[0];
-    assert_eq!(
-        (
-            named["ResourceId.1"].as_str(),
-            named["Tag.3.Value"].as_str()
-        ),
-        ("snap-1", "token-1")
+    let named = [("ResourceId.1", "snap-1"), ("Tag.3.Value", "token-1")];
+    has(&proxy, "CreateTags", &named);
+    has(
+        &proxy,
+        "RegisterImage",
+        &[
+            ("Name", "debian-12.token-1"),
+            ("Architecture", "arm64"),
+            ("BootMode", "uefi"),
+            ("BlockDeviceMapping.1.Ebs.SnapshotId", "snap-1"),
+            ("BlockDeviceMapping.1.DeviceName", "/dev/xvda"),
+            ("TagSpecification.1.ResourceType", "image"),
+        ],
     );
-    let call = &proxy.calls("RegisterImage")[0];
-    for (name, value) in [
-        ("Name", "debian-12.token-1"),
-        ("Architecture", "arm64"),
-        ("BootMode", "uefi"),
-        ("BlockDeviceMapping.1.Ebs.SnapshotId", "snap-1"),
-        ("BlockDeviceMapping.1.DeviceName", "/dev/xvda"),
-        ("TagSpecification.1.ResourceType", "image"),
-    ] {
-        assert_eq!(call[name], value, "{name}");
-    }
     finds(&proxy, &image("ami-1", "pending", ROOT_URL), "", "");
     assert_eq!(
         status(upload(&provider, &given).await),
@@ -512,109 +516,4 @@ async fn a_deletion_that_was_cut_off_leaves_a_snapshot_that_is_listed() {
     );
     answer(&proxy, "DescribeImportSnapshotTasks", NO_IMPORTS);
     assert_eq!(provider.owned_images().await.unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn an_image_is_registered_found_and_deleted_on_moto() {
-    let Some(world) = OnMoto::start("images").await else {
-        return;
-    };
-    let provider = &world.provider;
-    let region = "us-west-2";
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Made {
-        volume_id: Option<String>,
-        snapshot_id: Option<String>,
-    }
-    let call = async |action: &str, parameters: Parameters| {
-        let made: Made = provider
-            .ec2
-            .call(region, action, &parameters)
-            .await
-            .unwrap();
-        made
-    };
-    let zone = format!("{region}a");
-    let volume = Parameters::default()
-        .with("Size", 1)
-        .with("AvailabilityZone", zone);
-    let volume = call("CreateVolume", volume).await.volume_id.unwrap();
-    let snapshot = Parameters::default().with("VolumeId", volume);
-    let snapshot = call("CreateSnapshot", snapshot).await.snapshot_id.unwrap();
-    let import = imports(&format!(
-        "<status>completed</status><snapshotId>{snapshot}</snapshotId>"
-    ));
-    let import = import.replace(ROOT_URL, &world.root_url);
-    answer(&world.proxy, "DescribeImportSnapshotTasks", &import);
-    let given = Given::default();
-    let state = status(upload(provider, &given).await);
-    let made = state
-        .strip_prefix("image ")
-        .and_then(|it| it.strip_suffix(" is being registered"));
-    // moto takes no tags when it registers an image; EC2 does.
-    let tagged =
-        Parameters::default().with("ResourceId.1", made.unwrap_or_else(|| panic!("{state}")));
-    let pairs = [
-        ("fleetwright:deployment", world.root_url.as_str()),
-        ("fleetwright:provider", "aws"),
-        ("fleetwright:image", "token-1"),
-    ];
-    let tagged = pairs
-        .iter()
-        .enumerate()
-        .fold(tagged, |all, (index, (key, value))| {
-            all.with(&format!("Tag.{}.Key", index + 1), key)
-                .with(&format!("Tag.{}.Value", index + 1), value)
-        });
-    call("CreateTags", tagged).await;
-    let ready = status(upload(provider, &given).await);
-    let id = ready
-        .strip_prefix("ready ")
-        .unwrap_or_else(|| panic!("{ready}"));
-    let found = provider
-        .find_image(Some(region), &token("token-1"))
-        .await
-        .unwrap();
-    assert_eq!(found.unwrap().external_id, id);
-    assert_eq!(
-        provider
-            .find_image(Some(region), &token("other"))
-            .await
-            .unwrap(),
-        None
-    );
-    for _ in 0..2 {
-        provider.delete_image(Some(region), id).await.unwrap();
-    }
-    assert_eq!(
-        provider
-            .find_image(Some(region), &token("token-1"))
-            .await
-            .unwrap(),
-        None
-    );
-    // moto's image has a snapshot of its own, so ours is left, as after a crash.
-    let left = provider.our_snapshots(region).await.unwrap();
-    let left: Vec<_> = left.into_iter().map(|it| it.snapshot_id).collect();
-    assert_eq!(left, [snapshot.as_str()]);
-    for _ in 0..2 {
-        provider
-            .delete_image(Some(region), &snapshot)
-            .await
-            .unwrap();
-    }
-    assert!(provider.our_snapshots(region).await.unwrap().is_empty());
-    // An image that is not ours.
-    let foreign = Parameters::default().with("Name", format!("foreign-{}", std::process::id()));
-    let foreign: RegisteredImage = provider
-        .ec2
-        .call(region, "RegisterImage", &foreign)
-        .await
-        .unwrap();
-    let error = provider
-        .delete_image(Some(region), &foreign.image_id)
-        .await
-        .unwrap_err();
-    assert!(error.error.ends_with("does not have our tags"), "{error}");
 }

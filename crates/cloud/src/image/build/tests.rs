@@ -350,93 +350,68 @@ fn shell(script: &str) -> Vec<String> {
     ["sh", "-c", script].map(str::to_owned).into()
 }
 
+/// Makes a specification wrong.
+type Change = fn(&mut BuildSpec);
+
+fn secret(name: &str, value: &str) -> BuildSecret {
+    BuildSecret {
+        name: name.to_owned(),
+        value: Secret::new(value.to_owned()),
+        as_file: false,
+    }
+}
+
+fn set(spec: &mut BuildSpec, name: &str, value: &str) {
+    spec.environment.insert(name.to_owned(), value.to_owned());
+}
+
 #[tokio::test]
 async fn a_specification_that_cannot_run_is_refused_before_anything_is_made() {
     let root = tempfile::tempdir().unwrap();
     let good = || spec(root.path(), "true");
-    let secret = |name: &str, value: &str| BuildSecret {
-        name: name.to_owned(),
-        value: Secret::new(value.to_owned()),
-        as_file: false,
-    };
-    let variable = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
-    let cases: [(BuildSpec, &str); 10] = [
+    let cases: [(Change, &str); 9] = [
+        (|it| it.command.clear(), "the command of the build is empty"),
         (
-            BuildSpec {
-                command: vec![],
-                ..good()
-            },
+            |it| it.command[0].clear(),
             "the command of the build is empty",
         ),
         (
-            BuildSpec {
-                command: vec![String::new()],
-                ..good()
-            },
-            "the command of the build is empty",
-        ),
-        (
-            BuildSpec {
-                output: "a/b".to_owned(),
-                ..good()
-            },
+            |it| it.output = "a/b".to_owned(),
             "\"a/b\" cannot be part of a file name",
         ),
         (
-            BuildSpec {
-                formats: vec!["..".to_owned()],
-                ..good()
-            },
+            |it| it.formats[0] = "..".to_owned(),
             "\"..\" cannot be part",
         ),
+        (|it| set(it, "A=B", ""), "\"A=B\" cannot be the name"),
+        (|it| set(it, "A", "\0"), "must not have NUL"),
         (
-            BuildSpec {
-                environment: variable("A=B", ""),
-                ..good()
-            },
-            "\"A=B\" cannot be the name",
-        ),
-        (
-            BuildSpec {
-                environment: variable("A", "\0"),
-                ..good()
-            },
-            "must not have NUL",
-        ),
-        (
-            BuildSpec {
-                secrets: vec![secret("1", "long")],
-                ..good()
-            },
+            |it| it.secrets.push(secret("1", "long")),
             "\"1\" cannot be the name",
         ),
         (
-            BuildSpec {
-                secrets: vec![secret("S", "abc\n")],
-                ..good()
-            },
+            |it| it.secrets.push(secret("S", "abc\n")),
             "secret S has fewer than 4",
         ),
         (
-            BuildSpec {
-                secrets: vec![secret("S", "ab\0cd")],
-                ..good()
-            },
+            |it| it.secrets.push(secret("S", "ab\0cd")),
             "secret S has a NUL",
         ),
-        (
-            BuildSpec {
-                secrets: vec![secret("A", "long")],
-                environment: variable("A", ""),
-                ..good()
-            },
-            "A is a secret and a variable",
-        ),
     ];
-    for (spec, expected) in cases {
+    for (change, expected) in cases {
+        let mut spec = good();
+        change(&mut spec);
         let error = BuildRun::start(spec, &supervisor()).await.err().unwrap();
         assert!(error.to_string().contains(expected), "{error}");
     }
+    let mut both = good();
+    set(&mut both, "A", "");
+    both.secrets.push(secret("A", "long"));
+    let error = BuildRun::start(both, &supervisor()).await.err().unwrap();
+    assert!(
+        error.to_string().contains("A is a secret and a variable"),
+        "{error}"
+    );
     assert!(!root.path().join("run").exists());
     fs::create_dir(root.path().join("run")).unwrap();
     let error = BuildRun::start(good(), &supervisor())

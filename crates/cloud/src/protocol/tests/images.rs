@@ -14,10 +14,13 @@ use crate::protocol::images::MAX_IMAGE_PAGES;
 use crate::tests::images::token;
 use crate::{Checksum, ImageError, ImageUpload, Retry, UploadProgress, UploadState};
 
+/// A response, or the cause and the body of a refusal.
+type ScriptedAnswer = Result<Value, (Option<Cause>, Value)>;
+
 /// Gives these answers, and checks and records the requests.
 #[derive(Default)]
 struct Scripted {
-    answers: Mutex<VecDeque<Result<Value, (Option<Cause>, Value)>>>,
+    answers: Mutex<VecDeque<ScriptedAnswer>>,
     asked: Mutex<Vec<(&'static str, Value)>>,
 }
 

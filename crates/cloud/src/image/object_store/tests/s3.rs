@@ -37,7 +37,7 @@ impl World {
 }
 
 fn content(size: usize) -> Vec<u8> {
-    (0..size).map(|n| (n % 251) as u8).collect()
+    (0..251_u8).cycle().take(size).collect()
 }
 
 #[tokio::test]
