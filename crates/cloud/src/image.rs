@@ -2,7 +2,7 @@
 
 mod artifact_folder;
 mod artifact_store;
-pub(crate) mod build;
+mod build;
 mod build_log;
 mod diskimage_builder;
 mod object_store;
@@ -16,6 +16,8 @@ pub use artifact_folder::{FolderStore, MAX_ENTRIES as MAX_FOLDER_STORE_ENTRIES};
 pub use artifact_store::{
     ArtifactError, ArtifactKey, ArtifactStore, BadArtifactKey, MAX_KEY_CHARS, StoredArtifact,
 };
+#[cfg(test)]
+pub(crate) use build::SmallDisk;
 pub use build::{
     BuildError, BuildOutcome, BuildRun, BuildSecret, BuildSpec, LogSummary, SupervisorProgram,
     end_leftovers,

@@ -35,10 +35,13 @@ pub use fake::{
     LaunchOutcome, UploadOutcome,
 };
 pub use identity::identity_token;
+#[cfg(test)]
+pub(crate) use image::SmallDisk;
 pub use image::{
     BadUploadToken, Checksum, ImageError, ImageTarget, ImageUpload, OwnedImage, Retry,
-    UploadProgress, UploadState, UploadToken, UploadedImage,
+    UploadProgress, UploadState, UploadToken, UploadedImage, checksum_of,
 };
+pub(crate) use image::{check_format, hex, sha256_of};
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};

@@ -326,7 +326,7 @@ impl ImageTarget for AwsProvider {
 
     /// Takes the next step: begins the import, names its snapshot, or registers the image.
     async fn upload_image(&self, upload: &ImageUpload<'_>) -> Result<UploadState, ImageError> {
-        crate::image::check_format(self, upload)?;
+        crate::check_format(self, upload)?;
         check_options(upload)?;
         let region = self.region_for(upload.region)?;
         let images = self.our_images(&region).await?;

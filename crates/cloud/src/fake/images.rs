@@ -35,7 +35,7 @@ pub enum UploadOutcome {
     Slow(i64),
 }
 
-/// What is wrong with an image. Its machines show it.
+/// The defects of an image, which its machines show.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ImageDefect {
     /// The workers of its machines never start.
@@ -120,7 +120,7 @@ impl FakeCloud {
         self.state().images.outcomes.extend(outcomes);
     }
 
-    /// Sets what is wrong with an image. Holds for the machines that are launched from now on, and
+    /// Sets the defects of an image. Holds for the machines that are launched from now on, and
     /// for the tasks of all its machines. Does nothing if the image does not exist.
     pub fn set_image_defect(&self, external_id: &str, defect: ImageDefect) {
         let mut state = self.state();
@@ -134,7 +134,7 @@ impl FakeCloud {
         self.state().images.images.values().cloned().collect()
     }
 
-    /// What is wrong with the image of this worker's machine.
+    /// The defects of the image of this worker's machine.
     pub fn image_defect_of(&self, worker: &domain::id::WorkerKey) -> ImageDefect {
         let state = self.state();
         let machine = state.inventory.get(&worker.id);
@@ -155,7 +155,7 @@ impl ImageTarget for FakeCloud {
     }
 
     async fn upload_image(&self, upload: &ImageUpload<'_>) -> Result<UploadState, ImageError> {
-        crate::image::check_format(self, upload)?;
+        crate::check_format(self, upload)?;
         let now = self.now();
         let mut state = self.state();
         state.begin(Call::UploadImage)?;

@@ -337,7 +337,7 @@ mod tests {
     use ::testing::sizes_around;
 
     use super::*;
-    use crate::image::build::SmallDisk;
+    use crate::SmallDisk;
 
     struct World {
         folder: tempfile::TempDir,

@@ -361,8 +361,8 @@ impl BuildRun {
         self.input = None;
     }
 
-    /// Waits for the end of the build, and checks its output files. May be called again after it was
-    /// dropped, until it has returned once.
+    /// Waits for the end of the build, and checks its output files. May be called again after the
+    /// future was dropped, until it has returned once.
     pub async fn wait(&mut self) -> BuildOutcome {
         let ended = (&mut self.reports).await.ok().flatten();
         self.input = None;

@@ -1,7 +1,7 @@
 //! The log of a build: one file that keeps the beginning and the end of the output.
 //!
-//! The file grows while the build runs. When it would exceed its limit, it is replaced by one that
-//! has the first half of the limit, a line that says how many bytes are left out, and the newest
+//! The file grows while the build runs. A file that exceeds its limit is replaced by another file,
+//! with the first half of the limit, a line that says how many bytes are left out, and the newest
 //! output. The line is at a fixed place and has a fixed length, so a reader can count all bytes.
 
 use std::fs::{File, OpenOptions};
@@ -104,8 +104,8 @@ impl LogWriter {
     }
 }
 
-/// Reads a piece of a log that may still grow, from this byte of the complete output on. `max_bytes`
-/// is the limit with which the log is written.
+/// Reads a piece of a log that may still grow, from this byte of the complete output on.
+/// `max_bytes` is the limit with which the log is written.
 pub fn read_log(path: &Path, max_bytes: u64, from: u64, at_most: u64) -> io::Result<LogPiece> {
     let (head, _) = parts(max_bytes);
     let mut file = File::open(path)?;
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_long_log_keeps_its_beginning_and_its_end() {
         let limit = usize::try_from(LIMIT).unwrap();
-        for n_bytes in sizes_around("cloud::image::build_log::MIN_LOG_BYTES", limit) {
+        for n_bytes in sizes_around("the length", limit) {
             for piece in [1, 7, limit / 3] {
                 let (_folder, all, log) = written(n_bytes, piece);
                 assert_eq!(log.total(), n_bytes as u64);

@@ -16,7 +16,7 @@ use access::Secret;
 use async_trait::async_trait;
 use aws_lc_rs::digest::{Context, SHA256};
 use domain::time::{Clock, Timestamp};
-use reqwest::{Body, Method, Response, StatusCode};
+use reqwest::{Body, Method, Response};
 use serde::Deserialize;
 use tokio::io::AsyncWriteExt as _;
 
@@ -36,6 +36,10 @@ const DEFAULT_PART_BYTES: u64 = 8 * 1024 * 1024;
 pub const MAX_PARTS: u64 = 10_000;
 /// Interruptions without progress until a download is given up.
 const MAX_IDLE_TRIES: u32 = 3;
+/// Statuses of responses.
+const PARTIAL: u16 = 206;
+const NOT_FOUND: u16 = 404;
+const GONE: u16 = 410;
 /// Keeps the checksum of a file beside it in S3.
 const CHECKSUM: &str = "x-amz-meta-sha256";
 /// Headers by which servers report a checksum, in hexadecimal digits or base64.
@@ -118,7 +122,7 @@ impl ObjectStore {
             .requests
             .send(Method::HEAD, key, "", Content::empty())
             .await?;
-        if asked.status() == StatusCode::NOT_FOUND {
+        if asked.status().as_u16() == NOT_FOUND {
             return Ok(None);
         }
         self.requests.accept(asked).await.map(Some)
@@ -245,11 +249,11 @@ impl ObjectStore {
             content.headers.push(("range".to_owned(), range));
         }
         let answer = self.requests.send(Method::GET, key, "", content).await?;
-        if answer.status() == StatusCode::NOT_FOUND {
+        if answer.status().as_u16() == NOT_FOUND {
             return Err(ArtifactError::NotFound(key.clone()));
         }
         let mut answer = self.requests.accept(answer).await?;
-        if answer.status() != StatusCode::PARTIAL_CONTENT {
+        if answer.status().as_u16() != PARTIAL {
             // It sends everything again.
             sink.restart().await?;
         }
@@ -277,7 +281,7 @@ impl ObjectStore {
     }
 }
 
-/// What a store says about its file.
+/// The answer of a store about its file.
 enum Known {
     /// It is the same; with its entity tag.
     Yes(Option<String>),
@@ -358,7 +362,7 @@ impl ArtifactStore for ObjectStore {
             .requests
             .send(Method::DELETE, key, "", Content::empty())
             .await?;
-        if answer.status() == StatusCode::NOT_FOUND || answer.status() == StatusCode::GONE {
+        if [NOT_FOUND, GONE].contains(&answer.status().as_u16()) {
             return Ok(());
         }
         self.requests.accept(answer).await?;

@@ -31,7 +31,7 @@ const BUILD_TYPE: &str = "https://github.com/fleetwright/fleetwright/image-build
 const PURPOSE: &str = "image-provenance";
 const KEY_NAME: &str = "ed25519";
 
-/// What is recorded of a build.
+/// The facts of a build that its record contains.
 #[derive(Clone, Debug)]
 pub struct BuildFacts<'a> {
     pub image: &'a str,
@@ -286,7 +286,7 @@ fn shorten(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// What DSSE signs: type and payload with their lengths.
+/// The bytes that DSSE signs: type and payload with their lengths.
 fn signed_bytes(payload: &str) -> Vec<u8> {
     format!(
         "DSSEv1 {} {PAYLOAD_TYPE} {} {payload}",
@@ -502,7 +502,7 @@ mod tests {
             assert!(error.starts_with("provenance.json of the build is not a JSON object"));
         }
         let limit = usize::try_from(MAX_REPORT_BYTES).unwrap();
-        for size in sizes_around("cloud::image::provenance::MAX_REPORT_BYTES", limit) {
+        for size in sizes_around("the length", limit) {
             let empty = r#"{"a":""}"#.len();
             let fill = "x".repeat(size.saturating_sub(empty));
             fs::write(&path, format!(r#"{{"a":"{fill}"}}"#)).unwrap();

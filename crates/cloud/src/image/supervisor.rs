@@ -141,7 +141,7 @@ pub fn run_build_part() -> Option<ExitCode> {
     };
     if let Err(error) = done {
         let mut stderr = io::stderr();
-        // Without standard error, no one can be told.
+        // Without standard error, this cannot be reported.
         let _ = writeln!(stderr, "the supervisor of a build has failed: {error}");
         return Some(ExitCode::FAILURE);
     }

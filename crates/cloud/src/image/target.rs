@@ -18,7 +18,8 @@ use crate::CloudError;
 /// Longest token of an upload: EC2 takes no longer one.
 pub const MAX_TOKEN_CHARS: usize = 64;
 
-/// Identifies one upload, for the provider, which must not act on one token twice, and on the image.
+/// Identifies one upload: for the provider, which must not act on one token twice, and on the
+/// image.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UploadToken(String);
 
@@ -158,7 +159,7 @@ pub struct ImageError {
     pub error: String,
 }
 
-/// What to do after a failed call.
+/// The next step after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// The same call later. An upload keeps its token.
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn tokens_are_short_names() {
-        for length in sizes_around("cloud::image::target::MAX_TOKEN_CHARS", MAX_TOKEN_CHARS) {
+        for length in sizes_around("the length", MAX_TOKEN_CHARS) {
             let fits = "a".repeat(length).parse::<UploadToken>().is_ok();
             assert_eq!(fits, (1..=MAX_TOKEN_CHARS).contains(&length), "{length}");
         }

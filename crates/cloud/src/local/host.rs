@@ -28,8 +28,6 @@ use crate::{
 
 /// Time that a process has to end after SIGTERM.
 pub(super) const GRACE_MS: i64 = 20 * SECOND_MS;
-/// Machines that one launch makes at most.
-pub(super) const MAX_MACHINES: u32 = 1_000;
 /// Folders of ended workers that are kept at most; the oldest above this are deleted early.
 pub(super) const MAX_ENDED: usize = 1_000;
 /// Variables of our environment that workers get. None holds a secret.

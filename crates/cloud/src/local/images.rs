@@ -233,7 +233,7 @@ fn of_io(path: &Path, error: &io::Error) -> ImageError {
 pub(super) fn id_of(name: &str, token: &UploadToken) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = name.chars().map(plain).take(MAX_NAME_CHARS).collect();
-    let hash = crate::image::sha256_of(token.as_str().as_bytes());
+    let hash = crate::sha256_of(token.as_str().as_bytes());
     let name = if name.is_empty() { "image" } else { &name };
     format!("{name}-{}", &hash[..16])
 }
@@ -245,7 +245,7 @@ impl ImageTarget for LocalProvider {
     }
 
     async fn upload_image(&self, upload: &ImageUpload<'_>) -> Result<UploadState, ImageError> {
-        crate::image::check_format(self, upload)?;
+        crate::check_format(self, upload)?;
         let path = upload.path.ok_or_else(|| {
             ImageError::new(
                 Cause::Configuration,

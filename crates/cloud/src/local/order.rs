@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use domain::id::{LaunchConfigId, LaunchToken, PoolId};
 use serde_json::Value;
 
-use super::host::MAX_MACHINES;
 use crate::LaunchOrder;
+
+/// Machines that one launch makes at most.
+pub(super) const MAX_MACHINES: u32 = 1_000;
 
 pub(super) struct Order {
     pub(super) token: LaunchToken,

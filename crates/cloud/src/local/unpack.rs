@@ -53,7 +53,7 @@ fn unpack_at_most(
     let mut archive = Archive::new(source);
     archive.set_preserve_permissions(true);
     archive.set_preserve_ownerships(nix::unistd::geteuid().is_root());
-    // Folders last: one that is not writable could not get its files.
+    // Folders come last: a folder that is not writable could not get its files.
     let mut folders = Vec::new();
     let (mut n_entries, mut n_bytes) = (0_usize, 0_u64);
     for entry in archive.entries().map_err(bad_tar)? {
@@ -97,7 +97,7 @@ fn unpack_at_most(
     let mut source = archive.into_inner();
     io::copy(&mut source, &mut io::sink())?;
     let found = Checksum {
-        sha256: crate::image::hex(source.context.finish().as_ref()),
+        sha256: crate::hex(source.context.finish().as_ref()),
         size_bytes: source.size_bytes,
     };
     if found != *checksum {
@@ -229,7 +229,7 @@ mod tests {
             }
         }
 
-        /// The path is written as it is, also a hostile one.
+        /// Writes the path unchanged, also a hostile path.
         fn with(mut self, kind: EntryType, path: &str, content: &str) -> Self {
             let mut header = Header::new_gnu();
             let is_link = [EntryType::Symlink, EntryType::Link].contains(&kind);
@@ -269,7 +269,7 @@ mod tests {
         let (tar, root) = (folder.path().join("image.tar"), folder.path().join("root"));
         fs::write(&tar, bytes).unwrap();
         fs::create_dir_all(&root).unwrap();
-        let checksum = crate::image::checksum_of(&tar).unwrap();
+        let checksum = crate::checksum_of(&tar).unwrap();
         let progress = UploadProgress::default();
         let unpacked = unpack_at_most(limit, &tar, &root, &checksum, &progress);
         assert!(unpacked.is_err() || progress.bytes() == bytes.len() as u64);
@@ -366,7 +366,7 @@ mod tests {
         let (tar, root) = (folder.path().join("image.tar"), folder.path().join("root"));
         fs::write(&tar, &bytes).unwrap();
         fs::create_dir(&root).unwrap();
-        let mut checksum = crate::image::checksum_of(&tar).unwrap();
+        let mut checksum = crate::checksum_of(&tar).unwrap();
         checksum.sha256.replace_range(..2, "zz");
         let error = unpack(&tar, &root, &checksum, &UploadProgress::default()).unwrap_err();
         assert!(

@@ -97,7 +97,7 @@ impl<C: Transport> ImageTarget for ProtocolProvider<C> {
     }
 
     async fn upload_image(&self, upload: &ImageUpload<'_>) -> Result<UploadState, ImageError> {
-        crate::image::check_format(self, upload)?;
+        crate::check_format(self, upload)?;
         let mut question = json!({
             "token": upload.token.as_str(),
             "name": upload.name,

@@ -72,7 +72,7 @@ pub(crate) async fn upload(
     token: &str,
 ) -> Result<UploadedImage, ImageError> {
     let path = fixture.path();
-    let checksum = crate::image::checksum_of(&path).unwrap();
+    let checksum = crate::checksum_of(&path).unwrap();
     for _ in 0..MAX_CALLS {
         let state = step(fixture, token, fixture.format(), &path, &checksum).await?;
         match state {
@@ -139,7 +139,7 @@ pub(crate) async fn image_contract(fixture: &dyn ImageFixture) {
 
     // A format that it does not take.
     let path = fixture.path();
-    let checksum = crate::image::checksum_of(&path).unwrap();
+    let checksum = crate::checksum_of(&path).unwrap();
     let error = step(fixture, "third-token", "floppy", &path, &checksum)
         .await
         .unwrap_err();

@@ -418,7 +418,7 @@ async fn an_image_is_deleted_with_its_snapshot_and_only_if_it_is_ours() {
             .error
             .ends_with("does not have our tags")
     );
-    // What does not exist is deleted.
+    // A resource that does not exist counts as deleted.
     for (id, action, code) in [
         ("ami-3", "DescribeImages", "InvalidAMIID.NotFound"),
         ("ami-3", "DescribeImages", "InvalidAMIID.Unavailable"),

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::CloudError;
+use crate::Retry;
 use crate::UploadState;
 use crate::fake::images::{ImageDefect, UploadOutcome};
-use crate::image::Retry;
 use crate::tests::images::{ImageFixture, image_contract, step, token, upload};
 
 #[async_trait]
@@ -116,7 +116,7 @@ async fn a_slow_upload_is_pending_until_its_time_has_come() {
     let world = World::new();
     world.cloud.next_uploads([UploadOutcome::Slow(2_000)]);
     let path = world.path();
-    let checksum = crate::image::checksum_of(&path).unwrap();
+    let checksum = crate::checksum_of(&path).unwrap();
     let mut states = Vec::new();
     for _ in 0..3 {
         let state = step(&world, "one", "raw", &path, &checksum).await.unwrap();

@@ -37,7 +37,7 @@ struct Uploads {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Upload {
+pub(super) struct Upload {
     key: String,
     upload_id: String,
     initiated: String,
@@ -219,7 +219,11 @@ impl ObjectStore {
         Ok(newest.map(|upload| upload.upload_id))
     }
 
-    async fn list_uploads(&self, prefix: &str, limit: usize) -> Result<Vec<Upload>, ArtifactError> {
+    pub(super) async fn list_uploads(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<Upload>, ArtifactError> {
         let (mut found, mut after) = (Vec::new(), String::new());
         for _ in 0..limit {
             let query = format!("prefix={}&uploads={after}", escape(prefix));

@@ -11,7 +11,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use self::peer::{Fault, Peer};
-use super::multipart::part_size;
+use super::multipart::{MAX_PAGES, part_size};
 use super::*;
 use crate::image::output::read;
 use crate::tests::values::TestClock;
@@ -228,7 +228,7 @@ async fn each_refusal_has_its_meaning() {
     assert_eq!(error.to_string(), format!("the store has no {KEY}"));
     world.peer.next(Method::DELETE, KEY, Fault::Answer(500, ""));
     assert!(world.store.delete(&key()).await.unwrap_err().is_transient());
-    // Nobody listens there.
+    // No server listens there.
     let nowhere = settings(json!({"url": "http://127.0.0.1:1"}));
     let nowhere = ObjectStore::new(&nowhere, TestClock::new()).unwrap();
     assert!(nowhere.find(&key()).await.unwrap_err().is_transient());
@@ -316,14 +316,14 @@ fn the_size_of_parts_has_limits() {
         ObjectStore::new(&settings, TestClock::new()).is_ok()
     };
     let (least, most) = (MIN_PART_BYTES, MAX_PART_BYTES);
-    for size in sizes_around("cloud::image::object_store::MIN_PART_BYTES", 5 << 20) {
+    for size in sizes_around("the length", 5 << 20) {
         assert_eq!(
             fits(size as u64),
             (least..=most).contains(&(size as u64)),
             "{size}"
         );
     }
-    for size in sizes_around("cloud::image::object_store::MAX_PART_BYTES", 64 << 20) {
+    for size in sizes_around("the length", 64 << 20) {
         assert_eq!(
             fits(size as u64),
             (least..=most).contains(&(size as u64)),
@@ -340,5 +340,44 @@ fn the_size_of_parts_has_limits() {
             "{n_parts}"
         );
         assert_eq!(part == least, n_parts <= parts, "{n_parts}");
+    }
+}
+
+#[tokio::test]
+async fn the_pages_of_a_list_of_uploads_have_a_limit() {
+    const LIMIT: usize = 5;
+    let last = "<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>\
+                </ListMultipartUploadsResult>";
+    let more = "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated><NextKeyMarker>k\
+                </NextKeyMarker><NextUploadIdMarker>a b</NextUploadIdMarker>\
+                </ListMultipartUploadsResult>";
+    for n_pages in sizes_around("cloud::image::object_store::multipart::MAX_PAGES", LIMIT) {
+        let world = World::plain(true).await;
+        let settings = settings(json!({
+            "url": world.peer.url, "bucket": "b", "access_key_id": "A", "secret_access_key": "s",
+        }));
+        let store = ObjectStore::new(&settings, TestClock::new()).unwrap();
+        for number in 1..=n_pages.max(1) {
+            let page = if number < n_pages { more } else { last };
+            world
+                .peer
+                .next(Method::GET, "uploads=", Fault::Answer(200, page));
+        }
+        let listed = store.list_uploads("", LIMIT).await;
+        assert_eq!(listed.is_ok(), n_pages <= LIMIT, "{n_pages}");
+        if let Err(error) = listed {
+            assert!(
+                error
+                    .to_string()
+                    .ends_with("the list of uploads has more than 5 pages")
+            );
+        }
+        let next = world.peer.calls("key-marker=k&upload-id-marker=a%20b");
+        assert_eq!(next.len(), n_pages.clamp(1, LIMIT) - 1);
+        let nothing = "<ListMultipartUploadsResult/>";
+        world
+            .peer
+            .next(Method::GET, "uploads=", Fault::Answer(200, nothing));
+        assert!(store.list_uploads("", MAX_PAGES).await.unwrap().is_empty());
     }
 }

@@ -3,8 +3,8 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::SmallDisk;
 use crate::UploadToken;
-use crate::image::build::SmallDisk;
 use crate::local::images::{ImageFolders, MAX_IMAGES};
 use crate::local::rooted::{IMAGE_VARIABLE, Isolation};
 use crate::tests::images::{ImageFixture, image_contract, token, upload};
@@ -254,7 +254,7 @@ async fn a_wrong_image_makes_nothing() {
         "{error}"
     );
     let path = world.image.path().join("missing.tar");
-    let checksum = crate::image::checksum_of(&world.path()).unwrap();
+    let checksum = crate::checksum_of(&world.path()).unwrap();
     let error = crate::tests::images::step(&world, "one", "tar", &path, &checksum).await;
     assert_eq!(error.unwrap_err().cause, Cause::Configuration);
     let left = fs::read_dir(&world.images().0).unwrap().count();
@@ -279,7 +279,7 @@ async fn a_full_disk_is_a_lack_of_capacity() {
     // A bomb: a small file, so that the disk is full only while it is unpacked.
     fs::write(world.root().join("large"), vec![7; 3 << 20]).unwrap();
     fs::write(disk.path().join("other"), vec![7; 2 << 20]).unwrap();
-    let checksum = crate::image::checksum_of(&world.path()).unwrap();
+    let checksum = crate::checksum_of(&world.path()).unwrap();
     let error = images.try_to_make(&world.path(), &checksum).unwrap_err();
     assert_eq!(error.cause, Cause::Capacity);
     assert!(error.error.starts_with("the image needs "), "{error}");

@@ -218,7 +218,7 @@ async fn wrong_answers_and_refusals_are_told_apart() {
         "lost: the response to upload-image",
         "lost: the response to upload-image",
         "lost: the response to upload-image",
-        // There is no answer.
+        // The connection is cut.
         "lost: cut",
     ];
     for expected in unknown {
