@@ -143,8 +143,9 @@ impl ArtifactError {
             Self::NotFound(_)
             | Self::WrongContent { .. }
             | Self::Credentials(_)
-            | Self::Refused(_)
-            | Self::File { .. } => false,
+            | Self::Refused(_) => false,
+            // The disk of this machine may have room later.
+            Self::File { error, .. } => error.kind() == io::ErrorKind::StorageFull,
         }
     }
 

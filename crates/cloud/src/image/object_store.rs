@@ -36,10 +36,6 @@ const DEFAULT_PART_BYTES: u64 = 8 * 1024 * 1024;
 pub const MAX_PARTS: u64 = 10_000;
 /// Interruptions without progress until a download is given up.
 const MAX_IDLE_TRIES: u32 = 3;
-/// Statuses of responses.
-const PARTIAL: u16 = 206;
-const NOT_FOUND: u16 = 404;
-const GONE: u16 = 410;
 /// Keeps the checksum of a file beside it in S3.
 const CHECKSUM: &str = "x-amz-meta-sha256";
 /// Headers by which servers report a checksum, in hexadecimal digits or base64.
@@ -122,7 +118,7 @@ impl ObjectStore {
             .requests
             .send(Method::HEAD, key, "", Content::empty())
             .await?;
-        if asked.status().as_u16() == NOT_FOUND {
+        if asked.status().as_u16() == 404 {
             return Ok(None);
         }
         self.requests.accept(asked).await.map(Some)
@@ -249,11 +245,11 @@ impl ObjectStore {
             content.headers.push(("range".to_owned(), range));
         }
         let answer = self.requests.send(Method::GET, key, "", content).await?;
-        if answer.status().as_u16() == NOT_FOUND {
+        if answer.status().as_u16() == 404 {
             return Err(ArtifactError::NotFound(key.clone()));
         }
         let mut answer = self.requests.accept(answer).await?;
-        if answer.status().as_u16() != PARTIAL {
+        if answer.status().as_u16() != 206 {
             // It sends everything again.
             sink.restart().await?;
         }
@@ -362,7 +358,7 @@ impl ArtifactStore for ObjectStore {
             .requests
             .send(Method::DELETE, key, "", Content::empty())
             .await?;
-        if [NOT_FOUND, GONE].contains(&answer.status().as_u16()) {
+        if matches!(answer.status().as_u16(), 404 | 410) {
             return Ok(());
         }
         self.requests.accept(answer).await?;

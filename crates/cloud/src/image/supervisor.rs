@@ -387,7 +387,9 @@ impl Supervisor {
         let _ = fs::remove_file(&self.error_file);
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
         let peak = usage.and_then(|usage| u64::try_from(usage.max_rss()).ok());
-        let log = self.log();
+        let elapsed = self.begun.elapsed();
+        let mut log = self.log();
+        log.write(last_line(exit_code, signal, stopped, elapsed).as_bytes());
         Ended {
             stopped,
             not_started: error
@@ -395,7 +397,7 @@ impl Supervisor {
                 .and_then(|error| serde_json::from_str(&error).ok()),
             exit_code,
             signal,
-            duration_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
             peak_memory_kib: peak.unwrap_or(0),
             log_bytes: log.total(),
             log_left_out: log.left_out(),
@@ -403,6 +405,28 @@ impl Supervisor {
             survivors: processes::descendants(own).unwrap_or_default(),
         }
     }
+}
+
+fn last_line(
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    stopped: Option<Stopped>,
+    elapsed: Duration,
+) -> String {
+    let end = match (exit_code, signal) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "the command did not end".to_owned(),
+    };
+    let why = match stopped {
+        Some(Stopped::TimeLimit) => ", at the time limit",
+        Some(Stopped::Cancelled) => ", cancelled",
+        None => "",
+    };
+    format!(
+        "[fleetwright] {end} after {:.1} s{why}\n",
+        elapsed.as_secs_f64()
+    )
 }
 
 /// Copies the output to the log until no process can write any more.

@@ -82,8 +82,22 @@ async fn run(spec: BuildSpec) -> BuildOutcome {
     start(spec).await.wait().await
 }
 
+/// The log without its last line, which is ours.
 fn log_of(root: &Path) -> String {
-    fs::read_to_string(root.join("run/build.log")).unwrap()
+    let (log, _) = log_and_last_line(root);
+    log
+}
+
+fn log_and_last_line(root: &Path) -> (String, String) {
+    let text = fs::read_to_string(root.join("run/build.log")).unwrap();
+    let (log, last) = text.rsplit_once("[fleetwright] ").unwrap();
+    (log.to_owned(), last.to_owned())
+}
+
+/// The length of our last line.
+fn last_length(root: &Path) -> u64 {
+    let (_, last) = log_and_last_line(root);
+    ("[fleetwright] ".len() + last.len()) as u64
 }
 
 fn ids(root: &Path) -> Vec<i32> {
@@ -131,7 +145,15 @@ async fn a_build_has_its_own_environment_and_makes_checked_files() {
     assert_eq!(outcome.exit_code, Some(0));
     assert!(outcome.peak_memory_kib > 100, "{}", outcome.peak_memory_kib);
     let log = log_of(root.path());
-    assert_eq!(outcome.log.bytes, log.len() as u64);
+    assert_eq!(
+        outcome.log.bytes,
+        log.len() as u64 + last_length(root.path())
+    );
+    let (_, last) = log_and_last_line(root.path());
+    assert!(
+        last.starts_with("exit code 0 after ") && last.ends_with(" s\n"),
+        "{last}"
+    );
     let path = |name: &str| root.path().join("run").join(name).display().to_string();
     for line in [
         "RELEASE=bookworm".to_owned(),
@@ -449,7 +471,7 @@ async fn the_log_can_be_read_while_it_grows_and_keeps_its_beginning_and_its_end(
     fs::write(root.path().join("run/work/go"), "").unwrap();
     let outcome = run.wait().await;
     assert!(outcome.result.is_ok());
-    let total = 5 + 588_895 + 5;
+    let total = 5 + 588_895 + 5 + last_length(root.path());
     assert_eq!(outcome.log.bytes, total);
     assert!(outcome.log.left_out > 580_000 && outcome.log.error.is_none());
     assert_eq!(*progress.borrow_and_update(), total);
@@ -486,7 +508,12 @@ async fn a_full_disk_is_named() {
     assert_eq!(outcome.exit_code, Some(0));
     let log = outcome.log;
     assert!(log.error.unwrap().contains("No space left on device"));
-    assert_eq!(log.bytes, 6_888_896 + 4);
+    let last = "[fleetwright] exit code 0 after 0.0 s\n".len() as u64;
+    assert!(
+        (last..last + 3).contains(&(log.bytes - 6_888_896 - 4)),
+        "{}",
+        log.bytes
+    );
 }
 
 /// A file system in memory that is soon full.

@@ -13,6 +13,7 @@ use serde_json::json;
 use self::peer::{Fault, Peer};
 use super::multipart::{MAX_PAGES, part_size};
 use super::*;
+use crate::SmallDisk;
 use crate::image::output::read;
 use crate::tests::values::TestClock;
 
@@ -232,6 +233,22 @@ async fn each_refusal_has_its_meaning() {
     let nowhere = settings(json!({"url": "http://127.0.0.1:1"}));
     let nowhere = ObjectStore::new(&nowhere, TestClock::new()).unwrap();
     assert!(nowhere.find(&key()).await.unwrap_err().is_transient());
+}
+
+#[tokio::test]
+async fn a_download_to_a_full_disk_leaves_nothing_and_may_be_tried_again() {
+    let Some(disk) = SmallDisk::mount("1m") else {
+        return;
+    };
+    let world = World::plain(true).await;
+    let checksum = world.put(&vec![7; 2 << 20]).await.unwrap();
+    let to = disk.path().join("copy");
+    let error = world.store.get(&key(), &to, &checksum).await.unwrap_err();
+    assert!(
+        matches!(error, ArtifactError::File { .. }) && error.is_transient(),
+        "{error}"
+    );
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]
