@@ -1,6 +1,7 @@
 //! Images: runs their builds, stores their files, and uploads them to providers.
 
 mod artifact_folder;
+mod artifact_settings;
 mod artifact_store;
 mod build;
 mod build_log;
@@ -13,6 +14,7 @@ mod supervisor;
 mod target;
 
 pub use artifact_folder::{FolderStore, MAX_ENTRIES as MAX_FOLDER_STORE_ENTRIES};
+pub use artifact_settings::{ArtifactStoreSettings, FolderSettings};
 pub use artifact_store::{
     ArtifactError, ArtifactKey, ArtifactStore, BadArtifactKey, MAX_KEY_CHARS, StoredArtifact,
 };

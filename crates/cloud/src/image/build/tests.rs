@@ -215,7 +215,7 @@ async fn a_silent_build_is_ended_at_its_time_limit() {
     assert!(outcome.duration >= Duration::from_millis(500));
     // The limit itself is exact; a busy machine may need longer to end processes.
     assert!(
-        outcome.duration < Duration::from_millis(1_500),
+        outcome.duration < Duration::from_secs(3),
         "{:?}",
         outcome.duration
     );
