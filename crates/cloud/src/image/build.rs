@@ -38,6 +38,8 @@ const OUTPUT_VARIABLE: &str = "FLEETWRIGHT_OUTPUT";
 const OUTPUT_PLACEHOLDER: &str = "{output}";
 /// Added to the name of a secret, for the variable with the path of its file.
 const FILE_SUFFIX: &str = "_FILE";
+/// Total size of the command, its environment and its secrets.
+const MAX_SPEC_BYTES: usize = 1024 * 1024;
 /// A disk with less free space counts as full.
 const FULL_BYTES: u64 = 64 * 1024;
 /// Rounds of killing the processes of a lost supervisor at most.
@@ -85,7 +87,10 @@ pub struct BuildRun {
     child: Child,
     /// Closing it ends the build.
     input: Option<ChildStdin>,
-    reports: JoinHandle<Option<Ended>>,
+    /// `None`: all reports have been read.
+    reports: Option<JoinHandle<Option<Ended>>>,
+    /// The last report; `None`: the supervisor was lost, or still runs.
+    ended: Option<Ended>,
     progress: watch::Receiver<u64>,
 }
 
@@ -187,6 +192,15 @@ impl BuildSpec {
         let texts = self.command.iter().chain(self.environment.values());
         if texts.into_iter().any(|text| text.contains('\0')) {
             return bad("the command and its environment must not have NUL characters".to_owned());
+        }
+        let texts = self.command.iter().chain(self.environment.keys());
+        let texts = texts.chain(self.environment.values()).map(String::len);
+        let secrets = self.secrets.iter();
+        let secrets = secrets.map(|it| it.name.len() + it.value.expose().len());
+        if texts.chain(secrets).sum::<usize>() > MAX_SPEC_BYTES {
+            return bad(format!(
+                "the command, its environment and its secrets have more than {MAX_SPEC_BYTES} bytes"
+            ));
         }
         for secret in &self.secrets {
             let (name, value) = (&secret.name, secret.value.expose());
@@ -342,7 +356,8 @@ impl BuildRun {
             spec,
             child,
             input,
-            reports,
+            reports: Some(reports),
+            ended: None,
             progress,
         })
     }
@@ -361,10 +376,14 @@ impl BuildRun {
         self.input = None;
     }
 
-    /// Waits for the end of the build, and checks its output files. May be called again after the
-    /// future was dropped, until it has returned once.
+    /// Waits for the end of the build, and checks its output files. The future may be dropped, and
+    /// the call repeated.
     pub async fn wait(&mut self) -> BuildOutcome {
-        let ended = (&mut self.reports).await.ok().flatten();
+        if let Some(reports) = &mut self.reports {
+            self.ended = reports.await.ok().flatten();
+            self.reports = None;
+        }
+        let ended = self.ended.clone();
         self.input = None;
         if let Err(error) = self.child.wait().await {
             tracing::warn!("cannot wait for the supervisor of a build: {error}");
@@ -415,8 +434,11 @@ pub async fn end_leftovers(folder: &Path) {
 /// Blocks on the output files.
 fn conclude(spec: &BuildSpec, ended: Option<Ended>) -> BuildOutcome {
     let secrets = spec.folder.join("secrets");
-    if let Err(error) = std::fs::remove_dir_all(&secrets) {
-        tracing::warn!("cannot delete {}: {error}", secrets.display());
+    match std::fs::remove_dir_all(&secrets) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!("cannot delete {}: {error}", secrets.display());
+        }
+        Ok(()) | Err(_) => {}
     }
     let Some(ended) = ended else {
         return failed(BuildError::SupervisorLost);

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::testing::sizes_around;
 use access::Secret;
 use processes::Stat;
 use tokio::time::{Instant, timeout};
@@ -298,8 +299,12 @@ async fn a_build_may_clean_up_after_sigterm() {
     let mut run = start(spec).await;
     run.progress().wait_for(|bytes| *bytes > 0).await.unwrap();
     let begun = Instant::now();
+    // A dropped wait does no harm.
+    assert!(timeout(Duration::from_millis(1), run.wait()).await.is_err());
     run.cancel();
+    let again = run.wait().await;
     let outcome = run.wait().await;
+    assert_eq!(again.exit_code, outcome.exit_code);
     assert!(matches!(outcome.result, Err(BuildError::Cancelled)));
     assert_eq!(outcome.exit_code, Some(3));
     assert!(
@@ -425,6 +430,12 @@ async fn a_specification_that_cannot_run_is_refused_before_anything_is_made() {
         change(&mut spec);
         let error = BuildRun::start(spec, &supervisor()).await.err().unwrap();
         assert!(error.to_string().contains(expected), "{error}");
+    }
+    for length in sizes_around("the length", MAX_SPEC_BYTES) {
+        let mut spec = good();
+        let others: usize = spec.command.iter().map(String::len).sum();
+        spec.command.push("x".repeat(length.saturating_sub(others)));
+        assert_eq!(spec.check().is_ok(), length <= MAX_SPEC_BYTES, "{length}");
     }
     let mut both = good();
     set(&mut both, "A", "");
