@@ -197,11 +197,20 @@ fn enter() -> io::Result<()> {
 
 fn explain(program: &str, environment: &BTreeMap<String, String>, error: &io::Error) -> NotStarted {
     let path = environment.get("PATH").map_or("", String::as_str);
-    let exists = program.contains('/') && Path::new(program).exists();
-    if error.kind() == io::ErrorKind::PermissionDenied {
+    let is_path = program.contains('/');
+    let exists = is_path && Path::new(program).exists();
+    // A folder of PATH that may not be searched refuses the permission for every program.
+    let is_found = || {
+        is_path
+            || path
+                .split(':')
+                .any(|it| Path::new(it).join(program).exists())
+    };
+    if error.kind() == io::ErrorKind::PermissionDenied && is_found() {
         return NotStarted::NotExecutable(format!("{program} is not executable: {error}"));
     }
-    if error.kind() != io::ErrorKind::NotFound {
+    let is_missing = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+    if !is_missing.contains(&error.kind()) {
         return NotStarted::Other(format!("{program} cannot be started: {error}"));
     }
     if exists {
@@ -209,7 +218,7 @@ fn explain(program: &str, environment: &BTreeMap<String, String>, error: &io::Er
             "{program} cannot be run: the interpreter that its first line names, or its loader, does not exist"
         ));
     }
-    NotStarted::Missing(if program.contains('/') {
+    NotStarted::Missing(if is_path {
         format!("the program {program} does not exist")
     } else {
         format!("the program {program} is not in PATH ({path})")
