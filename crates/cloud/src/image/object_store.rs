@@ -1,5 +1,4 @@
-//! A store behind HTTP: S3 and what speaks like it, or any server that takes PUT, GET, HEAD and
-//! DELETE.
+//! A store behind HTTP: S3, or any server with PUT, GET, HEAD and DELETE.
 //!
 //! S3 gets large files in parts. A `put` that is called again sends only the parts that S3 lacks.
 
