@@ -127,7 +127,7 @@ ids! {
     /// A configured service that plans pools, for the strategy `external`.
     StrategyServiceId: "strategy service name", patterns::GENERIC_ID;
     /// An image, which builders build and machines start from.
-    ImageName: "image name", patterns::IMAGE_NAME;
+    ImageName: "name of an image", patterns::IMAGE_NAME;
     /// A launch: used by us, by the cloud, and on the machines that it made.
     LaunchToken: "launch token", patterns::SLUGID;
     /// A task.

@@ -16,6 +16,7 @@ mod number;
 mod reader;
 mod record_fields;
 mod selection;
+mod standing;
 mod step;
 mod stored;
 mod upload_record;
@@ -32,7 +33,8 @@ pub use self::format::{BadFormat, ImageFormat};
 pub use self::next_steps::next_steps;
 pub use self::number::{BuildNumber, UploadNumber};
 pub use self::record_fields::BadRecord;
-pub use self::selection::{ImageInUse, SelectedUpload, Standing, image_in_use, next_candidate};
+pub use self::selection::{ImageInUse, SelectedUpload, image_in_use, next_candidate};
+pub use self::standing::Standing;
 pub use self::step::{BuildReason, DeleteReason, Leftover, Step, UploadReason, WaitReason};
 pub use self::stored::{ImageAction, ImageVersion, StoredImage};
 pub use self::upload_record::{

@@ -61,7 +61,7 @@ pub struct StoredBuild {
     pub attempt: u32,
     /// The number of the lock under which it is built.
     pub fence: Option<u64>,
-    /// What it is made from; see `ImageDefinition::build_hash`.
+    /// The hash of what it is made from; see `ImageDefinition::build_hash`.
     pub build_hash: Option<String>,
     /// The hash of the provenance record.
     pub provenance: Option<String>,

@@ -39,7 +39,7 @@ const MAX_DESCRIPTION_CHARACTERS: usize = 10_240;
 const MAX_OWNER_CHARACTERS: usize = 256;
 const MAX_VALUE_CHARACTERS: usize = 32_768;
 
-/// What is built, how, and where it is uploaded.
+/// An image: how it is built, and where it is uploaded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageDefinition {
     pub name: ImageName,

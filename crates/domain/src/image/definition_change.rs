@@ -1,4 +1,4 @@
-//! What a change of a definition makes necessary.
+//! The consequences of a change of a definition.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,25 +1,9 @@
 //! Which image machines of a target start from.
 
-use std::collections::BTreeSet;
-
-use serde::{Deserialize, Serialize};
-
 use super::number::{BuildNumber, UploadNumber};
+use super::standing::Standing;
 use super::upload_target::UploadTargetId;
 use super::view::BuildView;
-
-/// What canaries and people decided about the builds of an image.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Standing {
-    /// The newest build that machines start from. Newer ones wait for their canary. `None`: nothing
-    /// was decided yet, and the newest is used.
-    pub promoted: Option<BuildNumber>,
-    /// The build that a canary tests.
-    pub candidate: Option<BuildNumber>,
-    /// Builds that were rolled back.
-    pub rejected: BTreeSet<BuildNumber>,
-}
 
 /// A ready upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,11 +13,11 @@ pub struct SelectedUpload {
     pub external_id: String,
 }
 
-/// What new machines of a target start from.
+/// The images from which new machines of a target start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageInUse {
     pub in_use: Option<SelectedUpload>,
-    /// What a share of them starts from instead.
+    /// A share of them starts from this instead.
     pub canary: Option<SelectedUpload>,
 }
 

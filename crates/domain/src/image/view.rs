@@ -1,11 +1,12 @@
-//! What is known about an image when its next steps are decided.
+//! The facts about an image from which its next steps are decided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::build_record::{BuildRecord, BuildState};
 use super::definition::ImageDefinition;
 use super::number::{BuildNumber, UploadNumber};
-use super::selection::Standing;
+use super::standing::Standing;
+use super::step::WaitReason;
 use super::upload_record::{UploadRecord, UploadState};
 use super::upload_target::UploadTargetId;
 use crate::id::{ImageName, ProviderId};
@@ -18,13 +19,13 @@ pub struct ImageView<'a> {
     /// `None`: the image was removed, and so is all that belongs to it.
     pub definition: Option<&'a ImageDefinition>,
     pub builds: &'a [BuildView],
-    /// Who holds the lock of the image's builds.
+    /// The holder of the lock of the image's builds.
     pub build_lock: Option<&'a HeldLock>,
     pub request: Option<&'a BuildRequest>,
     pub pause: Option<&'a ImagePause>,
     /// Builds that are never deleted.
     pub pinned: &'a BTreeSet<BuildNumber>,
-    /// What canaries and people decided.
+    /// The decisions of canaries and people.
     pub standing: &'a Standing,
     pub builders: &'a [LiveBuilder],
     /// The configured providers.
@@ -115,6 +116,17 @@ impl ImageView<'_> {
             // Nodepool writes no fence. Then only the newest record can belong to the lock.
             None => self.builds.iter().all(|other| other.number <= build.number),
         }
+    }
+
+    /// Why nothing is built or uploaded, if the image is paused.
+    pub(super) fn paused(&self, definition: &ImageDefinition) -> Option<WaitReason> {
+        if definition.paused {
+            return Some(WaitReason::PausedInDefinition);
+        }
+        self.pause.map(|pause| WaitReason::Paused {
+            by: pause.by.clone(),
+            reason: pause.reason.clone(),
+        })
     }
 
     /// The ready builds, the newest first.

@@ -18,7 +18,7 @@ const DEFAULT_CANARY_STARTS: u32 = 10;
 const MAX_CANARY_STARTS: u32 = 100_000;
 const DIB_COMMAND: &str = "disk-image-create";
 
-/// What a builder runs.
+/// How a builder makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildMethod {
     /// A program with its arguments.

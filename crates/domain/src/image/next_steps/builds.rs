@@ -121,7 +121,7 @@ fn build_or_wait(
         until: None,
         reason,
     };
-    if let Some(paused) = paused(view, definition) {
+    if let Some(paused) = view.paused(definition) {
         return wait(paused);
     }
     if let Some(lock) = view.build_lock {
@@ -168,17 +168,6 @@ fn build_or_wait(
         request: request.map(|request| request.at),
         builders,
     }
-}
-
-/// Why nothing is built or uploaded, if the image is paused.
-pub(super) fn paused(view: &ImageView<'_>, definition: &ImageDefinition) -> Option<WaitReason> {
-    if definition.paused {
-        return Some(WaitReason::PausedInDefinition);
-    }
-    view.pause.map(|pause| WaitReason::Paused {
-        by: pause.by.clone(),
-        reason: pause.reason.clone(),
-    })
 }
 
 fn failures(

@@ -1,4 +1,4 @@
-//! What to delete, and what a process that ended left behind.
+//! Deletes old builds and uploads, and the leftovers of processes that ended.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::image::view::{BuildView, ImageView, UploadView};
 /// Failed builds after the last ready one whose records and logs are kept.
 pub(super) const MAX_FAILED: usize = 3;
 
-/// What stays.
+/// Builds and uploads that stay.
 struct Kept {
     builds: BTreeSet<BuildNumber>,
     uploads: BTreeSet<(BuildNumber, UploadTargetId, UploadNumber)>,

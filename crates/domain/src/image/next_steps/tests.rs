@@ -2,17 +2,19 @@
 
 mod goal;
 mod scenarios;
+mod standings;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::world::{Fate, World};
+use crate::image::Standing;
 use crate::image::definition::ImageDefinition;
-use crate::image::selection::Standing;
+use crate::image::number::BuildNumber;
 use crate::image::step::Step;
 use crate::image::view::{BuildBudget, LiveBuilder};
-use crate::time::Timestamp;
+use crate::time::{DAY_MS, Timestamp};
 
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -72,4 +74,30 @@ fn settle(world: &mut World) -> Vec<String> {
         }
     }
     panic!("no end: {:#?}", world.texts());
+}
+
+fn numbers(builds: &[BuildNumber]) -> Vec<u64> {
+    builds.iter().map(|build| build.0).collect()
+}
+
+/// A world with this many good builds, each a day younger than the one before.
+fn world_with_builds(n: usize) -> World {
+    let mut world = world();
+    for _ in 0..n {
+        world.now = world.now.plus_millis(DAY_MS);
+        settle(&mut world);
+    }
+    world
+}
+
+/// Takes the first step whose text begins so, with this fate.
+fn take(world: &mut World, start: &str, fate: Fate) {
+    let steps = world.steps();
+    let step = steps
+        .iter()
+        .find(|step| step.to_string().starts_with(start));
+    let step = step
+        .unwrap_or_else(|| panic!("no {start:?} in {:#?}", world.texts()))
+        .clone();
+    world.apply(&step, fate);
 }

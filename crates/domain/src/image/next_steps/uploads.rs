@@ -1,6 +1,5 @@
-//! What to upload: the newest good build, to each target of the definition.
+//! Uploads the newest good build, to each target of the definition.
 
-use super::builds::paused;
 use crate::image::backoff::UPLOAD_BACKOFF;
 use crate::image::definition::ImageDefinition;
 use crate::image::format::ImageFormat;
@@ -73,7 +72,7 @@ fn upload_or_wait(
             by: lock.owner.clone(),
         });
     }
-    if let Some(reason) = paused(view, definition) {
+    if let Some(reason) = view.paused(definition) {
         return wait(reason);
     }
     let hash = target.hash(format);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{ImageName, ProviderId};
+use crate::image::Standing;
 use crate::image::build_record::{BuildFile, BuildRecord, BuildState, NewBuild};
 use crate::image::definition::ImageDefinition;
 use crate::image::next_steps;
 use crate::image::number::{BuildNumber, UploadNumber};
-use crate::image::selection::Standing;
 use crate::image::step::{Leftover, Step};
 use crate::image::upload_record::{NewUpload, UploadRecord, UploadState};
 use crate::image::upload_target::UploadTargetId;
@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 /// Where an upload is.
 pub(super) type UploadPlace = (BuildNumber, UploadTargetId, UploadNumber);
 
-/// What happens to a process that carries out a step.
+/// The fate of a process that carries out a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Success,
