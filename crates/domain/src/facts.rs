@@ -47,6 +47,8 @@ pub struct Facts {
     pub announced: Vec<Announced>,
     /// A quota of the pool is used up, so it may have to give way to others.
     pub is_contending: bool,
+    /// Whether machines of the pool may be late for their offering.
+    pub may_have_late: bool,
 }
 
 /// The memory that concerns one pool.
@@ -99,6 +101,7 @@ impl Facts {
             memory: None,
             announced: Vec::new(),
             is_contending: false,
+            may_have_late: true,
         }
     }
 
@@ -130,8 +133,14 @@ impl Facts {
         let Ok(snapshot) = self.snapshot(&[], &Rooms::new(), Vec::new()) else {
             return true;
         };
+        // Whether machines are late is only known with the memory, which is not read for this.
+        let all_come = !self.may_have_late && snapshot.capacity.intended == 0;
+        let wants_nothing = |snapshot: &Snapshot| match all_come {
+            true => snapshot.wants_nothing_if_all_come(),
+            false => snapshot.wants_nothing(),
+        };
         let is_content =
-            |snapshot: &Snapshot| snapshot.wants_nothing() && !self.needs_candidates(snapshot);
+            |snapshot: &Snapshot| wants_nothing(snapshot) && !self.needs_candidates(snapshot);
         is_content(&snapshot)
             && snapshot
                 .for_shadow()

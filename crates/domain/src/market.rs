@@ -20,7 +20,9 @@ pub use announced::Announced;
 pub use average::Average;
 pub use breaker::{Breaker, BreakerState, Trouble};
 pub use levels::{Fall, Retention};
-pub use offering::{OfferingMemory, OfferingNews, SURVIVAL_MS, USUAL_BOOT_MS, USUAL_TIMEOUT_MS};
+pub use offering::{
+    NEVER_LATE_MS, OfferingMemory, OfferingNews, SURVIVAL_MS, USUAL_BOOT_MS, USUAL_TIMEOUT_MS,
+};
 pub use pool::{PoolMemory, PoolNews, USUAL_TASK_MS};
 pub use pool_record::{MAX_UNOBSERVED_MS, ObservedTime, PoolRecord, PoolSample};
 pub use shares::fair_shares;

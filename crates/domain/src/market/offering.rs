@@ -28,6 +28,10 @@ const QUOTA_WINDOW: u32 = 2;
 const WIDE_WINDOW: u32 = 1_000;
 /// Boots that are needed to know what is late.
 const ENOUGH_BOOTS: u64 = 3;
+/// No machine is late earlier after its launch.
+const LEAST_LATENESS_MS: f64 = 2.0 * MINUTE_MS as f64;
+/// A machine whose row is younger is not late: the row is made soon after the launch.
+pub const NEVER_LATE_MS: i64 = 90 * SECOND_MS;
 /// No machine is given up earlier.
 const LEAST_PATIENCE_MS: f64 = 4.0 * MINUTE_MS as f64;
 /// Machines that do not register are given up after this time at the latest, unless their pool has
@@ -211,7 +215,7 @@ impl OfferingMemory {
     pub fn late_after_ms(&self, promised: Option<i64>) -> f64 {
         let boot = self.boot_ms(promised);
         let spread = boot + 3.0 * self.deviation_ms();
-        spread.max(2.0 * boot).max(2.0 * MINUTE_MS as f64)
+        spread.max(2.0 * boot).max(LEAST_LATENESS_MS)
     }
 
     /// A machine that has been starting for longer than this is given up. Never later than `limit`.

@@ -105,6 +105,14 @@ impl Snapshot {
             && !self.capacity.is_alarming(self.settings.max_capacity)
     }
 
+    /// The same, if all machines that are coming are in time.
+    pub fn wants_nothing_if_all_come(&self) -> bool {
+        let view = View::of(self);
+        !self.has_demand_to_come(&view.load)
+            && view.load.change_if_all_come(&self.settings) <= 0.0
+            && !self.capacity.is_alarming(self.settings.max_capacity)
+    }
+
     /// Whether the advice of some worker could change. Reads no workers.
     pub fn may_change_advice(&self) -> bool {
         let capacity = &self.capacity;

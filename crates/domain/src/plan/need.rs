@@ -27,6 +27,11 @@ impl Load {
         rounded(settings.own_strategy().need(settings, self))
     }
 
+    /// The same, if all machines that are coming are in time.
+    pub fn change_if_all_come(&self, settings: &Settings) -> f64 {
+        rounded(settings.own_strategy().need_if_all_come(settings, self))
+    }
+
     /// Before any advice.
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let (demand, capacity) = (&snapshot.demand, &snapshot.capacity);

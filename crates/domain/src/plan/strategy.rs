@@ -39,7 +39,12 @@ pub(super) trait Strategy: Sync {
     /// How many further units this load needs; negative if there are too many.
     fn need(&self, settings: &Settings, load: &Load) -> f64;
 
-    /// The same, with all that the snapshot contains.
+    /// The same, if all machines that are coming are in time. At least what `need_in` finds then.
+    fn need_if_all_come(&self, settings: &Settings, load: &Load) -> f64 {
+        self.need(settings, load)
+    }
+
+    /// The need, with all that the snapshot contains.
     fn need_in(&self, snapshot: &Snapshot, load: &Load) -> f64 {
         self.need(&snapshot.settings, load)
     }

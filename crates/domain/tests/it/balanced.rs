@@ -3,6 +3,8 @@
 use domain::market::{OfferingId, OfferingMemory, OfferingNews, PoolMemory, Trouble};
 use domain::plan::{Bid, Offer, Plan, REASON_OVER_SHARE, Rival, Snapshot, StrategyName};
 
+use proptest::prelude::*;
+
 use crate::common::{busy, chances, decide, idle, offer, pool, priced, seconds_ago};
 
 fn balanced(offers: Vec<Offer>) -> Snapshot {
@@ -317,6 +319,33 @@ fn the_minimum_and_the_maximum_hold() {
     snapshot.capacity.requested = 3;
     snapshot.offers[0].late = 3;
     assert_eq!(machines(&decide(&snapshot), "a"), 3);
+}
+
+proptest! {
+    /// So a pool is not decided on that would launch something.
+    #[test]
+    fn a_plan_launches_nothing_if_nothing_is_missing_when_all_machines_come(
+        pending in 0_u64..30, claimed in 0_u64..20, running in 0_u64..30, requested in 0_u64..30,
+        min in 0_u64..20, max in 1_u64..60, ratio in proptest::option::of(0.1_f64..3.0),
+        fresh in 0_u64..5,
+    ) {
+        let mut snapshot = balanced(vec![offer("a")]);
+        snapshot.settings.min_capacity = min;
+        snapshot.settings.max_capacity = max;
+        if let Some(ratio) = ratio {
+            snapshot.settings.scaling_ratio = ratio;
+            snapshot.settings.learns_ratio = false;
+        }
+        snapshot.demand.pending = pending;
+        snapshot.demand.claimed = claimed.min(running);
+        snapshot.capacity.running = running;
+        snapshot.capacity.fresh = fresh.min(running);
+        snapshot.capacity.requested = requested;
+        if snapshot.wants_nothing_if_all_come() {
+            let plan = decide(&snapshot);
+            prop_assert!(plan.awards.is_empty(), "{}", plan.text());
+        }
+    }
 }
 
 #[test]

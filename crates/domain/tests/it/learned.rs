@@ -180,6 +180,24 @@ fn a_pool_that_has_all_it_needs_is_decided_on_while_others_want_its_quota() {
 }
 
 #[test]
+fn a_pool_whose_machines_are_coming_is_decided_on_when_they_may_be_late() {
+    let mut facts = busy_pool("balanced");
+    facts.demand.pending = 3;
+    let coming = facts.inventory.workers[0].clone();
+    facts.inventory.workers.push(Group {
+        state: WorkerState::Requested,
+        count: 3,
+        capacity: 3,
+        ..coming
+    });
+    assert!(!facts.is_content());
+    facts.may_have_late = false;
+    assert!(facts.is_content());
+    facts.demand.pending = 4;
+    assert!(!facts.is_content());
+}
+
+#[test]
 fn what_was_learned_of_the_largest_pool_is_stored_with_its_plans() {
     let mut time = ObservedTime::new(seconds_ago(200_000));
     let mut record = PoolRecord::new("proj/linux".parse().unwrap(), 400, &time);

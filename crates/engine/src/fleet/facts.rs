@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::demand::Demand;
-use domain::facts::{Facts, decides_by_memory, foresees};
+use domain::facts::{Facts, decides_by_memory, foresees, learns};
 use domain::id::PoolId;
-use domain::market::Announced;
+use domain::market::{Announced, NEVER_LATE_MS};
 use domain::plan::{FIRST_CLAIM_MS, START_UP_MS, StrategyDefaults};
 use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
@@ -47,6 +47,7 @@ pub fn read_supply(
     let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::overrides::list_in_force(tx, now)?;
     let contending = read_contending(tx, &pools, defaults)?;
+    let late = read_possibly_late(tx, &pools, defaults, now)?;
     let mut announced = read_announced(tx, &pools, defaults, now)?;
     let facts = pools.into_iter().map(|pool| {
         let demand = demand.get(&pool.id).copied().unwrap_or_default();
@@ -57,6 +58,7 @@ pub fn read_supply(
         facts.has_archived = archived.binary_search(facts.id()).is_ok();
         facts.announced = announced.remove(facts.id()).unwrap_or_default();
         facts.is_contending = contending.binary_search(facts.id()).is_ok();
+        facts.may_have_late = late.binary_search(facts.id()).is_ok();
         facts
     });
     Ok(facts.collect())
@@ -78,6 +80,23 @@ fn read_contending(
     let mut contending = store::pool_memories::contending_between(tx, first, last)?;
     contending.retain(|id| learning.contains(&id));
     Ok(contending)
+}
+
+/// The pools that decide by memory with machines that may be late for their offering, in the order
+/// of their ids.
+fn read_possibly_late(
+    tx: &mut Tx<'_>,
+    pools: &[Pool],
+    defaults: StrategyDefaults,
+    now: Timestamp,
+) -> store::Result<Vec<PoolId>> {
+    let mut learning = pools.iter().filter(|pool| learns(pool, defaults));
+    let Some(first) = learning.next() else {
+        return Ok(Vec::new());
+    };
+    let last = learning.next_back().unwrap_or(first);
+    let before = now.plus_millis(-NEVER_LATE_MS);
+    store::worker_supply::pools_with_starting_between(tx, before, &first.id, &last.id)
 }
 
 /// The tasks that are announced to pools that look ahead. An outside queue announces none.

@@ -41,6 +41,29 @@ pub(crate) fn offering(region: &str) -> OfferingId {
     OfferingId::new(&"one".parse().unwrap(), region)
 }
 
+fleet_test!(
+    a_round_reads_as_often_for_any_number_of_pools_whose_machines_start,
+    |fleet| {
+        let mut seen = Vec::new();
+        for number in 0..20 {
+            let pool = format!("pp/p{number}");
+            fleet.make_pool(&pool, learning_pool(100, &["east"])).await;
+            fleet.tasks(&pool, 1).await;
+            fleet.round().await;
+            if [0, 1, 19].contains(&number) {
+                let (_, counts) = fleet.counted(fleet.round()).await;
+                seen.push(counts.all_statements());
+            }
+        }
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!(seen[1], seen[2]);
+        // Machines that start for long may be late, so these pools are decided on.
+        fleet.pass_ms(100 * SECOND_MS);
+        let (_, counts) = fleet.counted(fleet.round()).await;
+        assert!(counts.all_statements() > seen[2] + 20);
+    }
+);
+
 impl Fleet {
     /// Nothing is reported if nothing was done.
     pub(crate) async fn learn(&self) -> Value {

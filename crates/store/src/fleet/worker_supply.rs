@@ -44,6 +44,10 @@ statements! { TABLE;
          = p.further_provider_ids) OR EXISTS (SELECT 1 FROM launch_configs AS c \
          WHERE c.worker_pool_id = w.worker_pool_id \
          AND c.launch_config_id = w.launch_config_id AND c.archived = 1))");
+    STARTING "worker_pools_with_starting_between" =
+        "SELECT DISTINCT worker_pool_id FROM workers \
+         WHERE state = 'requested' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         AND created < $3 ORDER BY worker_pool_id LIMIT $4";
     ARCHIVED "worker_pools_with_archived_between" =
         "SELECT DISTINCT w.worker_pool_id FROM (\
          SELECT DISTINCT worker_pool_id, launch_config_id FROM workers \
@@ -79,6 +83,17 @@ pub fn overdue_between(
     last: &PoolId,
 ) -> Result<Vec<Group>> {
     tx.rows(&OVERDUE, (first, last, before, ALL_ROWS))
+}
+
+/// The pools, from the first to the last, with unregistered workers that were created before this
+/// moment.
+pub fn pools_with_starting_between(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<PoolId>> {
+    tx.rows(&STARTING, (first, last, before, ALL_ROWS))
 }
 
 /// The pools, from the first to the last, with running workers of an archived launch config.

@@ -400,6 +400,17 @@ on_both!(
         let found = read(&store, overdue(101)).await;
         assert_eq!((found.len(), found[0].count, found[0].capacity), (1, 1, 2));
         assert_eq!(read(&store, overdue(100)).await, []);
+        let starting = |before, first, last| {
+            let (first, last) = (pool_id(first), pool_id(last));
+            move |tx: &mut store::Tx<'_>| {
+                worker_supply::pools_with_starting_between(tx, at(before), &first, &last)
+            }
+        };
+        let found = read(&store, starting(101, "a/b", "a/b")).await;
+        assert_eq!(found, [pool_id("a/b")]);
+        for none in [starting(100, "a/b", "a/b"), starting(101, "a/c", "a/z")] {
+            assert_eq!(read(&store, none).await, []);
+        }
     }
 );
 

@@ -66,6 +66,15 @@ impl Strategy for Balanced {
             .min(exact(settings.max_capacity) - existing)
     }
 
+    fn need_if_all_come(&self, settings: &Settings, load: &Load) -> f64 {
+        let existing = load.running + load.coming;
+        let backlog = (load.pending - load.idle()).max(0.0);
+        let wanted = (backlog * settings.scaling_ratio.max(1.0)).ceil() - load.coming;
+        wanted
+            .max(exact(settings.least()) - existing)
+            .min(exact(settings.max_capacity) - existing)
+    }
+
     fn need_in(&self, snapshot: &Snapshot, load: &Load) -> f64 {
         let settings = &snapshot.settings;
         let outlook = Outlook::of(snapshot);

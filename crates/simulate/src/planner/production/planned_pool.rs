@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use domain::demand::Demand;
 use domain::facts::{ClaimSource, Facts, MarketFacts, Rooms, Starting, most_pending};
 use domain::id::{BadId, LaunchConfigId, ProviderId, WorkerGroup};
-use domain::market::{Announced, PoolMemory, PoolNews};
+use domain::market::{Announced, NEVER_LATE_MS, PoolMemory, PoolNews};
 use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyDefaults, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
 use domain::time::{DAY_MS, MINUTE_MS};
@@ -487,6 +487,9 @@ impl PlannedPool {
         let overdue = awaited.take_while(|it| view.at_ms - it.launched_ms > START_UP_MS);
         let groups = overdue.map(|it| self.group(it.config, WorkerState::Requested, false, 1));
         self.facts.inventory.overdue = groups.collect();
+        let oldest = self.awaited.values().next();
+        self.facts.may_have_late =
+            oldest.is_some_and(|oldest| view.at_ms - oldest.launched_ms > NEVER_LATE_MS);
     }
 
     /// The plan, unless it does nothing.
