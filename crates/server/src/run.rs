@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::api::listener::Server;
 use crate::background;
 use crate::background::driver::Driver;
+use crate::background::tree_keeper;
 use crate::config::Config;
 use crate::open_files;
 use crate::start::{StartError, start};
-use crate::tree;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -76,7 +76,7 @@ pub async fn run(
     let mut driver = Driver::new(Arc::clone(&app.engine.clock), stopping.clone());
     background::start(&app, &mut driver);
     let server = Arc::new(Server::new(Arc::clone(&app)));
-    let tree = tokio::spawn(tree::keep(Arc::clone(&app), stopping.clone()));
+    let tree = tokio::spawn(tree_keeper::keep(Arc::clone(&app), stopping.clone()));
     let serving = tokio::spawn(server.serve(listener, stopping.clone()));
     tracing::info!(http.address = %listen, "listening on {listen}");
     ready(listen);
