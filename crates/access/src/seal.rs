@@ -174,6 +174,12 @@ impl Keyring {
         self.0[0].derive(purpose, name)
     }
 
+    /// The secrets that all keys derive from this name, the newest key's first.
+    pub fn derive_all(&self, purpose: &str, name: &str) -> Vec<Secret> {
+        let keys = self.0.iter();
+        keys.map(|key| key.derive(purpose, name)).collect()
+    }
+
     /// Whether any of the keys derives the candidate from this name with this purpose. Takes
     /// constant time with regard to the candidate.
     pub fn derived_matches(&self, purpose: &str, name: &str, candidate: &Secret) -> bool {

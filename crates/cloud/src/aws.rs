@@ -6,11 +6,13 @@
 
 mod client;
 mod config;
-mod credentials;
+pub(crate) mod credentials;
 mod error;
-mod http;
+pub(crate) mod http;
 mod identity;
 mod identity_keys;
+mod image_responses;
+mod images;
 mod launch;
 mod list_prices;
 mod machines;
@@ -19,7 +21,7 @@ mod price_file;
 mod prices;
 mod responses;
 mod row;
-mod sign;
+pub(crate) mod sign;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -47,8 +49,8 @@ pub(crate) use self::zones::fills;
 use self::zones::{SETUP_LIMIT, Zones};
 use crate::provider::refuse_if_any;
 use crate::{
-    Fills, IdentityClaim, Machines, Place, PlacesUnknown, Provider, ProviderContext, SetupError,
-    Verification, VerifyError,
+    Fills, IdentityClaim, ImageTarget, Machines, Place, PlacesUnknown, Provider, ProviderContext,
+    SetupError, Verification, VerifyError,
 };
 
 /// Ask again which regions the account may use after this time.
@@ -209,6 +211,10 @@ impl Provider for AwsProvider {
     }
 
     fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn ImageTarget> {
         Some(self)
     }
 }

@@ -215,7 +215,11 @@ impl Transport for Program {
             | Operation::Launch
             | Operation::Look
             | Operation::Owned
-            | Operation::End => &self.calls,
+            | Operation::End
+            | Operation::UploadImage
+            | Operation::FindImage
+            | Operation::DeleteImage
+            | Operation::OwnedImages => &self.calls,
         };
         let until = Instant::now() + limit;
         let permit = tokio::time::timeout_at(until, permits.acquire()).await;

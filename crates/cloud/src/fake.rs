@@ -5,6 +5,7 @@
 //! given clock, so nothing here waits by itself. Tests script it with [`LaunchOutcome`], the
 //! outcome of one launch call, and with methods of [`FakeCloud`].
 
+mod images;
 mod inventory;
 mod outcome;
 mod script;
@@ -24,9 +25,10 @@ use domain::plan::Bid;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
+pub use self::images::{FakeImage, ImageDefect, UploadOutcome};
 use self::inventory::Machine;
 pub use self::outcome::{Call, Decider, LaunchOutcome};
 pub use self::script::FakeMachine;
@@ -34,8 +36,9 @@ use self::script::State;
 use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedMachine,
-    OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification, VerifyError,
+    CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
+    OwnedMachine, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
+    VerifyError,
 };
 
 /// Workers that one `look` takes.
@@ -88,6 +91,7 @@ struct FakeLaunchKeys {
     stock: Option<u64>,
     boot_ms: i64,
     reliability: Option<f64>,
+    image: Option<String>,
 }
 
 impl AcceptedConfig {
@@ -158,6 +162,7 @@ impl FakeCloud {
             stock: configuration.get("stock").and_then(Value::as_u64),
             boot_ms: boot_seconds.saturating_mul(SECOND_MS),
             reliability: configuration.get("reliability").and_then(Value::as_f64),
+            image: image_of(configuration),
         }
     }
 
@@ -195,8 +200,28 @@ impl FakeCloud {
         let mut machine = Machine::new(key, now);
         machine.token = Some(order.token.clone());
         machine.launch_config_id = Some(order.launch_config.id.clone());
-        machine.up = Some(now.plus_millis(keys.boot_ms));
+        let image = keys.image.as_deref().and_then(|it| state.images.get(it));
+        let defect = image.map(|image| image.defect).unwrap_or_default();
+        let boot_ms = keys.boot_ms.saturating_add(defect.slower_boot_ms);
+        machine.up = (!defect.never_registers).then(|| now.plus_millis(boot_ms));
+        machine.image = keys.image;
         Some(machine)
+    }
+
+    /// Refuses an image of ours that does not exist, or not yet.
+    fn check_image(&self, state: &State, order: &LaunchOrder<'_>) -> Result<(), LaunchError> {
+        let image = self.keys(order.launch_config).image;
+        let Some(id) = image.filter(|id| id.starts_with(images::PREFIX)) else {
+            return Ok(());
+        };
+        let ready = state.images.get(&id).and_then(|image| image.ready);
+        if ready.is_some_and(|ready| ready <= self.now()) {
+            return Ok(());
+        }
+        Err(refused(
+            Cause::Configuration,
+            &format!("image {id} does not exist"),
+        ))
     }
 
     /// Makes the machines that this outcome allows, or fails like the cloud would.
@@ -217,6 +242,7 @@ impl FakeCloud {
             | LaunchOutcome::NeverUp
             | LaunchOutcome::Dying(_) => u32::MAX,
         };
+        self.check_image(state, order)?;
         let mut n_made = 0;
         for number in 0..order.machines.min(limit) {
             let Some(mut machine) = self.make_machine(state, order, number) else {
@@ -269,6 +295,10 @@ impl Provider for FakeCloud {
     }
 
     fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn ImageTarget> {
         Some(self)
     }
 }
@@ -464,6 +494,13 @@ impl FakeCloud {
 fn groups_of(workers: &[Worker]) -> BTreeSet<WorkerGroup> {
     let groups = workers.iter().map(|worker| worker.key.group.clone());
     groups.collect()
+}
+
+/// The image in a launch config of our form or of a real cloud's.
+fn image_of(configuration: &Map<String, Value>) -> Option<String> {
+    let own = configuration.get("image");
+    let of_aws = || configuration.get("launchConfig")?.get("ImageId");
+    own.or_else(of_aws)?.as_str().map(str::to_owned)
 }
 
 fn default_group() -> WorkerGroup {

@@ -9,6 +9,7 @@ mod exec;
 mod external;
 mod fake;
 mod identity;
+pub mod image;
 mod local;
 mod null;
 mod place;
@@ -30,9 +31,17 @@ pub use domain::judge::MachineState as Sighting;
 pub use exec::{ExecProvider, ExecSettings};
 pub use external::{ExternalProvider, ExternalSettings};
 pub use fake::{
-    AcceptedConfig, Call, Decider, FakeCloud, FakeMachine, FakeSettings, LaunchOutcome,
+    AcceptedConfig, Call, Decider, FakeCloud, FakeImage, FakeMachine, FakeSettings, ImageDefect,
+    LaunchOutcome, UploadOutcome,
 };
 pub use identity::identity_token;
+#[cfg(test)]
+pub(crate) use image::SmallDisk;
+pub use image::{
+    BadUploadToken, Checksum, ImageError, ImageTarget, ImageUpload, OwnedImage, Retry,
+    UploadProgress, UploadState, UploadToken, UploadedImage, checksum_of,
+};
+pub(crate) use image::{check_format, hex, sha256_of};
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};

@@ -6,9 +6,14 @@
 mod environment;
 mod folder;
 mod host;
+mod images;
+mod in_image;
+mod order;
 mod process;
+mod rooted;
 #[cfg(test)]
 mod tests;
+mod unpack;
 
 use std::sync::Arc;
 
@@ -22,12 +27,13 @@ use domain::worker::Worker;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::host::{Host, Order, Step};
+use self::host::{Host, Step};
+use self::order::Order;
 use crate::provider::refuse_if_any;
 use crate::{
-    CloudError, CostPerHour, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, Verification,
-    VerifyError,
+    CloudError, CostPerHour, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine,
+    Machines, OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting,
+    Verification, VerifyError,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
@@ -95,6 +101,10 @@ impl Provider for LocalProvider {
     }
 
     fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn ImageTarget> {
         Some(self)
     }
 }

@@ -5,6 +5,7 @@
 
 mod bidding;
 mod bids;
+mod images;
 mod messages;
 #[cfg(test)]
 mod tests;
@@ -34,9 +35,9 @@ use crate::identity::{Tokens, refuse, register_once};
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::provider::refuse_if_any;
 use crate::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
-    Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError, Verification,
-    VerifyError,
+    CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
+    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError,
+    Verification, VerifyError,
 };
 
 const VERSION: u32 = 1;
@@ -74,6 +75,7 @@ impl<C: Transport> ProtocolProvider<C> {
                 max_machines: None,
                 places: Vec::new(),
                 fills: Fills::new(),
+                images: None,
                 error: None,
             }),
             described: Mutex::default(),
@@ -332,6 +334,11 @@ impl<C: Transport> Provider for ProtocolProvider<C> {
 
     fn machines(&self) -> Option<&dyn Machines> {
         Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn ImageTarget> {
+        let has_images = self.description().images.is_some();
+        has_images.then_some(self as &dyn ImageTarget)
     }
 }
 

@@ -16,9 +16,9 @@ use domain::worker::{Terms, Worker};
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Map, Value, json};
 
-use crate::Sighting;
 use crate::place::{Fills, Place, PlacesUnknown};
 use crate::region::Region;
+use crate::{ImageTarget, Sighting};
 
 /// Pages of a list of machines at most: a longer list is treated as endless.
 pub const MAX_OWNED_PAGES: usize = 1_000;
@@ -77,6 +77,11 @@ pub trait Provider: Send + Sync {
 
     /// For providers that make machines.
     fn machines(&self) -> Option<&dyn Machines> {
+        None
+    }
+
+    /// For providers that take images. Providers of the operator say so after their set-up.
+    fn images(&self) -> Option<&dyn ImageTarget> {
         None
     }
 }

@@ -22,5 +22,9 @@ use std::process::ExitCode;
 
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
+    // The builds of images run below this program as their supervisor.
+    if let Some(code) = cloud::image::run_build_part() {
+        return code;
+    }
     cli::run(std::env::args_os())
 }

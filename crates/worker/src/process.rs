@@ -9,12 +9,12 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use processes::is_group_alive;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::machine::pause;
-use crate::stragglers::is_group_alive;
 
 /// Time limit for killed processes to end.
 const KILL_LIMIT: Duration = Duration::from_secs(2);

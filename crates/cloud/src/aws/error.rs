@@ -85,6 +85,14 @@ impl Ec2Error {
         }
     }
 
+    /// Whether EC2 responded with one of these errors.
+    pub(crate) fn has_code(&self, codes: &[&str]) -> bool {
+        match self {
+            Self::Answered { code, .. } => codes.contains(&code.as_str()),
+            Self::NoCredentials(_) | Self::NotSent(_) | Self::Lost(_) => false,
+        }
+    }
+
     /// Whether fresh credentials of the same account might be accepted. They do not help against
     /// missing permissions.
     pub(crate) fn asks_for_fresh_credentials(&self) -> bool {

@@ -404,7 +404,7 @@ impl AwsProvider {
     }
 
     /// The items of all pages of a list.
-    async fn all_pages<P: Page>(
+    pub(super) async fn all_pages<P: Page>(
         &self,
         region: &str,
         question: Parameters,

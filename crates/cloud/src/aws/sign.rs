@@ -1,9 +1,12 @@
-//! Signs a posted form with AWS Signature Version 4.
+//! Signs requests with AWS Signature Version 4: posted forms for EC2, and requests to S3.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_credential_types::Credentials;
-use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+use aws_sigv4::http_request::{
+    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings,
+    UriPathNormalizationMode, sign,
+};
 use aws_sigv4::sign::v4::SigningParams;
 use domain::time::Timestamp;
 
@@ -18,16 +21,6 @@ pub(crate) fn headers(
     credentials: &Credentials,
     now: Timestamp,
 ) -> Result<Vec<(String, String)>, String> {
-    let identity = credentials.clone().into();
-    let parameters = SigningParams::builder()
-        .identity(&identity)
-        .region(region)
-        .name(SERVICE)
-        .time(system_time(now))
-        .settings(SigningSettings::default())
-        .build()
-        .map_err(|error| error.to_string())?
-        .into();
     let request = SignableRequest::new(
         "POST",
         url,
@@ -35,6 +28,66 @@ pub(crate) fn headers(
         SignableBody::Bytes(body.as_bytes()),
     )
     .map_err(|error| error.to_string())?;
+    let scope = Scope {
+        service: SERVICE,
+        region,
+        settings: SigningSettings::default(),
+    };
+    signed_headers(request, scope, credentials, now)
+}
+
+/// The headers that sign a request to S3, whose body has this SHA-256.
+pub(crate) fn s3_headers(
+    method: &str,
+    url: &str,
+    headers: &[(String, String)],
+    body_sha256: &str,
+    region: &str,
+    credentials: &Credentials,
+    now: Timestamp,
+) -> Result<Vec<(String, String)>, String> {
+    let named = headers.iter();
+    let request = SignableRequest::new(
+        method,
+        url,
+        named.map(|(name, value)| (name.as_str(), value.as_str())),
+        SignableBody::Precomputed(body_sha256.to_owned()),
+    )
+    .map_err(|error| error.to_string())?;
+    let mut settings = SigningSettings::default();
+    settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+    settings.percent_encoding_mode = PercentEncodingMode::Single;
+    settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+    let scope = Scope {
+        service: "s3",
+        region,
+        settings,
+    };
+    signed_headers(request, scope, credentials, now)
+}
+
+struct Scope<'a> {
+    service: &'static str,
+    region: &'a str,
+    settings: SigningSettings,
+}
+
+fn signed_headers(
+    request: SignableRequest<'_>,
+    scope: Scope<'_>,
+    credentials: &Credentials,
+    now: Timestamp,
+) -> Result<Vec<(String, String)>, String> {
+    let identity = credentials.clone().into();
+    let parameters = SigningParams::builder()
+        .identity(&identity)
+        .region(scope.region)
+        .name(scope.service)
+        .time(system_time(now))
+        .settings(scope.settings)
+        .build()
+        .map_err(|error| error.to_string())?
+        .into();
     let (signed, _signature) = sign(request, &parameters)
         .map_err(|error| error.to_string())?
         .into_parts();

@@ -1,6 +1,8 @@
 //! Tests of the `aws` provider.
 
 mod chain;
+mod images;
+mod images_on_moto;
 mod launching;
 mod looking;
 mod moto;

@@ -1,5 +1,7 @@
 //! The example program passes the contract, and faulty programs do no harm.
 
+mod images;
+
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};

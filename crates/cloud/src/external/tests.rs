@@ -3,6 +3,7 @@
 mod server;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use domain::id::ProviderId;
 use domain::launch_config::LaunchConfig;
@@ -77,6 +78,25 @@ impl World {
         bids.map(|bid| bid.map(|it| (it.price, it.utility, it.place)))
             .collect()
     }
+}
+
+#[tokio::test]
+async fn a_service_that_says_nothing_of_images_has_none() {
+    let world = World::new().await;
+    assert!(world.provider.images().is_none());
+    world
+        .service
+        .state
+        .takes_images
+        .store(true, Ordering::Relaxed);
+    world.provider.setup().await.unwrap();
+    let images = world.provider.images().unwrap();
+    assert_eq!(images.image_formats(), ["raw"]);
+    let error = images.owned_images().await.unwrap_err();
+    assert!(
+        error.to_string().contains("owned-images: status 404"),
+        "{error}"
+    );
 }
 
 fn settings(url: &str) -> ExternalSettings {

@@ -20,6 +20,8 @@ pub(super) struct Machine {
     /// `None`: a machine that no launch of ours made.
     pub(super) token: Option<LaunchToken>,
     pub(super) launch_config_id: Option<LaunchConfigId>,
+    /// The image that it boots, if its launch config names one.
+    pub(super) image: Option<String>,
     pub(super) made: Timestamp,
     /// `None`: its worker never starts.
     pub(super) up: Option<Timestamp>,
@@ -46,6 +48,7 @@ impl Machine {
             key,
             token: None,
             launch_config_id: None,
+            image: None,
             made,
             up: Some(made),
             end_asked: None,

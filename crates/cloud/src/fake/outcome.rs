@@ -35,4 +35,8 @@ pub enum Call {
     Owned,
     End,
     Refresh,
+    UploadImage,
+    FindImage,
+    DeleteImage,
+    OwnedImages,
 }

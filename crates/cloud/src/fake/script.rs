@@ -7,6 +7,7 @@ use domain::launch::Cause;
 use domain::plan::Bid;
 use domain::time::Timestamp;
 
+use super::images::Images;
 use super::inventory::{Inventory, Machine};
 use super::outcome::{Call, Decider, LaunchOutcome};
 use super::{FakeCloud, Sighting};
@@ -18,6 +19,7 @@ const MAX_TOKENS_COUNTED: usize = 100_000;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) inventory: Inventory,
+    pub(super) images: Images,
     /// Machine limits, by launch config or region.
     pub(super) stock: HashMap<String, u64>,
     pub(super) prices: HashMap<String, f64>,
@@ -57,6 +59,8 @@ pub struct FakeMachine {
     /// `None`: a machine that no launch of ours made.
     pub token: Option<LaunchToken>,
     pub launch_config_id: Option<LaunchConfigId>,
+    /// The image that it boots, if its launch config names one.
+    pub image: Option<String>,
     pub made: Timestamp,
     /// Whether its worker can register.
     pub is_up: bool,
@@ -315,6 +319,7 @@ impl FakeCloud {
                     key: machine.key.clone(),
                     token: machine.token.clone(),
                     launch_config_id: machine.launch_config_id.clone(),
+                    image: machine.image.clone(),
                     made: machine.made,
                     is_up: machine.is_up(now),
                     is_going,

@@ -1,5 +1,6 @@
 //! The fake cloud passes the contract, and fails as scripted.
 
+mod images;
 mod places;
 
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl World {
             capacity_each: 1,
             max_price: None,
             price: None,
-            bid_data: &serde_json::Map::new(),
+            bid_data: &Map::new(),
             root_url: ROOT_URL,
             now: self.cloud.now(),
         };

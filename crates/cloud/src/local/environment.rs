@@ -4,6 +4,7 @@ use contract::Problem;
 use serde_json::Value;
 
 use super::folder::IDENTITY_VARIABLE;
+use super::rooted::IMAGE_VARIABLE;
 
 /// Total size of names and values of one launch config: they must fit into an identity file.
 const MAX_VARIABLES_BYTES: usize = 64 * 1024;
@@ -48,7 +49,7 @@ fn variable_problem(name: &str, value: &str) -> Option<&'static str> {
     {
         return Some("must have a name of letters, digits and _, not beginning with a digit");
     }
-    if name == IDENTITY_VARIABLE {
+    if name == IDENTITY_VARIABLE || name == IMAGE_VARIABLE {
         return Some("must not be set: each worker gets its own");
     }
     value

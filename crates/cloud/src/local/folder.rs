@@ -59,6 +59,11 @@ pub(super) struct LaunchRecord {
     /// The command that is started.
     #[serde(default)]
     pub(super) command: Vec<String>,
+    /// The image in which the worker runs, and how it is kept in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) image: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) isolation: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -201,6 +206,10 @@ impl WorkerFolder {
         read_json(&self.path, LAUNCH)
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn identity_file(&self) -> PathBuf {
         self.path.join(IDENTITY)
     }
@@ -340,7 +349,7 @@ fn private() -> OpenOptions {
 }
 
 /// Writes the file atomically, also if we die.
-fn write_json(folder: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
+pub(super) fn write_json(folder: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let fresh = folder.join(format!(".{name}.{}.{number}", std::process::id()));
@@ -351,7 +360,7 @@ fn write_json(folder: &Path, name: &str, value: &impl Serialize) -> io::Result<(
 }
 
 /// `None`: the file does not exist or is not ours.
-fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
+pub(super) fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     let mut text = String::new();
     let file = File::open(folder.join(name)).ok()?;
     file.take(MAX_RECORD_BYTES).read_to_string(&mut text).ok()?;

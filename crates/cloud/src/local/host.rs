@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::Cause;
 use domain::time::{SECOND_MS, Timestamp};
 use nix::sys::signal::Signal;
@@ -17,17 +17,17 @@ use tokio::process::Command;
 
 use super::LocalSettings;
 use super::folder::{self, IDENTITY_VARIABLE, LaunchRecord, NewFolder, ProcessState, WorkerFolder};
+use super::order::Order;
 use super::process::Process;
+use super::rooted::Isolation;
 use crate::identity::Tokens;
 use crate::{
-    CloudError, CostPerHour, LaunchError, LaunchOrder, LaunchedMachine, OwnedMachine,
-    ProviderContext, SetupError, Sighting,
+    CloudError, CostPerHour, LaunchError, LaunchedMachine, OwnedMachine, ProviderContext,
+    SetupError, Sighting,
 };
 
 /// Time that a process has to end after SIGTERM.
 pub(super) const GRACE_MS: i64 = 20 * SECOND_MS;
-/// Machines that one launch makes at most.
-pub(super) const MAX_MACHINES: u32 = 1_000;
 /// Folders of ended workers that are kept at most; the oldest above this are deleted early.
 pub(super) const MAX_ENDED: usize = 1_000;
 /// Variables of our environment that workers get. None holds a secret.
@@ -47,6 +47,8 @@ pub(super) struct Host {
     pub(super) cost: CostPerHour,
     /// The command that is used; set when the provider is set up.
     command: OnceLock<Vec<String>>,
+    /// How workers are kept in their images; set when the first one is launched.
+    pub(super) isolation: OnceLock<Isolation>,
     pub(super) group: WorkerGroup,
     pub(super) tokens: Tokens,
     /// Allows one launch at a time, so that each counts the processes of the others.
@@ -62,36 +64,6 @@ pub(super) enum Step {
     Intended,
     Started,
     Recorded,
-}
-
-/// An owned launch order, for another thread.
-pub(super) struct Order {
-    token: LaunchToken,
-    pool_id: PoolId,
-    launch_config_id: LaunchConfigId,
-    /// The variables that the launch config sets for tasks.
-    environment: BTreeMap<String, String>,
-    pub(super) machines: u32,
-    capacity_each: u32,
-    root_url: String,
-}
-
-impl Order {
-    pub(super) fn new(order: &LaunchOrder<'_>) -> Self {
-        let environment = order.launch_config.configuration.get("env");
-        let variables = environment.and_then(Value::as_object).into_iter().flatten();
-        Self {
-            token: order.token.clone(),
-            pool_id: order.pool.id.clone(),
-            launch_config_id: order.launch_config.id.clone(),
-            environment: variables
-                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
-                .collect(),
-            machines: order.machines.min(MAX_MACHINES),
-            capacity_each: order.capacity_each,
-            root_url: order.root_url.to_owned(),
-        }
-    }
 }
 
 impl Host {
@@ -110,6 +82,7 @@ impl Host {
             configured: settings.command,
             cost: settings.cost_per_hour,
             command: OnceLock::new(),
+            isolation: OnceLock::new(),
             group: group_named(&name.to_string_lossy()),
             tokens: Tokens::new(&context),
             launching: Mutex::default(),
@@ -119,8 +92,13 @@ impl Host {
         }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.context.clock.now()
+    }
+
+    /// Whether workers are this program, and not a configured one.
+    pub(super) fn runs_own_program(&self) -> bool {
+        self.configured.is_empty()
     }
 
     /// The folder that holds the worker folders.
@@ -128,7 +106,7 @@ impl Host {
         self.context.folder("local")
     }
 
-    fn known_root(&self) -> io::Result<PathBuf> {
+    pub(super) fn known_root(&self) -> io::Result<PathBuf> {
         self.root()
             .ok_or_else(|| io::Error::other("the configuration has no `data` folder"))
     }
@@ -174,6 +152,7 @@ impl Host {
             cause: Cause::Unavailable,
             error: error.to_string(),
         })?;
+        self.check_image(order)?;
         let mut n_alive = self.count_alive(&root).map_err(unknown)?;
         let mut launched = Vec::new();
         let mut error = None;
@@ -219,6 +198,11 @@ impl Host {
             worker_group: self.group.to_string(),
             worker_id,
             made: self.now().as_millis(),
+            isolation: order
+                .image
+                .as_ref()
+                .map(|_| self.isolation(root).as_str().to_owned()),
+            image: order.image.clone(),
         }
     }
 
@@ -240,7 +224,8 @@ impl Host {
         let key = record
             .key()
             .ok_or_else(|| io::Error::other("the worker's name is not valid"))?;
-        let identity = |work: &Path| self.identity(&key, order, work);
+        let environment = self.task_environment(record, order);
+        let identity = |work: &Path| self.identity(&key, order, &environment, work);
         let Some(NewFolder { folder, alive }) = WorkerFolder::create(root, record, identity)?
         else {
             return Ok(());
@@ -293,7 +278,13 @@ impl Host {
         });
     }
 
-    fn identity(&self, key: &WorkerKey, order: &Order, work: &Path) -> Value {
+    fn identity(
+        &self,
+        key: &WorkerKey,
+        order: &Order,
+        environment: &BTreeMap<String, String>,
+        work: &Path,
+    ) -> Value {
         json!({
             "rootUrl": order.root_url,
             "providerId": self.context.id.as_str(),
@@ -305,7 +296,7 @@ impl Host {
             "proof": {"token": self.tokens.token(key).expose()},
             "staticSecret": self.tokens.static_secret(key).expose(),
             "workDir": work,
-            "env": order.environment,
+            "env": environment,
         })
     }
 
@@ -318,8 +309,8 @@ impl Host {
         folder: &WorkerFolder,
         alive: std::fs::File,
     ) -> io::Result<Command> {
-        let (program, arguments) = record
-            .command
+        let words = self.words(record, folder)?;
+        let (program, arguments) = words
             .split_first()
             .ok_or_else(|| io::Error::other("the provider is not set up"))?;
         let mut command = Command::new(program);
@@ -331,6 +322,7 @@ impl Host {
                     .iter()
                     .filter_map(|name| Some((name, std::env::var_os(name)?))),
             )
+            .envs(self.image_environment(record))
             .env(IDENTITY_VARIABLE, folder.identity_file())
             .current_dir(folder.work_folder())
             .process_group(0)
@@ -468,7 +460,7 @@ fn delete_oldest(mut ended: Vec<(Timestamp, WorkerFolder)>, limit: usize) {
     }
 }
 
-fn unavailable(error: io::Error) -> CloudError {
+pub(super) fn unavailable(error: io::Error) -> CloudError {
     CloudError::Unavailable(error.to_string())
 }
 
@@ -477,7 +469,10 @@ fn launched_of(record: &LaunchRecord) -> Option<LaunchedMachine> {
     Some(LaunchedMachine {
         group: key.group,
         id: key.id,
-        provider_data: json!({}),
+        provider_data: match (&record.image, &record.isolation) {
+            (Some(image), Some(isolation)) => json!({"image": image, "isolation": isolation}),
+            _ => json!({}),
+        },
     })
 }
 

@@ -9,6 +9,7 @@ use std::io;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use processes::Stat;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,18 +21,11 @@ pub(super) struct Process {
     boot_id: String,
 }
 
-/// The fields of `/proc/<pid>/stat` that we need.
-struct Stat {
-    is_zombie: bool,
-    group: i32,
-    start_time: u64,
-}
-
 impl Process {
     /// The process that has this id now.
     pub(super) fn with_pid(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).map_err(io::Error::other)?;
-        let stat = Stat::read(pid)?;
+        let stat = Stat::of(pid)?;
         Ok(Self {
             pid,
             start_time: stat.start_time,
@@ -53,19 +47,10 @@ impl Process {
         let own_users = users("self");
         // Reads every process: the kernel limits their number, and a worker that is missed could
         // not be ended.
-        for entry in fs::read_dir("/proc")? {
-            let Some(pid) = entry?
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse::<i32>().ok())
-            else {
-                continue;
-            };
+        for pid in processes::ids()? {
             // Processes may end, and those of other users may be unreadable.
             let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            let has_variable = read("environ")
-                .split(|byte| *byte == 0)
-                .any(|one| one == variable.as_bytes());
+            let has_variable = processes::has_variables(pid, std::slice::from_ref(&variable));
             let has_command_line = || {
                 !command.is_empty()
                     && read("cmdline") == command_line.as_bytes()
@@ -74,9 +59,9 @@ impl Process {
             if !has_variable && !has_command_line() {
                 continue;
             }
-            if let Ok(stat) = Stat::read(pid)
+            if let Ok(stat) = Stat::of(pid)
                 && stat.group == pid
-                && !stat.is_zombie
+                && stat.is_alive
             {
                 return Ok(Some(Self {
                     pid,
@@ -94,8 +79,8 @@ impl Process {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        let stat = Stat::read(self.pid);
-        stat.is_ok_and(|stat| !stat.is_zombie && stat.start_time == self.start_time)
+        let stat = Stat::of(self.pid);
+        stat.is_ok_and(|stat| stat.is_alive && stat.start_time == self.start_time)
             && boot_id().is_ok_and(|boot_id| boot_id == self.boot_id)
     }
 
@@ -108,24 +93,6 @@ impl Process {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-impl Stat {
-    fn read(pid: i32) -> io::Result<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat"))?)
-            .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown form")))
-    }
-
-    /// The name in brackets may contain anything, also brackets, so read after the last one.
-    fn parse(text: &str) -> Option<Self> {
-        let (_, fields) = text.rsplit_once(')')?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        Some(Self {
-            is_zombie: matches!(*fields.first()?, "Z" | "X"),
-            group: fields.get(2)?.parse().ok()?,
-            start_time: fields.get(19)?.parse().ok()?,
-        })
     }
 }
 
@@ -171,22 +138,6 @@ mod tests {
             assert!(!other.is_alive(), "{other:?}");
             // No process gets this signal.
             other.signal_group(Signal::SIGKILL).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_name_with_brackets_and_spaces_is_read_over() {
-        let fields = (4..=22).map(|n| n.to_string()).collect::<Vec<_>>();
-        let stat = Stat::parse(&format!("7 (a) Z (b) S {}", fields.join(" "))).unwrap();
-        assert!(!stat.is_zombie);
-        assert_eq!((stat.group, stat.start_time), (5, 22));
-        assert!(
-            Stat::parse(&format!("7 (a) Z {}", fields.join(" ")))
-                .unwrap()
-                .is_zombie
-        );
-        for text in ["", "7 (a", "7 (a) S", "7 (a) S 1 x"] {
-            assert!(Stat::parse(text).is_none(), "{text}");
         }
     }
 

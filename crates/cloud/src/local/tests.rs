@@ -2,6 +2,7 @@
 
 mod crash;
 mod found;
+mod images;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

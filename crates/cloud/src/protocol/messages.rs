@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::images::ImagesBody;
 use crate::{CloudError, Fills, LaunchedMachine, OwnedMachine, Place, Proof, Sighting};
 
 /// The provider's description of itself, from its last response to `setup`.
@@ -20,6 +21,9 @@ pub(super) struct Description {
     pub(super) places: Vec<Place>,
     #[serde(default)]
     pub(super) fills: Fills,
+    /// `None`: the provider takes no images.
+    #[serde(default)]
+    pub(super) images: Option<ImagesBody>,
     /// The error of the last try, if it failed.
     #[serde(skip)]
     pub(super) error: Option<CloudError>,

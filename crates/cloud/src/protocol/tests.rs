@@ -1,6 +1,7 @@
 //! Batch sizes of requests to a protocol provider, and its answers.
 
 mod bidding;
+mod images;
 
 use ::testing::sizes_around;
 use domain::launch_config::LaunchConfig;
@@ -64,7 +65,11 @@ impl Transport for Recorder {
             | Operation::Validate
             | Operation::Owned
             | Operation::End
-            | Operation::Verify => panic!("unexpected question: {}", operation.as_str()),
+            | Operation::Verify
+            | Operation::UploadImage
+            | Operation::FindImage
+            | Operation::DeleteImage
+            | Operation::OwnedImages => panic!("unexpected question: {}", operation.as_str()),
         };
         self.0.lock().unwrap().push(question);
         Ok(Answer {

@@ -19,6 +19,10 @@ pub(crate) enum Operation {
     Owned,
     End,
     Verify,
+    UploadImage,
+    FindImage,
+    DeleteImage,
+    OwnedImages,
 }
 
 #[async_trait]
@@ -76,6 +80,10 @@ impl Operation {
             Self::Owned => "owned",
             Self::End => "end",
             Self::Verify => "verify",
+            Self::UploadImage => "upload-image",
+            Self::FindImage => "find-image",
+            Self::DeleteImage => "delete-image",
+            Self::OwnedImages => "owned-images",
         }
     }
 }

@@ -8,6 +8,9 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         "A version, a mode, a mark, a unit or a width: it counts nothing.",
         &[
             "server::tls::HANDSHAKE_RECORD",
+            "cloud::image::build_log::DIGITS",
+            "cloud::image::supervisor::NOT_STARTED",
+            "cloud::image::object_store::requests::MIN_BYTES_PER_SECOND",
             "cloud::aws::identity_keys::SEQUENCE",
             "cloud::aws::identity_keys::VERSION",
             "cloud::aws::row::VERSION",
@@ -116,6 +119,8 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "worker::artifacts::MAX_ATTEMPTS",
             "worker::aws::MAX_ATTEMPTS",
             "worker::stragglers::MAX_ROUNDS",
+            "cloud::image::build::MAX_ROUNDS",
+            "cloud::image::object_store::MAX_IDLE_TRIES",
             "server::background::notifier::MAX_REFUSALS",
             "engine::rate_limit::bucket::MAX_DOUBLINGS",
             "fleetwright::commands::task::log::MAX_TRIES",

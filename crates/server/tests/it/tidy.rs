@@ -11,13 +11,14 @@ use serde_json::Value;
 const MAX_LINES: usize = 600;
 
 /// The crates that each crate may use: those of the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("testing", &[]),
     ("access", &[]),
     ("api_client", &["access"]),
     ("contract", &[]),
     ("rules", &[]),
     ("files", &[]),
+    ("processes", &[]),
     ("documentation", &[]),
     ("domain", &["access", "contract", "rules"]),
     ("rule_import", &["rules", "files", "domain"]),
@@ -25,7 +26,14 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("store", &["access", "contract", "rules", "domain"]),
     (
         "cloud",
-        &["access", "api_client", "contract", "rules", "domain"],
+        &[
+            "access",
+            "api_client",
+            "contract",
+            "rules",
+            "processes",
+            "domain",
+        ],
     ),
     (
         "backplane",
@@ -33,7 +41,14 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ),
     (
         "worker",
-        &["access", "api_client", "contract", "rules", "domain"],
+        &[
+            "access",
+            "api_client",
+            "contract",
+            "rules",
+            "processes",
+            "domain",
+        ],
     ),
     (
         "engine",

@@ -19,7 +19,7 @@ use crate::{CloudError, Machines as _, Provider as _, Sighting};
 use domain::worker::{Worker, WorkerState};
 
 /// A provider with one region and only the proxy behind it.
-async fn alone() -> (AwsProvider, Proxy) {
+pub(super) async fn alone() -> (AwsProvider, Proxy) {
     let proxy = Proxy::start("").await;
     let config: AwsConfig = serde_json::from_value(json!({
         "access_key_id": "AKID", "secret_access_key": "hush",
@@ -34,7 +34,7 @@ async fn alone() -> (AwsProvider, Proxy) {
     (provider, proxy)
 }
 
-fn answer(proxy: &Proxy, action: &'static str, body: &str) {
+pub(super) fn answer(proxy: &Proxy, action: &'static str, body: &str) {
     let body = body.to_owned();
     proxy.next(action, InjectedFailure::Answer { status: 200, body });
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use access::Secret;
@@ -50,6 +51,8 @@ pub(super) struct ServiceState {
     pub(super) n_requests: Mutex<BTreeMap<String, usize>>,
     /// Names of rack rows: the places of this service.
     pub(super) rows: Mutex<Vec<String>>,
+    /// Whether it says that it takes images.
+    pub(super) takes_images: AtomicBool,
     port: u16,
 }
 
@@ -69,6 +72,7 @@ impl TestService {
             machines: Mutex::default(),
             n_requests: Mutex::default(),
             rows: Mutex::new(vec!["one".to_owned(), "two".to_owned()]),
+            takes_images: AtomicBool::new(false),
             port,
         });
         let shared = Arc::clone(&state);
@@ -226,8 +230,12 @@ impl ServiceState {
     fn describe_itself(&self) -> Value {
         let row = |name: &String| json!({"site": "dc1", "row": name});
         let rows: Vec<Value> = self.rows.lock().unwrap().iter().map(row).collect();
-        json!({"lookBatch": 7, "maxMachines": 12, "places": rows,
-            "fills": {"row": "/placement/row"}})
+        let mut description = json!({"lookBatch": 7, "maxMachines": 12, "places": rows,
+            "fills": {"row": "/placement/row"}});
+        if self.takes_images.load(Ordering::Relaxed) {
+            description["images"] = json!({"formats": ["raw"]});
+        }
+        description
     }
 
     fn launch(&self, question: &Value) -> (u16, Value) {

@@ -3,7 +3,8 @@
 use ::testing::sizes_around;
 
 use super::*;
-use crate::local::host::{MAX_ENDED, MAX_MACHINES};
+use crate::local::host::MAX_ENDED;
+use crate::local::order::MAX_MACHINES;
 
 #[tokio::test]
 async fn a_worker_whose_process_id_was_not_stored_is_found_and_ended() {
@@ -146,7 +147,7 @@ async fn an_order_above_the_limit_is_cut() {
         TOKEN.parse().unwrap(),
         usize::try_from(MAX_MACHINES).unwrap(),
     );
-    for count in sizes_around("cloud::local::host::MAX_MACHINES", most) {
+    for count in sizes_around("cloud::local::order::MAX_MACHINES", most) {
         let order = Order::new(&LaunchOrder {
             token: &token,
             pool: &pool,
