@@ -37,7 +37,7 @@ pub use lock::{Lock, LockError};
 pub use lock_directory::{
     LockHolder, create_with_lock, delete_with_lock, is_locked, lock_holder, lock_path,
 };
-pub use members::{MEMBERS_PATH, Member, Membership, members};
+pub use members::{MEMBERS_PATH, Member, Membership, local_host, members};
 pub use node::{Lifetime, Node, Op, OpResult, Stat};
 pub use nodepool::{NodepoolImport, convert_nodepool};
 pub use path::{BadTreePath, MAX_PATH_BYTES, TreePath};

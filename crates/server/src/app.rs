@@ -13,6 +13,7 @@ use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::Channel;
 use crate::telemetry::Telemetry;
 use crate::tls::TlsAcceptor;
+use crate::tree::SharedTree;
 
 pub struct App {
     pub config: Config,
@@ -30,4 +31,6 @@ pub struct App {
     pub body_budget: BodyBudget,
     pub open_calls: OpenCalls,
     pub started: Timestamp,
+    /// Empty until the server runs.
+    pub tree: SharedTree,
 }

@@ -24,6 +24,7 @@ mod queue_releases;
 mod refresh;
 mod scan;
 mod tls_reload;
+pub(crate) mod tree_keeper;
 
 use std::sync::Arc;
 use std::time::Duration;

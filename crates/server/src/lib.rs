@@ -17,5 +17,6 @@ pub mod service;
 pub mod start;
 pub mod telemetry;
 pub mod tls;
+pub mod tree;
 
 pub use run::{RunError, run};

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::listener::Server;
 use crate::background;
 use crate::background::driver::Driver;
+use crate::background::tree_keeper;
 use crate::config::Config;
 use crate::open_files;
 use crate::start::{StartError, start};
@@ -75,6 +76,7 @@ pub async fn run(
     let mut driver = Driver::new(Arc::clone(&app.engine.clock), stopping.clone());
     background::start(&app, &mut driver);
     let server = Arc::new(Server::new(Arc::clone(&app)));
+    let tree = tokio::spawn(tree_keeper::keep(Arc::clone(&app), stopping.clone()));
     let serving = tokio::spawn(server.serve(listener, stopping.clone()));
     tracing::info!(http.address = %listen, "listening on {listen}");
     ready(listen);
@@ -83,6 +85,7 @@ pub async fn run(
     stopping.cancel();
     let _ = serving.await;
     driver.join().await;
+    let _ = tree.await;
     if let Err(problem) = background::leave_broker(&app).await {
         tracing::warn!(error = %problem, "events are published again only after the lease has \
                                           expired: {problem}");

@@ -44,6 +44,7 @@ use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
 use crate::telemetry::Telemetry;
 use crate::tls::{TlsAcceptor, TlsError};
+use crate::tree::SharedTree;
 
 /// Our own client that issues the workers' credentials.
 pub const ISSUER: &str = "static/taskcluster/worker-manager";
@@ -204,6 +205,7 @@ async fn assemble(
         body_budget,
         open_calls,
         started: now,
+        tree: SharedTree::default(),
     }))
 }
 

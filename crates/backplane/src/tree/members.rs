@@ -80,6 +80,18 @@ impl Drop for Membership {
     }
 }
 
+/// The name of this machine, as a part of a node's name.
+pub fn local_host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let allowed = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
+    let name: String = name.chars().filter(allowed).take(64).collect();
+    if name.is_empty() {
+        "host".to_owned()
+    } else {
+        name
+    }
+}
+
 fn members_path() -> Result<TreePath, TreeError> {
     Ok(MEMBERS_PATH.parse()?)
 }

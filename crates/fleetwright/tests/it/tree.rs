@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::world::Home;
+use crate::world::{Home, Server};
 
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
@@ -314,4 +314,70 @@ fn a_tree_in_zookeeper_is_moved_watched_and_protected() {
         "{}",
         without.err
     );
+}
+
+/// Runs a command until its output fits, with a limit.
+fn until(home: &Home, arguments: &[&str], fits: impl Fn(&str) -> bool) -> String {
+    for _ in 0..500 {
+        let done = home.run(arguments);
+        if fits(&done.out) {
+            return done.out;
+        }
+    }
+    panic!("{arguments:?} has another output");
+}
+
+#[test]
+fn a_server_owns_the_embedded_tree_of_its_database_until_it_stops() {
+    let server = Server::without_pools();
+    let data = server.home.path("data").display().to_string();
+    let listed = ["tree", "ls", "/fleetwright", "--data", &data];
+    until(&server.home, &listed, |out| {
+        out.contains("/fleetwright/members")
+    });
+    let file = server
+        .home
+        .write("tree.json", &document("/", &[node("/a", "one")]));
+    let import = ["tree", "import", &file, "--data", &data];
+    let refused = server.home.run(&import);
+    assert_eq!(refused.code, 5, "{}", refused.err);
+    assert!(
+        refused
+            .err
+            .contains("owns the embedded tree of this database"),
+        "{}",
+        refused.err
+    );
+    let (code, home) = server.terminate();
+    assert_eq!(code, Some(0));
+    let done = home.run(&import);
+    assert_eq!(done.code, 0, "{}", done.err);
+}
+
+#[test]
+fn a_server_is_a_member_of_the_tree_in_zookeeper_while_it_runs() {
+    let Some((_, servers)) = zookeeper() else {
+        return;
+    };
+    let home = Home::new();
+    let root = format!("/members-{}", std::process::id());
+    let text = format!("[tree]\nkind = \"zookeeper\"\nservers = {servers:?}\nroot = {root:?}\n");
+    let config = home.write("c.toml", &text);
+    let server = Server::start_in(home, &["--config", &config]);
+    let place = ["--servers", servers.as_str(), "--root", root.as_str()];
+    let list = [
+        &["tree", "ls", "/fleetwright/members", "--json"],
+        &place[..],
+    ]
+    .concat();
+    let listed = until(&server.home, &list, |out| out.contains("ephemeral"));
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let path = listed["nodes"][0]["path"].as_str().unwrap();
+    let get = [&["tree", "get", path], &place[..]].concat();
+    let member: Value = serde_json::from_str(&server.home.run(&get).out).unwrap();
+    assert_eq!(member["address"], server.root_url());
+    assert_eq!(member["role"][0], "api");
+    let (_, home) = server.terminate();
+    let left: Value = serde_json::from_str(&home.run(&list).out).unwrap();
+    assert_eq!(left["total"], 0);
 }

@@ -30,6 +30,16 @@ impl Role {
         Self::Publisher,
         Self::Housekeeper,
     ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Provisioner => "provisioner",
+            Self::Scanner => "scanner",
+            Self::Publisher => "publisher",
+            Self::Housekeeper => "housekeeper",
+        }
+    }
 }
 
 impl Default for Roles {
@@ -41,6 +51,12 @@ impl Default for Roles {
 impl Roles {
     pub fn include(&self, role: Role) -> bool {
         self.0.contains(&role)
+    }
+
+    /// As in the configuration.
+    pub fn names(&self) -> Vec<String> {
+        let names = self.0.iter().map(|role| role.name().to_owned());
+        names.collect()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,0 +1,117 @@
+//! Opens the tree, and keeps the process among its members.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_client::with_causes;
+use backplane::tree::{
+    Member, Membership, SessionState, Tree, TreeError, ZookeeperTree, local_host,
+};
+use engine::tree::{OpenTreeError, OwnedTree};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::config::{ConfigError, TreeKind};
+
+/// Pause between two attempts to open the tree.
+const RETRY: Duration = Duration::from_secs(15);
+
+#[derive(Debug, thiserror::Error)]
+enum TreeProblem {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Embedded(#[from] OpenTreeError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error("another process took the embedded tree over")]
+    TakenOver,
+}
+
+/// Keeps the tree of the app open until it stops. A problem is logged once.
+pub(crate) async fn keep(app: Arc<App>, stop: CancellationToken) {
+    let mut reported = String::new();
+    while let Some(ended) = stop.run_until_cancelled(open(&app)).await {
+        let problem = match ended {
+            Ok(opened) => {
+                reported.clear();
+                match opened.serve(&app, &stop).await {
+                    Ok(()) => return,
+                    Err(problem) => problem,
+                }
+            }
+            Err(problem) => problem,
+        };
+        let text = with_causes(&problem);
+        if text != reported {
+            tracing::warn!(error = %text, "the tree is not usable, and is tried again: {text}");
+            reported = text;
+        }
+        let _ = timeout(RETRY, stop.cancelled()).await;
+    }
+}
+
+struct OpenedTree {
+    tree: Arc<dyn Tree>,
+    /// The embedded tree is ours until we close it.
+    owned: Option<OwnedTree>,
+}
+
+async fn open(app: &App) -> Result<OpenedTree, TreeProblem> {
+    match app.config.tree.kind {
+        TreeKind::Embedded => {
+            let owned = engine::tree::open(&app.engine.store, &app.engine.clock).await?;
+            let tree = Arc::new(owned.tree.session());
+            let owned = Some(owned);
+            Ok(OpenedTree { tree, owned })
+        }
+        TreeKind::Zookeeper => {
+            let tree = ZookeeperTree::open(app.config.tree.zookeeper()?)?;
+            tree.connected().await?;
+            let (tree, owned) = (Arc::new(tree), None);
+            Ok(OpenedTree { tree, owned })
+        }
+    }
+}
+
+impl OpenedTree {
+    /// Lets others use the tree until the process stops, or the tree is lost for good.
+    async fn serve(self, app: &App, stop: &CancellationToken) -> Result<(), TreeProblem> {
+        let membership = Membership::join(&self.tree, &name(app), &member(app)).await?;
+        app.tree.replace(Some(Arc::clone(&self.tree)));
+        let mut state = self.tree.session();
+        let is_embedded = self.owned.is_some();
+        // A lost session with ZooKeeper is followed by the next one.
+        let lost = state.wait_for(|state| is_embedded && *state == SessionState::Lost);
+        let is_stopped = tokio::select! {
+            () = stop.cancelled() => true,
+            _ = lost => false,
+        };
+        app.tree.replace(None);
+        if !is_stopped {
+            return Err(TreeProblem::TakenOver);
+        }
+        // If this fails, the session or its lease ends a little later.
+        let _ = membership.leave().await;
+        drop(self.tree);
+        if let Some(owned) = self.owned {
+            let _ = owned.close().await;
+        }
+        Ok(())
+    }
+}
+
+/// No other process has this name.
+fn name(app: &App) -> String {
+    let (host, pid) = (local_host(), std::process::id());
+    format!("{host}-{pid}-{:x}", app.started.as_millis())
+}
+
+fn member(app: &App) -> Member {
+    Member {
+        role: app.config.roles.names(),
+        address: app.config.root_url(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}

@@ -1,0 +1,25 @@
+//! The tree of this process, for all who use it.
+
+use std::sync::Arc;
+
+use backplane::tree::Tree;
+use tokio::sync::watch;
+
+/// The tree, as soon as it is open. Other processes may own an embedded one.
+pub struct SharedTree(watch::Sender<Option<Arc<dyn Tree>>>);
+
+impl Default for SharedTree {
+    fn default() -> Self {
+        Self(watch::channel(None).0)
+    }
+}
+
+impl SharedTree {
+    pub fn current(&self) -> Option<Arc<dyn Tree>> {
+        self.0.borrow().clone()
+    }
+
+    pub(crate) fn replace(&self, tree: Option<Arc<dyn Tree>>) {
+        self.0.send_replace(tree);
+    }
+}
