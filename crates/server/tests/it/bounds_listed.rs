@@ -207,6 +207,8 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
         "One value of a setting: more is refused, and costs nothing.",
         &[
+            "domain::image::definition::settings::DEFAULT_CANARY_STARTS",
+            "domain::image::definition::settings::MAX_CANARY_STARTS",
             "domain::plan::settings::MAX_CAPACITY",
             "worker::identity::MAX_CAPACITY",
             "server::config::fleet::MAX_KEPT_RUNS",
