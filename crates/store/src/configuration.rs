@@ -1,4 +1,4 @@
-//! Worker configurations, their worker types and documentation; definitions of images.
+//! Worker configurations with worker types and documentation; images.
 
 pub mod configuration_versions;
 pub mod configurations;

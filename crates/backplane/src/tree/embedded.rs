@@ -1,4 +1,4 @@
-//! The embedded tree: in the memory of one process, with its persistent nodes in a database.
+//! The embedded tree: in one process, with its persistent nodes in a database.
 
 mod requests;
 mod session;

@@ -1,4 +1,4 @@
-//! Definitions of images: create, update, delete, show, plan, and their versions.
+//! Definitions of images, and their versions.
 
 mod history;
 mod table;
