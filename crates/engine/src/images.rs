@@ -2,4 +2,4 @@
 
 mod definitions;
 
-pub use definitions::{DefinitionEdit, ImageError, create, delete, update};
+pub use definitions::{DefinitionEdit, ImageError, check_providers, create, delete, update};

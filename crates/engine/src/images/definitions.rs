@@ -178,7 +178,8 @@ fn check_version(current: Version, seen: Option<Version>) -> Result<(), ImageErr
     }
 }
 
-fn check_providers(engine: &Engine, definition: &ImageDefinition) -> Result<(), ImageError> {
+/// Checks that each upload target has a provider.
+pub fn check_providers(engine: &Engine, definition: &ImageDefinition) -> Result<(), ImageError> {
     let known: Vec<&ProviderId> = engine.providers.listed().map(|(id, _)| id).collect();
     let mut targets = definition.uploads.iter().enumerate();
     let unknown = targets.find(|(_, target)| !known.contains(&&target.id.provider_id));

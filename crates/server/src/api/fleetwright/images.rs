@@ -46,6 +46,7 @@ async fn delete(call: Call) -> Result<Reply, ApiError> {
 /// Shows what an update would change, without applying it.
 async fn plan(call: Call) -> Result<Reply, ApiError> {
     let wanted = parse(&call.body::<ImageBody>()?.document(&call)?)?;
+    images::check_providers(&call.app.engine, &wanted)?;
     let known = find(&call).await?;
     let changes = match &known {
         Some(known) => definition_changes(&parse(&known.document)?, &wanted),
