@@ -1,15 +1,47 @@
-//! Images: their definitions, with what a change of one makes necessary.
+//! Images: their definitions, builds and uploads, and the next steps of each.
+//!
+//! An image is defined by people ([`ImageDefinition`]). Builders build it, and each build is
+//! uploaded to the providers that the definition names. [`next_steps`] decides what to build,
+//! upload and delete, and says why.
 
+mod backoff;
+mod build_record;
 mod content_hash;
 mod definition;
 mod definition_change;
+mod explanation;
 mod format;
+mod next_steps;
+mod number;
 mod reader;
+mod record_fields;
+mod selection;
+mod standing;
+mod step;
 mod stored;
+mod upload_record;
 mod upload_target;
+mod view;
 
+pub use self::backoff::{BUILD_BACKOFF, Backoff, UPLOAD_BACKOFF};
+pub use self::build_record::{
+    BuildFile, BuildRecord, BuildState, BuildStateError, NewBuild, StoredBuild,
+};
 pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};
 pub use self::format::{BadFormat, ImageFormat};
+pub use self::next_steps::next_steps;
+pub use self::number::{BuildNumber, UploadNumber};
+pub use self::record_fields::BadRecord;
+pub use self::selection::{ImageInUse, SelectedUpload, image_in_use, next_candidate};
+pub use self::standing::Standing;
+pub use self::step::{BuildReason, DeleteReason, Leftover, Step, UploadReason, WaitReason};
 pub use self::stored::{ImageAction, ImageVersion, StoredImage};
+pub use self::upload_record::{
+    NewUpload, StoredUpload, UploadRecord, UploadState, UploadStateError,
+};
 pub use self::upload_target::{UploadTarget, UploadTargetId};
+pub use self::view::{
+    BuildBudget, BuildRequest, BuildView, FileReach, HeldLock, ImagePause, ImageView, LiveBuilder,
+    UploadView,
+};
