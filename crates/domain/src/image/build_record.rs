@@ -325,7 +325,7 @@ fn read_formats(
             let texts: Option<Vec<String>> = texts.collect();
             texts.ok_or_else(|| BadRecord::at("formats", "must be a list of texts"))?
         }
-        other => {
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
             return Err(BadRecord::at(
                 "formats",
                 format!("must be a text, not {other}"),

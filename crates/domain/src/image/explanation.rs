@@ -45,13 +45,17 @@ impl fmt::Display for Step {
             Self::Wait {
                 until: Some(until),
                 reason,
-            } => match reason {
-                WaitReason::BuildFailed { .. } | WaitReason::UploadFailed { .. } => {
-                    write!(f, "wait: {reason}; next try at {until}")
-                }
-                _ => write!(f, "wait until {until}: {reason}"),
+            } => match reason.is_failure() {
+                true => write!(f, "wait: {reason}; next try at {until}"),
+                false => write!(f, "wait until {until}: {reason}"),
             },
         }
+    }
+}
+
+impl WaitReason {
+    fn is_failure(&self) -> bool {
+        matches!(self, Self::BuildFailed { .. } | Self::UploadFailed { .. })
     }
 }
 

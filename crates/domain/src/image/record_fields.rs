@@ -33,10 +33,10 @@ pub(super) struct Fields(pub(super) Map<String, Value>);
 impl Fields {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, BadRecord> {
         let value = serde_json::from_slice(bytes).map_err(|error| BadRecord::at("", error))?;
-        match value {
-            Value::Object(fields) => Ok(Self(fields)),
-            other => Err(BadRecord::at("", format!("must be an object, not {other}"))),
+        if let Value::Object(fields) = value {
+            return Ok(Self(fields));
         }
+        Err(BadRecord::at("", format!("must be an object, not {value}")))
     }
 
     fn take(&mut self, key: &str) -> Option<Value> {

@@ -100,9 +100,8 @@ fn formats_may_come_from_uploads_alone() {
     assert_eq!(format.map(ImageFormat::as_str), Some("vhd"));
 }
 
-#[test]
-fn every_error_names_its_place() {
-    let document = json!({
+fn wrong_everywhere() -> Value {
+    json!({
         "imageId": "-x", "buidl": 1, "description": 5,
         "build": {"command": ["a", "", 3], "release": "x", "extra": 1},
         "environment": {"1A": "x", "B": 2}, "secrets": ["a b", "t", "t"],
@@ -110,8 +109,12 @@ fn every_error_names_its_place() {
         "keep": 1, "uploads": [3, {"region": 1}, {"providerId": "a", "size": 1}, {"providerId": ""}],
         "validation": {}, "canary": {"share": 1.5, "minStarts": 0, "maxSeconds": "x"},
         "paused": "no", "usableBy": [7],
-    });
-    insta::assert_snapshot!(errors(&document), @r#"
+    })
+}
+
+#[test]
+fn every_error_names_its_place() {
+    insta::assert_snapshot!(errors(&wrong_everywhere()), @r#"
     /imageId: "-x" is not a name of an image: it must match ^[a-zA-Z0-9]([a-zA-Z0-9._-]{0,36}[a-zA-Z0-9])?$
     /description: must be a text of at most 10240 characters, without NUL
     /build/command/1: must be a text of 1 to 32768 characters, without NUL

@@ -25,7 +25,7 @@ pub(super) fn add_steps(view: &ImageView<'_>, definition: &ImageDefinition, step
     }
     steps.push(match reason_to_build(view, definition, request) {
         Ok(reason) => build_or_wait(view, definition, reason, request),
-        Err(wait) => wait,
+        Err((until, reason)) => Step::Wait { until, reason },
     });
 }
 
@@ -43,7 +43,7 @@ fn reason_to_build(
     view: &ImageView<'_>,
     definition: &ImageDefinition,
     request: Option<&BuildRequest>,
-) -> Result<BuildReason, Step> {
+) -> Result<BuildReason, (Option<Timestamp>, WaitReason)> {
     if let Some(request) = request {
         return Ok(BuildReason::Requested {
             by: request.by.clone(),
@@ -70,11 +70,7 @@ fn reason_to_build(
         return Ok(reason);
     }
     let Some(age_limit) = definition.rebuild_age_ms() else {
-        let reason = WaitReason::OnlyOnRequest { build };
-        return Err(Step::Wait {
-            until: None,
-            reason,
-        });
+        return Err((None, WaitReason::OnlyOnRequest { build }));
     };
     let made = record.finished.unwrap_or(record.state_time);
     let age_ms = view.now.millis_since(made);
@@ -82,10 +78,8 @@ fn reason_to_build(
     if age_ms.saturating_abs() >= age_limit {
         return Ok(BuildReason::TooOld { build, age_ms });
     }
-    Err(Step::Wait {
-        until: Some(made.plus_millis(age_limit)),
-        reason: WaitReason::BuildIsNew { build },
-    })
+    let until = made.plus_millis(age_limit);
+    Err((Some(until), WaitReason::BuildIsNew { build }))
 }
 
 fn missing_formats(record: &BuildRecord, definition: &ImageDefinition) -> Vec<ImageFormat> {

@@ -213,9 +213,11 @@ fn run_to_the_end(world: &mut World) {
     world.end_processes(false);
     for _ in 0..60 {
         settle(world);
-        let waits = world.steps().into_iter().filter_map(|step| match step {
-            Step::Wait { until, reason } if !reason.to_string().contains("not old enough") => until,
-            _ => None,
+        let waits = world.steps().into_iter().filter_map(|step| {
+            let Step::Wait { until, reason } = step else {
+                return None;
+            };
+            until.filter(|_| !reason.to_string().contains("not old enough"))
         });
         let Some(next) = waits.min() else {
             return;

@@ -106,9 +106,11 @@ fn failures_delay_the_next_build_longer_and_longer_up_to_six_hours() {
     for _ in 0..12 {
         take(&mut world, "build", Fate::Failure);
         let steps = world.steps();
-        let wait = steps.iter().find_map(|step| match step {
-            Step::Wait { until, .. } => *until,
-            _ => None,
+        let wait = steps.iter().find_map(|step| {
+            let Step::Wait { until, .. } = step else {
+                return None;
+            };
+            *until
         });
         let until = wait.unwrap();
         delays.push(until.millis_since(world.now) / MINUTE_MS);
