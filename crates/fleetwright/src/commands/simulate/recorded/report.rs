@@ -39,13 +39,16 @@ pub(super) fn about(recording: &Recording, past: &Past) -> String {
 }
 
 impl Report<'_> {
-    /// By how many percent the simulated present differs from what was recorded. `None`: nothing
-    /// was recorded.
+    /// By how many percent the simulated present differs from what was recorded. `None`: only
+    /// nothing was recorded.
     fn difference(&self, measure: Measure) -> Option<f64> {
-        let recorded = self.recorded(measure).filter(|value| *value > 0.0)?;
+        let recorded = self.recorded(measure)?;
         let present = self.result.strategies.first()?;
         let simulated = present.mean.get(measure)?.mean;
-        Some(100.0 * (simulated - recorded) / recorded)
+        if recorded > 0.0 {
+            return Some(100.0 * (simulated - recorded) / recorded);
+        }
+        (simulated <= 0.0).then_some(0.0)
     }
 
     fn recorded(&self, measure: Measure) -> Option<f64> {
