@@ -27,7 +27,7 @@ pub(crate) enum Verb {
     Update(Definition),
     /// Delete an image
     ///
-    /// Its history is kept, so that `revert` can restore it.
+    /// Its history is kept, and any version can be restored.
     Delete(Confirmed<Deletion>),
     /// Show what an update would change, and whether it needs builds or uploads
     Plan(Draft),

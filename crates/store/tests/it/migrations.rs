@@ -10,7 +10,7 @@ use crate::world::{Database, on_both, read, write};
 /// Number of the migration that makes the recorded history.
 const RECORDING: usize = 25;
 
-const FILES: [(&str, &str); 26] = [
+const FILES: [(&str, &str); 27] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -114,6 +114,10 @@ const FILES: [(&str, &str); 26] = [
     (
         "0026_tree_nodes",
         include_str!("../../migrations/0026_tree_nodes.sql"),
+    ),
+    (
+        "0027_images",
+        include_str!("../../migrations/0027_images.sql"),
     ),
 ];
 
