@@ -61,7 +61,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         place: Place,
     },
-    /// Import a document that `export` wrote
+    /// Import a document that `fleetwright tree export` wrote
     ///
     /// Existing nodes with other data are an error, and then nothing is written. Versions begin
     /// again at 0; counters of sequential nodes go on. After a failure, run it again: it goes on.

@@ -1,10 +1,10 @@
-//! The states of workers, launches and tasks change only by their moves.
+//! The states of workers, launches, tasks, builds and uploads change only by their moves.
 
 use regex::Regex;
 
 use crate::tidy::rust_files;
 
-/// Makes a worker, launch or task of any fields, whatever moves allow.
+/// Makes a worker, launch, task, build or upload of any fields, whatever moves allow.
 const UNCHECKED: &str = r"\bfrom_stored\b";
 /// Reads rows.
 const MAY_CALL: [&str; 2] = [
@@ -12,7 +12,9 @@ const MAY_CALL: [&str; 2] = [
     "crates/store/src/queue/tasks.rs",
 ];
 /// They define it.
-const DEFINE: [&str; 3] = [
+const DEFINE: [&str; 5] = [
+    "crates/domain/src/image/build_record.rs",
+    "crates/domain/src/image/upload_record.rs",
     "crates/domain/src/launch.rs",
     "crates/domain/src/task.rs",
     "crates/domain/src/worker.rs",

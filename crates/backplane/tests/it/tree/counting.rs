@@ -14,6 +14,8 @@ use tokio::sync::watch::Receiver;
 pub(crate) struct Counting {
     tree: Arc<dyn Tree>,
     pub(crate) n_calls: AtomicUsize,
+    /// Watches of single nodes that are in force.
+    pub(crate) n_watches: AtomicUsize,
     /// Events of watches of single nodes.
     pub(crate) n_wakeups: Arc<AtomicUsize>,
 }
@@ -23,6 +25,7 @@ impl Counting {
         Arc::new(Self {
             tree,
             n_calls: AtomicUsize::new(0),
+            n_watches: AtomicUsize::new(0),
             n_wakeups: Arc::default(),
         })
     }
@@ -91,6 +94,7 @@ impl Tree for Counting {
 
     async fn watch_node(&self, path: &TreePath) -> Result<(Option<Stat>, NodeWatch), TreeError> {
         let (stat, watch) = self.counted().watch_node(path).await?;
+        self.n_watches.fetch_add(1, Ordering::SeqCst);
         let n_wakeups = Arc::clone(&self.n_wakeups);
         let watch = NodeWatch::of(async move {
             let event = watch.changed().await;

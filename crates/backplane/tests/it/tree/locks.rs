@@ -295,7 +295,9 @@ async fn each_release_wakes_one_waiter(twin: &Twin) {
         contenders(&tree, &node, n_waiters + 1).await;
         // All wait for their predecessors: each has created, listed and watched.
         within(async {
-            while counting.n_calls.load(Ordering::SeqCst) < 3 * n_waiters + 2 {
+            while counting.n_calls.load(Ordering::SeqCst) < 3 * n_waiters + 2
+                || counting.n_watches.load(Ordering::SeqCst) < n_waiters
+            {
                 tokio::task::yield_now().await;
             }
         })

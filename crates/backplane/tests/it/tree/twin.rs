@@ -107,7 +107,7 @@ pub(crate) async fn open_embedded(storage: Arc<dyn TreeStorage>) -> EmbeddedTree
 
 pub(crate) async fn connect(settings: ZookeeperSettings) -> Arc<dyn Tree> {
     let tree = ZookeeperTree::open(settings).unwrap();
-    tree.connected().await.unwrap();
+    // The limits of some tests are shorter than a busy machine takes to connect.
     let mut state = tree.session();
     within(state.wait_for(|state| state.connected().is_some()))
         .await
