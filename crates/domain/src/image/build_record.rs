@@ -55,8 +55,10 @@ pub struct StoredBuild {
     pub formats: BTreeMap<ImageFormat, Option<BuildFile>>,
     pub started: Option<Timestamp>,
     pub finished: Option<Timestamp>,
-    /// Where the log is.
+    /// The key of its log in the artifact store, when the build has ended.
     pub log: Option<String>,
+    /// Identifies the artifact store that has its files.
+    pub artifacts: Option<String>,
     /// Counts builds since the last success or change: 1 for the first.
     pub attempt: u32,
     /// The number of the lock under which it is built.
@@ -82,7 +84,18 @@ pub struct NewBuild {
     pub build_hash: String,
     pub reason: String,
     pub request: Option<Timestamp>,
+}
+
+/// What a build leaves in an artifact store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildLeft {
+    pub files: BTreeMap<ImageFormat, BuildFile>,
+    /// The hash of the provenance record.
+    pub provenance: Option<String>,
+    /// The key of the log.
     pub log: Option<String>,
+    /// Identifies the store.
+    pub artifacts: Option<String>,
 }
 
 /// Its fields are those of [`StoredBuild`], and only its transitions change them.
@@ -133,7 +146,8 @@ impl NewBuild {
             formats: BTreeMap::new(),
             started: Some(now),
             finished: None,
-            log: self.log,
+            log: None,
+            artifacts: None,
             attempt: self.attempt.max(1),
             fence: Some(self.fence),
             build_hash: Some(self.build_hash),
@@ -170,6 +184,7 @@ impl BuildRecord {
             started: fields.moment("started")?,
             finished: fields.moment("finished")?,
             log: fields.text("log")?,
+            artifacts: fields.text("artifacts")?,
             attempt: fields.count("attempt")?.unwrap_or(1).max(1),
             fence: fields.number("fence")?,
             build_hash: fields.text("build_hash")?,
@@ -206,6 +221,7 @@ impl BuildRecord {
         fields.put_moment("started", self.started);
         fields.put_moment("finished", self.finished);
         fields.put("log", self.log.clone());
+        fields.put("artifacts", self.artifacts.clone());
         fields.put("attempt", self.attempt);
         fields.put("fence", self.fence);
         fields.put("build_hash", self.build_hash.clone());
@@ -218,27 +234,37 @@ impl BuildRecord {
     /// The files are complete. `fence` is the number of the lock that the caller holds.
     pub fn succeed(
         self,
-        files: BTreeMap<ImageFormat, BuildFile>,
-        provenance: Option<String>,
+        left: BuildLeft,
         fence: u64,
         now: Timestamp,
     ) -> Result<Self, BuildStateError> {
         self.check_building("ready", fence)?;
-        if files.is_empty() {
+        if left.files.is_empty() {
             return Err(BuildStateError::NoFile);
         }
         let mut stored = self.0;
-        let files = files.into_iter();
+        let files = left.files.into_iter();
         stored.formats = files.map(|(format, file)| (format, Some(file))).collect();
-        stored.provenance = provenance;
+        stored.provenance = left.provenance;
+        stored.log = left.log;
+        stored.artifacts = left.artifacts;
         stored.finished = Some(now);
         Ok(Self::with_state(stored, BuildState::Ready, now))
     }
 
-    /// The build or its validation failed. `fence` is the number of the lock that the caller holds.
-    pub fn fail(self, error: String, fence: u64, now: Timestamp) -> Result<Self, BuildStateError> {
+    /// The build or its validation failed. `fence` is the number of the lock that the caller holds,
+    /// `log` the key of the log.
+    pub fn fail(
+        self,
+        error: String,
+        log: Option<String>,
+        fence: u64,
+        now: Timestamp,
+    ) -> Result<Self, BuildStateError> {
         self.check_building("failed", fence)?;
-        Ok(self.into_failed(error, false, now))
+        let mut failed = self.into_failed(error, false, now);
+        failed.0.log = log;
+        Ok(failed)
     }
 
     /// Its lock is free: the builder ended. Any process may say so.

@@ -54,6 +54,10 @@ pub struct StoredUpload {
     pub fence: Option<u64>,
     /// How it is uploaded; see `UploadTarget::hash`.
     pub target_hash: Option<String>,
+    /// Identifies the upload for the provider.
+    pub token: Option<String>,
+    /// It failed, and an attempt with the same token goes on where it stopped.
+    pub resumable: bool,
     /// Fields of other programs.
     pub further: Map<String, Value>,
 }
@@ -66,6 +70,7 @@ pub struct NewUpload {
     pub attempt: u32,
     pub fence: u64,
     pub target_hash: String,
+    pub token: String,
 }
 
 /// Its fields are those of [`StoredUpload`], and only its transitions change them.
@@ -120,6 +125,8 @@ impl NewUpload {
             attempt: self.attempt.max(1),
             fence: Some(self.fence),
             target_hash: Some(self.target_hash),
+            token: Some(self.token),
+            resumable: false,
             further: Map::new(),
         })
     }
@@ -171,6 +178,8 @@ impl UploadRecord {
             attempt: fields.count("attempt")?.unwrap_or(1).max(1),
             fence: fields.number("fence")?,
             target_hash: fields.text("target_hash")?,
+            token: fields.text("token")?,
+            resumable: fields.flag("resumable")?,
             further: fields.0,
         }))
     }
@@ -194,6 +203,10 @@ impl UploadRecord {
         fields.put("attempt", self.attempt);
         fields.put("fence", self.fence);
         fields.put("target_hash", self.target_hash.clone());
+        fields.put("token", self.token.clone());
+        if self.resumable {
+            fields.put("resumable", true);
+        }
         Value::Object(fields.0)
     }
 
@@ -222,17 +235,28 @@ impl UploadRecord {
         Ok(Self::with_state(stored, UploadState::Ready, now))
     }
 
-    /// `fence` is the number of the lock that the caller holds.
-    pub fn fail(self, error: String, fence: u64, now: Timestamp) -> Result<Self, UploadStateError> {
+    /// `fence` is the number of the lock that the caller holds. A `resumable` upload goes on where
+    /// it stopped at the next attempt.
+    pub fn fail(
+        self,
+        error: String,
+        resumable: bool,
+        fence: u64,
+        now: Timestamp,
+    ) -> Result<Self, UploadStateError> {
         self.check_uploading("failed", fence)?;
-        Ok(self.into_failed(error, false, now))
+        let mut failed = self.into_failed(error, false, now);
+        failed.0.resumable = resumable;
+        Ok(failed)
     }
 
     /// Its lock is free: the uploading process ended. Any process may say so.
     pub fn abandon(self, now: Timestamp) -> Result<Self, UploadStateError> {
         self.check_state("failed")?;
         let error = format!("{} ended before the upload did", self.uploader);
-        Ok(self.into_failed(error, true, now))
+        let mut failed = self.into_failed(error, true, now);
+        failed.0.resumable = true;
+        Ok(failed)
     }
 
     /// The provider's image has to be deleted. Any process may say so.

@@ -17,7 +17,6 @@ fn building() -> BuildRecord {
         build_hash: "abc".to_owned(),
         reason: "no build is ready".to_owned(),
         request: Some(at(500)),
-        log: Some("logs/1".to_owned()),
     };
     new.begin(at(1_000))
 }
@@ -30,8 +29,17 @@ fn files() -> BTreeMap<ImageFormat, BuildFile> {
     [("raw".parse().unwrap(), file)].into()
 }
 
+fn left(files: BTreeMap<ImageFormat, BuildFile>, provenance: Option<&str>) -> BuildLeft {
+    BuildLeft {
+        files,
+        provenance: provenance.map(str::to_owned),
+        log: Some("logs/1".to_owned()),
+        artifacts: Some("disk-1".to_owned()),
+    }
+}
+
 fn ready() -> BuildRecord {
-    let ready = building().succeed(files(), Some("p".to_owned()), 7, at(2_500));
+    let ready = building().succeed(left(files(), Some("p")), 7, at(2_500));
     ready.unwrap()
 }
 
@@ -46,11 +54,11 @@ fn a_build_becomes_ready_under_its_lock_only() {
         (ready().finished, ready().state_time),
         (Some(at(2_500)), at(2_500))
     );
-    let other = building().succeed(files(), None, 8, at(2));
+    let other = building().succeed(left(files(), None), 8, at(2));
     assert_eq!(other, Err(BuildStateError::Fenced { held: 7, given: 8 }));
-    let failed = building().fail("disk full".to_owned(), 6, at(2));
+    let failed = building().fail("disk full".to_owned(), None, 6, at(2));
     assert_eq!(failed, Err(BuildStateError::Fenced { held: 7, given: 6 }));
-    let empty = building().succeed(BTreeMap::new(), None, 7, at(2));
+    let empty = building().succeed(left(BTreeMap::new(), None), 7, at(2));
     assert_eq!(empty, Err(BuildStateError::NoFile));
 }
 
@@ -73,11 +81,11 @@ fn a_build_that_is_not_building_takes_no_result() {
     for (record, from) in [(ready(), "ready"), (deleting.clone(), "deleting")] {
         let refused = |to| Err(BuildStateError::State { from, to });
         assert_eq!(
-            record.clone().succeed(files(), None, 7, at(4)),
+            record.clone().succeed(left(files(), None), 7, at(4)),
             refused("ready")
         );
         assert_eq!(
-            record.clone().fail(String::new(), 7, at(4)),
+            record.clone().fail(String::new(), None, 7, at(4)),
             refused("failed")
         );
         assert_eq!(record.abandon(at(4)), refused("failed"));
@@ -89,7 +97,7 @@ fn a_build_that_is_not_building_takes_no_result() {
 #[test]
 fn records_are_written_and_read_back_with_unknown_fields() {
     let failed = building()
-        .fail("no \"space\"".to_owned(), 7, at(2))
+        .fail("no \"space\"".to_owned(), None, 7, at(2))
         .unwrap();
     let abandoned = building().abandon(at(2)).unwrap();
     for record in [
@@ -106,7 +114,7 @@ fn records_are_written_and_read_back_with_unknown_fields() {
         assert_eq!(read.further["tenant"], json!({"a": [1]}));
         assert_eq!(read.to_document(), document);
     }
-    insta::assert_snapshot!(ready().to_document(), @r#"{"attempt":1,"build_hash":"abc","builder":"b1","builder_id":"disk-1","fence":7,"files":{"raw":{"sha256":"0000000000000000000000000000000000000000000000000000000000000000","size_bytes":5}},"finished":2.5,"formats":"raw","log":"logs/1","provenance":"p","reason":"no build is ready","request":0.5,"started":1.0,"state":"ready","state_time":2.5}"#);
+    insta::assert_snapshot!(ready().to_document(), @r#"{"artifacts":"disk-1","attempt":1,"build_hash":"abc","builder":"b1","builder_id":"disk-1","fence":7,"files":{"raw":{"sha256":"0000000000000000000000000000000000000000000000000000000000000000","size_bytes":5}},"finished":2.5,"formats":"raw","log":"logs/1","provenance":"p","reason":"no build is ready","request":0.5,"started":1.0,"state":"ready","state_time":2.5}"#);
 }
 
 #[test]
@@ -130,7 +138,12 @@ fn a_record_of_nodepool_is_read_and_stays_readable_for_it() {
     let empty = json!({"state": "building", "formats": ""});
     assert!(read(&empty).unwrap().formats.is_empty());
     // Any lock may end a build that names none.
-    assert!(read(&empty).unwrap().fail(String::new(), 3, at(1)).is_ok());
+    assert!(
+        read(&empty)
+            .unwrap()
+            .fail(String::new(), None, 3, at(1))
+            .is_ok()
+    );
     assert_eq!(
         read(&json!({"state": "delete"})).unwrap().state,
         BuildState::Deleting
@@ -213,8 +226,8 @@ proptest! {
         for (step, fence) in moves {
             let before = record.clone();
             let moved = match step {
-                0 => record.clone().succeed(files(), None, fence, at(5)),
-                1 => record.clone().fail("x".to_owned(), fence, at(5)),
+                0 => record.clone().succeed(left(files(), None), fence, at(5)),
+                1 => record.clone().fail("x".to_owned(), None, fence, at(5)),
                 2 => record.clone().abandon(at(5)),
                 _ => record.clone().delete(at(5)),
             };

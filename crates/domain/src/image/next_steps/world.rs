@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{ImageName, ProviderId};
 use crate::image::Standing;
-use crate::image::build_record::{BuildFile, BuildRecord, BuildState, NewBuild};
+use crate::image::build_record::{BuildFile, BuildLeft, BuildRecord, BuildState, NewBuild};
 use crate::image::definition::ImageDefinition;
 use crate::image::next_steps;
 use crate::image::number::{BuildNumber, UploadNumber};
@@ -171,7 +171,6 @@ impl World {
             build_hash: definition.build_hash(),
             reason,
             request,
-            log: None,
         };
         let view = BuildView {
             number,
@@ -205,7 +204,12 @@ impl World {
             };
             (format, file)
         });
-        let files: BTreeMap<_, _> = files.collect();
+        let left = BuildLeft {
+            files: files.collect(),
+            provenance: None,
+            log: None,
+            artifacts: None,
+        };
         for view in self.builds.values_mut() {
             let Some(record) = view.record.clone() else {
                 continue;
@@ -213,9 +217,9 @@ impl World {
             if record.state != BuildState::Building || record.fence != Some(lock.fence) {
                 continue;
             }
-            let done = match is_good && !files.is_empty() {
-                true => record.succeed(files.clone(), None, lock.fence, self.now),
-                false => record.fail("exit code 1".to_owned(), lock.fence, self.now),
+            let done = match is_good && !left.files.is_empty() {
+                true => record.succeed(left.clone(), lock.fence, self.now),
+                false => record.fail("exit code 1".to_owned(), None, lock.fence, self.now),
             };
             view.record = Some(done.unwrap());
             if is_good {
@@ -252,6 +256,7 @@ impl World {
             attempt: *attempt,
             fence,
             target_hash: target_hash.clone(),
+            token: String::new(),
         };
         let record = new.begin(self.now);
         let id = format!("{target}/{build}-{number}");
@@ -260,7 +265,9 @@ impl World {
             Fate::Success => record.succeed(id, fence, self.now).unwrap(),
             Fate::Failure => {
                 let record = record.identify(id, fence).unwrap();
-                record.fail("denied".to_owned(), fence, self.now).unwrap()
+                record
+                    .fail("denied".to_owned(), false, fence, self.now)
+                    .unwrap()
             }
             Fate::Death => record.identify(id, fence).unwrap(),
             Fate::Long | Fate::Nothing => {

@@ -17,6 +17,7 @@ fn uploading() -> UploadRecord {
         attempt: 2,
         fence: 3,
         target_hash: "t".to_owned(),
+        token: "token-1".to_owned(),
     };
     new.begin(at(1_000))
 }
@@ -40,7 +41,7 @@ fn an_upload_becomes_ready_with_an_external_id_under_its_lock() {
     assert_eq!(nothing, Err(UploadStateError::NoExternalId));
     let known = uploading().identify("ami-2".to_owned(), 3).unwrap();
     assert_eq!(known.state, UploadState::Uploading);
-    let failed = known.fail("denied".to_owned(), 3, at(3)).unwrap();
+    let failed = known.fail("denied".to_owned(), false, 3, at(3)).unwrap();
     assert_eq!(failed.external_id.as_deref(), Some("ami-2"));
 }
 
@@ -58,7 +59,7 @@ fn an_upload_that_is_not_uploading_takes_no_result() {
         let from = record.state.as_str();
         let refused = |to| Err(UploadStateError::State { from, to });
         assert_eq!(
-            record.clone().fail(String::new(), 3, at(6)),
+            record.clone().fail(String::new(), false, 3, at(6)),
             refused("failed")
         );
         assert_eq!(record.clone().abandon(at(6)), refused("failed"));
@@ -69,7 +70,9 @@ fn an_upload_that_is_not_uploading_takes_no_result() {
 
 #[test]
 fn records_are_written_and_read_back_with_unknown_fields() {
-    let failed = uploading().fail("denied".to_owned(), 3, at(2)).unwrap();
+    let failed = uploading()
+        .fail("denied".to_owned(), false, 3, at(2))
+        .unwrap();
     let deleting = ready().delete(at(3)).unwrap();
     for record in [
         uploading(),

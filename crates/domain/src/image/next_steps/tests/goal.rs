@@ -74,6 +74,7 @@ prop_compose! {
             started: None,
             finished: None,
             log: None,
+            artifacts: None,
             attempt,
             fence,
             build_hash: has_hash.then_some(hash),
@@ -97,6 +98,8 @@ prop_compose! {
                 attempt,
                 fence,
                 target_hash: None,
+                token: None,
+                resumable: false,
                 further: serde_json::Map::new(),
             }));
             UploadView { number: UploadNumber(number), target, record }
@@ -343,6 +346,6 @@ proptest! {
         let record = world.record(1).clone();
         let place: UploadPlace = (BuildNumber(1), "local".parse().unwrap(), UploadNumber(1));
         world.change_upload(&place, |_| None);
-        prop_assert_eq!(record.fail(String::new(), fence, world.now).is_ok(), fence == held);
+        prop_assert_eq!(record.fail(String::new(), None, fence, world.now).is_ok(), fence == held);
     }
 }

@@ -1,0 +1,251 @@
+//! The copy of the nodes, and what changed in it since when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use backplane::tree::Node;
+use domain::id::{ImageName, ProviderId};
+use domain::image::{BuildRecord, ImageDefinition, UploadRecord};
+
+use super::node::{
+    BuildNode, BuilderNode, Contender, DefinitionText, ImageNode, MirroredDefinition, Note,
+    TargetNode, UploadNode,
+};
+use crate::paths::Place;
+
+/// All nodes about images.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) images: BTreeMap<ImageName, ImageNode>,
+    pub(super) builders: BTreeMap<String, BuilderNode>,
+    pub(super) providers: BTreeSet<ProviderId>,
+    /// Grows with each change.
+    pub(super) revision: u64,
+    /// The last change of each image, also of removed ones.
+    changed: BTreeMap<ImageName, u64>,
+    by_revision: BTreeMap<u64, ImageName>,
+    /// The last change of builders or providers, which concerns all images.
+    all_changed: u64,
+}
+
+/// Images that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    pub images: Vec<ImageName>,
+    /// Pass it to the next call.
+    pub revision: u64,
+}
+
+impl Known {
+    /// Notes that a node was read, or that it does not exist.
+    pub(super) fn note(&mut self, place: &Place, node: Option<&Node>) {
+        self.revision += 1;
+        match place {
+            Place::Builder(name) => {
+                let read = node.map(|node| serde_json::from_slice(&node.data).unwrap_or_default());
+                set(&mut self.builders, name.clone(), read);
+                self.all_changed = self.revision;
+            }
+            Place::Providers => {
+                let read = node.and_then(|node| serde_json::from_slice(&node.data).ok());
+                self.providers = read.unwrap_or_default();
+                self.all_changed = self.revision;
+            }
+            _ => {
+                if let Some(image) = place.image() {
+                    self.note_of_image(image, place, node);
+                }
+            }
+        }
+    }
+
+    fn note_of_image(&mut self, image: &ImageName, place: &Place, node: Option<&Node>) {
+        if let Some(last) = self.changed.insert(image.clone(), self.revision) {
+            self.by_revision.remove(&last);
+        }
+        self.by_revision.insert(self.revision, image.clone());
+        let is_image = matches!(place, Place::Image(_));
+        match self.images.get_mut(image) {
+            Some(_) if is_image && node.is_none() => drop(self.images.remove(image)),
+            Some(known) => known.note(place, node),
+            None if is_image && node.is_some() => {
+                self.images.insert(image.clone(), ImageNode::default());
+            }
+            // It was deleted together with its parents.
+            None => {}
+        }
+    }
+
+    /// The images that changed after this revision.
+    pub(super) fn changed_since(&self, revision: u64) -> Changes {
+        let images = if self.all_changed > revision {
+            let all: BTreeSet<&ImageName> = self
+                .images
+                .keys()
+                .chain(self.changed_after(revision))
+                .collect();
+            all.into_iter().cloned().collect()
+        } else {
+            self.changed_after(revision).cloned().collect()
+        };
+        Changes {
+            images,
+            revision: self.revision,
+        }
+    }
+
+    fn changed_after(&self, revision: u64) -> impl Iterator<Item = &ImageName> {
+        self.by_revision
+            .range(revision + 1..)
+            .map(|(_, image)| image)
+    }
+
+    /// Takes the place of an older copy, of which everything counts as changed.
+    pub(super) fn follow(&mut self, older: &Self) {
+        self.revision += older.revision + 1;
+        self.changed = BTreeMap::new();
+        self.by_revision = BTreeMap::new();
+        let names: BTreeSet<ImageName> = self
+            .images
+            .keys()
+            .chain(older.images.keys())
+            .cloned()
+            .collect();
+        for name in names {
+            self.revision += 1;
+            self.changed.insert(name.clone(), self.revision);
+            self.by_revision.insert(self.revision, name);
+        }
+        self.all_changed = self.revision;
+    }
+}
+
+impl ImageNode {
+    fn note(&mut self, place: &Place, node: Option<&Node>) {
+        match place {
+            // The parents of other nodes.
+            Place::Image(_) | Place::Builds(_) => {}
+            Place::Definition(_) => self.note_definition(node),
+            Place::BuildContender(_, name) => note_contender(&mut self.contenders, name, node),
+            Place::Build(_, number) => match node {
+                None => drop(self.builds.remove(number)),
+                Some(node) => {
+                    let build = self.builds.entry(*number).or_default();
+                    build.record = BuildRecord::parse(&node.data).ok();
+                    build.version = node.stat.version;
+                }
+            },
+            Place::Provenance(_, number)
+            | Place::Pin(_, number)
+            | Place::Cancel(_, number)
+            | Place::Uploads(_, number, _)
+            | Place::UploadContender(_, number, ..)
+            | Place::Upload(_, number, ..) => {
+                // Its parent was read before; if it is not known, it was deleted meanwhile.
+                if let Some(build) = self.builds.get_mut(number) {
+                    build.note(place, node);
+                }
+            }
+            Place::Request(_) => self.request = note(node),
+            Place::Pause(_) => self.pause = note(node),
+            Place::Standing(_) => {
+                let read = node.and_then(|node| serde_json::from_slice(&node.data).ok());
+                self.standing = read.unwrap_or_default();
+                self.standing_version = node.map(|node| node.stat.version);
+            }
+            Place::Canary(_) => {
+                self.canary = node.and_then(|node| serde_json::from_slice(&node.data).ok());
+                self.canary_version = node.map(|node| node.stat.version);
+            }
+            Place::Builder(_) | Place::Providers => {}
+        }
+    }
+
+    fn note_definition(&mut self, node: Option<&Node>) {
+        (self.definition, self.definition_error) = (None, None);
+        let Some(node) = node else {
+            return;
+        };
+        match read_definition(&node.data) {
+            Ok(definition) => self.definition = Some(Arc::new(definition)),
+            Err(error) => self.definition_error = Some(error),
+        }
+    }
+}
+
+fn read_definition(data: &[u8]) -> Result<MirroredDefinition, String> {
+    let text: DefinitionText = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+    let definition =
+        ImageDefinition::parse(&text.document).map_err(|problems| problems.to_string())?;
+    Ok(MirroredDefinition {
+        version: text.version,
+        definition,
+    })
+}
+
+impl BuildNode {
+    fn note(&mut self, place: &Place, node: Option<&Node>) {
+        match place {
+            Place::Provenance(..) => self.has_provenance = node.is_some(),
+            Place::Pin(..) => self.pin = note(node),
+            Place::Cancel(..) => self.cancel = note(node),
+            Place::Uploads(_, _, target) => match node {
+                None => drop(self.targets.remove(target)),
+                Some(_) => drop(self.targets.entry(target.clone()).or_default()),
+            },
+            Place::UploadContender(_, _, target, name) => {
+                if let Some(target) = self.targets.get_mut(target) {
+                    note_contender(&mut target.contenders, name, node);
+                }
+            }
+            Place::Upload(_, _, target, number) => {
+                if let Some(target) = self.targets.get_mut(target) {
+                    target.note_upload(*number, node);
+                }
+            }
+            Place::Image(_)
+            | Place::Definition(_)
+            | Place::Builds(_)
+            | Place::BuildContender(..)
+            | Place::Build(..)
+            | Place::Request(_)
+            | Place::Pause(_)
+            | Place::Standing(_)
+            | Place::Canary(_)
+            | Place::Builder(_)
+            | Place::Providers => {}
+        }
+    }
+}
+
+impl TargetNode {
+    fn note_upload(&mut self, number: domain::image::UploadNumber, node: Option<&Node>) {
+        let read = node.map(|node| UploadNode {
+            record: UploadRecord::parse(&node.data).ok(),
+            version: node.stat.version,
+        });
+        set(&mut self.uploads, number, read);
+    }
+}
+
+fn note(node: Option<&Node>) -> Option<Note> {
+    node.map(|node| Note::read(&node.data, node.stat.created))
+}
+
+fn note_contender(contenders: &mut BTreeMap<i64, Contender>, name: &str, node: Option<&Node>) {
+    contenders.retain(|_, contender| contender.name != name);
+    if let Some(node) = node {
+        let contender = Contender {
+            name: name.to_owned(),
+            holder: String::from_utf8_lossy(&node.data).into_owned(),
+        };
+        contenders.insert(node.stat.created_by, contender);
+    }
+}
+
+fn set<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => drop(map.insert(key, value)),
+        None => drop(map.remove(&key)),
+    }
+}
