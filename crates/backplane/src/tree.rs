@@ -42,7 +42,7 @@ pub use node::{Lifetime, Node, Op, OpResult, Stat};
 pub use nodepool::{NodepoolImport, convert_nodepool};
 pub use path::{BadTreePath, MAX_PATH_BYTES, TreePath};
 pub use session::{SessionId, SessionState};
-pub use shards::keeper;
+pub use shards::{keeper, rank};
 pub use walk::{MAX_WALKED, create_parents, delete_subtree, walk};
 pub use watch::{NodeWatch, SUBTREE_EVENTS, SubtreeWatch, TreeEvent};
 pub use zookeeper::{TreeLogin, TreeTls, ZookeeperSettings, ZookeeperTree, check_servers};

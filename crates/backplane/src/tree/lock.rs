@@ -188,6 +188,23 @@ impl Lock {
         session_uncertain(&mut self.state.clone(), self.contender.session).await;
     }
 
+    /// Returns when the session has ended, and the lock with it. Work that others cannot disturb
+    /// may go on until then, if its result is written with [`write`](Self::write).
+    pub async fn lost(&self) {
+        session_ended(&mut self.state.clone(), self.contender.session).await;
+    }
+
+    /// Waits until the session is connected again. Returns whether the lock may still be held.
+    pub async fn certain_again(&self) -> bool {
+        let mut state = self.state.clone();
+        let session = self.contender.session;
+        let decided = |state: &SessionState| {
+            *state == SessionState::Connected(session) || !state.may_be(session)
+        };
+        let state = state.wait_for(decided).await;
+        state.is_ok_and(|state| state.may_be(session))
+    }
+
     /// Runs work under the lock, and stops it when the lock is uncertain.
     pub async fn guard<T>(&self, work: impl Future<Output = T>) -> Result<T, LockError> {
         tokio::select! {

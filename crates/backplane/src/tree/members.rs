@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -36,6 +37,7 @@ pub struct Member {
 pub struct Membership {
     tree: Arc<dyn Tree>,
     path: TreePath,
+    data: watch::Sender<Vec<u8>>,
     task: JoinHandle<()>,
     runtime: Handle,
 }
@@ -47,17 +49,32 @@ impl Membership {
         name: &str,
         member: &Member,
     ) -> Result<Self, TreeError> {
-        let path = members_path()?.join(name)?;
         let text = serde_json::to_vec(member);
         let text = text.map_err(|error| TreeError::Unexpected(error.to_string()))?;
-        let session = register(tree, &path, &text).await?;
-        let task = tokio::spawn(stay(Arc::clone(tree), path.clone(), text, session));
+        Self::join_at(tree, members_path()?.join(name)?, text).await
+    }
+
+    /// Joins another list than that of members: keeps an ephemeral node with this data.
+    pub async fn join_at(
+        tree: &Arc<dyn Tree>,
+        path: TreePath,
+        data: Vec<u8>,
+    ) -> Result<Self, TreeError> {
+        let session = register(tree, &path, &data).await?;
+        let (sender, data) = watch::channel(data);
+        let task = tokio::spawn(stay(Arc::clone(tree), path.clone(), data, session));
         Ok(Self {
             tree: Arc::clone(tree),
             path,
+            data: sender,
             task,
             runtime: Handle::current(),
         })
+    }
+
+    /// Replaces the data of the node, also in later sessions.
+    pub fn replace(&self, data: Vec<u8>) {
+        self.data.send_replace(data);
     }
 
     /// Leaves the list, and waits until the node is deleted. Dropping leaves it soon.
@@ -124,11 +141,11 @@ async fn register(
     }
 }
 
-/// Registers again with each new session.
+/// Registers again with each new session, and when the data changes.
 async fn stay(
     tree: Arc<dyn Tree>,
     path: TreePath,
-    text: Vec<u8>,
+    mut data: watch::Receiver<Vec<u8>>,
     mut registered: Option<SessionId>,
 ) {
     let mut state = tree.session();
@@ -137,12 +154,21 @@ async fn stay(
             let session = state.connected();
             session.is_some() && session != registered
         };
-        if state.wait_for(is_new).await.is_err() {
-            return;
+        tokio::select! {
+            changed = state.wait_for(is_new) => if changed.is_err() {
+                return;
+            },
+            changed = data.changed() => if changed.is_err() {
+                return;
+            },
         }
+        let text = data.borrow_and_update().clone();
         match register(&tree, &path, &text).await {
             Ok(session) => registered = session,
-            Err(_) => drop(timeout(RETRY, std::future::pending::<()>()).await),
+            Err(_) => {
+                registered = None;
+                drop(timeout(RETRY, std::future::pending::<()>()).await);
+            }
         }
     }
 }

@@ -12,6 +12,22 @@ pub fn keeper<'a>(key: &str, members: impl IntoIterator<Item = &'a str>) -> Opti
     weighted.max().map(|(_, member)| member)
 }
 
+/// The place of a member in the order in which members take a key: 0 for its keeper; `None` if it
+/// is not among them.
+pub fn rank<'a>(
+    key: &str,
+    member: &str,
+    members: impl IntoIterator<Item = &'a str>,
+) -> Option<usize> {
+    let own = (weight(key, member), member);
+    let (mut n_before, mut is_member) = (0, false);
+    for other in members {
+        is_member |= other == member;
+        n_before += usize::from((weight(key, other), other) > own);
+    }
+    is_member.then_some(n_before)
+}
+
 /// FNV-1a over the length of the key, the key and the member, and a mix of the bits.
 fn weight(key: &str, member: &str) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -36,6 +52,20 @@ mod tests {
         (0..n_members)
             .map(|number| format!("host-{number}"))
             .collect()
+    }
+
+    #[test]
+    fn the_ranks_of_members_are_different_and_begin_with_the_keeper() {
+        let names = names(5);
+        let members = || names.iter().map(String::as_str);
+        let mut ranks: Vec<usize> = members()
+            .map(|member| rank("debian", member, members()).unwrap())
+            .collect();
+        let first = ranks.iter().position(|rank| *rank == 0).unwrap();
+        assert_eq!(keeper("debian", members()), Some(names[first].as_str()));
+        ranks.sort_unstable();
+        assert_eq!(ranks, [0, 1, 2, 3, 4]);
+        assert_eq!(rank("debian", "stranger", members()), None);
     }
 
     #[test]

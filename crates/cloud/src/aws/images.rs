@@ -324,6 +324,10 @@ impl ImageTarget for AwsProvider {
         FORMATS.map(str::to_owned).into()
     }
 
+    fn reads_store(&self) -> bool {
+        true
+    }
+
     /// Takes the next step: begins the import, names its snapshot, or registers the image.
     async fn upload_image(&self, upload: &ImageUpload<'_>) -> Result<UploadState, ImageError> {
         crate::check_format(self, upload)?;

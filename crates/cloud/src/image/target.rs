@@ -64,6 +64,11 @@ pub trait ImageTarget: Send + Sync {
     /// The formats that it takes, the preferred one first.
     fn image_formats(&self) -> Vec<String>;
 
+    /// Whether it fetches the file from the artifact store itself, so that no builder has to.
+    fn reads_store(&self) -> bool {
+        false
+    }
+
     /// Uploads the image, or takes the next step of that. A second call with the same token must
     /// not make a second image.
     async fn upload_image(&self, upload: &ImageUpload<'_>) -> Result<UploadState, ImageError>;

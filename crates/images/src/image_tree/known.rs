@@ -40,23 +40,18 @@ impl Known {
     /// Notes that a node was read, or that it does not exist.
     pub(super) fn note(&mut self, place: &Place, node: Option<&Node>) {
         self.revision += 1;
-        match place {
-            Place::Builder(name) => {
-                let read = node.map(|node| serde_json::from_slice(&node.data).unwrap_or_default());
-                set(&mut self.builders, name.clone(), read);
-                self.all_changed = self.revision;
-            }
-            Place::Providers => {
-                let read = node.and_then(|node| serde_json::from_slice(&node.data).ok());
-                self.providers = read.unwrap_or_default();
-                self.all_changed = self.revision;
-            }
-            _ => {
-                if let Some(image) = place.image() {
-                    self.note_of_image(image, place, node);
-                }
-            }
+        if let Some(image) = place.image() {
+            self.note_of_image(image, place, node);
+            return;
         }
+        if let Place::Builder(name) = place {
+            let read = node.map(|node| serde_json::from_slice(&node.data).unwrap_or_default());
+            set(&mut self.builders, name.clone(), read);
+        } else {
+            let read = node.and_then(|node| serde_json::from_slice(&node.data).ok());
+            self.providers = read.unwrap_or_default();
+        }
+        self.all_changed = self.revision;
     }
 
     fn note_of_image(&mut self, image: &ImageName, place: &Place, node: Option<&Node>) {

@@ -103,8 +103,8 @@ pub struct BuilderNode {
     pub labels: BTreeSet<String>,
     /// Builds that it makes side by side.
     pub slots: usize,
-    /// Identifies the artifact store that it uses.
-    pub artifacts: String,
+    /// Identify the artifact store that it uses, and its own disk.
+    pub artifacts: BTreeSet<String>,
     /// Providers to which it can upload.
     pub providers: BTreeSet<ProviderId>,
     /// Where servers read the logs of its builds; empty: they cannot.

@@ -157,12 +157,12 @@ fn views_of_uploads(target: &UploadTargetId, node: &TargetNode) -> Vec<UploadVie
     uploads.collect()
 }
 
-/// The builders that use the artifact store of the build.
+/// The builders that reach the files of the build.
 fn files(record: Option<&BuildRecord>, builders: &BTreeMap<String, BuilderNode>) -> FileReach {
     let store = record.and_then(|record| record.artifacts.as_ref());
     let reaching = builders
         .iter()
-        .filter(|(_, builder)| Some(&builder.artifacts) == store);
+        .filter(|(_, builder)| store.is_some_and(|store| builder.artifacts.contains(store)));
     FileReach {
         is_shared: false,
         builders: reaching.map(|(name, _)| name.clone()).collect(),

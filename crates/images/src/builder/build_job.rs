@@ -1,0 +1,176 @@
+//! Builds an image under its lock, and records what became of it.
+
+use std::future::Future;
+
+use backplane::tree::{Lifetime, Lock, Op, OpResult, TreeError, TreePath};
+use domain::id::ImageName;
+use domain::image::{
+    BuildLeft, BuildNumber, BuildRecord, BuildState, ImageDefinition, NewBuild, Step,
+};
+use serde_json::Value;
+
+use super::Builder;
+use super::job::{JobError, JobOutcome};
+use crate::paths::Place;
+
+/// A build whose record is in the tree.
+pub(super) struct Begun {
+    pub(super) image: ImageName,
+    pub(super) number: BuildNumber,
+    pub(super) definition: ImageDefinition,
+    pub(super) record: BuildRecord,
+    path: TreePath,
+}
+
+/// Files, record and log of a build that ended.
+pub(super) struct Made {
+    pub(super) result: Result<Finished, BuildFailure>,
+    /// The key of the log.
+    pub(super) log: Option<String>,
+}
+
+pub(super) struct Finished {
+    pub(super) left: BuildLeft,
+    /// The signed provenance record.
+    pub(super) provenance: String,
+}
+
+pub(super) enum BuildFailure {
+    Failed(String),
+    /// This builder stops, so that another one builds it.
+    Stopped,
+}
+
+impl Builder {
+    pub(super) async fn build(&self, image: &ImageName) -> JobOutcome {
+        let node = Place::Builds(image.clone()).path()?;
+        let lock = self.lock(&node).await?;
+        let built = self.build_under(&lock, &node, image).await;
+        let released = lock.release().await;
+        built?;
+        Ok(released?)
+    }
+
+    async fn build_under(&self, lock: &Lock, node: &TreePath, image: &ImageName) -> JobOutcome {
+        let fence = u64::try_from(lock.number()).unwrap_or_default();
+        let shows = |it: &crate::ImageNode| it.build_lock().is_some_and(|it| it.fence == fence);
+        let view = self.view_under_lock(image, shows).await?;
+        let view = view.without_build_lock(fence);
+        let steps = view.steps();
+        let Some(definition) = view.definition else {
+            return Ok(());
+        };
+        let wanted = steps.into_iter().find_map(|step| {
+            let Step::Build {
+                reason,
+                attempt,
+                request,
+                ..
+            } = step
+            else {
+                return None;
+            };
+            Some((reason, attempt, request))
+        });
+        let Some((reason, attempt, request)) = wanted else {
+            return Ok(());
+        };
+        let new = NewBuild {
+            builder: self.settings.name.clone(),
+            builder_id: self.disk.id.clone(),
+            attempt,
+            fence,
+            build_hash: definition.build_hash(),
+            reason: reason.to_string(),
+            request,
+        };
+        let record = new.begin(self.parts.clock.now());
+        let (number, path) = self.begin(lock, node, &record).await?;
+        tracing::info!(%image, build = %number, %reason, "building {image} {number}: {reason}");
+        let begun = Begun {
+            image: image.clone(),
+            number,
+            definition,
+            record,
+            path,
+        };
+        // A build disturbs nobody, so it goes on until the lock is lost for good.
+        let made = run_until(lock.lost(), self.make(&begun)).await;
+        let ended = match made {
+            Some(made) => self.record_end(lock, &begun, made, fence).await,
+            None => Err(backplane::tree::LockError::Lost(node.clone()).into()),
+        };
+        self.remove_work(&begun).await;
+        ended
+    }
+
+    /// Writes the record of a new build. Returns its number and its node.
+    async fn begin(
+        &self,
+        lock: &Lock,
+        node: &TreePath,
+        record: &BuildRecord,
+    ) -> Result<(BuildNumber, TreePath), JobError> {
+        let create = Op::CreateSequential {
+            parent: node.clone(),
+            prefix: String::new(),
+            data: text(record.to_document()),
+            lifetime: Lifetime::Persistent,
+        };
+        let results = lock.write(&[create]).await?;
+        let Some(OpResult::Created(path)) = results.into_iter().next() else {
+            let error = TreeError::Unexpected("a create without its path".to_owned());
+            return Err(error.into());
+        };
+        let number = path.name().parse();
+        let number = number.map_err(|_| TreeError::Unexpected(path.to_string()))?;
+        Ok((number, path))
+    }
+
+    async fn record_end(&self, lock: &Lock, begun: &Begun, made: Made, fence: u64) -> JobOutcome {
+        let (image, number) = (&begun.image, begun.number);
+        let now = self.parts.clock.now();
+        let record = begun.record.clone();
+        let (record, provenance) = match made.result {
+            Ok(Finished { left, provenance }) => {
+                (record.succeed(left, fence, now)?, Some(provenance))
+            }
+            Err(BuildFailure::Failed(error)) => {
+                tracing::warn!(%image, build = %number, %error, "{image} {number} failed: {error}");
+                (record.fail(error, made.log, fence, now)?, None)
+            }
+            Err(BuildFailure::Stopped) => (record.abandon(now)?, None),
+        };
+        let document = text(record.to_document());
+        let mut ops = vec![Op::Set {
+            path: begun.path.clone(),
+            data: document.clone(),
+            expected: Some(0),
+        }];
+        if let Some(provenance) = provenance {
+            let path = Place::Provenance(image.clone(), number).path()?;
+            ops.push(Op::create(path, provenance));
+        }
+        self.write_result(lock, &ops, &document).await?;
+        if record.state == BuildState::Ready {
+            tracing::info!(%image, build = %number, "{image} {number} is ready");
+        }
+        Ok(())
+    }
+}
+
+/// Runs work until this happens. `None`: it was stopped.
+pub(super) async fn run_until<T>(
+    end: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = end => None,
+        done = work => Some(done),
+    }
+}
+
+pub(super) fn text(document: Value) -> Vec<u8> {
+    document.to_string().into_bytes()
+}

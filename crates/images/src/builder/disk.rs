@@ -1,0 +1,227 @@
+//! A builder's folder: its identity, what is left of earlier runs, and files that no store keeps.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cloud::image::end_leftovers;
+use domain::id::ImageName;
+use domain::image::BuildNumber;
+
+use super::BuilderError;
+
+const IDENTITY: &str = "builder-id";
+const LOCK: &str = "builder-lock";
+/// Also in the folder of an artifact store; its name is no key of a file.
+const STORE_IDENTITY: &str = ".store-id";
+const WORK: &str = "work";
+const KEPT: &str = "kept";
+/// Hex digits of an identity.
+const IDENTITY_LENGTH: usize = 32;
+
+/// The folder of a builder, which no other process uses.
+#[derive(Debug)]
+pub(super) struct Disk {
+    folder: PathBuf,
+    pub(super) id: String,
+    /// Held while the process lives.
+    _lock: File,
+}
+
+impl Disk {
+    /// Takes the folder, and removes what earlier runs left: processes and unfinished files.
+    pub(super) async fn open(folder: &Path) -> Result<Self, BuilderError> {
+        let folder = std::path::absolute(folder).map_err(BuilderError::of(folder))?;
+        let of_folder = || BuilderError::of(&folder);
+        fs::create_dir_all(&folder).map_err(of_folder())?;
+        let lock = File::create(folder.join(LOCK)).map_err(of_folder())?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(BuilderError::FolderInUse(folder)),
+            Err(TryLockError::Error(error)) => return Err(of_folder()(error)),
+        }
+        let id = identity(&folder.join(IDENTITY)).map_err(of_folder())?;
+        let disk = Self {
+            folder,
+            id,
+            _lock: lock,
+        };
+        disk.remove_leftovers().await?;
+        Ok(disk)
+    }
+
+    async fn remove_leftovers(&self) -> Result<(), BuilderError> {
+        let work = self.folder.join(WORK);
+        fs::create_dir_all(&work).map_err(BuilderError::of(&work))?;
+        for entry in fs::read_dir(&work).map_err(BuilderError::of(&work))? {
+            let path = entry.map_err(BuilderError::of(&work))?.path();
+            tracing::info!(folder = %path.display(), "removing what an earlier build left");
+            end_leftovers(&path).await;
+            remove(&path).map_err(BuilderError::of(&path))?;
+        }
+        Ok(())
+    }
+
+    /// The folder of a run, which does not exist yet.
+    pub(super) fn work(&self, image: &ImageName, build: BuildNumber) -> PathBuf {
+        self.folder.join(WORK).join(format!("{image}-{build}"))
+    }
+
+    /// A folder for a file that is fetched for an upload.
+    pub(super) fn fetched(&self, image: &ImageName, build: BuildNumber, target: &str) -> PathBuf {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let target: String = target.chars().map(plain).collect();
+        self.folder
+            .join(WORK)
+            .join(format!("upload-{image}-{build}-{target}"))
+    }
+
+    /// Where files of a build are kept that an artifact store cannot take.
+    pub(super) fn kept(&self, image: &ImageName, build: BuildNumber) -> PathBuf {
+        self.folder
+            .join(KEPT)
+            .join(image.as_str())
+            .join(build.to_string())
+    }
+
+    /// The builds whose files are kept here.
+    pub(super) fn all_kept(&self) -> io::Result<Vec<(ImageName, BuildNumber)>> {
+        let mut found = Vec::new();
+        for image in entries(&self.folder.join(KEPT))? {
+            let Ok(name) = image
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .parse()
+            else {
+                continue;
+            };
+            for build in entries(&image)? {
+                let number = build
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .parse();
+                found.extend(number.ok().map(|number| (ImageName::clone(&name), number)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Names this disk in records of builds.
+    pub(super) fn store_name(&self) -> String {
+        format!("disk:{}", self.id)
+    }
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes a file or a folder. It need not exist.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// The name of a folder in which an artifact store keeps its files: all processes that use the
+/// folder read the same one.
+pub fn folder_store_name(folder: &Path) -> io::Result<String> {
+    fs::create_dir_all(folder)?;
+    Ok(format!(
+        "folder:{}",
+        identity(&folder.join(STORE_IDENTITY))?
+    ))
+}
+
+/// Reads an identity, or makes one. Of two processes that make one, the first wins.
+fn identity(path: &Path) -> io::Result<String> {
+    if let Some(known) = read_identity(path)? {
+        return Ok(known);
+    }
+    let new: String = fresh_id()?;
+    let draft = path.with_extension(format!("new-{new}"));
+    fs::write(&draft, &new)?;
+    let linked = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => read_identity(path)?.ok_or_else(|| {
+            let text = format!("{} has no identity; delete it", path.display());
+            io::Error::other(text)
+        }),
+    }
+}
+
+fn read_identity(path: &Path) -> io::Result<Option<String>> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
+    let text = text.trim();
+    let is_id = text.len() == IDENTITY_LENGTH && text.chars().all(|c| c.is_ascii_hexdigit());
+    Ok(is_id.then(|| text.to_owned()))
+}
+
+fn fresh_id() -> io::Result<String> {
+    let mut bytes = [0; IDENTITY_LENGTH / 2];
+    io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_folder_keeps_its_identity_and_has_one_builder() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Disk::open(folder.path()).await.unwrap();
+        let id = first.id.clone();
+        let second = Disk::open(folder.path()).await.unwrap_err();
+        assert!(
+            second.to_string().contains("another builder uses"),
+            "{second}"
+        );
+        drop(first);
+        assert_eq!(Disk::open(folder.path()).await.unwrap().id, id);
+    }
+
+    #[tokio::test]
+    async fn unfinished_files_of_earlier_runs_are_removed_and_kept_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let image: ImageName = "debian".parse().unwrap();
+        let disk = Disk::open(folder.path()).await.unwrap();
+        let (work, kept) = (
+            disk.work(&image, BuildNumber(3)),
+            disk.kept(&image, BuildNumber(2)),
+        );
+        fs::create_dir_all(work.join("output")).unwrap();
+        fs::create_dir_all(&kept).unwrap();
+        drop(disk);
+        let disk = Disk::open(folder.path()).await.unwrap();
+        assert!(!work.exists());
+        assert_eq!(disk.all_kept().unwrap(), [(image, BuildNumber(2))]);
+    }
+
+    #[test]
+    fn users_of_one_store_folder_find_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder_store_name(folder.path()).unwrap();
+        assert_eq!(folder_store_name(folder.path()).unwrap(), name);
+        fs::write(folder.path().join(STORE_IDENTITY), "x").unwrap();
+        let error = folder_store_name(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("has no identity"), "{error}");
+    }
+}

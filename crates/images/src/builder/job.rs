@@ -1,0 +1,134 @@
+//! What jobs have in common: their locks, their errors, and writes whose answer was lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backplane::tree::{Lock, LockError, Op, Tree, TreeError, TreePath};
+use cloud::image::ArtifactError;
+use domain::id::ImageName;
+use domain::image::{BuildStateError, UploadStateError};
+
+use super::Builder;
+use super::agenda::Job;
+use crate::image_tree::{ImageNode, OwnedView};
+
+/// The copy shows our own lock within this time, or the connection is bad.
+const SYNC_LIMIT: Duration = Duration::from_secs(10);
+
+/// `Ok`: it was done, or is not needed any more.
+pub(super) type JobOutcome = Result<(), JobError>;
+
+/// A job could not be done, and is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JobError {
+    #[error("another builder was faster")]
+    Busy,
+    #[error("the tree did not show our own lock in time")]
+    NotInSync,
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    BuildState(#[from] BuildStateError),
+    #[error(transparent)]
+    UploadState(#[from] UploadStateError),
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    #[error("the provider cannot delete the image: {0}")]
+    Provider(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<backplane::tree::BadTreePath> for JobError {
+    fn from(error: backplane::tree::BadTreePath) -> Self {
+        Self::Tree(error.into())
+    }
+}
+
+impl JobError {
+    pub(super) fn log(&self, job: &Job) {
+        let (image, job) = (job.image(), job.kind());
+        if self.is_usual() {
+            tracing::debug!(%image, ?job, "somebody else was faster: {self}");
+        } else {
+            tracing::warn!(%image, ?job, "it is tried again: {self}");
+        }
+    }
+
+    /// Whether it happens where several builders work.
+    fn is_usual(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy
+                | Self::Tree(TreeError::BadVersion(_) | TreeError::NoNode(_))
+                | Self::Lock(LockError::NoNode(_))
+        )
+    }
+}
+
+impl Builder {
+    pub(super) async fn carry_out(&self, job: &Job) -> JobOutcome {
+        match job {
+            Job::Build(image) => self.build(image).await,
+            Job::Upload(image, build, target) => self.upload(image, *build, target).await,
+            Job::Tidy(image, step) => self.tidy(image, step).await,
+        }
+    }
+
+    pub(super) fn tree(&self) -> &Arc<dyn Tree> {
+        self.images().tree()
+    }
+
+    pub(super) async fn lock(&self, node: &TreePath) -> Result<Lock, JobError> {
+        let lock = Lock::try_acquire(self.tree(), node, &self.settings.name).await?;
+        lock.ok_or(JobError::Busy)
+    }
+
+    /// The image, as it is under a lock that the copy shows. Whatever others did before is in it.
+    pub(super) async fn view_under_lock(
+        &self,
+        image: &ImageName,
+        shows_lock: impl Fn(&ImageNode) -> bool,
+    ) -> Result<OwnedView, JobError> {
+        let shows_lock = |node: Option<&ImageNode>| node.is_some_and(&shows_lock);
+        if !self.images().wait_for(image, SYNC_LIMIT, shows_lock).await {
+            return Err(JobError::NotInSync);
+        }
+        let now = self.parts.clock.now();
+        let view = self.images().view(image, now);
+        view.ok_or(JobError::NotInSync)
+    }
+
+    /// Writes a result under the lock. If the connection is lost, waits for it, as long as the lock
+    /// may be held. `expected` is the data that the first operation leaves in its node.
+    pub(super) async fn write_result(
+        &self,
+        lock: &Lock,
+        ops: &[Op],
+        expected: &[u8],
+    ) -> Result<(), JobError> {
+        loop {
+            match lock.write(ops).await {
+                Ok(_) => return Ok(()),
+                Err(LockError::Tree(error)) if error.is_temporary() => {
+                    if !lock.certain_again().await {
+                        return Err(LockError::Tree(error).into());
+                    }
+                }
+                Err(error) => {
+                    // An earlier attempt may have succeeded without its answer.
+                    let path = ops.first().map(Op::path);
+                    if let Some(path) = path
+                        && let Ok(node) = self.tree().get(path).await
+                        && node.data == expected
+                    {
+                        return Ok(());
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+}

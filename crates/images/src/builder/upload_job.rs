@@ -1,0 +1,416 @@
+//! Uploads a build to a target under its lock, and records what became of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backplane::tree::{Lifetime, Lock, LockError, Op, OpResult, TreeError, TreePath, lock_path};
+use cloud::image::{
+    Checksum, ImageTarget, ImageUpload, Retry, UploadProgress, UploadState, UploadToken,
+};
+use domain::id::ImageName;
+use domain::image::{
+    BuildNumber, BuildRecord, ImageDefinition, ImageFormat, NewUpload, Step, StoredUpload,
+    UploadRecord, UploadTargetId,
+};
+use serde_json::Map;
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
+
+use super::Builder;
+use super::build_job::{run_until, text};
+use super::disk::remove;
+use super::job::{JobError, JobOutcome};
+use super::make::{key, with_causes};
+use crate::image_tree::OwnedView;
+use crate::paths::Place;
+
+/// Hex digits of a token.
+const TOKEN_LENGTH: usize = 32;
+/// A provider is asked again at most after this time, and at least after the other.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
+/// An upload that is wanted, as it was decided under its lock.
+struct Plan {
+    definition: ImageDefinition,
+    build: BuildNumber,
+    record: BuildRecord,
+    target: UploadTargetId,
+    format: ImageFormat,
+    attempt: u32,
+    target_hash: String,
+    token: String,
+}
+
+/// An upload whose record is in the tree.
+struct Begun {
+    record: UploadRecord,
+    path: TreePath,
+}
+
+/// Why an upload failed.
+struct UploadFailure {
+    error: String,
+    /// The next attempt goes on where this one stopped.
+    resumable: bool,
+}
+
+impl UploadFailure {
+    fn of_file(error: String) -> Self {
+        Self {
+            error,
+            resumable: true,
+        }
+    }
+}
+
+impl Builder {
+    pub(super) async fn upload(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        target: &UploadTargetId,
+    ) -> JobOutcome {
+        let node = Place::Uploads(image.clone(), build, target.clone()).path()?;
+        self.make_parents(&node).await?;
+        let lock = self.lock(&node).await?;
+        let uploaded = self.upload_under(&lock, &node, image, build, target).await;
+        let released = lock.release().await;
+        uploaded?;
+        Ok(released?)
+    }
+
+    /// Makes the nodes between a build and its uploads. A build that was deleted is not made again.
+    async fn make_parents(&self, node: &TreePath) -> Result<(), JobError> {
+        if self.tree().exists(node).await?.is_some() {
+            return Ok(());
+        }
+        let target = node.parent().ok_or(JobError::NotInSync)?;
+        let provider = target.parent().ok_or(JobError::NotInSync)?;
+        for path in [provider, target] {
+            match self.tree().create(&path, b"", Lifetime::Persistent).await {
+                Ok(_) | Err(TreeError::NodeExists(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let ops = [
+            Op::create(node.clone(), ""),
+            Op::create(lock_path(node)?, ""),
+        ];
+        match self.tree().multi(&ops).await {
+            Ok(_) => Ok(()),
+            Err(TreeError::Operation { source, .. })
+                if matches!(*source, TreeError::NodeExists(_)) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn upload_under(
+        &self,
+        lock: &Lock,
+        node: &TreePath,
+        image: &ImageName,
+        build: BuildNumber,
+        target: &UploadTargetId,
+    ) -> JobOutcome {
+        let fence = u64::try_from(lock.number()).unwrap_or_default();
+        let shows = |it: &crate::ImageNode| {
+            let target = it.builds.get(&build).and_then(|it| it.targets.get(target));
+            target
+                .and_then(|it| it.lock())
+                .is_some_and(|it| it.fence == fence)
+        };
+        let view = self.view_under_lock(image, shows).await?;
+        let view = view.without_upload_lock(build, target, fence);
+        let Some(plan) = plan(view, build, target) else {
+            return Ok(());
+        };
+        let begun = self.begin_upload(lock, node, &plan, fence).await?;
+        tracing::info!(%image, %build, %target, "uploading {image} {build} to {target}");
+        let sent = timeout(self.settings.upload_limit, self.send(&plan));
+        let sent = match run_until(lock.lost(), run_until(self.stop.cancelled(), sent)).await {
+            None => return Err(LockError::Lost(node.clone()).into()),
+            Some(sent) => sent,
+        };
+        let now = self.parts.clock.now();
+        let record = match sent {
+            Some(Ok(Ok(external_id))) => {
+                tracing::info!(%image, %build, %target, external_id,
+                    "{image} {build} is ready at {target} as {external_id}");
+                begun.record.succeed(external_id, fence, now)?
+            }
+            Some(Ok(Err(UploadFailure { error, resumable }))) => {
+                tracing::warn!(%image, %build, %target, error,
+                    "the upload of {image} {build} to {target} failed: {error}");
+                begun.record.fail(error, resumable, fence, now)?
+            }
+            Some(Err(_)) => {
+                let seconds = self.settings.upload_limit.as_secs();
+                let error = format!("the upload exceeded its time limit of {seconds} s");
+                begun.record.fail(error, true, fence, now)?
+            }
+            // Another builder goes on.
+            None => begun.record.abandon(now)?,
+        };
+        let document = text(record.to_document());
+        let set = Op::Set {
+            path: begun.path,
+            data: document.clone(),
+            expected: Some(0),
+        };
+        self.write_result(lock, &[set], &document).await
+    }
+
+    async fn begin_upload(
+        &self,
+        lock: &Lock,
+        node: &TreePath,
+        plan: &Plan,
+        fence: u64,
+    ) -> Result<Begun, JobError> {
+        let new = NewUpload {
+            uploader: self.settings.name.clone(),
+            format: plan.format.clone(),
+            external_name: Some(plan.external_name()),
+            attempt: plan.attempt,
+            fence,
+            target_hash: plan.target_hash.clone(),
+            token: plan.token.clone(),
+        };
+        let record = new.begin(self.parts.clock.now());
+        let create = Op::CreateSequential {
+            parent: node.clone(),
+            prefix: String::new(),
+            data: text(record.to_document()),
+            lifetime: Lifetime::Persistent,
+        };
+        match lock.write(&[create]).await?.into_iter().next() {
+            Some(OpResult::Created(path)) => Ok(Begun { record, path }),
+            _ => Err(TreeError::Unexpected("a create without its path".to_owned()).into()),
+        }
+    }
+
+    /// Returns the provider's name of the image.
+    async fn send(&self, plan: &Plan) -> Result<String, UploadFailure> {
+        let provider = self.parts.targets.get(&plan.target.provider_id);
+        let provider = provider.ok_or_else(|| {
+            UploadFailure::of_file(format!("{} is not in service", plan.target.provider_id))
+        })?;
+        let target = provider.images().ok_or_else(|| UploadFailure {
+            error: format!("{} takes no images", plan.target.provider_id),
+            resumable: false,
+        })?;
+        let file = self.fetch(plan, target).await?;
+        let sent = self.send_file(plan, target, &file).await;
+        if let Some(folder) = file.fetched {
+            let _ = tokio::task::spawn_blocking(move || remove(&folder)).await;
+        }
+        sent
+    }
+
+    async fn send_file(
+        &self,
+        plan: &Plan,
+        target: &dyn ImageTarget,
+        file: &SentFile,
+    ) -> Result<String, UploadFailure> {
+        let token: UploadToken = plan.token.parse().map_err(|error| UploadFailure {
+            error: format!("{error}"),
+            resumable: false,
+        })?;
+        let no_options = Map::new();
+        let listed = plan.definition.target(&plan.target);
+        let region = plan.target.region.as_ref().map(ToString::to_string);
+        let metadata: BTreeMap<String, String> = [
+            (
+                "fleetwright:image-name".to_owned(),
+                plan.definition.name.to_string(),
+            ),
+            ("fleetwright:image-build".to_owned(), plan.build.to_string()),
+        ]
+        .into();
+        let name = plan.external_name();
+        let progress = Arc::new(UploadProgress::default());
+        loop {
+            let upload = ImageUpload {
+                token: &token,
+                name: &name,
+                format: plan.format.as_str(),
+                path: file.path.as_deref(),
+                location: file.location.as_deref(),
+                checksum: &file.checksum,
+                region: region.as_deref(),
+                options: listed.map_or(&no_options, |listed| &listed.options),
+                metadata: &metadata,
+                progress: &progress,
+            };
+            match target.upload_image(&upload).await {
+                Ok(UploadState::Ready(image)) => return Ok(image.external_id),
+                Ok(UploadState::Pending { call_after, .. }) => {
+                    let wait = call_after.clamp(SHORTEST_WAIT, LONGEST_WAIT);
+                    let _ = timeout(wait, self.stop.cancelled()).await;
+                }
+                Err(error) => {
+                    return Err(UploadFailure {
+                        resumable: error.retry() == Retry::Later,
+                        error: error.to_string(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Finds the file of a build, and fetches it if it is not on this disk.
+    async fn fetch(
+        &self,
+        plan: &Plan,
+        target: &dyn ImageTarget,
+    ) -> Result<SentFile, UploadFailure> {
+        let (image, build) = (&plan.definition.name, plan.build);
+        let known = plan
+            .record
+            .formats
+            .get(&plan.format)
+            .and_then(Option::as_ref);
+        let checksum = known.map(|file| Checksum {
+            sha256: file.sha256.clone(),
+            size_bytes: file.size_bytes,
+        });
+        let checksum = checksum.ok_or_else(|| UploadFailure {
+            error: format!(
+                "the record of build {build} has no checksum of its {}",
+                plan.format
+            ),
+            resumable: false,
+        })?;
+        let name = format!("{image}.{}", plan.format);
+        let kept = self.disk.kept(image, build).join(&name);
+        if plan.record.artifacts == Some(self.disk.store_name()) {
+            return Ok(SentFile {
+                path: Some(kept),
+                location: None,
+                checksum,
+                fetched: None,
+            });
+        }
+        let key = key(image, build, &name).map_err(UploadFailure::of_file)?;
+        let location = self.parts.artifacts.location(&key);
+        let mut file = SentFile {
+            path: None,
+            location: Some(location.clone()),
+            checksum,
+            fetched: None,
+        };
+        if target.reads_store() {
+            return Ok(file);
+        }
+        // The store may be a folder of this machine.
+        let local = PathBuf::from(&location);
+        if local.is_absolute() && local.exists() {
+            file.path = Some(local);
+            return Ok(file);
+        }
+        let folder = self.disk.fetched(image, build, &plan.target.to_string());
+        let path = folder.join(&name);
+        let fetched = async {
+            tokio::fs::create_dir_all(&folder)
+                .await
+                .map_err(|error| error.to_string())?;
+            let got = self.parts.artifacts.get(&key, &path, &file.checksum).await;
+            got.map_err(|error| with_causes(&error))
+        };
+        fetched.await.map_err(|error| {
+            UploadFailure::of_file(format!("cannot fetch the file of build {build}: {error}"))
+        })?;
+        file.path = Some(path);
+        file.fetched = Some(folder);
+        Ok(file)
+    }
+}
+
+/// A file that is sent to a provider.
+struct SentFile {
+    path: Option<PathBuf>,
+    location: Option<String>,
+    checksum: Checksum,
+    /// Removed after the upload.
+    fetched: Option<PathBuf>,
+}
+
+impl Plan {
+    /// The same for all attempts, since some providers make the image's id of it.
+    fn external_name(&self) -> String {
+        format!("{}-{}", self.definition.name, self.build)
+    }
+}
+
+/// The step that is decided now about a build and a target, if it is an upload.
+fn plan(view: OwnedView, build: BuildNumber, target: &UploadTargetId) -> Option<Plan> {
+    let found = view.steps().into_iter().find_map(|step| {
+        let Step::Upload {
+            build: number,
+            target: other,
+            format,
+            target_hash,
+            attempt,
+            ..
+        } = step
+        else {
+            return None;
+        };
+        (number == build && other == *target).then_some((format, target_hash, attempt))
+    });
+    let (format, target_hash, attempt) = found?;
+    let last = last_upload(&view, build, target);
+    let token = token(&view.name, build, target, &target_hash, last);
+    Some(Plan {
+        build,
+        record: view.build(build)?.clone(),
+        target: target.clone(),
+        format,
+        attempt,
+        target_hash,
+        token,
+        definition: view.definition?,
+    })
+}
+
+fn last_upload<'a>(
+    view: &'a OwnedView,
+    build: BuildNumber,
+    target: &UploadTargetId,
+) -> Option<&'a StoredUpload> {
+    let build = view.builds.iter().find(|it| it.number == build)?;
+    let uploads = build
+        .uploads
+        .iter()
+        .filter(|upload| upload.target == *target);
+    let last = uploads.max_by_key(|upload| upload.number)?;
+    Some(last.record.as_ref()?)
+}
+
+/// The token of the attempt before, if this one goes on with it, or a new one.
+fn token(
+    image: &ImageName,
+    build: BuildNumber,
+    target: &UploadTargetId,
+    target_hash: &str,
+    last: Option<&StoredUpload>,
+) -> String {
+    let is_same =
+        |last: &&StoredUpload| last.resumable && last.target_hash.as_deref() == Some(target_hash);
+    if let Some(known) = last.filter(is_same).and_then(|last| last.token.clone()) {
+        return known;
+    }
+    let before = last.and_then(|last| last.fence).unwrap_or_default();
+    let text = format!("{image}\n{build}\n{target}\n{target_hash}\n{before}");
+    let digest = Sha256::digest(text);
+    let mut token: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    token.truncate(TOKEN_LENGTH);
+    token
+}
