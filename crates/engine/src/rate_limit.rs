@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cloud::image::ImageTarget;
 use cloud::{
     CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
     OwnedPage, Place, PlacesUnknown, Proof, Provider, Region, SetupError, Sighting, ValidateError,
@@ -265,6 +266,11 @@ impl Provider for RateLimitedProvider {
 
     fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
         self.provider.declarer()
+    }
+
+    /// Calls about images are few, and not limited.
+    fn images(&self) -> Option<&dyn ImageTarget> {
+        self.provider.images()
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

@@ -17,9 +17,9 @@ use crate::api_help::with_api_texts;
 use crate::client::Flags;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, client, completions, config, doctor, documentation, error, event, explain, health,
-    image, launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker,
-    scope, serve, simulate, task, tree, up, version, worker,
+    audit, builder, client, completions, config, doctor, documentation, error, event, explain,
+    health, image, launch_config, migrate, overrides, pool, provider, queue, role, rules,
+    run_worker, scope, serve, simulate, task, tree, up, version, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -72,6 +72,11 @@ enum Command {
     Up(up::Arguments),
     /// Run a server from a configuration file
     Serve(serve::Arguments),
+    /// Build and upload images on this machine, for servers that share a tree in ZooKeeper
+    ///
+    /// A server builds images itself, if it has the role `builder`. More machines run this command.
+    /// It needs no database: see docs/image-builders.md.
+    Builder(builder::Arguments),
     /// Migrate the database to this version
     Migrate(migrate::Arguments),
     /// Check an installation for errors
@@ -243,6 +248,7 @@ impl Cli {
         match self.command {
             Command::Up(arguments) => serving(up::run(arguments, common.root_url)),
             Command::Serve(arguments) => serving(serve::command(arguments)),
+            Command::Builder(arguments) => serving(builder::command(arguments)),
             Command::Migrate(arguments) => serving(migrate::run(arguments, common.json)),
             Command::Doctor(arguments) => {
                 serving(doctor::run(arguments, common.root_url, common.json))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use domain::time::Timestamp;
 use engine::Engine;
+use images::LiveBuilds;
 
 use crate::authentication::Authenticator;
 use crate::config::Config;
@@ -33,4 +34,6 @@ pub struct App {
     pub started: Timestamp,
     /// Empty until the server runs.
     pub tree: SharedTree,
+    /// The builds that run in this process.
+    pub live_builds: LiveBuilds,
 }

@@ -7,6 +7,7 @@ mod artifacts;
 mod auth;
 mod events;
 mod fleet;
+mod images;
 mod notify;
 mod outside_queue;
 mod planning;
@@ -31,6 +32,7 @@ pub use artifacts::Artifacts;
 pub use auth::{Auth, OutsideAuth, StaticClient};
 pub use events::{Amqp, Events};
 pub use fleet::Fleet;
+pub use images::{ImageSecret, Images};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use outside_queue::OutsideQueue;
 pub use planning::Planning;
@@ -68,6 +70,7 @@ pub struct Config {
     pub events: Events,
     pub queue: Queue,
     pub tree: Tree,
+    pub images: Images,
     pub log: Log,
 }
 
@@ -185,6 +188,7 @@ impl Default for Config {
             events: Events::default(),
             queue: Queue::default(),
             tree: Tree::default(),
+            images: Images::default(),
             log: Log::default(),
         }
     }
@@ -381,6 +385,7 @@ impl Config {
         }
         self.notify.check()?;
         self.tree.check()?;
+        self.images.check()?;
         if self.roles.is_empty() {
             let problem = "must name at least one role; omit it for all roles";
             return wrong("roles", problem);

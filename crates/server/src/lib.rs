@@ -5,6 +5,7 @@ pub mod api;
 pub mod app;
 pub mod authentication;
 pub mod background;
+pub mod builder;
 pub mod config;
 pub mod doctor;
 pub mod events;

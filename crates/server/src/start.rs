@@ -30,6 +30,7 @@ use engine::random::Random;
 use engine::rate_limit::{RateLimitedProvider, SystemTimer};
 use engine::strategy_services::StrategyServices;
 use engine::wakeups::Wakeups;
+use images::LiveBuilds;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use store::{Store, StoreError, Tx};
@@ -206,6 +207,7 @@ async fn assemble(
         open_calls,
         started: now,
         tree: SharedTree::default(),
+        live_builds: LiveBuilds::default(),
     }))
 }
 
@@ -235,7 +237,7 @@ fn open_demands(
 }
 
 /// The providers of the configuration. Calls to clouds are rate-limited.
-fn build_providers(
+pub(crate) fn build_providers(
     config: &Config,
     keyring: &Arc<Keyring>,
     clock: &Arc<dyn Clock>,

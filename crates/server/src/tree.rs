@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use backplane::tree::Tree;
+use images::ImageTree;
 use tokio::sync::watch;
 
 /// The tree, as soon as it is open. Other processes may own an embedded one.
-pub struct SharedTree(watch::Sender<Option<Arc<dyn Tree>>>);
+pub struct SharedTree(watch::Sender<Option<Arc<ImageTree>>>);
 
 impl Default for SharedTree {
     fn default() -> Self {
@@ -16,10 +17,16 @@ impl Default for SharedTree {
 
 impl SharedTree {
     pub fn current(&self) -> Option<Arc<dyn Tree>> {
+        let images = self.images()?;
+        Some(Arc::clone(images.tree()))
+    }
+
+    /// The copy of the images in the tree.
+    pub fn images(&self) -> Option<Arc<ImageTree>> {
         self.0.borrow().clone()
     }
 
-    pub(crate) fn replace(&self, tree: Option<Arc<dyn Tree>>) {
-        self.0.send_replace(tree);
+    pub(crate) fn replace(&self, images: Option<Arc<ImageTree>>) {
+        self.0.send_replace(images);
     }
 }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::with_causes;
-use backplane::tree::{
-    Member, Membership, SessionState, Tree, TreeError, ZookeeperTree, local_host,
-};
+use backplane::tree::{Member, Membership, SessionState, Tree, TreeError, ZookeeperTree};
 use engine::tree::{OpenTreeError, OwnedTree};
+use images::ImageTree;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::config::{ConfigError, TreeKind};
+use crate::builder::{self, BuilderNeeds, BuilderProblem, EngineTargets, process_name};
+use crate::config::{ConfigError, Role, TreeKind};
 
 /// Pause between two attempts to open the tree.
 const RETRY: Duration = Duration::from_secs(15);
@@ -77,9 +78,16 @@ async fn open(app: &App) -> Result<OpenedTree, TreeProblem> {
 
 impl OpenedTree {
     /// Lets others use the tree until the process stops, or the tree is lost for good.
-    async fn serve(self, app: &App, stop: &CancellationToken) -> Result<(), TreeProblem> {
-        let membership = Membership::join(&self.tree, &name(app), &member(app)).await?;
-        app.tree.replace(Some(Arc::clone(&self.tree)));
+    async fn serve(self, app: &Arc<App>, stop: &CancellationToken) -> Result<(), TreeProblem> {
+        let name = process_name(app.engine.clock.as_ref());
+        let membership = Membership::join(&self.tree, &name, &member(app)).await?;
+        let images = ImageTree::new(Arc::clone(&self.tree));
+        let following = tokio::spawn({
+            let images = Arc::clone(&images);
+            async move { images.follow().await }
+        });
+        app.tree.replace(Some(Arc::clone(&images)));
+        let building = build(app, name, images, stop.child_token());
         let mut state = self.tree.session();
         let is_embedded = self.owned.is_some();
         // A lost session with ZooKeeper is followed by the next one.
@@ -89,6 +97,11 @@ impl OpenedTree {
             _ = lost => false,
         };
         app.tree.replace(None);
+        if let Some((building, stop)) = building {
+            stop.cancel();
+            let _ = building.await;
+        }
+        following.abort();
         if !is_stopped {
             return Err(TreeProblem::TakenOver);
         }
@@ -102,10 +115,43 @@ impl OpenedTree {
     }
 }
 
-/// No other process has this name.
-fn name(app: &App) -> String {
-    let (host, pid) = (local_host(), std::process::id());
-    format!("{host}-{pid}-{:x}", app.started.as_millis())
+/// Starts the builder of this process, if it has that role. Returns how to stop it.
+fn build(
+    app: &Arc<App>,
+    name: String,
+    images: Arc<ImageTree>,
+    stop: CancellationToken,
+) -> Option<(JoinHandle<()>, CancellationToken)> {
+    if !app.config.roles.include(Role::Builder) {
+        return None;
+    }
+    let needs = BuilderNeeds {
+        name,
+        images,
+        targets: Arc::new(EngineTargets(Arc::clone(&app.engine))),
+        clock: Arc::clone(&app.engine.clock),
+        live: app.live_builds.clone(),
+        address: app.config.root_url(),
+        stop: stop.clone(),
+    };
+    let app = Arc::clone(app);
+    let building = tokio::spawn(async move {
+        let ended = match builder::open(&app.config, needs).await {
+            Ok(Some(builder)) => builder.run().await.map_err(BuilderProblem::from),
+            Ok(None) => {
+                tracing::info!(
+                    "this process builds no images: neither `data` nor `images.folder` is configured"
+                );
+                Ok(())
+            }
+            Err(problem) => Err(problem),
+        };
+        if let Err(problem) = ended {
+            let text = with_causes(&problem);
+            tracing::error!(error = %text, "this process builds no images: {text}");
+        }
+    });
+    Some((building, stop))
 }
 
 fn member(app: &App) -> Member {

@@ -15,6 +15,8 @@ pub enum Role {
     Publisher,
     /// Enforces the queue's deadlines, and deletes expired data.
     Housekeeper,
+    /// Builds and uploads images.
+    Builder,
 }
 
 /// The roles of a process.
@@ -23,12 +25,13 @@ pub enum Role {
 pub struct Roles(Vec<Role>);
 
 impl Role {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Api,
         Self::Provisioner,
         Self::Scanner,
         Self::Publisher,
         Self::Housekeeper,
+        Self::Builder,
     ];
 
     pub fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Role {
             Self::Scanner => "scanner",
             Self::Publisher => "publisher",
             Self::Housekeeper => "housekeeper",
+            Self::Builder => "builder",
         }
     }
 }

@@ -1,0 +1,195 @@
+//! The builder of images, as a part of a server or as a process of its own.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backplane::tree::{TreeError, ZookeeperTree, local_host};
+use cloud::image::{
+    ArtifactStore, ArtifactStoreSettings, BadObjectStore, FolderStore, ProvenanceKey,
+    SupervisorProgram,
+};
+use cloud::{Provider, Providers};
+use contract::Schemas;
+use domain::id::ProviderId;
+use domain::time::Clock;
+use engine::Engine;
+use engine::clock::SystemClock;
+use images::{
+    Builder, BuilderError, BuilderParts, BuilderSettings, ImageTree, LiveBuilds, Targets,
+    folder_store_name,
+};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, ConfigError};
+use crate::start::build_providers;
+
+/// The folder of artifacts in that of the builder, if no store is configured.
+const ARTIFACTS: &str = "artifacts";
+/// Providers whose set-up failed are set up again in this interval, with this limit.
+const SET_UP_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuilderProblem {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("images.artifacts is not usable")]
+    Artifacts(#[from] BadObjectStore),
+    #[error("the folder of artifacts is not usable: {0}")]
+    ArtifactFolder(std::io::Error),
+    #[error("this program cannot start itself for builds: {0}")]
+    Program(std::io::Error),
+    #[error(transparent)]
+    Builder(#[from] BuilderError),
+    #[error("the tree is not usable")]
+    Tree(#[from] TreeError),
+}
+
+/// The providers of a server.
+pub(crate) struct EngineTargets(pub(crate) Arc<Engine>);
+
+impl Targets for EngineTargets {
+    fn ids(&self) -> BTreeSet<ProviderId> {
+        self.0.providers.ids()
+    }
+
+    fn get(&self, id: &ProviderId) -> Option<Arc<dyn Provider>> {
+        Targets::get(&self.0.providers, id)
+    }
+}
+
+/// What a builder needs beside the configuration.
+pub(crate) struct BuilderNeeds {
+    /// No other process has this name.
+    pub(crate) name: String,
+    pub(crate) images: Arc<ImageTree>,
+    pub(crate) targets: Arc<dyn Targets>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) live: LiveBuilds,
+    /// Where servers read the logs of its builds.
+    pub(crate) address: String,
+    pub(crate) stop: CancellationToken,
+}
+
+/// Opens the builder of a process; `None`: no folder is configured.
+pub(crate) async fn open(
+    config: &Config,
+    needs: BuilderNeeds,
+) -> Result<Option<Arc<Builder>>, BuilderProblem> {
+    let Some(folder) = config.image_folder() else {
+        return Ok(None);
+    };
+    let (artifacts, artifacts_name) = open_artifacts(config, &folder, &needs.clock)?;
+    let parts = BuilderParts {
+        images: needs.images,
+        clock: needs.clock,
+        targets: needs.targets,
+        artifacts,
+        artifacts_name,
+        key: ProvenanceKey::new(&config.keyring()?),
+        supervisor: SupervisorProgram::own().map_err(BuilderProblem::Program)?,
+        live: needs.live,
+    };
+    let images = &config.images;
+    let settings = BuilderSettings {
+        name: needs.name,
+        host: local_host(),
+        folder,
+        build_slots: images.builds,
+        upload_slots: images.uploads,
+        labels: images.labels.clone(),
+        max_log_bytes: images.max_log_bytes,
+        grace: images.grace(),
+        upload_limit: images.upload_limit(),
+        address: needs.address,
+        deployment: config.root_url(),
+        secrets: images.secret_files(),
+    };
+    Ok(Some(Builder::open(parts, settings, needs.stop).await?))
+}
+
+/// The artifact store, and the name by which builders know that they use the same one.
+pub(crate) fn open_artifacts(
+    config: &Config,
+    folder: &Path,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Arc<dyn ArtifactStore>, String), BuilderProblem> {
+    let named = |path: &Path| folder_store_name(path).map_err(BuilderProblem::ArtifactFolder);
+    match &config.images.artifacts {
+        None => {
+            let path = std::path::absolute(folder.join(ARTIFACTS));
+            let path = path.map_err(BuilderProblem::ArtifactFolder)?;
+            let name = named(&path)?;
+            Ok((Arc::new(FolderStore::new(path)), name))
+        }
+        Some(settings @ ArtifactStoreSettings::Folder(shared)) => {
+            let name = named(&shared.path)?;
+            Ok((settings.store(Arc::clone(clock))?, name))
+        }
+        Some(settings @ ArtifactStoreSettings::Http(http)) => {
+            let bucket = http.bucket.as_deref().unwrap_or_default();
+            let name = format!("{} {bucket} {}", http.url, http.prefix);
+            Ok((settings.store(Arc::clone(clock))?, name))
+        }
+    }
+}
+
+/// A name that no other process has.
+pub(crate) fn process_name(clock: &dyn Clock) -> String {
+    let (host, pid) = (local_host(), std::process::id());
+    format!("{host}-{pid}-{:x}", clock.now().as_millis())
+}
+
+/// Runs a builder without a server or a database, until it is stopped. `ready` is called with its
+/// name as soon as it works.
+pub async fn run(
+    config: Config,
+    stop: CancellationToken,
+    ready: impl FnOnce(&str),
+) -> Result<(), BuilderProblem> {
+    config.check_builder()?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let keyring = Arc::new(config.keyring()?);
+    let providers = build_providers(&config, &keyring, &clock, Schemas::new());
+    let providers = Arc::new(Providers::new(providers));
+    let setting_up = tokio::spawn(set_up(Arc::clone(&providers), stop.clone()));
+    let tree = ZookeeperTree::open(config.tree.zookeeper()?)?;
+    tree.connected().await?;
+    let images = ImageTree::new(Arc::new(tree));
+    let following = tokio::spawn({
+        let images = Arc::clone(&images);
+        async move { images.follow().await }
+    });
+    let name = process_name(clock.as_ref());
+    let needs = BuilderNeeds {
+        name: name.clone(),
+        images,
+        targets: providers,
+        clock,
+        live: LiveBuilds::default(),
+        address: String::new(),
+        stop: stop.clone(),
+    };
+    let builder = open(&config, needs).await?;
+    if let Some(builder) = builder {
+        ready(&name);
+        builder.run().await?;
+    }
+    stop.cancel();
+    following.abort();
+    let _ = setting_up.await;
+    Ok(())
+}
+
+/// Sets up the providers, and those that fail again and again.
+async fn set_up(providers: Arc<Providers>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let (_, failed) = providers.set_up_missing(SET_UP_EVERY).await;
+        for (id, error) in failed {
+            tracing::warn!(provider = %id, %error, "provider {id} takes no images yet: {error}");
+        }
+        let _ = timeout(SET_UP_EVERY, stop.cancelled()).await;
+    }
+}

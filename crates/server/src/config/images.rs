@@ -1,0 +1,135 @@
+//! The section `[images]`: how this process builds images.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cloud::image::{ArtifactStoreSettings, MIN_LOG_BYTES};
+use images::SecretFile;
+use serde::Deserialize;
+
+use super::{Config, ConfigError, TreeKind};
+
+const MAX_SLOTS: usize = 1_000;
+/// Longest time limit of an upload: a week.
+const MAX_UPLOAD_SECONDS: u64 = 604_800;
+const MAX_GRACE_SECONDS: u64 = 3_600;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Images {
+    /// Where builds run; by default `images` in the data folder. No other process uses it.
+    pub folder: Option<PathBuf>,
+    /// Builds side by side.
+    pub builds: usize,
+    /// Uploads side by side.
+    pub uploads: usize,
+    /// Only builders with all labels of an image build it.
+    pub labels: BTreeSet<String>,
+    pub max_log_bytes: u64,
+    /// Time that the processes of a build have to end after SIGTERM.
+    pub grace_seconds: u64,
+    /// Time limit of an upload.
+    pub upload_seconds: u64,
+    /// Where the files of builds are kept; by default in the folder.
+    pub artifacts: Option<ArtifactStoreSettings>,
+    /// Where the values of secrets are, by their names.
+    pub secrets: BTreeMap<String, ImageSecret>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageSecret {
+    pub file: PathBuf,
+    /// The build gets the path of a file, not a variable with the value.
+    #[serde(default)]
+    pub as_file: bool,
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        Self {
+            folder: None,
+            builds: 1,
+            uploads: 4,
+            labels: BTreeSet::new(),
+            max_log_bytes: 16 * 1024 * 1024,
+            grace_seconds: 10,
+            upload_seconds: 21_600,
+            artifacts: None,
+            secrets: BTreeMap::new(),
+        }
+    }
+}
+
+impl Images {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let slots = 1..=MAX_SLOTS;
+        let range = |key: &str, least: u64, most: u64| {
+            let problem = format!("must be {least} to {most}");
+            Err(ConfigError::value(format!("images.{key}"), problem))
+        };
+        let most = MAX_SLOTS as u64;
+        if !slots.contains(&self.builds) {
+            return range("builds", 1, most);
+        }
+        if !slots.contains(&self.uploads) {
+            return range("uploads", 1, most);
+        }
+        if self.max_log_bytes < MIN_LOG_BYTES {
+            let problem = format!("must be at least {MIN_LOG_BYTES}");
+            return Err(ConfigError::value("images.max_log_bytes", problem));
+        }
+        if self.grace_seconds > MAX_GRACE_SECONDS {
+            return range("grace_seconds", 0, MAX_GRACE_SECONDS);
+        }
+        if !(1..=MAX_UPLOAD_SECONDS).contains(&self.upload_seconds) {
+            return range("upload_seconds", 1, MAX_UPLOAD_SECONDS);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_seconds)
+    }
+
+    pub(crate) fn upload_limit(&self) -> Duration {
+        Duration::from_secs(self.upload_seconds)
+    }
+
+    pub(crate) fn secret_files(&self) -> BTreeMap<String, SecretFile> {
+        let files = self.secrets.iter().map(|(name, secret)| {
+            let file = SecretFile {
+                path: secret.file.clone(),
+                as_file: secret.as_file,
+            };
+            (name.clone(), file)
+        });
+        files.collect()
+    }
+}
+
+impl Config {
+    /// The folder in which this process builds images, if one is configured.
+    pub fn image_folder(&self) -> Option<PathBuf> {
+        let beside = || Some(self.data.as_ref()?.join("images"));
+        self.images.folder.clone().or_else(beside)
+    }
+
+    /// The rules for a builder without a server.
+    pub(crate) fn check_builder(&self) -> Result<(), ConfigError> {
+        let wrong = |key: &str, problem: &str| Err(ConfigError::value(key, problem));
+        if self.tree.kind != TreeKind::Zookeeper {
+            return wrong(
+                "tree.kind",
+                "must be \"zookeeper\" for a builder: an embedded tree is in the process of its \
+                 server, which builds images itself",
+            );
+        }
+        if self.image_folder().is_none() {
+            return wrong("images.folder", "is missing: builds run there");
+        }
+        self.tree.check()?;
+        self.images.check()
+    }
+}
