@@ -25,7 +25,7 @@ mod view;
 
 pub use self::backoff::{BUILD_BACKOFF, Backoff, UPLOAD_BACKOFF};
 pub use self::build_record::{
-    BuildFile, BuildLeft, BuildRecord, BuildState, BuildStateError, NewBuild, StoredBuild,
+    BuildFile, BuildLeft, BuildLog, BuildRecord, BuildState, BuildStateError, NewBuild, StoredBuild,
 };
 pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};

@@ -2,4 +2,6 @@
 
 mod definitions;
 
-pub use definitions::{DefinitionEdit, ImageError, check_providers, create, delete, update};
+pub use definitions::{
+    DefinitionEdit, ImageError, check_providers, create, delete, note_request, update,
+};

@@ -23,6 +23,8 @@ pub struct Wakeups {
     refreshes: Mutex<BTreeMap<ProviderId, RefreshRequests>>,
     /// A pool may need more or fewer workers.
     pub provision: Arc<Notify>,
+    /// A definition of an image changed.
+    pub images: Arc<Notify>,
     /// A worker of the provider is stopping.
     ending: Mutex<BTreeMap<ProviderId, Arc<Notify>>>,
     /// The pools to plan, and when.

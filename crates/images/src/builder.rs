@@ -166,6 +166,7 @@ impl Builder {
         stop: CancellationToken,
     ) -> Result<Arc<Self>, BuilderError> {
         let disk = Disk::open(&settings.folder).await?;
+        parts.live.set_builder(&settings.name);
         Ok(Arc::new(Self {
             parts,
             settings,

@@ -3,7 +3,11 @@
 mod builder;
 mod image_tree;
 mod live_builds;
+mod logs;
+mod mirror;
 mod paths;
+mod requests;
+mod status;
 
 pub use builder::{
     Builder, BuilderError, BuilderParts, BuilderSettings, SecretFile, Targets, folder_store_name,
@@ -13,4 +17,7 @@ pub use image_tree::{
     MirroredDefinition, Note, OwnedView, TargetNode, UploadNode,
 };
 pub use live_builds::{LiveBuild, LiveBuilds};
+pub use logs::{LogError, LogPage, LogQuery, read_build_log};
+pub use mirror::StoredDefinition;
 pub use paths::{ImagePaths, Place};
+pub use requests::{Asker, RequestError};

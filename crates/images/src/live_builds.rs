@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use domain::id::ImageName;
 use domain::image::BuildNumber;
@@ -18,11 +18,16 @@ pub struct LiveBuild {
     pub progress: watch::Receiver<u64>,
 }
 
-type Builds = Mutex<BTreeMap<(ImageName, BuildNumber), LiveBuild>>;
-
 /// All builds that run in this process.
 #[derive(Clone, Debug, Default)]
-pub struct LiveBuilds(Arc<Builds>);
+pub struct LiveBuilds(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    builds: Mutex<BTreeMap<(ImageName, BuildNumber), LiveBuild>>,
+    /// The name of the builder of this process.
+    builder: OnceLock<String>,
+}
 
 /// Ends the entry of a build when it is dropped.
 #[derive(Debug)]
@@ -32,8 +37,17 @@ pub(crate) struct LiveEntry {
 }
 
 impl LiveBuilds {
+    /// Whether the builder of this name works in this process.
+    pub(crate) fn is_own(&self, builder: &str) -> bool {
+        self.0.builder.get().is_some_and(|own| own == builder)
+    }
+
+    pub(crate) fn set_builder(&self, name: &str) {
+        self.0.builder.get_or_init(|| name.to_owned());
+    }
+
     pub fn get(&self, image: &ImageName, build: BuildNumber) -> Option<LiveBuild> {
-        let builds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let builds = self.0.builds.lock().unwrap_or_else(PoisonError::into_inner);
         builds.get(&(image.clone(), build)).cloned()
     }
 
@@ -44,7 +58,7 @@ impl LiveBuilds {
         build: LiveBuild,
     ) -> LiveEntry {
         let key = (image.clone(), number);
-        let mut builds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut builds = self.0.builds.lock().unwrap_or_else(PoisonError::into_inner);
         builds.insert(key.clone(), build);
         LiveEntry {
             builds: self.clone(),
@@ -55,7 +69,12 @@ impl LiveBuilds {
 
 impl Drop for LiveEntry {
     fn drop(&mut self) {
-        let mut builds = self.builds.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut builds = self
+            .builds
+            .0
+            .builds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         builds.remove(&self.key);
     }
 }

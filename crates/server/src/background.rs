@@ -8,6 +8,7 @@ mod file_reload;
 mod forget_recorded;
 mod health_check;
 mod housekeeping;
+mod image_mirror;
 mod learner;
 mod measure;
 mod notifier;
@@ -37,6 +38,7 @@ use driver::Driver;
 pub use file_reload::FileReload;
 pub use health_check::HealthCheck;
 pub use housekeeping::Housekeeping;
+pub use image_mirror::ImageMirror;
 pub use learner::Learner;
 pub use measure::{Measure, MeasureLimits};
 pub use notifier::{Notifier, NotifierLimits};
@@ -80,6 +82,8 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         let bell = app.engine.wakeups.refresh(refresh.provider_id());
         driver.start_woken(every(10), bell, refresh);
     }
+    let bell = Arc::clone(&app.engine.wakeups.images);
+    driver.start_woken(every(60), bell, ImageMirror(own()));
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }

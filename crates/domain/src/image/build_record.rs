@@ -41,6 +41,13 @@ pub struct BuildFile {
     pub sha256: String,
 }
 
+/// A log in an artifact store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildLog {
+    pub key: String,
+    pub file: BuildFile,
+}
+
 /// The fields of a record. Only parsers and tests make a record of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredBuild {
@@ -55,8 +62,8 @@ pub struct StoredBuild {
     pub formats: BTreeMap<ImageFormat, Option<BuildFile>>,
     pub started: Option<Timestamp>,
     pub finished: Option<Timestamp>,
-    /// The key of its log in the artifact store, when the build has ended.
-    pub log: Option<String>,
+    /// Its log in the artifact store, when the build has ended.
+    pub log: Option<BuildLog>,
     /// Identifies the artifact store that has its files.
     pub artifacts: Option<String>,
     /// Counts builds since the last success or change: 1 for the first.
@@ -92,8 +99,7 @@ pub struct BuildLeft {
     pub files: BTreeMap<ImageFormat, BuildFile>,
     /// The hash of the provenance record.
     pub provenance: Option<String>,
-    /// The key of the log.
-    pub log: Option<String>,
+    pub log: Option<BuildLog>,
     /// Identifies the store.
     pub artifacts: Option<String>,
 }
@@ -183,7 +189,7 @@ impl BuildRecord {
             formats,
             started: fields.moment("started")?,
             finished: fields.moment("finished")?,
-            log: fields.text("log")?,
+            log: read_log(&mut fields)?,
             artifacts: fields.text("artifacts")?,
             attempt: fields.count("attempt")?.unwrap_or(1).max(1),
             fence: fields.number("fence")?,
@@ -211,8 +217,7 @@ impl BuildRecord {
         fields.put("formats", names.join(","));
         let files = self.formats.iter().filter_map(|(format, file)| {
             let file = file.as_ref()?;
-            let document = json!({"size_bytes": file.size_bytes, "sha256": file.sha256});
-            Some((format.to_string(), document))
+            Some((format.to_string(), file_document(file)))
         });
         let files: Map<String, Value> = files.collect();
         if !files.is_empty() {
@@ -220,7 +225,11 @@ impl BuildRecord {
         }
         fields.put_moment("started", self.started);
         fields.put_moment("finished", self.finished);
-        fields.put("log", self.log.clone());
+        if let Some(BuildLog { key, file }) = &self.log {
+            let mut document = file_document(file);
+            document["key"] = json!(key);
+            fields.put("log", document);
+        }
         fields.put("artifacts", self.artifacts.clone());
         fields.put("attempt", self.attempt);
         fields.put("fence", self.fence);
@@ -252,12 +261,11 @@ impl BuildRecord {
         Ok(Self::with_state(stored, BuildState::Ready, now))
     }
 
-    /// The build or its validation failed. `fence` is the number of the lock that the caller holds,
-    /// `log` the key of the log.
+    /// The build or its validation failed. `fence` is the number of the lock that the caller holds.
     pub fn fail(
         self,
         error: String,
-        log: Option<String>,
+        log: Option<BuildLog>,
         fence: u64,
         now: Timestamp,
     ) -> Result<Self, BuildStateError> {
@@ -371,6 +379,19 @@ fn read_formats(
         Ok((format, file))
     });
     formats.collect()
+}
+
+fn file_document(file: &BuildFile) -> Value {
+    json!({"size_bytes": file.size_bytes, "sha256": file.sha256})
+}
+
+fn read_log(fields: &mut Fields) -> Result<Option<BuildLog>, BadRecord> {
+    let document = Value::Object(fields.object("log")?);
+    let Some(key) = document.get("key").and_then(Value::as_str) else {
+        return Ok(None);
+    };
+    let (key, file) = (key.to_owned(), read_file("log", &document)?);
+    Ok(Some(BuildLog { key, file }))
 }
 
 fn read_file(name: &str, document: &Value) -> Result<BuildFile, BadRecord> {

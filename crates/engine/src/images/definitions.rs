@@ -58,7 +58,9 @@ pub async fn create(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<Stored
         }
         insert(tx, &edit)
     });
-    written.await
+    let written = written.await;
+    engine.wakeups.images.notify_one();
+    written
 }
 
 /// Replaces a definition. An equal definition changes nothing.
@@ -88,7 +90,9 @@ pub async fn update(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<Stored
         write_version(tx, &stored, &edit)?;
         Ok(stored)
     });
-    written.await
+    let written = written.await;
+    engine.wakeups.images.notify_one();
+    written
 }
 
 /// Deletes a definition. Builders then delete what was made of it.
@@ -110,6 +114,17 @@ pub async fn delete(
         store::image_versions::insert(tx, &record)?;
         store::audit::insert(tx, &audit)?;
         Ok(())
+    });
+    let written = written.await;
+    engine.wakeups.images.notify_one();
+    written
+}
+
+/// Keeps in the audit history what somebody asked builders to do.
+pub async fn note_request(engine: &Arc<Engine>, audit: AuditEntry) -> Result<(), StoreError> {
+    let now = audit.created;
+    let written = engine.change("image_request", now, move |change| {
+        store::audit::insert(&mut *change.tx, &audit)
     });
     written.await
 }

@@ -5,12 +5,13 @@ use std::future::Future;
 use backplane::tree::{Lifetime, Lock, Op, OpResult, TreeError, TreePath};
 use domain::id::ImageName;
 use domain::image::{
-    BuildLeft, BuildNumber, BuildRecord, BuildState, ImageDefinition, NewBuild, Step,
+    BuildLeft, BuildLog, BuildNumber, BuildRecord, BuildState, ImageDefinition, NewBuild, Step,
 };
 use serde_json::Value;
 
 use super::Builder;
 use super::job::{JobError, JobOutcome};
+use crate::live_builds::LiveEntry;
 use crate::paths::Place;
 
 /// A build whose record is in the tree.
@@ -25,8 +26,9 @@ pub(super) struct Begun {
 /// Files, record and log of a build that ended.
 pub(super) struct Made {
     pub(super) result: Result<Finished, BuildFailure>,
-    /// The key of the log.
-    pub(super) log: Option<String>,
+    pub(super) log: Option<BuildLog>,
+    /// The log can be read here until the record names its place in the store.
+    pub(super) entry: Option<LiveEntry>,
 }
 
 pub(super) struct Finished {
@@ -152,6 +154,7 @@ impl Builder {
             ops.push(Op::create(path, provenance));
         }
         self.write_result(lock, &ops, &document).await?;
+        drop(made.entry);
         if record.state == BuildState::Ready {
             tracing::info!(%image, build = %number, "{image} {number} is ready");
         }

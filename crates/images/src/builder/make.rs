@@ -9,7 +9,7 @@ use cloud::image::{
     ElementBuild, OutputFile, checksum_of, element_command, end_leftovers, read_report, statement,
 };
 use domain::id::ImageName;
-use domain::image::{BuildFile, BuildLeft, BuildMethod, BuildNumber, ImageFormat};
+use domain::image::{BuildFile, BuildLeft, BuildLog, BuildMethod, BuildNumber, ImageFormat};
 use domain::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::Builder;
 use super::build_job::{Begun, BuildFailure, Finished, Made};
 use super::disk::remove;
-use crate::live_builds::LiveBuild;
+use crate::live_builds::{LiveBuild, LiveEntry};
 
 /// Attempts to store a file while the store is not reachable.
 const STORE_ATTEMPTS: u32 = 6;
@@ -33,6 +33,7 @@ const OUTPUT: &str = "{output}";
 struct Ran {
     result: Result<Vec<OutputFile>, BuildFailure>,
     spec: BuildSpec,
+    entry: LiveEntry,
 }
 
 impl Builder {
@@ -41,8 +42,8 @@ impl Builder {
         let mut ran = match self.run_command(begun).await {
             Ok(ran) => ran,
             Err(failure) => {
-                let (result, log) = (Err(failure), None);
-                return Made { result, log };
+                let (result, log, entry) = (Err(failure), None, None);
+                return Made { result, log, entry };
             }
         };
         let outputs = match std::mem::replace(&mut ran.result, Ok(Vec::new())) {
@@ -54,7 +55,8 @@ impl Builder {
             Ok(outputs) => self.finish(begun, &ran.spec, &outputs, log.clone()).await,
             Err(failure) => Err(failure),
         };
-        Made { result, log }
+        let entry = Some(ran.entry);
+        Made { result, log, entry }
     }
 
     async fn run_command(&self, begun: &Begun) -> Result<Ran, BuildFailure> {
@@ -66,7 +68,7 @@ impl Builder {
             max_log_bytes: spec.max_log_bytes,
             progress: run.progress(),
         };
-        let _entry = self.parts.live.enter(&begun.image, begun.number, live);
+        let entry = self.parts.live.enter(&begun.image, begun.number, live);
         let mut why = None;
         let outcome = tokio::select! {
             outcome = run.wait() => outcome,
@@ -81,7 +83,11 @@ impl Builder {
             (Ok(outputs), None) => Ok(outputs),
             (Err(error), None) => Err(BuildFailure::Failed(with_causes(&error))),
         };
-        Ok(Ran { result, spec })
+        Ok(Ran {
+            result,
+            spec,
+            entry,
+        })
     }
 
     /// Returns when the build should end, with the reason.
@@ -195,7 +201,7 @@ impl Builder {
         begun: &Begun,
         spec: &BuildSpec,
         outputs: &[OutputFile],
-        log: Option<String>,
+        log: Option<BuildLog>,
     ) -> Result<Finished, BuildFailure> {
         let failed = |error: String| BuildFailure::Failed(error);
         let artifacts = self.store_outputs(begun, outputs).await.map_err(failed)?;
@@ -272,7 +278,7 @@ impl Builder {
     }
 
     /// Stores the log. Without it, the build counts nevertheless.
-    async fn store_log(&self, begun: &Begun, spec: &BuildSpec) -> Option<String> {
+    async fn store_log(&self, begun: &Begun, spec: &BuildSpec) -> Option<BuildLog> {
         let path = spec.log_path();
         let checked = {
             let path = path.clone();
@@ -281,7 +287,13 @@ impl Builder {
         let checksum = checked.ok()?.ok()?;
         let key = key(&begun.image, begun.number, LOG_NAME).ok()?;
         match self.store(&key, &path, &checksum).await {
-            Ok(()) => Some(key.to_string()),
+            Ok(()) => Some(BuildLog {
+                key: key.to_string(),
+                file: BuildFile {
+                    size_bytes: checksum.size_bytes,
+                    sha256: checksum.sha256,
+                },
+            }),
             Err(error) => {
                 tracing::warn!(%key, %error, "the log of a build is not kept: {error}");
                 None

@@ -40,9 +40,9 @@ pub struct MirroredDefinition {
 
 /// The node of a definition.
 #[derive(Serialize, Deserialize)]
-pub(super) struct DefinitionText {
-    pub(super) version: i64,
-    pub(super) document: Value,
+pub(crate) struct DefinitionText {
+    pub(crate) version: i64,
+    pub(crate) document: Value,
 }
 
 #[derive(Clone, Debug, Default)]

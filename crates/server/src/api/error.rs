@@ -46,6 +46,7 @@ pub enum Code {
     InternalServerError,
     ProviderSetupFailed,
     QueueUnavailable,
+    TreeUnavailable,
     LaunchPending,
     /// One address sends too many requests.
     TooManyRequests,
@@ -79,6 +80,7 @@ impl Code {
             Self::InternalServerError => "InternalServerError",
             Self::ProviderSetupFailed => "ProviderSetupFailed",
             Self::QueueUnavailable => "QueueUnavailable",
+            Self::TreeUnavailable => "TreeUnavailable",
             Self::LaunchPending => "LaunchPending",
             Self::TooManyRequests => "TooManyRequests",
             Self::ServerBusy => "ServerBusy",
@@ -101,6 +103,7 @@ impl Code {
             Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ProviderSetupFailed
             | Self::QueueUnavailable
+            | Self::TreeUnavailable
             | Self::LaunchPending
             | Self::ServerBusy => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
@@ -135,6 +138,17 @@ impl ApiError {
     }
 
     /// Another deployment's queue does not report its pending tasks.
+    /// This process has no tree, or has not read it yet.
+    pub fn tree_unavailable() -> Self {
+        let text = "This server does not have the tree of images now: it starts, ZooKeeper is not \
+                    reachable, or another process owns the embedded tree. Its log says which.";
+        Self::new(Code::TreeUnavailable, text)
+    }
+
+    pub fn tree_failed(problem: &str) -> Self {
+        Self::new(Code::TreeUnavailable, format!("Try again: {problem}"))
+    }
+
     pub fn queue_unavailable(problem: &str) -> Self {
         let message = format!(
             "The queue at `queue.taskcluster.root_url` does not answer as it should: {problem}. See \

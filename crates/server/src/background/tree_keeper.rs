@@ -87,6 +87,15 @@ impl OpenedTree {
             async move { images.follow().await }
         });
         app.tree.replace(Some(Arc::clone(&images)));
+        let waking = tokio::spawn({
+            let (app, mut revision) = (Arc::clone(app), images.revision());
+            async move {
+                // Definitions may have changed while there was no tree.
+                if revision.wait_for(|revision| *revision > 0).await.is_ok() {
+                    app.engine.wakeups.images.notify_one();
+                }
+            }
+        });
         let building = build(app, name, images, stop.child_token());
         let mut state = self.tree.session();
         let is_embedded = self.owned.is_some();
@@ -102,6 +111,7 @@ impl OpenedTree {
             let _ = building.await;
         }
         following.abort();
+        waking.abort();
         if !is_stopped {
             return Err(TreeProblem::TakenOver);
         }

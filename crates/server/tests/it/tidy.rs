@@ -11,7 +11,7 @@ use serde_json::Value;
 const MAX_LINES: usize = 600;
 
 /// The crates that each crate may use: those of the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("testing", &[]),
     ("access", &[]),
     ("api_client", &["access"]),
@@ -50,6 +50,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "domain",
         ],
     ),
+    ("images", &["access", "domain", "cloud", "backplane"]),
     (
         "engine",
         &[
@@ -76,6 +77,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "store",
             "cloud",
             "backplane",
+            "images",
             "engine",
         ],
     ),
@@ -94,6 +96,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "store",
             "cloud",
             "backplane",
+            "images",
             "worker",
             "engine",
             "server",

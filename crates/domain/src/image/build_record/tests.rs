@@ -33,7 +33,13 @@ fn left(files: BTreeMap<ImageFormat, BuildFile>, provenance: Option<&str>) -> Bu
     BuildLeft {
         files,
         provenance: provenance.map(str::to_owned),
-        log: Some("logs/1".to_owned()),
+        log: Some(BuildLog {
+            key: "logs/1".to_owned(),
+            file: BuildFile {
+                size_bytes: 9,
+                sha256: "1".repeat(64),
+            },
+        }),
         artifacts: Some("disk-1".to_owned()),
     }
 }
@@ -114,7 +120,7 @@ fn records_are_written_and_read_back_with_unknown_fields() {
         assert_eq!(read.further["tenant"], json!({"a": [1]}));
         assert_eq!(read.to_document(), document);
     }
-    insta::assert_snapshot!(ready().to_document(), @r#"{"artifacts":"disk-1","attempt":1,"build_hash":"abc","builder":"b1","builder_id":"disk-1","fence":7,"files":{"raw":{"sha256":"0000000000000000000000000000000000000000000000000000000000000000","size_bytes":5}},"finished":2.5,"formats":"raw","log":"logs/1","provenance":"p","reason":"no build is ready","request":0.5,"started":1.0,"state":"ready","state_time":2.5}"#);
+    insta::assert_snapshot!(ready().to_document(), @r#"{"artifacts":"disk-1","attempt":1,"build_hash":"abc","builder":"b1","builder_id":"disk-1","fence":7,"files":{"raw":{"sha256":"0000000000000000000000000000000000000000000000000000000000000000","size_bytes":5}},"finished":2.5,"formats":"raw","log":{"key":"logs/1","sha256":"1111111111111111111111111111111111111111111111111111111111111111","size_bytes":9},"provenance":"p","reason":"no build is ready","request":0.5,"started":1.0,"state":"ready","state_time":2.5}"#);
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Definitions of images, and their versions.
+//! Images: their definitions with all versions, their builds, and requests about them.
 
 mod history;
+mod status;
 mod table;
 mod wire;
+mod work;
 
 use access::scope::Params;
 use domain::Version;

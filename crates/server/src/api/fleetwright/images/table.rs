@@ -4,13 +4,15 @@ use access::scope::Template::{self, AllOf, Scope};
 use contract::patterns::DIGITS;
 
 use super::super::on;
-use super::history;
+use super::{history, status, work};
 use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
 use crate::api::endpoint::{Endpoint, PAGING, Query, each, query};
 
 const IMAGES: &str = "Images";
 const ONE: &str = "/image/<imageId>";
 const SEEN: &[Query] = &[query("version", DIGITS)];
+
+const LOG: &[Query] = &[query("from", DIGITS), query("wait", DIGITS)];
 
 const MANAGE: Template = Scope("fleetwright:manage-image:<imageId>");
 const READ: Template = Scope("fleetwright:get-image:<imageId>");
@@ -108,4 +110,102 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .scopes(AllOf(WRITE))
         .about(IMAGES, "Revert an image")
         .describe("Makes an old version the newest, also of a deleted image."),
+    on("imageStatus", Get, "/image/<imageId>/status")
+        .runs(|call| Box::pin(status::show(call)))
+        .output("image-status.json")
+        .scopes(READ)
+        .about(IMAGES, "Get the status of an image")
+        .describe(
+            "The builds with their uploads, from what machines of each target start, and what is done next, or why it waits.",
+        ),
+    on("listImageStatus", Get, "/images/status")
+        .runs(|call| Box::pin(status::list(call)))
+        .query(PAGING)
+        .output("image-status-list.json")
+        .scope("fleetwright:list-images")
+        .about(IMAGES, "List the status of images")
+        .describe(
+            "The status of all images, by name.",
+        ),
+    on("requestImageBuild", Post, "/image/<imageId>/build")
+        .runs(|call| Box::pin(work::build(call)))
+        .input("image-reason-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Request a build of an image")
+        .describe(
+            "A builder builds the image as soon as one is free, also if the last build is new. A request that nobody has answered yet stays as it is.",
+        ),
+    on("pauseImage", Post, "/image/<imageId>/pause")
+        .runs(|call| Box::pin(work::pause(call)))
+        .input("image-reason-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Pause an image")
+        .describe(
+            "Nothing is built or uploaded until the image is resumed. A running build goes on.",
+        ),
+    on("resumeImage", Post, "/image/<imageId>/resume")
+        .runs(|call| Box::pin(work::resume(call)))
+        .input("image-reason-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Resume an image")
+        .describe(
+            "Ends a pause.",
+        ),
+    on("cancelImageBuild", Post, "/image/<imageId>/builds/<build>/cancel")
+        .runs(|call| Box::pin(work::cancel(call)))
+        .input("image-reason-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Cancel a running build of an image")
+        .describe(
+            "The builder ends all processes of the build, which then has failed.",
+        ),
+    on("deleteImageBuild", Post, "/image/<imageId>/builds/<build>/delete")
+        .runs(|call| Box::pin(work::delete_build(call)))
+        .input("image-reason-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Delete a build of an image")
+        .describe(
+            "Builders delete its uploads, its files and then its record. The build from which machines start is not deleted.",
+        ),
+    on("pinImageBuild", Post, "/image/<imageId>/builds/<build>/pin")
+        .runs(|call| Box::pin(work::pin(call)))
+        .input("image-reason-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Pin a build of an image")
+        .describe(
+            "The build is kept, however many newer ones there are, until it is unpinned.",
+        ),
+    on("unpinImageBuild", Post, "/image/<imageId>/builds/<build>/unpin")
+        .runs(|call| Box::pin(work::unpin(call)))
+        .input("image-reason-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Unpin a build of an image")
+        .describe(
+            "The build is deleted as others are.",
+        ),
+    on("promoteImageBuild", Post, "/image/<imageId>/builds/<build>/promote")
+        .runs(|call| Box::pin(work::promote(call)))
+        .input("image-reason-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Start machines from a build of an image")
+        .describe(
+            "New machines start from this build from now on. Newer builds that are ready now count as rolled back.",
+        ),
+    on("imageBuildLog", Get, "/image/<imageId>/builds/<build>/log")
+        .runs(|call| Box::pin(status::log(call)))
+        .query(LOG)
+        .output("image-build-log.json")
+        .scopes(READ)
+        .about(IMAGES, "Read the log of a build of an image")
+        .describe(
+            "A piece of the log from the byte `from` on. With `wait`, a reply about a running build waits up to this many seconds for output, 20 at most.",
+        ),
+    on("imageBuildProvenance", Get, "/image/<imageId>/builds/<build>/provenance")
+        .runs(|call| Box::pin(status::provenance(call)))
+        .output("image-provenance.json")
+        .scopes(READ)
+        .about(IMAGES, "Get the provenance of a build of an image")
+        .describe(
+            "The signed record of what made the build, and whether it was signed with a key of this deployment.",
+        ),
 ];

@@ -1,0 +1,281 @@
+//! Requests of people about images: nodes that builders act on.
+
+use backplane::tree::{Lifetime, TreeError};
+use domain::id::ImageName;
+use domain::image::{
+    BuildNumber, BuildRecord, BuildState, BuildStateError, ImageInUse, Standing, image_in_use,
+};
+use domain::time::Timestamp;
+
+use crate::image_tree::{ImageTree, Note, OwnedView};
+use crate::mirror::text;
+use crate::paths::Place;
+
+/// Attempts to change what another process changes at the same time.
+const ATTEMPTS: usize = 10;
+
+/// Who asks, and why.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    pub by: String,
+    pub reason: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("image {0} is not in the tree: it does not exist, or was created a moment ago")]
+    NoImage(ImageName),
+    #[error("image {image} has no build {build}")]
+    NoBuild {
+        image: ImageName,
+        build: BuildNumber,
+    },
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+impl From<backplane::tree::BadTreePath> for RequestError {
+    fn from(error: backplane::tree::BadTreePath) -> Self {
+        Self::Tree(error.into())
+    }
+}
+
+impl Asker {
+    fn note(&self) -> Result<Vec<u8>, TreeError> {
+        text(&Note {
+            at: Timestamp::from_millis(0),
+            by: self.by.clone(),
+            reason: self.reason.clone(),
+        })
+    }
+}
+
+impl ImageTree {
+    /// Asks for a build. A request that nobody has answered yet stays as it is.
+    pub async fn request_build(
+        &self,
+        image: &ImageName,
+        asker: &Asker,
+    ) -> Result<(), RequestError> {
+        self.check_image(image)?;
+        self.flag(&Place::Request(image.clone()), asker).await
+    }
+
+    /// Nothing is built or uploaded until the image is resumed.
+    pub async fn pause(&self, image: &ImageName, asker: &Asker) -> Result<(), RequestError> {
+        self.check_image(image)?;
+        self.flag(&Place::Pause(image.clone()), asker).await
+    }
+
+    pub async fn resume(&self, image: &ImageName) -> Result<(), RequestError> {
+        self.check_image(image)?;
+        self.unflag(&Place::Pause(image.clone())).await
+    }
+
+    /// Keeps a build until it is unpinned.
+    pub async fn pin(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        asker: &Asker,
+    ) -> Result<(), RequestError> {
+        self.record(image, build)?;
+        self.flag(&Place::Pin(image.clone(), build), asker).await
+    }
+
+    pub async fn unpin(&self, image: &ImageName, build: BuildNumber) -> Result<(), RequestError> {
+        self.record(image, build)?;
+        self.unflag(&Place::Pin(image.clone(), build)).await
+    }
+
+    /// Ends a build that is being made.
+    pub async fn cancel_build(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        asker: &Asker,
+    ) -> Result<(), RequestError> {
+        let record = self.record(image, build)?;
+        if record.state != BuildState::Building {
+            let state = record.state.as_str();
+            return Err(RequestError::Refused(format!(
+                "build {build} of {image} is {state}: there is nothing to cancel"
+            )));
+        }
+        self.flag(&Place::Cancel(image.clone(), build), asker).await
+    }
+
+    /// Deletes a build with its uploads. The build from which machines start is not deleted.
+    pub async fn delete_build(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        now: Timestamp,
+    ) -> Result<(), RequestError> {
+        let view = self.view(image, now);
+        let view = view.ok_or_else(|| RequestError::NoImage(image.clone()))?;
+        if let Some(target) = starts_from(&view, build) {
+            return Err(RequestError::Refused(format!(
+                "machines of {target} start from build {build} of {image}: promote or roll back to \
+                 another one first"
+            )));
+        }
+        for _ in 0..ATTEMPTS {
+            let path = Place::Build(image.clone(), build).path()?;
+            let node = match self.tree().get(&path).await {
+                Err(TreeError::NoNode(_)) => return Err(no_build(image, build)),
+                node => node?,
+            };
+            let record = BuildRecord::parse(&node.data);
+            let record = record.map_err(|error| RequestError::Refused(error.to_string()))?;
+            let deleted = match record.delete(now) {
+                Ok(deleted) => deleted,
+                Err(BuildStateError::State {
+                    from: "deleting", ..
+                }) => return Ok(()),
+                Err(error) => {
+                    return Err(RequestError::Refused(format!("{error}: cancel it first")));
+                }
+            };
+            let data = text(&deleted.to_document())?;
+            match self.tree().set(&path, &data, Some(node.stat.version)).await {
+                Err(TreeError::BadVersion(_)) => {}
+                set => return Ok(set.map(drop)?),
+            }
+        }
+        Err(changing(image))
+    }
+
+    /// Starts machines from this build from now on, and from no newer one that is ready now.
+    pub async fn promote(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        now: Timestamp,
+    ) -> Result<Standing, RequestError> {
+        self.check_ready(image, build)?;
+        self.change_standing(image, now, |standing, view| {
+            standing.promoted = Some(build);
+            standing.candidate = None;
+            standing.rejected.remove(&build);
+            for newer in newer_ready(view, build) {
+                standing.rejected.insert(newer);
+            }
+        })
+        .await
+    }
+
+    /// Changes the decisions about an image, if nobody else does meanwhile.
+    pub async fn change_standing(
+        &self,
+        image: &ImageName,
+        now: Timestamp,
+        mut change: impl FnMut(&mut Standing, &OwnedView),
+    ) -> Result<Standing, RequestError> {
+        let path = Place::Standing(image.clone()).path()?;
+        for _ in 0..ATTEMPTS {
+            let view = self.view(image, now);
+            let view = view.ok_or_else(|| RequestError::NoImage(image.clone()))?;
+            let (mut standing, version) = match self.tree().get(&path).await {
+                Err(TreeError::NoNode(_)) => (Standing::default(), None),
+                node => {
+                    let node = node?;
+                    let known = serde_json::from_slice(&node.data);
+                    let known = known.map_err(|error| {
+                        RequestError::Refused(format!("node {path} cannot be read: {error}"))
+                    })?;
+                    (known, Some(node.stat.version))
+                }
+            };
+            change(&mut standing, &view);
+            let data = text(&standing)?;
+            let written = match version {
+                None => self.tree().create(&path, &data, Lifetime::Persistent).await,
+                Some(version) => self.tree().set(&path, &data, Some(version)).await,
+            };
+            match written {
+                Ok(_) => return Ok(standing),
+                Err(TreeError::BadVersion(_) | TreeError::NodeExists(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(changing(image))
+    }
+
+    fn check_image(&self, image: &ImageName) -> Result<(), RequestError> {
+        let is_defined = self.image(image, |it| it.definition.is_some());
+        match is_defined {
+            Some(true) => Ok(()),
+            Some(false) | None => Err(RequestError::NoImage(image.clone())),
+        }
+    }
+
+    fn record(&self, image: &ImageName, build: BuildNumber) -> Result<BuildRecord, RequestError> {
+        let record = self.image(image, |it| it.builds.get(&build)?.record.clone());
+        let record = record.ok_or_else(|| RequestError::NoImage(image.clone()))?;
+        record.ok_or_else(|| no_build(image, build))
+    }
+
+    fn check_ready(&self, image: &ImageName, build: BuildNumber) -> Result<(), RequestError> {
+        let record = self.record(image, build)?;
+        if record.state == BuildState::Ready {
+            return Ok(());
+        }
+        let state = record.state.as_str();
+        Err(RequestError::Refused(format!(
+            "build {build} of {image} is {state}: machines can only start from a ready build"
+        )))
+    }
+
+    async fn flag(&self, place: &Place, asker: &Asker) -> Result<(), RequestError> {
+        let (path, note) = (place.path()?, asker.note()?);
+        match self.tree().create(&path, &note, Lifetime::Persistent).await {
+            Ok(_) | Err(TreeError::NodeExists(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn unflag(&self, place: &Place) -> Result<(), RequestError> {
+        match self.tree().delete(&place.path()?, None).await {
+            Ok(()) | Err(TreeError::NoNode(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn no_build(image: &ImageName, build: BuildNumber) -> RequestError {
+    let image = image.clone();
+    RequestError::NoBuild { image, build }
+}
+
+fn changing(image: &ImageName) -> RequestError {
+    RequestError::Refused(format!(
+        "{image} changed {ATTEMPTS} times meanwhile: try again"
+    ))
+}
+
+/// A target whose machines start from the build.
+fn starts_from(view: &OwnedView, build: BuildNumber) -> Option<String> {
+    let targets = view
+        .definition
+        .iter()
+        .flat_map(|definition| &definition.uploads);
+    let mut targets = targets.filter(|target| {
+        let ImageInUse { in_use, canary } = image_in_use(&view.builds, &target.id, &view.standing);
+        [in_use, canary]
+            .into_iter()
+            .flatten()
+            .any(|upload| upload.build == build)
+    });
+    targets.next().map(|target| target.id.to_string())
+}
+
+fn newer_ready(view: &OwnedView, build: BuildNumber) -> impl Iterator<Item = BuildNumber> {
+    let builds = view.builds.iter().filter(move |it| {
+        let state = it.record.as_ref().map(|record| &record.state);
+        it.number > build && state == Some(&BuildState::Ready)
+    });
+    builds.map(|it| it.number)
+}
