@@ -1,4 +1,4 @@
-//! Explains decisions about pools, and the history of workers.
+//! Explains decisions about pools and images, and the history of workers.
 
 mod shadow;
 
@@ -28,6 +28,12 @@ pub(crate) enum Verb {
         #[arg(value_name = "WORKER", value_parser = name::worker, required = true, num_args = 1..=2)]
         worker: Vec<String>,
     },
+    /// Explain what is done next about an image, and why other things wait
+    Image {
+        /// Image
+        #[arg(value_name = "IMAGE", value_parser = name::image)]
+        image: String,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -44,6 +50,7 @@ pub(crate) struct Decisions {
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
+        Verb::Image { image } => return super::image::explain(image, session).await,
         Verb::Pool(Decisions {
             name: name::Pool { pool },
             shadow: true,
@@ -78,7 +85,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let text = match &verb {
         Verb::Pool(Decisions { shadow: true, .. }) => shadow_text(&reply),
         Verb::Pool(Decisions { shadow: false, .. }) => pool_text(&reply),
-        Verb::Worker { .. } => worker_text(&reply),
+        Verb::Worker { .. } | Verb::Image { .. } => worker_text(&reply),
     };
     output::out(text.trim_end());
     Ok(())

@@ -1,8 +1,11 @@
-//! Images: their definitions on a server.
+//! Images: their definitions and builds on a server.
+
+mod work;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::work::explain;
 use super::body::{Shape, set};
 use super::{Confirmed, Consent, Limit, Session, name};
 use crate::client::{Call, FLEETWRIGHT};
@@ -55,6 +58,30 @@ pub(crate) enum Verb {
     ///
     /// Also works for deleted images.
     Revert(Reversion),
+    /// Show builds and uploads, and what is done next
+    Status(work::Statuses),
+    /// Build an image now
+    Build(work::Asked),
+    /// Build and upload nothing until the image is resumed
+    Pause(work::Asked),
+    /// End a pause
+    Resume(work::Asked),
+    /// Show the log of a build
+    Log(work::Log),
+    /// End a running build
+    Cancel(work::AskedBuild),
+    /// Delete a build with its uploads
+    DeleteBuild(Confirmed<work::AskedBuild>),
+    /// Keep a build until it is unpinned
+    Pin(work::AskedBuild),
+    /// Let a build be deleted as others are
+    Unpin(work::AskedBuild),
+    /// Start new machines from a build from now on
+    Promote(work::AskedBuild),
+    /// Start new machines from an older build again
+    Rollback(work::Rollback),
+    /// Show the signed record of what made a build
+    Provenance(work::Build),
 }
 
 #[derive(Args, Debug)]
@@ -198,6 +225,22 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             Ok(())
         }
         Verb::Revert(reversion) => revert(&reversion, session).await,
+        Verb::Status(statuses) => work::status(&statuses, session).await,
+        Verb::Build(asked) => work::ask(&asked, "build", "requested a build of", session).await,
+        Verb::Pause(asked) => work::ask(&asked, "pause", "paused", session).await,
+        Verb::Resume(asked) => work::ask(&asked, "resume", "resumed", session).await,
+        Verb::Log(log) => work::log(&log, session).await,
+        Verb::Cancel(asked) => {
+            work::ask_of_build(&asked, "cancel", "requested the end of", session).await
+        }
+        Verb::DeleteBuild(deletion) => work::delete_build(&deletion, session).await,
+        Verb::Pin(asked) => work::ask_of_build(&asked, "pin", "pinned", session).await,
+        Verb::Unpin(asked) => work::ask_of_build(&asked, "unpin", "unpinned", session).await,
+        Verb::Promote(asked) => {
+            work::ask_of_build(&asked, "promote", "new machines start from", session).await
+        }
+        Verb::Rollback(rollback) => work::roll_back(&rollback, session).await,
+        Verb::Provenance(build) => work::provenance(&build, session).await,
     }
 }
 
