@@ -11,10 +11,12 @@ mod definition;
 mod definition_change;
 mod explanation;
 mod format;
+mod launch_variants;
 mod next_steps;
 mod number;
 mod reader;
 mod record_fields;
+mod reference;
 mod selection;
 mod standing;
 mod step;
@@ -30,9 +32,16 @@ pub use self::build_record::{
 pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};
 pub use self::format::{BadFormat, ImageFormat};
+pub use self::launch_variants::{
+    CanaryShare, ImageSelection, LaunchPlace, Selections, Variant, Variants, waits_for,
+};
 pub use self::next_steps::next_steps;
 pub use self::number::{BuildNumber, UploadNumber};
 pub use self::record_fields::BadRecord;
+pub use self::reference::{
+    BadReference, CanaryMark, ImageReference, ImageUse, MAX_REFERENCES, REFERENCE_KEY, canary_mark,
+    image_uses, images_of, references, remove_marks, template_of,
+};
 pub use self::selection::{ImageInUse, SelectedUpload, image_in_use, next_candidate};
 pub use self::standing::Standing;
 pub use self::step::{BuildReason, DeleteReason, Leftover, Step, UploadReason, WaitReason};
