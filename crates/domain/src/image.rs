@@ -16,7 +16,6 @@ mod next_steps;
 mod number;
 mod reader;
 mod record_fields;
-mod reference;
 mod selection;
 mod standing;
 mod step;
@@ -38,10 +37,6 @@ pub use self::launch_variants::{
 pub use self::next_steps::next_steps;
 pub use self::number::{BuildNumber, UploadNumber};
 pub use self::record_fields::BadRecord;
-pub use self::reference::{
-    BadReference, CanaryMark, ImageReference, ImageUse, MAX_REFERENCES, REFERENCE_KEY, canary_mark,
-    image_uses, images_of, references, remove_marks, template_of,
-};
 pub use self::selection::{ImageInUse, SelectedUpload, image_in_use, next_candidate};
 pub use self::standing::Standing;
 pub use self::step::{BuildReason, DeleteReason, Leftover, Step, UploadReason, WaitReason};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::reference::{CanaryMark, ImageReference, ImageUse, references, set_marks};
 use super::selection::{ImageInUse, SelectedUpload};
 use super::upload_target::UploadTargetId;
 use crate::id::{ImageName, LaunchConfigId, ProviderId, WorkerGroup};
+use crate::image_reference::{CanaryMark, ImageReference, ImageUse, references, set_marks};
 
 /// The uploads from which machines start, for each target of an image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ impl Variant {
             }
             uses.push(ImageUse {
                 reference: reference.clone(),
-                build: upload.build,
+                build: upload.build.0,
             });
         }
         let configuration = match configuration {

@@ -6,7 +6,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::number::BuildNumber;
 use crate::id::{ImageName, LaunchConfigId};
 
 /// The only key of a reference.
@@ -31,7 +30,8 @@ pub struct ImageReference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageUse {
     pub reference: ImageReference,
-    pub build: BuildNumber,
+    /// The number of the build.
+    pub build: u64,
 }
 
 /// The mark of a launch config that starts machines for a canary.
@@ -129,7 +129,7 @@ fn read_use(note: &Value) -> Option<ImageUse> {
             image: note["imageId"].as_str()?.parse().ok()?,
             pointer: note["at"].as_str()?.to_owned(),
         },
-        build: BuildNumber(note["build"].as_u64()?),
+        build: note["build"].as_u64()?,
     })
 }
 
@@ -203,7 +203,7 @@ fn remove_own_keys(configuration: &mut Map<String, Value>, keys: &[&str]) {
 }
 
 /// Notes which images a launch config uses.
-pub(super) fn set_marks(
+pub(crate) fn set_marks(
     configuration: &mut Map<String, Value>,
     uses: &[ImageUse],
     canary: Option<&CanaryMark>,
@@ -217,7 +217,7 @@ pub(super) fn set_marks(
     let notes = uses.iter().map(|used| {
         json!({
             "imageId": used.reference.image.as_str(),
-            "build": used.build.0,
+            "build": used.build,
             "at": used.reference.pointer,
         })
     });
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_launch_config_refers_to_a_bounded_number_of_images() {
-        for count in sizes_around("domain::image::reference::MAX_REFERENCES", MAX_REFERENCES) {
+        for count in sizes_around("domain::image_reference::MAX_REFERENCES", MAX_REFERENCES) {
             let items: Vec<Value> = (0..count).map(|_| json!({"$image": "a"})).collect();
             let found = references(&object(json!({"items": items})));
             assert_eq!(found.is_ok(), count <= MAX_REFERENCES, "{count}");
@@ -295,7 +295,7 @@ mod tests {
         let mut concrete = object(json!({"disk": {"image": "ami-1"}, "workerManager": {"w": 1}}));
         let uses = [ImageUse {
             reference: references(&template).unwrap().remove(0),
-            build: BuildNumber(7),
+            build: 7,
         }];
         set_marks(&mut concrete, &uses, None);
         assert_eq!(image_uses(&concrete), uses);
