@@ -82,7 +82,6 @@ impl WorseEvidence {
         self.bets
             .extend(tilts.iter().map(|&(tilt, weight)| WorseBet {
                 metric,
-                tilt,
                 weight,
                 log: blocks.iter().map(|block| log_factor(block, tilt)).sum(),
             }));
