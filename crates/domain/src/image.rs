@@ -6,6 +6,7 @@
 
 mod backoff;
 mod build_record;
+mod canary;
 mod content_hash;
 mod definition;
 mod definition_change;
@@ -27,6 +28,11 @@ mod view;
 pub use self::backoff::{BUILD_BACKOFF, Backoff, UPLOAD_BACKOFF};
 pub use self::build_record::{
     BuildFile, BuildLeft, BuildLog, BuildRecord, BuildState, BuildStateError, NewBuild, StoredBuild,
+};
+pub use self::canary::{
+    CanaryEvidence, CanaryGroup, CanaryJudgement, CanaryMetric, CanaryVerdict, FALSE_ALARM_RATE,
+    GroupEvidence, MetricEvidence, RunTrial, START_MARGIN, StartOutcome, TASK_MARGIN, Trial,
+    WRONG_PROMOTION_RATE, judge,
 };
 pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};
