@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, ConfigError};
-use crate::start::build_providers;
+use crate::configured_providers::build_providers;
 
 /// The folder of artifacts in that of the builder, if no store is configured.
 const ARTIFACTS: &str = "artifacts";

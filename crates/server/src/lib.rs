@@ -7,6 +7,7 @@ pub mod authentication;
 pub mod background;
 pub mod builder;
 pub mod config;
+mod configured_providers;
 pub mod doctor;
 pub mod events;
 pub mod health;
