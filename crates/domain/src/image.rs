@@ -17,10 +17,12 @@ mod next_steps;
 mod number;
 mod reader;
 mod record_fields;
+mod rollout;
 mod selection;
 mod standing;
 mod step;
 mod stored;
+mod stored_rollout;
 mod upload_record;
 mod upload_target;
 mod view;
@@ -43,10 +45,14 @@ pub use self::launch_variants::{
 pub use self::next_steps::next_steps;
 pub use self::number::{BuildNumber, UploadNumber};
 pub use self::record_fields::BadRecord;
+pub use self::rollout::{RolloutStep, RolloutView, next_rollout_step};
 pub use self::selection::{ImageInUse, SelectedUpload, image_in_use, next_candidate};
 pub use self::standing::Standing;
 pub use self::step::{BuildReason, DeleteReason, Leftover, Step, UploadReason, WaitReason};
 pub use self::stored::{ImageAction, ImageVersion, StoredImage};
+pub use self::stored_rollout::{
+    CanaryRun, ImageRollout, StoredTrial, TrialRecord, TrialRun, TrialStart,
+};
 pub use self::upload_record::{
     NewUpload, StoredUpload, UploadRecord, UploadState, UploadStateError,
 };
