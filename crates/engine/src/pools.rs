@@ -18,7 +18,7 @@ use store::Tx;
 
 use crate::Engine;
 use crate::change::Change;
-use crate::images::launch_configs::{self, ReferenceError, ResolvedConfigs};
+use crate::images::launch_configs::{self, ResolvedConfigs};
 
 pub use error::PoolError;
 pub use plan::{PoolPlan, plan};
@@ -141,7 +141,7 @@ async fn resolve_images(
         return Ok(None);
     }
     check_number(&written)?;
-    let templates = launch_configs::templates(&written).map_err(ReferenceError::from)?;
+    let templates = launch_configs::templates(&asked.id, &written)?;
     let with_provider = templates.into_iter().map(|template| {
         let named = named_provider(&template).and_then(Value::as_str);
         let named = named.and_then(|named| named.parse().ok());

@@ -7,7 +7,7 @@ use domain::image::{LaunchPlace, Selections, Variants};
 use domain::image_reference::{
     BadReference, ImageReference, images_of, references, remove_marks, template_of,
 };
-use domain::launch_config::id_of;
+use domain::launch_config::{id_for_second_provider, id_of, named_provider, without_id};
 use serde_json::{Map, Value};
 use store::{StoreError, Tx};
 
@@ -49,22 +49,44 @@ pub(crate) struct ResolvedConfig {
 }
 
 /// The templates of launch configs that a client wrote, perhaps as it had read them.
-pub(crate) fn templates(written: &[LaunchConfig]) -> Result<Vec<LaunchConfig>, BadReference> {
+pub(crate) fn templates(
+    pool_id: &PoolId,
+    written: &[LaunchConfig],
+) -> Result<Vec<LaunchConfig>, ReferenceError> {
     let mut templates: Vec<LaunchConfig> = Vec::with_capacity(written.len());
     for config in written {
         let Some(mut template) = template_of(config)? else {
             continue;
         };
-        // Those of deleted references remain from an earlier reading.
+        // What is left of an earlier reading.
         remove_marks(&mut template);
+        if !references(&template)?.is_empty() && has_computed_id(pool_id, &template)? {
+            template = without_id(&template);
+        }
         templates.push(template);
     }
     Ok(templates)
 }
 
-/// Whether some of them refer to images.
+/// Whether its id is the one that readers were shown, so that no author gave it.
+fn has_computed_id(pool_id: &PoolId, template: &LaunchConfig) -> Result<bool, BadId> {
+    let content = without_id(template);
+    let shown = id_of(pool_id, template)?;
+    if id_of(pool_id, &content)? == shown {
+        return Ok(true);
+    }
+    let named = named_provider(template).and_then(Value::as_str);
+    let Some(Ok(named)) = named.map(str::parse::<ProviderId>) else {
+        return Ok(false);
+    };
+    Ok(id_for_second_provider(pool_id, &named, &content)? == shown)
+}
+
+/// Whether some of them refer to images, well or not.
 pub(crate) fn uses_images(configs: &[LaunchConfig]) -> bool {
-    configs.iter().any(|config| !images_of(config).is_empty())
+    configs
+        .iter()
+        .any(|config| references(config).is_err() || !images_of(config).is_empty())
 }
 
 /// Reads the selections of the images to which templates refer. All images must exist.

@@ -61,6 +61,7 @@ mod fleet_world;
 mod full_disk;
 mod hawk;
 mod health;
+mod image_rollouts;
 mod images;
 mod launch_config_pauses;
 mod launch_config_states;

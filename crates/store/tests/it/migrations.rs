@@ -10,7 +10,7 @@ use crate::world::{Database, on_both, read, write};
 /// Number of the migration that makes the recorded history.
 const RECORDING: usize = 25;
 
-const FILES: [(&str, &str); 27] = [
+const FILES: [(&str, &str); 28] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
