@@ -150,6 +150,17 @@ impl ImageTree {
         self.known().images.get(name).map(look)
     }
 
+    /// How many images wait for a build that was asked for, and how many are being built.
+    pub fn count_requested_and_building(&self) -> (usize, usize) {
+        let known = self.known();
+        let images = known.images.values();
+        let requested = images.clone().filter(|image| image.request.is_some());
+        (
+            requested.count(),
+            images.filter(|image| image.running().is_some()).count(),
+        )
+    }
+
     pub fn names(&self) -> Vec<ImageName> {
         self.known().images.keys().cloned().collect()
     }

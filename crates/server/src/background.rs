@@ -8,6 +8,7 @@ mod file_reload;
 mod forget_recorded;
 mod health_check;
 mod housekeeping;
+mod image_measure;
 mod image_mirror;
 mod learner;
 mod measure;
@@ -25,7 +26,7 @@ mod queue_releases;
 mod refresh;
 mod scan;
 mod tls_reload;
-pub(crate) mod tree_keeper;
+pub mod tree_keeper;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,7 @@ use driver::Driver;
 pub use file_reload::FileReload;
 pub use health_check::HealthCheck;
 pub use housekeeping::Housekeeping;
+pub use image_measure::ImageMeasure;
 pub use image_mirror::ImageMirror;
 pub use learner::Learner;
 pub use measure::{Measure, MeasureLimits};
@@ -84,6 +86,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     }
     let bell = Arc::clone(&app.engine.wakeups.images);
     driver.start_woken(every(60), bell, ImageMirror(own()));
+    driver.start(every(15), ImageMeasure::new(own()));
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }

@@ -11,6 +11,7 @@ mod configuration;
 mod documentation;
 mod documented_commands;
 mod event;
+mod image_builds;
 mod images;
 mod import;
 mod import_rules;
