@@ -1,7 +1,8 @@
 //! The builds that run in this process, for those who read their logs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use domain::id::ImageName;
@@ -14,7 +15,7 @@ pub struct LiveBuild {
     pub log: PathBuf,
     /// The limit with which the log is written.
     pub max_log_bytes: u64,
-    /// Bytes of output so far. Closed when the command has ended.
+    /// Bytes of the log so far. Closed when the record of the build says where its log is.
     pub progress: watch::Receiver<u64>,
 }
 
@@ -34,6 +35,26 @@ struct Inner {
 pub(crate) struct LiveEntry {
     builds: LiveBuilds,
     key: (ImageName, BuildNumber),
+    progress: watch::Sender<u64>,
+}
+
+impl LiveEntry {
+    /// Passes on how far the log has grown, until the caller drops it.
+    pub(crate) async fn follow(&self, mut command: watch::Receiver<u64>) -> Infallible {
+        while command.changed().await.is_ok() {
+            let n_bytes = *command.borrow_and_update();
+            self.progress.send_replace(n_bytes);
+        }
+        std::future::pending().await
+    }
+
+    /// The log is complete so far. Its last line is not counted by the command.
+    pub(crate) fn add_length_of(&self, log: &Path) {
+        if let Ok(metadata) = std::fs::metadata(log) {
+            self.progress
+                .send_modify(|known| *known = metadata.len().max(*known));
+        }
+    }
 }
 
 impl LiveBuilds {
@@ -55,14 +76,22 @@ impl LiveBuilds {
         &self,
         image: &ImageName,
         number: BuildNumber,
-        build: LiveBuild,
+        log: PathBuf,
+        max_log_bytes: u64,
     ) -> LiveEntry {
         let key = (image.clone(), number);
+        let (sender, progress) = watch::channel(0);
+        let build = LiveBuild {
+            log,
+            max_log_bytes,
+            progress,
+        };
         let mut builds = self.0.builds.lock().unwrap_or_else(PoisonError::into_inner);
         builds.insert(key.clone(), build);
         LiveEntry {
             builds: self.clone(),
             key,
+            progress: sender,
         }
     }
 }
