@@ -207,7 +207,9 @@ impl Builder {
                     membership.replace(text(&current)?);
                     registered = current;
                 }
-                work.agenda.forget_before(Instant::now() - LONGEST_PAUSE);
+                if let Some(moment) = Instant::now().checked_sub(LONGEST_PAUSE) {
+                    work.agenda.forget_before(moment);
+                }
                 n_rounds += 1;
                 if n_rounds % SWEEP_ROUNDS == 1 {
                     work.sweep();
