@@ -26,6 +26,8 @@ pub struct LiveBuilds(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     builds: Mutex<BTreeMap<(ImageName, BuildNumber), LiveBuild>>,
+    /// Counts the builds that began.
+    n_begun: watch::Sender<u64>,
     /// The name of the builder of this process.
     builder: OnceLock<String>,
 }
@@ -72,6 +74,13 @@ impl LiveBuilds {
         builds.get(&(image.clone(), build)).cloned()
     }
 
+    /// Returns when the command of this build runs.
+    pub(crate) async fn running(&self, image: &ImageName, build: BuildNumber) {
+        let mut begun = self.0.n_begun.subscribe();
+        // An error is impossible: the sender is ours.
+        let _ = begun.wait_for(|_| self.get(image, build).is_some()).await;
+    }
+
     pub(crate) fn enter(
         &self,
         image: &ImageName,
@@ -88,6 +97,8 @@ impl LiveBuilds {
         };
         let mut builds = self.0.builds.lock().unwrap_or_else(PoisonError::into_inner);
         builds.insert(key.clone(), build);
+        drop(builds);
+        self.0.n_begun.send_modify(|count| *count += 1);
         LiveEntry {
             builds: self.clone(),
             key,

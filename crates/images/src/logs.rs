@@ -74,7 +74,10 @@ pub async fn read_build_log(
         }
         // It begins, or its end is being recorded.
         let is_changed = |image: Option<&ImageNode>| image.and_then(find).as_ref() != Some(&record);
-        images.wait_for(&query.image, query.wait, is_changed).await;
+        tokio::select! {
+            _ = images.wait_for(&query.image, query.wait, is_changed) => {}
+            () = live.running(&query.image, query.build) => {}
+        }
         return Ok(LogPage {
             bytes: Vec::new(),
             left_out: 0,
