@@ -11,7 +11,8 @@ mod requests;
 mod status;
 
 pub use builder::{
-    Builder, BuilderError, BuilderParts, BuilderSettings, SecretFile, Targets, folder_store_name,
+    Builder, BuilderError, BuilderParts, BuilderSettings, Commands, RunningCommand, SecretFile,
+    Targets, folder_store_name,
 };
 pub use ended_work::{EndedJob, EndedWork};
 pub use image_tree::{
