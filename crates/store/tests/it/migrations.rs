@@ -119,6 +119,10 @@ const FILES: [(&str, &str); 27] = [
         "0027_images",
         include_str!("../../migrations/0027_images.sql"),
     ),
+    (
+        "0028_image_rollouts",
+        include_str!("../../migrations/0028_image_rollouts.sql"),
+    ),
 ];
 
 /// Creates a database as an older program with fewer migrations would leave it.
