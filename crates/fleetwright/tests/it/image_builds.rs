@@ -1,7 +1,7 @@
 //! Builds of images on the command line, by a server that builds.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
@@ -371,4 +371,134 @@ fn unknown_images_and_builds_are_named() {
         2,
         "invalid value",
     );
+}
+
+#[test]
+fn secrets_of_a_build_are_not_in_its_log() {
+    let home = Home::new();
+    let secret = home.write("token", "open-sesame\n");
+    let config = format!("{CONFIG}[images.secrets.TOKEN]\nfile = {secret:?}\n");
+    let file = home.write("builder.toml", &config);
+    let server = Server::start_in(home, &["--config", &file]);
+    let mut with_secret = definition(&format!("echo \"token $TOKEN\"; {MAKE}"));
+    with_secret["secrets"] = json!(["TOKEN"]);
+    store(&server, "create", &with_secret);
+    built(&server, 1);
+    let log = server.ok(&["image", "log", "tiny", "1"]);
+    assert!(log.starts_with("token [redacted]\n"), "{log}");
+    for document in [
+        server.json(&["image", "show", "tiny"]),
+        server.json(&["image", "provenance", "tiny", "1"]),
+    ] {
+        assert!(!document.to_string().contains("open-sesame"), "{document}");
+    }
+}
+
+#[test]
+fn builds_and_uploads_are_measured() {
+    let server = start();
+    create(&server, MAKE);
+    built(&server, 1);
+    let metrics = wait_for("they are measured", || {
+        let (_, metrics) = server.call("GET", "/metrics", None);
+        metrics
+            .contains("fleetwright_image_uploads_total{imageId=\"tiny\",target=\"cloud\",outcome=\"ready\"} 1")
+            .then_some(metrics)
+    });
+    for part in [
+        "fleetwright_image_builds_total{imageId=\"tiny\",outcome=\"ready\"} 1\n",
+        "fleetwright_image_build_seconds_count{outcome=\"ready\"} 1\n",
+        "fleetwright_image_uploads_total{imageId=\"tiny\",target=\"local\",outcome=\"ready\"} 1\n",
+        "fleetwright_image_upload_seconds_count{providerId=\"cloud\",outcome=\"ready\"} 1\n",
+        "fleetwright_image_age_seconds{imageId=\"tiny\",target=\"local\"} ",
+        "fleetwright_image_builders 1\n",
+        "fleetwright_image_builds_running 0\n",
+        "fleetwright_image_build_requests 0\n",
+    ] {
+        assert!(metrics.contains(part), "{part}: {metrics}");
+    }
+}
+
+/// A `fleetwright builder`, killed at the end of the test.
+struct Builder(Child);
+
+impl Builder {
+    fn start(home: &Home, config: &str) -> Self {
+        let log = std::fs::File::create(home.path("builder.log")).unwrap();
+        let mut command = home.command(&["builder", "--config", config]);
+        let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        let mut lines = BufReader::new(process.stdout.take().unwrap());
+        lines.read_line(&mut line).unwrap();
+        assert!(
+            line.ends_with(" is ready\n"),
+            "{line} {}",
+            home.read("builder.log")
+        );
+        Self(process)
+    }
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        let _ended_already = self.0.kill();
+        let _ended_already = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_shows_the_logs_of_another_builder() {
+    let Some((_, servers)) = crate::tree::zookeeper() else {
+        return;
+    };
+    let home = Home::new();
+    let root = format!("/image-builds-{}", std::process::id());
+    let common = format!(
+        "[providers.local]\nkind = \"static\"\n[providers.cloud]\nkind = \"fake\"\n\
+         [tree]\nkind = \"zookeeper\"\nservers = {servers:?}\nroot = {root:?}\n"
+    );
+    let config = format!("roles = [\"api\", \"housekeeper\"]\n{common}");
+    let config = home.write("server.toml", &config);
+    let server = Server::start_in(home, &["--config", &config]);
+    let home = &server.home;
+    let own = format!(
+        "root_url = {:?}\ndata = {:?}\nkeys.file = {:?}\n{common}",
+        server.root_url(),
+        home.path("builder"),
+        home.path("data/keys"),
+    );
+    let builder = Builder::start(home, &home.write("b.toml", &own));
+    let gate = home.path("gate");
+    let wait = format!("until [ -e '{}' ]; do sleep 0.05; done", gate.display());
+    let mut elsewhere = definition(&format!("echo before; {wait}; echo after; {MAKE}"));
+    elsewhere["uploads"] = json!([{"providerId": "cloud"}]);
+    store(&server, "create", &elsewhere);
+    status_when(&server, "it is built", |status| {
+        status["state"] == "building"
+    });
+    let mut following = server
+        .command(&["image", "log", "tiny", "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "before\n");
+    std::fs::write(&gate, "").unwrap();
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert!(rest.starts_with("after\n"), "{rest}");
+    assert_eq!(following.wait().unwrap().code(), Some(0));
+    // The log is in the artifact store of the builder, on its disk.
+    let log = server.ok(&["image", "log", "tiny", "1"]);
+    assert!(log.starts_with("before\nafter\n"), "{log}");
+    drop(builder);
+    let part = "has the log, and ";
+    let refused = wait_for("the builder is missed", || {
+        let done = server.run(&["image", "log", "tiny", "1"]);
+        assert!(done.code != 0 && done.err.contains(part), "{}", done.err);
+        (done.code == 3).then_some(done.err)
+    });
+    assert!(refused.contains("cannot reach it"), "{refused}");
 }

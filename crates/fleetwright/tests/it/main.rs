@@ -21,6 +21,7 @@ mod offline;
 mod other_workers;
 mod overrides;
 mod queue_calls;
+mod real_image;
 mod serve;
 mod shadow;
 mod simulate;

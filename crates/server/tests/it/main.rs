@@ -62,6 +62,7 @@ mod full_disk;
 mod hawk;
 mod health;
 mod images;
+mod images_at_work;
 mod launch_config_pauses;
 mod launch_config_states;
 mod limits;
