@@ -48,6 +48,12 @@ pub struct ValidatedPool {
     launch_configs: LaunchConfigs,
 }
 
+impl ValidatedPool {
+    pub(crate) fn launch_configs(&self) -> &[Map<String, Value>] {
+        &self.launch_configs
+    }
+}
+
 pub struct PoolDetails {
     pub pool: Pool,
     /// Only those that are not archived.

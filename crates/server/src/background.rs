@@ -10,6 +10,7 @@ mod health_check;
 mod housekeeping;
 mod image_measure;
 mod image_mirror;
+pub(crate) mod image_rollouts;
 mod learner;
 mod measure;
 mod notifier;
@@ -41,6 +42,7 @@ pub use health_check::HealthCheck;
 pub use housekeeping::Housekeeping;
 pub use image_measure::ImageMeasure;
 pub use image_mirror::ImageMirror;
+pub use image_rollouts::ImageRollouts;
 pub use learner::Learner;
 pub use measure::{Measure, MeasureLimits};
 pub use notifier::{Notifier, NotifierLimits};
@@ -87,6 +89,8 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let bell = Arc::clone(&app.engine.wakeups.images);
     driver.start_woken(every(60), bell, ImageMirror(own()));
     driver.start(every(15), ImageMeasure::new(own()));
+    let bell = Arc::clone(&app.engine.wakeups.image_rollouts);
+    driver.start_woken(every(5), bell, ImageRollouts::new(own()));
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }

@@ -105,8 +105,7 @@ fn has_older(view: &RolloutView<'_>, build: BuildNumber) -> bool {
 
 fn has_upload(view: &RolloutView<'_>, number: BuildNumber) -> bool {
     let mut builds = view.builds.iter();
-    let build = builds.find(|build| build.number == number && build.ready().is_some());
-    build.is_some_and(|build| build.uploads.iter().any(|upload| upload.ready().is_some()))
+    builds.any(|build| build.number == number && build.has_ready_upload())
 }
 
 impl Standing {

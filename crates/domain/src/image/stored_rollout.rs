@@ -9,6 +9,8 @@ use super::number::BuildNumber;
 use super::standing::Standing;
 use crate::Version;
 use crate::id::{ImageName, TaskId, WorkerKey};
+use crate::run_outcome::RunOutcome;
+use crate::task::EndReason;
 use crate::time::Timestamp;
 
 /// The decisions about the builds of an image.
@@ -103,6 +105,32 @@ impl ImageRollout {
             last_modified: now,
             version: Version::FIRST,
         }
+    }
+}
+
+impl TrialRun {
+    /// `None`: how the run ended says nothing about the machine.
+    pub fn of(outcome: &RunOutcome) -> Option<Self> {
+        let is_good = match outcome.reason {
+            EndReason::Completed => true,
+            EndReason::Failed
+            | EndReason::ClaimExpired
+            | EndReason::ResourceUnavailable
+            | EndReason::InternalError => false,
+            EndReason::DeadlineExceeded
+            | EndReason::Canceled
+            | EndReason::WorkerShutdown
+            | EndReason::MalformedPayload
+            | EndReason::IntermittentTask
+            | EndReason::Superseded => return None,
+        };
+        Some(Self {
+            task_id: outcome.task_id.clone(),
+            run_id: outcome.run_id,
+            is_good,
+            resolved: outcome.resolved,
+            duration_ms: outcome.duration_ms(),
+        })
     }
 }
 

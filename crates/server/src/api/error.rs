@@ -15,7 +15,8 @@ use engine::artifacts::ArtifactError;
 use engine::cache_purges::CachePurgeError;
 use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
 use engine::fleet::LaunchConfigError;
-use engine::images::ImageError;
+use engine::images::launch_configs::ReferenceError;
+use engine::images::{ImageError, RolloutError};
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;
 use engine::queue::TaskError;
@@ -350,6 +351,7 @@ impl From<PoolError> for ApiError {
                 Self::new(Code::InputValidationError, text)
             }
             PoolError::LaunchConfigs(bad) => bad.into(),
+            PoolError::Images(bad) => bad.into(),
             PoolError::Store(problem) => problem.into(),
         }
     }
@@ -378,11 +380,38 @@ impl From<ImageError> for ApiError {
         let text = problem.to_string();
         match problem {
             ImageError::NotFound => Self::not_found(text),
-            ImageError::Different | ImageError::Outdated { .. } | ImageError::TooMany => {
-                Self::conflict(text)
-            }
+            ImageError::Different
+            | ImageError::Outdated { .. }
+            | ImageError::InUse(_)
+            | ImageError::TooMany => Self::conflict(text),
             ImageError::NoProvider(_) => Self::input(text),
             ImageError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<RolloutError> for ApiError {
+    fn from(problem: RolloutError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            RolloutError::NotReady { .. }
+            | RolloutError::InUse { .. }
+            | RolloutError::NothingInUse(_) => Self::conflict(text),
+            RolloutError::Share(_) => Self::input(text),
+            RolloutError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<ReferenceError> for ApiError {
+    fn from(problem: ReferenceError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            ReferenceError::Bad(_)
+            | ReferenceError::NoImage(_)
+            | ReferenceError::OwnId(_)
+            | ReferenceError::Id(_) => Self::input(text),
+            ReferenceError::Store(problem) => problem.into(),
         }
     }
 }

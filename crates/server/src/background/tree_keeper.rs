@@ -96,6 +96,9 @@ impl OpenedTree {
                 if revision.wait_for(|revision| *revision > 0).await.is_ok() {
                     app.engine.wakeups.images.notify_one();
                 }
+                while revision.changed().await.is_ok() {
+                    app.engine.wakeups.image_rollouts.notify_one();
+                }
             }
         });
         let building = build(app, name, images, stop.child_token());

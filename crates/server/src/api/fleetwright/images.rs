@@ -1,6 +1,7 @@
 //! Images: their definitions with all versions, their builds, and requests about them.
 
 mod history;
+mod rollout;
 mod status;
 mod table;
 mod wire;

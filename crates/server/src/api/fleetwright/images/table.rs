@@ -4,7 +4,7 @@ use access::scope::Template::{self, AllOf, Scope};
 use contract::patterns::DIGITS;
 
 use super::super::on;
-use super::{history, status, work};
+use super::{history, rollout, status, work};
 use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
 use crate::api::endpoint::{Endpoint, PAGING, Query, each, query};
 
@@ -188,13 +188,22 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
             "The build is deleted as others are.",
         ),
     on("promoteImageBuild", Post, "/image/<imageId>/builds/<build>/promote")
-        .runs(|call| Box::pin(work::promote(call)))
+        .runs(|call| Box::pin(rollout::promote(call)))
         .input("image-reason-request.json")
         .scopes(MANAGE)
         .about(IMAGES, "Start machines from a build of an image")
         .describe(
             "New machines start from this build from now on. Newer builds that are ready now count \
              as rolled back.",
+        ),
+    on("startImageCanary", Post, "/image/<imageId>/builds/<build>/canary")
+        .runs(|call| Box::pin(rollout::start_canary(call)))
+        .input("image-canary-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Start a canary of a build of an image")
+        .describe(
+            "A share of the new machines starts from the build, and the test decides whether all \
+             do. Also tries a build again that was rolled back. A canary that runs is replaced.",
         ),
     on("imageBuildLog", Get, "/image/<imageId>/builds/<build>/log")
         .runs(|call| Box::pin(status::log(call)))

@@ -141,10 +141,3 @@ pub(super) async fn unpin(call: Call) -> Result<Reply, ApiError> {
     request.images.unpin(&request.image, build).await?;
     request.done("build-unpinned").await
 }
-
-pub(super) async fn promote(call: Call) -> Result<Reply, ApiError> {
-    let request = Request::of(call)?;
-    let (build, now) = (request.build()?, request.call.app.engine.clock.now());
-    request.images.promote(&request.image, build, now).await?;
-    request.done("build-promoted").await
-}

@@ -1,0 +1,53 @@
+//! Decisions of people about which build of an image machines start from.
+
+use std::sync::Arc;
+
+use domain::audit::EntityType;
+use engine::images::{ImageFacts, PersonalDecision};
+use serde::Deserialize;
+
+use crate::api::{call::Call, error::ApiError, reply::Reply};
+use crate::background::image_rollouts::facts;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecisionBody {
+    #[serde(default)]
+    reason: String,
+    /// Of a canary.
+    share: Option<f64>,
+}
+
+fn decision(call: &Call, reason: String) -> Result<PersonalDecision, ApiError> {
+    let image = call.image_id()?;
+    Ok(PersonalDecision {
+        build: call.build_number()?,
+        reason,
+        audit: call.audit(EntityType::Image, image.as_str(), ""),
+    })
+}
+
+/// The image with its builds.
+fn known(call: &Call) -> Result<Arc<ImageFacts>, ApiError> {
+    let (image, now) = (call.image_id()?, call.now);
+    let facts = facts(call.image_tree()?.as_ref(), &image, now);
+    facts.map(Arc::new).ok_or_else(|| {
+        ApiError::not_found(format!(
+            "image {image} is not in the tree: it does not exist, or was created a moment ago"
+        ))
+    })
+}
+
+pub(super) async fn promote(call: Call) -> Result<Reply, ApiError> {
+    let body: DecisionBody = call.body()?;
+    let (facts, decision) = (known(&call)?, decision(&call, body.reason)?);
+    engine::images::use_build(&call.app.engine, facts, decision).await?;
+    Reply::done()
+}
+
+pub(super) async fn start_canary(call: Call) -> Result<Reply, ApiError> {
+    let body: DecisionBody = call.body()?;
+    let (facts, decision) = (known(&call)?, decision(&call, body.reason)?);
+    engine::images::start_canary(&call.app.engine, facts, decision, body.share).await?;
+    Reply::done()
+}
