@@ -24,13 +24,14 @@ fn start() -> Server {
     Server::start_in(home, &["--config", &file])
 }
 
-/// A definition whose build runs this script. It is built only on request.
+/// A definition whose build runs this script. It is built only on request, and used without a canary.
 fn definition(script: &str) -> Value {
     json!({
         "imageId": "tiny",
         "build": {"command": ["/bin/sh", "-c", script]},
         "formats": ["tar"],
         "rebuildAgeSeconds": 0,
+        "canary": {"share": 1},
         "uploads": [{"providerId": "local"}, {"providerId": "cloud"}],
     })
 }
@@ -175,7 +176,7 @@ fn a_log_is_followed_while_the_build_runs() {
         &server,
         &["image", "promote", "tiny", "1"],
         5,
-        "is building",
+        "no ready upload",
     );
     failing(
         &server,

@@ -68,6 +68,8 @@ pub(crate) fn cases() -> Vec<Case> {
             "fleetwright:/image/linux/builds/1/promote",
         ),
     ];
+    let canary = "fleetwright:/image/linux/builds/1/canary";
+    cases.push(case_with("startImageCanary", canary, json!({}), MANAGE));
     cases.extend(requests.map(|(name, path)| case_with(name, path, json!({}), MANAGE)));
     cases
 }
@@ -359,7 +361,7 @@ on_both!(
                 "builds/1/cancel",
                 "build 1 of linux is ready: there is nothing to cancel",
             ),
-            ("builds/2/promote", "build 2 of linux is failed"),
+            ("builds/2/promote", "build 2 of linux has no ready upload"),
         ] {
             let told = refused(ask(path), 409).await;
             assert!(told.contains(part), "{told}");
