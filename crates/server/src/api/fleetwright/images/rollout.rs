@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use domain::audit::EntityType;
+use domain::image::ImageRollout;
 use engine::images::{ImageFacts, PersonalDecision};
 use serde::Deserialize;
 
@@ -44,16 +45,31 @@ fn known(call: &Call) -> Result<Arc<ImageFacts>, ApiError> {
     Ok(Arc::new(facts))
 }
 
+/// Copies the decision into the tree at once. If that fails, the background task repeats it.
+async fn show_builders(call: &Call, rollout: &ImageRollout) {
+    let Ok(images) = call.image_tree() else {
+        return;
+    };
+    let written = images.mirror_standing(&rollout.image, &rollout.standing);
+    if let Err(error) = written.await {
+        let image = &rollout.image;
+        tracing::warn!(%image, %error, "builders do not know the decision about {image} yet: {error}");
+    }
+}
+
 pub(super) async fn promote(call: Call) -> Result<Reply, ApiError> {
     let body: DecisionBody = call.body()?;
     let (facts, decision) = (known(&call)?, decision(&call, body.reason)?);
-    engine::images::use_build(&call.app.engine, facts, decision).await?;
+    let rollout = engine::images::use_build(&call.app.engine, facts, decision).await?;
+    show_builders(&call, &rollout).await;
     Reply::done()
 }
 
 pub(super) async fn start_canary(call: Call) -> Result<Reply, ApiError> {
     let body: DecisionBody = call.body()?;
     let (facts, decision) = (known(&call)?, decision(&call, body.reason)?);
-    engine::images::start_canary(&call.app.engine, facts, decision, body.share).await?;
+    let engine = &call.app.engine;
+    let rollout = engine::images::start_canary(engine, facts, decision, body.share).await?;
+    show_builders(&call, &rollout).await;
     Reply::done()
 }
