@@ -150,6 +150,17 @@ impl ImageTree {
         self.known().images.get(name).map(look)
     }
 
+    /// How many images wait for a build that was asked for, and how many are being built.
+    pub fn count_requested_and_building(&self) -> (usize, usize) {
+        let known = self.known();
+        let images = known.images.values();
+        let requested = images.clone().filter(|image| image.request.is_some());
+        (
+            requested.count(),
+            images.filter(|image| image.running().is_some()).count(),
+        )
+    }
+
     pub fn names(&self) -> Vec<ImageName> {
         self.known().images.keys().cloned().collect()
     }
@@ -158,8 +169,23 @@ impl ImageTree {
         self.known().builders.clone()
     }
 
+    /// The configured providers; empty if no server has said which they are.
     pub fn providers(&self) -> BTreeSet<ProviderId> {
-        self.known().providers.clone()
+        self.known().providers.clone().unwrap_or_default()
+    }
+
+    /// The tokens of all uploads.
+    pub(crate) fn tokens(&self) -> BTreeSet<String> {
+        let known = self.known();
+        let builds = known
+            .images
+            .values()
+            .flat_map(|image| image.builds.values());
+        let uploads = builds
+            .flat_map(|build| build.targets.values())
+            .flat_map(|target| target.uploads.values());
+        let records = uploads.filter_map(|upload| upload.record.as_ref());
+        records.filter_map(|record| record.token.clone()).collect()
     }
 
     /// Waits until the image is as expected. Returns whether that came in time.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cloud::image::{ArtifactError, ArtifactStore, Checksum, LogPiece, read_log};
+use cloud::image::{ArtifactError, ArtifactStore, Checksum, LogPiece, read_complete_log, read_log};
 use domain::id::ImageName;
 use domain::image::{BuildNumber, BuildState};
 use tokio::time::timeout;
@@ -52,11 +52,11 @@ pub struct LogQuery {
     pub wait: Duration,
 }
 
-/// Reads a piece of a log.
+/// Reads a piece of a log. Without an artifact store, only logs of running builds are found.
 pub async fn read_build_log(
     images: &ImageTree,
     live: &LiveBuilds,
-    artifacts: &dyn ArtifactStore,
+    artifacts: Option<&dyn ArtifactStore>,
     query: &LogQuery,
 ) -> Result<LogPage, LogError> {
     if let Some(running) = live.get(&query.image, query.build) {
@@ -74,7 +74,10 @@ pub async fn read_build_log(
         }
         // It begins, or its end is being recorded.
         let is_changed = |image: Option<&ImageNode>| image.and_then(find).as_ref() != Some(&record);
-        images.wait_for(&query.image, query.wait, is_changed).await;
+        tokio::select! {
+            _ = images.wait_for(&query.image, query.wait, is_changed) => {}
+            () = live.running(&query.image, query.build) => {}
+        }
         return Ok(LogPage {
             bytes: Vec::new(),
             left_out: 0,
@@ -87,6 +90,9 @@ pub async fn read_build_log(
         .key
         .parse()
         .map_err(|_| LogError::NotKept(query.build))?;
+    let Some(artifacts) = artifacts else {
+        return Err(LogError::Elsewhere(record.builder.clone()));
+    };
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("log");
     let checksum = Checksum {
@@ -99,9 +105,9 @@ pub async fn read_build_log(
         }
         got => got?,
     }
-    let piece = read_piece(path, u64::MAX, query).await?;
-    // A longer log is read in several pieces.
-    let is_last = piece.next >= log.file.size_bytes;
+    let (from, at_most) = (query.from, query.at_most);
+    let read = tokio::task::spawn_blocking(move || read_complete_log(&path, from, at_most));
+    let (piece, is_last) = read.await.map_err(io::Error::other)??;
     Ok(page(piece, is_last))
 }
 

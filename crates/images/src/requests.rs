@@ -14,7 +14,7 @@ use crate::paths::Place;
 /// Attempts to change what another process changes at the same time.
 const ATTEMPTS: usize = 10;
 
-/// Who asks, and why.
+/// The author of a request, and the reason.
 #[derive(Clone, Debug)]
 pub struct Asker {
     pub by: String,
@@ -53,7 +53,7 @@ impl Asker {
 }
 
 impl ImageTree {
-    /// Asks for a build. A request that nobody has answered yet stays as it is.
+    /// Asks for a build. While a request waits, further ones change nothing.
     pub async fn request_build(
         &self,
         image: &ImageName,

@@ -8,6 +8,7 @@ mod file_reload;
 mod forget_recorded;
 mod health_check;
 mod housekeeping;
+mod image_measure;
 mod image_mirror;
 pub(crate) mod image_rollouts;
 mod learner;
@@ -26,7 +27,7 @@ mod queue_releases;
 mod refresh;
 mod scan;
 mod tls_reload;
-pub(crate) mod tree_keeper;
+pub mod tree_keeper;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,7 @@ use driver::Driver;
 pub use file_reload::FileReload;
 pub use health_check::HealthCheck;
 pub use housekeeping::Housekeeping;
+pub use image_measure::ImageMeasure;
 pub use image_mirror::ImageMirror;
 pub use image_rollouts::ImageRollouts;
 pub use learner::Learner;
@@ -86,6 +88,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     }
     let bell = Arc::clone(&app.engine.wakeups.images);
     driver.start_woken(every(60), bell, ImageMirror(own()));
+    driver.start(every(15), ImageMeasure::new(own()));
     let bell = Arc::clone(&app.engine.wakeups.image_rollouts);
     driver.start_woken(every(5), bell, ImageRollouts::new(own()));
     if let Some(tls) = &app.tls {

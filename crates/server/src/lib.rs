@@ -5,6 +5,7 @@ pub mod api;
 pub mod app;
 pub mod authentication;
 pub mod background;
+mod build_logs;
 pub mod builder;
 pub mod config;
 mod configured_providers;

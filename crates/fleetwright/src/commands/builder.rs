@@ -41,6 +41,8 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
             BuilderProblem::Artifacts(_)
             | BuilderProblem::ArtifactFolder(_)
             | BuilderProblem::Program(_)
+            | BuilderProblem::Listen { .. }
+            | BuilderProblem::Random(_)
             | BuilderProblem::Builder(_)
             | BuilderProblem::Tree(_) => Failure::failed(format!("the builder stopped: {text}")),
         }

@@ -140,9 +140,12 @@ impl ApiError {
 
     /// Another deployment's queue does not report its pending tasks.
     /// This process has no tree, or has not read it yet.
-    pub fn tree_unavailable() -> Self {
-        let text = "This server does not have the tree of images now: it starts, ZooKeeper is not \
-                    reachable, or another process owns the embedded tree. Its log says which.";
+    /// `problem` says why; empty: the server has just started.
+    pub fn tree_unavailable(problem: &str) -> Self {
+        let text = match problem {
+            "" => "This server is still reading the tree of images: try again in a moment".into(),
+            problem => format!("This server does not have the tree of images: {problem}"),
+        };
         Self::new(Code::TreeUnavailable, text)
     }
 

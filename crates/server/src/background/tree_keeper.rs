@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::build_logs::LogSeal;
 use crate::builder::{self, BuilderNeeds, BuilderProblem, EngineTargets, process_name};
 use crate::config::{ConfigError, Role, TreeKind};
 
@@ -31,7 +32,7 @@ enum TreeProblem {
 }
 
 /// Keeps the tree of the app open until it stops. A problem is logged once.
-pub(crate) async fn keep(app: Arc<App>, stop: CancellationToken) {
+pub async fn keep(app: Arc<App>, stop: CancellationToken) {
     let mut reported = String::new();
     while let Some(ended) = stop.run_until_cancelled(open(&app)).await {
         let problem = match ended {
@@ -45,6 +46,7 @@ pub(crate) async fn keep(app: Arc<App>, stop: CancellationToken) {
             Err(problem) => problem,
         };
         let text = with_causes(&problem);
+        app.tree.note_problem(text.clone());
         if text != reported {
             tracing::warn!(error = %text, "the tree is not usable, and is tried again: {text}");
             reported = text;
@@ -86,7 +88,7 @@ impl OpenedTree {
             let images = Arc::clone(&images);
             async move { images.follow().await }
         });
-        app.tree.replace(Some(Arc::clone(&images)));
+        app.tree.open(Arc::clone(&images));
         let waking = tokio::spawn({
             let (app, mut revision) = (Arc::clone(app), images.revision());
             async move {
@@ -108,7 +110,7 @@ impl OpenedTree {
             () = stop.cancelled() => true,
             _ = lost => false,
         };
-        app.tree.replace(None);
+        app.tree.close();
         if let Some((building, stop)) = building {
             stop.cancel();
             let _ = building.await;
@@ -144,7 +146,7 @@ fn build(
         targets: Arc::new(EngineTargets(Arc::clone(&app.engine))),
         clock: Arc::clone(&app.engine.clock),
         live: app.live_builds.clone(),
-        address: app.config.root_url(),
+        seal: LogSeal::of(app),
         stop: stop.clone(),
     };
     let app = Arc::clone(app);

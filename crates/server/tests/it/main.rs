@@ -63,6 +63,7 @@ mod hawk;
 mod health;
 mod image_rollouts;
 mod images;
+mod images_at_work;
 mod launch_config_pauses;
 mod launch_config_states;
 mod limits;

@@ -63,7 +63,7 @@ impl Call {
         let images = self.app.tree.images();
         // An empty copy would say that no image exists.
         let images = images.filter(|images| *images.revision().borrow() > 0);
-        images.ok_or_else(ApiError::tree_unavailable)
+        images.ok_or_else(|| ApiError::tree_unavailable(&self.app.tree.problem()))
     }
 
     pub(super) fn build_number(&self) -> Result<BuildNumber, ApiError> {
