@@ -21,7 +21,7 @@ mod world;
 use self::run::{runs, runs_on_zookeeper};
 
 /// Seeds of each test in a normal run.
-const SEEDS_EACH: u64 = 25;
+const SEEDS_EACH: u64 = 6;
 
 macro_rules! ranges {
     ($($name:ident $number:literal),* $(,)?) => {
