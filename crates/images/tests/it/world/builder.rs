@@ -1,7 +1,6 @@
 //! Builders of a world, each with its own folder and session.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +37,6 @@ pub(crate) struct BuilderPlan {
 
 pub(crate) struct TestBuilder {
     pub(crate) plan: BuilderPlan,
-    pub(crate) folder: PathBuf,
     pub(crate) session: TestSession,
     pub(crate) live: LiveBuilds,
     images: Arc<ImageTree>,
@@ -106,7 +104,7 @@ impl TestBuilder {
         let settings = BuilderSettings {
             name: plan.name.clone(),
             host: "here".to_owned(),
-            folder: folder.clone(),
+            folder,
             build_slots: plan.build_slots,
             upload_slots: 4,
             labels: plan.labels.iter().cloned().collect(),
@@ -121,7 +119,6 @@ impl TestBuilder {
         let run = AbortOnDropHandle::new(tokio::spawn(async move { builder.run().await }));
         Self {
             plan,
-            folder,
             session,
             live,
             images,
