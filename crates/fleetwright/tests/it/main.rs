@@ -13,6 +13,7 @@ mod documented_commands;
 mod event;
 mod images;
 mod import;
+mod import_nodepool;
 mod import_rules;
 mod launch_configs;
 mod network;
