@@ -24,7 +24,7 @@ pub use build::{
     BuildError, BuildOutcome, BuildRun, BuildSecret, BuildSpec, LogSummary, SupervisorProgram,
     end_leftovers,
 };
-pub use build_log::{LogPiece, MIN_LOG_BYTES, read_log};
+pub use build_log::{LogPiece, MIN_LOG_BYTES, read_complete_log, read_log};
 pub use diskimage_builder::{ElementBuild, element_command};
 pub use object_store::{
     BadObjectStore, MAX_PART_BYTES, MAX_PARTS, MIN_PART_BYTES, ObjectStore, ObjectStoreSettings,

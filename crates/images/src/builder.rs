@@ -6,9 +6,11 @@
 
 mod agenda;
 mod build_job;
+mod commands;
 mod disk;
 mod job;
 mod make;
+mod search;
 mod tidy_job;
 mod upload_job;
 
@@ -20,20 +22,23 @@ use std::time::Duration;
 
 use access::Secret;
 use backplane::tree::{Membership, TreeError, rank};
-use cloud::image::{ArtifactStore, ProvenanceKey, SupervisorProgram};
+use cloud::image::{ArtifactStore, ProvenanceKey};
 use cloud::{Provider, Providers};
 use domain::id::{ImageName, ProviderId};
-use domain::image::{BuildNumber, Leftover, Step, UploadTargetId};
+use domain::image::{Leftover, Step, UploadTargetId};
 use domain::time::Clock;
 use tokio::sync::Mutex;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::agenda::{Agenda, Job, Kind};
+pub use self::commands::{Commands, RunningCommand};
 use self::disk::Disk;
 pub use self::disk::folder_store_name;
 use self::job::{JobError, JobOutcome};
+use self::search::Unknown;
 use crate::image_tree::{BuilderNode, ImageTree, OwnedView};
 use crate::live_builds::LiveBuilds;
 use crate::paths::Place;
@@ -92,7 +97,7 @@ pub struct BuilderParts {
     /// Identifies the artifact store: all builders that use it have the same name for it.
     pub artifacts_name: String,
     pub key: ProvenanceKey,
-    pub supervisor: SupervisorProgram,
+    pub commands: Arc<dyn Commands>,
     pub live: LiveBuilds,
 }
 
@@ -191,6 +196,7 @@ impl Builder {
             tasks: HashMap::new(),
             seen: 0,
             unknown: Arc::default(),
+            search: None,
         };
         let (mut next_round, mut n_rounds) = (Instant::now(), 0_u32);
         while !self.stop.is_cancelled() {
@@ -200,6 +206,9 @@ impl Builder {
                 if current != registered {
                     membership.replace(text(&current)?);
                     registered = current;
+                }
+                if let Some(moment) = Instant::now().checked_sub(LONGEST_PAUSE) {
+                    work.agenda.forget_before(moment);
                 }
                 n_rounds += 1;
                 if n_rounds % SWEEP_ROUNDS == 1 {
@@ -270,8 +279,9 @@ struct Work {
     tasks: HashMap<Id, Job>,
     /// The revision of the copy up to which changes were considered.
     seen: u64,
-    /// Builds with files that the last search did not find in the tree.
-    unknown: Arc<Mutex<BTreeSet<(ImageName, BuildNumber)>>>,
+    /// What the last search did not find in the tree.
+    unknown: Arc<Mutex<Unknown>>,
+    search: Option<AbortOnDropHandle<()>>,
 }
 
 impl Work {
@@ -368,6 +378,10 @@ impl Work {
         let pause = |n_failures: u32| Instant::now() + pause(n_failures);
         match &result {
             Ok(()) => self.agenda.ended(&job, None::<fn(u32) -> Instant>),
+            Err(error) if error.is_contention() => {
+                error.log(&job);
+                self.agenda.postpone(&job, Instant::now() + FIRST_PAUSE);
+            }
             Err(error) => {
                 error.log(&job);
                 self.agenda.ended(&job, Some(pause));
@@ -377,13 +391,16 @@ impl Work {
         self.consider(&image);
     }
 
-    /// Searches for forgotten files. The one before has ended long ago.
-    fn sweep(&self) {
+    /// Searches for forgotten files and images. If the last search still runs, it goes on instead.
+    fn sweep(&mut self) {
+        if self.search.as_ref().is_some_and(|it| !it.is_finished()) {
+            return;
+        }
         let (builder, unknown) = (Arc::clone(&self.builder), Arc::clone(&self.unknown));
-        tokio::spawn(async move {
+        self.search = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             let mut unknown = unknown.lock().await;
-            *unknown = builder.remove_unknown_files(&unknown).await;
-        });
+            *unknown = builder.remove_unknown(&unknown).await;
+        })));
     }
 }
 

@@ -158,8 +158,23 @@ impl ImageTree {
         self.known().builders.clone()
     }
 
+    /// The configured providers; empty if no server has said which they are.
     pub fn providers(&self) -> BTreeSet<ProviderId> {
-        self.known().providers.clone()
+        self.known().providers.clone().unwrap_or_default()
+    }
+
+    /// The tokens of all uploads.
+    pub(crate) fn tokens(&self) -> BTreeSet<String> {
+        let known = self.known();
+        let builds = known
+            .images
+            .values()
+            .flat_map(|image| image.builds.values());
+        let uploads = builds
+            .flat_map(|build| build.targets.values())
+            .flat_map(|target| target.uploads.values());
+        let records = uploads.filter_map(|upload| upload.record.as_ref());
+        records.filter_map(|record| record.token.clone()).collect()
     }
 
     /// Waits until the image is as expected. Returns whether that came in time.

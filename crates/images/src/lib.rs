@@ -10,7 +10,8 @@ mod requests;
 mod status;
 
 pub use builder::{
-    Builder, BuilderError, BuilderParts, BuilderSettings, SecretFile, Targets, folder_store_name,
+    Builder, BuilderError, BuilderParts, BuilderSettings, Commands, RunningCommand, SecretFile,
+    Targets, folder_store_name,
 };
 pub use image_tree::{
     BuildNode, BuilderNode, CancelNote, Changes, Contender, ImageNode, ImageTree,

@@ -1,7 +1,8 @@
 //! The builds that run in this process, for those who read their logs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use domain::id::ImageName;
@@ -14,7 +15,7 @@ pub struct LiveBuild {
     pub log: PathBuf,
     /// The limit with which the log is written.
     pub max_log_bytes: u64,
-    /// Bytes of output so far. Closed when the command has ended.
+    /// Bytes of the log so far. Closed when the record of the build says where its log is.
     pub progress: watch::Receiver<u64>,
 }
 
@@ -25,6 +26,8 @@ pub struct LiveBuilds(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     builds: Mutex<BTreeMap<(ImageName, BuildNumber), LiveBuild>>,
+    /// Counts the builds that began.
+    n_begun: watch::Sender<u64>,
     /// The name of the builder of this process.
     builder: OnceLock<String>,
 }
@@ -34,6 +37,26 @@ struct Inner {
 pub(crate) struct LiveEntry {
     builds: LiveBuilds,
     key: (ImageName, BuildNumber),
+    progress: watch::Sender<u64>,
+}
+
+impl LiveEntry {
+    /// Passes on how far the log has grown, until the caller drops it.
+    pub(crate) async fn follow(&self, mut command: watch::Receiver<u64>) -> Infallible {
+        while command.changed().await.is_ok() {
+            let n_bytes = *command.borrow_and_update();
+            self.progress.send_replace(n_bytes);
+        }
+        std::future::pending().await
+    }
+
+    /// The log is complete so far. Its last line is not counted by the command.
+    pub(crate) fn add_length_of(&self, log: &Path) {
+        if let Ok(metadata) = std::fs::metadata(log) {
+            self.progress
+                .send_modify(|known| *known = metadata.len().max(*known));
+        }
+    }
 }
 
 impl LiveBuilds {
@@ -51,18 +74,35 @@ impl LiveBuilds {
         builds.get(&(image.clone(), build)).cloned()
     }
 
+    /// Returns when the command of this build runs.
+    pub(crate) async fn running(&self, image: &ImageName, build: BuildNumber) {
+        let mut begun = self.0.n_begun.subscribe();
+        // An error is impossible: the sender is ours.
+        let _ = begun.wait_for(|_| self.get(image, build).is_some()).await;
+    }
+
     pub(crate) fn enter(
         &self,
         image: &ImageName,
         number: BuildNumber,
-        build: LiveBuild,
+        log: PathBuf,
+        max_log_bytes: u64,
     ) -> LiveEntry {
         let key = (image.clone(), number);
+        let (sender, progress) = watch::channel(0);
+        let build = LiveBuild {
+            log,
+            max_log_bytes,
+            progress,
+        };
         let mut builds = self.0.builds.lock().unwrap_or_else(PoisonError::into_inner);
         builds.insert(key.clone(), build);
+        drop(builds);
+        self.0.n_begun.send_modify(|count| *count += 1);
         LiveEntry {
             builds: self.clone(),
             key,
+            progress: sender,
         }
     }
 }

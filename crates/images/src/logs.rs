@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cloud::image::{ArtifactError, ArtifactStore, Checksum, LogPiece, read_log};
+use cloud::image::{ArtifactError, ArtifactStore, Checksum, LogPiece, read_complete_log, read_log};
 use domain::id::ImageName;
 use domain::image::{BuildNumber, BuildState};
 use tokio::time::timeout;
@@ -74,7 +74,10 @@ pub async fn read_build_log(
         }
         // It begins, or its end is being recorded.
         let is_changed = |image: Option<&ImageNode>| image.and_then(find).as_ref() != Some(&record);
-        images.wait_for(&query.image, query.wait, is_changed).await;
+        tokio::select! {
+            _ = images.wait_for(&query.image, query.wait, is_changed) => {}
+            () = live.running(&query.image, query.build) => {}
+        }
         return Ok(LogPage {
             bytes: Vec::new(),
             left_out: 0,
@@ -99,9 +102,9 @@ pub async fn read_build_log(
         }
         got => got?,
     }
-    let piece = read_piece(path, u64::MAX, query).await?;
-    // A longer log is read in several pieces.
-    let is_last = piece.next >= log.file.size_bytes;
+    let (from, at_most) = (query.from, query.at_most);
+    let read = tokio::task::spawn_blocking(move || read_complete_log(&path, from, at_most));
+    let (piece, is_last) = read.await.map_err(io::Error::other)??;
     Ok(page(piece, is_last))
 }
 

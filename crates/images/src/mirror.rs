@@ -107,26 +107,20 @@ impl ImageTree {
         }
         let node = Place::Image(image.clone()).path()?;
         create_parents(self.tree(), &node).await?;
+        // Together: an image without a definition is removed.
         let builds = Place::Builds(image.clone()).path()?;
-        for ops in [
-            vec![Op::create(node, "")],
-            vec![
-                Op::create(builds.clone(), ""),
-                Op::create(lock_path(&builds)?, ""),
-            ],
-        ] {
-            match self.tree().multi(&ops).await {
-                Ok(_) => {}
-                Err(TreeError::Operation { source, .. })
-                    if matches!(*source, TreeError::NodeExists(_)) => {}
-                Err(TreeError::Operation { source, .. }) => return Err(*source),
-                Err(error) => return Err(error),
+        let mut ops = Vec::new();
+        for path in [node, builds.clone(), lock_path(&builds)?] {
+            if self.tree().exists(&path).await?.is_none() {
+                ops.push(Op::create(path, ""));
             }
         }
-        self.tree()
-            .create(&path, &data, Lifetime::Persistent)
-            .await?;
-        Ok(())
+        ops.push(Op::create(path, data));
+        match self.tree().multi(&ops).await {
+            Ok(_) => Ok(()),
+            Err(TreeError::Operation { source, .. }) => Err(*source),
+            Err(error) => Err(error),
+        }
     }
 
     async fn delete_definition(&self, image: &ImageName) -> Result<(), TreeError> {
@@ -142,7 +136,8 @@ impl ImageTree {
         &self,
         providers: &BTreeSet<ProviderId>,
     ) -> Result<(), TreeError> {
-        if self.providers() == *providers && !providers.is_empty() {
+        if *self.revision().borrow() > 0 && self.providers() == *providers && !providers.is_empty()
+        {
             return Ok(());
         }
         let (path, data) = (Place::Providers.path()?, text(providers)?);

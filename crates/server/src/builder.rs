@@ -89,7 +89,7 @@ pub(crate) async fn open(
         artifacts,
         artifacts_name,
         key: ProvenanceKey::new(&config.keyring()?),
-        supervisor: SupervisorProgram::own().map_err(BuilderProblem::Program)?,
+        commands: Arc::new(SupervisorProgram::own().map_err(BuilderProblem::Program)?),
         live: needs.live,
     };
     let images = &config.images;

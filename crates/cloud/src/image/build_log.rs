@@ -5,7 +5,7 @@
 //! output. The line is at a fixed place and has a fixed length, so a reader can count all bytes.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -110,6 +110,55 @@ pub fn read_log(path: &Path, max_bytes: u64, from: u64, at_most: u64) -> io::Res
     let (head, _) = parts(max_bytes);
     let mut file = File::open(path)?;
     let dropped = left_out_at(&mut file, head)?;
+    read_from(file, head, dropped, from, at_most)
+}
+
+/// Reads a piece of a log that grows no more, whatever its limit was. Returns with it whether it is
+/// the last one.
+pub fn read_complete_log(path: &Path, from: u64, at_most: u64) -> io::Result<(LogPiece, bool)> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let (head, dropped) = find_left_out(&file)?;
+    let total = match dropped {
+        0 => size,
+        dropped => size.saturating_sub(line(0).len() as u64) + dropped,
+    };
+    let piece = read_from(file, head, dropped, from.min(total), at_most)?;
+    let is_last = piece.next >= total;
+    Ok((piece, is_last))
+}
+
+/// Where the line about left out bytes is, and their number. Without it, both are 0.
+fn find_left_out(file: &File) -> io::Result<(u64, u64)> {
+    let mut lines = BufReader::new(file);
+    let (mut at, mut text) = (0_u64, Vec::new());
+    loop {
+        text.clear();
+        // A longer line is read in pieces, and is no line of ours.
+        let length = (&mut lines)
+            .take(MIN_LOG_BYTES)
+            .read_until(b'\n', &mut text)? as u64;
+        if length == 0 {
+            return Ok((0, 0));
+        }
+        let number = std::str::from_utf8(&text).ok().and_then(|text| {
+            let number = text.strip_prefix(BEFORE.trim_start())?;
+            number.strip_suffix(AFTER)?.parse().ok()
+        });
+        if let (Some(number), Some(head)) = (number, at.checked_sub(1)) {
+            return Ok((head, number));
+        }
+        at += length;
+    }
+}
+
+fn read_from(
+    mut file: File,
+    head: u64,
+    dropped: u64,
+    from: u64,
+    at_most: u64,
+) -> io::Result<LogPiece> {
     let skipped_line = line(0).len() as u64;
     let (at, from, left_out, room) = if dropped == 0 {
         (from, from, 0, at_most)
@@ -172,6 +221,32 @@ mod tests {
     use super::*;
 
     const LIMIT: u64 = 2 * MIN_LOG_BYTES;
+
+    #[test]
+    fn a_complete_log_is_read_without_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        for n_lines in [0, 1, 100, 1_000, 10_000] {
+            let path = folder.path().join(n_lines.to_string());
+            let mut log = LogWriter::create(&path, LIMIT).unwrap();
+            for number in 0..n_lines {
+                log.write(format!("line {number}\n").as_bytes());
+            }
+            let mut from = 0;
+            let mut found = (Vec::new(), 0);
+            loop {
+                let (piece, is_last) = read_complete_log(&path, from, 100).unwrap();
+                assert_eq!(piece, read_log(&path, LIMIT, from, 100).unwrap());
+                found = ([found.0, piece.bytes].concat(), found.1 + piece.left_out);
+                from = piece.next;
+                if is_last {
+                    break;
+                }
+            }
+            assert_eq!(found.0.len() as u64 + found.1, log.total());
+            let (past, is_last) = read_complete_log(&path, u64::MAX, 100).unwrap();
+            assert_eq!((past.bytes.len(), is_last), (0, true));
+        }
+    }
 
     fn written(n_bytes: usize, piece: usize) -> (tempfile::TempDir, Vec<u8>, LogWriter) {
         let folder = tempfile::tempdir().unwrap();

@@ -295,6 +295,24 @@ impl BuildRecord {
         }
     }
 
+    /// Its files are gone from the store that had them. It stays ready for the targets that have it;
+    /// a target that lacks it needs another build.
+    pub fn lose_files(self) -> Result<Self, BuildStateError> {
+        match self.state {
+            BuildState::Ready => {
+                let mut stored = self.0;
+                stored.artifacts = None;
+                Ok(Self(stored))
+            }
+            BuildState::Building | BuildState::Failed { .. } | BuildState::Deleting => {
+                Err(BuildStateError::State {
+                    from: self.state.as_str(),
+                    to: "without files",
+                })
+            }
+        }
+    }
+
     fn into_failed(self, error: String, abandoned: bool, now: Timestamp) -> Self {
         let mut stored = self.0;
         stored.finished = Some(now);

@@ -151,9 +151,20 @@ impl Agenda {
         starts.chain(looks).min()
     }
 
+    /// The next attempt waits until then. The failures in a row stay as they are.
+    pub(super) fn postpone(&mut self, job: &Job, until: Instant) {
+        let known = self.failed.entry(job.clone()).or_insert((0, until));
+        known.1 = known.1.max(until);
+    }
+
     /// Forgets the failures of images that are gone.
     pub(super) fn forget(&mut self, image: &ImageName) {
         self.failed.retain(|job, _| job.image() != image);
+    }
+
+    /// Forgets failures whose next attempt was due before this moment: others did those jobs.
+    pub(super) fn forget_before(&mut self, moment: Instant) {
+        self.failed.retain(|_, (_, next)| *next >= moment);
     }
 }
 
@@ -232,6 +243,27 @@ mod tests {
         assert_eq!(agenda.next(&[Kind::Build]), Some(delay(2)));
         agenda.replace(&image("a"), Vec::new());
         agenda.ended(&job, NEVER);
+        agenda.replace(&image("a"), vec![(job.clone(), now)]);
+        assert_eq!(agenda.take(Kind::Build, now), Some(job));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn contention_delays_a_job_and_does_not_count() {
+        let now = Instant::now();
+        let delay = |n: u32| now + Duration::from_secs(n.into());
+        let mut agenda = Agenda::default();
+        let job = Job::Build(image("a"));
+        for _ in 0..9 {
+            agenda.postpone(&job, delay(1));
+        }
+        agenda.replace(&image("a"), vec![(job.clone(), now)]);
+        assert_eq!(agenda.next(&[Kind::Build]), Some(delay(1)));
+        agenda.replace(&image("a"), Vec::new());
+        agenda.ended(&job, Some(delay));
+        agenda.replace(&image("a"), vec![(job.clone(), now)]);
+        assert_eq!(agenda.next(&[Kind::Build]), Some(delay(1)));
+        agenda.forget_before(delay(2));
+        agenda.replace(&image("a"), Vec::new());
         agenda.replace(&image("a"), vec![(job.clone(), now)]);
         assert_eq!(agenda.take(Kind::Build, now), Some(job));
     }

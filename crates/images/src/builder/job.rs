@@ -7,11 +7,14 @@ use backplane::tree::{Lock, LockError, Op, Tree, TreeError, TreePath};
 use cloud::image::ArtifactError;
 use domain::id::ImageName;
 use domain::image::{BuildStateError, UploadStateError};
+use tokio::time::timeout;
 
 use super::Builder;
 use super::agenda::Job;
 use crate::image_tree::{ImageNode, OwnedView};
 
+/// Pause between two attempts to write a result.
+const WRITE_PAUSE: Duration = Duration::from_millis(500);
 /// The copy shows our own lock within this time, or the connection is bad.
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
 
@@ -59,12 +62,16 @@ impl JobError {
 
     /// Whether it happens where several builders work.
     fn is_usual(&self) -> bool {
-        matches!(
+        let is_gone = matches!(
             self,
-            Self::Busy
-                | Self::Tree(TreeError::BadVersion(_) | TreeError::NoNode(_))
-                | Self::Lock(LockError::NoNode(_))
-        )
+            Self::Tree(TreeError::NoNode(_)) | Self::Lock(LockError::NoNode(_))
+        );
+        self.is_contention() || is_gone
+    }
+
+    /// Another builder did it, or is about to. This says nothing about the next attempt.
+    pub(super) fn is_contention(&self) -> bool {
+        matches!(self, Self::Busy | Self::Tree(TreeError::BadVersion(_)))
     }
 }
 
@@ -113,22 +120,25 @@ impl Builder {
             match lock.write(ops).await {
                 Ok(_) => return Ok(()),
                 Err(LockError::Tree(error)) if error.is_temporary() => {
+                    // The pause ends early with the lock.
+                    let _ = timeout(WRITE_PAUSE, lock.lost()).await;
                     if !lock.certain_again().await {
-                        return Err(LockError::Tree(error).into());
+                        return self.written_before(ops, expected, error.into()).await;
                     }
                 }
-                Err(error) => {
-                    // An earlier attempt may have succeeded without its answer.
-                    let path = ops.first().map(Op::path);
-                    if let Some(path) = path
-                        && let Ok(node) = self.tree().get(path).await
-                        && node.data == expected
-                    {
-                        return Ok(());
-                    }
-                    return Err(error.into());
-                }
+                Err(error) => return self.written_before(ops, expected, error.into()).await,
             }
         }
+    }
+
+    /// Whether an earlier attempt succeeded without its answer. Otherwise, this is the error.
+    async fn written_before(&self, ops: &[Op], expected: &[u8], error: JobError) -> JobOutcome {
+        if let Some(path) = ops.first().map(Op::path)
+            && let Ok(node) = self.tree().get(path).await
+            && node.data == expected
+        {
+            return Ok(());
+        }
+        Err(error)
     }
 }

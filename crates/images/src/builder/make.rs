@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cloud::image::{
-    ArtifactError, ArtifactKey, BuildFacts, BuildRun, BuildSecret, BuildSpec, Checksum,
-    ElementBuild, OutputFile, checksum_of, element_command, end_leftovers, read_report, statement,
+    ArtifactError, ArtifactKey, BuildFacts, BuildSecret, BuildSpec, Checksum, ElementBuild,
+    OutputFile, checksum_of, element_command, read_report, statement,
 };
 use domain::id::ImageName;
 use domain::image::{BuildFile, BuildLeft, BuildLog, BuildMethod, BuildNumber, ImageFormat};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::Builder;
 use super::build_job::{Begun, BuildFailure, Finished, Made};
 use super::disk::remove;
-use crate::live_builds::{LiveBuild, LiveEntry};
+use crate::live_builds::LiveEntry;
 
 /// Attempts to store a file while the store is not reachable.
 const STORE_ATTEMPTS: u32 = 6;
@@ -47,7 +47,7 @@ impl Builder {
             }
         };
         let outputs = match std::mem::replace(&mut ran.result, Ok(Vec::new())) {
-            Ok(outputs) => self.validate(begun, &ran.spec).await.map(|()| outputs),
+            Ok(outputs) => self.validate(begun, &ran).await.map(|()| outputs),
             Err(failure) => Err(failure),
         };
         let log = self.store_log(begun, &ran.spec).await;
@@ -61,23 +61,23 @@ impl Builder {
 
     async fn run_command(&self, begun: &Begun) -> Result<Ran, BuildFailure> {
         let spec = self.spec(begun)?;
-        let started = BuildRun::start(spec.clone(), &self.parts.supervisor).await;
-        let mut run = started.map_err(|error| BuildFailure::Failed(error.to_string()))?;
-        let live = LiveBuild {
-            log: spec.log_path(),
-            max_log_bytes: spec.max_log_bytes,
-            progress: run.progress(),
-        };
-        let entry = self.parts.live.enter(&begun.image, begun.number, live);
+        let started = self.parts.commands.start(spec.clone()).await;
+        let mut run = started.map_err(|error| BuildFailure::Failed(with_causes(&error)))?;
+        let (log, max_log_bytes) = (spec.log_path(), spec.max_log_bytes);
+        let live = &self.parts.live;
+        let entry = live.enter(&begun.image, begun.number, log, max_log_bytes);
+        let progress = run.progress();
         let mut why = None;
         let outcome = tokio::select! {
             outcome = run.wait() => outcome,
+            never = entry.follow(progress) => match never {},
             reason = self.cancelled(begun) => {
                 why = Some(reason);
                 run.cancel();
                 run.wait().await
             }
         };
+        entry.add_length_of(&spec.log_path());
         let result = match (outcome.result, why) {
             (_, Some(reason)) => Err(reason),
             (Ok(outputs), None) => Ok(outputs),
@@ -159,7 +159,8 @@ impl Builder {
     }
 
     /// Runs the validation of the definition. Its output follows that of the build in the log.
-    async fn validate(&self, begun: &Begun, built: &BuildSpec) -> Result<(), BuildFailure> {
+    async fn validate(&self, begun: &Begun, ran: &Ran) -> Result<(), BuildFailure> {
+        let built = &ran.spec;
         let Some(validation) = &begun.definition.validation else {
             return Ok(());
         };
@@ -179,18 +180,23 @@ impl Builder {
             ..built.clone()
         };
         let log = spec.log_path();
-        let result = match BuildRun::start(spec, &self.parts.supervisor).await {
+        let mut why = None;
+        let result = match self.parts.commands.start(spec).await {
             Err(error) => Err(error),
             Ok(mut run) => tokio::select! {
                 outcome = run.wait() => outcome.result,
                 failure = self.cancelled(begun) => {
+                    why = Some(failure);
                     run.cancel();
-                    run.wait().await;
-                    return Err(failure);
+                    run.wait().await.result
                 }
             },
         };
         append(&built.log_path(), &log);
+        ran.entry.add_length_of(&built.log_path());
+        if let Some(failure) = why {
+            return Err(failure);
+        }
         result
             .map(drop)
             .map_err(|error| BuildFailure::Failed(format!("validation: {}", with_causes(&error))))
@@ -304,7 +310,7 @@ impl Builder {
     pub(super) async fn remove_work(&self, begun: &Begun) {
         let folder = self.disk.work(&begun.image, begun.number);
         for folder in [folder.join(VALIDATION), folder.clone()] {
-            end_leftovers(&folder).await;
+            self.parts.commands.end_leftovers(&folder).await;
         }
         let removed = tokio::task::spawn_blocking(move || remove(&folder)).await;
         if let Ok(Err(error)) = removed {

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use backplane::tree::{Op, TreeError, delete_subtree, delete_with_lock};
-use cloud::image::ArtifactKey;
+use backplane::tree::{Lock, Op, TreeError, TreePath, delete_subtree, lock_path};
+use cloud::image::{ArtifactKey, UploadToken};
 use domain::id::ImageName;
 use domain::image::{
     BuildNumber, BuildRecord, Leftover, Step, UploadNumber, UploadRecord, UploadState,
     UploadTargetId,
 };
+use serde_json::Value;
 
 use super::Builder;
 use super::build_job::text;
 use super::disk::remove;
 use super::job::{JobError, JobOutcome};
-use super::make::build_of;
 use crate::image_tree::OwnedView;
 use crate::paths::Place;
 
@@ -29,16 +29,14 @@ impl Builder {
             return Ok(());
         };
         match step {
-            Step::MarkBuildAbandoned { build } => self.mark_build(image, build, true).await,
-            Step::DeleteBuild { build, .. } => self.mark_build(image, build, false).await,
+            Step::MarkBuildAbandoned { build } => self.mark_abandoned(image, build).await,
+            Step::DeleteBuild { build, .. } => self.mark_deleted(image, build).await,
             Step::MarkUploadAbandoned {
                 build,
                 target,
                 upload,
             } => {
-                let place = Place::Upload(image.clone(), build, target, upload);
-                let now = self.parts.clock.now();
-                self.change_upload(&place, |record| Ok(record.abandon(now)?))
+                self.mark_upload_abandoned(image, build, target, upload)
                     .await
             }
             Step::DeleteUpload {
@@ -60,45 +58,93 @@ impl Builder {
         }
     }
 
-    async fn mark_build(
+    /// Notes that a build was abandoned. Only the holder of its lock can say so: the copy may be
+    /// older than a lock that was just taken.
+    async fn mark_abandoned(&self, image: &ImageName, build: BuildNumber) -> JobOutcome {
+        let lock = self.lock(&Place::Builds(image.clone()).path()?).await?;
+        let path = Place::Build(image.clone(), build).path()?;
+        let now = self.parts.clock.now();
+        let marked = self.change(&lock, path, |data| {
+            let record = BuildRecord::parse(data).ok()?;
+            Some(record.abandon(now).ok()?.to_document())
+        });
+        let marked = marked.await;
+        let released = lock.release().await;
+        marked?;
+        Ok(released?)
+    }
+
+    async fn mark_upload_abandoned(
         &self,
         image: &ImageName,
         build: BuildNumber,
-        is_abandoned: bool,
+        target: UploadTargetId,
+        upload: UploadNumber,
     ) -> JobOutcome {
+        let node = Place::Uploads(image.clone(), build, target.clone()).path()?;
+        let lock = self.lock(&node).await?;
+        let path = Place::Upload(image.clone(), build, target, upload).path()?;
+        let now = self.parts.clock.now();
+        let marked = self.change(&lock, path, |data| {
+            let record = UploadRecord::parse(data).ok()?;
+            Some(record.abandon(now).ok()?.to_document())
+        });
+        let marked = marked.await;
+        let released = lock.release().await;
+        marked?;
+        Ok(released?)
+    }
+
+    /// Changes a record under a lock. `None`: it needs no change any more.
+    async fn change(
+        &self,
+        lock: &Lock,
+        path: TreePath,
+        change: impl FnOnce(&[u8]) -> Option<Value>,
+    ) -> JobOutcome {
+        let node = self.tree().get(&path).await?;
+        if let Some(document) = change(&node.data) {
+            let set = Op::Set {
+                path,
+                data: text(document),
+                expected: Some(node.stat.version),
+            };
+            lock.write(&[set]).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a build is deleted, unless it was pinned or promoted meanwhile.
+    async fn mark_deleted(&self, image: &ImageName, build: BuildNumber) -> JobOutcome {
         let path = Place::Build(image.clone(), build).path()?;
         let node = self.tree().get(&path).await?;
         let Ok(record) = BuildRecord::parse(&node.data) else {
             return Ok(());
         };
-        let now = self.parts.clock.now();
-        let changed = match is_abandoned {
-            true => record.abandon(now)?,
-            false => record.delete(now)?,
+        let set = Op::Set {
+            path,
+            data: text(record.delete(self.parts.clock.now())?.to_document()),
+            expected: Some(node.stat.version),
         };
-        let data = text(changed.to_document());
-        self.tree()
-            .set(&path, &data, Some(node.stat.version))
-            .await?;
-        Ok(())
+        let standing = self.images().image(image, |it| it.standing_version);
+        let standing = match standing.flatten() {
+            Some(version) => vec![Op::Check {
+                path: Place::Standing(image.clone()).path()?,
+                expected: Some(version),
+            }],
+            None => absence(Place::Standing(image.clone()).path()?),
+        };
+        let pin = absence(Place::Pin(image.clone(), build).path()?);
+        let ops: Vec<Op> = standing.into_iter().chain(pin).chain([set]).collect();
+        self.write(&ops).await
     }
 
-    /// Changes the record of an upload, if nobody else does meanwhile.
-    async fn change_upload(
-        &self,
-        place: &Place,
-        change: impl FnOnce(UploadRecord) -> Result<UploadRecord, JobError>,
-    ) -> JobOutcome {
-        let path = place.path()?;
-        let node = self.tree().get(&path).await?;
-        let Ok(record) = UploadRecord::parse(&node.data) else {
-            return Ok(());
-        };
-        let data = text(change(record)?.to_document());
-        self.tree()
-            .set(&path, &data, Some(node.stat.version))
-            .await?;
-        Ok(())
+    async fn write(&self, ops: &[Op]) -> JobOutcome {
+        match self.tree().multi(ops).await {
+            Ok(_) => Ok(()),
+            Err(TreeError::Operation { source, .. }) => Err((*source).into()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Deletes the image at the provider, then its record.
@@ -120,7 +166,7 @@ impl Builder {
 
     async fn delete_under(
         &self,
-        lock: &backplane::tree::Lock,
+        lock: &Lock,
         image: &ImageName,
         build: BuildNumber,
         target: &UploadTargetId,
@@ -145,13 +191,52 @@ impl Builder {
                 marked
             }
         };
-        self.delete_at_provider(&record, target).await?;
+        if !self
+            .is_shared(image, build, target, upload, &record)
+            .await?
+        {
+            self.delete_at_provider(&record, target).await?;
+        }
         let delete = Op::Delete {
             path,
             expected: Some(version),
         };
         lock.write(&[delete]).await?;
         Ok(())
+    }
+
+    /// Whether another record of the target stands for the same image: attempts that go on where
+    /// another stopped have its token. Then the image belongs to the last record.
+    async fn is_shared(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        target: &UploadTargetId,
+        upload: UploadNumber,
+        record: &UploadRecord,
+    ) -> Result<bool, JobError> {
+        let node = Place::Uploads(image.clone(), build, target.clone()).path()?;
+        for name in self.tree().children(&node).await? {
+            let Ok(number) = name.parse::<UploadNumber>() else {
+                continue;
+            };
+            if number == upload {
+                continue;
+            }
+            let other = match self.tree().get(&node.join(&name)?).await {
+                Err(TreeError::NoNode(_)) => continue,
+                other => UploadRecord::parse(&other?.data),
+            };
+            let Ok(other) = other else {
+                continue;
+            };
+            let has_same_id =
+                record.external_id.is_some() && other.external_id == record.external_id;
+            if has_same_id || (record.token.is_some() && other.token == record.token) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn delete_at_provider(
@@ -167,18 +252,20 @@ impl Builder {
         };
         let failed = |error: cloud::image::ImageError| JobError::Provider(error.to_string());
         let region = target.region.as_ref().map(ToString::to_string);
-        let external_id = match (&record.external_id, &record.token) {
-            (Some(external_id), _) => Some(external_id.clone()),
-            // The upload was interrupted before its answer.
+        let external_ids = match (&record.external_id, &record.token) {
+            (Some(external_id), _) => vec![external_id.clone()],
+            // The upload was interrupted before its answer; a part of the image may be there.
             (None, Some(token)) => {
-                let token = token.parse();
-                let token = token.map_err(|error| JobError::Other(format!("{error}")))?;
-                let found = images.find_image(region.as_deref(), &token).await;
-                found.map_err(failed)?.map(|image| image.external_id)
+                let owned = images.owned_images().await.map_err(failed)?;
+                let of_upload = owned.into_iter().filter(|image| {
+                    let found = image.token.as_ref().map(UploadToken::as_str);
+                    found == Some(token.as_str())
+                });
+                of_upload.map(|image| image.external_id).collect()
             }
-            (None, None) => None,
+            (None, None) => Vec::new(),
         };
-        if let Some(external_id) = external_id {
+        for external_id in external_ids {
             let deleted = images.delete_image(region.as_deref(), &external_id).await;
             deleted.map_err(failed)?;
             tracing::info!(%target, external_id, "deleted image {external_id} at {target}");
@@ -226,22 +313,29 @@ impl Builder {
         }
     }
 
-    /// Removes all nodes of an image without builds. A definition that comes back is not removed.
+    /// Removes all nodes of an image without builds, together. A definition that comes back keeps
+    /// them.
     async fn remove_image(&self, image: &ImageName) -> JobOutcome {
+        let mut ops = absence(Place::Definition(image.clone()).path()?);
         for place in [
             Place::Request(image.clone()),
             Place::Pause(image.clone()),
             Place::Standing(image.clone()),
             Place::Canary(image.clone()),
         ] {
-            self.remove_node(&place).await?;
+            let path = place.path()?;
+            if self.tree().exists(&path).await?.is_some() {
+                ops.push(Op::delete(path));
+            }
         }
         let builds = Place::Builds(image.clone()).path()?;
-        match delete_with_lock(self.tree(), &builds, &[]).await {
-            Ok(()) | Err(TreeError::NoNode(_)) => {}
-            Err(error) => return Err(error.into()),
+        for path in [lock_path(&builds)?, builds] {
+            if self.tree().exists(&path).await?.is_some() {
+                ops.push(Op::delete(path));
+            }
         }
-        self.remove_node(&Place::Image(image.clone())).await
+        ops.push(Op::delete(Place::Image(image.clone()).path()?));
+        self.write(&ops).await
     }
 
     /// Removes the files of a build that this builder reaches.
@@ -262,16 +356,20 @@ impl Builder {
         Ok(())
     }
 
-    /// The names of the files of a build, as far as its record tells.
+    /// The names of the files of a build, as far as its record and its definition tell. Others are
+    /// found by the search for unknown files.
     fn names_of(&self, image: &ImageName, build: BuildNumber) -> Vec<String> {
         let formats = self.images().image(image, |node| {
             let record = node
                 .builds
                 .get(&build)
                 .and_then(|build| build.record.as_ref());
-            let formats = record.map(|record| record.formats.keys().cloned().collect());
-            let formats: Vec<_> = formats.unwrap_or_default();
-            formats
+            let recorded = record.into_iter().flat_map(|it| it.formats.keys().cloned());
+            let defined = node
+                .definition
+                .iter()
+                .flat_map(|it| it.definition.all_formats());
+            recorded.chain(defined).collect::<BTreeSet<_>>()
         });
         let formats = formats.unwrap_or_default();
         let files = formats.iter().map(|format| format!("{image}.{format}"));
@@ -284,47 +382,9 @@ impl Builder {
         let names = builds.map(|build| build.files.builders.iter().cloned().collect());
         names.unwrap_or_default()
     }
+}
 
-    /// Removes kept and stored files of builds that the tree does not know. `seen` are those that
-    /// were unknown in the round before: a file is only removed when it was unknown twice.
-    pub(super) async fn remove_unknown_files(
-        &self,
-        seen: &BTreeSet<(ImageName, BuildNumber)>,
-    ) -> BTreeSet<(ImageName, BuildNumber)> {
-        // An empty tree is more likely a wrong setting than the end of all images.
-        if self.images().names().is_empty() {
-            return BTreeSet::new();
-        }
-        let is_unknown = |(image, build): &(ImageName, BuildNumber)| {
-            let known = self
-                .images()
-                .image(image, |node| node.builds.contains_key(build));
-            !known.unwrap_or(false)
-        };
-        let kept = self.disk.all_kept().unwrap_or_default().into_iter();
-        let mut unknown: BTreeSet<_> = kept.filter(is_unknown).collect();
-        for build in unknown.intersection(seen) {
-            let _ = remove(&self.disk.kept(&build.0, build.1));
-        }
-        let listed = match self.parts.artifacts.list().await {
-            Ok(listed) => listed.unwrap_or_default(),
-            Err(error) => {
-                tracing::warn!(%error, "the files of the artifact store cannot be listed: {error}");
-                return unknown;
-            }
-        };
-        for artifact in listed {
-            let Some(build) = build_of(&artifact.key).filter(is_unknown) else {
-                continue;
-            };
-            if seen.contains(&build) {
-                tracing::info!(key = %artifact.key, "removing a file of an unknown build");
-                if let Err(error) = self.parts.artifacts.delete(&artifact.key).await {
-                    tracing::warn!(key = %artifact.key, %error, "it is not removed: {error}");
-                }
-            }
-            unknown.insert(build);
-        }
-        unknown
-    }
+/// Operations that succeed if there is no such node, and change nothing.
+fn absence(path: TreePath) -> Vec<Op> {
+    vec![Op::create(path.clone(), ""), Op::delete(path)]
 }

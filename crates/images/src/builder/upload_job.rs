@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use backplane::tree::{Lifetime, Lock, LockError, Op, OpResult, TreeError, TreePath, lock_path};
 use cloud::image::{
-    Checksum, ImageTarget, ImageUpload, Retry, UploadProgress, UploadState, UploadToken,
+    ArtifactError, Checksum, ImageTarget, ImageUpload, Retry, UploadProgress, UploadState,
+    UploadToken,
 };
 use domain::id::ImageName;
 use domain::image::{
-    BuildNumber, BuildRecord, ImageDefinition, ImageFormat, NewUpload, Step, StoredUpload,
-    UploadRecord, UploadTargetId,
+    BuildNumber, BuildRecord, BuildState, ImageDefinition, ImageFormat, NewUpload, Step,
+    StoredUpload, UploadRecord, UploadTargetId,
 };
 use serde_json::Map;
 use sha2::{Digest as _, Sha256};
@@ -55,6 +56,8 @@ struct UploadFailure {
     error: String,
     /// The next attempt goes on where this one stopped.
     resumable: bool,
+    /// The store has the files of the build no more.
+    are_files_lost: bool,
 }
 
 impl UploadFailure {
@@ -62,6 +65,27 @@ impl UploadFailure {
         Self {
             error,
             resumable: true,
+            are_files_lost: false,
+        }
+    }
+
+    fn for_good(error: String) -> Self {
+        Self {
+            error,
+            resumable: false,
+            are_files_lost: false,
+        }
+    }
+
+    fn of_store(build: BuildNumber, error: &ArtifactError) -> Self {
+        let are_files_lost = matches!(
+            error,
+            ArtifactError::NotFound(_) | ArtifactError::WrongContent { .. }
+        );
+        let error = with_causes(error);
+        Self {
+            are_files_lost,
+            ..Self::of_file(format!("cannot fetch the file of build {build}: {error}"))
         }
     }
 }
@@ -127,7 +151,7 @@ impl Builder {
         };
         let view = self.view_under_lock(image, shows).await?;
         let view = view.without_upload_lock(build, target, fence);
-        let Some(plan) = plan(view, build, target) else {
+        let Some(plan) = plan(view, build, target, fence) else {
             return Ok(());
         };
         let begun = self.begin_upload(lock, node, &plan, fence).await?;
@@ -138,16 +162,19 @@ impl Builder {
             Some(sent) => sent,
         };
         let now = self.parts.clock.now();
+        let mut are_files_lost = false;
         let record = match sent {
             Some(Ok(Ok(external_id))) => {
                 tracing::info!(%image, %build, %target, external_id,
                     "{image} {build} is ready at {target} as {external_id}");
                 begun.record.succeed(external_id, fence, now)?
             }
-            Some(Ok(Err(UploadFailure { error, resumable }))) => {
+            Some(Ok(Err(failure))) => {
+                are_files_lost = failure.are_files_lost;
+                let error = failure.error;
                 tracing::warn!(%image, %build, %target, error,
                     "the upload of {image} {build} to {target} failed: {error}");
-                begun.record.fail(error, resumable, fence, now)?
+                begun.record.fail(error, failure.resumable, fence, now)?
             }
             Some(Err(_)) => {
                 let seconds = self.settings.upload_limit.as_secs();
@@ -163,7 +190,34 @@ impl Builder {
             data: document.clone(),
             expected: Some(0),
         };
-        self.write_result(lock, &[set], &document).await
+        self.write_result(lock, &[set], &document).await?;
+        match are_files_lost {
+            true => self.note_lost_files(image, build, &plan.record).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that the store has the files no more, so that another build is made.
+    async fn note_lost_files(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        known: &BuildRecord,
+    ) -> JobOutcome {
+        let path = Place::Build(image.clone(), build).path()?;
+        let node = self.tree().get(&path).await?;
+        let Ok(record) = BuildRecord::parse(&node.data) else {
+            return Ok(());
+        };
+        if record.artifacts != known.artifacts || record.state != BuildState::Ready {
+            return Ok(());
+        }
+        tracing::warn!(%image, %build, "the files of {image} {build} are lost");
+        let data = text(record.lose_files()?.to_document());
+        self.tree()
+            .set(&path, &data, Some(node.stat.version))
+            .await?;
+        Ok(())
     }
 
     async fn begin_upload(
@@ -201,9 +255,8 @@ impl Builder {
         let provider = provider.ok_or_else(|| {
             UploadFailure::of_file(format!("{} is not in service", plan.target.provider_id))
         })?;
-        let target = provider.images().ok_or_else(|| UploadFailure {
-            error: format!("{} takes no images", plan.target.provider_id),
-            resumable: false,
+        let target = provider.images().ok_or_else(|| {
+            UploadFailure::for_good(format!("{} takes no images", plan.target.provider_id))
         })?;
         let file = self.fetch(plan, target).await?;
         let sent = self.send_file(plan, target, &file).await;
@@ -219,10 +272,8 @@ impl Builder {
         target: &dyn ImageTarget,
         file: &SentFile,
     ) -> Result<String, UploadFailure> {
-        let token: UploadToken = plan.token.parse().map_err(|error| UploadFailure {
-            error: format!("{error}"),
-            resumable: false,
-        })?;
+        let token = plan.token.parse::<UploadToken>();
+        let token = token.map_err(|error| UploadFailure::for_good(error.to_string()))?;
         let no_options = Map::new();
         let listed = plan.definition.target(&plan.target);
         let region = plan.target.region.as_ref().map(ToString::to_string);
@@ -258,7 +309,7 @@ impl Builder {
                 Err(error) => {
                     return Err(UploadFailure {
                         resumable: error.retry() == Retry::Later,
-                        error: error.to_string(),
+                        ..UploadFailure::for_good(error.to_string())
                     });
                 }
             }
@@ -281,16 +332,22 @@ impl Builder {
             sha256: file.sha256.clone(),
             size_bytes: file.size_bytes,
         });
-        let checksum = checksum.ok_or_else(|| UploadFailure {
-            error: format!(
+        let checksum = checksum.ok_or_else(|| {
+            UploadFailure::for_good(format!(
                 "the record of build {build} has no checksum of its {}",
                 plan.format
-            ),
-            resumable: false,
+            ))
         })?;
         let name = format!("{image}.{}", plan.format);
         let kept = self.disk.kept(image, build).join(&name);
         if plan.record.artifacts == Some(self.disk.store_name()) {
+            if !kept.exists() {
+                let error = format!("{} does not exist any more", kept.display());
+                return Err(UploadFailure {
+                    are_files_lost: true,
+                    ..UploadFailure::for_good(error)
+                });
+            }
             return Ok(SentFile {
                 path: Some(kept),
                 location: None,
@@ -317,16 +374,13 @@ impl Builder {
         }
         let folder = self.disk.fetched(image, build, &plan.target.to_string());
         let path = folder.join(&name);
-        let fetched = async {
-            tokio::fs::create_dir_all(&folder)
-                .await
-                .map_err(|error| error.to_string())?;
-            let got = self.parts.artifacts.get(&key, &path, &file.checksum).await;
-            got.map_err(|error| with_causes(&error))
-        };
-        fetched.await.map_err(|error| {
-            UploadFailure::of_file(format!("cannot fetch the file of build {build}: {error}"))
-        })?;
+        let made = tokio::fs::create_dir_all(&folder).await;
+        made.map_err(|error| UploadFailure::of_file(format!("{}: {error}", folder.display())))?;
+        let got = self.parts.artifacts.get(&key, &path, &file.checksum).await;
+        if let Err(error) = got {
+            let _ = tokio::task::spawn_blocking(move || remove(&folder)).await;
+            return Err(UploadFailure::of_store(build, &error));
+        }
         file.path = Some(path);
         file.fetched = Some(folder);
         Ok(file)
@@ -350,7 +404,7 @@ impl Plan {
 }
 
 /// The step that is decided now about a build and a target, if it is an upload.
-fn plan(view: OwnedView, build: BuildNumber, target: &UploadTargetId) -> Option<Plan> {
+fn plan(view: OwnedView, build: BuildNumber, target: &UploadTargetId, fence: u64) -> Option<Plan> {
     let found = view.steps().into_iter().find_map(|step| {
         let Step::Upload {
             build: number,
@@ -367,7 +421,8 @@ fn plan(view: OwnedView, build: BuildNumber, target: &UploadTargetId) -> Option<
     });
     let (format, target_hash, attempt) = found?;
     let last = last_upload(&view, build, target);
-    let token = token(&view.name, build, target, &target_hash, last);
+    let token = known_token(&target_hash, last)
+        .unwrap_or_else(|| new_token(&view.name, build, target, &target_hash, fence));
     Some(Plan {
         build,
         record: view.build(build)?.clone(),
@@ -394,21 +449,22 @@ fn last_upload<'a>(
     Some(last.record.as_ref()?)
 }
 
-/// The token of the attempt before, if this one goes on with it, or a new one.
-fn token(
+/// The token of the attempt before, if this one goes on with it.
+fn known_token(target_hash: &str, last: Option<&StoredUpload>) -> Option<String> {
+    let is_same =
+        |last: &&StoredUpload| last.resumable && last.target_hash.as_deref() == Some(target_hash);
+    last.filter(is_same)?.token.clone()
+}
+
+/// No other upload has this token, since no other has this number of its lock.
+fn new_token(
     image: &ImageName,
     build: BuildNumber,
     target: &UploadTargetId,
     target_hash: &str,
-    last: Option<&StoredUpload>,
+    fence: u64,
 ) -> String {
-    let is_same =
-        |last: &&StoredUpload| last.resumable && last.target_hash.as_deref() == Some(target_hash);
-    if let Some(known) = last.filter(is_same).and_then(|last| last.token.clone()) {
-        return known;
-    }
-    let before = last.and_then(|last| last.fence).unwrap_or_default();
-    let text = format!("{image}\n{build}\n{target}\n{target_hash}\n{before}");
+    let text = format!("{image}\n{build}\n{target}\n{target_hash}\n{fence}");
     let digest = Sha256::digest(text);
     let mut token: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     token.truncate(TOKEN_LENGTH);

@@ -18,7 +18,8 @@ use crate::paths::Place;
 pub(super) struct Known {
     pub(super) images: BTreeMap<ImageName, ImageNode>,
     pub(super) builders: BTreeMap<String, BuilderNode>,
-    pub(super) providers: BTreeSet<ProviderId>,
+    /// `None`: no server has said yet which are configured.
+    pub(super) providers: Option<BTreeSet<ProviderId>>,
     /// Grows with each change.
     pub(super) revision: u64,
     /// The last change of each image, also of removed ones.
@@ -48,8 +49,7 @@ impl Known {
             let read = node.map(|node| serde_json::from_slice(&node.data).unwrap_or_default());
             set(&mut self.builders, name.clone(), read);
         } else {
-            let read = node.and_then(|node| serde_json::from_slice(&node.data).ok());
-            self.providers = read.unwrap_or_default();
+            self.providers = node.and_then(|node| serde_json::from_slice(&node.data).ok());
         }
         self.all_changed = self.revision;
     }

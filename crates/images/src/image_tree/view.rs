@@ -69,7 +69,10 @@ impl OwnedView {
             pinned: pinned.map(|(number, _)| *number).collect(),
             standing: image.standing.clone(),
             builders: live_builders(known),
-            providers: known.providers.clone(),
+            providers: match &known.providers {
+                Some(providers) => providers.clone(),
+                None => named_providers(image),
+            },
             now,
         }
     }
@@ -126,6 +129,18 @@ impl OwnedView {
         let build = self.builds.iter().find(|build| build.number == number)?;
         build.record.as_ref()
     }
+}
+
+/// The providers that the image names. They count as configured until a server says more, so that no
+/// record of an upload is taken for a leftover.
+fn named_providers(image: &ImageNode) -> BTreeSet<ProviderId> {
+    let uploaded = image.builds.values().flat_map(|it| it.targets.keys());
+    let defined = image
+        .definition
+        .iter()
+        .flat_map(|it| &it.definition.uploads);
+    let targets = uploaded.chain(defined.map(|target| &target.id));
+    targets.map(|target| target.provider_id.clone()).collect()
 }
 
 fn view_of_build(
