@@ -158,7 +158,7 @@ enum Command {
     /// Shows the plan and asks for confirmation. Changes that others make in the meantime are not
     /// overwritten.
     Apply(code::Applying),
-    /// Import pools and roles from a Taskcluster deployment
+    /// Import from a Taskcluster deployment or a Nodepool
     #[command(subcommand)]
     Import(import::Verb),
     /// Simulate fleets, to compare strategies
@@ -316,6 +316,7 @@ impl Common {
                 }),
             import::Verb::Rules(arguments) => runtime(Builder::new_current_thread())?
                 .block_on(import::rules::run(&arguments, self.json, verbose)),
+            import::Verb::Nodepool(arguments) => import::nodepool::run(&arguments, self.json),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Imports pools and roles from a Taskcluster deployment or a file of tc-admin.
+//! Imports pools and roles from a Taskcluster deployment or a file of tc-admin, and images from a
+//! Nodepool.
 //!
 //! Idempotent: equal items are not changed, and nothing is deleted. A dry run shows the same
 //! changes.
@@ -6,6 +7,7 @@
 mod apply;
 mod compare;
 mod fleet;
+pub(crate) mod nodepool;
 mod provider_guess;
 pub(crate) mod rules;
 mod source;
@@ -36,6 +38,11 @@ pub(crate) enum Verb {
     /// configs; this is verified before any file is written. No server is needed. The source is
     /// read as by `import taskcluster`.
     Rules(rules::Arguments),
+    /// Convert the configuration of a Nodepool to images and rules
+    ///
+    /// Reads disk images, providers and labels of a nodepool.yaml, and writes a file for `plan` and
+    /// `apply`. Each key that cannot be taken over is listed with the reason. No server is needed.
+    Nodepool(nodepool::Arguments),
 }
 
 #[derive(Args, Debug)]

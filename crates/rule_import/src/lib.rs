@@ -6,6 +6,7 @@ mod configuration_file;
 mod cover;
 mod factor;
 mod leaves;
+mod nodepool;
 mod patterns;
 mod places;
 mod pool;
@@ -26,6 +27,10 @@ use domain::id::PoolId;
 use source::Source;
 
 pub use configuration_file::{ConfigurationFile, Unproven};
+pub use nodepool::{
+    MappedProvider, NodepoolConversion, NodepoolOptions, NodepoolProblem, ProviderKind, Remark,
+    convert_nodepool,
+};
 pub use pool::Pool;
 
 /// The id of the configuration if all pools are in one.

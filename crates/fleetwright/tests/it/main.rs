@@ -4,6 +4,7 @@
     reason = "a test says what is wrong by failing there"
 )]
 
+mod builders;
 mod client;
 mod code;
 mod code_plan;
@@ -14,6 +15,7 @@ mod event;
 mod image_builds;
 mod images;
 mod import;
+mod import_nodepool;
 mod import_rules;
 mod launch_configs;
 mod network;
