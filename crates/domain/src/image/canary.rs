@@ -90,7 +90,7 @@ pub fn judge(
         CanaryVerdict::Undecided {
             starts,
             more_starts: evidence.more_starts,
-            has_control: control.started > 0,
+            has_control: control.started > 0 || canary.started == 0,
         }
     };
     CanaryJudgement { verdict, evidence }
