@@ -65,8 +65,18 @@ pub fn next_candidate(builds: &[BuildView], standing: &Standing) -> Option<Build
             && has_upload
             && is_new(number)
             && !standing.rejected.contains(&number)
+            && !standing.expired.contains(&number)
     });
     ready.map(|build| build.number).max()
+}
+
+/// Whether an upload of the build to one of these targets is ready.
+pub(super) fn is_on_target(build: &BuildView, targets: &[UploadTargetId]) -> bool {
+    let mut ready = build
+        .uploads
+        .iter()
+        .filter(|upload| upload.ready().is_some());
+    ready.any(|upload| targets.contains(&upload.target))
 }
 
 fn newest_ready(build: &BuildView, target: &UploadTargetId) -> Option<SelectedUpload> {

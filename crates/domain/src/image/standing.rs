@@ -17,4 +17,7 @@ pub struct Standing {
     pub candidate: Option<BuildNumber>,
     /// Builds that were rolled back.
     pub rejected: BTreeSet<BuildNumber>,
+    /// Builds whose canary took too long: people decide about them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub expired: BTreeSet<BuildNumber>,
 }
