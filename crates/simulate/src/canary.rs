@@ -1,10 +1,12 @@
 //! Simulated canaries: how often their verdicts are wrong, and how soon they come.
 //!
-//! Each canary is judged whenever one of its machines is decided, by `domain::image::judge` and with
+//! Each canary is judged when one of its machines failed to start or ended its first run, by `domain::image::judge` and with
 //! what a server would know at that moment, until it is promoted or rolled back.
 
 mod catalog;
 mod course;
+
+use std::convert::Infallible;
 
 use serde::Serialize;
 
@@ -21,6 +23,10 @@ pub struct CanaryStudy {
     /// In each scenario.
     pub n_canaries: u64,
     pub seed: u64,
+    /// The first starts of each canary are judged one by one, …
+    pub n_first: u32,
+    /// … and after them each start with a multiple of this number, at least 1.
+    pub each: u32,
 }
 
 /// The figures of one scenario.
@@ -77,7 +83,7 @@ impl CanaryStudy {
         let figures = scenarios.map(|scenario| {
             let simulate = |number: &u64| {
                 let course = Course::new(*scenario, self.seed, *number);
-                Ok::<_, std::convert::Infallible>(course.judge())
+                Ok::<_, Infallible>(course.judge(self.n_first, self.each.max(1)))
             };
             let report = |n_done| progress(*scenario, n_done);
             let endings = match run_all(&numbers, n_threads, &report, simulate) {

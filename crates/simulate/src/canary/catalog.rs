@@ -17,7 +17,7 @@ pub enum CanaryScenario {
     NeverRegisters,
     StartsFail10,
     StartsFail20,
-    TasksFail10,
+    TasksFail15,
     TasksFail20,
     TasksFail20OneTask,
     TasksFailAll,
@@ -89,7 +89,7 @@ impl CanaryScenario {
         Self::NeverRegisters,
         Self::StartsFail10,
         Self::StartsFail20,
-        Self::TasksFail10,
+        Self::TasksFail15,
         Self::TasksFail20,
         Self::TasksFail20OneTask,
         Self::TasksFailAll,
@@ -180,9 +180,9 @@ impl CanaryScenario {
                 world.broken_starts = 0.2;
                 ("starts-fail-20", "20 % more starts fail")
             }
-            Self::TasksFail10 => {
-                world.broken_runs = 0.1;
-                ("tasks-fail-10", "10 % more runs fail: the margin")
+            Self::TasksFail15 => {
+                world.broken_runs = 0.15;
+                ("tasks-fail-15", "15 % more runs fail: the margin")
             }
             Self::TasksFail20 => {
                 world.broken_runs = 0.2;

@@ -1,17 +1,19 @@
 //! One simulated canary: its machines, and its verdicts as they become known.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
 use domain::image::{
     CanaryGroup, CanarySettings, CanaryVerdict, RunTrial, StartOutcome, Trial, judge,
 };
-use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
+use domain::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
 use super::catalog::{CanaryScenario, CanaryWorld};
 use crate::draws::Draws;
 
 /// A canary without a verdict after this many starts is left undecided.
-const MAX_STARTS: u32 = 300;
-/// Beyond this many decided starts, only every tenth is judged.
-const JUDGED_EACH: u32 = 100;
+const MAX_STARTS: u32 = 200;
 const LAUNCH_GAP_MS: f64 = 60_000.0;
 /// A machine that did not register or claim by then never does.
 const TIME_OUT_MS: i64 = 30 * MINUTE_MS;
@@ -27,10 +29,23 @@ const BAD_MACHINE_FAILURES: f64 = 0.8;
 const OUTAGE_WITHIN_MS: f64 = 8.0 * 3_600_000.0;
 const START: i64 = 1_700_000_000_000;
 
+/// A canary while it runs.
 pub(super) struct Course {
     world: CanaryWorld,
-    /// All machines with everything that will happen to them, in the order of creation.
+    outage: Option<Range<i64>>,
+    arrivals: Draws,
+    fates: Draws,
+    /// When the next machine is created.
+    next_created: f64,
+    n_canary: u32,
+    /// The machines that were created, with everything that will happen to them.
     machines: Vec<Machine>,
+    /// When machines of the canary fail to start or end their first run.
+    moments: BinaryHeap<Reverse<Timestamp>>,
+    /// What is known of each machine.
+    known: Vec<Trial>,
+    /// The places of machines to which something can still happen.
+    open: Vec<usize>,
 }
 
 /// How a canary ended.
@@ -54,57 +69,49 @@ impl Course {
         let world = scenario.world();
         let draws = |purpose| Draws::new(seed, purpose, &[number]);
         let mut arrivals = draws("canary arrivals");
-        let mut fates = draws("canary machines");
         let outage = world.has_outage.then(|| {
             #[expect(clippy::cast_possible_truncation, reason = "a number of hours")]
-            let begin = (arrivals.fraction() * OUTAGE_WITHIN_MS) as i64;
-            (START + begin)..(START + begin + HOUR_MS)
+            let begin = START + (arrivals.fraction() * OUTAGE_WITHIN_MS) as i64;
+            begin..begin + HOUR_MS
         });
-        let mut machines = Vec::new();
-        let (mut created, mut n_canary) = (START as f64, 0);
-        while n_canary < MAX_STARTS {
-            created += arrivals.exponential(1.0 / LAUNCH_GAP_MS);
-            let group = if arrivals.fraction() < world.share {
-                n_canary += 1;
-                CanaryGroup::Canary
-            } else {
-                CanaryGroup::Control
-            };
-            #[expect(clippy::cast_possible_truncation, reason = "a moment in this century")]
-            let created = created as i64;
-            let id = format!("m{}", machines.len());
-            let is_outage = |at: i64| outage.as_ref().is_some_and(|outage| outage.contains(&at));
-            machines.push(world.machine(id, group, created, &mut fates, is_outage));
+        let next_created = START as f64 + arrivals.exponential(1.0 / LAUNCH_GAP_MS);
+        Self {
+            world,
+            outage,
+            arrivals,
+            fates: draws("canary machines"),
+            next_created,
+            n_canary: 0,
+            machines: Vec::new(),
+            moments: BinaryHeap::new(),
+            known: Vec::new(),
+            open: Vec::new(),
         }
-        Self { world, machines }
     }
 
-    /// Judges when a machine of the canary failed to start or ended its first run, until the image is
-    /// promoted or rolled back.
-    pub(super) fn judge(&self) -> Ending {
+    /// Judges when a machine of the canary failed to start or ended its first run, until the image
+    /// is promoted or rolled back. After the first starts, only every `each`-th is judged.
+    pub(super) fn judge(mut self, first: u32, each: u32) -> Ending {
         let settings = CanarySettings {
             share: self.world.share,
             max_seconds: u32::MAX,
             ..CanarySettings::default()
         };
         let since = Timestamp::from_millis(START);
-        let canary = self.machines.iter();
-        let canary = canary.filter(|it| it.trial.group == CanaryGroup::Canary);
-        let moments = canary.map(|it| it.trial.runs.first().map_or(it.decided, |run| run.resolved));
-        let mut moments: Vec<Timestamp> = moments.collect();
-        moments.sort_unstable();
         let mut ending = Ending {
             is_promoted: None,
             starts: 0,
             runs: 0,
             minutes: 0,
         };
-        for (place, now) in moments.into_iter().enumerate() {
-            if ending.starts > JUDGED_EACH && place % 10 != 0 {
+        let mut n_moments = 0;
+        while let Some(now) = self.next_moment() {
+            n_moments += 1;
+            if n_moments > first && n_moments % each != 0 {
                 continue;
             }
-            let trials = self.visible(now);
-            let judgement = judge(&settings, since, &trials, now);
+            self.learn(now);
+            let judgement = judge(&settings, since, &self.known, now);
             let canary = judgement.evidence.canary;
             ending.starts = canary.decided();
             ending.runs = canary.runs;
@@ -119,15 +126,66 @@ impl Course {
         ending
     }
 
-    /// The machines as they are known at this moment.
-    fn visible(&self, now: Timestamp) -> Vec<Trial> {
-        let n = self.machines.partition_point(|it| it.trial.created <= now);
-        let machines = self.machines.iter().take(n);
-        machines.map(|machine| machine.visible(now)).collect()
+    /// Creates the machines up to the next moment to judge at. `None`: there were enough starts.
+    fn next_moment(&mut self) -> Option<Timestamp> {
+        loop {
+            let next_created = Timestamp::from_millis(millis(self.next_created));
+            let is_next = |moment: &Reverse<Timestamp>| moment.0 < next_created;
+            if self.moments.peek().is_some_and(is_next) || self.n_canary >= MAX_STARTS {
+                return self.moments.pop().map(|moment| moment.0);
+            }
+            self.create_machine();
+        }
+    }
+
+    fn create_machine(&mut self) {
+        let group = if self.arrivals.fraction() < self.world.share {
+            CanaryGroup::Canary
+        } else {
+            CanaryGroup::Control
+        };
+        let id = format!("m{}", self.machines.len());
+        let created = millis(self.next_created);
+        let outage = self.outage.clone();
+        let is_outage = |at: i64| outage.as_ref().is_some_and(|outage| outage.contains(&at));
+        let world = self.world;
+        let machine = world.machine(id, group, created, &mut self.fates, is_outage);
+        if group == CanaryGroup::Canary {
+            self.n_canary += 1;
+            let first_run = machine.trial.runs.first().map(|run| run.resolved);
+            self.moments
+                .push(Reverse(first_run.unwrap_or(machine.decided)));
+        }
+        self.machines.push(machine);
+        self.next_created += self.arrivals.exponential(1.0 / LAUNCH_GAP_MS);
+    }
+
+    /// Brings what is known up to this moment.
+    fn learn(&mut self, now: Timestamp) {
+        let (machines, known) = (&self.machines, &mut self.known);
+        self.open.retain(|place| {
+            let machine = &machines[*place];
+            known[*place] = machine.visible(now);
+            machine.last_change() > now
+        });
+        for (place, machine) in machines.iter().enumerate().skip(known.len()) {
+            if machine.trial.created > now {
+                break;
+            }
+            known.push(machine.visible(now));
+            if machine.last_change() > now {
+                self.open.push(place);
+            }
+        }
     }
 }
 
 impl Machine {
+    fn last_change(&self) -> Timestamp {
+        let last_run = self.trial.runs.last().map(|run| run.resolved);
+        last_run.map_or(self.decided, |run| run.max(self.decided))
+    }
+
     fn visible(&self, now: Timestamp) -> Trial {
         let trial = &self.trial;
         let is_ready = |ms: &i64| trial.created.plus_millis(*ms) <= now;
@@ -219,7 +277,7 @@ impl CanaryWorld {
 }
 
 fn millis(ms: f64) -> i64 {
-    #[expect(clippy::cast_possible_truncation, reason = "limited to days")]
-    let ms = ms.round().clamp(0.0, (100 * DAY_MS) as f64) as i64;
+    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
+    let ms = ms.round() as i64;
     ms
 }

@@ -9,6 +9,11 @@ use simulate::canary::{CanaryCost, CanaryFigures, CanaryScenario, CanaryStudy};
 
 use crate::output::{self, Kind, Progress, grid};
 
+/// This many starts are judged one by one …
+const FIRST_STARTS: u32 = 30;
+/// … and later every third.
+const LATER_STARTS: u32 = 3;
+
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Scenarios [default: all]
@@ -39,6 +44,8 @@ pub(super) fn run(arguments: &Arguments, json: bool) {
         },
         n_canaries: arguments.canaries,
         seed: arguments.seed,
+        n_first: FIRST_STARTS,
+        each: LATER_STARTS,
     };
     let progress = Mutex::new(Progress::start());
     let report = |scenario: CanaryScenario, n_done: usize| {
