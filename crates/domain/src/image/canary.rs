@@ -1,4 +1,4 @@
-//! The verdict of a canary: whether machines of a new image do as well as the others.
+//! The verdict of a canary: whether machines of a new image do as well as others.
 //!
 //! A sequential test that may be read at any time. Evidence for "worse" is a bet against "both
 //! groups are alike": the chance that it ever passes its bound, if they are, is at most

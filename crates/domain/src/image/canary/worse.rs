@@ -259,6 +259,43 @@ mod tests {
         }
     }
 
+    /// Numbers from 0 to below 1.
+    fn fractions(seed: u64) -> impl FnMut() -> f64 {
+        let mut state = seed;
+        move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695);
+            let mut mixed = state ^ (state >> 33);
+            mixed = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
+            ((mixed ^ (mixed >> 33)) >> 11) as f64 / (1_u64 << 53) as f64
+        }
+    }
+
+    #[test]
+    fn equal_images_pass_the_bound_at_any_time_no_more_often_than_stated() {
+        let (n_sequences, n_blocks) = (2_000, 100);
+        let mut n_wrong = 0;
+        for sequence in 0..n_sequences {
+            let mut fraction = fractions(sequence * 7_919 + 1);
+            let mut logs = START_ODDS.map(|(_, weight)| (weight / 0.4_f64).ln());
+            let mut highest = f64::NEG_INFINITY;
+            for _ in 0..n_blocks {
+                // The common rate changes all the time.
+                let rate = fraction() * 0.4;
+                let mut score = || f64::from(fraction() < rate);
+                let block = block(&[score()], &[(); 9].map(|()| score()));
+                for (log, (odds, _)) in logs.iter_mut().zip(START_ODDS) {
+                    *log += log_factor(&block, odds.ln());
+                }
+                highest = highest.max(log_sum(logs.iter().copied()));
+            }
+            n_wrong += u32::from(highest >= -FALSE_ALARM_RATE.ln());
+        }
+        let share = f64::from(n_wrong) / n_sequences as f64;
+        assert!(n_wrong > 0 && share <= FALSE_ALARM_RATE, "{share}");
+    }
+
     #[test]
     fn equal_durations_share_their_ranks() {
         let ranked = ranks(vec![block(&[2.0], &[1.0, 2.0, 3.0])], 0.0);
