@@ -1,4 +1,4 @@
-//! The verdict of a canary: whether machines of a new image do as well as the others.
+//! The verdict of a canary: whether machines of a new image do as well as others.
 //!
 //! A sequential test that may be read at any time. Evidence for "worse" is a bet against "both
 //! groups are alike": the chance that it ever passes its bound, if they are, is at most
@@ -25,7 +25,7 @@ pub use self::verdict::CanaryVerdict;
 pub use self::worse::FALSE_ALARM_RATE;
 
 use self::block::{Block, BlockShape};
-use self::trial::Sequence;
+use self::trial::{Member, Sequence};
 use super::definition::CanarySettings;
 use crate::time::{SECOND_MS, Timestamp};
 
@@ -52,7 +52,7 @@ pub fn judge(
 ) -> CanaryJudgement {
     let sequence = Sequence::new(trials, since);
     let shape = BlockShape::of_share(settings.share);
-    let blocks: Vec<Block<&Trial>> = shape.cut(sequence.by_creation());
+    let blocks: Vec<Block<&Member<'_>>> = shape.cut(sequence.by_creation());
     let worse = worse::weigh(&sequence, shape, &blocks);
     let as_good = as_good::weigh(&blocks);
     let canary = GroupEvidence::count(sequence.group(CanaryGroup::Canary));
@@ -90,7 +90,7 @@ pub fn judge(
         CanaryVerdict::Undecided {
             starts,
             more_starts: evidence.more_starts,
-            has_control: control.started > 0,
+            has_control: control.started > 0 || canary.started == 0,
         }
     };
     CanaryJudgement { verdict, evidence }

@@ -7,7 +7,7 @@
 
 use super::block::Block;
 use super::metric::CanaryMetric;
-use super::trial::{RunTrial, StartOutcome, Trial};
+use super::trial::{Member, RunTrial};
 use super::worse::{log_ms, log_sum};
 
 /// The chance that an image that is worse by a margin is ever promoted.
@@ -15,14 +15,14 @@ pub const WRONG_PROMOTION_RATE: f64 = 0.02;
 /// Worse by the margin: at least this share of the starts fails that would have been good.
 pub const START_MARGIN: f64 = 0.1;
 /// The same for the first task of a machine.
-pub const TASK_MARGIN: f64 = 0.1;
+pub const TASK_MARGIN: f64 = 0.15;
 /// Slower by the margin: by this factor …
 const SLOWER_BY: f64 = 1.3;
 /// … and in this share of the comparisons with a control machine.
-const SLOWER_IN: f64 = 0.65;
+const SLOWER_IN: f64 = 0.7;
 
 /// Stakes as shares of the largest possible one, with their weights.
-const STAKES: [(f64, f64); 3] = [(0.3, 0.2), (0.6, 0.3), (0.9, 0.5)];
+const STAKES: [(f64, f64); 2] = [(0.4, 0.4), (0.8, 0.6)];
 
 /// The evidence for each metric, in the order of [`CanaryMetric::ALL`].
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ struct Comparison {
     weight: f64,
 }
 
-pub(super) fn weigh(blocks: &[Block<&Trial>]) -> AsGoodEvidence {
+pub(super) fn weigh(blocks: &[Block<&Member<'_>>]) -> AsGoodEvidence {
     let metrics = CanaryMetric::ALL.map(|metric| match metric {
         CanaryMetric::Starts => MetricBets::of(&[share_kept(blocks, started, START_MARGIN)]),
         CanaryMetric::Tasks => {
@@ -86,8 +86,8 @@ pub(super) fn weigh(blocks: &[Block<&Trial>]) -> AsGoodEvidence {
         CanaryMetric::ReadyTime => MetricBets::of(&speeds(blocks, ready_time)),
         CanaryMetric::TaskTime => MetricBets::of(&speeds(blocks, first_task_time)),
     });
-    let is_complete = |(canary, controls): &(&&Trial, &[&Trial])| {
-        let is_pending = |trial: &Trial| trial.start == StartOutcome::Pending;
+    let is_complete = |(canary, controls): &(&&Member<'_>, &[&Member<'_>])| {
+        let is_pending = |member: &Member<'_>| member.trial.start.is_good().is_none();
         !is_pending(canary) && !controls.iter().any(|control| is_pending(control))
     };
     let pairs = blocks.iter().flat_map(Block::pairs);
@@ -156,23 +156,29 @@ impl MetricBets {
             })
         });
         let stakes: Vec<_> = stakes.collect();
+        let start = stakes.iter().map(|(comparison, stake, weight)| {
+            let losses = comparison.gains.iter().map(|gain| gain.log_loss(*stake));
+            weight + losses.sum::<f64>()
+        });
+        let mut logs: Vec<f64> = start.collect();
+        let mut best = (f64::NEG_INFINITY, logs.clone());
         let n = comparisons.first().map_or(0, |it| it.gains.len());
-        let mut logs: Vec<f64> = stakes
-            .iter()
-            .map(|(comparison, stake, weight)| {
-                let losses = comparison.gains.iter().map(|gain| gain.log_loss(*stake));
-                weight + losses.sum::<f64>()
-            })
-            .collect();
-        let mut best = (log_sum(logs.iter().copied()), logs.clone());
-        for place in 0..n {
-            for (log, (comparison, stake, _)) in logs.iter_mut().zip(&stakes) {
-                let gain = comparison.gains[place];
-                *log += (stake * gain.least).ln_1p() - gain.log_loss(*stake);
-            }
-            let total = log_sum(logs.iter().copied());
+        for place in 0..=n {
+            let gains = || comparisons.iter().filter_map(|it| it.gains.get(place));
+            // To go beyond known outcomes never loses anything.
+            let is_last = place == n || gains().any(|gain| gain.least < gain.most);
+            let total = if is_last {
+                log_sum(logs.iter().copied())
+            } else {
+                f64::NEG_INFINITY
+            };
             if total > best.0 {
                 best = (total, logs.clone());
+            }
+            for (log, (comparison, stake, _)) in logs.iter_mut().zip(&stakes) {
+                if let Some(gain) = comparison.gains.get(place) {
+                    *log += (stake * gain.least).ln_1p() - gain.log_loss(*stake);
+                }
             }
         }
         let bets = best.1.into_iter().zip(&stakes);
@@ -201,18 +207,22 @@ impl Gain {
 
     /// The logarithm of the factor if the comparison is lost in any case, else 0.
     fn log_loss(self, stake: f64) -> f64 {
-        (stake * self.most).ln_1p().min(0.0)
+        if self.most < 0.0 {
+            (stake * self.most).ln_1p()
+        } else {
+            0.0
+        }
     }
 }
 
 impl Controls {
-    fn of(trials: &[&Trial], outcome: impl Fn(&Trial) -> Outcome) -> Self {
+    fn of(members: &[&Member<'_>], outcome: impl Fn(&Member<'_>) -> Outcome) -> Self {
         let mut controls = Self {
             known: Vec::new(),
             n_pending: 0,
         };
-        for trial in trials {
-            match outcome(trial) {
+        for member in members {
+            match outcome(member) {
                 Outcome::Known(value) => controls.known.push(value),
                 Outcome::Pending => controls.n_pending += 1,
                 Outcome::Absent => {}
@@ -240,11 +250,11 @@ impl Controls {
 /// The share of good outcomes that the canary keeps: it loses less than the margin. Failures that
 /// both groups have, as in an outage, gain nothing.
 fn share_kept(
-    blocks: &[Block<&Trial>],
-    outcome: impl Fn(&Trial) -> Outcome,
+    blocks: &[Block<&Member<'_>>],
+    outcome: impl Fn(&Member<'_>) -> Outcome,
     margin: f64,
 ) -> Comparison {
-    let gain = |(canary, controls): (&&Trial, &[&Trial])| {
+    let gain = |(canary, controls): (&&Member<'_>, &[&Member<'_>])| {
         let controls = Controls::of(controls, &outcome);
         let good = if controls.is_empty() {
             // At most all of them would have been good.
@@ -279,9 +289,12 @@ fn share_kept(
 /// Two comparisons of durations: reduced by the factor of the margin, the canary wins more than half
 /// of the time; or unreduced, it wins more often than the margin says. A small spread makes the
 /// first clear soon, a large spread the second.
-fn speeds(blocks: &[Block<&Trial>], outcome: impl Fn(&Trial) -> Outcome + Copy) -> [Comparison; 2] {
+fn speeds(
+    blocks: &[Block<&Member<'_>>],
+    outcome: impl Fn(&Member<'_>) -> Outcome + Copy,
+) -> [Comparison; 2] {
     [(SLOWER_BY.ln(), 0.5), (0.0, 1.0 - SLOWER_IN)].map(|(reduction, least_wins)| {
-        let gain = |(canary, controls): (&&Trial, &[&Trial])| {
+        let gain = |(canary, controls): (&&Member<'_>, &[&Member<'_>])| {
             let controls = Controls::of(controls, outcome);
             let canary = outcome(canary);
             if controls.is_empty() {
@@ -320,35 +333,36 @@ fn win(time: f64, other: f64) -> f64 {
     }
 }
 
-fn started(trial: &Trial) -> Outcome {
-    match trial.start.is_good() {
+fn started(member: &Member<'_>) -> Outcome {
+    match member.trial.start.is_good() {
         Some(is_good) => Outcome::Known(f64::from(is_good)),
         None => Outcome::Pending,
     }
 }
 
 /// A machine that started well has claimed a task, so its first run will end.
-fn first_run(trial: &Trial, value: impl Fn(&RunTrial) -> Outcome) -> Outcome {
-    match (trial.start.is_good(), trial.first_run()) {
+fn first_run(member: &Member<'_>, value: impl Fn(&RunTrial) -> Outcome) -> Outcome {
+    match (member.trial.start.is_good(), member.runs.first()) {
         (_, Some(run)) => value(run),
         (Some(false), None) => Outcome::Absent,
         (Some(true) | None, None) => Outcome::Pending,
     }
 }
 
-fn first_run_is_good(trial: &Trial) -> Outcome {
-    first_run(trial, |run| Outcome::Known(f64::from(run.is_good)))
+fn first_run_is_good(member: &Member<'_>) -> Outcome {
+    first_run(member, |run| Outcome::Known(f64::from(run.is_good)))
 }
 
 /// The duration of a failed run says nothing about speed.
-fn first_task_time(trial: &Trial) -> Outcome {
-    first_run(trial, |run| {
+fn first_task_time(member: &Member<'_>) -> Outcome {
+    first_run(member, |run| {
         let duration = run.valid_duration().filter(|_| run.is_good);
         duration.map_or(Outcome::Absent, |ms| Outcome::Known(log_ms(ms)))
     })
 }
 
-fn ready_time(trial: &Trial) -> Outcome {
+fn ready_time(member: &Member<'_>) -> Outcome {
+    let trial = member.trial;
     match (trial.valid_ready(), trial.start.is_good()) {
         (Some(ms), _) => Outcome::Known(log_ms(ms)),
         (None, None) => Outcome::Pending,

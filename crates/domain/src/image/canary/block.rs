@@ -6,7 +6,7 @@
 use super::trial::CanaryGroup;
 
 /// A block has at most this many machines of each group.
-const MAX_GROUP: usize = 20;
+pub(super) const MAX_GROUP: usize = 20;
 /// A block has at least about this many machines.
 const BLOCK: f64 = 10.0;
 

@@ -84,11 +84,9 @@ impl GroupEvidence {
                 }
             }
         }
-        ready.sort_unstable();
-        durations.sort_unstable();
-        group.ready_median_ms = percentile(&ready, 50);
-        group.ready_95_ms = percentile(&ready, 95);
-        group.run_median_ms = percentile(&durations, 50);
+        group.ready_median_ms = percentile(&mut ready, 50);
+        group.ready_95_ms = percentile(&mut ready, 95);
+        group.run_median_ms = percentile(&mut durations, 50);
         group
     }
 
@@ -146,8 +144,12 @@ fn visible(share: f64) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
-/// The smallest value that is not below this percentage of the sorted values.
-fn percentile(sorted: &[i64], percent: usize) -> Option<i64> {
-    let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(place).copied()
+/// The smallest value that is not below this percentage of the values.
+fn percentile(values: &mut [i64], percent: usize) -> Option<i64> {
+    if values.is_empty() {
+        return None;
+    }
+    let place = (values.len() * percent).div_ceil(100).saturating_sub(1);
+    let (_, value, _) = values.select_nth_unstable(place);
+    Some(*value)
 }

@@ -82,11 +82,6 @@ impl Trial {
     pub(super) fn valid_ready(&self) -> Option<i64> {
         self.ready_ms.filter(|ms| *ms >= 0)
     }
-
-    /// The run that ended first.
-    pub(super) fn first_run(&self) -> Option<&RunTrial> {
-        self.runs.iter().min()
-    }
 }
 
 impl<'a> Sequence<'a> {
@@ -103,9 +98,9 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    pub(super) fn by_creation(&self) -> impl Iterator<Item = (CanaryGroup, &'a Trial)> {
+    pub(super) fn by_creation(&self) -> impl Iterator<Item = (CanaryGroup, &Member<'a>)> {
         let members = self.members.iter();
-        members.map(|member| (member.trial.group, member.trial))
+        members.map(|member| (member.trial.group, member))
     }
 
     /// Values of the machines that have one, in the order of the moments at which they had it.

@@ -13,7 +13,7 @@ pub enum CanaryVerdict {
         starts: u32,
         /// After this many more without a failure it is promoted. `None`: not in sight.
         more_starts: Option<u32>,
-        /// False: no machine started from the image in use, so nothing can be compared.
+        /// False: machines started from the new image only, so nothing can be compared.
         has_control: bool,
     },
     /// It is as good as the image in use.

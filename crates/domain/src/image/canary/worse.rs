@@ -6,9 +6,9 @@
 //! over all choices, so its expected factor is 1. The evidence is the weighted mean of bets, and
 //! passes 1 / [`FALSE_ALARM_RATE`] with at most this probability (Ville's inequality).
 
-use super::block::{Block, BlockShape};
+use super::block::{Block, BlockShape, MAX_GROUP};
 use super::metric::CanaryMetric;
-use super::trial::{Member, Sequence, Trial};
+use super::trial::{Member, Sequence};
 use crate::time::Timestamp;
 
 /// The chance that an image that is as good as the one in use is ever rolled back.
@@ -50,12 +50,18 @@ struct WorseBet {
 pub(super) fn weigh(
     sequence: &Sequence<'_>,
     shape: BlockShape,
-    blocks: &[Block<&Trial>],
+    blocks: &[Block<&Member<'_>>],
 ) -> WorseEvidence {
     use CanaryMetric::{ReadyTime, Starts, TaskTime, Tasks};
     let mut evidence = WorseEvidence { bets: Vec::new() };
 
-    let failed = |trial: &&Trial| trial.start.is_good().map(|is_good| f64::from(!is_good));
+    let failed = |member: &&Member<'_>| {
+        member
+            .trial
+            .start
+            .is_good()
+            .map(|is_good| f64::from(!is_good))
+    };
     let starts: Vec<_> = blocks
         .iter()
         .filter_map(|block| block.map(failed))
@@ -178,19 +184,19 @@ fn ranks(blocks: Vec<Block<f64>>, tolerance: f64) -> Vec<Block<f64>> {
 /// The logarithm of the factor of one block: the product of exp(tilt × score) over the canary,
 /// divided by the mean of this product over all choices of as many members.
 fn log_factor(block: &Block<f64>, tilt: f64) -> f64 {
-    let n_canary = block.canary.len();
     let all = || block.canary.iter().chain(&block.control);
     let largest = all().copied().fold(f64::NEG_INFINITY, f64::max);
-    let paid: f64 = block
-        .canary
-        .iter()
-        .map(|score| tilt * (score - largest))
-        .sum();
-    let payments = all().map(|score| (tilt * (score - largest)).exp());
-    // Sums over all choices (elementary symmetric polynomials), and the number of choices.
-    let mut sums = vec![(0.0, 0.0); n_canary + 1];
+    if all().all(|score| *score >= largest) {
+        return 0.0;
+    }
+    let canary = block.canary.iter();
+    let paid: f64 = canary.map(|score| tilt * (score - largest)).sum();
+    // Sums over all choices of each size (elementary symmetric polynomials), and their numbers.
+    let mut sums = [(0.0, 0.0); MAX_GROUP + 1];
     sums[0] = (1.0, 1.0);
-    for payment in payments {
+    let n_canary = block.canary.len().min(MAX_GROUP);
+    for score in all() {
+        let payment = (tilt * (score - largest)).exp();
         for size in (1..=n_canary).rev() {
             let (sum, n_choices) = sums[size - 1];
             sums[size].0 += payment * sum;
@@ -251,6 +257,43 @@ mod tests {
             let mean = factors.iter().sum::<f64>() / factors.len() as f64;
             assert!((mean - 1.0).abs() < 1e-12, "{mean}");
         }
+    }
+
+    /// Numbers from 0 to below 1.
+    fn fractions(seed: u64) -> impl FnMut() -> f64 {
+        let mut state = seed;
+        move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695);
+            let mut mixed = state ^ (state >> 33);
+            mixed = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
+            ((mixed ^ (mixed >> 33)) >> 11) as f64 / (1_u64 << 53) as f64
+        }
+    }
+
+    #[test]
+    fn equal_images_pass_the_bound_at_any_time_no_more_often_than_stated() {
+        let (n_sequences, n_blocks) = (2_000, 100);
+        let mut n_wrong = 0;
+        for sequence in 0..n_sequences {
+            let mut fraction = fractions(sequence * 7_919 + 1);
+            let mut logs = START_ODDS.map(|(_, weight)| (weight / 0.4_f64).ln());
+            let mut highest = f64::NEG_INFINITY;
+            for _ in 0..n_blocks {
+                // The common rate changes all the time.
+                let rate = fraction() * 0.4;
+                let mut score = || f64::from(fraction() < rate);
+                let block = block(&[score()], &[(); 9].map(|()| score()));
+                for (log, (odds, _)) in logs.iter_mut().zip(START_ODDS) {
+                    *log += log_factor(&block, odds.ln());
+                }
+                highest = highest.max(log_sum(logs.iter().copied()));
+            }
+            n_wrong += u32::from(highest >= -FALSE_ALARM_RATE.ln());
+        }
+        let share = f64::from(n_wrong) / n_sequences as f64;
+        assert!(n_wrong > 0 && share <= FALSE_ALARM_RATE, "{share}");
     }
 
     #[test]

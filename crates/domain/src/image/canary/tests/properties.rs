@@ -58,10 +58,12 @@ fn is_share(number: f64) -> bool {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn every_set_of_machines_has_a_verdict_and_valid_figures(
         settings in settings(),
-        trials in prop::collection::vec(trial(), 0..150),
+        trials in prop::collection::vec(trial(), 0..80),
         now in prop_oneof![Just(i64::MIN), Just(i64::MAX), 0..10_000_000_i64],
     ) {
         let now = Timestamp::from_millis(SINCE.saturating_add(now));
@@ -101,7 +103,7 @@ proptest! {
     #[test]
     fn the_same_outcomes_in_both_groups_never_decide_about_starts(
         settings in settings(),
-        groups in prop::collection::vec(any::<bool>(), 0..200),
+        groups in prop::collection::vec(any::<bool>(), 0..100),
     ) {
         // An outage: every machine fails.
         let trials = groups.into_iter().enumerate().map(|(minute, is_canary)| {
