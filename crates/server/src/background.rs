@@ -86,11 +86,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         let bell = app.engine.wakeups.refresh(refresh.provider_id());
         driver.start_woken(every(10), bell, refresh);
     }
-    let bell = Arc::clone(&app.engine.wakeups.images);
-    driver.start_woken(every(60), bell, ImageMirror(own()));
-    driver.start(every(15), ImageMeasure::new(own()));
-    let bell = Arc::clone(&app.engine.wakeups.image_rollouts);
-    driver.start_woken(every(5), bell, ImageRollouts::new(own()));
+    start_images(app, driver);
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }
@@ -139,4 +135,15 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         driver.start(every(300), Housekeeping(own()));
         driver.start(every(300), ArtifactCleanup::new(engine()));
     }
+}
+
+/// Images: their copy in the tree, their rollouts, their measures.
+fn start_images(app: &Arc<App>, driver: &mut Driver) {
+    let every = Duration::from_secs;
+    let own = || Arc::clone(app);
+    let bell = Arc::clone(&app.engine.wakeups.images);
+    driver.start_woken(every(60), bell, ImageMirror(own()));
+    driver.start(every(15), ImageMeasure::new(own()));
+    let bell = Arc::clone(&app.engine.wakeups.image_rollouts);
+    driver.start_woken(every(5), bell, ImageRollouts::new(own()));
 }

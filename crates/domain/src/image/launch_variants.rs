@@ -133,11 +133,8 @@ impl Variant {
                 build: upload.build.0,
             });
         }
-        let configuration = match configuration {
-            Value::Object(configuration) => configuration,
-            // It was made of an object, and no pointer is empty.
-            _ => template.clone(),
-        };
+        // It was made of an object, and no pointer is empty.
+        let configuration = configuration.as_object().cloned().unwrap_or_default();
         Self {
             configuration,
             uses,
@@ -230,7 +227,7 @@ mod tests {
     fn image_of(variants: &Variants) -> String {
         match variants {
             Variants::Ready { in_use, .. } => in_use.configuration["image"].to_string(),
-            other => format!("{other:?}"),
+            Variants::Plain | Variants::Waiting(_) => format!("{variants:?}"),
         }
     }
 

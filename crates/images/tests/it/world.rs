@@ -272,7 +272,8 @@ impl World {
     }
 
     pub(crate) fn explain(&self, name: &str) -> Vec<String> {
-        let steps = self.images.explain(&image(name), self.clock.now_ms());
+        let view = self.images.view(&image(name), self.clock.now_ms());
+        let steps = view.map(|view| view.steps());
         steps
             .unwrap_or_default()
             .iter()

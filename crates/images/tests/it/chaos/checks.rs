@@ -139,7 +139,8 @@ impl ChaosWorld {
             }
         }
         for name in &self.names {
-            let steps = self.world.images.explain(name, self.world.clock.now_ms());
+            let view = self.world.images.view(name, self.world.clock.now_ms());
+            let steps = view.map(|view| view.steps());
             for step in steps.unwrap_or_default() {
                 let is_settled = matches!(
                     step,

@@ -156,7 +156,7 @@ impl TestBuilder {
             at_most: 1024 * 1024,
             wait: Duration::from_secs(30),
         };
-        let page = read_build_log(&self.images, &self.live, &*self.artifacts, &query);
+        let page = read_build_log(&self.images, &self.live, Some(&*self.artifacts), &query);
         page.await.unwrap()
     }
 }
