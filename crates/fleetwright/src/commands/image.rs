@@ -1,5 +1,6 @@
 //! Images: their definitions and builds on a server.
 
+mod canary;
 mod log;
 mod status;
 mod work;
@@ -84,6 +85,8 @@ pub(crate) enum Verb {
     Promote(work::AskedBuild),
     /// Start new machines from an older build again
     Rollback(work::Rollback),
+    /// Start a share of the new machines from a build, and test it
+    Canary(canary::Canary),
     /// Show the signed record of how a build was made
     Provenance(work::Build),
 }
@@ -257,6 +260,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             work::ask_of_build(&asked, "promote", "new machines start from", session).await
         }
         Verb::Rollback(rollback) => work::roll_back(&rollback, session).await,
+        Verb::Canary(canary) => canary::start(&canary, session).await,
         Verb::Provenance(build) => work::provenance(&build, session).await,
     }
 }

@@ -410,3 +410,33 @@ fleet_test!(bad_references_are_refused_with_their_place, |fleet| {
     fleet.delete_pool(POOL).await;
     fleet.delete(LINUX).await.expect(200);
 });
+
+fleet_test!(
+    only_holders_of_its_roles_may_use_a_restricted_image,
+    |fleet| {
+        let mut body = definition(&json!({}));
+        body["usableBy"] = json!(["image-users"]);
+        fleet.put(LINUX, body).await.expect(200);
+        let own = ["worker-manager:*"];
+        let stranger = fleet.client("people/one", &own).await;
+        let user = [own[0], "assume:image-users"];
+        let user = fleet.client("people/two", &user).await;
+        let of_rules = json!({"description": "", "workerTypes": ["pp/ee"], "rules": [
+        {"ruleId": "all", "conditions": null, "description": "", "values":
+            {"owner": "o@example.com", "description": "d", "maxCapacity": 1, "providers": {"one": {}},
+            "one": {"workerConfig": {}, "image": {"$image": "linux"}}}}]});
+        for (path, body) in [
+            (
+                "/worker-pool/pp%2Fbyhand",
+                pool("one", 0, 10, &[referring()]),
+            ),
+            ("/worker-configuration/c", of_rules),
+        ] {
+            let put = |who| fleet.put(path, body.clone()).by(who);
+            put(&stranger)
+                .await
+                .refused_with(403, "InsufficientScopes", "assume:image-users");
+            put(&user).await.expect(200);
+        }
+    }
+);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::canary;
 use crate::client::{Call, FLEETWRIGHT};
 use crate::commands::{Limit, Session};
 use crate::failure::Failure;
@@ -114,6 +115,7 @@ pub(super) async fn show(id: &str, session: &Session) -> Result<(), Failure> {
         return Ok(());
     }
     print_state(id, &status);
+    canary::print(&status, session);
     let builds: Vec<Value> = items(&status, "builds")
         .map(|build| marked(build, &status))
         .collect();
@@ -211,7 +213,7 @@ pub(crate) async fn explain(id: &str, session: &Session) -> Result<(), Failure> 
     let status = read(id, session).await?;
     if session.json {
         let mut explanation = json!({"imageId": id});
-        for key in ["state", "pause", "request", "nextSteps"] {
+        for key in ["state", "pause", "request", "canary", "nextSteps"] {
             if let Some(value) = status.get(key) {
                 explanation[key] = value.clone();
             }
@@ -220,6 +222,7 @@ pub(crate) async fn explain(id: &str, session: &Session) -> Result<(), Failure> 
         return Ok(());
     }
     print_state(id, &status);
+    canary::print(&status, session);
     print_steps(&status, session);
     Ok(())
 }

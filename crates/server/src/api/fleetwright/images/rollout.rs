@@ -1,11 +1,15 @@
-//! Decisions of people about which build of an image machines start from.
+//! Rollouts of images: what is known of them, and decisions of people.
 
 use std::sync::Arc;
 
 use domain::audit::EntityType;
+use domain::id::ImageName;
+use domain::image::CanaryRun;
 use domain::image::ImageRollout;
 use engine::images::{ImageFacts, PersonalDecision};
 use serde::Deserialize;
+use serde_json::{Value, json};
+use store::StoreError;
 
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 use crate::background::image_rollouts::facts;
@@ -72,4 +76,45 @@ pub(super) async fn start_canary(call: Call) -> Result<Reply, ApiError> {
     let rollout = engine::images::start_canary(engine, facts, decision, body.share).await?;
     show_builders(&call, &rollout).await;
     Reply::done()
+}
+
+/// Adds the canary and the number of pools to the status of images.
+pub(super) async fn add(call: &Call, listed: &mut [Value]) -> Result<(), ApiError> {
+    let names = listed
+        .iter()
+        .filter_map(|status| status["imageId"].as_str());
+    let names: Vec<ImageName> = names.filter_map(|name| name.parse().ok()).collect();
+    let read = call.read("image_rollout_status", move |tx| {
+        let rollouts = store::image_rollouts::of(tx, &names)?;
+        Ok::<_, StoreError>((rollouts, store::image_users::count(tx, &names)?))
+    });
+    let (rollouts, users) = read.await?;
+    for status in listed {
+        let is_about = |name: &ImageName| status["imageId"] == name.as_str();
+        let pools = users.iter().find(|count| is_about(&count.image));
+        let canary = rollouts.iter().find(|rollout| is_about(&rollout.image));
+        let canary = canary.and_then(|rollout| rollout.canary.as_ref());
+        let canary = canary.map(canary_json);
+        status["pools"] = json!(pools.map_or(0, |count| count.pools));
+        if let Some(canary) = canary {
+            status["canary"] = canary;
+        }
+    }
+    Ok(())
+}
+
+fn canary_json(run: &CanaryRun) -> Value {
+    let mut canary = json!({
+        "build": run.build.0,
+        "since": run.since.to_string(),
+        "share": run.share,
+        "by": run.by,
+        "reason": run.reason,
+        "verdict": run.verdict,
+        "isExpired": run.is_expired,
+    });
+    if let Some(evidence) = &run.evidence {
+        canary["evidence"] = json!(evidence);
+    }
+    canary
 }

@@ -12,6 +12,7 @@ use images::{
 };
 use serde_json::{Value, json};
 
+use super::rollout;
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 use crate::build_logs::{self, AskError, LogSeal};
 use crate::builder;
@@ -33,7 +34,9 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     };
     images.wait_for(&id, wait, has_newer).await;
     if let Some(status) = images.status(&id, call.app.engine.clock.now()) {
-        return Reply::json(&status);
+        let mut listed = [status];
+        rollout::add(&call, &mut listed).await?;
+        return Reply::json(&listed[0]);
     }
     let stored = super::find(&call).await?.ok_or(ImageError::NotFound)?;
     Reply::json(&status_before_mirror(&id, stored.version.0))
@@ -57,7 +60,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         names.entry(name).or_default();
     }
     let now = call.app.engine.clock.now();
-    let listed: Vec<Value> = names
+    let mut listed: Vec<Value> = names
         .into_iter()
         .filter_map(|(name, version)| {
             let known = images.status(&name, now);
@@ -65,6 +68,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         })
         .take(usize::try_from(limit).unwrap_or(usize::MAX))
         .collect();
+    rollout::add(&call, &mut listed).await?;
     let key = |status: &Value| (status["imageId"].as_str().unwrap_or_default().to_owned(),);
     page.reply("images", listed, key, Clone::clone)
 }
