@@ -1,6 +1,6 @@
 //! Requests of people about images: nodes that builders act on.
 
-use backplane::tree::{Lifetime, TreeError};
+use backplane::tree::{Lifetime, Op, TreeError};
 use domain::id::ImageName;
 use domain::image::{
     BuildNumber, BuildRecord, BuildState, BuildStateError, ImageInUse, Standing, image_in_use,
@@ -53,14 +53,31 @@ impl Asker {
 }
 
 impl ImageTree {
-    /// Asks for a build. A request that nobody has answered yet stays as it is.
+    /// Asks for a build. A request that nobody has answered yet stays as it is. If a build that
+    /// answers it runs already, another one follows.
     pub async fn request_build(
         &self,
         image: &ImageName,
         asker: &Asker,
     ) -> Result<(), RequestError> {
         self.check_image(image)?;
-        self.flag(&Place::Request(image.clone()), asker).await
+        let place = Place::Request(image.clone());
+        let is_answered_soon = self.image(image, |it| {
+            let (_, record) = it.running()?;
+            let request = it.request.as_ref()?;
+            Some(record.request == Some(request.at))
+        });
+        if is_answered_soon.flatten() == Some(true) {
+            let path = place.path()?;
+            let again = [Op::delete(path.clone()), Op::create(path, asker.note()?)];
+            match self.tree().multi(&again).await {
+                Ok(_) => return Ok(()),
+                // It was answered meanwhile.
+                Err(TreeError::Operation { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.flag(&place, asker).await
     }
 
     /// Nothing is built or uploaded until the image is resumed.

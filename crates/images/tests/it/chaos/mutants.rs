@@ -29,6 +29,7 @@ fn is_found(mutant: Mutant, expected: &str) {
     for seed in 0..SEEDS {
         let ran = run(seed, Some(mutant));
         if ran.problems.iter().any(|it| it.starts_with(expected)) {
+            eprintln!("FOUND {mutant:?} {seed}");
             return;
         }
         others.extend(ran.problems);
