@@ -54,7 +54,7 @@ impl Asker {
 
 impl ImageTree {
     /// Asks for a build. A request that nobody has answered yet stays as it is. If a build that
-    /// answers it runs already, another one follows.
+    /// answers it runs already or is ready, another one follows.
     pub async fn request_build(
         &self,
         image: &ImageName,
@@ -62,12 +62,20 @@ impl ImageTree {
     ) -> Result<(), RequestError> {
         self.check_image(image)?;
         let place = Place::Request(image.clone());
-        let is_answered_soon = self.image(image, |it| {
-            let (_, record) = it.running()?;
-            let request = it.request.as_ref()?;
-            Some(record.request == Some(request.at))
+        let is_answered = self.image(image, |it| {
+            let Some(request) = &it.request else {
+                return false;
+            };
+            let running = it.running().map(|(number, _)| number);
+            it.builds.iter().any(|(number, build)| {
+                let record = build.record.as_ref();
+                record.is_some_and(|record| {
+                    let is_good = record.state == BuildState::Ready || running == Some(*number);
+                    is_good && record.request == Some(request.at)
+                })
+            })
         });
-        if is_answered_soon.flatten() == Some(true) {
+        if is_answered == Some(true) {
             let path = place.path()?;
             let again = [Op::delete(path.clone()), Op::create(path, asker.note()?)];
             match self.tree().multi(&again).await {

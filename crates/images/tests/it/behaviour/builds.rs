@@ -236,6 +236,11 @@ async fn a_request_during_the_build_that_answers_another_is_not_lost(twin: Twin)
         .until("debian", "the build of the first", answers)
         .await;
     world.request("debian", "second").await;
+    let is_second = |it: &images::ImageNode| {
+        let request = it.request.as_ref();
+        request.is_some_and(|request| request.reason == "second")
+    };
+    world.until("debian", "the second", is_second).await;
     world.request("debian", "third").await;
     std::fs::write(go, "").unwrap();
     world.until_uploaded("debian", 3, &["fake"]).await;
