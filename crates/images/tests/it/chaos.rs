@@ -10,6 +10,7 @@ mod chance;
 mod checks;
 mod commands;
 mod faults;
+mod forgotten;
 mod monitor;
 mod mutants;
 mod run;

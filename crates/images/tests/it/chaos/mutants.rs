@@ -23,10 +23,10 @@ pub(super) enum Mutant {
     DeletesImagesInUse,
 }
 
-/// At least one seed must find it, and report this problem.
-fn is_found(mutant: Mutant, expected: &str) {
+/// At least one seed must find it, and report this problem. The first seed saves time.
+fn is_found(mutant: Mutant, first_seed: u64, expected: &str) {
     let mut others = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in first_seed..first_seed + SEEDS {
         let ran = run(seed, Some(mutant));
         if ran.problems.iter().any(|it| it.starts_with(expected)) {
             return;
@@ -40,23 +40,28 @@ fn is_found(mutant: Mutant, expected: &str) {
 fn a_result_that_is_written_without_the_lock_is_found() {
     is_found(
         Mutant::WritesWithoutFence,
+        48,
         "I17: a result was written without the lock",
     );
 }
 
 #[test]
 fn a_lock_that_is_not_checked_is_found() {
-    is_found(Mutant::BelievesItHoldsTheLock, "I17: img-0 is built twice");
+    is_found(
+        Mutant::BelievesItHoldsTheLock,
+        15,
+        "I17: img-0 is built twice",
+    );
 }
 
 #[test]
 fn keeping_one_good_build_is_found() {
-    is_found(Mutant::KeepsOne, "I17: img-0 keeps");
+    is_found(Mutant::KeepsOne, 0, "I17: img-0 keeps");
 }
 
 #[test]
 fn deleting_an_image_in_use_is_found() {
-    is_found(Mutant::DeletesImagesInUse, "I17: img-0 ");
+    is_found(Mutant::DeletesImagesInUse, 0, "I17: img-0 ");
 }
 
 impl ChaosWorld {

@@ -78,7 +78,17 @@ impl Snapshot {
             Place::BuildContender(..) | Place::UploadContender(..) | Place::Request(_) => {
                 image.others.push(path.to_string());
             }
-            _ => {}
+            Place::Image(_)
+            | Place::Definition(_)
+            | Place::Builds(_)
+            | Place::Provenance(..)
+            | Place::Cancel(..)
+            | Place::Uploads(..)
+            | Place::Pause(_)
+            | Place::Standing(_)
+            | Place::Canary(_)
+            | Place::Builder(_)
+            | Place::Providers => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Builders of a world, each with its own folder and session.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use images::{
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{TestSession, World, image, keyring, within};
+use super::{TestSession, WAIT_LIMIT, World, image, keyring, until, within};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
@@ -37,6 +38,7 @@ pub(crate) struct BuilderPlan {
 
 pub(crate) struct TestBuilder {
     pub(crate) plan: BuilderPlan,
+    folder: PathBuf,
     pub(crate) session: TestSession,
     pub(crate) live: LiveBuilds,
     images: Arc<ImageTree>,
@@ -104,7 +106,7 @@ impl TestBuilder {
         let settings = BuilderSettings {
             name: plan.name.clone(),
             host: "here".to_owned(),
-            folder,
+            folder: folder.clone(),
             build_slots: plan.build_slots,
             upload_slots: 4,
             labels: plan.labels.iter().cloned().collect(),
@@ -119,6 +121,7 @@ impl TestBuilder {
         let run = AbortOnDropHandle::new(tokio::spawn(async move { builder.run().await }));
         Self {
             plan,
+            folder,
             session,
             live,
             images,
@@ -145,13 +148,23 @@ impl TestBuilder {
         let _ = self.run.await;
         let _ = self.follow.await;
         self.session.expire().await;
+        // Jobs that were aborted hold the folder for a moment.
+        let lock = std::fs::File::open(self.folder.join("builder-lock")).unwrap();
+        until("the folder to be free", || lock.try_lock().is_ok()).await;
         self.plan
     }
 
     pub(crate) async fn log(&self, name: &str, build: u64, from: u64) -> LogPage {
+        let number = domain::image::BuildNumber(build);
+        // Its copy may be behind that of the world.
+        let has_build =
+            |it: Option<&images::ImageNode>| it.is_some_and(|it| it.builds.contains_key(&number));
+        let image_name = image(name);
+        let found = self.images.wait_for(&image_name, WAIT_LIMIT, has_build);
+        assert!(found.await, "{name} {build}");
         let query = LogQuery {
             image: image(name),
-            build: domain::image::BuildNumber(build),
+            build: number,
             from,
             at_most: 1024 * 1024,
             wait: Duration::from_secs(30),
