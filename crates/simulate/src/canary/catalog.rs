@@ -100,132 +100,96 @@ impl CanaryScenario {
     ];
 
     pub fn as_str(self) -> &'static str {
-        self.entry().0
+        match self {
+            Self::EqualReliable => "equal-reliable",
+            Self::Equal => "equal",
+            Self::EqualFlaky => "equal-flaky",
+            Self::EqualOutage => "equal-outage",
+            Self::EqualBadMachines => "equal-bad-machines",
+            Self::EqualHeavyTails => "equal-heavy-tails",
+            Self::EqualOneTask => "equal-one-task",
+            Self::EqualHalf => "equal-half",
+            Self::NeverRegisters => "never-registers",
+            Self::StartsFail10 => "starts-fail-10",
+            Self::StartsFail20 => "starts-fail-20",
+            Self::TasksFail15 => "tasks-fail-15",
+            Self::TasksFail20 => "tasks-fail-20",
+            Self::TasksFail20OneTask => "tasks-fail-20-one-task",
+            Self::TasksFailAll => "tasks-fail-all",
+            Self::Slower30 => "slower-30",
+            Self::Slower30Steady => "slower-30-steady",
+            Self::Slower30HeavyTails => "slower-30-heavy-tails",
+            Self::SlowerBoot30 => "slower-boot-30",
+        }
     }
 
     /// One line for people.
     pub fn about(self) -> &'static str {
-        self.entry().1
+        match self {
+            Self::EqualReliable => "equal images; 0.5 % of starts and 1 % of runs fail",
+            Self::Equal => "equal images; 2 % of starts and 3 % of runs fail",
+            Self::EqualFlaky => "equal images; 10 % of starts and of runs fail",
+            Self::EqualOutage => "equal images; all starts and runs fail for an hour",
+            Self::EqualBadMachines => "equal images; 5 % of machines fail 80 % of their runs",
+            Self::EqualHeavyTails => "equal images; 5 % of runs take over 12 times the median",
+            Self::EqualOneTask => "equal images; a machine runs one task",
+            Self::EqualHalf => "equal images; half of the machines are the canary",
+            Self::NeverRegisters => "no machine registers",
+            Self::StartsFail10 => "10 % more starts fail: the margin",
+            Self::StartsFail20 => "20 % more starts fail",
+            Self::TasksFail15 => "15 % more runs fail: the margin",
+            Self::TasksFail20 => "20 % more runs fail",
+            Self::TasksFail20OneTask => "20 % more runs fail; a machine runs one task",
+            Self::TasksFailAll => "all runs fail",
+            Self::Slower30 => "runs take 30 % longer; 5 % take over 2.3 times the median",
+            Self::Slower30Steady => "runs take 30 % longer; 5 % take over 1.4 times the median",
+            Self::Slower30HeavyTails => "runs take 30 % longer; 5 % take over 5 times the median",
+            Self::SlowerBoot30 => "machines take 30 % longer to register",
+        }
     }
 
     pub fn is_equal(self) -> bool {
         let world = self.world();
-        let is_whole = world.broken_starts == 0.0 && world.broken_runs == 0.0;
-        is_whole && world.slower_runs <= 1.0 && world.slower_boot <= 1.0
+        let breaks_nothing = world.broken_starts == 0.0 && world.broken_runs == 0.0;
+        breaks_nothing && world.slower_runs <= 1.0 && world.slower_boot <= 1.0
     }
 
     pub(super) fn world(self) -> CanaryWorld {
-        self.entry().2
-    }
-
-    fn entry(self) -> (&'static str, &'static str, CanaryWorld) {
         let mut world = USUAL;
-        let (name, about) = match self {
+        match self {
+            Self::Equal => {}
             Self::EqualReliable => {
                 (world.failed_starts, world.failed_runs) = (0.005, 0.01);
-                (
-                    "equal-reliable",
-                    "equal images; 0.5 % of starts and 1 % of runs fail",
-                )
             }
-            Self::Equal => ("equal", "equal images; 2 % of starts and 3 % of runs fail"),
             Self::EqualFlaky => {
                 (world.failed_starts, world.failed_runs) = (0.1, 0.1);
-                (
-                    "equal-flaky",
-                    "equal images; 10 % of starts and of runs fail",
-                )
             }
             Self::EqualOutage => {
                 world.has_outage = true;
-                (
-                    "equal-outage",
-                    "equal images; all starts and runs fail for an hour",
-                )
             }
-            Self::EqualBadMachines => {
-                world.bad_machines = 0.05;
-                (
-                    "equal-bad-machines",
-                    "equal images; 5 % of machines fail 80 % of their runs",
-                )
-            }
-            Self::EqualHeavyTails => {
-                world.spread = 1.5;
-                (
-                    "equal-heavy-tails",
-                    "equal images; 5 % of runs take over 12 times the median",
-                )
-            }
-            Self::EqualOneTask => {
-                world.tasks = 1.0;
-                ("equal-one-task", "equal images; a machine runs one task")
-            }
-            Self::EqualHalf => {
-                world.share = 0.5;
-                (
-                    "equal-half",
-                    "equal images; half of the machines are the canary",
-                )
-            }
-            Self::NeverRegisters => {
-                world.broken_starts = 1.0;
-                ("never-registers", "no machine registers")
-            }
-            Self::StartsFail10 => {
-                world.broken_starts = 0.1;
-                ("starts-fail-10", "10 % more starts fail: the margin")
-            }
-            Self::StartsFail20 => {
-                world.broken_starts = 0.2;
-                ("starts-fail-20", "20 % more starts fail")
-            }
-            Self::TasksFail15 => {
-                world.broken_runs = 0.15;
-                ("tasks-fail-15", "15 % more runs fail: the margin")
-            }
-            Self::TasksFail20 => {
-                world.broken_runs = 0.2;
-                ("tasks-fail-20", "20 % more runs fail")
-            }
+            Self::EqualBadMachines => world.bad_machines = 0.05,
+            Self::EqualHeavyTails => world.spread = 1.5,
+            Self::EqualOneTask => world.tasks = 1.0,
+            Self::EqualHalf => world.share = 0.5,
+            Self::NeverRegisters => world.broken_starts = 1.0,
+            Self::StartsFail10 => world.broken_starts = 0.1,
+            Self::StartsFail20 => world.broken_starts = 0.2,
+            Self::TasksFail15 => world.broken_runs = 0.15,
+            Self::TasksFail20 => world.broken_runs = 0.2,
             Self::TasksFail20OneTask => {
                 (world.broken_runs, world.tasks) = (0.2, 1.0);
-                (
-                    "tasks-fail-20-one-task",
-                    "20 % more runs fail; a machine runs one task",
-                )
             }
-            Self::TasksFailAll => {
-                world.broken_runs = 1.0;
-                ("tasks-fail-all", "all runs fail")
-            }
-            Self::Slower30 => {
-                world.slower_runs = 1.3;
-                (
-                    "slower-30",
-                    "runs take 30 % longer; 5 % take over 2.3 times the median",
-                )
-            }
+            Self::TasksFailAll => world.broken_runs = 1.0,
+            Self::Slower30 => world.slower_runs = 1.3,
             Self::Slower30Steady => {
                 (world.slower_runs, world.spread) = (1.3, 0.2);
-                (
-                    "slower-30-steady",
-                    "runs take 30 % longer; 5 % take over 1.4 times the median",
-                )
             }
             Self::Slower30HeavyTails => {
                 (world.slower_runs, world.spread) = (1.3, 1.0);
-                (
-                    "slower-30-heavy-tails",
-                    "runs take 30 % longer; 5 % take over 5 times the median",
-                )
             }
-            Self::SlowerBoot30 => {
-                world.slower_boot = 1.3;
-                ("slower-boot-30", "machines take 30 % longer to register")
-            }
-        };
-        (name, about, world)
+            Self::SlowerBoot30 => world.slower_boot = 1.3,
+        }
+        world
     }
 }
 
