@@ -57,6 +57,12 @@ async fn a_server_that_restarts_within_the_session_keeps_it_and_its_lock() {
         within(watch.next()).await,
         Some(backplane::tree::TreeEvent::Resync)
     );
+    // The watch goes on in the new connection.
+    tree.set(&path("/a"), b"y", None).await.unwrap();
+    let changed = async {
+        while watch.next().await != Some(backplane::tree::TreeEvent::Changed(path("/a"))) {}
+    };
+    within(changed).await;
     lock.release().await.unwrap();
 }
 
