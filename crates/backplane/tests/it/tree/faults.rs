@@ -237,7 +237,11 @@ async fn ten_thousand_nodes_are_created_read_and_deleted() {
         return;
     };
     let root = path(&format!("/{}", crate::broker::unique("many")));
-    let tree = connect(server.settings(&root)).await;
+    let mut settings = server.settings(&root);
+    // It is about amounts: a busy disk may take longer than a short session.
+    settings.session = Duration::from_secs(40);
+    settings.call_limit = LONG;
+    let tree = connect(settings).await;
     let top = path("/top");
     tree.create(&top, b"", Lifetime::Persistent).await.unwrap();
     for _ in 0..20 {
