@@ -1,6 +1,6 @@
 //! Requests of people about images: nodes that builders act on.
 
-use backplane::tree::{Lifetime, TreeError};
+use backplane::tree::{Lifetime, Op, TreeError};
 use domain::id::ImageName;
 use domain::image::{
     BuildNumber, BuildRecord, BuildState, BuildStateError, ImageInUse, Standing, image_in_use,
@@ -53,14 +53,39 @@ impl Asker {
 }
 
 impl ImageTree {
-    /// Asks for a build. A request that nobody has answered yet stays as it is.
+    /// Asks for a build. A request that nobody has answered yet stays as it is. If a build that
+    /// answers it runs already or is ready, another one follows.
     pub async fn request_build(
         &self,
         image: &ImageName,
         asker: &Asker,
     ) -> Result<(), RequestError> {
         self.check_image(image)?;
-        self.flag(&Place::Request(image.clone()), asker).await
+        let place = Place::Request(image.clone());
+        let is_answered = self.image(image, |it| {
+            let Some(request) = &it.request else {
+                return false;
+            };
+            let running = it.running().map(|(number, _)| number);
+            it.builds.iter().any(|(number, build)| {
+                let record = build.record.as_ref();
+                record.is_some_and(|record| {
+                    let is_good = record.state == BuildState::Ready || running == Some(*number);
+                    is_good && record.request == Some(request.at)
+                })
+            })
+        });
+        if is_answered == Some(true) {
+            let path = place.path()?;
+            let again = [Op::delete(path.clone()), Op::create(path, asker.note()?)];
+            match self.tree().multi(&again).await {
+                Ok(_) => return Ok(()),
+                // It was answered meanwhile.
+                Err(TreeError::Operation { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.flag(&place, asker).await
     }
 
     /// Nothing is built or uploaded until the image is resumed.

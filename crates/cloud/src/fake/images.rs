@@ -76,6 +76,10 @@ impl Images {
         self.images.get(external_id)
     }
 
+    pub(super) fn behave(&mut self) {
+        self.outcomes.clear();
+    }
+
     fn of_token(&mut self, token: &UploadToken) -> Option<&mut FakeImage> {
         self.images.values_mut().find(|image| image.token == *token)
     }

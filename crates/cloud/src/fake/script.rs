@@ -132,6 +132,7 @@ impl FakeCloud {
         state.outcomes.clear();
         state.failures.clear();
         state.decider = None;
+        state.images.behave();
     }
 
     /// Fails the next call of this kind (other than a launch).

@@ -9,7 +9,6 @@ use domain::image::{
     BuildNumber, BuildRecord, Leftover, Step, UploadNumber, UploadRecord, UploadState,
     UploadTargetId,
 };
-use serde_json::Value;
 
 use super::Builder;
 use super::build_job::text;
@@ -58,20 +57,22 @@ impl Builder {
         }
     }
 
-    /// Notes that a build was abandoned. Only the holder of its lock can say so: the copy may be
-    /// older than a lock that was just taken.
+    /// Notes that a build was abandoned, if its lock is gone. The copy may be older than the lock,
+    /// so the tree is asked.
     async fn mark_abandoned(&self, image: &ImageName, build: BuildNumber) -> JobOutcome {
-        let lock = self.lock(&Place::Builds(image.clone()).path()?).await?;
         let path = Place::Build(image.clone(), build).path()?;
-        let now = self.parts.clock.now();
-        let marked = self.change(&lock, path, |data| {
-            let record = BuildRecord::parse(data).ok()?;
-            Some(record.abandon(now).ok()?.to_document())
-        });
-        let marked = marked.await;
-        let released = lock.release().await;
-        marked?;
-        Ok(released?)
+        let node = self.tree().get(&path).await?;
+        let Ok(record) = BuildRecord::parse(&node.data) else {
+            return Ok(());
+        };
+        let locked = Place::Builds(image.clone()).path()?;
+        if self.is_held(&locked, record.fence).await? {
+            return Err(JobError::Busy);
+        }
+        let data = text(record.abandon(self.parts.clock.now())?.to_document());
+        let expected = Some(node.stat.version);
+        self.tree().set(&path, &data, expected).await?;
+        Ok(())
     }
 
     async fn mark_upload_abandoned(
@@ -81,37 +82,41 @@ impl Builder {
         target: UploadTargetId,
         upload: UploadNumber,
     ) -> JobOutcome {
-        let node = Place::Uploads(image.clone(), build, target.clone()).path()?;
-        let lock = self.lock(&node).await?;
+        let locked = Place::Uploads(image.clone(), build, target.clone()).path()?;
         let path = Place::Upload(image.clone(), build, target, upload).path()?;
-        let now = self.parts.clock.now();
-        let marked = self.change(&lock, path, |data| {
-            let record = UploadRecord::parse(data).ok()?;
-            Some(record.abandon(now).ok()?.to_document())
-        });
-        let marked = marked.await;
-        let released = lock.release().await;
-        marked?;
-        Ok(released?)
+        let node = self.tree().get(&path).await?;
+        let Ok(record) = UploadRecord::parse(&node.data) else {
+            return Ok(());
+        };
+        if self.is_held(&locked, record.fence).await? {
+            return Err(JobError::Busy);
+        }
+        let data = text(record.abandon(self.parts.clock.now())?.to_document());
+        let expected = Some(node.stat.version);
+        self.tree().set(&path, &data, expected).await?;
+        Ok(())
     }
 
-    /// Changes a record under a lock. `None`: it needs no change any more.
-    async fn change(
-        &self,
-        lock: &Lock,
-        path: TreePath,
-        change: impl FnOnce(&[u8]) -> Option<Value>,
-    ) -> JobOutcome {
-        let node = self.tree().get(&path).await?;
-        if let Some(document) = change(&node.data) {
-            let set = Op::Set {
-                path,
-                data: text(document),
-                expected: Some(node.stat.version),
-            };
-            lock.write(&[set]).await?;
+    /// Whether the lock under which a record was written still exists. A record was read before:
+    /// whoever sees it sees its lock, too, until that ends for good. Nodepool writes no fence, so any
+    /// lock may belong to its record.
+    async fn is_held(&self, locked: &TreePath, fence: Option<u64>) -> Result<bool, JobError> {
+        let directory = lock_path(locked)?;
+        let names = match self.tree().children(&directory).await {
+            Err(TreeError::NoNode(_)) => return Ok(false),
+            names => names?,
+        };
+        let Some(fence) = fence else {
+            return Ok(!names.is_empty());
+        };
+        for name in names {
+            match self.tree().get(&directory.join(&name)?).await {
+                Ok(node) if u64::try_from(node.stat.created_by) == Ok(fence) => return Ok(true),
+                Ok(_) | Err(TreeError::NoNode(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Notes that a build is deleted, unless it was pinned or promoted meanwhile.

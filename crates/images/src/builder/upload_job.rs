@@ -449,11 +449,13 @@ fn last_upload<'a>(
     Some(last.record.as_ref()?)
 }
 
-/// The token of the attempt before, if this one goes on with it.
+/// The token of the attempt before, if this one goes on with it. An attempt that still seems to
+/// upload was interrupted: we hold its lock.
 fn known_token(target_hash: &str, last: Option<&StoredUpload>) -> Option<String> {
-    let is_same =
-        |last: &&StoredUpload| last.resumable && last.target_hash.as_deref() == Some(target_hash);
-    last.filter(is_same)?.token.clone()
+    let last = last.filter(|last| last.target_hash.as_deref() == Some(target_hash))?;
+    let is_interrupted = last.state == domain::image::UploadState::Uploading;
+    let goes_on = last.resumable || is_interrupted;
+    last.token.clone().filter(|_| goes_on)
 }
 
 /// No other upload has this token, since no other has this number of its lock.

@@ -7,6 +7,7 @@
 )]
 
 mod behaviour;
+mod chaos;
 mod world;
 
 /// Builds run below this test program, which runs only this test.

@@ -11,7 +11,7 @@ mod twin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use access::Secret;
@@ -47,6 +47,12 @@ pub(crate) struct World {
 /// The providers of all builders of a world.
 #[derive(Default)]
 pub(crate) struct Clouds(RwLock<BTreeMap<ProviderId, Arc<FakeCloud>>>);
+
+impl Clouds {
+    fn all(&self) -> RwLockWriteGuard<'_, BTreeMap<ProviderId, Arc<FakeCloud>>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Targets for Clouds {
     fn ids(&self) -> BTreeSet<ProviderId> {
@@ -137,26 +143,16 @@ impl World {
             },
             FakeSettings::default(),
         ));
-        let mut clouds = self
-            .clouds
-            .0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        clouds.insert(id.parse().unwrap(), Arc::clone(&cloud));
-        drop(clouds);
+        self.clouds
+            .all()
+            .insert(id.parse().unwrap(), Arc::clone(&cloud));
         self.mirror_providers().await;
         cloud
     }
 
     pub(crate) async fn remove_provider(&self, id: &str) {
         let id: ProviderId = id.parse().unwrap();
-        let mut clouds = self
-            .clouds
-            .0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        clouds.remove(&id);
-        drop(clouds);
+        self.clouds.all().remove(&id);
         self.mirror_providers().await;
     }
 

@@ -152,6 +152,10 @@ fn step_for_upload(
         UploadState::Ready => DeleteReason::Superseded,
         UploadState::Failed { .. } => DeleteReason::Failed,
     };
+    // Another attempt holds the lock. Its release is a change, after which this is decided again.
+    if is_locked {
+        return None;
+    }
     let external_id = record.external_id.clone();
     if !view.providers.contains(&target.provider_id) {
         return Some(Step::RemoveLeftover(Leftover::UnknownProvider {

@@ -20,6 +20,7 @@ on_both! {
     a_failing_build_waits_longer_each_time_and_says_why
     a_failed_build_is_removed_after_a_success
     a_request_is_tried_at_once_after_failures
+    a_request_during_the_build_that_answers_another_is_not_lost
     a_paused_image_is_not_built_until_it_is_resumed
     a_changed_definition_is_built_again
     an_image_without_targets_is_built
@@ -206,6 +207,49 @@ async fn a_request_is_tried_at_once_after_failures(twin: Twin) {
     world.until_explained("debian", "next try at").await;
     world
         .until("debian", "a request", |it| it.request.is_some())
+        .await;
+}
+
+async fn a_request_during_the_build_that_answers_another_is_not_lost(twin: Twin) {
+    let world = World::open(twin).await;
+    let _builder = world.builder("one").await;
+    world.define(&debian(GOOD)).await;
+    world.until_uploaded("debian", 1, &["fake"]).await;
+    let go = world.path("go");
+    let script = format!(
+        "while [ ! -e {} ]; do sleep 0.02; done; {GOOD}",
+        go.display()
+    );
+    let asker = asker("first");
+    world.images.pause(&image("debian"), &asker).await.unwrap();
+    world.define(&debian(&script)).await;
+    world.request("debian", "first").await;
+    let is_asked = |it: &images::ImageNode| it.request.is_some() && it.pause.is_some();
+    world.until("debian", "both", is_asked).await;
+    world.images.resume(&image("debian")).await.unwrap();
+    let answers = |it: &images::ImageNode| {
+        let request = it.request.as_ref().map(|it| it.at);
+        it.running()
+            .is_some_and(|(_, record)| record.request == request)
+    };
+    world
+        .until("debian", "the build of the first", answers)
+        .await;
+    world.request("debian", "second").await;
+    let is_second = |it: &images::ImageNode| {
+        let request = it.request.as_ref();
+        request.is_some_and(|request| request.reason == "second")
+    };
+    world.until("debian", "the second", is_second).await;
+    world.request("debian", "third").await;
+    std::fs::write(go, "").unwrap();
+    world.until_uploaded("debian", 3, &["fake"]).await;
+    let reason = world.record("debian", 3).reason.clone();
+    assert_eq!(reason.as_deref(), Some("alice asked for it: second"));
+    let is_unasked = |it: &images::ImageNode| it.request.is_none();
+    world.until("debian", "no request", is_unasked).await;
+    world
+        .until_builds("debian", &[(2, "ready"), (3, "ready")])
         .await;
 }
 

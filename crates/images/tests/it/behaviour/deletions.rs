@@ -20,7 +20,7 @@ on_both! {
     an_upload_whose_state_is_written_by_hand_is_deleted_and_made_again
     a_removed_image_goes_with_its_uploads_then_its_builds_then_its_nodes
     a_removed_image_that_comes_back_is_built_again
-    a_deletion_that_fails_is_tried_again_and_files_do_not_wait_for_it
+    a_deletion_that_fails_is_tried_again
     an_image_that_the_provider_lost_counts_as_deleted
     an_upload_without_its_external_id_is_removed
     records_of_a_provider_that_is_not_configured_are_removed
@@ -207,7 +207,7 @@ async fn a_removed_image_that_comes_back_is_built_again(twin: Twin) {
     world.until("debian", "ready builds only", is_settled).await;
 }
 
-async fn a_deletion_that_fails_is_tried_again_and_files_do_not_wait_for_it(twin: Twin) {
+async fn a_deletion_that_fails_is_tried_again(twin: Twin) {
     let world = World::open(twin).await;
     let _builder = world.builder("one").await;
     world.define(&debian(GOOD)).await;

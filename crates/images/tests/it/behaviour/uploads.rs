@@ -75,8 +75,7 @@ async fn an_upload_whose_answer_was_lost_makes_one_image(twin: Twin) {
     let _builder = world.builder("one").await;
     world.define(&debian(GOOD)).await;
     for attempt in 1..=2 {
-        let text = format!("next try at ");
-        world.until_explained("debian", &text).await;
+        world.until_explained("debian", "next try at ").await;
         let is_failed = |image: &images::ImageNode| {
             let states = upload_states(image, 1, "fake");
             states.last().is_some_and(|it| it == "failed")

@@ -14,7 +14,7 @@ use images::{
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{TestSession, World, image, keyring, within};
+use super::{TestSession, WAIT_LIMIT, World, image, keyring, until, within};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
@@ -38,7 +38,7 @@ pub(crate) struct BuilderPlan {
 
 pub(crate) struct TestBuilder {
     pub(crate) plan: BuilderPlan,
-    pub(crate) folder: PathBuf,
+    folder: PathBuf,
     pub(crate) session: TestSession,
     pub(crate) live: LiveBuilds,
     images: Arc<ImageTree>,
@@ -148,13 +148,23 @@ impl TestBuilder {
         let _ = self.run.await;
         let _ = self.follow.await;
         self.session.expire().await;
+        // Jobs that were aborted hold the folder for a moment.
+        let lock = std::fs::File::open(self.folder.join("builder-lock")).unwrap();
+        until("the folder to be free", || lock.try_lock().is_ok()).await;
         self.plan
     }
 
     pub(crate) async fn log(&self, name: &str, build: u64, from: u64) -> LogPage {
+        let number = domain::image::BuildNumber(build);
+        // Its copy may be behind that of the world.
+        let has_build =
+            |it: Option<&images::ImageNode>| it.is_some_and(|it| it.builds.contains_key(&number));
+        let image_name = image(name);
+        let found = self.images.wait_for(&image_name, WAIT_LIMIT, has_build);
+        assert!(found.await, "{name} {build}");
         let query = LogQuery {
             image: image(name),
-            build: domain::image::BuildNumber(build),
+            build: number,
             from,
             at_most: 1024 * 1024,
             wait: Duration::from_secs(30),

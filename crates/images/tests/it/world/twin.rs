@@ -103,6 +103,14 @@ impl Twin {
 }
 
 impl TestSession {
+    /// Ends the connection for good, so that the server ends the session.
+    pub(crate) fn vanish(self) {
+        match &self.end {
+            EndSession::Embedded(session) => session.expire(),
+            EndSession::Zookeeper(proxy) => proxy.cut(true),
+        }
+    }
+
     /// Loses the session: its ephemeral nodes end, and a new session follows.
     pub(crate) async fn expire(&self) -> SessionId {
         let mut state = self.tree.session();

@@ -1,0 +1,272 @@
+//! The invariant of images (I17), at any moment and at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::image::{BuildNumber, Step, WaitReason};
+
+use super::snapshot::{ImageShot, Snapshot};
+use super::world::{ChaosWorld, Known, PROVIDERS};
+use crate::world::image;
+
+/// Time in which everything comes to its goal after the faults.
+const RECOVERY_MS: i64 = 12 * 3_600_000;
+const ROUND_MS: i64 = 600_000;
+/// Searches need two rounds until they remove something.
+const MIN_ROUNDS: i64 = 3;
+
+impl ChaosWorld {
+    /// Checks what holds at any moment. What two readings show is true.
+    pub(super) async fn check(&mut self) {
+        let (shot, mut problems) = self.look().await;
+        if !problems.is_empty() {
+            let (_, again) = self.look().await;
+            problems.retain(|problem| again.contains(problem));
+        }
+        for problem in problems {
+            self.monitor.problem(problem);
+        }
+        for (name, known) in &mut self.known {
+            let Some(shot) = shot.images.get(name) else {
+                continue;
+            };
+            for (number, build) in &shot.builds {
+                if build.is_ready() {
+                    known.good.insert(*number);
+                    known.served.extend(
+                        build
+                            .ready_uploads()
+                            .filter(|(target, _)| is_target(known.definition.as_ref(), target))
+                            .map(|(target, _)| target.to_owned()),
+                    );
+                }
+            }
+        }
+    }
+
+    async fn look(&self) -> (Snapshot, Vec<String>) {
+        let shot = Snapshot::read(&self.monitor).await;
+        let mut problems = Vec::new();
+        let present = self.present_images();
+        for (name, image) in &shot.images {
+            for (number, build) in &image.builds {
+                for (target, id) in build.ready_uploads() {
+                    if !present.contains(&(target.to_owned(), id.to_owned())) {
+                        problems.push(format!(
+                            "I17: {name} {number} is ready at {target}, but {id} was deleted"
+                        ));
+                    }
+                }
+            }
+        }
+        for (name, known) in &self.known {
+            if let Some(image) = shot.images.get(name) {
+                problems.extend(kept(name.as_str(), known, image));
+            }
+        }
+        (shot, problems)
+    }
+
+    /// The images that providers have, with their targets.
+    fn present_images(&self) -> BTreeSet<(String, String)> {
+        let of = |provider: &&'static str| {
+            let images = self.world.cloud(provider).images();
+            images
+                .into_iter()
+                .map(|image| ((*provider).to_owned(), image.external_id))
+        };
+        PROVIDERS.iter().flat_map(of).collect()
+    }
+
+    /// Stops all faults, starts all builders, and waits for the goal.
+    pub(super) async fn recover(&mut self) {
+        self.monitor.note("recover".to_owned());
+        self.monitor.calm();
+        self.set_faults(0, 0);
+        for provider in PROVIDERS {
+            self.world.cloud(provider).behave();
+        }
+        for seat in 0..self.seats.len() {
+            if let Some(builder) = &self.seats[seat].builder {
+                builder.tree.suspend(false);
+                builder.tree.die_after(-1);
+                if builder.tree.is_dead() {
+                    self.kill(seat).await;
+                }
+            }
+            self.start(seat).await;
+        }
+        for name in self.names.clone() {
+            let _ = self.world.images.resume(&name).await;
+        }
+        // A pinned build keeps a removed image.
+        let shot = Snapshot::read(&self.monitor).await;
+        for (name, image) in &shot.images {
+            for (number, _) in image.builds.iter().filter(|(_, build)| build.is_pinned) {
+                if !self.known.contains_key(name) {
+                    let _ = self.world.images.unpin(name, *number).await;
+                }
+            }
+        }
+        let mut left = vec!["nothing was checked".to_owned()];
+        let (n_rounds, pause) = match self.is_virtual {
+            true => (RECOVERY_MS / ROUND_MS, ROUND_MS),
+            // Real time passes much more slowly than the clock.
+            false => (600, 15_000),
+        };
+        for round in 0..n_rounds {
+            self.pass(pause).await;
+            self.check().await;
+            left = self.unfinished().await;
+            if left.is_empty() && (round >= MIN_ROUNDS || !self.is_virtual) {
+                break;
+            }
+        }
+        for problem in left {
+            self.monitor.problem(format!("at the end: {problem}"));
+        }
+    }
+
+    /// What is not as it should be in the end.
+    async fn unfinished(&self) -> Vec<String> {
+        let shot = Snapshot::read(&self.monitor).await;
+        let mut left = Vec::new();
+        for name in &self.names {
+            match (self.known.get(name), shot.images.get(name)) {
+                (None, None) => {}
+                (None, Some(_)) => left.push(format!("{name} was removed, and is still there")),
+                (Some(_), None) => left.push(format!("{name} has no node")),
+                (Some(known), Some(image)) => left.extend(unfinished(name.as_str(), known, image)),
+            }
+        }
+        for name in &self.names {
+            let steps = self.world.images.explain(name, self.world.clock.now_ms());
+            for step in steps.unwrap_or_default() {
+                let is_settled = matches!(
+                    step,
+                    Step::Wait {
+                        reason: WaitReason::BuildIsNew { .. },
+                        ..
+                    }
+                );
+                if !is_settled {
+                    left.push(format!("{name}: {step}"));
+                }
+            }
+        }
+        let recorded: BTreeSet<(String, String)> = shot
+            .images
+            .values()
+            .flat_map(|image| image.builds.values())
+            .flat_map(|build| build.ready_uploads())
+            .map(|(target, id)| (target.to_owned(), id.to_owned()))
+            .collect();
+        // With no image left, nothing is removed: the tree may be the wrong one.
+        if self.is_virtual && !shot.images.is_empty() {
+            let present = self.present_images();
+            for leak in present.difference(&recorded) {
+                let images = self.world.cloud(&leak.0).images();
+                let image = images.iter().find(|image| image.external_id == leak.1);
+                left.push(format!("I17: nothing stands for image {leak:?}: {image:?}"));
+            }
+            left.extend(self.forgotten_files(&shot));
+        }
+        left
+    }
+
+    fn forgotten_files(&self, shot: &Snapshot) -> Vec<String> {
+        let mut left = Vec::new();
+        let keys: BTreeSet<_> = self.seats.iter().flat_map(|it| it.store.keys()).collect();
+        for key in keys {
+            let mut parts = key.as_str().split('/');
+            let name = image(parts.next().unwrap());
+            let number: BuildNumber = parts.next().unwrap().parse().unwrap();
+            let known = shot.images.get(&name);
+            if known.is_none_or(|known| !known.builds.contains_key(&number)) {
+                left.push(format!("nothing stands for the file {key}"));
+            }
+        }
+        for seat in &self.seats {
+            let work = std::fs::read_dir(seat.folder.join("work")).unwrap();
+            left.extend(work.map(|it| format!("{:?} is left", it.unwrap().path())));
+        }
+        left
+    }
+}
+
+fn is_target(definition: Option<&serde_json::Value>, target: &str) -> bool {
+    let uploads = definition.and_then(|it| it["uploads"].as_array());
+    uploads.is_some_and(|it| it.iter().any(|upload| upload["providerId"] == target))
+}
+
+/// The last good builds exist, and each target that had an image still has one.
+fn kept(name: &str, known: &Known, image: &ImageShot) -> Vec<String> {
+    let mut problems = Vec::new();
+    let good = known.good.difference(&known.deleted).count();
+    let ready: Vec<&BuildNumber> = image
+        .builds
+        .iter()
+        .filter(|(_, build)| build.is_ready())
+        .map(|(number, _)| number)
+        .collect();
+    if ready.len() < good.min(2) {
+        let (good, deleted) = (&known.good, &known.deleted);
+        problems.push(format!(
+            "I17: {name} keeps {ready:?} of the good builds {good:?}; people deleted {deleted:?}"
+        ));
+    }
+    if known.deleted.is_empty() {
+        for target in &known.served {
+            let mut ready = image.builds.values().filter(|build| build.is_ready());
+            if !ready.any(|build| build.ready_uploads().any(|(other, _)| other == target)) {
+                problems.push(format!(
+                    "I17: {name} has no image in use at {target} any more"
+                ));
+            }
+        }
+    }
+    problems
+}
+
+fn unfinished(name: &str, known: &Known, image: &ImageShot) -> Vec<String> {
+    let mut left = image.others.clone();
+    let definition = known.definition.as_ref().unwrap();
+    let keep = definition["keep"].as_u64().unwrap();
+    let n_pinned = image.builds.values().filter(|it| it.is_pinned).count();
+    let mut by_target: BTreeMap<&str, usize> = BTreeMap::new();
+    for (number, build) in &image.builds {
+        if !build.is_ready() && !build.is_pinned {
+            let state = build.record.as_ref().map(|it| it.state.as_str());
+            left.push(format!("{name} {number} is {state:?}"));
+        }
+        for (target, record) in &build.uploads {
+            let state = record.as_ref().map(|it| it.state.as_str());
+            if state != Some("ready") {
+                left.push(format!(
+                    "the upload of {name} {number} to {target} is {state:?}"
+                ));
+            }
+        }
+        for (target, _) in build.ready_uploads() {
+            *by_target.entry(target).or_default() += 1;
+        }
+    }
+    let Some((number, newest)) = image.builds.last_key_value() else {
+        left.push(format!("{name} has no build"));
+        return left;
+    };
+    for upload in definition["uploads"].as_array().unwrap() {
+        let target = upload["providerId"].as_str().unwrap();
+        let n_uploads = newest.uploads.iter().filter(|(it, _)| it == target).count();
+        if n_uploads != 1 {
+            left.push(format!(
+                "{name} {number} has {n_uploads} uploads to {target}"
+            ));
+        }
+    }
+    // The last ones of each target may be older than the newest builds.
+    let most = usize::try_from(keep).unwrap() * (1 + by_target.len()) + n_pinned;
+    if image.builds.len() > most {
+        left.push(format!("{name} keeps {} builds", image.builds.len()));
+    }
+    left
+}
