@@ -235,15 +235,7 @@ impl Child {
 
     /// The processor time that it has used, if the system reports it.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        /// The unit of the counters in Linux on all current machines.
-        const TICKS_PER_SECOND: f64 = 100.0;
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
-        // The name, in parentheses, may contain spaces.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let mut times = fields.split_whitespace().skip(11);
-        let user: f64 = times.next()?.parse().ok()?;
-        let system: f64 = times.next()?.parse().ok()?;
-        Some((user + system) / TICKS_PER_SECOND)
+        machine::processor_seconds(self.process.id())
     }
 
     pub(crate) async fn end(self) {
@@ -266,7 +258,8 @@ fn no_credentials() -> Credentials {
     }
 }
 
-fn fleetwright() -> anyhow::Result<Command> {
+/// The program to measure.
+pub(crate) fn fleetwright() -> anyhow::Result<Command> {
     let program = match std::env::var_os(BINARY) {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe()

@@ -21,6 +21,19 @@ pub(crate) fn memory_bytes(process: &str, line: &str) -> Option<u64> {
     Some(kibibytes * 1_024)
 }
 
+/// The processor time that a process has used, if the system reports it.
+pub(crate) fn processor_seconds(process: u32) -> Option<f64> {
+    /// The unit of the counters in Linux on all current machines.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may contain spaces.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut times = fields.split_whitespace().skip(11);
+    let user: f64 = times.next()?.parse().ok()?;
+    let system: f64 = times.next()?.parse().ok()?;
+    Some((user + system) / TICKS_PER_SECOND)
+}
+
 /// A folder with a key; removed when dropped.
 pub(crate) fn temporary_folder() -> anyhow::Result<TempDir> {
     let folder = tempfile::Builder::new()

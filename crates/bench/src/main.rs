@@ -5,6 +5,7 @@ mod bare;
 mod child;
 mod figures;
 mod fleet;
+mod images;
 mod load;
 mod machine;
 mod output;
@@ -72,6 +73,11 @@ enum Verb {
     /// compiled from nothing, compiled after an edit of a rule for one worker type, and evaluated
     /// by requests to a server.
     Rules(rules::Arguments),
+    /// Measure builders of images: latency, throughput, idle load, take-over
+    ///
+    /// Run it by `scripts/with-zookeeper`, which starts a private ZooKeeper. Builders are processes;
+    /// builds are short shell commands, and uploads are simulated.
+    Images(images::Arguments),
     /// A part of that benchmark
     #[command(hide = true)]
     RulesPart,
@@ -112,6 +118,7 @@ async fn run(verb: Verb, as_json: bool) -> anyhow::Result<()> {
         Verb::Fleet(arguments) => fleet::run(arguments, as_json).await,
         Verb::FleetPart(arguments) => fleet::part(arguments).await,
         Verb::Rules(arguments) => rules::run(arguments, as_json).await,
+        Verb::Images(arguments) => images::run(arguments, as_json).await,
         Verb::RulesPart => rules::part(),
         Verb::Bare => bare::serve().await,
     }

@@ -1,6 +1,7 @@
 //! Builds an image under its lock, and records what became of it.
 
 use std::future::Future;
+use std::iter;
 
 use backplane::tree::{Lifetime, Lock, Op, OpResult, TreeError, TreePath};
 use domain::id::ImageName;
@@ -57,7 +58,9 @@ impl Builder {
         let fence = u64::try_from(lock.number()).unwrap_or_default();
         let shows = |it: &crate::ImageNode| it.build_lock().is_some_and(|it| it.fence == fence);
         let view = self.view_under_lock(image, shows).await?;
-        let view = view.without_build_lock(fence);
+        // Whoever holds the lock knows that no other build of the image runs.
+        let view = view.without_build_lock(fence).with_abandoned_builds();
+        let marks = self.marks(image)?;
         let steps = view.steps();
         let Some(definition) = view.definition else {
             return Ok(());
@@ -75,6 +78,9 @@ impl Builder {
             Some((reason, attempt, request))
         });
         let Some((reason, attempt, request)) = wanted else {
+            if !marks.is_empty() {
+                lock.write(&marks).await?;
+            }
             return Ok(());
         };
         let new = NewBuild {
@@ -87,7 +93,7 @@ impl Builder {
             request,
         };
         let record = new.begin(self.parts.clock.now());
-        let (number, path) = self.begin(lock, node, &record).await?;
+        let (number, path) = self.begin(lock, node, &record, marks).await?;
         tracing::info!(%image, build = %number, %reason, "building {image} {number}: {reason}");
         let begun = Begun {
             image: image.clone(),
@@ -106,12 +112,36 @@ impl Builder {
         ended
     }
 
-    /// Writes the record of a new build. Returns its number and its node.
+    /// Notes that unfinished builds were abandoned. The caller holds the lock of builds.
+    fn marks(&self, image: &ImageName) -> Result<Vec<Op>, JobError> {
+        let now = self.parts.clock.now();
+        let unfinished = self.images().image(image, |node| {
+            let builds = node.builds.iter().filter_map(|(number, build)| {
+                let record = build.record.clone()?;
+                let is_unfinished = record.state == BuildState::Building;
+                is_unfinished.then_some((*number, build.version, record))
+            });
+            builds.collect::<Vec<_>>()
+        });
+        let mut marks = Vec::new();
+        for (number, version, record) in unfinished.unwrap_or_default() {
+            marks.push(Op::Set {
+                path: Place::Build(image.clone(), number).path()?,
+                data: text(record.abandon(now)?.to_document()),
+                expected: Some(version),
+            });
+        }
+        Ok(marks)
+    }
+
+    /// Writes the record of a new build, together with these changes. Returns its number and its
+    /// node.
     async fn begin(
         &self,
         lock: &Lock,
         node: &TreePath,
         record: &BuildRecord,
+        marks: Vec<Op>,
     ) -> Result<(BuildNumber, TreePath), JobError> {
         let create = Op::CreateSequential {
             parent: node.clone(),
@@ -119,7 +149,8 @@ impl Builder {
             data: text(record.to_document()),
             lifetime: Lifetime::Persistent,
         };
-        let results = lock.write(&[create]).await?;
+        let ops: Vec<Op> = iter::once(create).chain(marks).collect();
+        let results = lock.write(&ops).await?;
         let Some(OpResult::Created(path)) = results.into_iter().next() else {
             let error = TreeError::Unexpected("a create without its path".to_owned());
             return Err(error.into());

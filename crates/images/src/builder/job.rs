@@ -64,7 +64,8 @@ impl JobError {
     fn is_usual(&self) -> bool {
         let is_gone = matches!(
             self,
-            Self::Tree(TreeError::NoNode(_)) | Self::Lock(LockError::NoNode(_))
+            Self::Tree(TreeError::NoNode(_) | TreeError::NodeExists(_))
+                | Self::Lock(LockError::NoNode(_))
         );
         self.is_contention() || is_gone
     }

@@ -105,6 +105,18 @@ impl OwnedView {
         self
     }
 
+    /// What would be decided if unfinished builds were marked as abandoned.
+    #[must_use]
+    pub fn with_abandoned_builds(mut self) -> Self {
+        for build in &mut self.builds {
+            let abandoned = build.record.clone().map(|record| record.abandon(self.now));
+            if let Some(Ok(record)) = abandoned {
+                build.record = Some(record);
+            }
+        }
+        self
+    }
+
     /// What would be decided if the caller did not hold the lock of these uploads.
     #[must_use]
     pub fn without_upload_lock(

@@ -7,6 +7,7 @@ use api_client::with_causes;
 use backplane::tree::{Member, Membership, SessionState, Tree, TreeError, ZookeeperTree};
 use engine::tree::{OpenTreeError, OwnedTree};
 use images::ImageTree;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -101,6 +102,7 @@ impl OpenedTree {
                 }
             }
         });
+        let mirroring = tokio::spawn(mirror_after_outages(Arc::clone(app), self.tree.session()));
         let building = build(app, name, images, stop.child_token());
         let mut state = self.tree.session();
         let is_embedded = self.owned.is_some();
@@ -117,6 +119,7 @@ impl OpenedTree {
         }
         following.abort();
         waking.abort();
+        mirroring.abort();
         if !is_stopped {
             return Err(TreeProblem::TakenOver);
         }
@@ -127,6 +130,17 @@ impl OpenedTree {
             let _ = owned.close().await;
         }
         Ok(())
+    }
+}
+
+/// Has definitions written again that changed while the tree was not reachable.
+async fn mirror_after_outages(app: Arc<App>, mut state: watch::Receiver<SessionState>) {
+    let is_connected = |state: &SessionState| state.connected().is_some();
+    while state.wait_for(|state| !is_connected(state)).await.is_ok() {
+        if state.wait_for(is_connected).await.is_err() {
+            return;
+        }
+        app.engine.wakeups.images.notify_one();
     }
 }
 

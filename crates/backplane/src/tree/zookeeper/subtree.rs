@@ -26,8 +26,8 @@ pub(super) async fn watch(
     Ok((watcher, SessionId(client.session_id().0)))
 }
 
-/// Forwards events until the reader ends or the tree is dropped. In each new session the watch is
-/// set again.
+/// Forwards events until the reader ends or the tree is dropped. With each new connection the watch
+/// is set again.
 pub(super) async fn forward(
     mut link: watch::Receiver<Link>,
     path: TreePath,
@@ -37,12 +37,19 @@ pub(super) async fn forward(
 ) {
     let mut current = Some(watcher);
     let mut watched = Some(session);
+    let mut replaced = None;
     loop {
-        if let Some(watcher) = current.take() {
+        if let Some(mut watcher) = current.take() {
             tokio::select! {
                 () = sender.closed() => return,
-                () = forward_session(watcher, &sender) => {}
+                interruption = forward_events(&mut watcher, &sender) => match interruption {
+                    Interruption::Reconnected => watched = None,
+                    Interruption::Ended => {}
+                },
             }
+            // The old watcher is dropped after the next one is set: otherwise its removal could
+            // remove that one.
+            replaced = Some(watcher);
         }
         let is_new = |link: &Link| {
             let client = link.client.as_ref();
@@ -59,6 +66,7 @@ pub(super) async fn forward(
         if let Ok((watcher, session)) = watch(client, path.clone()).await {
             current = Some(watcher);
             watched = Some(session);
+            drop(replaced.take());
             sender.send(TreeEvent::Resync);
         } else {
             watched = None;
@@ -67,16 +75,20 @@ pub(super) async fn forward(
     }
 }
 
-/// Returns when the session has ended.
-async fn forward_session(mut watcher: PersistentWatcher, sender: &SubtreeSender) {
+/// Why a watch sees nothing more.
+enum Interruption {
+    /// The session goes on with another connection, for which the client sets watches of nodes
+    /// again, and none of subtrees.
+    Reconnected,
+    Ended,
+}
+
+async fn forward_events(watcher: &mut PersistentWatcher, sender: &SubtreeSender) -> Interruption {
     loop {
         let event = watcher.changed().await;
         match (event.event_type, event.session_state) {
-            // Events of the time without a connection may be missing (ZOOKEEPER-4698).
-            (EventType::Session, SessionState::SyncConnected) => {
-                sender.send(TreeEvent::Resync);
-            }
-            (EventType::Session, state) if state.is_terminated() => return,
+            (EventType::Session, SessionState::SyncConnected) => return Interruption::Reconnected,
+            (EventType::Session, state) if state.is_terminated() => return Interruption::Ended,
             (EventType::Session, _) => {}
             (
                 EventType::NodeCreated

@@ -57,6 +57,12 @@ async fn a_server_that_restarts_within_the_session_keeps_it_and_its_lock() {
         within(watch.next()).await,
         Some(backplane::tree::TreeEvent::Resync)
     );
+    // The watch goes on in the new connection.
+    tree.set(&path("/a"), b"y", None).await.unwrap();
+    let changed = async {
+        while watch.next().await != Some(backplane::tree::TreeEvent::Changed(path("/a"))) {}
+    };
+    within(changed).await;
     lock.release().await.unwrap();
 }
 
@@ -231,7 +237,11 @@ async fn ten_thousand_nodes_are_created_read_and_deleted() {
         return;
     };
     let root = path(&format!("/{}", crate::broker::unique("many")));
-    let tree = connect(server.settings(&root)).await;
+    let mut settings = server.settings(&root);
+    // It is about amounts: a busy disk may take longer than a short session.
+    settings.session = Duration::from_secs(40);
+    settings.call_limit = LONG;
+    let tree = connect(settings).await;
     let top = path("/top");
     tree.create(&top, b"", Lifetime::Persistent).await.unwrap();
     for _ in 0..20 {

@@ -79,7 +79,11 @@ fn upload_or_wait(
     let failure = newest_failure(build, target, &hash);
     if let Some((record, error)) = failure {
         let failed = record.finished.unwrap_or(record.state_time);
-        let next_try = UPLOAD_BACKOFF.next_try(record.attempt, failed, view.now);
+        // A process that ended is replaced at once, but only the first time.
+        let n_delaying = record
+            .attempt
+            .saturating_sub(u32::from(is_abandoned(record)));
+        let next_try = UPLOAD_BACKOFF.next_try(n_delaying, failed, view.now);
         if next_try.is_some() {
             return Some(Step::Wait {
                 until: next_try,
@@ -110,6 +114,13 @@ fn upload_or_wait(
             }
         },
     })
+}
+
+fn is_abandoned(record: &UploadRecord) -> bool {
+    match record.state {
+        UploadState::Failed { abandoned, .. } => abandoned,
+        UploadState::Uploading | UploadState::Ready | UploadState::Deleting => false,
+    }
 }
 
 fn reason(build: &BuildView, target: &UploadTarget, error: Option<&str>) -> UploadReason {

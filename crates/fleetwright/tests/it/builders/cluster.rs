@@ -24,7 +24,7 @@ use crate::queue_calls::now;
 use crate::world::Home;
 
 /// Longest time until something happens, on a very busy machine.
-const LIMIT: Duration = Duration::from_secs(25);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Sessions of builders end this long after the last contact.
 const SESSION_SECONDS: u64 = 2;
 

@@ -4,20 +4,25 @@ use std::fs;
 
 use domain::image::{BuildNumber, BuildState};
 
-use super::cluster::{Cluster, image, is_building};
+use super::cluster::{Cluster, entries, image, is_alive, is_building};
 
-/// Builds that overlap are noted. Each ends when the file `go` exists.
+/// Notes its start, and whether an earlier build still runs. Ends when the file `go` exists.
 fn exclusive(cluster: &Cluster) -> String {
-    let (go, log, lock) = (
+    let (go, log, ids) = (
         cluster.path("go"),
         cluster.path("builds"),
-        cluster.path("lock"),
+        cluster.path("ids"),
     );
     format!(
-        "mkdir {lock} || echo overlap >>{log}; trap 'rmdir {lock}; exit 1' TERM; \
-         echo started >>{log}; until [ -e {go} ]; do sleep 0.05; done; rmdir {lock}; \
+        "for id in $(cat {ids}); do kill -0 $id && echo overlap >>{log}; done; echo $$ >>{ids}; \
+         echo started >>{log}; until [ -e {go} ]; do sleep 0.05; done; \
          echo image >\"$FLEETWRIGHT_OUTPUT.raw\""
     )
+}
+
+fn until_first_ends(cluster: &Cluster) {
+    let first = cluster.lines("ids").remove(0);
+    cluster.until("the build ends", || !is_alive(&first));
 }
 
 fn go(cluster: &Cluster) {
@@ -66,7 +71,7 @@ fn a_build_that_ends_while_zookeeper_is_away_is_recorded_later() {
     go(&cluster);
     let output = builder.folder.join("artifacts");
     cluster.until("its output is stored", || {
-        super::cluster::entries(&output)
+        entries(&output)
             .iter()
             .any(|path| path.ends_with("linux.raw"))
     });
@@ -86,8 +91,7 @@ fn a_build_is_made_again_when_zookeeper_was_stopped_for_longer_than_the_session(
     cluster.until("it runs", || cluster.lines("builds").len() == 1);
     cluster.zookeeper.freeze();
     // The builder ends its build by itself, since it cannot know who holds the lock.
-    let lock = cluster.home.path("lock");
-    cluster.until("the build ends", || !lock.exists());
+    until_first_ends(&cluster);
     cluster.zookeeper.thaw();
     cluster.until("it is built again", || cluster.lines("builds").len() == 2);
     go(&cluster);
@@ -108,8 +112,7 @@ fn builders_work_on_after_zookeeper_was_killed_for_longer_than_the_session() {
     cluster.wait_build("linux", 1, is_building);
     cluster.until("it runs", || cluster.lines("builds").len() == 1);
     cluster.zookeeper.kill();
-    let lock = cluster.home.path("lock");
-    cluster.until("the build ends", || !lock.exists());
+    until_first_ends(&cluster);
     cluster.zookeeper.start();
     go(&cluster);
     ready(&cluster);

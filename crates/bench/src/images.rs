@@ -1,0 +1,113 @@
+//! Benchmarks of builders on a ZooKeeper: latency, throughput, idle load, take-over, memory.
+//!
+//! Builders are processes of the measured program. Builds are shell commands, and uploads go to the
+//! simulated provider, so that the time is that of the builders. The parts repeat the measurements
+//! of Nodepool in docs/performance.md.
+
+mod builders;
+mod mntr;
+mod parts;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value};
+
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Only these parts, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    only: Vec<Part>,
+    /// Number of requests for a build, one after the other
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    requests: u32,
+    /// Number of images, except in the large part
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    images: u32,
+    /// Number of builders that are killed
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    kills: u32,
+    /// Seconds for which an idle builder is watched
+    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    idle_seconds: u64,
+    /// Number of images of the large part, each with three uploads
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    large_images: u32,
+    /// Number of builders of the large part
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    large_builders: u32,
+}
+
+/// A part that can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// From a request to the start of the command, and from a ready build to the upload
+    Latency,
+    /// All images from nothing to uploaded, with 1 and with 4 builders
+    Throughput,
+    /// Load and memory of an idle builder with two builds of each image
+    Idle,
+    /// From the kill of a builder in mid-build to the build of another
+    Takeover,
+    /// Many images, each with three uploads, and many builders; only if it is named
+    Large,
+}
+
+pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
+    let selected = |part| match arguments.only.as_slice() {
+        [] => part != Part::Large,
+        only => only.contains(&part),
+    };
+    let mut figures = Map::new();
+    if selected(Part::Latency) {
+        let measured = parts::latency(arguments.requests).await?;
+        figures.insert("latency".to_owned(), measured);
+    }
+    if selected(Part::Throughput) {
+        for n_builders in [1, 4] {
+            output::note(&format!(
+                "{} images, {n_builders} builders",
+                arguments.images
+            ));
+            let seconds = parts::throughput(arguments.images, n_builders).await?;
+            figures.insert(format!("secondsWith{n_builders}Builders"), seconds.into());
+        }
+    }
+    if selected(Part::Idle) {
+        let measured = parts::idle(arguments.images, arguments.idle_seconds).await?;
+        figures.insert("idle".to_owned(), measured);
+    }
+    if selected(Part::Takeover) {
+        let measured = parts::takeover(arguments.kills).await?;
+        figures.insert("takeover".to_owned(), measured);
+    }
+    if selected(Part::Large) {
+        let (n_images, n_builders) = (arguments.large_images, arguments.large_builders);
+        let measured = parts::large(n_images, n_builders).await?;
+        figures.insert("large".to_owned(), measured);
+    }
+    output::figures(&Value::Object(figures), as_json, |figures| text(figures));
+    Ok(())
+}
+
+/// One line for each figure: its JSON pointer and its value.
+fn text(figures: &Value) -> String {
+    let mut lines = Vec::new();
+    add_lines(figures, "", &mut lines);
+    lines.join("\n")
+}
+
+fn add_lines(value: &Value, name: &str, lines: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                add_lines(value, format!("{name} {key}").trim(), lines);
+            }
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap_or_default();
+            lines.push(format!("{name:<48}{number:>14.3}"));
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) => {}
+    }
+}
