@@ -86,7 +86,7 @@ pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<(
         let measured = parts::large(n_images, n_builders).await?;
         figures.insert("large".to_owned(), measured);
     }
-    output::figures(&Value::Object(figures), as_json, |figures| text(figures));
+    output::figures(&Value::Object(figures), as_json, text);
     Ok(())
 }
 
