@@ -169,7 +169,7 @@ async fn a_failing_build_waits_longer_each_time_and_says_why(twin: Twin) {
     world.advance(241_000).await;
     let three = [(2, "failed"), (3, "failed"), (4, "failed")];
     world.until_builds("debian", &three).await;
-    let log = String::from_utf8(builder.log("debian", 4, 0).await.bytes).unwrap();
+    let log = builder.whole_log("debian", 4).await;
     assert!(log.starts_with("broken mirror\n"), "{log}");
     assert!(log.contains("exit code 7"), "{log}");
 }
