@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::health::Condition;
 use super::notes::Notes;
-use super::{Award, Offer, Snapshot};
+use super::{Award, Health, Offer, Snapshot, Tries};
 use crate::id::LaunchConfigId;
 use crate::image_reference::canary_mark;
 use crate::launch_config::LaunchConfig;
@@ -90,7 +90,18 @@ pub(super) fn share_out(
 fn usable_machines(snapshot: &Snapshot, offer: &Offer) -> u32 {
     let left = offer.machines(snapshot.settings.max_capacity, snapshot.now);
     let left = left.unwrap_or(0);
-    let most = match offer.health.condition(&offer.tries, snapshot.now) {
+    // Machines that do not work are what the canary is to find out; its share bounds the harm.
+    let refusals = Health {
+        never_registered: 0,
+        overdue: 0,
+        silent: 0,
+        ..offer.health
+    };
+    let tries = Tries {
+        plans_without_workers: 0,
+        ..offer.tries
+    };
+    let most = match refusals.condition(&tries, snapshot.now) {
         Condition::Usable(_) => left,
         Condition::Due => left.min(1),
         Condition::Resting { .. }

@@ -123,3 +123,21 @@ fn the_price_of_a_canary_is_that_of_its_own_bid() {
         (2, Some(0.5))
     );
 }
+
+#[test]
+fn a_canary_whose_machines_do_not_register_keeps_its_share_until_the_verdict() {
+    let broken = Health {
+        attempted: 5,
+        created: 5,
+        never_registered: 5,
+        last_failure: Some(seconds_ago(1)),
+        ..Health::default()
+    };
+    let broken = Offer {
+        health: broken,
+        ..canary("b", "a", 0.5)
+    };
+    let snapshot = waiting(10, vec![offer("a"), broken]);
+    let expected = [("a".to_owned(), 5), ("b".to_owned(), 5)];
+    assert_eq!(machines(&snapshot, 1), expected);
+}

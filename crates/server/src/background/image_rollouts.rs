@@ -74,7 +74,6 @@ impl BackgroundTask for ImageRollouts {
 
     async fn activate(&mut self) -> ActivationResult {
         let images = self.app.tree.images();
-        let mut n_looked = 0;
         // Without a complete copy, nothing is known of builds.
         if let Some(images) = images.filter(|images| *images.revision().borrow() > 0) {
             for image in self.due(&images).await? {
@@ -83,11 +82,10 @@ impl BackgroundTask for ImageRollouts {
                     self.tree = Weak::new();
                     return Err(error);
                 }
-                n_looked += 1;
             }
         }
         let n_pools = engine::images::refresh_pools(&self.app.engine).await?;
-        Ok(summary(&[("images", n_looked), ("pools", n_pools as u64)]))
+        Ok(summary(&[("pools", n_pools as u64)]))
     }
 }
 
