@@ -106,6 +106,8 @@ impl ChaosWorld {
         } else if let Some(known) = self.known.get_mut(name) {
             self.monitor.note(format!("delete {name} {number}"));
             known.deleted.insert(number);
+            // Older ones were removed while this one counted; the next check finds what is left.
+            known.good.clear();
             self.delete(name, number).await;
         }
     }
