@@ -1,7 +1,6 @@
-//! Images: their definitions, their rollouts, and the launch configs that use them.
+//! Images: their definitions and rollouts, and the pools that use them.
 
 mod definitions;
-pub mod launch_configs;
 mod refresh_pools;
 mod rollouts;
 mod trials;

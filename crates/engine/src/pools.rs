@@ -18,7 +18,7 @@ use store::Tx;
 
 use crate::Engine;
 use crate::change::Change;
-use crate::images::launch_configs::{self, ResolvedConfigs};
+use crate::image_references::{self, ResolvedConfigs};
 
 pub use error::PoolError;
 pub use plan::{PoolPlan, plan};
@@ -97,8 +97,8 @@ pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPo
     })
 }
 
-/// The config without its launch configs, and these, with the selected uploads in place of references
-/// to images.
+/// The config without its launch configs, and these, with the selected uploads in place of
+/// references to images.
 async fn check_all(
     engine: &Engine,
     asked: &PoolRequest,
@@ -137,17 +137,17 @@ async fn resolve_images(
     };
     let written = listed.iter().filter_map(Value::as_object);
     let written: LaunchConfigs = written.cloned().collect();
-    if written.len() != listed.len() || !launch_configs::uses_images(&written) {
+    if written.len() != listed.len() || !image_references::uses_images(&written) {
         return Ok(None);
     }
     check_number(&written)?;
-    let templates = launch_configs::templates(&asked.id, &written)?;
+    let templates = image_references::templates(&asked.id, &written)?;
     let with_provider = templates.into_iter().map(|template| {
         let named = named_provider(&template).and_then(Value::as_str);
         let named = named.and_then(|named| named.parse().ok());
         (named.unwrap_or_else(|| asked.provider_id.clone()), template)
     });
-    let resolved = launch_configs::resolve(engine, with_provider.collect()).await?;
+    let resolved = image_references::resolve(engine, with_provider.collect()).await?;
     let to_check = resolved.to_check().into_iter();
     *listed = to_check.map(|(_, config)| Value::Object(config)).collect();
     Ok(Some(resolved))

@@ -219,7 +219,7 @@ fn dirty(first: TreeEvent, watch: &mut SubtreeWatch) -> Option<BTreeMap<TreePath
         match event {
             TreeEvent::Created(path) | TreeEvent::Changed(path) => drop(paths.insert(path, true)),
             TreeEvent::Deleted(path) => drop(paths.insert(path, false)),
-            // Its children are told one by one.
+            // Its children are reported one by one.
             TreeEvent::Children(_) => {}
             TreeEvent::Resync => return None,
         }

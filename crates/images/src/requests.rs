@@ -53,7 +53,7 @@ impl Asker {
 }
 
 impl ImageTree {
-    /// Asks for a build. A request that nobody has answered yet stays as it is. If a build that
+    /// Asks for a build. While a request waits, further ones change nothing. If a build that
     /// answers it runs already or is ready, another one follows.
     pub async fn request_build(
         &self,

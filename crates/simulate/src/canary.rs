@@ -1,7 +1,8 @@
 //! Simulated canaries: how often their verdicts are wrong, and how soon they come.
 //!
-//! Each canary is judged when one of its machines failed to start or ended its first run, by `domain::image::judge` and with
-//! what a server would know at that moment, until it is promoted or rolled back.
+//! Each canary is judged when one of its machines failed to start or ended its first run, by
+//! `domain::image::judge` and with what a server would know at that moment, until it is promoted or
+//! rolled back.
 
 mod catalog;
 mod course;
@@ -48,7 +49,7 @@ pub struct CanaryFigures {
     pub roll_back: Option<CanaryCost>,
 }
 
-/// What it took until a verdict.
+/// The effort until a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CanaryCost {

@@ -33,7 +33,7 @@ use crate::time::{SECOND_MS, Timestamp};
 /// outcomes of tasks are not known then.
 const RUNS_AWAITED: f64 = 0.5;
 
-/// What a canary showed, and what follows.
+/// The result of a canary, and the verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CanaryJudgement {
     pub verdict: CanaryVerdict,

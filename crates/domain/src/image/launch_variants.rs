@@ -29,7 +29,7 @@ pub struct LaunchPlace<'a> {
     pub region: Option<&'a WorkerGroup>,
 }
 
-/// What a template makes now.
+/// The launch configs that a template makes now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Variants {
     /// It has no references, so it is a launch config itself.

@@ -33,8 +33,8 @@ pub struct RolloutStep {
 
 /// The next step; `None`: there is nothing to decide now.
 ///
-/// A build that becomes ready while a canary runs waits until the canary has ended. Builds that were
-/// rolled back are not tried again unless people ask for it.
+/// A build that becomes ready while a canary runs waits until the canary has ended. Builds that
+/// were rolled back are not tried again unless people ask for it.
 pub fn next_rollout_step(view: &RolloutView<'_>) -> Option<RolloutStep> {
     match view.standing.candidate {
         Some(candidate) => judge_candidate(view, candidate),
@@ -131,7 +131,7 @@ impl Standing {
         }
     }
 
-    /// Starts machines from this build, and from no newer one that is ready now.
+    /// Starts machines from this build, and from no newer build that is ready now.
     pub fn use_build(&mut self, build: BuildNumber, builds: &[BuildView]) {
         self.promoted = Some(build);
         self.candidate = None;

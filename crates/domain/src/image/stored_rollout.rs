@@ -1,5 +1,5 @@
-//! What the database keeps of a rollout: the decisions about the builds of an image, its canary, and
-//! the uploads that follow from them.
+//! The stored rollout of an image: the decisions about its builds, its canary, and the
+//! uploads that follow.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ pub struct StoredTrial {
     pub trial: TrialRecord,
 }
 
-/// What is known of the machine.
+/// The facts about the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrialRecord {

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::ConfigurationError;
 use super::compilation_cache::PreviousState;
 use crate::Engine;
-use crate::images::launch_configs::{self, ResolvedConfigs};
+use crate::image_references::{self, ResolvedConfigs};
 use crate::pools::{PoolError, check_config};
 use crate::strategy_services::BadService;
 
@@ -195,7 +195,7 @@ async fn resolve_images(
 ) -> Result<ResolvedConfigs, ConfigurationError> {
     let configs = provider.launch_configs.iter();
     let templates = configs.map(|config| (provider.id.clone(), config.configuration.clone()));
-    let resolved = launch_configs::resolve(engine, templates.collect()).await;
+    let resolved = image_references::resolve(engine, templates.collect()).await;
     Ok(resolved.map_err(PoolError::from)?)
 }
 

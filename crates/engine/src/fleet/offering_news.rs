@@ -49,7 +49,7 @@ pub(super) fn note_asked(
     else {
         return Ok(None);
     };
-    // What happens to a canary says something about its image, and nothing about its kind of machine.
+    // A failure of a canary is that of its image, and not of its kind of machine.
     let is_canary = offer.canary.is_some();
     let Some(offering) = offer.offering().filter(|_| !is_canary) else {
         return Ok(None);

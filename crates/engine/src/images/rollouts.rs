@@ -39,9 +39,7 @@ pub struct PersonalDecision {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RolloutError {
-    #[error(
-        "build {build} of {image} has no ready upload: machines can only start from one that has"
-    )]
+    #[error("build {build} of {image} has no ready upload: machines cannot start from it")]
     NotReady {
         image: ImageName,
         build: BuildNumber,
@@ -96,7 +94,7 @@ pub async fn advance(
     written.await
 }
 
-/// Starts machines from a build from now on, and from no newer one that is ready now.
+/// Starts machines from a build from now on, and from no newer build that is ready now.
 pub async fn use_build(
     engine: &Arc<Engine>,
     facts: Arc<ImageFacts>,
@@ -118,7 +116,7 @@ pub async fn use_build(
     write_personal(engine, facts, decision, change).await
 }
 
-/// Starts a share of the new machines from a build, also from one that was rolled back.
+/// Starts a share of the new machines from a build, also after it was rolled back.
 pub async fn start_canary(
     engine: &Arc<Engine>,
     facts: Arc<ImageFacts>,

@@ -228,7 +228,7 @@ impl PoolTrials<'_> {
     }
 }
 
-/// What the start of a worker shows now.
+/// The outcome of the start of a worker, as far as it is known.
 fn start_of(worker: &StartedWorker, now: Timestamp, knows_claims: bool) -> TrialStart {
     let is_over = matches!(worker.state, WorkerState::Stopping | WorkerState::Stopped);
     let Some(registered) = worker.registered else {

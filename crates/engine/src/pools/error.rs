@@ -7,7 +7,7 @@ use domain::pool::MAX_LAUNCH_CONFIGS;
 use domain::provider_list::BadProviders;
 use store::StoreError;
 
-use crate::images::launch_configs::ReferenceError;
+use crate::image_references::ReferenceError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {

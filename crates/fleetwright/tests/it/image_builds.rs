@@ -24,7 +24,8 @@ fn start() -> Server {
     Server::start_in(home, &["--config", &file])
 }
 
-/// A definition whose build runs this script. It is built only on request, and used without a canary.
+/// A definition whose build runs this script. It is built only on request, and used without a
+/// canary.
 fn definition(script: &str) -> Value {
     json!({
         "imageId": "tiny",

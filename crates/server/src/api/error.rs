@@ -15,7 +15,7 @@ use engine::artifacts::ArtifactError;
 use engine::cache_purges::CachePurgeError;
 use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
 use engine::fleet::LaunchConfigError;
-use engine::images::launch_configs::ReferenceError;
+use engine::image_references::ReferenceError;
 use engine::images::{ImageError, RolloutError};
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;

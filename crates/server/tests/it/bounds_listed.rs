@@ -232,4 +232,40 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "server::background::image_measure::MAX_MEASURED",
         ],
     ),
+    (
+        "A part of an activation about images: the next one continues where this one ended.",
+        &[
+            "engine::images::refresh_pools::PAGE",
+            "engine::images::trials::MAX_RUNS",
+            "engine::images::trials::MAX_WORKERS",
+            "images::image_tree::BATCH",
+            "images::image_tree::READS_AT_ONCE",
+            "server::background::image_mirror::PAGE",
+            "server::background::image_rollouts::PAGE",
+        ],
+    ),
+    (
+        "Far beyond the machines and pools that a verdict about an image needs.",
+        &[
+            "engine::images::trials::MAX_POOLS",
+            "engine::images::trials::MAX_TRIALS",
+            "engine::images::trials::RUNS_OF_MACHINE",
+        ],
+    ),
+    (
+        "Attempts, rounds or names in one message about images.",
+        &[
+            "engine::images::definitions::NAMED_USERS",
+            "engine::images::refresh_pools::ATTEMPTS",
+            "engine::pools::write_pool::NOT_APPLIED",
+            "images::builder::SWEEP_ROUNDS",
+            "images::builder::TIDY_SLOTS",
+            "images::builder::make::STORE_ATTEMPTS",
+            "images::mirror::ATTEMPTS",
+            "images::requests::ATTEMPTS",
+            "rule_import::nodepool::label_documents::MAX_NAME",
+            "server::background::image_rollouts::ROUNDS",
+            "server::config::images::MAX_SLOTS",
+        ],
+    ),
 ];

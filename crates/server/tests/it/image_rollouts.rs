@@ -393,7 +393,7 @@ fleet_test!(bad_references_are_refused_with_their_place, |fleet| {
     };
     let put = |body: Value| fleet.put("/worker-pool/pp%2Fee", body);
     let text = refused(put(with(json!({"$image": "linux"}))), 400).await;
-    assert!(text.contains("There is no image linux"), "{text}");
+    assert!(text.contains("Image linux does not exist"), "{text}");
     let text = refused(put(with(json!({"$image": 3}))), 400).await;
     assert!(
         text.contains("/image/$image must be the name of an image"),

@@ -463,7 +463,7 @@ on_both!(
         tree.write_build(2, &record("failed")).await;
         let found = waiting.await.unwrap().expect(200);
         assert_eq!(found["builds"][0]["build"], 2);
-        // One that exists is not waited for.
+        // A known image is not waited for.
         let path = format!("{LINUX}/status?newerThan=1&wait=20");
         let limit = Duration::from_secs(15);
         timeout(limit, world.get(&path)).await.unwrap().expect(200);

@@ -42,7 +42,7 @@ pub(super) struct Course {
     machines: Vec<Machine>,
     /// When machines of the canary fail to start or end their first run.
     moments: BinaryHeap<Reverse<Timestamp>>,
-    /// What is known of each machine.
+    /// The facts about each machine.
     known: Vec<Trial>,
     /// The places of machines to which something can still happen.
     open: Vec<usize>,

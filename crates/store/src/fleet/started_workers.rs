@@ -1,4 +1,4 @@
-//! What happened to workers since a moment, for canaries of images.
+//! Workers that started since a moment, for canaries of images.
 
 use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerGroup, WorkerId};
 use domain::time::Timestamp;

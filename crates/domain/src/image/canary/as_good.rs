@@ -1,9 +1,9 @@
 //! Evidence that the canary is as good: bets against "it is worse by the margin".
 //!
 //! Each machine of the canary is compared with its own control machines, in the order of creation.
-//! The gain of a comparison has an expectation of at most 0 if the canary is worse by the margin, so
-//! the factor `1 + stake × gain` has one of at most 1. A machine without an outcome counts in the
-//! worst way: otherwise fast successes would count sooner than slow failures.
+//! The gain of a comparison has an expectation of at most 0 if the canary is worse by the margin,
+//! so the factor `1 + stake × gain` has one of at most 1. A machine without an outcome counts in
+//! the worst way: otherwise fast successes would count sooner than slow failures.
 
 use super::block::Block;
 use super::metric::CanaryMetric;
@@ -286,9 +286,9 @@ fn share_kept(
     }
 }
 
-/// Two comparisons of durations: reduced by the factor of the margin, the canary wins more than half
-/// of the time; or unreduced, it wins more often than the margin says. A small spread makes the
-/// first clear soon, a large spread the second.
+/// Two comparisons of durations: reduced by the factor of the margin, the canary wins more than
+/// half of the time; or unreduced, it wins more often than the margin says. A small spread makes
+/// the first clear soon, a large spread the second.
 fn speeds(
     blocks: &[Block<&Member<'_>>],
     outcome: impl Fn(&Member<'_>) -> Outcome + Copy,

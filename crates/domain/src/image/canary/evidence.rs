@@ -1,4 +1,4 @@
-//! What a canary showed so far, for people and programs.
+//! The evidence of a canary so far, for people and programs.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::worse::WorseEvidence;
 /// A forecast of more starts than this says nothing.
 const MAX_FORECAST: u32 = 10_000;
 
-/// What a canary showed so far.
+/// The evidence of a canary so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CanaryEvidence {
@@ -48,7 +48,7 @@ pub struct GroupEvidence {
     pub run_median_ms: Option<i64>,
 }
 
-/// What speaks for "worse" and for "as good" about one metric.
+/// The evidence for "worse" and for "as good" about one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricEvidence {

@@ -1,8 +1,8 @@
-//! What is compared between the canary and the control group.
+//! A quantity that is compared between the canary and the control group.
 
 use serde::{Deserialize, Serialize};
 
-/// What is compared between the canary and the control group.
+/// A quantity that is compared between the canary and the control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CanaryMetric {

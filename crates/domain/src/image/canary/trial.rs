@@ -11,7 +11,7 @@ pub enum CanaryGroup {
     Control,
 }
 
-/// What happened to the start of a machine.
+/// The outcome of the start of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StartOutcome {
     /// It may still register, or claim its first task.

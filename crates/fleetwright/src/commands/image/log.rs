@@ -32,6 +32,10 @@ pub(super) async fn print(log: &Log, session: &Session) -> Result<(), Failure> {
         Some(build) => build,
         None => {
             let newest = newest(&status::read(id, session).await?);
+            if newest.is_none() && log.follow {
+                // The first build is about to begin.
+                return follow(id, 0, session).await;
+            }
             newest.ok_or_else(|| {
                 Failure::new(Exit::NotFound, format!("image {id} has not been built yet"))
                     .with_hint(format!("fleetwright explain image {id}"))

@@ -293,7 +293,7 @@ async fn a_changed_definition_is_built_again(twin: Twin) {
     let changed = debian(GOOD).with("environment", json!({"RELEASE": "trixie"}));
     world.define(&changed).await;
     world.until_uploaded("debian", 2, &["fake"]).await;
-    // What builds are not made from changes nothing.
+    // A change of other parts makes no build necessary.
     world
         .define(&changed.with("description", json!("for tests")))
         .await;

@@ -1,4 +1,4 @@
-//! What the commands of builds get, leave, and how they end.
+//! The commands of builds: their input, their output, and how they end.
 
 use cloud::image::TrustedKeys;
 use images::Place;

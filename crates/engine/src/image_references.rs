@@ -22,7 +22,7 @@ const REGION: &str = "region";
 pub enum ReferenceError {
     #[error("{0}")]
     Bad(#[from] BadReference),
-    #[error("There is no image {0}: create it first, or correct the name")]
+    #[error("Image {0} does not exist: create it first, or correct the name")]
     NoImage(ImageName),
     #[error(
         "A launch config that refers to an image cannot have an id of its own ({0}): its content \
@@ -58,7 +58,7 @@ pub(crate) fn templates(
         let Some(mut template) = template_of(config)? else {
             continue;
         };
-        // What is left of an earlier reading.
+        // Marks of an earlier reading.
         remove_marks(&mut template);
         if !references(&template)?.is_empty() && has_computed_id(pool_id, &template)? {
             template = without_id(&template);
@@ -196,8 +196,8 @@ impl ResolvedConfigs {
         all
     }
 
-    /// The launch configs in the form in which they are stored, once their providers completed those
-    /// of `to_check`, in that order.
+    /// The launch configs in the form in which they are stored, once their providers completed
+    /// those of `to_check`, in that order.
     pub(crate) fn complete(
         self,
         pool_id: &PoolId,
@@ -226,8 +226,8 @@ impl IntoIterator for ResolvedConfigs {
 }
 
 impl ResolvedConfig {
-    /// Adds the launch configs of the template in the form in which they are stored. `completed` has
-    /// those that the provider completed, and `add` returns their ids. Returns the first.
+    /// Adds the launch configs of the template in the form in which they are stored. `completed`
+    /// has those that the provider completed, and `add` returns their ids. Returns the first.
     pub(crate) fn complete<E>(
         self,
         completed: &mut impl Iterator<Item = LaunchConfig>,
