@@ -1,5 +1,4 @@
-//! Imports pools and roles from a Taskcluster deployment or a file of tc-admin, and images from a
-//! Nodepool.
+//! Imports pools, roles and images from Taskcluster and Nodepool.
 //!
 //! Idempotent: equal items are not changed, and nothing is deleted. A dry run shows the same
 //! changes.

@@ -1,4 +1,4 @@
-//! A builder: looks at each image that changed, decides what to do next, and does its part.
+//! A builder: looks at images that changed, decides, and does its part.
 //!
 //! All builders see the same tree and decide the same. For each step, they have an order among
 //! themselves: the first one starts at once, the next ones a little later, if nobody has the lock.

@@ -1,4 +1,4 @@
-//! Worker configurations with worker types and documentation; images with their rollouts.
+//! Worker configurations with worker types and documentation; images.
 
 pub mod canary_trials;
 pub mod configuration_versions;

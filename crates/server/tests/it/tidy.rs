@@ -121,6 +121,8 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "domain",
             "store",
             "cloud",
+            "backplane",
+            "images",
             "engine",
             "server",
         ],

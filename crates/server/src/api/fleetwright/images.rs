@@ -1,4 +1,4 @@
-//! Images: their definitions with all versions, their builds, and requests about them.
+//! Images: definitions, builds, and requests.
 
 mod history;
 mod rollout;
