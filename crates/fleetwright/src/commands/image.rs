@@ -27,7 +27,7 @@ pub(crate) enum Verb {
     Show(Name),
     /// Show the definition of an image
     ///
-    /// The output can be edited and sent back with `update`.
+    /// The output can be edited and sent back with `fleetwright image update`.
     Definition(Name),
     /// Create an image
     Create(Definition),
