@@ -39,8 +39,9 @@ pub(crate) enum Verb {
     Rules(rules::Arguments),
     /// Convert the configuration of a Nodepool to images and rules
     ///
-    /// Reads disk images, providers and labels of a nodepool.yaml, and writes a file for `plan` and
-    /// `apply`. Each key that cannot be taken over is listed with the reason. No server is needed.
+    /// Reads disk images, providers and labels of a nodepool.yaml, and writes a file for
+    /// `fleetwright plan` and `fleetwright apply`. Each key that cannot be taken over is listed with
+    /// the reason. No server is needed.
     Nodepool(nodepool::Arguments),
 }
 
