@@ -13,7 +13,7 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Configuration file, with [tree] (ZooKeeper), [images], [keys] and the providers
+    /// Configuration file, with the tree (ZooKeeper), images, keys and the providers
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
