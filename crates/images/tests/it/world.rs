@@ -163,7 +163,13 @@ impl World {
 
     async fn mirror_providers(&self) {
         let ids = self.clouds.ids();
-        self.images.mirror_providers(&ids).await.unwrap();
+        within("the providers to be written", async {
+            while let Err(error) = self.images.mirror_providers(&ids).await {
+                assert!(error.is_temporary(), "{error}");
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
     }
 
     /// Writes a definition into the tree, as a server does.

@@ -15,8 +15,9 @@ use super::clock::TestClock;
 use super::proxy::Proxy;
 use super::within;
 
-/// Sessions with ZooKeeper end this long after their last contact.
-const SESSION: Duration = Duration::from_secs(2);
+/// Sessions with ZooKeeper end this long after their last contact. On a busy machine, a shorter one
+/// would end by itself.
+const SESSION: Duration = Duration::from_secs(6);
 
 pub(crate) enum Twin {
     Embedded(EmbeddedTree, Arc<TestClock>),
