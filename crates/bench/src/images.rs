@@ -1,4 +1,4 @@
-//! Benchmarks of builders on a ZooKeeper: latency, throughput, idle load, take-over, memory.
+//! Benchmarks of builders on a ZooKeeper.
 //!
 //! Builders are processes of the measured program. Builds are shell commands, and uploads go to the
 //! simulated provider, so that the time is that of the builders. The parts repeat the measurements

@@ -75,8 +75,8 @@ enum Verb {
     Rules(rules::Arguments),
     /// Measure builders of images: latency, throughput, idle load, take-over
     ///
-    /// Run it by `scripts/with-zookeeper`, which starts a private ZooKeeper. Builders are processes;
-    /// builds are short shell commands, and uploads are simulated.
+    /// Run it by `scripts/with-zookeeper`, which starts a private ZooKeeper. Builders are
+    /// processes; builds are short shell commands, and uploads are simulated.
     Images(images::Arguments),
     /// A part of that benchmark
     #[command(hide = true)]

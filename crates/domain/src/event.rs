@@ -12,11 +12,13 @@ use crate::time::Timestamp;
 use crate::worker::Worker;
 
 mod exchange;
+mod image;
 mod pause;
 mod rfc191;
 mod task;
 
 pub use exchange::{EXCHANGES, Exchange, KeyWord, RoutingKey};
+pub use image::{ImageEvent, ImageStep};
 pub use rfc191::Rfc191;
 pub use task::{ArtifactEvent, TaskGroupChange};
 
@@ -84,6 +86,7 @@ pub enum EventBody {
         change: AccessChange,
         role_id: RoleId,
     },
+    Image(Box<ImageEvent>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +152,7 @@ impl EventBody {
                 AccessChange::Updated => "role-updated",
                 AccessChange::Deleted => "role-deleted",
             },
+            Self::Image(event) => event.step.exchange(),
         };
         EXCHANGES
             .iter()
@@ -168,7 +172,9 @@ impl EventBody {
             Self::Task { task, .. } | Self::Artifact { task, .. } => {
                 Some(&task.definition.task_queue_id)
             }
-            Self::TaskGroup { .. } | Self::Client { .. } | Self::Role { .. } => None,
+            Self::TaskGroup { .. } | Self::Client { .. } | Self::Role { .. } | Self::Image(_) => {
+                None
+            }
         }
     }
 
@@ -227,6 +233,7 @@ impl EventBody {
                 format!("primary.{}.{}._", group.id, group.scheduler_id)
             }
             Self::Client { .. } | Self::Role { .. } => "_".to_owned(),
+            Self::Image(event) => event.routing_key(),
         }
     }
 
@@ -277,6 +284,7 @@ impl EventBody {
             Self::TaskGroup { change, group } => change.payload(group),
             Self::Client { client_id, .. } => json!({"version": 1, "clientId": client_id.as_str()}),
             Self::Role { role_id, .. } => json!({"version": 1, "roleId": role_id.as_str()}),
+            Self::Image(event) => event.payload(at),
         }
     }
 }

@@ -176,7 +176,8 @@ impl Facts {
         let memory = self.memory.as_ref();
         let memory = memory.filter(|_| settings.own_strategy_name().learns());
         if let Some(memory) = memory {
-            for offer in &mut offers {
+            // A bad image must not give its kind of machine a bad name.
+            for offer in offers.iter_mut().filter(|offer| offer.canary.is_none()) {
                 memory.knowledge(offer, self.horizon.now).add_to(offer);
             }
         }
@@ -257,7 +258,9 @@ impl Facts {
             let bid = bid.clone().and_then(|bid| bid.checked(self.horizon.now));
             Offer::of(config, provider_id, live, health, bid).tried(tries)
         };
-        self.launch_configs.iter().zip(bids).map(offer).collect()
+        let mut offers: Vec<Offer> = self.launch_configs.iter().zip(bids).map(offer).collect();
+        add_canaries(&mut offers);
+        offers
     }
 
     /// The launch configs with their providers. Bids remain valid while these are equal.
@@ -295,6 +298,19 @@ impl MarketFacts {
         }
         knowledge.memory = Some(memory);
         knowledge
+    }
+}
+
+/// Machines of a canary count against the maximum of the launch config beside it.
+fn add_canaries(offers: &mut [Offer]) {
+    let canaries = offers.iter();
+    let canaries =
+        canaries.filter_map(|offer| Some((offer.canary.as_ref()?.of.clone(), offer.live)));
+    for (of, live) in canaries.collect::<Vec<_>>() {
+        let mut offers = offers.iter_mut();
+        if let Some(offer) = offers.find(|offer| offer.launch_config_id == of) {
+            offer.live = offer.live.saturating_add(live);
+        }
     }
 }
 

@@ -6,19 +6,23 @@
 
 mod backoff;
 mod build_record;
+mod canary;
 mod content_hash;
 mod definition;
 mod definition_change;
 mod explanation;
 mod format;
+mod launch_variants;
 mod next_steps;
 mod number;
 mod reader;
 mod record_fields;
+mod rollout;
 mod selection;
 mod standing;
 mod step;
 mod stored;
+mod stored_rollout;
 mod upload_record;
 mod upload_target;
 mod view;
@@ -27,16 +31,28 @@ pub use self::backoff::{BUILD_BACKOFF, Backoff, UPLOAD_BACKOFF};
 pub use self::build_record::{
     BuildFile, BuildLeft, BuildLog, BuildRecord, BuildState, BuildStateError, NewBuild, StoredBuild,
 };
+pub use self::canary::{
+    CanaryEvidence, CanaryGroup, CanaryJudgement, CanaryMetric, CanaryVerdict, FALSE_ALARM_RATE,
+    GroupEvidence, MetricEvidence, RunTrial, START_MARGIN, StartOutcome, TASK_MARGIN, Trial,
+    WRONG_PROMOTION_RATE, judge,
+};
 pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};
 pub use self::format::{BadFormat, ImageFormat};
+pub use self::launch_variants::{
+    CanaryShare, ImageSelection, LaunchPlace, Selections, Variant, Variants, waits_for,
+};
 pub use self::next_steps::next_steps;
 pub use self::number::{BuildNumber, UploadNumber};
 pub use self::record_fields::BadRecord;
+pub use self::rollout::{RolloutStep, RolloutView, next_rollout_step};
 pub use self::selection::{ImageInUse, SelectedUpload, image_in_use, next_candidate};
 pub use self::standing::Standing;
 pub use self::step::{BuildReason, DeleteReason, Leftover, Step, UploadReason, WaitReason};
 pub use self::stored::{ImageAction, ImageVersion, StoredImage};
+pub use self::stored_rollout::{
+    CanaryRun, ImageRollout, StoredTrial, TrialRecord, TrialRun, TrialStart,
+};
 pub use self::upload_record::{
     NewUpload, StoredUpload, UploadRecord, UploadState, UploadStateError,
 };

@@ -13,6 +13,7 @@ pub mod event;
 pub mod facts;
 pub mod id;
 pub mod image;
+pub mod image_reference;
 pub mod json_text;
 pub mod judge;
 pub mod launch;

@@ -10,6 +10,7 @@
 mod advice;
 mod award;
 mod bid;
+mod canary;
 mod choose;
 mod health;
 mod input;
@@ -44,6 +45,7 @@ pub use advice::{
 };
 pub use award::MAX_LAUNCHED;
 pub use bid::{Bid, MAX_PRICE, MAX_READY_MS, MAX_UTILITY, check_price};
+pub use canary::CanaryOffer;
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;
@@ -225,7 +227,7 @@ pub struct Offer {
     pub initial_weight: f64,
     /// The maximum of this launch config; `None` leaves it to the pool's maximum.
     pub max_capacity: Option<u64>,
-    /// Its units that are not stopped, with those requested.
+    /// Its units that are not stopped, with those requested, and with those of canaries beside it.
     pub live: u64,
     /// Its machines that are starting, with those requested.
     #[serde(default)]
@@ -240,6 +242,9 @@ pub struct Offer {
     /// The memory of its offering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<OfferingMemory>,
+    /// It gets a share of the machines of another launch config, and no others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryOffer>,
     /// The provider's bid. `Err`: it cannot bid now, with the reason.
     pub bid: Result<Bid, String>,
 }

@@ -40,7 +40,7 @@ pub use launches::{LaunchTracker, PlannedLaunch, start_launches};
 pub use learn::{LearnLimits, LearnResult, learn};
 pub(crate) use offering_news::note_registration;
 pub use override_events::{announce_pause, end_override, wake_target};
-pub(crate) use pool_errors::write_error_report;
+pub(crate) use pool_errors::{ErrorDetails, report_pool_error, write_error_report};
 pub use reconcile::settle_old_launches;
 pub use recorded_pools::{OfferedPool, list_offered_pools};
 pub use region_scan::{ScanLimits, ScanResult};

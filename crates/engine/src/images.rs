@@ -1,7 +1,14 @@
-//! Images: their definitions, and what becomes of them.
+//! Images: their definitions and rollouts, and the pools that use them.
 
 mod definitions;
+mod refresh_pools;
+mod rollouts;
+mod trials;
 
 pub use definitions::{
     DefinitionEdit, ImageError, check_providers, create, delete, note_request, update,
+};
+pub use refresh_pools::refresh_pools;
+pub use rollouts::{
+    ImageFacts, PersonalDecision, RolloutError, advance, standing, start_canary, use_build,
 };

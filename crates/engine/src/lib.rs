@@ -10,6 +10,7 @@ pub mod configurations;
 pub mod demand;
 mod engine;
 pub mod fleet;
+pub mod image_references;
 pub mod images;
 pub mod issuer;
 pub mod keyed_wakeups;

@@ -9,7 +9,7 @@ use cloud::{Provider, ValidateError};
 use domain::audit::AuditEntry;
 use domain::counts::Counts;
 use domain::id::{PoolId, ProviderId};
-use domain::launch_config::{LaunchConfig, reconcile, split_off};
+use domain::launch_config::{BadLaunchConfigs, LaunchConfig, named_provider, reconcile, split_off};
 use domain::plan::{Settings, has_planning_keys, remove_planning_keys};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
 use domain::provider_list::remove_only_provider;
@@ -18,6 +18,7 @@ use store::Tx;
 
 use crate::Engine;
 use crate::change::Change;
+use crate::image_references::{self, ResolvedConfigs};
 
 pub use error::PoolError;
 pub use plan::{PoolPlan, plan};
@@ -47,6 +48,12 @@ pub struct ValidatedPool {
     launch_configs: LaunchConfigs,
 }
 
+impl ValidatedPool {
+    pub(crate) fn launch_configs(&self) -> &[Map<String, Value>] {
+        &self.launch_configs
+    }
+}
+
 pub struct PoolDetails {
     pub pool: Pool,
     /// Only those that are not archived.
@@ -71,17 +78,7 @@ pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPo
     let further = asked.listed.iter().flatten();
     let further = further.filter(|id| **id != asked.provider_id);
     let further_provider_ids = further.cloned().collect();
-    let (config, launch_configs) = match &asked.listed {
-        None => check_only_provider(engine, &asked.provider_id, asked.config).await?,
-        Some(ids) => {
-            let Value::Object(mut config) = asked.config else {
-                return Err(PoolError::NotAnObject);
-            };
-            let authored = split_off(&mut config)?;
-            check_number(&authored)?;
-            several_providers::check(engine, &asked.id, ids, config, &authored).await?
-        }
-    };
+    let (config, launch_configs) = check_all(engine, &asked).await?;
     check_number(&launch_configs)?;
     let services = &engine.strategy_services;
     let checked = services.check(&config);
@@ -98,6 +95,62 @@ pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPo
         definition,
         launch_configs,
     })
+}
+
+/// The config without its launch configs, and these, with the selected uploads in place of
+/// references to images.
+async fn check_all(
+    engine: &Engine,
+    asked: &PoolRequest,
+) -> Result<(Map<String, Value>, LaunchConfigs), PoolError> {
+    let mut config = asked.config.clone();
+    let resolved = resolve_images(engine, asked, &mut config).await?;
+    let (config, checked) = match &asked.listed {
+        None => check_only_provider(engine, &asked.provider_id, config).await?,
+        Some(ids) => {
+            let Value::Object(mut config) = config else {
+                return Err(PoolError::NotAnObject);
+            };
+            let authored = split_off(&mut config)?;
+            check_number(&authored)?;
+            several_providers::check(engine, &asked.id, ids, config, &authored).await?
+        }
+    };
+    match resolved {
+        None => Ok((config, checked)),
+        Some(resolved) => {
+            let marked = resolved.complete(&asked.id, checked);
+            Ok((config, marked.map_err(BadLaunchConfigs::from)?))
+        }
+    }
+}
+
+/// Replaces the launch configs that refer to images by those that their providers check. `None`:
+/// none does, and nothing is replaced.
+async fn resolve_images(
+    engine: &Engine,
+    asked: &PoolRequest,
+    config: &mut Value,
+) -> Result<Option<ResolvedConfigs>, PoolError> {
+    let Some(Value::Array(listed)) = config.get_mut("launchConfigs") else {
+        return Ok(None);
+    };
+    let written = listed.iter().filter_map(Value::as_object);
+    let written: LaunchConfigs = written.cloned().collect();
+    if written.len() != listed.len() || !image_references::uses_images(&written) {
+        return Ok(None);
+    }
+    check_number(&written)?;
+    let templates = image_references::templates(&asked.id, &written)?;
+    let with_provider = templates.into_iter().map(|template| {
+        let named = named_provider(&template).and_then(Value::as_str);
+        let named = named.and_then(|named| named.parse().ok());
+        (named.unwrap_or_else(|| asked.provider_id.clone()), template)
+    });
+    let resolved = image_references::resolve(engine, with_provider.collect()).await?;
+    let to_check = resolved.to_check().into_iter();
+    *listed = to_check.map(|(_, config)| Value::Object(config)).collect();
+    Ok(Some(resolved))
 }
 
 fn check_number(launch_configs: &LaunchConfigs) -> Result<(), PoolError> {

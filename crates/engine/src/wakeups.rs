@@ -25,6 +25,8 @@ pub struct Wakeups {
     pub provision: Arc<Notify>,
     /// A definition of an image changed.
     pub images: Arc<Notify>,
+    /// The builds of an image changed, or a person decided about one.
+    pub image_rollouts: Arc<Notify>,
     /// A worker of the provider is stopping.
     ending: Mutex<BTreeMap<ProviderId, Arc<Notify>>>,
     /// The pools to plan, and when.

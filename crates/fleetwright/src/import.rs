@@ -1,5 +1,4 @@
-//! Imports pools and roles from a Taskcluster deployment or a file of tc-admin, and images from a
-//! Nodepool.
+//! Imports pools, roles and images from Taskcluster and Nodepool.
 //!
 //! Idempotent: equal items are not changed, and nothing is deleted. A dry run shows the same
 //! changes.
@@ -40,8 +39,9 @@ pub(crate) enum Verb {
     Rules(rules::Arguments),
     /// Convert the configuration of a Nodepool to images and rules
     ///
-    /// Reads disk images, providers and labels of a nodepool.yaml, and writes a file for `plan` and
-    /// `apply`. Each key that cannot be taken over is listed with the reason. No server is needed.
+    /// Reads disk images, providers and labels of a nodepool.yaml, and writes a file for
+    /// `fleetwright plan` and `fleetwright apply`. Each key that cannot be taken over is listed with
+    /// the reason. No server is needed.
     Nodepool(nodepool::Arguments),
 }
 

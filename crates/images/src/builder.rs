@@ -1,4 +1,4 @@
-//! A builder: looks at each image that changed, decides what to do next, and does its part.
+//! A builder: looks at images that changed, decides, and does its part.
 //!
 //! All builders see the same tree and decide the same. For each step, they have an order among
 //! themselves: the first one starts at once, the next ones a little later, if nobody has the lock.
@@ -56,7 +56,7 @@ const ROUND: Duration = Duration::from_secs(10);
 /// Forgotten files are searched every this many rounds.
 const SWEEP_ROUNDS: u32 = 60;
 
-/// What a builder is, and what it may use.
+/// The settings of a builder.
 #[derive(Clone, Debug)]
 pub struct BuilderSettings {
     /// No other process has this name.
@@ -279,7 +279,7 @@ struct Work {
     tasks: HashMap<Id, Job>,
     /// The revision of the copy up to which changes were considered.
     seen: u64,
-    /// What the last search did not find in the tree.
+    /// Files that the last search did not find in the tree.
     unknown: Arc<Mutex<Unknown>>,
     search: Option<AbortOnDropHandle<()>>,
 }

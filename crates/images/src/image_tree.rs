@@ -150,6 +150,17 @@ impl ImageTree {
         self.known().images.get(name).map(look)
     }
 
+    /// How many images wait for a build that was asked for, and how many are being built.
+    pub fn count_requested_and_building(&self) -> (usize, usize) {
+        let known = self.known();
+        let images = known.images.values();
+        let requested = images.clone().filter(|image| image.request.is_some());
+        (
+            requested.count(),
+            images.filter(|image| image.running().is_some()).count(),
+        )
+    }
+
     pub fn names(&self) -> Vec<ImageName> {
         self.known().images.keys().cloned().collect()
     }
@@ -208,7 +219,7 @@ fn dirty(first: TreeEvent, watch: &mut SubtreeWatch) -> Option<BTreeMap<TreePath
         match event {
             TreeEvent::Created(path) | TreeEvent::Changed(path) => drop(paths.insert(path, true)),
             TreeEvent::Deleted(path) => drop(paths.insert(path, false)),
-            // Its children are told one by one.
+            // Its children are reported one by one.
             TreeEvent::Children(_) => {}
             TreeEvent::Resync => return None,
         }

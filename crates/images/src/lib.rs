@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod builder;
+mod ended_work;
 mod image_tree;
 mod live_builds;
 mod logs;
@@ -13,6 +14,7 @@ pub use builder::{
     Builder, BuilderError, BuilderParts, BuilderSettings, Commands, RunningCommand, SecretFile,
     Targets, folder_store_name,
 };
+pub use ended_work::{EndedJob, EndedWork};
 pub use image_tree::{
     BuildNode, BuilderNode, CancelNote, Changes, Contender, ImageNode, ImageTree,
     MirroredDefinition, Note, OwnedView, TargetNode, UploadNode,
@@ -22,3 +24,4 @@ pub use logs::{LogError, LogPage, LogQuery, read_build_log};
 pub use mirror::StoredDefinition;
 pub use paths::{ImagePaths, Place};
 pub use requests::{Asker, RequestError};
+pub use status::{ImageAge, status_before_mirror};

@@ -1,9 +1,10 @@
-//! Copies definitions into the tree, for builders that have no database.
+//! Copies definitions and decisions into the tree, for builders that have no database.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use backplane::tree::{Lifetime, Op, TreeError, create_parents, lock_path};
 use domain::id::{ImageName, ProviderId};
+use domain::image::Standing;
 use serde_json::Value;
 
 use crate::image_tree::{DefinitionText, ImageTree};
@@ -128,6 +129,37 @@ impl ImageTree {
         match self.tree().delete(&path, None).await {
             Ok(()) | Err(TreeError::NoNode(_)) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Writes which builds are used, so that builders keep them. Only a difference is written.
+    pub async fn mirror_standing(
+        &self,
+        image: &ImageName,
+        standing: &Standing,
+    ) -> Result<(), TreeError> {
+        let known = self.image(image, |it| (it.standing.clone(), it.standing_version));
+        let Some((known, version)) = known else {
+            return Ok(());
+        };
+        if known == *standing {
+            return Ok(());
+        }
+        let (path, data) = (Place::Standing(image.clone()).path()?, text(standing)?);
+        let written = match version {
+            None => self
+                .tree()
+                .create(&path, &data, Lifetime::Persistent)
+                .await
+                .map(drop),
+            Some(version) => self.tree().set(&path, &data, Some(version)).await.map(drop),
+        };
+        match written {
+            // Another server wrote it, or the image was removed: the next round compares again.
+            Err(TreeError::BadVersion(_) | TreeError::NodeExists(_) | TreeError::NoNode(_)) => {
+                Ok(())
+            }
+            written => written,
         }
     }
 

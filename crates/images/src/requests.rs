@@ -3,7 +3,7 @@
 use backplane::tree::{Lifetime, Op, TreeError};
 use domain::id::ImageName;
 use domain::image::{
-    BuildNumber, BuildRecord, BuildState, BuildStateError, ImageInUse, Standing, image_in_use,
+    BuildNumber, BuildRecord, BuildState, BuildStateError, ImageInUse, image_in_use,
 };
 use domain::time::Timestamp;
 
@@ -14,7 +14,7 @@ use crate::paths::Place;
 /// Attempts to change what another process changes at the same time.
 const ATTEMPTS: usize = 10;
 
-/// Who asks, and why.
+/// The author of a request, and the reason.
 #[derive(Clone, Debug)]
 pub struct Asker {
     pub by: String,
@@ -53,7 +53,7 @@ impl Asker {
 }
 
 impl ImageTree {
-    /// Asks for a build. A request that nobody has answered yet stays as it is. If a build that
+    /// Asks for a build. While a request waits, further ones change nothing. If a build that
     /// answers it runs already or is ready, another one follows.
     pub async fn request_build(
         &self,
@@ -173,62 +173,6 @@ impl ImageTree {
         Err(changing(image))
     }
 
-    /// Starts machines from this build from now on, and from no newer one that is ready now.
-    pub async fn promote(
-        &self,
-        image: &ImageName,
-        build: BuildNumber,
-        now: Timestamp,
-    ) -> Result<Standing, RequestError> {
-        self.check_ready(image, build)?;
-        self.change_standing(image, now, |standing, view| {
-            standing.promoted = Some(build);
-            standing.candidate = None;
-            standing.rejected.remove(&build);
-            for newer in newer_ready(view, build) {
-                standing.rejected.insert(newer);
-            }
-        })
-        .await
-    }
-
-    /// Changes the decisions about an image, if nobody else does meanwhile.
-    pub async fn change_standing(
-        &self,
-        image: &ImageName,
-        now: Timestamp,
-        mut change: impl FnMut(&mut Standing, &OwnedView),
-    ) -> Result<Standing, RequestError> {
-        let path = Place::Standing(image.clone()).path()?;
-        for _ in 0..ATTEMPTS {
-            let view = self.view(image, now);
-            let view = view.ok_or_else(|| RequestError::NoImage(image.clone()))?;
-            let (mut standing, version) = match self.tree().get(&path).await {
-                Err(TreeError::NoNode(_)) => (Standing::default(), None),
-                node => {
-                    let node = node?;
-                    let known = serde_json::from_slice(&node.data);
-                    let known = known.map_err(|error| {
-                        RequestError::Refused(format!("node {path} cannot be read: {error}"))
-                    })?;
-                    (known, Some(node.stat.version))
-                }
-            };
-            change(&mut standing, &view);
-            let data = text(&standing)?;
-            let written = match version {
-                None => self.tree().create(&path, &data, Lifetime::Persistent).await,
-                Some(version) => self.tree().set(&path, &data, Some(version)).await,
-            };
-            match written {
-                Ok(_) => return Ok(standing),
-                Err(TreeError::BadVersion(_) | TreeError::NodeExists(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(changing(image))
-    }
-
     fn check_image(&self, image: &ImageName) -> Result<(), RequestError> {
         let is_defined = self.image(image, |it| it.definition.is_some());
         match is_defined {
@@ -241,17 +185,6 @@ impl ImageTree {
         let record = self.image(image, |it| it.builds.get(&build)?.record.clone());
         let record = record.ok_or_else(|| RequestError::NoImage(image.clone()))?;
         record.ok_or_else(|| no_build(image, build))
-    }
-
-    fn check_ready(&self, image: &ImageName, build: BuildNumber) -> Result<(), RequestError> {
-        let record = self.record(image, build)?;
-        if record.state == BuildState::Ready {
-            return Ok(());
-        }
-        let state = record.state.as_str();
-        Err(RequestError::Refused(format!(
-            "build {build} of {image} is {state}: machines can only start from a ready build"
-        )))
     }
 
     async fn flag(&self, place: &Place, asker: &Asker) -> Result<(), RequestError> {
@@ -295,12 +228,4 @@ fn starts_from(view: &OwnedView, build: BuildNumber) -> Option<String> {
             .any(|upload| upload.build == build)
     });
     targets.next().map(|target| target.id.to_string())
-}
-
-fn newer_ready(view: &OwnedView, build: BuildNumber) -> impl Iterator<Item = BuildNumber> {
-    let builds = view.builds.iter().filter(move |it| {
-        let state = it.record.as_ref().map(|record| &record.state);
-        it.number > build && state == Some(&BuildState::Ready)
-    });
-    builds.map(|it| it.number)
 }

@@ -1,9 +1,9 @@
-//! What people see of an image: its builds, its uploads, and what comes next.
+//! The status of an image for people: its builds, its uploads, and the next steps.
 
 use domain::id::ImageName;
 use domain::image::{
-    BuildRecord, BuildState, BuildView, SelectedUpload, Standing, Step, UploadRecord, UploadState,
-    UploadTargetId, WaitReason, image_in_use,
+    BuildNumber, BuildRecord, BuildState, BuildView, SelectedUpload, Standing, Step, UploadRecord,
+    UploadState, UploadTargetId, WaitReason, image_in_use,
 };
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -16,11 +16,20 @@ impl ImageTree {
         let view = self.view(name, now);
         self.image(name, |image| status(name, image, view.as_ref()))
     }
+}
 
-    /// What is done next about an image, and why other things wait.
-    pub fn explain(&self, name: &ImageName, now: Timestamp) -> Option<Vec<Step>> {
-        Some(self.view(name, now)?.steps())
-    }
+/// The status of an image whose definition is not in the tree yet.
+pub fn status_before_mirror(name: &ImageName, version: i64) -> Value {
+    const STEP: &str = "wait: a server copies the definition into the tree first";
+    json!({
+        "imageId": name.as_str(),
+        "version": version,
+        "state": "waiting",
+        "builds": [],
+        "targets": [],
+        "standing": {"rolledBack": []},
+        "nextSteps": [{"action": "wait", "step": STEP}],
+    })
 }
 
 fn status(name: &ImageName, image: &ImageNode, view: Option<&OwnedView>) -> Value {
@@ -168,6 +177,40 @@ fn upload_json(target: &UploadTargetId, number: u64, record: Option<&UploadRecor
     ])
 }
 
+/// The age of the build from which new machines of a target start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageAge {
+    pub image: ImageName,
+    pub target: UploadTargetId,
+    pub age_ms: i64,
+}
+
+impl ImageTree {
+    /// The ages of the builds in use, of this many images.
+    pub fn ages(&self, now: Timestamp, n_images: usize) -> Vec<ImageAge> {
+        let names = self.names().into_iter().take(n_images);
+        let views = names.filter_map(|name| self.view(&name, now));
+        views.flat_map(|view| ages(&view, now)).collect()
+    }
+}
+
+fn ages(view: &OwnedView, now: Timestamp) -> Vec<ImageAge> {
+    let targets = view
+        .definition
+        .iter()
+        .flat_map(|definition| &definition.uploads);
+    let ages = targets.filter_map(|target| {
+        let selected = image_in_use(&view.builds, &target.id, &view.standing);
+        let finished = view.build(selected.in_use?.build)?.finished?;
+        Some(ImageAge {
+            image: view.name.clone(),
+            target: target.id.clone(),
+            age_ms: now.millis_since(finished).max(0),
+        })
+    });
+    ages.collect()
+}
+
 /// From what machines of each target start.
 fn targets_json(view: &OwnedView) -> Value {
     let targets = view
@@ -230,19 +273,81 @@ fn note_json(note: &Note) -> Value {
     json!({"since": note.at.to_string(), "by": note.by, "reason": note.reason})
 }
 
+/// A step in words, and for programs.
 fn step_json(step: &Step) -> Value {
-    let until = match step {
-        Step::Wait { until, .. } => *until,
-        Step::Build { .. }
-        | Step::Upload { .. }
-        | Step::MarkBuildAbandoned { .. }
-        | Step::MarkUploadAbandoned { .. }
-        | Step::DeleteUpload { .. }
-        | Step::DeleteBuild { .. }
-        | Step::RemoveLeftover(_)
-        | Step::ClearRequest { .. } => None,
+    let StepParts {
+        action,
+        build,
+        target,
+        reason,
+        until,
+    } = step_parts(step);
+    without_nulls([
+        ("step", json!(step.to_string())),
+        ("action", json!(action)),
+        ("build", json!(build.map(|build| build.0))),
+        ("target", json!(target.map(ToString::to_string))),
+        ("reason", json!(reason)),
+        ("until", time(until)),
+    ])
+}
+
+struct StepParts<'a> {
+    action: &'static str,
+    build: Option<BuildNumber>,
+    target: Option<&'a UploadTargetId>,
+    reason: Option<String>,
+    until: Option<Timestamp>,
+}
+
+fn step_parts(step: &Step) -> StepParts<'_> {
+    let parts = |action, build, target, reason| StepParts {
+        action,
+        build,
+        target,
+        reason,
+        until: None,
     };
-    without_nulls([("step", json!(step.to_string())), ("until", time(until))])
+    match step {
+        Step::Build { reason, .. } => parts("build", None, None, Some(reason.to_string())),
+        Step::Upload {
+            build,
+            target,
+            reason,
+            ..
+        } => parts(
+            "upload",
+            Some(*build),
+            Some(target),
+            Some(reason.to_string()),
+        ),
+        Step::MarkBuildAbandoned { build } => parts("note-failed-build", Some(*build), None, None),
+        Step::MarkUploadAbandoned { build, target, .. } => {
+            parts("note-failed-upload", Some(*build), Some(target), None)
+        }
+        Step::DeleteUpload {
+            build,
+            target,
+            reason,
+            ..
+        } => parts(
+            "delete-upload",
+            Some(*build),
+            Some(target),
+            Some(reason.to_string()),
+        ),
+        Step::DeleteBuild { build, reason } => {
+            parts("delete-build", Some(*build), None, Some(reason.to_string()))
+        }
+        Step::RemoveLeftover(leftover) => {
+            parts("remove-leftover", None, None, Some(leftover.to_string()))
+        }
+        Step::ClearRequest { .. } => parts("clear-request", None, None, None),
+        Step::Wait { until, reason } => StepParts {
+            until: *until,
+            ..parts("wait", None, None, Some(reason.to_string()))
+        },
+    }
 }
 
 fn time(moment: Option<Timestamp>) -> Value {

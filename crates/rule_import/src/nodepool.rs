@@ -53,7 +53,7 @@ pub struct NodepoolConversion {
     pub n_images: usize,
     pub n_worker_types: usize,
     pub n_rules: usize,
-    /// What was not taken over, or has another meaning here.
+    /// A key that was not taken over, or that has another meaning here.
     pub remarks: Vec<Remark>,
 }
 

@@ -8,7 +8,9 @@ mod file_reload;
 mod forget_recorded;
 mod health_check;
 mod housekeeping;
+mod image_measure;
 mod image_mirror;
+pub(crate) mod image_rollouts;
 mod learner;
 mod measure;
 mod notifier;
@@ -25,7 +27,7 @@ mod queue_releases;
 mod refresh;
 mod scan;
 mod tls_reload;
-pub(crate) mod tree_keeper;
+pub mod tree_keeper;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +40,9 @@ use driver::Driver;
 pub use file_reload::FileReload;
 pub use health_check::HealthCheck;
 pub use housekeeping::Housekeeping;
+pub use image_measure::ImageMeasure;
 pub use image_mirror::ImageMirror;
+pub use image_rollouts::ImageRollouts;
 pub use learner::Learner;
 pub use measure::{Measure, MeasureLimits};
 pub use notifier::{Notifier, NotifierLimits};
@@ -82,8 +86,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         let bell = app.engine.wakeups.refresh(refresh.provider_id());
         driver.start_woken(every(10), bell, refresh);
     }
-    let bell = Arc::clone(&app.engine.wakeups.images);
-    driver.start_woken(every(60), bell, ImageMirror(own()));
+    start_images(app, driver);
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }
@@ -132,4 +135,15 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         driver.start(every(300), Housekeeping(own()));
         driver.start(every(300), ArtifactCleanup::new(engine()));
     }
+}
+
+/// Images: their copy in the tree, their rollouts, their measures.
+fn start_images(app: &Arc<App>, driver: &mut Driver) {
+    let every = Duration::from_secs;
+    let own = || Arc::clone(app);
+    let bell = Arc::clone(&app.engine.wakeups.images);
+    driver.start_woken(every(60), bell, ImageMirror(own()));
+    driver.start(every(15), ImageMeasure::new(own()));
+    let bell = Arc::clone(&app.engine.wakeups.image_rollouts);
+    driver.start_woken(every(5), bell, ImageRollouts::new(own()));
 }

@@ -1,6 +1,7 @@
 //! The builder of images, as a part of a server or as a process of its own.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +17,20 @@ use domain::id::ProviderId;
 use domain::time::Clock;
 use engine::Engine;
 use engine::clock::SystemClock;
+use engine::random::Random;
 use images::{
     Builder, BuilderError, BuilderParts, BuilderSettings, ImageTree, LiveBuilds, Targets,
     folder_store_name,
 };
+use rand::SeedableRng as _;
+use rand::rngs::{StdRng, SysRng};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, ConfigError};
-use crate::start::build_providers;
+use crate::build_logs::{LogSeal, LogSource, published_address};
+use crate::config::{Config, ConfigError, TreeKind};
+use crate::configured_providers::build_providers;
 
 /// The folder of artifacts in that of the builder, if no store is configured.
 const ARTIFACTS: &str = "artifacts";
@@ -43,6 +49,13 @@ pub enum BuilderProblem {
     Program(std::io::Error),
     #[error(transparent)]
     Builder(#[from] BuilderError),
+    #[error("cannot listen on `images.listen` = \"{address}\": {error}")]
+    Listen {
+        address: SocketAddr,
+        error: std::io::Error,
+    },
+    #[error("the operating system provides no random numbers: {0}")]
+    Random(String),
     #[error("the tree is not usable")]
     Tree(#[from] TreeError),
 }
@@ -60,7 +73,7 @@ impl Targets for EngineTargets {
     }
 }
 
-/// What a builder needs beside the configuration.
+/// The needs of a builder beside the configuration.
 pub(crate) struct BuilderNeeds {
     /// No other process has this name.
     pub(crate) name: String,
@@ -68,8 +81,8 @@ pub(crate) struct BuilderNeeds {
     pub(crate) targets: Arc<dyn Targets>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) live: LiveBuilds,
-    /// Where servers read the logs of its builds.
-    pub(crate) address: String,
+    /// Seals the logs that servers read.
+    pub(crate) seal: LogSeal,
     pub(crate) stop: CancellationToken,
 }
 
@@ -82,6 +95,7 @@ pub(crate) async fn open(
         return Ok(None);
     };
     let (artifacts, artifacts_name) = open_artifacts(config, &folder, &needs.clock)?;
+    let address = serve_logs(config, &needs, &artifacts).await?;
     let parts = BuilderParts {
         images: needs.images,
         clock: needs.clock,
@@ -103,11 +117,35 @@ pub(crate) async fn open(
         max_log_bytes: images.max_log_bytes,
         grace: images.grace(),
         upload_limit: images.upload_limit(),
-        address: needs.address,
+        address,
         deployment: config.root_url(),
         secrets: images.secret_files(),
     };
     Ok(Some(Builder::open(parts, settings, needs.stop).await?))
+}
+
+/// Answers questions of servers for logs. Returns the address; empty: nobody needs to ask, since
+/// the only process with the tree is this one.
+async fn serve_logs(
+    config: &Config,
+    needs: &BuilderNeeds,
+    artifacts: &Arc<dyn ArtifactStore>,
+) -> Result<String, BuilderProblem> {
+    if config.tree.kind == TreeKind::Embedded {
+        return Ok(String::new());
+    }
+    let address = config.images.listen;
+    let failed = |error| BuilderProblem::Listen { address, error };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    let source = Arc::new(LogSource {
+        images: Arc::clone(&needs.images),
+        live: needs.live.clone(),
+        artifacts: Arc::clone(artifacts),
+        seal: needs.seal.clone(),
+    });
+    tokio::spawn(source.serve(listener, needs.stop.clone()));
+    Ok(published_address(bound, config.images.address.as_deref()))
 }
 
 /// The artifact store, and the name by which builders know that they use the same one.
@@ -162,6 +200,9 @@ pub async fn run(
         let images = Arc::clone(&images);
         async move { images.follow().await }
     });
+    let random = StdRng::try_from_rng(&mut SysRng);
+    let random = random.map_err(|error| BuilderProblem::Random(error.to_string()))?;
+    let random = Arc::new(Random::new(random));
     let name = process_name(clock.as_ref());
     let needs = BuilderNeeds {
         name: name.clone(),
@@ -169,7 +210,7 @@ pub async fn run(
         targets: providers,
         clock,
         live: LiveBuilds::default(),
-        address: String::new(),
+        seal: LogSeal { keyring, random },
         stop: stop.clone(),
     };
     let builder = open(&config, needs).await?;

@@ -8,10 +8,7 @@ use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
 use backplane::{DemandError, QueueAccess, TaskclusterQueue};
-use cloud::{
-    Provider, ProviderConfig, ProviderContext, ProviderUnavailable, Providers, StrategyClient,
-    StrategyContext,
-};
+use cloud::{Provider, ProviderUnavailable, Providers, StrategyClient, StrategyContext};
 use contract::Schemas;
 use domain::Version;
 use domain::access::{ClientRecord, token_purpose};
@@ -27,7 +24,6 @@ use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
 use engine::queue::Queue;
 use engine::random::Random;
-use engine::rate_limit::{RateLimitedProvider, SystemTimer};
 use engine::strategy_services::StrategyServices;
 use engine::wakeups::Wakeups;
 use images::LiveBuilds;
@@ -39,6 +35,7 @@ use crate::app::App;
 use crate::authentication::{Authenticator, EmbeddedAuthenticator, RemoteAuthenticator};
 use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
+use crate::configured_providers::build_providers;
 use crate::events::EventStream;
 use crate::health::HealthMonitor;
 use crate::limits::{BodyBudget, OpenCalls};
@@ -234,39 +231,6 @@ fn open_demands(
         queue,
         pulse: pulse.transpose()?,
     })
-}
-
-/// The providers of the configuration. Calls to clouds are rate-limited.
-pub(crate) fn build_providers(
-    config: &Config,
-    keyring: &Arc<Keyring>,
-    clock: &Arc<dyn Clock>,
-    schemas: Schemas,
-) -> Vec<(ProviderId, Arc<dyn Provider>)> {
-    let build = |(id, provider): &(ProviderId, ProviderConfig)| {
-        let context = ProviderContext {
-            id: id.clone(),
-            schemas,
-            keyring: Arc::clone(keyring),
-            root_url: config.root_url(),
-            data: config.data.clone(),
-            clock: Arc::clone(clock),
-        };
-        let built = provider.build(context);
-        if !provider.calls_a_cloud() {
-            return (id.clone(), built);
-        }
-        let limits = config.fleet.rate_limits.get(id.as_str()).copied();
-        let limited = RateLimitedProvider::new(
-            id.clone(),
-            built,
-            limits.unwrap_or_default(),
-            Arc::clone(clock),
-            Arc::new(SystemTimer),
-        );
-        (id.clone(), Arc::new(limited) as Arc<dyn Provider>)
-    };
-    config.providers.0.iter().map(build).collect()
 }
 
 fn build_strategy_services(

@@ -46,6 +46,14 @@ pub const NOTICES: &str = "fleetwright_notices_total";
 pub const NOTICES_UP: &str = "fleetwright_notices_up";
 pub const CLOCK_STEPS: &str = "fleetwright_clock_steps_total";
 pub const CLOCK_SKEW: &str = "fleetwright_clock_skew_seconds";
+pub const IMAGE_BUILDS: &str = "fleetwright_image_builds_total";
+pub const IMAGE_BUILD_SECONDS: &str = "fleetwright_image_build_seconds";
+pub const IMAGE_UPLOADS: &str = "fleetwright_image_uploads_total";
+pub const IMAGE_UPLOAD_SECONDS: &str = "fleetwright_image_upload_seconds";
+pub const IMAGE_AGE: &str = "fleetwright_image_age_seconds";
+pub const IMAGE_REQUESTS: &str = "fleetwright_image_build_requests";
+pub const IMAGE_BUILDS_RUNNING: &str = "fleetwright_image_builds_running";
+pub const IMAGE_BUILDERS: &str = "fleetwright_image_builders";
 pub const TASK_SECONDS: &str = "iterate_duration_seconds";
 pub const TASK_AGE: &str = "fleetwright_task_last_success_timestamp_seconds";
 
@@ -55,7 +63,7 @@ const AMQP_LIBRARY: &str = "lapin";
 const REQUEST_BUCKETS: [f64; 11] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0,
 ];
-/// Durations in the life of a worker, in seconds.
+/// Durations in the life of a worker or an image, in seconds.
 const WORKER_BUCKETS: [f64; 12] = [
     1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 86_400.0,
 ];
@@ -153,6 +161,8 @@ fn builder() -> PrometheusBuilder {
         (PROVISION_SECONDS, &WORKER_BUCKETS[..]),
         (STARTUP_SECONDS, &WORKER_BUCKETS[..]),
         (LIFETIME_SECONDS, &WORKER_BUCKETS[..]),
+        (IMAGE_BUILD_SECONDS, &WORKER_BUCKETS[..]),
+        (IMAGE_UPLOAD_SECONDS, &WORKER_BUCKETS[..]),
     ];
     let builder = PrometheusBuilder::new()
         .idle_timeout(metrics_util::MetricKindMask::GAUGE, Some(IDLE_TIMEOUT));

@@ -1,17 +1,24 @@
 //! The tree of this process, for all who use it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use backplane::tree::Tree;
 use images::ImageTree;
 use tokio::sync::watch;
 
 /// The tree, as soon as it is open. Other processes may own an embedded one.
-pub struct SharedTree(watch::Sender<Option<Arc<ImageTree>>>);
+pub struct SharedTree {
+    images: watch::Sender<Option<Arc<ImageTree>>>,
+    /// Why it is not open.
+    problem: Mutex<String>,
+}
 
 impl Default for SharedTree {
     fn default() -> Self {
-        Self(watch::channel(None).0)
+        Self {
+            images: watch::channel(None).0,
+            problem: Mutex::default(),
+        }
     }
 }
 
@@ -23,10 +30,26 @@ impl SharedTree {
 
     /// The copy of the images in the tree.
     pub fn images(&self) -> Option<Arc<ImageTree>> {
-        self.0.borrow().clone()
+        self.images.borrow().clone()
     }
 
-    pub(crate) fn replace(&self, images: Option<Arc<ImageTree>>) {
-        self.0.send_replace(images);
+    /// Why the tree is not open; empty: it is not known yet.
+    pub fn problem(&self) -> String {
+        let problem = self.problem.lock();
+        problem.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn open(&self, images: Arc<ImageTree>) {
+        self.note_problem(String::new());
+        self.images.send_replace(Some(images));
+    }
+
+    pub(crate) fn close(&self) {
+        self.images.send_replace(None);
+    }
+
+    pub(crate) fn note_problem(&self, problem: String) {
+        let mut known = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = problem;
     }
 }

@@ -1,6 +1,7 @@
 //! A simulated world that drives the production planner: loads, clouds, metrics. No I/O.
 #![doc = include_str!("../README.md")]
 
+pub mod canary;
 pub mod fleet;
 pub mod history;
 pub mod metrics;

@@ -13,6 +13,7 @@ pub mod pool_news;
 pub mod pools;
 pub mod running_workers;
 pub mod shadow_plans;
+pub mod started_workers;
 pub mod worker_counts;
 pub mod worker_supply;
 pub mod workers;

@@ -12,7 +12,8 @@ mod tree;
 
 pub use access::{clients, revisions, roles};
 pub use configuration::{
-    configuration_versions, configurations, documentation, image_versions, images, worker_types,
+    canary_trials, configuration_versions, configurations, documentation, image_rollouts,
+    image_users, image_versions, images, worker_types,
 };
 pub use engine::attempts::MAX_ATTEMPTS;
 pub use engine::counts::Counts;
@@ -26,7 +27,7 @@ pub use engine::{probe, turns};
 pub use fleet::{
     launch_configs, launch_failures, launch_health, launches, offering_memories, offering_news,
     overrides, plans, pool_memories, pool_news, pools, running_workers, shadow_plans,
-    worker_counts, worker_supply, workers,
+    started_workers, worker_counts, worker_supply, workers,
 };
 pub use history::{
     audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,

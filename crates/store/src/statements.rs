@@ -14,10 +14,11 @@ macro_rules! lists {
 static ALL: &[&[&Statement]] = lists! {
     engine: migration probe turns;
     access: clients revisions roles;
-    configuration: configuration_versions configurations documentation image_versions images
-        worker_types;
+    configuration: canary_trials configuration_versions configurations documentation
+        image_rollouts image_users image_versions images worker_types;
     fleet: launch_configs launch_failures launch_health launches offering_memories offering_news
-        overrides plans pool_memories pool_news pools running_workers shadow_plans worker_counts
+        overrides plans pool_memories pool_news pools running_workers shadow_plans started_workers
+        worker_counts
         worker_supply workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox
         recorded_gaps recorded_runs recorded_workers run_counts run_messages run_outcomes

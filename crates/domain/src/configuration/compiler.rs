@@ -14,6 +14,7 @@ use super::provider_catalog::{Place, ProviderCatalog, ProviderEntry, WorkerSourc
 use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
 use super::{WorkerType, named_providers};
 use crate::id::{LaunchConfigId, ProviderId};
+use crate::image_reference::references;
 use crate::launch_config::{has_own_id, id_of, set_id};
 use crate::pool::MAX_LAUNCH_CONFIGS;
 
@@ -298,6 +299,10 @@ impl<'a> Compiler<'a> {
         {
             let text = "is set by `providers`";
             reader.wrong(&format!("{section}/workerManager/providerId"), text);
+            return None;
+        }
+        if let Err(bad) = references(&configuration) {
+            reader.wrong(&format!("{section}{}", bad.pointer), bad.message);
             return None;
         }
         fill(&mut configuration, opt_in.entry, place);

@@ -3,7 +3,7 @@
 /// One exchange of the contract.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// `worker-manager`, `queue` or `auth`; `fleetwright` for second names.
+    /// `worker-manager`, `queue` or `auth`; `fleetwright` for events of our own, and second names.
     pub service: &'static str,
     /// The last part of the exchange's name.
     pub exchange: &'static str,
@@ -25,6 +25,8 @@ pub enum RoutingKey {
     Task { run: bool, worker: bool },
     /// Kind, group, scheduler.
     TaskGroup,
+    /// Kind, image.
+    Image,
     /// Only the reserved word.
     Reserved,
 }
@@ -43,7 +45,10 @@ pub struct KeyWord {
 impl Exchange {
     /// The name on the broker.
     pub fn topic(&self) -> String {
-        format!("exchange/taskcluster-{}/v1/{}", self.service, self.exchange)
+        match self.service {
+            OWN_SERVICE => format!("exchange/fleetwright/v1/{}", self.exchange),
+            service => format!("exchange/taskcluster-{service}/v1/{}", self.exchange),
+        }
     }
 
     /// The name of the method with which clients bind to it: `worker-running` as `workerRunning`.
@@ -85,6 +90,11 @@ impl RoutingKey {
                 word("workerType", "The second half of the task queue id.", true),
                 word("schedulerId", "The scheduler of the task group.", true),
                 word("taskGroupId", "The group of the task.", true).of_size(22),
+                RESERVED,
+            ],
+            Self::Image => vec![
+                PRIMARY,
+                word("imageId", "The image, with `_` in place of each dot.", true),
                 RESERVED,
             ],
             Self::TaskGroup => vec![
@@ -186,6 +196,12 @@ const fn auth(name: &'static str, schema: &'static str) -> Exchange {
     exchange("auth", name, schema, RoutingKey::Reserved)
 }
 
+const fn image(name: &'static str) -> Exchange {
+    exchange(OWN_SERVICE, name, "image-message.json", RoutingKey::Image)
+}
+
+const OWN_SERVICE: &str = "fleetwright";
+
 const TASK: RoutingKey = RoutingKey::Task {
     run: false,
     worker: false,
@@ -210,7 +226,7 @@ const CLIENT: &str = "client-message.json";
 const ROLE: &str = "role-message.json";
 
 /// Every exchange that we publish to.
-pub static EXCHANGES: [Exchange; 29] = [
+pub static EXCHANGES: [Exchange; 34] = [
     worker_manager("worker-pool-created", POOL, false)
         .title("A pool was created")
         .description("Sent once, when a worker pool is created."),
@@ -319,4 +335,21 @@ pub static EXCHANGES: [Exchange; 29] = [
     auth("role-deleted", ROLE)
         .title("A role was deleted")
         .description("Sent when a role was deleted."),
+    image("image-canary-started")
+        .title("A canary of an image started")
+        .description("Sent when a share of the new machines begins to start from a new build."),
+    image("image-canary-expired")
+        .title("A canary of an image did not decide")
+        .description("Sent when the time of a canary is over without a verdict: a person decides."),
+    image("image-canary-ended")
+        .title("A canary of an image ended")
+        .description(
+            "Sent when a canary ended without a verdict, as its build was deleted or replaced.",
+        ),
+    image("image-promoted")
+        .title("A build of an image was promoted")
+        .description("Sent when all new machines begin to start from a build, with the reason."),
+    image("image-rolled-back")
+        .title("A build of an image was rolled back")
+        .description("Sent when no new machines start from a build any more, with the reason."),
 ];

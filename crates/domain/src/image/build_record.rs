@@ -93,7 +93,7 @@ pub struct NewBuild {
     pub request: Option<Timestamp>,
 }
 
-/// What a build leaves in an artifact store.
+/// The files that a build leaves in an artifact store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildLeft {
     pub files: BTreeMap<ImageFormat, BuildFile>,
@@ -295,8 +295,8 @@ impl BuildRecord {
         }
     }
 
-    /// Its files are gone from the store that had them. It stays ready for the targets that have it;
-    /// a target that lacks it needs another build.
+    /// Its files were deleted from the store that had them. It stays ready for the targets that
+    /// have it; a target that lacks it needs another build.
     pub fn lose_files(self) -> Result<Self, BuildStateError> {
         match self.state {
             BuildState::Ready => {

@@ -1,12 +1,15 @@
 //! Which image machines of a target start from.
 
+use serde::{Deserialize, Serialize};
+
 use super::number::{BuildNumber, UploadNumber};
 use super::standing::Standing;
 use super::upload_target::UploadTargetId;
 use super::view::BuildView;
 
 /// A ready upload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SelectedUpload {
     pub build: BuildNumber,
     pub upload: UploadNumber,
@@ -14,7 +17,8 @@ pub struct SelectedUpload {
 }
 
 /// The images from which new machines of a target start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImageInUse {
     pub in_use: Option<SelectedUpload>,
     /// A share of them starts from this instead.

@@ -150,6 +150,11 @@ impl ImageView<'_> {
 }
 
 impl BuildView {
+    /// Whether machines can start from it somewhere.
+    pub fn has_ready_upload(&self) -> bool {
+        self.ready().is_some() && self.uploads.iter().any(|upload| upload.ready().is_some())
+    }
+
     pub(super) fn ready(&self) -> Option<(&Self, &BuildRecord)> {
         let record = self.record.as_ref()?;
         (record.state == BuildState::Ready).then_some((self, record))

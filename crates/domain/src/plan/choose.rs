@@ -2,6 +2,7 @@
 
 use rand::Rng;
 
+use super::canary::share_out;
 use super::need::exact;
 use super::notes::{Notes, units};
 use super::spot_bids::Budget;
@@ -61,10 +62,10 @@ pub(super) fn choose(
         let why = shortage(snapshot, &offers.budget);
         offers.notes.add(format!("short by {missing}: {why}"));
     }
-    LaunchDecision {
-        again_at: offers.resting_until.filter(|_| is_short),
-        awards: offers.awards(),
-    }
+    let again_at = offers.resting_until.filter(|_| is_short);
+    let mut awards = offers.awards();
+    share_out(snapshot, &mut awards, notes, rng);
+    LaunchDecision { awards, again_at }
 }
 
 /// Whether it may ever be launched automatically.

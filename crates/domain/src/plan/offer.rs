@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Bid, Health, Offer, Tries};
+use super::{Bid, CanaryOffer, Health, Offer, Tries};
 use crate::id::{OfferingId, ProviderId};
 use crate::launch_config::LaunchConfig;
 use crate::time::Timestamp;
@@ -37,6 +37,7 @@ impl Offer {
             health,
             tries: Tries::default(),
             memory: None,
+            canary: CanaryOffer::of(config),
             bid,
         }
     }

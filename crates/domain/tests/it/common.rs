@@ -79,6 +79,7 @@ pub(crate) fn offer(id: &str) -> Offer {
         live: 0,
         starting: 0,
         late: 0,
+        canary: None,
         memory: None,
         health: Health::default(),
         tries: Tries::default(),

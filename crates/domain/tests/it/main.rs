@@ -7,6 +7,7 @@
 mod advice;
 mod balanced;
 mod bids;
+mod canaries;
 mod capacity;
 mod common;
 mod external;

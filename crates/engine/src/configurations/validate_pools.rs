@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cloud::ValidateError;
 use contract::{Invalid, PayloadSchema};
 use domain::configuration::{
-    Compilation, CompiledPool, CompiledProvider, CompletedIds, CompletedLaunchConfig,
-    Configuration, Lineup, WorkerSource, WorkerType, rules_behind,
+    Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider, CompletedIds,
+    CompletedLaunchConfig, Configuration, Lineup, WorkerSource, WorkerType, rules_behind,
 };
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciliation, reconcile, split_off};
@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use super::ConfigurationError;
 use super::compilation_cache::PreviousState;
 use crate::Engine;
+use crate::image_references::{self, ResolvedConfigs};
 use crate::pools::{PoolError, check_config};
 use crate::strategy_services::BadService;
 
@@ -164,15 +165,18 @@ async fn validate_pool(
     }
     let mut lineup = Lineup::new(compiled.pool_id());
     for provider in &compiled.providers {
-        let Some((config, items)) =
-            check_provider_config(engine, compilation, compiled, provider).await?
-        else {
+        let resolved = resolve_images(engine, provider).await?;
+        let checked = check_provider_config(engine, compilation, compiled, provider, &resolved);
+        let Some((config, items)) = checked.await? else {
             continue;
         };
         definition.config.extend(config);
-        for (config, item) in provider.launch_configs.iter().zip(items) {
-            let known = lineup.add(provider, config, provider.id == first, item)?;
-            if known != config.id {
+        let mut items = items.into_iter();
+        for (config, resolved) in provider.launch_configs.iter().zip(resolved) {
+            let known = resolved.complete(&mut items, |item| {
+                lineup.add(provider, config, provider.id == first, item)
+            })?;
+            if let Some(known) = known.filter(|known| *known != config.id) {
                 completed.add(compiled.pool_id(), &provider.id, &config.id, &known);
             }
         }
@@ -182,6 +186,17 @@ async fn validate_pool(
         definition,
         launch_configs: lineup.into_configs(),
     })
+}
+
+/// The launch configs of a provider, with the selected uploads in place of references to images.
+async fn resolve_images(
+    engine: &Engine,
+    provider: &CompiledProvider,
+) -> Result<ResolvedConfigs, ConfigurationError> {
+    let configs = provider.launch_configs.iter();
+    let templates = configs.map(|config| (provider.id.clone(), config.configuration.clone()));
+    let resolved = image_references::resolve(engine, templates.collect()).await;
+    Ok(resolved.map_err(PoolError::from)?)
 }
 
 /// Owner and description must be valid for a pool made by hand.
@@ -270,14 +285,16 @@ async fn check_provider_config(
     compilation: &Compilation,
     compiled: &CompiledPool,
     provider: &CompiledProvider,
+    resolved: &ResolvedConfigs,
 ) -> Result<Option<CheckedConfig>, ConfigurationError> {
+    let to_check = resolved.to_check();
     let mut config = compiled.config.clone();
     remove_planning_keys(&mut config);
     match provider.takes {
         WorkerSource::Nothing => return Ok(None),
         WorkerSource::Launches => {
-            let configs = provider.launch_configs.iter();
-            let configs = configs.map(|config| Value::Object(config.configuration.clone()));
+            let configs = to_check.iter();
+            let configs = configs.map(|(_, config)| Value::Object(config.clone()));
             config.insert("launchConfigs".to_owned(), configs.collect());
         }
         WorkerSource::Declarations => {
@@ -291,7 +308,10 @@ async fn check_provider_config(
         .get(&provider.id)
         .map_err(PoolError::from)?;
     let mut config = Value::Object(config);
-    let refused = |invalid: &Invalid| refusal_by_provider(compilation, compiled, provider, invalid);
+    let refused = |invalid: &Invalid| {
+        let config = |index: usize| provider.launch_configs.get(to_check.get(index)?.0);
+        refusal_by_provider(compilation, compiled, provider, config, invalid)
+    };
     let checked = check_config(by.as_ref(), &mut config).await;
     checked.map_err(|problem| match problem {
         ValidateError::Invalid(invalid) => refused(&invalid),
@@ -304,13 +324,13 @@ async fn check_provider_config(
         return Err(PoolError::NotAnObject.into());
     };
     let launch_configs = split_off(&mut config)?;
-    if launch_configs.len() != provider.launch_configs.len() {
+    if launch_configs.len() != to_check.len() {
         let text = format!(
             "The provider {} made {} launch configs of {} for the worker type {}: it may complete launch configs, but neither add nor \
              remove any",
             provider.id,
             launch_configs.len(),
-            provider.launch_configs.len(),
+            to_check.len(),
             compiled.worker_type
         );
         return Err(ConfigurationError::Refused(text));
@@ -319,10 +339,11 @@ async fn check_provider_config(
 }
 
 /// The refusal of a provider, by place and rules instead of by index.
-fn refusal_by_provider(
+fn refusal_by_provider<'a>(
     compilation: &Compilation,
     compiled: &CompiledPool,
     provider: &CompiledProvider,
+    config_of: impl Fn(usize) -> Option<&'a CompiledLaunchConfig>,
     invalid: &Invalid,
 ) -> ConfigurationError {
     let lines = invalid.problems.iter().map(|problem| {
@@ -330,7 +351,7 @@ fn refusal_by_provider(
         let (index, rest) =
             rest.map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
         let config = index.parse::<usize>().ok();
-        let config = config.and_then(|index| provider.launch_configs.get(index));
+        let config = config.and_then(&config_of);
         let (attributes, pointer) = match config {
             Some(config) => {
                 let pointer = format!("/{}/{rest}", provider.section);

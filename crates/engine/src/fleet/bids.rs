@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use domain::facts::Facts;
 use domain::id::WorkerGroup;
+use domain::image::waits_for;
 use domain::launch_config::LaunchConfig;
 use domain::overrides::Override;
 use domain::plan::Bid;
@@ -61,6 +62,9 @@ pub(super) fn bid_of_provider(
     config: &LaunchConfig,
 ) -> Result<Bid, String> {
     let id = config.provider_id(&facts.pool);
+    if let Some(why) = waits_for(&config.configuration, id) {
+        return Err(why);
+    }
     let provider = engine.providers.get(id);
     let provider =
         provider.map_err(|_| format!("the provider {id} is not configured or out of service"))?;

@@ -49,7 +49,9 @@ pub(super) fn note_asked(
     else {
         return Ok(None);
     };
-    let Some(offering) = offer.offering() else {
+    // A failure of a canary is that of its image, and not of its kind of machine.
+    let is_canary = offer.canary.is_some();
+    let Some(offering) = offer.offering().filter(|_| !is_canary) else {
         return Ok(None);
     };
     let of_shadow = || {

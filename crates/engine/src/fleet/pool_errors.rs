@@ -9,20 +9,20 @@ use serde_json::Value;
 use crate::change::Change;
 
 /// An error of a pool, as its report describes it.
-pub(super) struct ErrorDetails {
+pub(crate) struct ErrorDetails {
     /// A short word for programs: `creation-error`.
-    pub(super) kind: &'static str,
-    pub(super) title: &'static str,
-    pub(super) description: String,
-    pub(super) extra: Value,
-    pub(super) launch_config_id: Option<LaunchConfigId>,
+    pub(crate) kind: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) description: String,
+    pub(crate) extra: Value,
+    pub(crate) launch_config_id: Option<LaunchConfigId>,
 }
 
 /// Longer descriptions are cut; the contract has this limit.
 const MAX_DESCRIPTION: usize = 10_240;
 
 /// Writes the error report and its event in this transaction.
-pub(super) fn report_pool_error(
+pub(crate) fn report_pool_error(
     change: &mut Change<'_, '_>,
     pool_id: &PoolId,
     provider_id: &ProviderId,

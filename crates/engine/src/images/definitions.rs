@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::Version;
 use domain::audit::AuditEntry;
-use domain::id::{ImageName, ProviderId};
+use domain::id::{ImageName, PoolId, ProviderId};
 use domain::image::{ImageAction, ImageDefinition, ImageVersion, StoredImage};
 use serde_json::json;
 use store::{StoreError, Tx};
@@ -13,6 +13,8 @@ use crate::Engine;
 
 /// Builders consider every image after each change.
 const MAX_IMAGES: u64 = 20_000;
+/// Pools that a refusal names.
+const NAMED_USERS: u32 = 10;
 
 /// A new definition, with who wrote it and why.
 pub struct DefinitionEdit {
@@ -39,6 +41,8 @@ pub enum ImageError {
     Outdated { current: Version, seen: Version },
     #[error("{0}")]
     NoProvider(String),
+    #[error("Launch configs of these pools refer to the image: {0}. Change them first.")]
+    InUse(String),
     #[error("There are {MAX_IMAGES} images already, which is the most")]
     TooMany,
     #[error(transparent)]
@@ -106,7 +110,14 @@ pub async fn delete(
         let tx = &mut *change.tx;
         let known = store::images::get(tx, &id)?.ok_or(ImageError::NotFound)?;
         check_version(known.version, seen)?;
+        let users = store::image_users::list_pools(tx, &id, None, NAMED_USERS)?;
+        if !users.is_empty() {
+            let names: Vec<&str> = users.iter().map(PoolId::as_str).collect();
+            return Err(ImageError::InUse(names.join(", ")));
+        }
         store::images::delete(tx, &id, known.version)?;
+        store::image_rollouts::delete(tx, &id)?;
+        store::canary_trials::delete(tx, &id)?;
         let record = ImageVersion {
             version: known.version.next(),
             ..record(&known, ImageAction::Deleted, "", &audit)

@@ -7,6 +7,8 @@ use domain::pool::MAX_LAUNCH_CONFIGS;
 use domain::provider_list::BadProviders;
 use store::StoreError;
 
+use crate::image_references::ReferenceError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     #[error("Worker pool does not exist")]
@@ -40,6 +42,8 @@ pub enum PoolError {
     Invalid(String),
     #[error(transparent)]
     LaunchConfigs(#[from] BadLaunchConfigs),
+    #[error(transparent)]
+    Images(#[from] ReferenceError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 
 use domain::event::{EventBody, LaunchConfigChange};
-use domain::id::ProviderId;
+use domain::id::{ImageName, ProviderId};
+use domain::image_reference::images_of;
 use domain::launch_config::{LaunchConfig, Reconciliation, reconcile};
 use domain::pool::{Pool, PoolDefinition};
 
+use store::Tx;
+
 use super::PoolError;
 use crate::change::Change;
+
+/// No selection has this number.
+const NOT_APPLIED: i64 = -1;
 
 /// Whether no launch config would change.
 pub(crate) fn changes_nothing(known: &[LaunchConfig], done: &Reconciliation) -> bool {
@@ -86,7 +92,26 @@ fn write_launch_configs(
     for config in &done.retirements {
         store::launch_configs::archive(tx, config, now)?;
     }
-    Ok(())
+    write_image_users(tx, pool, done)
+}
+
+/// Notes which images the pool uses. Their selection may have changed since the launch configs were
+/// made, so it is compared once more.
+fn write_image_users(tx: &mut Tx<'_>, pool: &Pool, done: &Reconciliation) -> store::Result<()> {
+    let of = |configs: &[LaunchConfig]| -> Vec<ImageName> {
+        let configs = configs.iter();
+        configs
+            .flat_map(|config| images_of(&config.configuration))
+            .collect()
+    };
+    let mut used = [of(&done.inserts), of(&done.rewrites)].concat();
+    if used.is_empty() && of(&done.retirements).is_empty() {
+        return Ok(());
+    }
+    used.sort_unstable();
+    used.dedup();
+    let used: Vec<(ImageName, i64)> = used.into_iter().map(|image| (image, NOT_APPLIED)).collect();
+    store::image_users::replace(tx, &pool.id, &used)
 }
 
 /// Each event names the provider of its launch config. If the pool has left that provider, the

@@ -2,6 +2,7 @@
 
 use domain::configuration::Configuration;
 use domain::id::{ClientId, ConfigurationId, ImageName, OverrideId, PoolId, RoleId};
+use domain::image_reference::template_of;
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -222,6 +223,7 @@ impl Kind {
                 }
             }
             Self::WorkerPool => {
+                restore_references(&mut normal);
                 if let Ok(id) = id.parse::<PoolId>() {
                     normal = normal_pool_body(&id, normal);
                 }
@@ -289,6 +291,23 @@ impl Kind {
     }
 }
 
+/// Puts references to images back where the server put the ids of uploads. Launch configs of
+/// canaries are no difference.
+fn restore_references(pool: &mut Value) {
+    let Some(Value::Array(listed)) = pool.pointer_mut("/config/launchConfigs") else {
+        return;
+    };
+    let restored = listed.iter().filter_map(|config| {
+        let known = config.as_object().map(template_of);
+        match known {
+            Some(Ok(template)) => template.map(Value::Object),
+            // The server refuses it with its reason.
+            Some(Err(_)) | None => Some(config.clone()),
+        }
+    });
+    *listed = restored.collect();
+}
+
 fn normal_moment(content: &mut Value, key: &str) {
     let moment = content[key]
         .as_str()
@@ -320,6 +339,17 @@ mod tests {
                 Kind::Client,
                 json!({"scopes": [], "expires": "2030-01-01T01:00:00+01:00"}),
                 json!({"scopes": [], "expires": "2030-01-01T00:00:00.000Z"}),
+            ),
+            (
+                Kind::WorkerPool,
+                json!({"config": {"launchConfigs": [{"image": {"$image": "linux"}}]}}),
+                json!({"config": {"launchConfigs": [
+                    {"image": "disk-1", "workerManager": {"launchConfigId": "lc-1", "images": [
+                        {"imageId": "linux", "at": "/image", "build": 1}]}},
+                    {"image": "disk-2", "workerManager": {"launchConfigId": "lc-2", "images": [
+                        {"imageId": "linux", "at": "/image", "build": 2}],
+                        "canary": {"imageId": "linux", "of": "lc-1", "share": 0.1}}},
+                ]}}),
             ),
             (
                 Kind::WorkerPool,

@@ -31,6 +31,7 @@ pub(crate) enum Entity {
     #[value(aliases = ["worker-configuration", "configuration"])]
     Rules,
     Override,
+    Image,
     Secret,
     Hook,
 }
@@ -61,6 +62,7 @@ impl Entity {
             Self::Pool => "worker-pool",
             Self::Rules => "worker-configuration",
             Self::Override => "override",
+            Self::Image => "image",
             Self::Secret => "secret",
             Self::Hook => "hook",
         }

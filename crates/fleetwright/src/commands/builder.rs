@@ -13,7 +13,7 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Configuration file, with [tree] (ZooKeeper), [images], [keys] and the providers
+    /// Configuration file, with the tree (ZooKeeper), images, keys and the providers
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
@@ -41,6 +41,8 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
             BuilderProblem::Artifacts(_)
             | BuilderProblem::ArtifactFolder(_)
             | BuilderProblem::Program(_)
+            | BuilderProblem::Listen { .. }
+            | BuilderProblem::Random(_)
             | BuilderProblem::Builder(_)
             | BuilderProblem::Tree(_) => Failure::failed(format!("the builder stopped: {text}")),
         }

@@ -1,11 +1,14 @@
 //! Images: their definitions and builds on a server.
 
+mod canary;
+mod log;
+mod status;
 mod work;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::work::explain;
+pub(crate) use self::status::explain;
 use super::body::{Shape, set};
 use super::{Confirmed, Consent, Limit, Session, name};
 use crate::client::{Call, FLEETWRIGHT};
@@ -18,10 +21,14 @@ const HISTORY_COMMAND: &str = "fleetwright image history";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// List images
-    List(Limit),
-    /// Show the definition of an image
+    /// List images: their state, the builds in use, the newest build, and the next step
+    List(Listing),
+    /// Show builds and uploads of an image, the builds in use, and the next steps
     Show(Name),
+    /// Show the definition of an image
+    ///
+    /// The output can be edited and sent back with `fleetwright image update`.
+    Definition(Name),
     /// Create an image
     Create(Definition),
     /// Replace the definition of an image
@@ -58,16 +65,14 @@ pub(crate) enum Verb {
     ///
     /// Also works for deleted images.
     Revert(Reversion),
-    /// Show builds and uploads, and what is done next
-    Status(work::Statuses),
     /// Build an image now
-    Build(work::Asked),
+    Build(work::BuildRequest),
     /// Build and upload nothing until the image is resumed
     Pause(work::Asked),
     /// End a pause
     Resume(work::Asked),
     /// Show the log of a build
-    Log(work::Log),
+    Log(log::Log),
     /// End a running build
     Cancel(work::AskedBuild),
     /// Delete a build with its uploads
@@ -80,8 +85,19 @@ pub(crate) enum Verb {
     Promote(work::AskedBuild),
     /// Start new machines from an older build again
     Rollback(work::Rollback),
-    /// Show the signed record of what made a build
+    /// Start a share of the new machines from a build, and test it
+    Canary(canary::Canary),
+    /// Show the signed record of how a build was made
     Provenance(work::Build),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Listing {
+    /// List definitions: versions, targets and owners
+    #[arg(long)]
+    definitions: bool,
+    #[command(flatten)]
+    limit: Limit,
 }
 
 #[derive(Args, Debug)]
@@ -132,7 +148,7 @@ pub(crate) struct Reversion {
     consent: Consent,
 }
 
-const LIST: &[Column] = &[
+const DEFINITIONS: &[Column] = &[
     Column::text("IMAGE", "imageId"),
     Column::number("VERSION", "version"),
     Column::age("CHANGED", "lastModified"),
@@ -186,8 +202,13 @@ impl Definition {
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
-        Verb::List(limit) => list(&limit, session).await,
-        Verb::Show(Name { id }) => show(&id, session).await,
+        Verb::List(Listing {
+            definitions: true,
+            limit,
+        }) => list_definitions(&limit, session).await,
+        Verb::List(Listing { limit, .. }) => status::list(&limit, session).await,
+        Verb::Show(Name { id }) => status::show(&id, session).await,
+        Verb::Definition(Name { id }) => show_definition(&id, session).await,
         Verb::Create(definition) => {
             let mut body = definition.body()?;
             // The version of a file belongs to an existing image.
@@ -225,11 +246,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             Ok(())
         }
         Verb::Revert(reversion) => revert(&reversion, session).await,
-        Verb::Status(statuses) => work::status(&statuses, session).await,
-        Verb::Build(asked) => work::ask(&asked, "build", "requested a build of", session).await,
+        Verb::Build(request) => work::build(&request, session).await,
         Verb::Pause(asked) => work::ask(&asked, "pause", "paused", session).await,
         Verb::Resume(asked) => work::ask(&asked, "resume", "resumed", session).await,
-        Verb::Log(log) => work::log(&log, session).await,
+        Verb::Log(log) => log::print(&log, session).await,
         Verb::Cancel(asked) => {
             work::ask_of_build(&asked, "cancel", "requested the end of", session).await
         }
@@ -240,6 +260,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             work::ask_of_build(&asked, "promote", "new machines start from", session).await
         }
         Verb::Rollback(rollback) => work::roll_back(&rollback, session).await,
+        Verb::Canary(canary) => canary::start(&canary, session).await,
         Verb::Provenance(build) => work::provenance(&build, session).await,
     }
 }
@@ -251,9 +272,9 @@ fn about(id: &str, rest: &[&str], what: &str) -> Call {
         .list_command("fleetwright image list")
 }
 
-async fn list(limit: &Limit, session: &Session) -> Result<(), Failure> {
+async fn list_definitions(limit: &Limit, session: &Session) -> Result<(), Failure> {
     const KEY: &str = "images";
-    let call = Call::get(FLEETWRIGHT, &["images"]).to("list images");
+    let call = Call::get(FLEETWRIGHT, &["images"]).to("list definitions of images");
     let mut document = session.client.pages(&call, KEY, limit.limit).await?;
     if !session.json {
         let items = document[KEY].as_array_mut();
@@ -263,7 +284,7 @@ async fn list(limit: &Limit, session: &Session) -> Result<(), Failure> {
             image[TARGETS] = json!(targets);
         });
     }
-    session.rows(&document, KEY, LIST);
+    session.rows(&document, KEY, DEFINITIONS);
     Ok(())
 }
 
@@ -277,8 +298,8 @@ fn target(upload: &Value) -> String {
 }
 
 /// Prints it as a file that can be edited and sent back.
-async fn show(id: &str, session: &Session) -> Result<(), Failure> {
-    let call = Kind::Image.read_call("show", id);
+async fn show_definition(id: &str, session: &Session) -> Result<(), Failure> {
+    let call = Kind::Image.read_call("show the definition of", id);
     let reply = session.client.call(&call).await?;
     if session.json {
         output::json(&reply);

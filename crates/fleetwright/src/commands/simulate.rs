@@ -1,6 +1,7 @@
 //! Simulates fleets: scenarios, recorded loads and histories.
 
 mod arguments;
+mod canary;
 mod recorded;
 mod scenarios;
 mod trace;
@@ -28,6 +29,11 @@ pub(crate) enum Verb {
     /// as they were observed, and compares the result with what was recorded. Flags and files
     /// change the configuration. See docs/simulation.md.
     Recorded(recorded::Arguments),
+    /// Simulate canaries: how often new images are wrongly promoted or rolled back, and how soon
+    ///
+    /// Each simulated image is judged as a server judges it, whenever one of its machines failed
+    /// to start or ended its first task. See docs/simulation.md.
+    Canary(canary::Arguments),
 }
 
 impl Verb {
@@ -39,6 +45,10 @@ impl Verb {
         match self {
             Self::Trace(arguments) => Ok(trace::run(&arguments, json)),
             Self::Scenarios(arguments) => Ok(scenarios::run(&arguments, json)),
+            Self::Canary(arguments) => {
+                canary::run(&arguments, json);
+                Ok(Ok(()))
+            }
             Self::Recorded(arguments) if arguments.needs_server() => Err(Box::new(arguments)),
             Self::Recorded(arguments) => Ok(recorded::run_local(&arguments, json)),
         }

@@ -30,7 +30,27 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Skip("builds a release"),
     ),
     ("README.md", ". ~/.local", Way::Run(first_task)),
+    (
+        "README.md",
+        "alias fleetwright",
+        Way::Skip("needs half a minute, and more workers than `up` has by default"),
+    ),
     ("README.md", "./check", Way::Skip("is what runs this test")),
+    (
+        "docs/images.md",
+        "fleetwright image create",
+        Way::Skip("is run by the tests of builds of images"),
+    ),
+    (
+        "docs/images.md",
+        "fleetwright import nodepool",
+        Way::Skip("is run by the tests of the import from Nodepool"),
+    ),
+    (
+        "docs/operations.md",
+        "fleetwright builder",
+        Way::Skip("is run by the tests of builders"),
+    ),
     (
         "CONTRIBUTING.md",
         "./check quick",

@@ -34,14 +34,14 @@ fn an_image_is_created_changed_compared_and_restored() {
     );
     let said = server.ok(&["image", "create", "linux", "--file", &file]);
     assert_eq!(said.trim(), "created image linux, now at version 1");
-    let listed = server.ok(&["image", "list"]);
+    let listed = server.ok(&["image", "list", "--definitions"]);
     assert!(
         listed.contains("linux") && listed.contains("local"),
         "{listed}"
     );
 
-    // The output of `show` can be edited and sent back.
-    let shown = server.ok(&["image", "show", "linux"]);
+    // The output of `definition` can be edited and sent back.
+    let shown = server.ok(&["image", "definition", "linux"]);
     let edited = shown.replace("make", "just");
     let file = write(&server, "edited.yaml", &edited);
     let plan = server.ok(&["image", "plan", "linux", "--file", &file]);
@@ -80,13 +80,13 @@ fn an_image_is_created_changed_compared_and_restored() {
         "no differences"
     );
     server.ok(&["image", "delete", "linux", "--yes"]);
-    assert_eq!(server.run(&["image", "show", "linux"]).code, 3);
+    assert_eq!(server.run(&["image", "definition", "linux"]).code, 3);
     let said = server.ok(&["image", "revert", "linux", "--to", "1", "--yes"]);
     assert_eq!(
         said.trim(),
         "restored version 1 of image linux, now at version 4"
     );
-    let image = server.json(&["image", "show", "linux"]);
+    let image = server.json(&["image", "definition", "linux"]);
     assert_eq!(image["build"], json!({"command": ["make", "image"]}));
 }
 
@@ -144,5 +144,5 @@ fn images_are_planned_and_applied_from_files() {
 
     write(&server, "fleet/images.yaml", "owns: {images: [\"*\"]}\n");
     server.ok(&["apply", "-f", &folder, "--yes"]);
-    assert_eq!(server.run(&["image", "show", "linux"]).code, 3);
+    assert_eq!(server.run(&["image", "definition", "linux"]).code, 3);
 }

@@ -114,7 +114,7 @@ fn the_images_and_pools_arrive_on_a_server() {
     server.ok(&["apply", "-f", &folder, "--yes"]);
     let plan = server.ok(&["plan", "-f", &folder]);
     assert!(plan.contains("2 unchanged"), "{plan}");
-    let image = server.json(&["image", "show", "jammy"]);
+    let image = server.json(&["image", "definition", "jammy"]);
     assert_eq!(
         image["build"]["elements"],
         serde_json::json!(["vm", "ubuntu-minimal"])

@@ -131,6 +131,7 @@ fn values_that_cannot_be_simulated_are_usage_errors() {
     let file = file(&home, "load.dat", &trace(&[(0, 60)]));
     let trace = ["simulate", "trace", &file];
     let scenarios = ["simulate", "scenarios"];
+    let canary = ["simulate", "canary"];
     for (command, more, said) in [
         (
             &trace[..],
@@ -159,11 +160,62 @@ fn values_that_cannot_be_simulated_are_usage_errors() {
         (&scenarios, ["--seeds", "x"], "neither a seed nor a range"),
         (&scenarios, ["--seeds", "1-5000"], "more than 1000 seeds"),
         (&scenarios, ["--threads", "0"], "--threads"),
+        (
+            &canary,
+            ["--only", "good"],
+            "\"good\" is not a canary scenario; there are equal-reliable, equal,",
+        ),
+        (&canary, ["--canaries", "0"], "--canaries"),
     ] {
         let done = home.run(&[command, &more].concat());
         assert_eq!((done.code, done.out.as_str()), (2, ""), "{more:?}");
         assert!(done.err.contains(said), "{more:?}: {}", done.err);
     }
+}
+
+#[test]
+fn canaries_are_simulated_alike_on_any_number_of_threads() {
+    let home = Home::new();
+    let canary = [
+        "simulate",
+        "canary",
+        "--only",
+        "never-registers,tasks-fail-all",
+    ];
+    let table = home.run(&[&canary[..], &["--canaries", "5"]].concat());
+    assert_eq!(table.code, 0, "{}", table.err);
+    let lines: Vec<&str> = table.out.lines().collect();
+    assert!(lines[0].starts_with("SCENARIO"), "{}", table.out);
+    assert!(
+        lines[1].starts_with("never-registers    0.00 %     100.00 %"),
+        "{}",
+        table.out
+    );
+    let document = |threads| {
+        let more = [
+            "--canaries",
+            "5",
+            "--seed",
+            "7",
+            "--json",
+            "--threads",
+            threads,
+        ];
+        home.run(&[&canary[..], &more].concat()).out
+    };
+    let one = document("1");
+    assert_eq!(one, document("2"));
+    let parsed: Value = serde_json::from_str(&one).unwrap();
+    assert_eq!(
+        (&parsed["seed"], &parsed["canaries"]),
+        (&7.into(), &5.into())
+    );
+    let first = &parsed["scenarios"][0];
+    assert_eq!(
+        (&first["promoted"], &first["rolledBack"]),
+        (&0.into(), &5.into())
+    );
+    assert!(first["rollBack"]["starts95"].is_number(), "{first}");
 }
 
 #[test]

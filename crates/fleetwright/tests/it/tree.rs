@@ -238,7 +238,7 @@ fn errors_about_the_place_of_the_tree_say_what_is_wrong() {
 
 /// The folder of a real server, or `None` with a printed note.
 #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
-fn zookeeper() -> Option<(String, String)> {
+pub(crate) fn zookeeper() -> Option<(String, String)> {
     let Ok(folder) = std::env::var("TEST_ZOOKEEPER") else {
         println!("skipped: TEST_ZOOKEEPER is not set");
         return None;

@@ -151,13 +151,13 @@ impl Agenda {
         starts.chain(looks).min()
     }
 
-    /// The next attempt waits until then. The failures in a row stay as they are.
+    /// The next attempt waits until then. The failures in a row are kept.
     pub(super) fn postpone(&mut self, job: &Job, until: Instant) {
         let known = self.failed.entry(job.clone()).or_insert((0, until));
         known.1 = known.1.max(until);
     }
 
-    /// Forgets the failures of images that are gone.
+    /// Forgets the failures of deleted images.
     pub(super) fn forget(&mut self, image: &ImageName) {
         self.failed.retain(|job, _| job.image() != image);
     }

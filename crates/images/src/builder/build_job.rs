@@ -1,4 +1,4 @@
-//! Builds an image under its lock, and records what became of it.
+//! Builds an image under its lock, and records the result.
 
 use std::future::Future;
 use std::iter;
@@ -58,7 +58,7 @@ impl Builder {
         let fence = u64::try_from(lock.number()).unwrap_or_default();
         let shows = |it: &crate::ImageNode| it.build_lock().is_some_and(|it| it.fence == fence);
         let view = self.view_under_lock(image, shows).await?;
-        // Whoever holds the lock knows that no other build of the image runs.
+        // The holder of the lock knows that no other build of the image runs.
         let view = view.without_build_lock(fence).with_abandoned_builds();
         let marks = self.marks(image)?;
         let steps = view.steps();

@@ -1,4 +1,4 @@
-//! What jobs have in common: their locks, their errors, and writes whose answer was lost.
+//! The common parts of jobs: their locks, their errors, and writes whose answer was lost.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -242,8 +242,8 @@ impl Builder {
         })
     }
 
-    /// Stores the outputs. Returns the name of the store. A folder stays on this disk, and the other
-    /// outputs with it.
+    /// Stores the outputs. Returns the name of the store. A folder stays on this disk, and the
+    /// other outputs with it.
     async fn store_outputs(&self, begun: &Begun, outputs: &[OutputFile]) -> Result<String, String> {
         if outputs.iter().any(|output| output.path.is_dir()) {
             let kept = self.disk.kept(&begun.image, begun.number);

@@ -17,7 +17,7 @@ use super::job::JobError;
 use super::make::build_of;
 use crate::paths::{ImagePaths, Place};
 
-/// What the tree did not know.
+/// Files that the tree did not know.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     builds: BTreeSet<(ImageName, BuildNumber)>,

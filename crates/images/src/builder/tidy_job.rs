@@ -57,7 +57,7 @@ impl Builder {
         }
     }
 
-    /// Notes that a build was abandoned, if its lock is gone. The copy may be older than the lock,
+    /// Notes that a build was abandoned, if its lock is free. The copy may be older than the lock,
     /// so the tree is asked.
     async fn mark_abandoned(&self, image: &ImageName, build: BuildNumber) -> JobOutcome {
         let path = Place::Build(image.clone(), build).path()?;
@@ -98,8 +98,8 @@ impl Builder {
     }
 
     /// Whether the lock under which a record was written still exists. A record was read before:
-    /// whoever sees it sees its lock, too, until that ends for good. Nodepool writes no fence, so any
-    /// lock may belong to its record.
+    /// whoever sees it sees its lock, too, until that ends for good. Nodepool writes no fence, so
+    /// any lock may belong to its record.
     async fn is_held(&self, locked: &TreePath, fence: Option<u64>) -> Result<bool, JobError> {
         let directory = lock_path(locked)?;
         let names = match self.tree().children(&directory).await {

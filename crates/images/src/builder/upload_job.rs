@@ -1,4 +1,4 @@
-//! Uploads a build to a target under its lock, and records what became of it.
+//! Uploads a build to a target under its lock, and records the result.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -73,7 +73,7 @@ pub struct UploadNode {
     pub version: i32,
 }
 
-/// Who holds a lock, or waits for it.
+/// A holder of a lock, or a waiter for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contender {
     /// The name of its node.

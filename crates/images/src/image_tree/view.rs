@@ -98,14 +98,14 @@ impl OwnedView {
         })
     }
 
-    /// What would be decided if the caller did not hold the lock of builds.
+    /// The view as if the caller did not hold the lock of builds.
     #[must_use]
     pub fn without_build_lock(mut self, fence: u64) -> Self {
         self.build_lock = self.build_lock.filter(|lock| lock.fence != fence);
         self
     }
 
-    /// What would be decided if unfinished builds were marked as abandoned.
+    /// The view as if unfinished builds were marked as abandoned.
     #[must_use]
     pub fn with_abandoned_builds(mut self) -> Self {
         for build in &mut self.builds {
@@ -117,7 +117,7 @@ impl OwnedView {
         self
     }
 
-    /// What would be decided if the caller did not hold the lock of these uploads.
+    /// The view as if the caller did not hold the lock of these uploads.
     #[must_use]
     pub fn without_upload_lock(
         mut self,
@@ -143,8 +143,8 @@ impl OwnedView {
     }
 }
 
-/// The providers that the image names. They count as configured until a server says more, so that no
-/// record of an upload is taken for a leftover.
+/// The providers that the image names. They count as configured until a server says more, so that
+/// no record of an upload is taken for a leftover.
 fn named_providers(image: &ImageNode) -> BTreeSet<ProviderId> {
     let uploaded = image.builds.values().flat_map(|it| it.targets.keys());
     let defined = image

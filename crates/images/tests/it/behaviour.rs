@@ -1,4 +1,4 @@
-//! What builders do, on both trees.
+//! The behaviour of builders, on both trees.
 
 mod builds;
 mod commands;

@@ -182,7 +182,18 @@ impl World {
             all.insert(name, stored);
             all.clone()
         };
-        self.images.mirror(&stored).await.unwrap();
+        self.mirror(&stored).await;
+    }
+
+    /// On a busy machine, a call may need another attempt.
+    async fn mirror(&self, stored: &BTreeMap<ImageName, StoredDefinition>) {
+        within("the definitions to be written", async {
+            while let Err(error) = self.images.mirror(stored).await {
+                assert!(error.is_temporary(), "{error}");
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
     }
 
     pub(crate) async fn undefine(&self, name: &str) {
@@ -194,15 +205,27 @@ impl World {
             all.remove(&image(name));
             all.clone()
         };
-        self.images.mirror(&stored).await.unwrap();
+        self.mirror(&stored).await;
     }
 
     /// Time goes on, and all builders look at all images.
     pub(crate) async fn advance(&self, milliseconds: i64) {
         self.clock.advance(milliseconds);
         let path = Place::Providers.path().unwrap();
-        let node = self.tree().get(&path).await.unwrap();
-        self.tree().set(&path, &node.data, None).await.unwrap();
+        within("the builders to be told", async {
+            loop {
+                let told = async {
+                    let node = self.tree().get(&path).await?;
+                    self.tree().set(&path, &node.data, None).await
+                };
+                match told.await {
+                    Ok(_) => return,
+                    Err(error) => assert!(error.is_temporary(), "{error}"),
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
     }
 
     pub(crate) async fn builder(&self, name: &str) -> TestBuilder {
@@ -268,7 +291,8 @@ impl World {
     }
 
     pub(crate) fn explain(&self, name: &str) -> Vec<String> {
-        let steps = self.images.explain(&image(name), self.clock.now_ms());
+        let view = self.images.view(&image(name), self.clock.now_ms());
+        let steps = view.map(|view| view.steps());
         steps
             .unwrap_or_default()
             .iter()

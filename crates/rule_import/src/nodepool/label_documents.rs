@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::disk_image::DiskImage;
 use super::launch_config::launch_config;
 use super::notes::{Notes, below};
-use super::provider::{ImageSource, Pool, PoolLabel, Provider, ProviderKind};
+use super::provider::{ImageSource, PoolLabel, Provider, ProviderKind, ProviderPool};
 use super::section::Section;
 use super::{DEFAULT_OWNER, NodepoolOptions};
 
@@ -33,7 +33,7 @@ struct Label<'a> {
 #[derive(Clone, Copy)]
 struct Offer<'a> {
     provider: &'a Provider,
-    pool: &'a Pool,
+    pool: &'a ProviderPool,
     label: &'a PoolLabel,
 }
 
@@ -270,7 +270,7 @@ fn providers(label: &Label<'_>) -> Value {
     Value::Object(options.collect())
 }
 
-/// What tells the launch config of an offer from the others of its provider.
+/// The key that distinguishes the launch config of an offer from the others of its provider.
 fn place(label: &Label<'_>, offer: Offer<'_>) -> Map<String, Value> {
     let mut place = Map::new();
     if let Some(region) = &offer.provider.region {

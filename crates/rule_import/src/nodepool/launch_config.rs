@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::notes::{Notes, below};
-use super::provider::{ImageSource, Pool, PoolLabel, Provider, ProviderKind};
+use super::provider::{ImageSource, PoolLabel, Provider, ProviderKind, ProviderPool};
 
 /// Where an image that we register has its root disk.
 const ROOT_DEVICE: &str = "/dev/xvda";
@@ -17,7 +17,7 @@ const INSIDE_IP: &str = "workers connect to the server, so their addresses do no
 /// The launch config of a label in a pool.
 pub(super) fn launch_config(
     provider: &Provider,
-    pool: &Pool,
+    pool: &ProviderPool,
     label: &PoolLabel,
     notes: &mut Notes,
 ) -> Value {
@@ -40,7 +40,7 @@ pub(super) fn launch_config(
 }
 
 /// Pools are named once for each of their labels: only the first label remarks on them.
-fn remark_on_pool(rest: &Map<String, Value>, pool: &Pool, reason: &str, notes: &mut Notes) {
+fn remark_on_pool(rest: &Map<String, Value>, pool: &ProviderPool, reason: &str, notes: &mut Notes) {
     for key in rest.keys() {
         notes.remark_once(below(&pool.place, key), reason);
     }
@@ -68,7 +68,12 @@ fn image(provider: &Provider, label: &PoolLabel, notes: &mut Notes) -> Option<Va
 }
 
 /// The provider reads its launch configs itself, so that they carry everything.
-fn external(provider: &Provider, pool: &Pool, label: &PoolLabel, notes: &mut Notes) -> Value {
+fn external(
+    provider: &Provider,
+    pool: &ProviderPool,
+    label: &PoolLabel,
+    notes: &mut Notes,
+) -> Value {
     let mut config = json!({"workerConfig": {}});
     if let Some(image) = image(provider, label, notes) {
         config["image"] = image;
@@ -87,7 +92,7 @@ fn external(provider: &Provider, pool: &Pool, label: &PoolLabel, notes: &mut Not
     config
 }
 
-fn aws(provider: &Provider, pool: &Pool, label: &PoolLabel, notes: &mut Notes) -> Value {
+fn aws(provider: &Provider, pool: &ProviderPool, label: &PoolLabel, notes: &mut Notes) -> Value {
     let mut settings = label.settings.clone();
     let mut launch = Map::new();
     launch.extend(image(provider, label, notes).map(|image| ("ImageId".to_owned(), image)));
@@ -169,7 +174,7 @@ fn disk(settings: &mut Map<String, Value>, label: &PoolLabel) -> Option<Value> {
 }
 
 /// The subnet and security groups, in an interface of its own if addresses are set.
-fn network(pool: &Pool, notes: &mut Notes) -> Map<String, Value> {
+fn network(pool: &ProviderPool, notes: &mut Notes) -> Map<String, Value> {
     let mut settings = pool.settings.clone();
     let subnet = settings.remove("subnet-id");
     let groups = settings.remove("security-group-id");

@@ -1,4 +1,4 @@
-//! What an import says about the file: errors, and remarks about what it did not take over.
+//! The notes of an import: errors, and remarks about keys that it did not take over.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -73,7 +73,7 @@ const REASONS_OF_CLOUD_IMAGES: [(&str, &str); 5] = [
     ("connection-port", LOGIN),
 ];
 
-/// What kind of provider a label's workers come from.
+/// The kind of provider from which a label's workers come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderKind {
     Aws,
@@ -137,7 +137,7 @@ pub(super) struct Provider {
     pub(super) launch_timeout_seconds: Option<u64>,
     pub(super) images: Vec<ProviderImage>,
     pub(super) cloud_images: BTreeMap<String, CloudImage>,
-    pub(super) pools: Vec<Pool>,
+    pub(super) pools: Vec<ProviderPool>,
     /// The format of uploads, if the file says it.
     pub(super) image_format: Option<String>,
 }
@@ -158,7 +158,7 @@ pub(super) struct CloudImage {
     pub(super) rest: Map<String, Value>,
 }
 
-pub(super) struct Pool {
+pub(super) struct ProviderPool {
     pub(super) place: String,
     pub(super) name: String,
     pub(super) max_servers: Option<u64>,
@@ -401,7 +401,7 @@ fn cloud_images(
     images
 }
 
-fn read_pool(mut section: Section<'_>, notes: &mut Notes) -> Pool {
+fn read_pool(mut section: Section<'_>, notes: &mut Notes) -> ProviderPool {
     let name = section.name(notes);
     let max_servers = section.limit("max-servers", notes);
     let labels = section.sections("labels", notes);
@@ -422,7 +422,7 @@ fn read_pool(mut section: Section<'_>, notes: &mut Notes) -> Pool {
             notes.remark(below(&below(&place, "nodes"), &index.to_string()), text);
         }
     }
-    Pool {
+    ProviderPool {
         place,
         name,
         max_servers,

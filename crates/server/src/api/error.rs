@@ -15,7 +15,8 @@ use engine::artifacts::ArtifactError;
 use engine::cache_purges::CachePurgeError;
 use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
 use engine::fleet::LaunchConfigError;
-use engine::images::ImageError;
+use engine::image_references::ReferenceError;
+use engine::images::{ImageError, RolloutError};
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;
 use engine::queue::TaskError;
@@ -139,9 +140,12 @@ impl ApiError {
 
     /// Another deployment's queue does not report its pending tasks.
     /// This process has no tree, or has not read it yet.
-    pub fn tree_unavailable() -> Self {
-        let text = "This server does not have the tree of images now: it starts, ZooKeeper is not \
-                    reachable, or another process owns the embedded tree. Its log says which.";
+    /// `problem` says why; empty: the server has just started.
+    pub fn tree_unavailable(problem: &str) -> Self {
+        let text = match problem {
+            "" => "This server is still reading the tree of images: try again in a moment".into(),
+            problem => format!("This server does not have the tree of images: {problem}"),
+        };
         Self::new(Code::TreeUnavailable, text)
     }
 
@@ -347,6 +351,7 @@ impl From<PoolError> for ApiError {
                 Self::new(Code::InputValidationError, text)
             }
             PoolError::LaunchConfigs(bad) => bad.into(),
+            PoolError::Images(bad) => bad.into(),
             PoolError::Store(problem) => problem.into(),
         }
     }
@@ -375,11 +380,38 @@ impl From<ImageError> for ApiError {
         let text = problem.to_string();
         match problem {
             ImageError::NotFound => Self::not_found(text),
-            ImageError::Different | ImageError::Outdated { .. } | ImageError::TooMany => {
-                Self::conflict(text)
-            }
+            ImageError::Different
+            | ImageError::Outdated { .. }
+            | ImageError::InUse(_)
+            | ImageError::TooMany => Self::conflict(text),
             ImageError::NoProvider(_) => Self::input(text),
             ImageError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<RolloutError> for ApiError {
+    fn from(problem: RolloutError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            RolloutError::NotReady { .. }
+            | RolloutError::InUse { .. }
+            | RolloutError::NothingInUse(_) => Self::conflict(text),
+            RolloutError::Share(_) => Self::input(text),
+            RolloutError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<ReferenceError> for ApiError {
+    fn from(problem: ReferenceError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            ReferenceError::Bad(_)
+            | ReferenceError::NoImage(_)
+            | ReferenceError::OwnId(_)
+            | ReferenceError::Id(_) => Self::input(text),
+            ReferenceError::Store(problem) => problem.into(),
         }
     }
 }

@@ -4,6 +4,7 @@ mod configurations;
 mod documentation;
 mod documentation_table;
 mod error_reports;
+mod image_use;
 mod launch_config_status;
 mod launch_configs;
 mod list_workers;

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::build_logs::LogSeal;
 use crate::builder::{self, BuilderNeeds, BuilderProblem, EngineTargets, process_name};
 use crate::config::{ConfigError, Role, TreeKind};
 
@@ -32,7 +33,7 @@ enum TreeProblem {
 }
 
 /// Keeps the tree of the app open until it stops. A problem is logged once.
-pub(crate) async fn keep(app: Arc<App>, stop: CancellationToken) {
+pub async fn keep(app: Arc<App>, stop: CancellationToken) {
     let mut reported = String::new();
     while let Some(ended) = stop.run_until_cancelled(open(&app)).await {
         let problem = match ended {
@@ -46,6 +47,7 @@ pub(crate) async fn keep(app: Arc<App>, stop: CancellationToken) {
             Err(problem) => problem,
         };
         let text = with_causes(&problem);
+        app.tree.note_problem(text.clone());
         if text != reported {
             tracing::warn!(error = %text, "the tree is not usable, and is tried again: {text}");
             reported = text;
@@ -87,13 +89,16 @@ impl OpenedTree {
             let images = Arc::clone(&images);
             async move { images.follow().await }
         });
-        app.tree.replace(Some(Arc::clone(&images)));
+        app.tree.open(Arc::clone(&images));
         let waking = tokio::spawn({
             let (app, mut revision) = (Arc::clone(app), images.revision());
             async move {
                 // Definitions may have changed while there was no tree.
                 if revision.wait_for(|revision| *revision > 0).await.is_ok() {
                     app.engine.wakeups.images.notify_one();
+                }
+                while revision.changed().await.is_ok() {
+                    app.engine.wakeups.image_rollouts.notify_one();
                 }
             }
         });
@@ -107,7 +112,7 @@ impl OpenedTree {
             () = stop.cancelled() => true,
             _ = lost => false,
         };
-        app.tree.replace(None);
+        app.tree.close();
         if let Some((building, stop)) = building {
             stop.cancel();
             let _ = building.await;
@@ -155,7 +160,7 @@ fn build(
         targets: Arc::new(EngineTargets(Arc::clone(&app.engine))),
         clock: Arc::clone(&app.engine.clock),
         live: app.live_builds.clone(),
-        address: app.config.root_url(),
+        seal: LogSeal::of(app),
         stop: stop.clone(),
     };
     let app = Arc::clone(app);

@@ -1,6 +1,7 @@
 //! The section `[images]`: how this process builds images.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +28,10 @@ pub struct Images {
     /// Only builders with all labels of an image build it.
     pub labels: BTreeSet<String>,
     pub max_log_bytes: u64,
+    /// Where this builder answers questions of servers for logs of its builds.
+    pub listen: SocketAddr,
+    /// Where servers reach that address; by default the host's name and the port.
+    pub address: Option<String>,
     /// Time that the processes of a build have to end after SIGTERM.
     pub grace_seconds: u64,
     /// Time limit of an upload.
@@ -54,6 +59,8 @@ impl Default for Images {
             uploads: 4,
             labels: BTreeSet::new(),
             max_log_bytes: 16 * 1024 * 1024,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            address: None,
             grace_seconds: 10,
             upload_seconds: 21_600,
             artifacts: None,

@@ -86,6 +86,6 @@ mod tests {
         let scanner = parse("roles = [\"scanner\"]").unwrap();
         assert!(scanner.include(Role::Scanner) && !scanner.include(Role::Api));
         assert!(parse("roles = []").unwrap().is_empty());
-        assert!(parse("roles = [\"builder\"]").is_err());
+        assert!(parse("roles = [\"painter\"]").is_err());
     }
 }

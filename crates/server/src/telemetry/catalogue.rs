@@ -9,8 +9,10 @@ use engine::measures::{
 use super::{
     AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO,
     CLOCK_SKEW, CLOCK_STEPS, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS,
-    HTTP_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS, PROVIDER_UP,
-    REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
+    HTTP_SECONDS, IMAGE_AGE, IMAGE_BUILD_SECONDS, IMAGE_BUILDERS, IMAGE_BUILDS,
+    IMAGE_BUILDS_RUNNING, IMAGE_REQUESTS, IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP,
+    OUTBOX_DEPTH, OUTCOMES, POOLS, PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE,
+    TASK_SECONDS, WORKERS,
 };
 use crate::service::Service;
 
@@ -97,6 +99,12 @@ const NOTICE: Labels = &[
     ("channel", "email, or the webhook with its host"),
     ("outcome", "sent, failed, refused or given-up"),
 ];
+const BUILD_OUTCOME: (&str, &str) = (
+    "outcome",
+    "ready, failed, or abandoned by a process that ended",
+);
+const IMAGE: (&str, &str) = ("imageId", "The image");
+const TARGET: (&str, &str) = ("target", "A provider, and its region if it has several");
 const CONFLICT: Labels = &[
     ("name", "The transaction"),
     ("statement", "The statement that conflicted"),
@@ -170,6 +178,18 @@ metrics! {
     WM, Counter, OUTCOMES, &[("outcome", "completed, failed or exception")] =>
         "Task runs on workers of pools whose outcome this process recorded.";
     WM, Counter, BAD_OUTCOMES, &[] => "Invalid messages of the queue about runs.";
+    WM, Counter, IMAGE_BUILDS, &[IMAGE, BUILD_OUTCOME] =>
+        "Builds of images that ended. Each server counts the builds of all builders.";
+    WM, Histogram, IMAGE_BUILD_SECONDS, &[BUILD_OUTCOME] => "Seconds that builds of images took.";
+    WM, Counter, IMAGE_UPLOADS, &[IMAGE, TARGET, BUILD_OUTCOME] =>
+        "Uploads of images that ended. Each server counts the uploads of all builders.";
+    WM, Histogram, IMAGE_UPLOAD_SECONDS, &[("providerId", "The provider"), BUILD_OUTCOME] =>
+        "Seconds that uploads of images took.";
+    WM, Gauge, IMAGE_AGE, &[IMAGE, TARGET] =>
+        "Seconds since the end of the build from which new machines start.";
+    WM, Gauge, IMAGE_REQUESTS, &[] => "Images that wait for a build that somebody asked for.";
+    WM, Gauge, IMAGE_BUILDS_RUNNING, &[] => "Images that are being built.";
+    WM, Gauge, IMAGE_BUILDERS, &[] => "Builders of images that run.";
     None, Histogram, TASK_SECONDS, &[("name", "The task"), ("status", "success or exception")] =>
         "Durations of background tasks' activations, in seconds.";
     None, Gauge, TASK_AGE, &[("name", "The task")] =>

@@ -420,6 +420,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
         Service::Fleetwright => vec![
             event_cases(),
             crate::images::cases(),
+            crate::images_at_work::cases(),
             crate::queue_view_authorization::log_cases(),
         ],
     };

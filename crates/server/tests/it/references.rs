@@ -200,6 +200,8 @@ on_both!(every_event_of_rfc_191_is_in_the_references, |world| {
     let reference = served(world, "/references/fleetwright/v1/exchanges.json").await;
     assert_eq!(reference["exchangePrefix"], "exchange/fleetwright/v1/");
     let entries = reference["entries"].as_array().unwrap().iter();
+    // The others are about images.
+    let entries = entries.filter(|entry| entry["schema"] != "v1/image-message.json#");
     let shown = entries.map(|entry| {
         let word = |name: &str| entry[name].as_str().unwrap();
         let name = word("exchange");

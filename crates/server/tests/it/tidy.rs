@@ -50,7 +50,17 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "domain",
         ],
     ),
-    ("images", &["access", "domain", "cloud", "backplane"]),
+    (
+        "images",
+        &[
+            "access",
+            "contract",
+            "processes",
+            "domain",
+            "cloud",
+            "backplane",
+        ],
+    ),
     (
         "engine",
         &[
@@ -111,6 +121,8 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "domain",
             "store",
             "cloud",
+            "backplane",
+            "images",
             "engine",
             "server",
         ],

@@ -4,6 +4,7 @@
     reason = "a test says what is wrong by failing there"
 )]
 
+mod canary;
 mod clouds;
 mod common;
 mod comparison;

@@ -8,7 +8,7 @@ use domain::id::{
     ClientId, ConfigurationId, ErrorId, ImageName, LaunchConfigId, LaunchToken, OverrideId, PoolId,
     ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup, WorkerId,
 };
-use domain::image::ImageAction;
+use domain::image::{CanaryRun, ImageAction, ImageSelection, Standing, TrialRecord};
 use domain::launch_failures::FailureCause;
 use domain::market::OfferingId;
 use domain::queue_worker::{QuarantineEntry, TaskRun};
@@ -169,10 +169,14 @@ macro_rules! json_cells {
 }
 
 json_cells!(
+    CanaryRun,
     Content,
+    ImageSelection,
     Json,
     Map<String, Json>,
+    Standing,
     Terms,
+    TrialRecord,
     Vec<QuarantineEntry>,
     Vec<String>,
     TaskDocument,

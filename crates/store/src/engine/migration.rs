@@ -56,6 +56,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     25 "0025_recording"
     26 "0026_tree_nodes"
     27 "0027_images"
+    28 "0028_image_rollouts"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

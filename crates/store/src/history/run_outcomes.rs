@@ -40,6 +40,9 @@ statements! { TABLE;
         "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 \
          AND (resolved, task_id, run_id) < ($2, $3, $4) AND resolved >= $5 \
          ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT $6";
+    SINCE "run_outcome_list_since" =
+        "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 AND resolved >= $2 \
+         ORDER BY resolved, task_id, run_id LIMIT $3";
     POOLS "run_outcome_pools_of_configuration" =
         "SELECT worker_pool_id FROM worker_types WHERE worker_configuration_id = $1 \
          ORDER BY worker_pool_id LIMIT $2";
@@ -130,6 +133,16 @@ pub fn list_of_pools(
         }
     }
     Ok(newest.into_values().rev().collect())
+}
+
+/// The runs in a pool that ended since then, the oldest first.
+pub fn list_since(
+    tx: &mut Tx<'_>,
+    pool: &PoolId,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<RunOutcome>> {
+    tx.rows(&SINCE, (pool, since, limit))
 }
 
 /// The pools of a worker configuration.

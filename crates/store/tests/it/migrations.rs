@@ -10,7 +10,7 @@ use crate::world::{Database, on_both, read, write};
 /// Number of the migration that makes the recorded history.
 const RECORDING: usize = 25;
 
-const FILES: [(&str, &str); 27] = [
+const FILES: [(&str, &str); 28] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -118,6 +118,10 @@ const FILES: [(&str, &str); 27] = [
     (
         "0027_images",
         include_str!("../../migrations/0027_images.sql"),
+    ),
+    (
+        "0028_image_rollouts",
+        include_str!("../../migrations/0028_image_rollouts.sql"),
     ),
 ];
 

@@ -202,6 +202,10 @@ impl<'a> UsableOffer<'a> {
         notes: &mut Notes,
     ) -> Result<Self, Skip> {
         let (settings, offer) = (&snapshot.settings, &snapshot.offers[index]);
+        if let Some(canary) = &offer.canary {
+            let (why, usability) = (canary.text(), Usability::Usable);
+            return Err(Skip { why, usability });
+        }
         let each = offer.capacity_each.max(1);
         let left = offer.machines(settings.max_capacity, snapshot.now)?;
         let id = &offer.provider_id;

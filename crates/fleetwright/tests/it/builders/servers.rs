@@ -75,7 +75,7 @@ impl ServerProcess {
     fn until_state(&self, cluster: &Cluster, image: &str, state: &str) -> Value {
         let mut last = Value::Null;
         cluster.until(&format!("{image} is {state}"), || {
-            let done = self.run(cluster, &["image", "status", image, "--json"]);
+            let done = self.run(cluster, &["image", "show", image, "--json"]);
             last = serde_json::from_str(&done.out).unwrap_or_default();
             last["state"] == state
         });

@@ -144,11 +144,10 @@ fn a_provider_that_fails_is_tried_again_and_says_why() {
             .targets
             .values()
             .flat_map(|target| target.uploads.values());
-        let error = uploads.find_map(|upload| match &upload.record.as_ref()?.state {
+        uploads.find_map(|upload| match &upload.record.as_ref()?.state {
             UploadState::Failed { error, .. } => Some(error.clone()),
             UploadState::Uploading | UploadState::Ready | UploadState::Deleting => None,
-        });
-        error
+        })
     });
     assert!(error.contains("the store is closed"), "{error}");
     fs::remove_file(cluster.home.path("store").join("closed")).unwrap();

@@ -169,7 +169,7 @@ async fn a_failing_build_waits_longer_each_time_and_says_why(twin: Twin) {
     world.advance(241_000).await;
     let three = [(2, "failed"), (3, "failed"), (4, "failed")];
     world.until_builds("debian", &three).await;
-    let log = String::from_utf8(builder.log("debian", 4, 0).await.bytes).unwrap();
+    let log = builder.whole_log("debian", 4).await;
     assert!(log.starts_with("broken mirror\n"), "{log}");
     assert!(log.contains("exit code 7"), "{log}");
 }
@@ -293,7 +293,7 @@ async fn a_changed_definition_is_built_again(twin: Twin) {
     let changed = debian(GOOD).with("environment", json!({"RELEASE": "trixie"}));
     world.define(&changed).await;
     world.until_uploaded("debian", 2, &["fake"]).await;
-    // What builds are not made from changes nothing.
+    // A change of other parts makes no build necessary.
     world
         .define(&changed.with("description", json!("for tests")))
         .await;

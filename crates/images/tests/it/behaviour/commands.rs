@@ -1,4 +1,4 @@
-//! What the commands of builds get, leave, and how they end.
+//! The commands of builds: their input, their output, and how they end.
 
 use cloud::image::TrustedKeys;
 use images::Place;
@@ -85,7 +85,7 @@ async fn a_build_gets_its_secrets_and_its_log_does_not_show_them(twin: Twin) {
     let definition = debian(script).with("secrets", json!(["TOKEN", "KEY"]));
     world.define(&definition).await;
     world.until_uploaded("debian", 1, &["fake"]).await;
-    let log = String::from_utf8(builder.log("debian", 1, 0).await.bytes).unwrap();
+    let log = builder.whole_log("debian", 1).await;
     assert!(log.starts_with("token [redacted]\n[redacted]"), "{log}");
     let provenance = Place::Provenance(image("debian"), domain::image::BuildNumber(1));
     let provenance = world.tree().get(&provenance.path().unwrap()).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_validation_decides_whether_a_build_is_ready(twin: Twin) {
     world.until_builds("debian", &[(1, "failed")]).await;
     let (error, _) = failure(&world.record("debian", 1)).unwrap();
     assert_eq!(error, "validation: the command exited with 1");
-    let log = String::from_utf8(builder.log("debian", 1, 0).await.bytes).unwrap();
+    let log = builder.whole_log("debian", 1).await;
     assert!(
         log.contains("building\n") && log.contains("checking\n"),
         "{log}"
@@ -249,7 +249,7 @@ async fn a_log_can_be_read_while_it_grows_and_afterwards(twin: Twin) {
     assert!(text.contains("exit code 0"), "{text}");
     // Readers wait for news, and do not spin.
     assert!(n_pages < 10, "{n_pages}");
-    assert_eq!(builder.log("debian", 1, 0).await.bytes, text.into_bytes());
+    assert_eq!(builder.whole_log("debian", 1).await, text);
 }
 
 async fn removing_the_definition_ends_a_running_build(twin: Twin) {

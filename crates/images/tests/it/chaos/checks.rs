@@ -15,7 +15,7 @@ const ROUND_MS: i64 = 600_000;
 const MIN_ROUNDS: i64 = 3;
 
 impl ChaosWorld {
-    /// Checks what holds at any moment. What two readings show is true.
+    /// Checks what holds at any moment. Two equal readings are true.
     pub(super) async fn check(&mut self) {
         let (shot, mut problems) = self.look().await;
         if !problems.is_empty() {
@@ -126,7 +126,7 @@ impl ChaosWorld {
         }
     }
 
-    /// What is not as it should be in the end.
+    /// The deviations from the goal in the end.
     async fn unfinished(&self) -> Vec<String> {
         let shot = Snapshot::read(&self.monitor).await;
         let mut left = Vec::new();
@@ -139,7 +139,8 @@ impl ChaosWorld {
             }
         }
         for name in &self.names {
-            let steps = self.world.images.explain(name, self.world.clock.now_ms());
+            let view = self.world.images.view(name, self.world.clock.now_ms());
+            let steps = view.map(|view| view.steps());
             for step in steps.unwrap_or_default() {
                 let is_settled = matches!(
                     step,

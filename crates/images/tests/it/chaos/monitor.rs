@@ -146,7 +146,7 @@ impl Monitor {
         false
     }
 
-    /// The results among these operations whose lock is gone already, before they are carried out.
+    /// The results among these operations whose lock is lost already, before they are carried out.
     pub(super) async fn results_without_lock(&self, ops: &[Op]) -> Vec<String> {
         let mut found = Vec::new();
         for op in ops {

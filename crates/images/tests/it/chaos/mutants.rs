@@ -65,7 +65,7 @@ fn deleting_an_image_in_use_is_found() {
 }
 
 impl ChaosWorld {
-    /// What a builder with this mistake would do now.
+    /// The step that a builder with this mistake would take now.
     pub(super) async fn act_as_mutant(&mut self) {
         let is_active = matches!(
             self.mutant,

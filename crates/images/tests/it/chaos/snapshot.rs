@@ -48,7 +48,14 @@ impl BuildShot {
 impl Snapshot {
     pub(super) async fn read(monitor: &Monitor) -> Self {
         let root = ImagePaths::images().unwrap();
-        let nodes = walk(monitor.tree(), &root, MAX_WALKED).await.unwrap();
+        // On a busy machine, a call may need another attempt.
+        let nodes = loop {
+            match walk(monitor.tree(), &root, MAX_WALKED).await {
+                Ok(nodes) => break nodes,
+                Err(error) => assert!(error.is_temporary(), "{error}"),
+            }
+            tokio::task::yield_now().await;
+        };
         let mut shot = Self::default();
         for (path, node) in nodes {
             shot.note(&path, &node.data);

@@ -1,4 +1,4 @@
-//! What happens in a chaotic world: people change their minds, and machines fail.
+//! The events of a chaotic world: people change their minds, and machines fail.
 
 use cloud::{Call, CloudError, ImageTarget as _, ImageUpload, UploadOutcome};
 use domain::id::ImageName;
@@ -106,6 +106,8 @@ impl ChaosWorld {
         } else if let Some(known) = self.known.get_mut(name) {
             self.monitor.note(format!("delete {name} {number}"));
             known.deleted.insert(number);
+            // Older ones were removed while this one counted; the next check finds what is left.
+            known.good.clear();
             self.delete(name, number).await;
         }
     }
@@ -196,7 +198,7 @@ impl ChaosWorld {
         }
     }
 
-    /// The request of a dead builder arrives after its record is gone.
+    /// The request of a dead builder arrives after its record was deleted.
     async fn late_upload(&self) {
         if !self.is_virtual {
             return;

@@ -27,13 +27,13 @@ pub(super) struct ChaosWorld {
     pub(super) faults: Faults,
     pub(super) seats: Vec<Seat>,
     pub(super) names: Vec<ImageName>,
-    /// What people know of each image.
+    /// The knowledge of people about each image.
     pub(super) known: BTreeMap<ImageName, Known>,
     pub(super) is_virtual: bool,
     pub(super) mutant: Option<Mutant>,
 }
 
-/// What people did with an image since its definition was created.
+/// The actions of people on an image since its definition was created.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) definition: Option<Value>,

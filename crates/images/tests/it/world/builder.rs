@@ -154,6 +154,19 @@ impl TestBuilder {
         self.plan
     }
 
+    /// The log of a build that ends.
+    pub(crate) async fn whole_log(&self, name: &str, build: u64) -> String {
+        let (mut bytes, mut from) = (Vec::new(), 0);
+        loop {
+            let page = self.log(name, build, from).await;
+            bytes.extend(page.bytes);
+            from = page.next;
+            if page.is_last {
+                return String::from_utf8(bytes).unwrap();
+            }
+        }
+    }
+
     pub(crate) async fn log(&self, name: &str, build: u64, from: u64) -> LogPage {
         let number = domain::image::BuildNumber(build);
         // Its copy may be behind that of the world.
@@ -169,7 +182,7 @@ impl TestBuilder {
             at_most: 1024 * 1024,
             wait: Duration::from_secs(30),
         };
-        let page = read_build_log(&self.images, &self.live, &*self.artifacts, &query);
+        let page = read_build_log(&self.images, &self.live, Some(&*self.artifacts), &query);
         page.await.unwrap()
     }
 }

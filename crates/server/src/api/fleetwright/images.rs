@@ -1,6 +1,7 @@
-//! Images: their definitions with all versions, their builds, and requests about them.
+//! Images: definitions, builds, and requests.
 
 mod history;
+mod rollout;
 mod status;
 mod table;
 mod wire;

@@ -93,6 +93,7 @@ async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, Api
             .map_or(Ok(()), pools::refuse_compiled)
     });
     read.await?;
+    call.authorize_images(&body.config).await?;
     let asked = asked(call.pool_id()?, body)?;
     for further in asked.listed.iter().flatten().skip(1) {
         let params = call.url_params().text("providerId", further.as_str());

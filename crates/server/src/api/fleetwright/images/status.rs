@@ -1,75 +1,152 @@
 //! The status of images, and the logs and provenance of their builds.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::image::TrustedKeys;
-use images::{LogError, LogPage, LogQuery, Place, read_build_log};
-use serde_json::json;
+use cloud::image::{ArtifactStore, TrustedKeys};
+use domain::id::ImageName;
+use engine::images::ImageError;
+use images::{
+    ImageNode, ImageTree, LogError, LogPage, LogQuery, Place, read_build_log, status_before_mirror,
+};
+use serde_json::{Value, json};
 
+use super::rollout;
 use crate::api::{call::Call, error::ApiError, reply::Reply};
+use crate::build_logs::{self, AskError, LogSeal};
 use crate::builder;
 
 /// Largest piece of a log in one reply.
-const MAX_PIECE: u64 = 256 * 1024;
-/// A reply about a running build waits for output at most this long.
+const MAX_PIECE_BYTES: u64 = 256 * 1024;
+/// Builders that are asked for a log, the one that made the build first.
+const MAX_ASKED: usize = 16;
+/// A reply waits at most this long for output, or for a build.
 const MAX_WAIT_SECONDS: u64 = 20;
 
+/// With `wait`, waits for a build that is newer than `newerThan`.
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let (images, id) = (call.image_tree()?, call.image_id()?);
-    let status = images.status(&id, call.app.engine.clock.now());
-    let status =
-        status.ok_or_else(|| ApiError::not_found(format!("Image {id} is not in the tree")))?;
-    Reply::json(&status)
+    let (newer_than, wait) = (number(&call, "newerThan")?, wait(&call)?);
+    let has_newer = |image: Option<&ImageNode>| {
+        let newest = image.and_then(|image| image.builds.keys().next_back());
+        newest.is_some_and(|build| build.0 > newer_than)
+    };
+    images.wait_for(&id, wait, has_newer).await;
+    if let Some(status) = images.status(&id, call.app.engine.clock.now()) {
+        let mut listed = [status];
+        rollout::add(&call, &mut listed).await?;
+        return Reply::json(&listed[0]);
+    }
+    let stored = super::find(&call).await?.ok_or(ImageError::NotFound)?;
+    Reply::json(&status_before_mirror(&id, stored.version.0))
 }
 
 /// The status of all images, by name.
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let images = call.image_tree()?;
     let page = call.page::<(String,)>()?;
+    let (after, limit) = (page.after_id()?, page.limit_and_one());
+    let from = after.clone();
+    let stored = call.scan("image_list", move |tx| {
+        store::images::list(tx, from.as_ref(), limit)
+    });
+    let stored = stored.await?.into_iter();
+    let mut names: BTreeMap<ImageName, Option<i64>> =
+        stored.map(|it| (it.id, Some(it.version.0))).collect();
+    // Removed images are in the tree until everything of them is deleted.
+    let further = images.names().into_iter();
+    for name in further.filter(|name| Some(name) > after.as_ref()) {
+        names.entry(name).or_default();
+    }
     let now = call.app.engine.clock.now();
-    let after = page.after.as_ref().map(|(name,)| name.as_str());
-    let names = images.names();
-    let names = names.into_iter().filter(|name| Some(name.as_str()) > after);
-    let limit = usize::try_from(page.limit_and_one()).unwrap_or(usize::MAX);
-    let listed: Vec<serde_json::Value> = names
-        .take(limit)
-        .filter_map(|name| images.status(&name, now))
+    let mut listed: Vec<Value> = names
+        .into_iter()
+        .filter_map(|(name, version)| {
+            let known = images.status(&name, now);
+            known.or_else(|| Some(status_before_mirror(&name, version?)))
+        })
+        .take(usize::try_from(limit).unwrap_or(usize::MAX))
         .collect();
-    let key =
-        |status: &serde_json::Value| (status["imageId"].as_str().unwrap_or_default().to_owned(),);
+    rollout::add(&call, &mut listed).await?;
+    let key = |status: &Value| (status["imageId"].as_str().unwrap_or_default().to_owned(),);
     page.reply("images", listed, key, Clone::clone)
 }
 
-pub(super) async fn log(call: Call) -> Result<Reply, ApiError> {
-    let number = |name: &str| match call.query(name) {
-        None => Ok(0),
-        Some(text) => text
-            .parse::<u64>()
-            .map_err(|_| ApiError::input(format!("{name}: {text:?} is too large"))),
+/// A number in the query; 0 by default.
+fn number(call: &Call, name: &str) -> Result<u64, ApiError> {
+    let Some(text) = call.query(name) else {
+        return Ok(0);
     };
+    text.parse()
+        .map_err(|_| ApiError::input(format!("{name}: {text:?} is too large")))
+}
+
+/// How long the reply may wait.
+fn wait(call: &Call) -> Result<Duration, ApiError> {
+    Ok(Duration::from_secs(
+        number(call, "wait")?.min(MAX_WAIT_SECONDS),
+    ))
+}
+
+pub(super) async fn log(call: Call) -> Result<Reply, ApiError> {
     let query = LogQuery {
         image: call.image_id()?,
         build: call.build_number()?,
-        from: number("from")?,
-        at_most: MAX_PIECE,
-        wait: Duration::from_secs(number("wait")?.min(MAX_WAIT_SECONDS)),
+        from: number(&call, "from")?,
+        at_most: MAX_PIECE_BYTES,
+        wait: wait(&call)?,
     };
+    let images = call.image_tree()?;
+    let artifacts = own_store(&call)?;
+    let (live, artifacts) = (&call.app.live_builds, artifacts.as_deref());
+    match read_build_log(&images, live, artifacts, &query).await {
+        Err(LogError::Elsewhere(builder)) => {
+            let page = ask_builders(&call, &images, &builder, &query).await?;
+            Reply::json(&page_json(page))
+        }
+        read => Reply::json(&page_json(read?)),
+    }
+}
+
+/// The artifact store of this process, if it has one.
+fn own_store(call: &Call) -> Result<Option<Arc<dyn ArtifactStore>>, ApiError> {
     let config = &call.app.config;
-    let folder = config.image_folder();
-    let folder = folder.ok_or_else(|| {
-        ApiError::not_found(
-            "This server keeps no logs of builds: `images.folder` is not configured",
-        )
-    })?;
+    let Some(folder) = config.image_folder() else {
+        return Ok(None);
+    };
     let opened = builder::open_artifacts(config, &folder, &call.app.engine.clock);
     let (artifacts, _) = opened.map_err(|problem| ApiError::tree_failed(&problem.to_string()))?;
-    let images = call.image_tree()?;
-    let page = read_build_log(&images, &call.app.live_builds, artifacts.as_ref(), &query).await?;
-    Reply::json(&page_json(page))
+    Ok(Some(artifacts))
+}
+
+/// Asks the builder that made the build, and if it has ended, those that may have its disk.
+async fn ask_builders(
+    call: &Call,
+    images: &ImageTree,
+    made_by: &str,
+    query: &LogQuery,
+) -> Result<LogPage, ApiError> {
+    let seal = LogSeal::of(&call.app);
+    let mut builders: Vec<_> = images.builders().into_iter().collect();
+    builders.retain(|(_, builder)| !builder.address.is_empty());
+    builders.sort_by_key(|(name, _)| name != made_by);
+    let mut first_problem = None;
+    for (name, builder) in builders.iter().take(MAX_ASKED) {
+        match build_logs::ask(name, builder, &seal, query).await {
+            Ok(page) => return Ok(page),
+            Err(problem) => drop(first_problem.get_or_insert(problem)),
+        }
+    }
+    Err(match first_problem {
+        Some(AskError::NotFound(text)) => ApiError::not_found(text),
+        Some(problem @ AskError::Unreachable { .. }) => ApiError::tree_failed(&problem.to_string()),
+        None => LogError::Elsewhere(made_by.to_owned()).into(),
+    })
 }
 
 /// Text in complete characters: the rest of a character comes with the next piece.
-fn page_json(page: LogPage) -> serde_json::Value {
+fn page_json(page: LogPage) -> Value {
     let n_incomplete = match std::str::from_utf8(&page.bytes) {
         Err(error) if error.error_len().is_none() && !page.is_last => {
             page.bytes.len() - error.valid_up_to()
@@ -128,7 +205,7 @@ pub(super) async fn provenance(call: Call) -> Result<Reply, ApiError> {
 mod tests {
     use super::*;
 
-    fn page(bytes: &[u8], is_last: bool) -> serde_json::Value {
+    fn page(bytes: &[u8], is_last: bool) -> Value {
         page_json(LogPage {
             bytes: bytes.to_owned(),
             left_out: 0,

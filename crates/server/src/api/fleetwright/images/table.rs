@@ -4,7 +4,7 @@ use access::scope::Template::{self, AllOf, Scope};
 use contract::patterns::DIGITS;
 
 use super::super::on;
-use super::{history, status, work};
+use super::{history, rollout, status, work};
 use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
 use crate::api::endpoint::{Endpoint, PAGING, Query, each, query};
 
@@ -12,6 +12,7 @@ const IMAGES: &str = "Images";
 const ONE: &str = "/image/<imageId>";
 const SEEN: &[Query] = &[query("version", DIGITS)];
 
+const STATUS: &[Query] = &[query("newerThan", DIGITS), query("wait", DIGITS)];
 const LOG: &[Query] = &[query("from", DIGITS), query("wait", DIGITS)];
 
 const MANAGE: Template = Scope("fleetwright:manage-image:<imageId>");
@@ -112,11 +113,14 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .describe("Makes an old version the newest, also of a deleted image."),
     on("imageStatus", Get, "/image/<imageId>/status")
         .runs(|call| Box::pin(status::show(call)))
+        .query(STATUS)
         .output("image-status.json")
         .scopes(READ)
         .about(IMAGES, "Get the status of an image")
         .describe(
-            "The builds with their uploads, from what machines of each target start, and what is done next, or why it waits.",
+            "The builds with their uploads, from what machines of each target start, and the next \
+             steps with their reasons. With `wait`, the reply waits up to this many seconds, 20 at \
+             most, for a build with a higher number than `newerThan`.",
         ),
     on("listImageStatus", Get, "/images/status")
         .runs(|call| Box::pin(status::list(call)))
@@ -124,16 +128,15 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .output("image-status-list.json")
         .scope("fleetwright:list-images")
         .about(IMAGES, "List the status of images")
-        .describe(
-            "The status of all images, by name.",
-        ),
+        .describe("The status of all images, by name."),
     on("requestImageBuild", Post, "/image/<imageId>/build")
         .runs(|call| Box::pin(work::build(call)))
         .input("image-reason-request.json")
         .scopes(MANAGE)
         .about(IMAGES, "Request a build of an image")
         .describe(
-            "A builder builds the image as soon as one is free, also if the last build is new. A request that nobody has answered yet stays as it is.",
+            "A builder builds the image as soon as one is free, also if the last build is new. \
+             While a request waits, further ones change nothing.",
         ),
     on("pauseImage", Post, "/image/<imageId>/pause")
         .runs(|call| Box::pin(work::pause(call)))
@@ -165,7 +168,8 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .scopes(MANAGE)
         .about(IMAGES, "Delete a build of an image")
         .describe(
-            "Builders delete its uploads, its files and then its record. The build from which machines start is not deleted.",
+            "Builders delete its uploads, its files and then its record. The build from which \
+             machines start is not deleted.",
         ),
     on("pinImageBuild", Post, "/image/<imageId>/builds/<build>/pin")
         .runs(|call| Box::pin(work::pin(call)))
@@ -184,12 +188,22 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
             "The build is deleted as others are.",
         ),
     on("promoteImageBuild", Post, "/image/<imageId>/builds/<build>/promote")
-        .runs(|call| Box::pin(work::promote(call)))
+        .runs(|call| Box::pin(rollout::promote(call)))
         .input("image-reason-request.json")
         .scopes(MANAGE)
         .about(IMAGES, "Start machines from a build of an image")
         .describe(
-            "New machines start from this build from now on. Newer builds that are ready now count as rolled back.",
+            "New machines start from this build from now on. Newer builds that are ready now count \
+             as rolled back.",
+        ),
+    on("startImageCanary", Post, "/image/<imageId>/builds/<build>/canary")
+        .runs(|call| Box::pin(rollout::start_canary(call)))
+        .input("image-canary-request.json")
+        .scopes(MANAGE)
+        .about(IMAGES, "Start a canary of a build of an image")
+        .describe(
+            "A share of the new machines starts from the build, and the test decides whether all \
+             do. Also tries a build again that was rolled back. A canary that runs is replaced.",
         ),
     on("imageBuildLog", Get, "/image/<imageId>/builds/<build>/log")
         .runs(|call| Box::pin(status::log(call)))
@@ -198,7 +212,9 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .scopes(READ)
         .about(IMAGES, "Read the log of a build of an image")
         .describe(
-            "A piece of the log from the byte `from` on. With `wait`, a reply about a running build waits up to this many seconds for output, 20 at most.",
+            "A piece of the log from the byte `from` on. With `wait`, a reply about a running build \
+             waits up to this many seconds for output, 20 at most. If another process builds it, \
+             the server asks that process.",
         ),
     on("imageBuildProvenance", Get, "/image/<imageId>/builds/<build>/provenance")
         .runs(|call| Box::pin(status::provenance(call)))
@@ -206,6 +222,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .scopes(READ)
         .about(IMAGES, "Get the provenance of a build of an image")
         .describe(
-            "The signed record of what made the build, and whether it was signed with a key of this deployment.",
+            "The signed record of how the build was made, and whether it was signed with a key of \
+             this deployment.",
         ),
 ];

@@ -63,7 +63,7 @@ impl Call {
         let images = self.app.tree.images();
         // An empty copy would say that no image exists.
         let images = images.filter(|images| *images.revision().borrow() > 0);
-        images.ok_or_else(ApiError::tree_unavailable)
+        images.ok_or_else(|| ApiError::tree_unavailable(&self.app.tree.problem()))
     }
 
     pub(super) fn build_number(&self) -> Result<BuildNumber, ApiError> {
@@ -140,11 +140,4 @@ pub(super) async fn unpin(call: Call) -> Result<Reply, ApiError> {
     let build = request.build()?;
     request.images.unpin(&request.image, build).await?;
     request.done("build-unpinned").await
-}
-
-pub(super) async fn promote(call: Call) -> Result<Reply, ApiError> {
-    let request = Request::of(call)?;
-    let (build, now) = (request.build()?, request.call.app.engine.clock.now());
-    request.images.promote(&request.image, build, now).await?;
-    request.done("build-promoted").await
 }

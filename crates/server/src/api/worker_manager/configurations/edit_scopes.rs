@@ -99,6 +99,10 @@ pub(super) async fn authorize_edit(
     targets: &EditTargets,
 ) -> Result<EditAuthorization, ApiError> {
     call.authorize(targets.put_into(call.url_params())).await?;
+    let body = std::mem::take(&mut call.body);
+    let may_use_images = call.authorize_images(&body).await;
+    call.body = body;
+    may_use_images?;
     Ok(EditAuthorization {
         caller: call.caller.clone(),
         scopes: call.required_scopes,

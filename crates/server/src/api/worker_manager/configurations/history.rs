@@ -62,6 +62,7 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     // A caller that may not change it does not learn which versions exist.
     edit_scopes::authorize_edit(&mut call, &EditTargets::default()).await?;
     let record = record(&call, id.clone(), Version(body.to)).await?;
+    call.authorize_images(&record.document).await?;
     let wanted = Configuration::parse(&record.document);
     let wanted = wanted.map_err(|bad| ConfigurationError::from(&bad))?;
     let targets = EditTargets::whole(&wanted, false);

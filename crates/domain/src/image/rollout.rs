@@ -1,0 +1,174 @@
+//! Decides what to do about the rollout of an image: which build its machines start from.
+
+use super::canary::CanaryVerdict;
+use super::definition::CanarySettings;
+use super::launch_variants::ImageSelection;
+use super::number::BuildNumber;
+use super::selection::{image_in_use, next_candidate};
+use super::standing::Standing;
+use super::upload_target::UploadTargetId;
+use super::view::BuildView;
+use crate::event::ImageStep;
+
+/// The facts from which the next step of a rollout is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct RolloutView<'a> {
+    pub builds: &'a [BuildView],
+    pub standing: &'a Standing,
+    pub settings: &'a CanarySettings,
+    /// The verdict about the candidate, if machines could be compared.
+    pub verdict: Option<&'a CanaryVerdict>,
+    /// The time of the canary is over, and people were asked.
+    pub is_expired: bool,
+}
+
+/// A step of a rollout. Each is an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutStep {
+    pub step: ImageStep,
+    pub build: BuildNumber,
+    /// For people.
+    pub reason: String,
+}
+
+/// The next step; `None`: there is nothing to decide now.
+///
+/// A build that becomes ready while a canary runs waits until the canary has ended. Builds that
+/// were rolled back are not tried again unless people ask for it.
+pub fn next_rollout_step(view: &RolloutView<'_>) -> Option<RolloutStep> {
+    match view.standing.candidate {
+        Some(candidate) => judge_candidate(view, candidate),
+        None => begin(view),
+    }
+}
+
+fn judge_candidate(view: &RolloutView<'_>, candidate: BuildNumber) -> Option<RolloutStep> {
+    let step = |step, reason: String| RolloutStep {
+        step,
+        build: candidate,
+        reason,
+    };
+    if !has_upload(view, candidate) {
+        let reason = "no upload of the build exists any more".to_owned();
+        return Some(step(ImageStep::CanaryEnded, reason));
+    }
+    let verdict = view.verdict?;
+    match verdict {
+        CanaryVerdict::Undecided { .. } => None,
+        CanaryVerdict::Promote { .. } => Some(step(ImageStep::Promoted, verdict.to_string())),
+        CanaryVerdict::RollBack { .. } => Some(step(ImageStep::RolledBack, verdict.to_string())),
+        CanaryVerdict::Expired { .. } => {
+            let asks = step(ImageStep::CanaryExpired, verdict.to_string());
+            (!view.is_expired).then_some(asks)
+        }
+    }
+}
+
+fn begin(view: &RolloutView<'_>) -> Option<RolloutStep> {
+    let build = next_candidate(view.builds, view.standing)?;
+    let step = |step, reason: String| {
+        Some(RolloutStep {
+            step,
+            build,
+            reason,
+        })
+    };
+    let in_use = view.standing.promoted.filter(|_| has_older(view, build));
+    let (Some(in_use), share) = (in_use, view.settings.share) else {
+        return step(ImageStep::Promoted, "no other build can be used".to_owned());
+    };
+    if share >= 1.0 {
+        let reason = "the definition wants no canary: its share is 1".to_owned();
+        return step(ImageStep::Promoted, reason);
+    }
+    if share <= 0.0 {
+        return None;
+    }
+    let percent = share * 100.0;
+    let reason = format!("a new build is ready: {percent:.0} % of the machines, beside {in_use}");
+    step(ImageStep::CanaryStarted, reason)
+}
+
+/// Whether a build before this one has a ready upload and was not rolled back.
+fn has_older(view: &RolloutView<'_>, build: BuildNumber) -> bool {
+    view.builds.iter().any(|older| {
+        let number = older.number;
+        number < build
+            && !view.standing.rejected.contains(&number)
+            && view
+                .standing
+                .promoted
+                .is_some_and(|promoted| number <= promoted)
+            && has_upload(view, number)
+    })
+}
+
+fn has_upload(view: &RolloutView<'_>, number: BuildNumber) -> bool {
+    let mut builds = view.builds.iter();
+    builds.any(|build| build.number == number && build.has_ready_upload())
+}
+
+impl Standing {
+    /// The decisions after a step.
+    pub fn apply(&mut self, step: &RolloutStep) {
+        match step.step {
+            ImageStep::CanaryStarted => {
+                self.rejected.remove(&step.build);
+                self.candidate = Some(step.build);
+            }
+            // People are asked; the canary goes on.
+            ImageStep::CanaryExpired => {}
+            ImageStep::CanaryEnded => self.candidate = None,
+            ImageStep::Promoted => {
+                self.promoted = Some(step.build);
+                self.candidate = None;
+                self.rejected.remove(&step.build);
+            }
+            ImageStep::RolledBack => {
+                self.candidate = None;
+                self.rejected.insert(step.build);
+            }
+        }
+    }
+
+    /// Starts machines from this build, and from no newer build that is ready now.
+    pub fn use_build(&mut self, build: BuildNumber, builds: &[BuildView]) {
+        self.promoted = Some(build);
+        self.candidate = None;
+        self.rejected.remove(&build);
+        let newer = builds
+            .iter()
+            .filter(|it| it.number > build && it.ready().is_some());
+        self.rejected.extend(newer.map(|it| it.number));
+    }
+
+    /// Forgets builds that do not exist any more.
+    pub fn forget_missing(&mut self, builds: &[BuildView]) {
+        self.rejected
+            .retain(|number| builds.iter().any(|build| build.number == *number));
+    }
+}
+
+impl ImageSelection {
+    /// The uploads from which machines of each target start. `share` is that of the canary.
+    pub fn of<'a>(
+        builds: &[BuildView],
+        targets: impl Iterator<Item = &'a UploadTargetId>,
+        standing: &Standing,
+        share: f64,
+    ) -> Self {
+        let targets = targets
+            .map(|target| (target.clone(), image_in_use(builds, target, standing)))
+            .filter(|(_, uploads)| uploads.in_use.is_some());
+        Self {
+            targets: targets.collect(),
+            share: match standing.candidate {
+                Some(_) => share,
+                None => 0.0,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

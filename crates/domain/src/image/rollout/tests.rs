@@ -1,0 +1,260 @@
+//! Tests of the steps of a rollout.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::image::UploadNumber;
+use crate::image::build_record::{BuildFile, BuildLeft, NewBuild};
+use crate::image::upload_record::NewUpload;
+use crate::image::view::{FileReach, UploadView};
+use crate::time::Timestamp;
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(1_000)
+}
+
+/// A ready build, uploaded or not.
+fn build(number: u64, is_uploaded: bool) -> BuildView {
+    let new = NewBuild {
+        builder: "b".to_owned(),
+        builder_id: "b".to_owned(),
+        attempt: 1,
+        fence: 1,
+        build_hash: String::new(),
+        reason: String::new(),
+        request: None,
+    };
+    let file = BuildFile {
+        size_bytes: 1,
+        sha256: "0".repeat(64),
+    };
+    let left = BuildLeft {
+        files: BTreeMap::from([("tar".parse().unwrap(), file)]),
+        provenance: None,
+        log: None,
+        artifacts: None,
+    };
+    let upload = NewUpload {
+        uploader: "b".to_owned(),
+        format: "tar".parse().unwrap(),
+        external_name: None,
+        attempt: 1,
+        fence: 1,
+        target_hash: String::new(),
+        token: String::new(),
+    };
+    let upload = upload
+        .begin(now())
+        .succeed(format!("id-{number}"), 1, now());
+    let upload = UploadView {
+        number: UploadNumber(1),
+        target: "cloud".parse().unwrap(),
+        record: Some(upload.unwrap()),
+    };
+    BuildView {
+        number: BuildNumber(number),
+        record: Some(new.begin(now()).succeed(left, 1, now()).unwrap()),
+        files: FileReach::default(),
+        uploads: if is_uploaded { vec![upload] } else { vec![] },
+        upload_locks: BTreeMap::new(),
+    }
+}
+
+fn settings(share: f64) -> CanarySettings {
+    CanarySettings {
+        share,
+        ..CanarySettings::default()
+    }
+}
+
+/// The next step as text, with a canary share of 0.1.
+fn next(builds: &[BuildView], standing: &Standing, verdict: Option<&CanaryVerdict>) -> String {
+    text(builds, standing, verdict, 0.1, false)
+}
+
+fn text(
+    builds: &[BuildView],
+    standing: &Standing,
+    verdict: Option<&CanaryVerdict>,
+    share: f64,
+    is_expired: bool,
+) -> String {
+    let step = next_rollout_step(&RolloutView {
+        builds,
+        standing,
+        settings: &settings(share),
+        verdict,
+        is_expired,
+    });
+    step.map_or_else(
+        || "nothing".to_owned(),
+        |step| format!("{} {}", step.step.action(), step.build),
+    )
+}
+
+fn standing(promoted: Option<u64>, candidate: Option<u64>, rejected: &[u64]) -> Standing {
+    Standing {
+        promoted: promoted.map(BuildNumber),
+        candidate: candidate.map(BuildNumber),
+        rejected: rejected.iter().copied().map(BuildNumber).collect(),
+    }
+}
+
+fn promote() -> CanaryVerdict {
+    CanaryVerdict::Promote { starts: 60 }
+}
+
+fn expired() -> CanaryVerdict {
+    CanaryVerdict::Expired {
+        starts: 3,
+        max_seconds: 60,
+    }
+}
+
+fn undecided() -> CanaryVerdict {
+    CanaryVerdict::Undecided {
+        starts: 3,
+        more_starts: None,
+        has_control: true,
+    }
+}
+
+#[test]
+fn the_first_build_with_an_upload_is_used_at_once() {
+    let none = Standing::default();
+    assert_eq!(next(&[], &none, None), "nothing");
+    assert_eq!(next(&[build(1, false)], &none, None), "nothing");
+    assert_eq!(next(&[build(1, true)], &none, None), "build-promoted 1");
+}
+
+#[test]
+fn a_newer_build_becomes_a_canary_unless_the_definition_wants_none() {
+    let (builds, used) = (
+        [build(1, true), build(2, true)],
+        standing(Some(1), None, &[]),
+    );
+    let with = |share| text(&builds, &used, None, share, false);
+    assert_eq!(with(0.1), "canary-started 2");
+    assert_eq!(with(1.0), "build-promoted 2");
+    assert_eq!(with(0.0), "nothing");
+}
+
+#[test]
+fn a_newer_build_is_used_at_once_if_nothing_else_can_be_used() {
+    let builds = [build(1, false), build(2, true)];
+    let used = standing(Some(1), None, &[]);
+    assert_eq!(next(&builds, &used, None), "build-promoted 2");
+    let all_rejected = standing(Some(1), None, &[1]);
+    let builds = [build(1, true), build(2, true)];
+    assert_eq!(next(&builds, &all_rejected, None), "build-promoted 2");
+}
+
+#[test]
+fn a_build_that_was_rolled_back_is_not_tried_again_but_the_next_one_is() {
+    let rejected = standing(Some(1), None, &[2]);
+    assert_eq!(
+        next(&[build(1, true), build(2, true)], &rejected, None),
+        "nothing"
+    );
+    let builds = [build(1, true), build(2, true), build(3, true)];
+    assert_eq!(next(&builds, &rejected, None), "canary-started 3");
+}
+
+#[test]
+fn a_newer_build_waits_until_the_canary_has_ended() {
+    let builds = [build(1, true), build(2, true), build(3, true)];
+    let running = standing(Some(1), Some(2), &[]);
+    assert_eq!(next(&builds, &running, None), "nothing");
+    assert_eq!(next(&builds, &running, Some(&undecided())), "nothing");
+    assert_eq!(
+        next(&builds, &running, Some(&promote())),
+        "build-promoted 2"
+    );
+}
+
+#[test]
+fn people_are_asked_once_when_the_time_is_over() {
+    let (builds, running) = (
+        [build(1, true), build(2, true)],
+        standing(Some(1), Some(2), &[]),
+    );
+    let with = |is_expired| text(&builds, &running, Some(&expired()), 0.1, is_expired);
+    assert_eq!(
+        (with(false), with(true)),
+        ("canary-expired 2".to_owned(), "nothing".to_owned())
+    );
+}
+
+#[test]
+fn a_canary_ends_with_its_build() {
+    let running = standing(Some(1), Some(2), &[]);
+    assert_eq!(
+        next(&[build(1, true)], &running, Some(&promote())),
+        "canary-ended 2"
+    );
+    assert_eq!(
+        next(&[build(1, true), build(2, false)], &running, None),
+        "canary-ended 2"
+    );
+}
+
+#[test]
+fn the_build_that_people_choose_is_used_and_newer_ones_are_not_tried() {
+    let builds = [build(1, true), build(2, true), build(3, true)];
+    let mut chosen = standing(Some(2), Some(3), &[1]);
+    chosen.use_build(BuildNumber(1), &builds);
+    assert_eq!(chosen, standing(Some(1), None, &[2, 3]));
+    assert_eq!(next(&builds, &chosen, None), "nothing");
+    chosen.forget_missing(&builds[..2]);
+    assert_eq!(chosen, standing(Some(1), None, &[2]));
+}
+
+proptest! {
+    #[test]
+    fn only_candidates_and_first_builds_are_promoted(
+        events in proptest::collection::vec((0..6_u8, 1..6_u64), 1..40),
+    ) {
+        let mut builds: Vec<BuildView> = Vec::new();
+        let mut now = Standing::default();
+        for (event, number) in events {
+            match event {
+                0 | 1 => {
+                    let next = builds.last().map_or(1, |last| last.number.0 + 1);
+                    builds.push(build(next, event == 0));
+                }
+                2 => builds.retain(|it| it.number.0 != number),
+                _ => {}
+            }
+            let verdict = match event {
+                3 => Some(promote()),
+                4 => Some(expired()),
+                _ => None,
+            };
+            let (view_builds, before) = (builds.clone(), now.clone());
+            let step = next_rollout_step(&RolloutView {
+                builds: &view_builds,
+                standing: &before,
+                settings: &settings(0.1),
+                verdict: verdict.as_ref(),
+                is_expired: false,
+            });
+            let Some(step) = step else { continue };
+            now.apply(&step);
+            if step.step == ImageStep::Promoted {
+                let was_candidate = before.candidate == Some(step.build);
+                let view = RolloutView {
+                    builds: &view_builds,
+                    standing: &before,
+                    settings: &settings(0.1),
+                    verdict: None,
+                    is_expired: false,
+                };
+                prop_assert!(was_candidate || before.promoted.is_none() || !has_older(&view, step.build));
+            }
+            prop_assert!(now.candidate.is_none_or(|candidate| !now.rejected.contains(&candidate)));
+            prop_assert!(now.promoted.is_none_or(|promoted| !now.rejected.contains(&promoted)));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Makes the launch configs of pools again when other uploads of their images are selected.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::id::{ImageName, PoolId};
+use domain::launch_config::{LaunchConfig, reconcile};
+use domain::pool::Pool;
+use serde_json::{Map, Value, json};
+use store::{StoreError, Tx};
+
+use crate::Engine;
+use crate::change::Change;
+use crate::fleet::{ErrorDetails, report_pool_error};
+use crate::pools::{self, PoolError, PoolRequest, ValidatedPool, changes_nothing, replace_pool};
+
+/// Pools that are listed together. The next round continues.
+const PAGE: u32 = 200;
+/// Attempts while people change the pool at the same time.
+const ATTEMPTS: usize = 5;
+
+/// A pool as it was read, with the selections of its images at that time.
+struct OutdatedPool {
+    pool: Pool,
+    active: Vec<LaunchConfig>,
+    selected: Vec<(ImageName, i64)>,
+}
+
+/// Brings all pools up to date whose images have another selection now. Returns how many.
+pub async fn refresh_pools(engine: &Arc<Engine>) -> Result<usize, StoreError> {
+    let mut n_refreshed = 0;
+    let mut after: Option<PoolId> = None;
+    loop {
+        let from = after.clone();
+        let read = engine.store.read("image_user_outdated", move |tx| {
+            store::image_users::list_outdated(tx, from.as_ref(), PAGE)
+        });
+        let page: Vec<PoolId> = read.await?;
+        after = page.last().cloned();
+        for id in &page {
+            refresh_pool(engine, id).await?;
+            n_refreshed += 1;
+        }
+        if page.len() < PAGE as usize {
+            return Ok(n_refreshed);
+        }
+    }
+}
+
+async fn refresh_pool(engine: &Arc<Engine>, id: &PoolId) -> Result<(), StoreError> {
+    for _ in 0..ATTEMPTS {
+        let named = id.clone();
+        let read = engine
+            .store
+            .read("image_user_pool", move |tx| load(tx, &named));
+        let Some(outdated) = read.await? else {
+            return Ok(());
+        };
+        let made = pools::validate(engine, request(&outdated)).await;
+        let is_done = match made {
+            Ok(made) => write(engine, outdated, Some(made)).await?,
+            Err(PoolError::Store(error)) => return Err(error),
+            // The provider does not work now: the next round tries again.
+            Err(
+                problem @ (PoolError::ProviderSetupFailed | PoolError::ListedProviderFailed(_)),
+            ) => {
+                tracing::warn!(pool.id = %id, "new images cannot be used in {id} yet: {problem}");
+                return Ok(());
+            }
+            Err(problem) => {
+                report(engine, &outdated, &problem).await?;
+                write(engine, outdated, None).await?
+            }
+        };
+        if is_done {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// `None`: the pool was deleted meanwhile.
+fn load(tx: &mut Tx<'_>, id: &PoolId) -> store::Result<Option<OutdatedPool>> {
+    let Some(pool) = store::pools::get(tx, id)? else {
+        return Ok(None);
+    };
+    let active = store::launch_configs::active_between(tx, id, id)?;
+    let images = store::image_users::list_images(tx, id)?;
+    let rollouts = store::image_rollouts::of(tx, &images)?;
+    let selected: BTreeMap<_, _> = rollouts
+        .into_iter()
+        .map(|rollout| (rollout.image, rollout.selected))
+        .collect();
+    let selected = images.into_iter().map(|image| {
+        let number = selected.get(&image).copied().unwrap_or_default();
+        (image, number)
+    });
+    Ok(Some(OutdatedPool {
+        selected: selected.collect(),
+        pool,
+        active,
+    }))
+}
+
+/// The pool as if its author wrote it once more.
+fn request(outdated: &OutdatedPool) -> PoolRequest {
+    let definition = &outdated.pool.definition;
+    let further = !definition.further_provider_ids.is_empty();
+    let config: Map<String, Value> = outdated.pool.assembled_config(&outdated.active);
+    PoolRequest {
+        id: outdated.pool.id.clone(),
+        provider_id: definition.provider_id.clone(),
+        listed: further.then(|| outdated.pool.provider_ids().cloned().collect()),
+        description: definition.description.clone(),
+        config: Value::Object(config),
+        owner: definition.owner.clone(),
+        email_on_error: definition.email_on_error,
+    }
+}
+
+/// Writes the launch configs, and that they are up to date. Returns `false` if the pool was changed
+/// meanwhile.
+async fn write(
+    engine: &Arc<Engine>,
+    outdated: OutdatedPool,
+    made: Option<ValidatedPool>,
+) -> Result<bool, StoreError> {
+    let now = engine.clock.now();
+    let written = engine.change("image_user_refresh", now, move |change| {
+        let id = &outdated.pool.id;
+        let current = store::pools::get(change.tx, id)?;
+        let Some(mut pool) = current.filter(|pool| pool.version == outdated.pool.version) else {
+            return Ok(false);
+        };
+        if let Some(made) = &made {
+            replace(change, &mut pool, made)?;
+        }
+        store::image_users::replace(change.tx, id, &outdated.selected)?;
+        Ok::<_, PoolError>(true)
+    });
+    match written.await {
+        Ok(is_done) => Ok(is_done),
+        Err(PoolError::Store(error)) => Err(error),
+        Err(problem) => {
+            tracing::error!("new images cannot be used: {problem}");
+            Ok(true)
+        }
+    }
+}
+
+fn replace(
+    change: &mut Change<'_, '_>,
+    pool: &mut Pool,
+    made: &ValidatedPool,
+) -> Result<(), PoolError> {
+    let known = store::launch_configs::all(change.tx, &pool.id)?;
+    let wanted = made.launch_configs().to_vec();
+    let done = reconcile(&pool.id, known.clone(), wanted, change.now)?;
+    if changes_nothing(&known, &done) {
+        return Ok(());
+    }
+    let definition = pool.definition.clone();
+    Ok(replace_pool(change, pool, definition, &done)?)
+}
+
+/// Tells the owner of a pool that it keeps its old images.
+async fn report(
+    engine: &Arc<Engine>,
+    outdated: &OutdatedPool,
+    problem: &PoolError,
+) -> Result<(), StoreError> {
+    let pool = &outdated.pool;
+    let id = pool.id.clone();
+    let text = problem.to_string();
+    let provider_id = pool.definition.provider_id.clone();
+    let images: Vec<String> = outdated
+        .selected
+        .iter()
+        .map(|(image, _)| image.to_string())
+        .collect();
+    let written = engine.change("image_user_report", engine.clock.now(), move |change| {
+        let details = ErrorDetails {
+            kind: "provision-error",
+            title: "A new image cannot be used",
+            description: format!(
+                "The launch configs of {id} keep the images that they have: {text}"
+            ),
+            extra: json!({"code": "image-refused", "images": images}),
+            launch_config_id: None,
+        };
+        report_pool_error(change, &id, &provider_id, details)
+    });
+    written.await
+}

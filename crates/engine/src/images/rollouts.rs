@@ -1,0 +1,371 @@
+//! Rollouts of images: which build machines start from, by verdicts of canaries and by people.
+
+use std::sync::Arc;
+
+use domain::audit::{AuditEntry, EntityType};
+use domain::event::{EventBody, ImageEvent, ImageStep};
+use domain::id::ImageName;
+use domain::image::{
+    BuildNumber, BuildView, CanaryJudgement, CanaryRun, CanarySettings, ImageDefinition,
+    ImageRollout, ImageSelection, RolloutStep, RolloutView, Standing, StoredTrial, judge,
+    next_rollout_step,
+};
+use domain::time::Timestamp;
+use serde_json::{Value, json};
+use store::{StoreError, Tx};
+
+use super::trials;
+use crate::Engine;
+use crate::change::Change;
+
+/// The client of decisions that no person made.
+const OWN_NAME: &str = "fleetwright";
+
+/// An image, as builders and the tree show it now.
+#[derive(Clone, Debug)]
+pub struct ImageFacts {
+    pub definition: ImageDefinition,
+    pub builds: Vec<BuildView>,
+}
+
+/// A decision of a person.
+#[derive(Clone, Debug)]
+pub struct PersonalDecision {
+    pub build: BuildNumber,
+    pub reason: String,
+    /// The caller and the time.
+    pub audit: AuditEntry,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RolloutError {
+    #[error("build {build} of {image} has no ready upload: machines cannot start from it")]
+    NotReady {
+        image: ImageName,
+        build: BuildNumber,
+    },
+    #[error(
+        "machines start from build {build} of {image} already: a canary compares another build \
+         with it"
+    )]
+    InUse {
+        image: ImageName,
+        build: BuildNumber,
+    },
+    #[error("no build of {0} is in use yet: there is nothing to compare a canary with")]
+    NothingInUse(ImageName),
+    #[error("the share of a canary must be above 0 and below 1, not {0}")]
+    Share(f64),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Takes the next step of a rollout, if there is one. Writes nothing if nothing changes.
+pub async fn advance(
+    engine: &Arc<Engine>,
+    facts: Arc<ImageFacts>,
+    now: Timestamp,
+) -> Result<ImageRollout, StoreError> {
+    let image = facts.definition.name.clone();
+    let read = engine
+        .store
+        .read("image_rollout_get", move |tx| load(tx, &image, now));
+    let (known, _) = read.await?;
+    if known.canary.is_none() {
+        let mut next = known.clone();
+        if decide(&mut next, &facts, None, now).is_none() && next == known {
+            return Ok(known);
+        }
+    }
+    let knows_claims = !engine.demand_source.is_outside();
+    let written = engine.change("image_rollout", now, move |change| {
+        let image = &facts.definition.name;
+        let (known, is_stored) = load(change.tx, image, now)?;
+        let mut next = known.clone();
+        let judgement = judge_canary(change, &mut next, &facts, knows_claims)?;
+        let step = decide(&mut next, &facts, judgement.as_ref(), now);
+        write(change, &known, &mut next, is_stored)?;
+        if let Some(step) = step {
+            let evidence = judgement.map(|judgement| json!(judgement.evidence));
+            announce(change, image, &step, OWN_NAME, evidence)?;
+        }
+        Ok::<_, StoreError>(next)
+    });
+    written.await
+}
+
+/// Starts machines from a build from now on, and from no newer build that is ready now.
+pub async fn use_build(
+    engine: &Arc<Engine>,
+    facts: Arc<ImageFacts>,
+    decision: PersonalDecision,
+) -> Result<ImageRollout, RolloutError> {
+    let build = decision.build;
+    check_ready(&facts, build)?;
+    let change = move |next: &mut ImageRollout, facts: &ImageFacts| {
+        let before = next.standing.clone();
+        next.standing.use_build(build, &facts.builds);
+        next.canary = None;
+        let is_back = before.promoted.is_some_and(|promoted| build < promoted)
+            || before.candidate.is_some_and(|candidate| build < candidate);
+        Ok(match is_back {
+            true => ImageStep::RolledBack,
+            false => ImageStep::Promoted,
+        })
+    };
+    write_personal(engine, facts, decision, change).await
+}
+
+/// Starts a share of the new machines from a build, also after it was rolled back.
+pub async fn start_canary(
+    engine: &Arc<Engine>,
+    facts: Arc<ImageFacts>,
+    decision: PersonalDecision,
+    share: Option<f64>,
+) -> Result<ImageRollout, RolloutError> {
+    check_ready(&facts, decision.build)?;
+    let share = share.unwrap_or(facts.definition.canary.share);
+    if !(share > 0.0 && share < 1.0) {
+        return Err(RolloutError::Share(share));
+    }
+    let (build, now) = (decision.build, decision.audit.created);
+    let run = CanaryRun {
+        build,
+        since: now,
+        share,
+        by: decision.audit.client_id.clone(),
+        reason: decision.reason.clone(),
+        verdict: String::new(),
+        evidence: None,
+        is_expired: false,
+    };
+    let change = move |next: &mut ImageRollout, facts: &ImageFacts| {
+        let image = facts.definition.name.clone();
+        match next.standing.promoted {
+            None => return Err(RolloutError::NothingInUse(image)),
+            Some(promoted) if promoted == build => {
+                return Err(RolloutError::InUse { image, build });
+            }
+            Some(_) => {}
+        }
+        next.standing.rejected.remove(&build);
+        next.standing.candidate = Some(build);
+        next.canary = Some(run.clone());
+        Ok(ImageStep::CanaryStarted)
+    };
+    write_personal(engine, facts, decision, change).await
+}
+
+async fn write_personal(
+    engine: &Arc<Engine>,
+    facts: Arc<ImageFacts>,
+    decision: PersonalDecision,
+    apply: impl Fn(&mut ImageRollout, &ImageFacts) -> Result<ImageStep, RolloutError>
+    + Send
+    + Sync
+    + 'static,
+) -> Result<ImageRollout, RolloutError> {
+    let now = decision.audit.created;
+    let written = engine.change("image_rollout_decide", now, move |change| {
+        let image = &facts.definition.name;
+        let (known, is_stored) = load(change.tx, image, now)?;
+        let mut next = known.clone();
+        let step = apply(&mut next, &facts)?;
+        store::canary_trials::delete(change.tx, image)?;
+        select(&mut next, &facts, now);
+        write(change, &known, &mut next, is_stored)?;
+        let step = RolloutStep {
+            step,
+            build: decision.build,
+            reason: decision.reason.clone(),
+        };
+        let mut audit = decision.audit.clone();
+        step.step.action().clone_into(&mut audit.action);
+        audit.detail = detail(&step, None);
+        store::audit::insert(change.tx, &audit)?;
+        announce_event(change, image, &step, &audit.client_id)?;
+        Ok::<_, RolloutError>(next)
+    });
+    let written = written.await;
+    engine.wakeups.image_rollouts.notify_one();
+    written
+}
+
+fn check_ready(facts: &ImageFacts, build: BuildNumber) -> Result<(), RolloutError> {
+    let mut builds = facts.builds.iter();
+    let image = facts.definition.name.clone();
+    match builds.any(|it| it.number == build && it.has_ready_upload()) {
+        true => Ok(()),
+        false => Err(RolloutError::NotReady { image, build }),
+    }
+}
+
+/// The rollout of an image, and whether it is stored.
+fn load(tx: &mut Tx<'_>, image: &ImageName, now: Timestamp) -> store::Result<(ImageRollout, bool)> {
+    let stored = store::image_rollouts::get(tx, image)?;
+    let is_stored = stored.is_some();
+    let rollout = stored.unwrap_or_else(|| ImageRollout::new(image.clone(), now));
+    Ok((rollout, is_stored))
+}
+
+/// Judges the canary that runs, if one does.
+fn judge_canary(
+    change: &mut Change<'_, '_>,
+    next: &mut ImageRollout,
+    facts: &ImageFacts,
+    knows_claims: bool,
+) -> store::Result<Option<CanaryJudgement>> {
+    let Some(run) = &mut next.canary else {
+        return Ok(None);
+    };
+    let image = &facts.definition.name;
+    let trials = trials::collect(change.tx, image, run, change.now, knows_claims)?;
+    let trials: Vec<_> = trials.iter().filter_map(StoredTrial::to_trial).collect();
+    let settings = CanarySettings {
+        share: run.share,
+        ..facts.definition.canary.clone()
+    };
+    let judgement = judge(&settings, run.since, &trials, change.now);
+    run.verdict = judgement.verdict.to_string();
+    run.evidence = Some(judgement.evidence.clone());
+    Ok(Some(judgement))
+}
+
+/// Takes the next step, and selects the uploads that follow.
+fn decide(
+    next: &mut ImageRollout,
+    facts: &ImageFacts,
+    judgement: Option<&CanaryJudgement>,
+    now: Timestamp,
+) -> Option<RolloutStep> {
+    next.standing.forget_missing(&facts.builds);
+    let settings = &facts.definition.canary;
+    let step = next_rollout_step(&RolloutView {
+        builds: &facts.builds,
+        standing: &next.standing,
+        settings,
+        verdict: judgement.map(|judgement| &judgement.verdict),
+        is_expired: next.canary.as_ref().is_some_and(|run| run.is_expired),
+    });
+    if let Some(step) = &step {
+        next.standing.apply(step);
+        follow(next, step, settings.share, now);
+    }
+    select(next, facts, now);
+    step
+}
+
+/// Begins and ends the canary with the step.
+fn follow(next: &mut ImageRollout, step: &RolloutStep, share: f64, now: Timestamp) {
+    match step.step {
+        ImageStep::CanaryStarted => {
+            next.canary = Some(CanaryRun {
+                build: step.build,
+                since: now,
+                share,
+                by: OWN_NAME.to_owned(),
+                reason: step.reason.clone(),
+                verdict: String::new(),
+                evidence: None,
+                is_expired: false,
+            });
+        }
+        ImageStep::CanaryExpired => {
+            if let Some(run) = &mut next.canary {
+                run.is_expired = true;
+            }
+        }
+        ImageStep::CanaryEnded | ImageStep::Promoted | ImageStep::RolledBack => next.canary = None,
+    }
+}
+
+fn select(next: &mut ImageRollout, facts: &ImageFacts, now: Timestamp) {
+    let targets = facts.definition.uploads.iter().map(|target| &target.id);
+    let share = next.canary.as_ref().map_or(0.0, |run| run.share);
+    let selection = ImageSelection::of(&facts.builds, targets, &next.standing, share);
+    if selection != next.selection {
+        next.selection = selection;
+        next.selected += 1;
+    }
+    next.last_modified = next.last_modified.max(now);
+}
+
+/// Writes what changed.
+fn write(
+    change: &mut Change<'_, '_>,
+    known: &ImageRollout,
+    next: &mut ImageRollout,
+    is_stored: bool,
+) -> store::Result<()> {
+    let same = ImageRollout {
+        last_modified: known.last_modified,
+        ..next.clone()
+    };
+    if *known == same {
+        next.last_modified = known.last_modified;
+        return Ok(());
+    }
+    if known.canary.is_some() && next.canary.is_none() {
+        store::canary_trials::delete(change.tx, &next.image)?;
+    }
+    if is_stored {
+        store::image_rollouts::update(change.tx, next)?;
+        next.version = next.version.next();
+    } else if !store::image_rollouts::insert(change.tx, next)? {
+        return Err(change.tx.lost_race());
+    }
+    Ok(())
+}
+
+/// Writes the event and the audit line of a step.
+fn announce(
+    change: &mut Change<'_, '_>,
+    image: &ImageName,
+    step: &RolloutStep,
+    by: &str,
+    evidence: Option<Value>,
+) -> store::Result<()> {
+    let audit = AuditEntry {
+        entity_type: EntityType::Image,
+        entity_id: image.to_string(),
+        action: step.step.action().to_owned(),
+        client_id: by.to_owned(),
+        created: change.now,
+        source_ip: None,
+        request_id: None,
+        detail: detail(step, evidence),
+    };
+    store::audit::insert(change.tx, &audit)?;
+    let build = step.build;
+    let (action, reason) = (step.step.action(), &step.reason);
+    tracing::info!(%image, %build, "{image} {build}: {action}: {reason}");
+    announce_event(change, image, step, by)
+}
+
+fn detail(step: &RolloutStep, evidence: Option<Value>) -> Value {
+    let mut detail = json!({"build": step.build.0, "reason": step.reason});
+    if let Some(evidence) = evidence {
+        detail["evidence"] = evidence;
+    }
+    detail
+}
+
+fn announce_event(
+    change: &mut Change<'_, '_>,
+    image: &ImageName,
+    step: &RolloutStep,
+    by: &str,
+) -> store::Result<()> {
+    change.announce([EventBody::Image(Box::new(ImageEvent {
+        image: image.clone(),
+        build: step.build.0,
+        step: step.step,
+        reason: step.reason.clone(),
+        by: by.to_owned(),
+    }))])
+}
+
+/// The standing that builders should see.
+pub fn standing(rollout: &ImageRollout) -> &Standing {
+    &rollout.standing
+}

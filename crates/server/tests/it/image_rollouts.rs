@@ -1,0 +1,442 @@
+//! Images in use: references in pools and rules, canaries, verdicts, and decisions of people.
+//!
+//! The builds are made up here; builders and the tree have their own tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::image::{
+    BuildFile, BuildLeft, BuildNumber, BuildView, FileReach, ImageDefinition, ImageRollout,
+    NewBuild, NewUpload, UploadNumber, UploadView,
+};
+use engine::images::{
+    ImageFacts, PersonalDecision, advance, refresh_pools, start_canary, use_build,
+};
+use serde_json::{Value, json};
+
+use crate::configurations::refused;
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
+
+const LINUX: &str = "fleetwright:/image/linux";
+
+fn definition(canary: &Value) -> Value {
+    json!({
+        "imageId": "linux",
+        "build": {"command": ["make", "image"]},
+        "formats": ["raw"],
+        "uploads": [{"providerId": "one"}],
+        "canary": canary,
+    })
+}
+
+/// A ready build with an upload to the first cloud.
+fn build(fleet: &Fleet, number: u64) -> BuildView {
+    let now = fleet.now();
+    let new = NewBuild {
+        builder: "b".to_owned(),
+        builder_id: "b".to_owned(),
+        attempt: 1,
+        fence: 1,
+        build_hash: String::new(),
+        reason: String::new(),
+        request: None,
+    };
+    let file = BuildFile {
+        size_bytes: 1,
+        sha256: "0".repeat(64),
+    };
+    let left = BuildLeft {
+        files: BTreeMap::from([("raw".parse().unwrap(), file)]),
+        provenance: None,
+        log: None,
+        artifacts: None,
+    };
+    let upload = NewUpload {
+        uploader: "b".to_owned(),
+        format: "raw".parse().unwrap(),
+        external_name: None,
+        attempt: 1,
+        fence: 1,
+        target_hash: String::new(),
+        token: String::new(),
+    };
+    let upload = upload.begin(now).succeed(format!("disk-{number}"), 1, now);
+    BuildView {
+        number: BuildNumber(number),
+        record: Some(new.begin(now).succeed(left, 1, now).unwrap()),
+        files: FileReach::default(),
+        uploads: vec![UploadView {
+            number: UploadNumber(1),
+            target: "one".parse().unwrap(),
+            record: Some(upload.unwrap()),
+        }],
+        upload_locks: BTreeMap::new(),
+    }
+}
+
+/// A launch config that refers to the image.
+fn referring() -> Value {
+    let mut config = machine("a");
+    config["image"] = json!({"$image": "linux"});
+    config.as_object_mut().unwrap().remove("workerManager");
+    config
+}
+
+impl Fleet {
+    async fn make_image(&self, canary: Value) -> ImageDefinition {
+        let body = definition(&canary);
+        self.put(LINUX, body.clone()).await.expect(200);
+        ImageDefinition::parse(&body).unwrap()
+    }
+
+    /// The steps of the rollout while these builds exist, and the pools after it.
+    async fn roll_out(&self, definition: &ImageDefinition, builds: &[u64]) -> ImageRollout {
+        let facts = self.facts(definition, builds);
+        let rollout = advance(&self.app.engine, facts, self.now()).await.unwrap();
+        refresh_pools(&self.app.engine).await.unwrap();
+        rollout
+    }
+
+    fn facts(&self, definition: &ImageDefinition, builds: &[u64]) -> Arc<ImageFacts> {
+        let builds = builds.iter().map(|number| build(self, *number));
+        Arc::new(ImageFacts {
+            definition: definition.clone(),
+            builds: builds.collect(),
+        })
+    }
+
+    fn decision(&self, build: u64) -> PersonalDecision {
+        PersonalDecision {
+            build: BuildNumber(build),
+            reason: "a person wants it".to_owned(),
+            audit: domain::audit::AuditEntry {
+                entity_type: domain::audit::EntityType::Image,
+                entity_id: "linux".to_owned(),
+                action: String::new(),
+                client_id: "people/ops".to_owned(),
+                created: self.now(),
+                source_ip: None,
+                request_id: None,
+                detail: json!({}),
+            },
+        }
+    }
+
+    /// The active launch configs of the pool: image, build, and share of the canary.
+    async fn launch_configs(&self) -> Vec<String> {
+        let pool = self.get("/worker-pool/pp%2Fee").await.expect(200);
+        let configs = pool["config"]["launchConfigs"].as_array().cloned();
+        let text = |config: &Value| {
+            let own = &config["workerManager"];
+            let canary = own["canary"]["share"].as_f64();
+            let canary = canary.map(|share| format!(" canary {share}"));
+            let (image, build) = (&config["image"], &own["images"][0]["build"]);
+            format!("{image} {build}{}", canary.unwrap_or_default())
+        };
+        configs.unwrap_or_default().iter().map(text).collect()
+    }
+
+    /// The outcomes of runs are known.
+    async fn hear_of_runs(&self) {
+        while !self.events().await.is_empty() {}
+        while !self.read_outcomes().await.is_null() {}
+    }
+
+    /// The ids of the launch configs by image.
+    async fn ids_by_image(&self) -> BTreeMap<String, String> {
+        let pool = self.get("/worker-pool/pp%2Fee").await.expect(200);
+        let configs = pool["config"]["launchConfigs"].as_array().cloned();
+        let id = |config: &Value| {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            (
+                text(&config["image"]),
+                text(&config["workerManager"]["launchConfigId"]),
+            )
+        };
+        configs.unwrap_or_default().iter().map(id).collect()
+    }
+
+    async fn steps(&self) -> Vec<String> {
+        let rows = self.events().await;
+        let steps = rows.iter().filter(|row| row.topic.contains("/image-"));
+        let text = |row: &store::outbox::OutboxRow| {
+            let name = row.topic.rsplit('/').next().unwrap();
+            let payload: &Value = &row.payload;
+            format!(
+                "{name} {} {} by {}",
+                row.routing_key, payload["build"], payload["by"]
+            )
+        };
+        steps.map(text).collect()
+    }
+}
+
+fleet_test!(a_pool_waits_for_its_image_and_says_so, |fleet| {
+    let definition = fleet.make_image(json!({})).await;
+    fleet
+        .make_pool(POOL, pool("one", 0, 10, &[referring()]))
+        .await;
+    assert_eq!(
+        fleet.launch_configs().await,
+        ["{\"$image\":\"linux\"} null"]
+    );
+    fleet.tasks(POOL, 1).await;
+    fleet.round().await;
+    assert_eq!(fleet.workers_in(POOL, "requested").await, []);
+    let explained = fleet
+        .get("fleetwright:/explain/pool/pp%2Fee")
+        .await
+        .expect(200);
+    let text = explained.to_string();
+    assert!(
+        text.contains("waits for image linux: no build of it is ready at one"),
+        "{text}"
+    );
+    let rollout = fleet.roll_out(&definition, &[1]).await;
+    assert_eq!(rollout.standing.promoted, Some(BuildNumber(1)));
+    assert_eq!(fleet.launch_configs().await, ["\"disk-1\" 1"]);
+    fleet.round().await;
+    assert_eq!(fleet.workers_in(POOL, "requested").await.len(), 1);
+    assert_eq!(
+        fleet.steps().await,
+        ["image-promoted primary.linux._ 1 by \"fleetwright\""]
+    );
+});
+
+fleet_test!(what_a_client_reads_can_be_written_back, |fleet| {
+    let definition = fleet.make_image(json!({"share": 0.5})).await;
+    fleet
+        .make_pool(POOL, pool("one", 0, 10, &[referring()]))
+        .await;
+    fleet.roll_out(&definition, &[1]).await;
+    fleet.roll_out(&definition, &[1, 2]).await;
+    let expected = ["\"disk-1\" 1", "\"disk-2\" 2 canary 0.5"];
+    assert_eq!(fleet.launch_configs().await, expected);
+    let read = fleet.get("/worker-pool/pp%2Fee").await.expect(200);
+    let mut written = pool("one", 0, 20, &[]);
+    written["config"]["launchConfigs"] = read["config"]["launchConfigs"].clone();
+    let ids = fleet.ids_by_image().await;
+    fleet.change_pool(POOL, written).await;
+    assert_eq!(fleet.launch_configs().await, expected);
+    assert_eq!(fleet.ids_by_image().await, ids);
+});
+
+fleet_test!(a_good_canary_is_promoted_and_its_machines_stay, |fleet| {
+    let canary = json!({"share": 0.5, "minStarts": 3});
+    let definition = fleet.make_image(canary).await;
+    fleet
+        .make_pool(POOL, pool("one", 0, 400, &[referring()]))
+        .await;
+    fleet.roll_out(&definition, &[1]).await;
+    fleet.roll_out(&definition, &[1, 2]).await;
+    let mut rollout = fleet.roll_out(&definition, &[1, 2]).await;
+    for _ in 0..20 {
+        for (worker, claim) in fleet.busy(POOL, 10).await {
+            fleet.complete(&claim).await;
+            fleet.leave(&worker).await;
+        }
+        fleet.pass_ms(MINUTE_MS);
+        fleet.hear_of_runs().await;
+        rollout = fleet.roll_out(&definition, &[1, 2]).await;
+        if rollout.canary.is_none() {
+            break;
+        }
+    }
+    let standing = &rollout.standing;
+    assert_eq!(
+        (standing.promoted, standing.candidate),
+        (Some(BuildNumber(2)), None),
+        "{:?}",
+        rollout.canary
+    );
+    assert_eq!(fleet.launch_configs().await, ["\"disk-2\" 2"]);
+});
+
+fleet_test!(a_canary_that_never_registers_is_rolled_back, |fleet| {
+    let definition = fleet.make_image(json!({"share": 0.5})).await;
+    fleet
+        .make_pool(POOL, pool("one", 0, 400, &[referring()]))
+        .await;
+    fleet.roll_out(&definition, &[1]).await;
+    fleet.roll_out(&definition, &[1, 2]).await;
+    let ids = fleet.ids_by_image().await;
+    let mut rollout = fleet.roll_out(&definition, &[1, 2]).await;
+    for _ in 0..20 {
+        fleet.tasks(POOL, 10).await;
+        fleet.round().await;
+        for key in fleet.workers_in(POOL, "requested").await {
+            let worker = fleet.worker(&key).await.unwrap();
+            let config = worker.launch_config_id.as_ref().unwrap().as_str();
+            if config == ids["disk-1"] {
+                let running = fleet.register(&key).await;
+                let claim = fleet.claim_with(&running).await;
+                fleet.complete(&claim).await;
+            }
+        }
+        fleet.hear_of_runs().await;
+        fleet.listen_ms(16 * MINUTE_MS);
+        fleet.scan().await;
+        fleet.end().await;
+        fleet.scan().await;
+        rollout = fleet.roll_out(&definition, &[1, 2]).await;
+        if rollout.canary.is_none() {
+            break;
+        }
+    }
+    let standing = &rollout.standing;
+    assert_eq!(standing.promoted, Some(BuildNumber(1)), "{rollout:?}");
+    assert!(standing.rejected.contains(&BuildNumber(2)));
+    assert_eq!(fleet.launch_configs().await, ["\"disk-1\" 1"]);
+    // It is not tried again.
+    let again = fleet.roll_out(&definition, &[1, 2]).await;
+    assert_eq!(again, rollout);
+});
+
+fleet_test!(people_promote_roll_back_and_try_again, |fleet| {
+    let definition = fleet.make_image(json!({"share": 0.25})).await;
+    fleet
+        .make_pool(POOL, pool("one", 0, 10, &[referring()]))
+        .await;
+    let engine = &fleet.app.engine;
+    let facts = || fleet.facts(&definition, &[1, 2]);
+    let early = start_canary(engine, facts(), fleet.decision(2), None).await;
+    assert!(
+        early
+            .unwrap_err()
+            .to_string()
+            .contains("nothing to compare")
+    );
+    fleet.roll_out(&definition, &[1]).await;
+    fleet.roll_out(&definition, &[1, 2]).await;
+    use_build(engine, facts(), fleet.decision(2)).await.unwrap();
+    fleet.roll_out(&definition, &[1, 2]).await;
+    assert_eq!(fleet.launch_configs().await, ["\"disk-2\" 2"]);
+    use_build(engine, facts(), fleet.decision(1)).await.unwrap();
+    fleet.roll_out(&definition, &[1, 2]).await;
+    assert_eq!(fleet.launch_configs().await, ["\"disk-1\" 1"]);
+    for share in [0.0, 1.0, f64::NAN] {
+        let refused = start_canary(engine, facts(), fleet.decision(2), Some(share)).await;
+        assert!(refused.is_err(), "{share}");
+    }
+    start_canary(engine, facts(), fleet.decision(2), Some(0.05))
+        .await
+        .unwrap();
+    fleet.roll_out(&definition, &[1, 2]).await;
+    let expected = ["\"disk-1\" 1", "\"disk-2\" 2 canary 0.05"];
+    assert_eq!(fleet.launch_configs().await, expected);
+    let missing = use_build(engine, facts(), fleet.decision(3)).await;
+    assert!(
+        missing
+            .unwrap_err()
+            .to_string()
+            .contains("build 3 of linux has no ready upload")
+    );
+    let steps = fleet.steps().await;
+    let expected = [
+        "image-promoted primary.linux._ 1 by \"fleetwright\"",
+        "image-canary-started primary.linux._ 2 by \"fleetwright\"",
+        "image-promoted primary.linux._ 2 by \"people/ops\"",
+        "image-rolled-back primary.linux._ 1 by \"people/ops\"",
+        "image-canary-started primary.linux._ 2 by \"people/ops\"",
+    ];
+    assert_eq!(steps, expected);
+});
+
+fleet_test!(rules_refer_to_images_and_only_their_pools_change, |fleet| {
+    let definition = fleet.make_image(json!({})).await;
+    let values = json!({
+        "owner": "ops@example.com", "description": "d", "maxCapacity": 10,
+        "providers": {"one": {}}, "one": {"workerConfig": {}},
+    });
+    let image = json!({"one": {"image": {"$image": "linux"}}});
+    let rules = json!([
+        {"ruleId": "all", "conditions": null, "values": values, "description": ""},
+        {"ruleId": "linux", "conditions": {"workerType": "pp/ee"}, "values": image,
+            "description": ""},
+    ]);
+    let document = json!({"description": "", "workerTypes": ["pp/ee", "pp/other"], "rules": rules});
+    fleet
+        .put("/worker-configuration/c", document)
+        .await
+        .expect(200);
+    assert_eq!(
+        fleet.launch_configs().await,
+        ["{\"$image\":\"linux\"} null"]
+    );
+    let other = fleet.get("/worker-pool/pp%2Fother").await.expect(200);
+    fleet.roll_out(&definition, &[1]).await;
+    assert_eq!(fleet.launch_configs().await, ["\"disk-1\" 1"]);
+    fleet.roll_out(&definition, &[1, 2]).await;
+    let expected = ["\"disk-1\" 1", "\"disk-2\" 2 canary 0.1"];
+    assert_eq!(fleet.launch_configs().await, expected);
+    assert_eq!(
+        fleet.get("/worker-pool/pp%2Fother").await.expect(200),
+        other
+    );
+    // An edit of the rules keeps the canary, and gets what it had.
+    let ids = fleet.ids_by_image().await;
+    let rule = json!({"conditions": {"workerType": "pp/ee"}, "values":
+        {"maxCapacity": 20, "one": {"image": {"$image": "linux"}}}, "description": ""});
+    fleet
+        .post("/worker-configuration/c/rule/linux", rule)
+        .await
+        .expect(200);
+    assert_eq!(fleet.launch_configs().await, expected);
+    assert_eq!(fleet.ids_by_image().await, ids);
+});
+
+fleet_test!(bad_references_are_refused_with_their_place, |fleet| {
+    let with = |image: Value| {
+        let mut config = referring();
+        config["image"] = image;
+        pool("one", 0, 10, &[config])
+    };
+    let put = |body: Value| fleet.put("/worker-pool/pp%2Fee", body);
+    let text = refused(put(with(json!({"$image": "linux"}))), 400).await;
+    assert!(text.contains("Image linux does not exist"), "{text}");
+    let text = refused(put(with(json!({"$image": 3}))), 400).await;
+    assert!(
+        text.contains("/image/$image must be the name of an image"),
+        "{text}"
+    );
+    fleet.make_image(json!({})).await;
+    let mut own = referring();
+    own["workerManager"] = json!({"launchConfigId": "mine"});
+    let text = refused(put(pool("one", 0, 10, &[own])), 400).await;
+    assert!(text.contains("cannot have an id of its own"), "{text}");
+    put(with(json!({"$image": "linux"}))).await.expect(200);
+    let text = refused(fleet.delete(LINUX), 409).await;
+    assert!(text.contains("pp/ee"), "{text}");
+    fleet.delete_pool(POOL).await;
+    fleet.delete(LINUX).await.expect(200);
+});
+
+fleet_test!(
+    only_holders_of_its_roles_may_use_a_restricted_image,
+    |fleet| {
+        let mut body = definition(&json!({}));
+        body["usableBy"] = json!(["image-users"]);
+        fleet.put(LINUX, body).await.expect(200);
+        let own = ["worker-manager:*"];
+        let stranger = fleet.client("people/one", &own).await;
+        let user = [own[0], "assume:image-users"];
+        let user = fleet.client("people/two", &user).await;
+        let of_rules = json!({"description": "", "workerTypes": ["pp/ee"], "rules": [
+        {"ruleId": "all", "conditions": null, "description": "", "values":
+            {"owner": "o@example.com", "description": "d", "maxCapacity": 1, "providers": {"one": {}},
+            "one": {"workerConfig": {}, "image": {"$image": "linux"}}}}]});
+        for (path, body) in [
+            (
+                "/worker-pool/pp%2Fbyhand",
+                pool("one", 0, 10, &[referring()]),
+            ),
+            ("/worker-configuration/c", of_rules),
+        ] {
+            let put = |who| fleet.put(path, body.clone()).by(who);
+            put(&stranger)
+                .await
+                .refused_with(403, "InsufficientScopes", "assume:image-users");
+            put(&user).await.expect(200);
+        }
+    }
+);

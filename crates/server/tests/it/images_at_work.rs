@@ -1,0 +1,569 @@
+//! The status of images, the logs of their builds, and requests about them, with an embedded tree.
+//! No builder runs: the tests write its records.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backplane::tree::{Lifetime, Lock};
+use cloud::image::{ArtifactStore as _, FolderStore, checksum_of};
+use domain::image::BuildNumber;
+use images::{ImageTree, Place};
+use serde_json::{Value, json};
+use server::app::App;
+use server::background::driver::BackgroundTask;
+use server::background::{ImageMeasure, ImageMirror, tree_keeper};
+use server::config::Config;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::authorization::{Case, case, case_with};
+use crate::configurations::refused;
+use crate::database::on_both;
+use crate::world::{START_MS, World};
+
+const LINUX: &str = "fleetwright:/image/linux";
+const MANAGE: &[&str] = &["fleetwright:manage-image:linux"];
+const READ: &[&str] = &["fleetwright:get-image:linux"];
+const LIMIT: Duration = Duration::from_secs(60);
+/// As in the handler: the largest piece of a log.
+const PIECE_BYTES: usize = 256 * 1024;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        case("imageStatus", "fleetwright:/image/linux/status", READ),
+        case(
+            "listImageStatus",
+            "fleetwright:/images/status",
+            &["fleetwright:list-images"],
+        ),
+        case(
+            "imageBuildLog",
+            "fleetwright:/image/linux/builds/1/log",
+            READ,
+        ),
+        case(
+            "imageBuildProvenance",
+            "fleetwright:/image/linux/builds/1/provenance",
+            READ,
+        ),
+    ];
+    let requests = [
+        ("requestImageBuild", "fleetwright:/image/linux/build"),
+        ("pauseImage", "fleetwright:/image/linux/pause"),
+        ("resumeImage", "fleetwright:/image/linux/resume"),
+        (
+            "cancelImageBuild",
+            "fleetwright:/image/linux/builds/1/cancel",
+        ),
+        (
+            "deleteImageBuild",
+            "fleetwright:/image/linux/builds/1/delete",
+        ),
+        ("pinImageBuild", "fleetwright:/image/linux/builds/1/pin"),
+        ("unpinImageBuild", "fleetwright:/image/linux/builds/1/unpin"),
+        (
+            "promoteImageBuild",
+            "fleetwright:/image/linux/builds/1/promote",
+        ),
+    ];
+    let canary = "fleetwright:/image/linux/builds/1/canary";
+    cases.push(case_with("startImageCanary", canary, json!({}), MANAGE));
+    cases.extend(requests.map(|(name, path)| case_with(name, path, json!({}), MANAGE)));
+    cases
+}
+
+fn without_builder(config: &mut Config) {
+    config.roles = serde_json::from_value(json!(["api"])).unwrap();
+}
+
+/// The tree of a server, until it is closed.
+struct OpenTree {
+    images: Arc<ImageTree>,
+    stop: CancellationToken,
+    keeping: JoinHandle<()>,
+}
+
+impl OpenTree {
+    async fn of(app: &Arc<App>) -> Self {
+        let stop = CancellationToken::new();
+        let keeping = tokio::spawn(tree_keeper::keep(Arc::clone(app), stop.clone()));
+        let read = || {
+            let images = app.tree.images()?;
+            let is_read = *images.revision().borrow() > 0;
+            is_read.then_some(images)
+        };
+        let images = until("the tree is read", read).await;
+        Self {
+            images,
+            stop,
+            keeping,
+        }
+    }
+
+    async fn close(self) {
+        self.stop.cancel();
+        self.keeping.await.unwrap();
+    }
+
+    /// Writes the record of a build, and waits until the copy has it.
+    async fn write_build(&self, number: u64, record: &Value) {
+        let (image, number) = ("linux".parse().unwrap(), BuildNumber(number));
+        let path = Place::Build(image, number).path().unwrap();
+        let data = record.to_string();
+        let tree = self.images.tree();
+        match tree
+            .create(&path, data.as_bytes(), Lifetime::Persistent)
+            .await
+        {
+            Ok(_) => {}
+            Err(_) => drop(tree.set(&path, data.as_bytes(), None).await.unwrap()),
+        }
+        let state = record["state"].as_str().unwrap();
+        let image = "linux".parse().unwrap();
+        until("the copy has the build", || {
+            let known = self.images.image(&image, |image| {
+                let record = image.builds.get(&number)?.record.clone()?;
+                Some(record.state.as_str() == state)
+            });
+            (known.flatten() == Some(true)).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Waits for a level. The tasks of the server run meanwhile.
+async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            let pause = Duration::from_millis(5);
+            let _ = timeout(pause, std::future::pending::<()>()).await;
+        }
+    };
+    let found = timeout(LIMIT, looking).await;
+    found.unwrap_or_else(|_| panic!("not reached: {what}"))
+}
+
+async fn mirrored(world: &World, tree: &OpenTree) {
+    let definition = json!({
+        "build": {"command": ["make", "image"]},
+        "formats": ["raw"],
+        "rebuildAgeSeconds": 0,
+        "uploads": [{"providerId": "aws"}],
+    });
+    world.put(LINUX, definition).await.expect(200);
+    mirror(world, tree, "linux").await;
+}
+
+async fn mirror(world: &World, tree: &OpenTree, image: &str) {
+    ImageMirror(world.app.clone()).activate().await.unwrap();
+    let image = image.parse().unwrap();
+    until("the definition is in the copy", || {
+        tree.images.image(&image, |it| it.definition.is_some())
+    })
+    .await;
+}
+
+fn record(state: &str) -> Value {
+    json!({
+        "state": state,
+        "state_time": START_MS / 1_000,
+        "started": START_MS / 1_000 - 60,
+        "finished": START_MS / 1_000,
+        "builder": "elsewhere",
+        "builder_id": "disk-1",
+        "formats": "raw",
+        "attempt": 1,
+        "fence": 1,
+        "reason": "no build is ready",
+    })
+}
+
+async fn status(world: &World) -> Value {
+    world.get(&format!("{LINUX}/status")).await.expect(200)
+}
+
+on_both!(
+    without_the_tree_an_answer_says_why,
+    without_builder,
+    |world| {
+        let mut paths = vec!["fleetwright:/images/status".to_owned()];
+        paths.extend(
+            ["status", "builds/1/log", "builds/1/provenance"].map(|it| format!("{LINUX}/{it}")),
+        );
+        for path in &paths {
+            let answer = world.get(path).await;
+            answer.refused_with(503, "TreeUnavailable", "still reading the tree of images");
+        }
+        let ask = world.post(&format!("{LINUX}/build"), json!({}));
+        ask.await.refused_with(503, "TreeUnavailable", "try again");
+    }
+);
+
+on_both!(
+    a_server_without_the_embedded_tree_names_the_process_that_has_it,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        let other = second(world).await;
+        let stop = CancellationToken::new();
+        let keeping = tokio::spawn(tree_keeper::keep(Arc::clone(&other), stop.clone()));
+        until("the second server has tried", || {
+            (!other.tree.problem().is_empty()).then_some(())
+        })
+        .await;
+        let server = Arc::new(server::api::listener::Server::new(Arc::clone(&other)));
+        let ask = crate::ask::Ask::new(
+            server,
+            http::Method::GET,
+            "fleetwright:/images/status",
+            world.now(),
+        );
+        let answer = ask.by(&world.root()).await;
+        let owner = format!("process {}", std::process::id());
+        answer.refused_with(503, "TreeUnavailable", &owner);
+        stop.cancel();
+        keeping.await.unwrap();
+        tree.close().await;
+    }
+);
+
+/// Another server on the same database.
+async fn second(world: &World) -> Arc<App> {
+    use rand::SeedableRng as _;
+    let random = engine::random::Random::new(rand::rngs::StdRng::seed_from_u64(8));
+    let (config, clock) = (world.app.config.clone(), Arc::clone(&world.clock));
+    let started = server::start::start_with(config, clock, random, Vec::new());
+    Box::pin(started).await.unwrap()
+}
+
+on_both!(
+    the_status_follows_an_image_from_its_definition_to_a_build,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        refused(world.get(&format!("{LINUX}/status")), 404).await;
+        let definition = json!({"build": {"command": ["make"]}, "formats": ["raw"]});
+        world.put(LINUX, definition).await.expect(200);
+        let new = status(world).await;
+        assert_eq!(
+            (&new["state"], &new["version"]),
+            (&json!("waiting"), &json!(1))
+        );
+        assert_eq!(new["nextSteps"][0]["action"], "wait");
+
+        mirror(world, &tree, "linux").await;
+        let mirrored = status(world).await;
+        assert_eq!(mirrored["state"], "no builder");
+        assert_eq!(
+            mirrored["nextSteps"],
+            json!([{"action": "wait", "reason": "no builder is live", "step": "wait: no builder is live"}])
+        );
+
+        // A build runs while its lock is held.
+        let builds = Place::Builds("linux".parse().unwrap()).path().unwrap();
+        let lock = Lock::try_acquire(tree.images.tree(), &builds, "elsewhere").await;
+        let lock = lock.unwrap().unwrap();
+        let mut running = record("building");
+        running["fence"] = json!(lock.number());
+        tree.write_build(1, &running).await;
+        let building = status(world).await;
+        assert_eq!(building["state"], "building");
+        assert_eq!(building["nextSteps"][0]["reason"], "elsewhere builds it");
+        let build = &building["builds"][0];
+        assert_eq!(
+            (&build["build"], &build["builder"]),
+            (&json!(1), &json!("elsewhere"))
+        );
+        lock.release().await.unwrap();
+        tree.write_build(1, &record("ready")).await;
+        assert_eq!(status(world).await["builds"][0]["state"], "ready");
+        tree.close().await;
+    }
+);
+
+on_both!(
+    all_images_are_listed_by_name_also_those_that_the_tree_lacks,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        mirrored(world, &tree).await;
+        for name in ["arch", "mac", "win"] {
+            let path = format!("fleetwright:/image/{name}");
+            let definition = json!({"build": {"command": ["make"]}, "formats": ["raw"]});
+            world.put(&path, definition).await.expect(200);
+        }
+        mirror(world, &tree, "mac").await;
+        // Removed, and not yet removed from the tree.
+        world.delete("fleetwright:/image/mac").await.expect(200);
+        let list = |page: &Value| -> Vec<String> {
+            let images = page["images"].as_array().unwrap().iter();
+            images
+                .map(|image| {
+                    format!(
+                        "{} {}",
+                        image["imageId"].as_str().unwrap(),
+                        image["state"].as_str().unwrap()
+                    )
+                })
+                .collect()
+        };
+        let all = world.get("fleetwright:/images/status").await.expect(200);
+        assert_eq!(list(&all).len(), 4);
+        let (mut listed, mut token) = (Vec::new(), String::new());
+        loop {
+            let path = format!("fleetwright:/images/status?limit=1{token}");
+            let page = world.get(&path).await.expect(200);
+            listed.extend(list(&page));
+            let Some(next) = page["continuationToken"].as_str() else {
+                break;
+            };
+            token = format!("&continuationToken={next}");
+        }
+        assert_eq!(listed, list(&all));
+        let names: Vec<&str> = listed
+            .iter()
+            .map(|it| it.split(' ').next().unwrap())
+            .collect();
+        assert_eq!(names, ["arch", "linux", "mac", "win"]);
+        tree.close().await;
+    }
+);
+
+on_both!(
+    wrong_builds_and_states_are_refused,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        mirrored(world, &tree).await;
+        tree.write_build(1, &record("ready")).await;
+        tree.write_build(2, &record("failed")).await;
+        let ask = |path: &str| world.post(&format!("{LINUX}/{path}"), json!({}));
+        for verb in ["cancel", "delete", "pin", "unpin", "promote"] {
+            let path = format!("builds/9/{verb}");
+            let told = refused(ask(&path), 404).await;
+            assert!(told.contains("no build 9"), "{verb}: {told}");
+            for number in ["one", "-1", "99999999999999999999999"] {
+                let answer = ask(&format!("builds/{number}/{verb}")).await;
+                assert!(
+                    [400, 404].contains(&answer.status),
+                    "{verb} {number}: {}",
+                    answer.text
+                );
+            }
+        }
+        for (path, part) in [
+            (
+                "builds/1/cancel",
+                "build 1 of linux is ready: there is nothing to cancel",
+            ),
+            ("builds/2/promote", "build 2 of linux has no ready upload"),
+        ] {
+            let told = refused(ask(path), 409).await;
+            assert!(told.contains(part), "{told}");
+        }
+        let moon = "fleetwright:/image/moon";
+        for path in ["build", "pause", "resume", "builds/1/pin"] {
+            let told = refused(world.post(&format!("{moon}/{path}"), json!({})), 404).await;
+            assert!(told.contains("image moon"), "{told}");
+        }
+        refused(ask("builds/1/pin").json(&json!({"reason": 3})), 400).await;
+        refused(
+            world.get(&format!("{LINUX}/builds/1/log?from=99999999999999999999")),
+            400,
+        )
+        .await;
+        refused(world.get(&format!("{LINUX}/builds/1/log?from=-1")), 400).await;
+        let told = refused(world.get(&format!("{LINUX}/builds/1/provenance")), 404).await;
+        assert!(told.contains("no provenance record"), "{told}");
+        tree.close().await;
+    }
+);
+
+on_both!(
+    requests_are_kept_in_the_tree_and_in_the_history,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        mirrored(world, &tree).await;
+        tree.write_build(1, &record("ready")).await;
+        for (path, reason) in [
+            ("build", "new packages"),
+            ("pause", "holidays"),
+            ("builds/1/pin", "ticket 7"),
+        ] {
+            let body = json!({"reason": reason});
+            world
+                .post(&format!("{LINUX}/{path}"), body.clone())
+                .await
+                .expect(200);
+            // Again: nothing changes.
+            world
+                .post(&format!("{LINUX}/{path}"), body)
+                .await
+                .expect(200);
+        }
+        let image = "linux".parse().unwrap();
+        until("the copy has the requests", || {
+            tree.images
+                .image(&image, |it| {
+                    it.builds[&BuildNumber(1)].pin.is_some().then_some(())
+                })
+                .flatten()
+        })
+        .await;
+        let found = status(world).await;
+        assert_eq!(
+            (&found["request"]["reason"], &found["pause"]["reason"]),
+            (&json!("new packages"), &json!("holidays"))
+        );
+        assert_eq!(
+            (&found["builds"][0]["pin"]["by"], &found["state"]),
+            (&json!("static/root"), &json!("paused"))
+        );
+        let text = world
+            .get("auth:/audit/image/linux")
+            .await
+            .expect(200)
+            .to_string();
+        for part in ["build-requested", "paused", "build-pinned"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        ImageMeasure::new(world.app.clone())
+            .activate()
+            .await
+            .unwrap();
+        let measured = world.app.telemetry.render();
+        for line in [
+            "fleetwright_image_build_requests 1",
+            "fleetwright_image_builds_running 0",
+            "fleetwright_image_builders 0",
+            "fleetwright_image_builds_total{imageId=\"linux\",outcome=\"ready\"} 1",
+            "fleetwright_image_build_seconds_sum{outcome=\"ready\"} 60",
+        ] {
+            assert!(measured.contains(line), "{line}: {measured}");
+        }
+        tree.close().await;
+    }
+);
+
+on_both!(
+    a_status_waits_for_the_next_build,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        mirrored(world, &tree).await;
+        tree.write_build(1, &record("ready")).await;
+        let waiting = world.get(&format!("{LINUX}/status?newerThan=1&wait=20"));
+        let waiting = tokio::spawn(waiting.send());
+        tree.write_build(2, &record("failed")).await;
+        let found = waiting.await.unwrap().expect(200);
+        assert_eq!(found["builds"][0]["build"], 2);
+        // A known image is not waited for.
+        let path = format!("{LINUX}/status?newerThan=1&wait=20");
+        let limit = Duration::from_secs(15);
+        timeout(limit, world.get(&path)).await.unwrap().expect(200);
+        tree.close().await;
+    }
+);
+
+/// Stores a log as a builder does, and returns it.
+async fn stored_log(world: &World, tree: &OpenTree, build: u64, n_bytes: usize) -> String {
+    // Characters of three bytes, so that pieces end within one.
+    let mut text: String = "€".repeat(n_bytes / 3);
+    text.push_str(&"x".repeat(n_bytes % 3));
+    let folder = world.app.config.image_folder().unwrap().join("artifacts");
+    let file: PathBuf = world
+        .app
+        .config
+        .data
+        .clone()
+        .unwrap()
+        .join(format!("log-{build}"));
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, &text).unwrap();
+    let checksum = checksum_of(&file).unwrap();
+    let key = format!("linux/{build}/build.log");
+    let store = FolderStore::new(folder);
+    store
+        .put(&key.parse().unwrap(), &file, &checksum)
+        .await
+        .unwrap();
+    let mut ended = record("failed");
+    ended["log"] = json!({"key": key, "size_bytes": n_bytes, "sha256": checksum.sha256});
+    tree.write_build(build, &ended).await;
+    text
+}
+
+on_both!(
+    a_log_is_read_in_pieces_of_whole_characters,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        mirrored(world, &tree).await;
+        // A log is never empty: it ends with a line about the exit.
+        let sizes = [
+            1,
+            2,
+            PIECE_BYTES - 1,
+            PIECE_BYTES,
+            PIECE_BYTES + 1,
+            10 * PIECE_BYTES,
+        ];
+        for (build, n_bytes) in (1..).zip(sizes) {
+            let log = stored_log(world, &tree, build, n_bytes).await;
+            let (mut read, mut from, mut n_pieces) = (String::new(), 0, 0);
+            loop {
+                let path = format!("{LINUX}/builds/{build}/log?from={from}");
+                let piece = world.get(&path).await.expect(200);
+                read.push_str(piece["text"].as_str().unwrap());
+                (from, n_pieces) = (piece["next"].as_u64().unwrap(), n_pieces + 1);
+                if piece["isLast"] == true {
+                    break;
+                }
+            }
+            assert!(read == log, "{n_bytes} bytes");
+            // The two bytes that are kept back may need another piece.
+            let least = n_bytes.div_ceil(PIECE_BYTES).max(1);
+            assert!(
+                (least..=least + 1).contains(&n_pieces),
+                "{n_bytes} bytes: {n_pieces}"
+            );
+            let end = world.get(&format!(
+                "{LINUX}/builds/{build}/log?from={n_bytes}&wait=20"
+            ));
+            let end = end.await.expect(200);
+            assert_eq!((&end["text"], &end["isLast"]), (&json!(""), &json!(true)));
+        }
+        tree.close().await;
+    }
+);
+
+on_both!(
+    a_log_that_cannot_be_read_says_who_has_it,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        mirrored(world, &tree).await;
+        tree.write_build(1, &record("failed")).await;
+        tree.write_build(2, &record("building")).await;
+        let mut lost = record("failed");
+        lost["log"] =
+            json!({"key": "linux/3/build.log", "size_bytes": 1, "sha256": "0".repeat(64)});
+        tree.write_build(3, &lost).await;
+        for (build, part) in [
+            (1, "the log of build 1 was not kept"),
+            (2, "builder elsewhere has the log"),
+            (3, "builder elsewhere has the log"),
+            (4, "image linux has no build 4"),
+        ] {
+            let told = refused(world.get(&format!("{LINUX}/builds/{build}/log")), 404).await;
+            assert!(told.contains(part), "{build}: {told}");
+        }
+        tree.close().await;
+    }
+);

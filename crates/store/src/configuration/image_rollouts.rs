@@ -1,0 +1,65 @@
+//! Rollouts of images: which builds machines start from.
+
+use domain::id::ImageName;
+use domain::image::ImageRollout;
+
+use crate::engine::{Result, Table, Tx, columns, statements};
+
+columns! { rollout: ImageRollout {
+    image: Key "image_id",
+    standing: Mutable "standing",
+    canary: Mutable "canary",
+    selection: Mutable "selection",
+    selected: Mutable "selected",
+    last_modified: Mutable "last_modified",
+    version: Version "version",
+} }
+
+static TABLE: Table = Table::of::<ImageRollout>("image_rollouts");
+
+statements! { TABLE;
+    OF "image_rollout_list_of" =
+        "SELECT {columns} FROM json_each($1) AS v CROSS JOIN image_rollouts \
+         WHERE image_id = v.value ->> 0";
+    GET "image_rollout_get" = "SELECT {columns} FROM image_rollouts WHERE image_id = $1";
+    WITH_CANARY "image_rollout_list_with_canary" =
+        "SELECT image_id FROM image_rollouts WHERE canary IS NOT NULL AND image_id > $1 \
+         ORDER BY image_id LIMIT $2";
+    INSERT "image_rollout_insert" =
+        "INSERT INTO image_rollouts ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "image_rollout_update" = "UPDATE image_rollouts SET {changes} WHERE {key}";
+    DELETE "image_rollout_delete" = "DELETE FROM image_rollouts WHERE image_id = $1";
+}
+
+pub fn get(tx: &mut Tx<'_>, image: &ImageName) -> Result<Option<ImageRollout>> {
+    tx.row(&GET, image)
+}
+
+/// The rollouts of these images; those without one are absent.
+pub fn of(tx: &mut Tx<'_>, images: &[ImageName]) -> Result<Vec<ImageRollout>> {
+    let rows: Vec<[&str; 1]> = images.iter().map(|image| [image.as_str()]).collect();
+    tx.rows(&OF, crate::engine::to_json(&rows))
+}
+
+/// Images with a canary that runs, ordered by id.
+pub fn list_with_canary(
+    tx: &mut Tx<'_>,
+    after: Option<&ImageName>,
+    limit: u32,
+) -> Result<Vec<ImageName>> {
+    tx.rows(&WITH_CANARY, (after.map_or("", ImageName::as_str), limit))
+}
+
+/// Returns `false` and changes nothing if the image has one already.
+pub fn insert(tx: &mut Tx<'_>, rollout: &ImageRollout) -> Result<bool> {
+    tx.insert(&INSERT, rollout)
+}
+
+/// Writes the mutable columns, unless another transaction changed the row since it was read.
+pub fn update(tx: &mut Tx<'_>, rollout: &ImageRollout) -> Result<()> {
+    tx.update(&UPDATE, rollout)
+}
+
+pub fn delete(tx: &mut Tx<'_>, image: &ImageName) -> Result<()> {
+    tx.execute(&DELETE, image).map(drop)
+}
