@@ -58,10 +58,10 @@ pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<(
         [] => part != Part::Large,
         only => only.contains(&part),
     };
-    let mut figures = Map::new();
+    let mut figures = Figures::default();
     if selected(Part::Latency) {
         let measured = parts::latency(arguments.requests).await?;
-        figures.insert("latency".to_owned(), measured);
+        figures.add("latency", measured);
     }
     if selected(Part::Throughput) {
         for n_builders in [1, 4] {
@@ -70,24 +70,36 @@ pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<(
                 arguments.images
             ));
             let seconds = parts::throughput(arguments.images, n_builders).await?;
-            figures.insert(format!("secondsWith{n_builders}Builders"), seconds.into());
+            figures.add(&format!("secondsWith{n_builders}Builders"), seconds.into());
         }
     }
     if selected(Part::Idle) {
         let measured = parts::idle(arguments.images, arguments.idle_seconds).await?;
-        figures.insert("idle".to_owned(), measured);
+        figures.add("idle", measured);
     }
     if selected(Part::Takeover) {
         let measured = parts::takeover(arguments.kills).await?;
-        figures.insert("takeover".to_owned(), measured);
+        figures.add("takeover", measured);
     }
     if selected(Part::Large) {
         let (n_images, n_builders) = (arguments.large_images, arguments.large_builders);
         let measured = parts::large(n_images, n_builders).await?;
-        figures.insert("large".to_owned(), measured);
+        figures.add("large", measured);
     }
-    output::figures(&Value::Object(figures), as_json, text);
+    output::figures(&Value::Object(figures.0), as_json, text);
     Ok(())
+}
+
+/// The figures by their parts.
+#[derive(Default)]
+struct Figures(Map<String, Value>);
+
+impl Figures {
+    /// Adds the figures of a part, and notes them: a later part may fail.
+    fn add(&mut self, part: &str, figures: Value) {
+        output::note(&format!("{part}: {figures}"));
+        self.0.insert(part.to_owned(), figures);
+    }
 }
 
 /// One line for each figure: its JSON pointer and its value.

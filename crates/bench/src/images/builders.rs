@@ -23,8 +23,10 @@ use crate::machine;
 const LIMIT: Duration = Duration::from_secs(3_600);
 /// The folder that `scripts/with-zookeeper` makes.
 const ZOOKEEPER: &str = "TEST_ZOOKEEPER";
-/// After this time without contact, a builder loses its locks.
-pub(super) const SESSION: Duration = Duration::from_secs(2);
+/// After this time without contact, a builder loses its locks: the default of the program.
+const SESSION: Duration = Duration::from_secs(10);
+/// The same where builders are killed.
+pub(super) const SHORT_SESSION: Duration = Duration::from_secs(2);
 
 /// A root in the tree, with its builders.
 pub(super) struct World {
@@ -32,6 +34,8 @@ pub(super) struct World {
     pub(super) servers: String,
     root: String,
     pub(super) images: Arc<ImageTree>,
+    /// Of builders that are started from now on.
+    pub(super) session: Duration,
     following: JoinHandle<()>,
 }
 
@@ -74,6 +78,7 @@ impl World {
             servers,
             root,
             images,
+            session: SESSION,
             following,
         })
     }
@@ -124,7 +129,7 @@ impl World {
             quoted("keys"),
             self.servers,
             self.root,
-            SESSION.as_secs(),
+            self.session.as_secs(),
             quoted(label),
             quoted("artifacts"),
         );
