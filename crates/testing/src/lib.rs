@@ -1,6 +1,10 @@
 //! Helpers that the tests of all crates share.
 #![doc = include_str!("../README.md")]
 
+mod chance;
+
+pub use chance::Chance;
+
 /// The sizes around a limit at which errors show: zero, one, just below, at and above the limit,
 /// and far beyond.
 ///

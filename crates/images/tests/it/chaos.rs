@@ -4,9 +4,6 @@
 //! `scripts/chaos --images` runs any number of seeds on the embedded tree, in virtual time.
 
 mod builder;
-#[path = "../../../server/tests/chaos/chance.rs"]
-#[expect(dead_code, reason = "the chaos of fleets rewinds")]
-mod chance;
 mod checks;
 mod commands;
 mod faults;

@@ -12,7 +12,6 @@
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod ask;
 mod bug_classes;
-mod chance;
 mod checks;
 mod clouds;
 mod crowd;

@@ -21,10 +21,10 @@ use store::{Options, Store};
 use tempfile::TempDir;
 
 use crate::ask::{Answer, Ask, Who};
-use crate::chance::Chance;
 use crate::clouds::{Handle, Life, Mutant};
 use crate::database::Database;
 use crate::state::State;
+use testing::Chance;
 
 pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
 const ROOT_TOKEN: &str = "root-root-root-root-root-root-root-root-root";

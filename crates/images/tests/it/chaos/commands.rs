@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::chance::Chance;
 use super::monitor::{LiveRun, Monitor};
+use testing::Chance;
 
 pub(super) struct FakeCommands {
     pub(super) chance: Chance,

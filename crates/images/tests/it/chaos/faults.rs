@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::chance::Chance;
 use super::monitor::Monitor;
 use super::mutants::Mutant;
+use testing::Chance;
 
 /// How long a call waits for a suspended session.
 const SUSPENDED_LIMIT: Duration = Duration::from_secs(40);

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use cloud::image::{ArtifactError, ArtifactKey, ArtifactStore, Checksum, StoredArtifact};
 use domain::time::Timestamp;
 
-use super::chance::Chance;
 use super::monitor::Monitor;
+use testing::Chance;
 
 pub(super) struct MemoryStore {
     pub(super) name: String,

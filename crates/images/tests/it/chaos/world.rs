@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::builder::Seat;
-use super::chance::Chance;
 use super::faults::Faults;
 use super::monitor::Monitor;
 use super::mutants::Mutant;
 use super::store::MemoryStore;
 use crate::world::{Definition, Twin, World};
+use testing::Chance;
 
 pub(super) const PROVIDERS: [&str; 2] = ["fake", "other"];
 

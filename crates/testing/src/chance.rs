@@ -8,10 +8,10 @@ use rand::{RngExt, TryRng};
 
 /// A counter that is hashed. Clones draw from the same one.
 #[derive(Clone)]
-pub(crate) struct Chance(Arc<AtomicU64>);
+pub struct Chance(Arc<AtomicU64>);
 
 impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         let chance = Self(Arc::new(AtomicU64::new(seed)));
         // Consecutive seeds must not give similar numbers.
         chance.0.store(chance.draw(), Ordering::SeqCst);
@@ -27,28 +27,28 @@ impl Chance {
     }
 
     /// Below this number.
-    pub(crate) fn below(&self, limit: usize) -> usize {
+    pub fn below(&self, limit: usize) -> usize {
         self.clone().random_range(0..limit)
     }
 
-    pub(crate) fn between(&self, low: i64, high: i64) -> i64 {
+    pub fn between(&self, low: i64, high: i64) -> i64 {
         self.clone().random_range(low..=high)
     }
 
     /// True in this many of a hundred cases.
-    pub(crate) fn percent(&self, percent: u32) -> bool {
+    pub fn percent(&self, percent: u32) -> bool {
         self.clone().random_range(0..100) < percent
     }
 
-    pub(crate) fn pick<'a, T>(&self, from: &'a [T]) -> Option<&'a T> {
+    pub fn pick<'a, T>(&self, from: &'a [T]) -> Option<&'a T> {
         (!from.is_empty()).then(|| &from[self.below(from.len())])
     }
 
-    pub(crate) fn place(&self) -> u64 {
+    pub fn place(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn wind_back(&self, place: u64) {
+    pub fn wind_back(&self, place: u64) {
         self.0.store(place, Ordering::SeqCst);
     }
 }
