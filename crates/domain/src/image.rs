@@ -1,7 +1,7 @@
 //! Images: their definitions, builds and uploads, and the next steps of each.
 //!
 //! An image is defined by people ([`ImageDefinition`]). Builders build it, and each build is
-//! uploaded to the providers that the definition names. [`next_steps`] decides what to build,
+//! uploaded to the providers that the definition names. [`next_steps()`] decides what to build,
 //! upload and delete, and says why.
 
 mod backoff;

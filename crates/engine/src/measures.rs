@@ -12,6 +12,7 @@ pub const LAUNCHES: &str = "fleetwright_launch_seconds";
 pub const CLOUD_CALLS: &str = "fleetwright_cloud_calls_total";
 pub const CLOUD_RATE: &str = "fleetwright_cloud_calls_per_second_limit";
 pub const STRATEGY_REQUESTS: &str = "fleetwright_strategy_requests_total";
+pub const IMAGE_STEPS: &str = "fleetwright_image_steps_total";
 pub const DEMAND_FAILURES: &str = "fleetwright_demand_unknown_total";
 
 /// Milliseconds as seconds, for metrics.

@@ -40,8 +40,8 @@ pub(crate) enum Verb {
     /// Convert the configuration of a Nodepool to images and rules
     ///
     /// Reads disk images, providers and labels of a nodepool.yaml, and writes a file for
-    /// `fleetwright plan` and `fleetwright apply`. Each key that cannot be taken over is listed with
-    /// the reason. No server is needed.
+    /// `fleetwright plan` and `fleetwright apply`. Each key that cannot be taken over is listed
+    /// with the reason. No server is needed.
     Nodepool(nodepool::Arguments),
 }
 

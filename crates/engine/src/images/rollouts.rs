@@ -17,6 +17,7 @@ use store::{StoreError, Tx};
 use super::trials;
 use crate::Engine;
 use crate::change::Change;
+use crate::measures::IMAGE_STEPS;
 
 /// The client of decisions that no person made.
 const OWN_NAME: &str = "fleetwright";
@@ -85,13 +86,17 @@ pub async fn advance(
         let judgement = judge_canary(change, &mut next, &facts, knows_claims)?;
         let step = decide(&mut next, &facts, judgement.as_ref(), now);
         write(change, &known, &mut next, is_stored)?;
-        if let Some(step) = step {
+        if let Some(step) = &step {
             let evidence = judgement.map(|judgement| json!(judgement.evidence));
-            announce(change, image, &step, OWN_NAME, evidence)?;
+            announce(change, image, step, OWN_NAME, evidence)?;
         }
-        Ok::<_, StoreError>(next)
+        Ok::<_, StoreError>((next, step.map(|step| step.step)))
     });
-    written.await
+    let (rollout, step) = written.await?;
+    if let Some(step) = step {
+        count(&rollout.image, step);
+    }
+    Ok(rollout)
 }
 
 /// Starts machines from a build from now on, and from no newer build that is ready now.
@@ -174,21 +179,32 @@ async fn write_personal(
         store::canary_trials::delete(change.tx, image)?;
         select(&mut next, &facts, now);
         write(change, &known, &mut next, is_stored)?;
-        let step = RolloutStep {
+        let taken = RolloutStep {
             step,
             build: decision.build,
             reason: decision.reason.clone(),
         };
         let mut audit = decision.audit.clone();
-        step.step.action().clone_into(&mut audit.action);
-        audit.detail = detail(&step, None);
+        step.action().clone_into(&mut audit.action);
+        audit.detail = detail(&taken, None);
         store::audit::insert(change.tx, &audit)?;
-        announce_event(change, image, &step, &audit.client_id)?;
-        Ok::<_, RolloutError>(next)
+        announce_event(change, image, &taken, &audit.client_id)?;
+        Ok::<_, RolloutError>((next, step))
     });
     let written = written.await;
     engine.wakeups.image_rollouts.notify_one();
-    written
+    let (rollout, step) = written?;
+    count(&rollout.image, step);
+    Ok(rollout)
+}
+
+/// Counts a step that is written.
+fn count(image: &ImageName, step: ImageStep) {
+    let labels = [
+        ("imageId", image.to_string()),
+        ("step", step.action().to_owned()),
+    ];
+    metrics::counter!(IMAGE_STEPS, &labels).increment(1);
 }
 
 fn check_ready(facts: &ImageFacts, build: BuildNumber) -> Result<(), RolloutError> {

@@ -6,12 +6,15 @@ use std::sync::{Arc, Weak};
 use api_client::with_causes;
 use async_trait::async_trait;
 use domain::id::ImageName;
+use domain::image::CanaryEvidence;
 use engine::images::ImageFacts;
 use images::ImageTree;
+use metrics::gauge;
 use store::StoreError;
 
 use super::driver::{ActivationResult, BackgroundTask, summary};
 use crate::app::App;
+use crate::telemetry::{IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS};
 
 /// Images with a canary that are listed together.
 const PAGE: u32 = 500;
@@ -100,6 +103,13 @@ async fn advance(
         return Ok(());
     };
     let rollout = engine::images::advance(&app.engine, Arc::new(facts), now).await?;
+    if let Some(evidence) = rollout
+        .canary
+        .as_ref()
+        .and_then(|run| run.evidence.as_ref())
+    {
+        measure(image, evidence);
+    }
     if let Err(error) = images.mirror_standing(image, &rollout.standing).await {
         let text = with_causes(&error);
         tracing::warn!(%image, error = %text,
@@ -107,6 +117,28 @@ async fn advance(
         return Err(error.into());
     }
     Ok(())
+}
+
+/// Sets the metrics of a canary that runs. They are forgotten some time after its end.
+fn measure(image: &ImageName, evidence: &CanaryEvidence) {
+    let groups = [("canary", evidence.canary), ("control", evidence.control)];
+    for (group, known) in groups {
+        let n_failed = known.never_registered + known.never_claimed + known.refused;
+        let outcomes = [
+            ("pending", known.pending),
+            ("good", known.good),
+            ("failed", n_failed),
+        ];
+        for (outcome, n_machines) in outcomes {
+            let image = image.to_string();
+            gauge!(IMAGE_CANARY_STARTS, "imageId" => image, "group" => group, "outcome" => outcome)
+                .set(n_machines);
+        }
+    }
+    for (verdict, share) in [("worse", evidence.worse), ("as-good", evidence.as_good)] {
+        gauge!(IMAGE_CANARY_EVIDENCE, "imageId" => image.to_string(), "verdict" => verdict)
+            .set(share);
+    }
 }
 
 /// The image in the tree; `None`: it has no definition there.

@@ -1,18 +1,18 @@
 //! Every metric, and the kinds of log records.
 
 use engine::measures::{
-    CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, LAUNCHES, LIFETIME_SECONDS, PROVISION_SECONDS,
-    REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS,
-    STRATEGY_REQUESTS,
+    CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, IMAGE_STEPS, LAUNCHES, LIFETIME_SECONDS,
+    PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
+    STARTUP_SECONDS, STRATEGY_REQUESTS,
 };
 
 use super::{
     AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO,
     CLOCK_SKEW, CLOCK_STEPS, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS,
     HTTP_SECONDS, IMAGE_AGE, IMAGE_BUILD_SECONDS, IMAGE_BUILDERS, IMAGE_BUILDS,
-    IMAGE_BUILDS_RUNNING, IMAGE_REQUESTS, IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP,
-    OUTBOX_DEPTH, OUTCOMES, POOLS, PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE,
-    TASK_SECONDS, WORKERS,
+    IMAGE_BUILDS_RUNNING, IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS, IMAGE_REQUESTS,
+    IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS,
+    PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
 };
 use crate::service::Service;
 
@@ -187,6 +187,13 @@ metrics! {
         "Seconds that uploads of images took.";
     WM, Gauge, IMAGE_AGE, &[IMAGE, TARGET] =>
         "Seconds since the end of the build from which new machines start.";
+    WM, Counter, IMAGE_STEPS, &[IMAGE, ("step", "Like canary-started, build-promoted, build-rolled-back")] =>
+        "Steps of rollouts of images that this process took.";
+    WM, Gauge, IMAGE_CANARY_STARTS,
+        &[IMAGE, ("group", "canary or control"), ("outcome", "pending, good or failed")] =>
+        "Machines from which the verdict about a canary that runs is found.";
+    WM, Gauge, IMAGE_CANARY_EVIDENCE, &[IMAGE, ("verdict", "worse or as-good")] =>
+        "Evidence for a verdict about a canary that runs: the verdict is found at 1.";
     WM, Gauge, IMAGE_REQUESTS, &[] => "Images that wait for a build that somebody asked for.";
     WM, Gauge, IMAGE_BUILDS_RUNNING, &[] => "Images that are being built.";
     WM, Gauge, IMAGE_BUILDERS, &[] => "Builders of images that run.";

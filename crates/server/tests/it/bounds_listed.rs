@@ -8,6 +8,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         "A version, a mode, a mark, a unit or a width: it counts nothing.",
         &[
             "server::tls::HANDSHAKE_RECORD",
+            "testing::chance::STEP",
             "cloud::image::build_log::DIGITS",
             "cloud::image::supervisor::NOT_STARTED",
             "cloud::image::object_store::requests::MIN_BYTES_PER_SECOND",

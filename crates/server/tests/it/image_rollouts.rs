@@ -285,6 +285,11 @@ fleet_test!(a_canary_that_never_registers_is_rolled_back, |fleet| {
     }
     let standing = &rollout.standing;
     assert_eq!(standing.promoted, Some(BuildNumber(1)), "{rollout:?}");
+    let measured = fleet.app.telemetry.render();
+    for step in ["build-promoted", "canary-started", "build-rolled-back"] {
+        let line = format!("fleetwright_image_steps_total{{imageId=\"linux\",step=\"{step}\"}} 1");
+        assert!(measured.contains(&line), "{line}: {measured}");
+    }
     assert!(standing.rejected.contains(&BuildNumber(2)));
     assert_eq!(fleet.launch_configs().await, ["\"disk-1\" 1"]);
     // It is not tried again.

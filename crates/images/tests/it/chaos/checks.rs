@@ -30,7 +30,7 @@ impl ChaosWorld {
                 continue;
             };
             for (number, build) in &shot.builds {
-                if build.is_ready() {
+                if build.is_ready() && *number > known.removed {
                     known.good.insert(*number);
                     known.served.extend(
                         build

@@ -14,6 +14,7 @@ use super::builder::Seat;
 use super::faults::Faults;
 use super::monitor::Monitor;
 use super::mutants::Mutant;
+use super::snapshot::Snapshot;
 use super::store::MemoryStore;
 use crate::world::{Definition, Twin, World};
 use testing::Chance;
@@ -39,6 +40,8 @@ pub(super) struct Known {
     pub(super) definition: Option<Value>,
     /// Builds that were ready once.
     pub(super) good: BTreeSet<BuildNumber>,
+    /// The newest build of an image of this name that was removed before: it may still go.
+    pub(super) removed: BuildNumber,
     /// Builds that people deleted.
     pub(super) deleted: BTreeSet<BuildNumber>,
     /// Targets that had an image in use, of this definition.
@@ -126,6 +129,16 @@ impl ChaosWorld {
             "rebuildAgeSeconds": 6 * 3_600,
         });
         self.monitor.note(format!("define {document}"));
+        if !self.known.contains_key(name) {
+            let shot = Snapshot::read(&self.monitor).await;
+            let image = shot.images.get(name);
+            let newest = image.and_then(|image| image.builds.keys().next_back().copied());
+            let known = Known {
+                removed: newest.unwrap_or_default(),
+                ..Known::default()
+            };
+            self.known.insert(name.clone(), known);
+        }
         let known = self.known.entry(name.clone()).or_default();
         let before = known.definition.replace(document.clone());
         // Another form of a target is another image.
