@@ -124,8 +124,8 @@ pub(crate) async fn open(
     Ok(Some(Builder::open(parts, settings, needs.stop).await?))
 }
 
-/// Answers questions of servers for logs. Returns the address; empty: nobody needs to ask, since
-/// the only process with the tree is this one.
+/// Answers questions of servers for logs. Returns the address. It is empty with the embedded tree:
+/// this is the only process then.
 async fn serve_logs(
     config: &Config,
     needs: &BuilderNeeds,

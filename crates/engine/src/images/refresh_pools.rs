@@ -126,6 +126,7 @@ async fn write(
     made: Option<ValidatedPool>,
 ) -> Result<bool, StoreError> {
     let now = engine.clock.now();
+    let pool_id = outdated.pool.id.clone();
     let written = engine.change("image_user_refresh", now, move |change| {
         let id = &outdated.pool.id;
         let current = store::pools::get(change.tx, id)?;
@@ -142,7 +143,7 @@ async fn write(
         Ok(is_done) => Ok(is_done),
         Err(PoolError::Store(error)) => Err(error),
         Err(problem) => {
-            tracing::error!("new images cannot be used: {problem}");
+            tracing::error!(pool.id = %pool_id, "new images cannot be used in {pool_id}: {problem}");
             Ok(true)
         }
     }

@@ -97,9 +97,9 @@ impl Builder {
         Ok(())
     }
 
-    /// Whether the lock under which a record was written still exists. A record was read before:
-    /// whoever sees it sees its lock, too, until that ends for good. Nodepool writes no fence, so
-    /// any lock may belong to its record.
+    /// Whether the lock under which a record was written still exists. The record must be read
+    /// first: its lock is older, so a lock that is missing now has ended for good. Nodepool writes
+    /// no fence, so any lock may belong to its record.
     async fn is_held(&self, locked: &TreePath, fence: Option<u64>) -> Result<bool, JobError> {
         let directory = lock_path(locked)?;
         let names = match self.tree().children(&directory).await {
