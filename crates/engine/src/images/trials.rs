@@ -14,10 +14,10 @@ use store::started_workers::{RefusedLaunch, StartedWorker};
 
 /// Machines of one canary; later ones do not count.
 pub(super) const MAX_TRIALS: u32 = 20_000;
-/// Machines of a pool that are read together. The next round continues.
-const MAX_WORKERS: u32 = 5_000;
-/// Runs of a pool that are read together. The next round continues.
-const MAX_RUNS: u32 = 5_000;
+/// Machines of a canary in a pool that are read together: all that count.
+const MAX_WORKERS: u32 = MAX_TRIALS;
+/// Runs on these machines that are read together. The next round continues.
+const MAX_RUNS: u32 = 50_000;
 /// Pools of a canary.
 const MAX_POOLS: u32 = 20_000;
 /// Runs of a machine that are kept. The verdict uses fewer.
@@ -51,6 +51,10 @@ impl Groups {
             }
         }
         groups
+    }
+
+    fn all(&self) -> Vec<&LaunchConfigId> {
+        self.canary.union(&self.control).collect()
     }
 
     /// `None`: the launch config takes no part.
@@ -129,7 +133,8 @@ impl PoolTrials<'_> {
         knows_claims: bool,
     ) -> store::Result<()> {
         let since = self.first_open();
-        for worker in store::started_workers::list(tx, self.pool, since, MAX_WORKERS)? {
+        let configs = self.groups.all();
+        for worker in store::started_workers::list(tx, self.pool, &configs, since, MAX_WORKERS)? {
             let key = WorkerKey {
                 pool_id: self.pool.clone(),
                 group: worker.group.clone(),
@@ -156,7 +161,10 @@ impl PoolTrials<'_> {
 
     fn note_refusals(&mut self, tx: &mut Tx<'_>) -> store::Result<()> {
         let since = self.run.since;
-        for launch in store::started_workers::list_refused(tx, self.pool, since, MAX_WORKERS)? {
+        let configs = self.groups.all();
+        let refused =
+            store::started_workers::list_refused(tx, self.pool, &configs, since, MAX_WORKERS)?;
+        for launch in refused {
             let RefusedLaunch {
                 token,
                 launch_config_id,
@@ -209,7 +217,12 @@ impl PoolTrials<'_> {
         let last = runs.map(|run| run.resolved).max();
         let since = last.map_or(self.run.since, |last| last.plus_millis(-LATE_MS));
         let since = since.max(self.run.since);
-        for outcome in store::run_outcomes::list_since(tx, self.pool, since, MAX_RUNS)? {
+        // Runs on other machines of the pool could fill each page.
+        let open = self
+            .of_pool()
+            .filter(|trial| trial.trial.runs.len() < RUNS_OF_MACHINE);
+        let open: Vec<&WorkerKey> = open.map(|trial| &trial.worker).collect();
+        for outcome in store::run_outcomes::list_since(tx, self.pool, &open, since, MAX_RUNS)? {
             let Some(trial) = self.known.get_mut(&outcome.worker) else {
                 continue;
             };

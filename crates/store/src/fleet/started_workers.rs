@@ -4,7 +4,7 @@ use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerGroup, WorkerId};
 use domain::time::Timestamp;
 use domain::worker::WorkerState;
 
-use crate::engine::{Result, Table, Tx, from_row, statements};
+use crate::engine::{Result, Table, Tx, from_row, statements, to_json};
 
 static TABLE: Table = Table::unlisted("workers", 3);
 
@@ -12,11 +12,13 @@ statements! { TABLE;
     SINCE "started_worker_list" =
         "SELECT worker_group, worker_id, launch_config_id, created, registered, first_claim, \
          state, draining FROM workers WHERE worker_pool_id = $1 AND created >= $2 \
-         AND launch_config_id IS NOT NULL ORDER BY created, worker_group, worker_id LIMIT $3";
+         AND launch_config_id IN (SELECT v.value ->> 0 FROM json_each($3) AS v) ORDER BY created, worker_group, worker_id LIMIT $4";
     REFUSED "started_worker_list_refused" =
         "SELECT token, launch_config_id, machines, created FROM launches \
          WHERE worker_pool_id = $1 AND created >= $2 AND state = 'refused' \
-         AND cause = 'configuration' ORDER BY created LIMIT $3";
+         AND cause = 'configuration' \
+         AND launch_config_id IN (SELECT v.value ->> 0 FROM json_each($3) AS v) \
+         ORDER BY created LIMIT $4";
 }
 
 /// A worker that was launched.
@@ -47,22 +49,30 @@ from_row! { StartedWorker {
 } }
 from_row! { RefusedLaunch { token, launch_config_id, machines, created } }
 
-/// The workers of a pool that were launched since then, in the order of their creation.
+/// The workers of these launch configs that were launched since then, in the order of their
+/// creation.
 pub fn list(
     tx: &mut Tx<'_>,
     pool: &PoolId,
+    configs: &[&LaunchConfigId],
     since: Timestamp,
     limit: u32,
 ) -> Result<Vec<StartedWorker>> {
-    tx.rows(&SINCE, (pool, since, limit))
+    tx.rows(&SINCE, (pool, since, &ids(configs), limit))
 }
 
-/// The launches of a pool that were refused since then because of their launch config.
+fn ids(configs: &[&LaunchConfigId]) -> String {
+    let rows: Vec<[&str; 1]> = configs.iter().map(|id| [id.as_str()]).collect();
+    to_json(&rows)
+}
+
+/// The launches that were refused since then because of these launch configs.
 pub fn list_refused(
     tx: &mut Tx<'_>,
     pool: &PoolId,
+    configs: &[&LaunchConfigId],
     since: Timestamp,
     limit: u32,
 ) -> Result<Vec<RefusedLaunch>> {
-    tx.rows(&REFUSED, (pool, since, limit))
+    tx.rows(&REFUSED, (pool, since, &ids(configs), limit))
 }

@@ -6,7 +6,7 @@ use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
 use domain::run_outcome::RunOutcome;
 use domain::time::Timestamp;
 
-use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, statements};
+use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, statements, to_json};
 use crate::fleet::pool_news;
 use crate::history::run_counts;
 
@@ -41,8 +41,10 @@ statements! { TABLE;
          AND (resolved, task_id, run_id) < ($2, $3, $4) AND resolved >= $5 \
          ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT $6";
     SINCE "run_outcome_list_since" =
-        "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 AND resolved >= $2 \
-         ORDER BY resolved, task_id, run_id LIMIT $3";
+        "SELECT {columns} FROM json_each($1) AS v CROSS JOIN run_outcomes \
+         WHERE worker_pool_id = $2 AND worker_group = v.value ->> 0 \
+         AND worker_id = v.value ->> 1 AND resolved >= $3 \
+         ORDER BY resolved, task_id, run_id LIMIT $4";
     POOLS "run_outcome_pools_of_configuration" =
         "SELECT worker_pool_id FROM worker_types WHERE worker_configuration_id = $1 \
          ORDER BY worker_pool_id LIMIT $2";
@@ -135,14 +137,19 @@ pub fn list_of_pools(
     Ok(newest.into_values().rev().collect())
 }
 
-/// The runs in a pool that ended since then, the oldest first.
+/// The runs on these workers of a pool that ended since then, the oldest first.
 pub fn list_since(
     tx: &mut Tx<'_>,
     pool: &PoolId,
+    workers: &[&WorkerKey],
     since: Timestamp,
     limit: u32,
 ) -> Result<Vec<RunOutcome>> {
-    tx.rows(&SINCE, (pool, since, limit))
+    let rows: Vec<[&str; 2]> = workers
+        .iter()
+        .map(|key| [key.group.as_str(), key.id.as_str()])
+        .collect();
+    tx.rows(&SINCE, (&to_json(&rows), pool, since, limit))
 }
 
 /// The pools of a worker configuration.
