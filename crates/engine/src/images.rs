@@ -9,6 +9,4 @@ pub use definitions::{
     DefinitionEdit, ImageError, check_providers, create, delete, note_request, update,
 };
 pub use refresh_pools::refresh_pools;
-pub use rollouts::{
-    ImageFacts, PersonalDecision, RolloutError, advance, standing, start_canary, use_build,
-};
+pub use rollouts::{ImageFacts, PersonalDecision, RolloutError, advance, start_canary, use_build};

@@ -27,6 +27,16 @@ const OWN_NAME: &str = "fleetwright";
 pub struct ImageFacts {
     pub definition: ImageDefinition,
     pub builds: Vec<BuildView>,
+    /// The decisions that the tree shows.
+    pub standing: Standing,
+}
+
+impl ImageFacts {
+    /// Whether they include all from which the last decision was made. A server whose copy of the
+    /// tree is late would take builds for removed that it does not know yet.
+    fn are_current(&self, known: &ImageRollout) -> bool {
+        self.standing == known.standing
+    }
 }
 
 /// A decision of a person.
@@ -61,7 +71,8 @@ pub enum RolloutError {
     Store(#[from] StoreError),
 }
 
-/// Takes the next step of a rollout, if there is one. Writes nothing if nothing changes.
+/// Takes the next step of a rollout, if there is one. Writes nothing if nothing changes, or if the
+/// facts are older than the last decision.
 pub async fn advance(
     engine: &Arc<Engine>,
     facts: Arc<ImageFacts>,
@@ -72,6 +83,9 @@ pub async fn advance(
         .store
         .read("image_rollout_get", move |tx| load(tx, &image, now));
     let (known, _) = read.await?;
+    if !facts.are_current(&known) {
+        return Ok(known);
+    }
     if known.canary.is_none() {
         let mut next = known.clone();
         if decide(&mut next, &facts, None, now).is_none() && next == known {
@@ -82,6 +96,9 @@ pub async fn advance(
     let written = engine.change("image_rollout", now, move |change| {
         let image = &facts.definition.name;
         let (known, is_stored) = load(change.tx, image, now)?;
+        if !facts.are_current(&known) {
+            return Ok((known, None));
+        }
         let mut next = known.clone();
         let judgement = judge_canary(change, &mut next, &facts, knows_claims)?;
         let step = decide(&mut next, &facts, judgement.as_ref(), now);
@@ -379,9 +396,4 @@ fn announce_event(
         reason: step.reason.clone(),
         by: by.to_owned(),
     }))])
-}
-
-/// The standing that builders should see.
-pub fn standing(rollout: &ImageRollout) -> &Standing {
-    &rollout.standing
 }

@@ -151,5 +151,6 @@ pub(crate) fn facts(
     Some(ImageFacts {
         definition: view.definition?,
         builds: view.builds,
+        standing: view.standing,
     })
 }

@@ -5,82 +5,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::image::{
-    BuildFile, BuildLeft, BuildNumber, BuildView, FileReach, ImageDefinition, ImageRollout,
-    NewBuild, NewUpload, UploadNumber, UploadView,
-};
+use domain::image::{BuildNumber, ImageDefinition, ImageRollout};
 use engine::images::{
     ImageFacts, PersonalDecision, advance, refresh_pools, start_canary, use_build,
 };
 use serde_json::{Value, json};
 
 use crate::configurations::refused;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, pool};
+use crate::image_samples::{build, definition, referring};
 
 const LINUX: &str = "fleetwright:/image/linux";
-
-fn definition(canary: &Value) -> Value {
-    json!({
-        "imageId": "linux",
-        "build": {"command": ["make", "image"]},
-        "formats": ["raw"],
-        "uploads": [{"providerId": "one"}],
-        "canary": canary,
-    })
-}
-
-/// A ready build with an upload to the first cloud.
-fn build(fleet: &Fleet, number: u64) -> BuildView {
-    let now = fleet.now();
-    let new = NewBuild {
-        builder: "b".to_owned(),
-        builder_id: "b".to_owned(),
-        attempt: 1,
-        fence: 1,
-        build_hash: String::new(),
-        reason: String::new(),
-        request: None,
-    };
-    let file = BuildFile {
-        size_bytes: 1,
-        sha256: "0".repeat(64),
-    };
-    let left = BuildLeft {
-        files: BTreeMap::from([("raw".parse().unwrap(), file)]),
-        provenance: None,
-        log: None,
-        artifacts: None,
-    };
-    let upload = NewUpload {
-        uploader: "b".to_owned(),
-        format: "raw".parse().unwrap(),
-        external_name: None,
-        attempt: 1,
-        fence: 1,
-        target_hash: String::new(),
-        token: String::new(),
-    };
-    let upload = upload.begin(now).succeed(format!("disk-{number}"), 1, now);
-    BuildView {
-        number: BuildNumber(number),
-        record: Some(new.begin(now).succeed(left, 1, now).unwrap()),
-        files: FileReach::default(),
-        uploads: vec![UploadView {
-            number: UploadNumber(1),
-            target: "one".parse().unwrap(),
-            record: Some(upload.unwrap()),
-        }],
-        upload_locks: BTreeMap::new(),
-    }
-}
-
-/// A launch config that refers to the image.
-fn referring() -> Value {
-    let mut config = machine("a");
-    config["image"] = json!({"$image": "linux"});
-    config.as_object_mut().unwrap().remove("workerManager");
-    config
-}
 
 impl Fleet {
     async fn make_image(&self, canary: Value) -> ImageDefinition {
@@ -91,17 +26,21 @@ impl Fleet {
 
     /// The steps of the rollout while these builds exist, and the pools after it.
     async fn roll_out(&self, definition: &ImageDefinition, builds: &[u64]) -> ImageRollout {
-        let facts = self.facts(definition, builds);
+        let facts = self.facts(definition, builds).await;
         let rollout = advance(&self.app.engine, facts, self.now()).await.unwrap();
         refresh_pools(&self.app.engine).await.unwrap();
         rollout
     }
 
-    fn facts(&self, definition: &ImageDefinition, builds: &[u64]) -> Arc<ImageFacts> {
-        let builds = builds.iter().map(|number| build(self, *number));
+    async fn facts(&self, definition: &ImageDefinition, builds: &[u64]) -> Arc<ImageFacts> {
+        let image = definition.name.clone();
+        let read = self.read(move |tx| store::image_rollouts::get(tx, &image));
+        let standing = read.await.map(|rollout| rollout.standing);
+        let builds = builds.iter().map(|number| build(self.now(), *number));
         Arc::new(ImageFacts {
             definition: definition.clone(),
             builds: builds.collect(),
+            standing: standing.unwrap_or_default(),
         })
     }
 
@@ -304,7 +243,7 @@ fleet_test!(people_promote_roll_back_and_try_again, |fleet| {
         .await;
     let engine = &fleet.app.engine;
     let facts = || fleet.facts(&definition, &[1, 2]);
-    let early = start_canary(engine, facts(), fleet.decision(2), None).await;
+    let early = start_canary(engine, facts().await, fleet.decision(2), None).await;
     assert!(
         early
             .unwrap_err()
@@ -313,23 +252,27 @@ fleet_test!(people_promote_roll_back_and_try_again, |fleet| {
     );
     fleet.roll_out(&definition, &[1]).await;
     fleet.roll_out(&definition, &[1, 2]).await;
-    use_build(engine, facts(), fleet.decision(2)).await.unwrap();
+    use_build(engine, facts().await, fleet.decision(2))
+        .await
+        .unwrap();
     fleet.roll_out(&definition, &[1, 2]).await;
     assert_eq!(fleet.launch_configs().await, ["\"disk-2\" 2"]);
-    use_build(engine, facts(), fleet.decision(1)).await.unwrap();
+    use_build(engine, facts().await, fleet.decision(1))
+        .await
+        .unwrap();
     fleet.roll_out(&definition, &[1, 2]).await;
     assert_eq!(fleet.launch_configs().await, ["\"disk-1\" 1"]);
     for share in [0.0, 1.0, f64::NAN] {
-        let refused = start_canary(engine, facts(), fleet.decision(2), Some(share)).await;
+        let refused = start_canary(engine, facts().await, fleet.decision(2), Some(share)).await;
         assert!(refused.is_err(), "{share}");
     }
-    start_canary(engine, facts(), fleet.decision(2), Some(0.05))
+    start_canary(engine, facts().await, fleet.decision(2), Some(0.05))
         .await
         .unwrap();
     fleet.roll_out(&definition, &[1, 2]).await;
     let expected = ["\"disk-1\" 1", "\"disk-2\" 2 canary 0.05"];
     assert_eq!(fleet.launch_configs().await, expected);
-    let missing = use_build(engine, facts(), fleet.decision(3)).await;
+    let missing = use_build(engine, facts().await, fleet.decision(3)).await;
     assert!(
         missing
             .unwrap_err()

@@ -1,0 +1,76 @@
+//! Tests of the harness: it must find each of these deliberate mistakes.
+
+use super::run::{Ran, run};
+use crate::database::Database;
+
+/// Seeds to try at most for each mutant.
+const SEEDS: u64 = 40;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mutant {
+    /// Pools keep the images that they have.
+    ForgetsPools,
+    /// Some steps are no events.
+    LosesEvents,
+    /// A build that was rolled back is new again.
+    ForgetsRejections,
+    /// The machines of the canary count as those beside it.
+    SwapsGroups,
+    /// A server with a late copy of the tree decides, too.
+    TrustsLatePictures,
+}
+
+async fn is_found(mutant: Mutant, shows: impl Fn(&Ran) -> bool) {
+    for seed in 0..SEEDS {
+        if shows(&run(seed, Database::sqlite(), Some(mutant)).await) {
+            return;
+        }
+    }
+    panic!("{mutant:?} is not found in {SEEDS} seeds");
+}
+
+fn has_problem(ran: &Ran, expected: &str) -> bool {
+    ran.problems
+        .iter()
+        .any(|problem| problem.contains(expected))
+}
+
+#[tokio::test]
+async fn pools_that_keep_old_images_are_found() {
+    is_found(Mutant::ForgetsPools, |ran| {
+        has_problem(ran, "launch configs") || has_problem(ran, "has no image")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lost_events_are_found() {
+    is_found(Mutant::LosesEvents, |ran| {
+        has_problem(ran, "events and decisions differ")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_build_that_is_tried_again_after_it_was_rolled_back_is_found() {
+    is_found(Mutant::ForgetsRejections, |ran| {
+        has_problem(ran, "events and decisions differ")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn groups_that_are_swapped_are_found_by_wrong_verdicts() {
+    is_found(Mutant::SwapsGroups, |ran| {
+        ran.tally.bad_promoted > 0 || ran.tally.good_rolled_back > 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_trusts_a_late_copy_of_the_tree_is_found() {
+    is_found(Mutant::TrustsLatePictures, |ran| {
+        has_problem(ran, "events and decisions differ")
+    })
+    .await;
+}
