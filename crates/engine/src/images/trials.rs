@@ -4,69 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::{ImageName, LaunchConfigId, PoolId, WorkerKey};
 use domain::image::{CanaryRun, StoredTrial, TrialRecord, TrialRun, TrialStart};
-use domain::image_reference::{canary_mark, image_uses};
+use domain::image_reference::{ImageUse, canary_mark, image_uses};
 use domain::launch_config::LaunchConfig;
 use domain::plan::{FIRST_CLAIM_MS, START_UP_MS};
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::WorkerState;
 use store::Tx;
-use store::started_workers::{RefusedLaunch, StartedWorker};
+use store::started_workers::{RefusedLaunch, StartedSince, StartedWorker};
 
 /// Machines of one canary; later ones do not count.
 pub(super) const MAX_TRIALS: u32 = 20_000;
-/// Machines of a canary in a pool that are read together: all that count.
-const MAX_WORKERS: u32 = MAX_TRIALS;
 /// Runs on these machines that are read together. The next round continues.
 const MAX_RUNS: u32 = 50_000;
-/// Pools of a canary.
-const MAX_POOLS: u32 = 20_000;
+/// Launch configs of canaries that are read together, of all pools that use the image.
+const MAX_CONFIGS: u32 = 100_000;
 /// Runs of a machine that are kept. The verdict uses fewer.
 const RUNS_OF_MACHINE: usize = 8;
 /// A run may be known this much later than it ended.
 const LATE_MS: i64 = 10 * MINUTE_MS;
 
-/// The launch configs of a pool that take part.
-struct Groups {
-    canary: BTreeSet<LaunchConfigId>,
-    control: BTreeSet<LaunchConfigId>,
-}
+/// The launch configs of pools that take part, each with whether it is the canary's.
+type Groups = BTreeMap<(PoolId, LaunchConfigId), bool>;
 
-impl Groups {
-    fn of(configs: &[LaunchConfig], image: &ImageName, run: &CanaryRun) -> Self {
-        let mut groups = Self {
-            canary: BTreeSet::new(),
-            control: BTreeSet::new(),
-        };
-        for config in configs {
-            let Some(mark) = canary_mark(&config.configuration) else {
-                continue;
-            };
-            let uses = image_uses(&config.configuration);
-            let is_of_run = |used: &domain::image_reference::ImageUse| {
-                used.reference.image == *image && used.build == run.build.0
-            };
-            if mark.image == *image && uses.iter().any(is_of_run) {
-                groups.canary.insert(config.id.clone());
-                groups.control.insert(mark.of);
-            }
-        }
-        groups
-    }
-
-    fn all(&self) -> Vec<&LaunchConfigId> {
-        self.canary.union(&self.control).collect()
-    }
-
-    /// `None`: the launch config takes no part.
-    fn is_canary(&self, id: &LaunchConfigId) -> Option<bool> {
-        if self.canary.contains(id) {
-            return Some(true);
-        }
-        self.control.contains(id).then_some(false)
-    }
-}
-
-/// Brings the trials of a canary up to date, and returns all of them.
+/// Brings the trials of a canary up to date, and returns all of them. A few statements read all
+/// pools together.
 pub(super) fn collect(
     tx: &mut Tx<'_>,
     image: &ImageName,
@@ -75,55 +36,72 @@ pub(super) fn collect(
     knows_claims: bool,
 ) -> store::Result<Vec<StoredTrial>> {
     let known = store::canary_trials::list(tx, image, MAX_TRIALS)?;
-    let mut known: BTreeMap<WorkerKey, StoredTrial> = known
-        .into_iter()
-        .map(|trial| (trial.worker.clone(), trial))
-        .collect();
-    let mut changed = BTreeSet::new();
-    for pool in store::image_users::list_pools(tx, image, None, MAX_POOLS)? {
-        let groups = Groups::of(&store::launch_configs::all(tx, &pool)?, image, run);
-        let mut of_pool = PoolTrials {
-            image,
-            pool: &pool,
-            run,
-            groups,
-            known: &mut known,
-            changed: &mut changed,
-        };
-        of_pool.note_starts(tx, now, knows_claims)?;
-        of_pool.note_refusals(tx)?;
-        of_pool.note_runs(tx)?;
-    }
-    for key in &changed {
-        if let Some(trial) = known.get(key) {
+    let known = known.into_iter().map(|trial| (trial.worker.clone(), trial));
+    let configs = store::launch_configs::of_canaries(tx, image, MAX_CONFIGS)?;
+    let mut trials = Trials {
+        image,
+        run,
+        groups: groups_of(configs, image, run),
+        known: known.collect(),
+        changed: BTreeSet::new(),
+    };
+    trials.note_starts(tx, now, knows_claims)?;
+    trials.note_refusals(tx)?;
+    trials.note_runs(tx)?;
+    for key in &trials.changed {
+        if let Some(trial) = trials.known.get(key) {
             store::canary_trials::write(tx, trial)?;
         }
     }
-    Ok(known.into_values().collect())
+    Ok(trials.known.into_values().collect())
 }
 
-/// The trials of one pool.
-struct PoolTrials<'a> {
+fn groups_of(configs: Vec<LaunchConfig>, image: &ImageName, run: &CanaryRun) -> Groups {
+    let mut groups = Groups::new();
+    for config in configs {
+        let Some(mark) = canary_mark(&config.configuration) else {
+            continue;
+        };
+        let is_of_run =
+            |used: &ImageUse| used.reference.image == *image && used.build == run.build.0;
+        if mark.image == *image && image_uses(&config.configuration).iter().any(is_of_run) {
+            groups.insert((config.pool_id.clone(), mark.of), false);
+            groups.insert((config.pool_id, config.id), true);
+        }
+    }
+    groups
+}
+
+/// The machines of a canary, and of the launch configs beside it.
+struct Trials<'a> {
     image: &'a ImageName,
-    pool: &'a PoolId,
     run: &'a CanaryRun,
     groups: Groups,
-    known: &'a mut BTreeMap<WorkerKey, StoredTrial>,
-    changed: &'a mut BTreeSet<WorkerKey>,
+    known: BTreeMap<WorkerKey, StoredTrial>,
+    changed: BTreeSet<WorkerKey>,
 }
 
-impl PoolTrials<'_> {
-    fn of_pool(&self) -> impl Iterator<Item = &StoredTrial> {
-        let trials = self.known.values();
-        trials.filter(|trial| trial.worker.pool_id == *self.pool)
-    }
-
-    /// From where on machines are read: those before it are known and have shown what they can.
-    fn first_open(&self) -> Timestamp {
-        let is_open = |trial: &&StoredTrial| trial.trial.start == TrialStart::Pending;
-        let open = self.of_pool().filter(is_open).map(|trial| trial.created);
-        let last = self.of_pool().map(|trial| trial.created).max();
-        open.min().or(last).unwrap_or(self.run.since)
+impl Trials<'_> {
+    /// From where on the machines of each launch config are read: those before are known, and have
+    /// shown what they can.
+    fn open_since(&self) -> Vec<StartedSince> {
+        let mut open: BTreeMap<&PoolId, Timestamp> = BTreeMap::new();
+        let mut last: BTreeMap<&PoolId, Timestamp> = BTreeMap::new();
+        for trial in self.known.values() {
+            let (pool, created) = (&trial.worker.pool_id, trial.created);
+            if trial.trial.start == TrialStart::Pending {
+                let first = open.entry(pool).or_insert(created);
+                *first = created.min(*first);
+            }
+            let newest = last.entry(pool).or_insert(created);
+            *newest = created.max(*newest);
+        }
+        let of_group = |(pool, config): &(PoolId, LaunchConfigId)| StartedSince {
+            since: *open.get(pool).or(last.get(pool)).unwrap_or(&self.run.since),
+            pool: pool.clone(),
+            launch_config_id: config.clone(),
+        };
+        self.groups.keys().map(of_group).collect()
     }
 
     fn note_starts(
@@ -132,55 +110,47 @@ impl PoolTrials<'_> {
         now: Timestamp,
         knows_claims: bool,
     ) -> store::Result<()> {
-        let since = self.first_open();
-        let configs = self.groups.all();
-        for worker in store::started_workers::list(tx, self.pool, &configs, since, MAX_WORKERS)? {
-            let key = WorkerKey {
-                pool_id: self.pool.clone(),
-                group: worker.group.clone(),
-                id: worker.id.clone(),
-            };
+        for worker in store::started_workers::list(tx, &self.open_since(), MAX_TRIALS)? {
             let start = start_of(&worker, now, knows_claims);
             let registered = worker.registered;
             let ready_ms = registered.map(|at| at.millis_since(worker.created));
-            if let Some(trial) = self.known.get_mut(&key) {
+            if let Some(trial) = self.known.get_mut(&worker.key) {
                 let is_news = trial.trial.start != start || trial.trial.ready_ms != ready_ms;
                 if trial.trial.start == TrialStart::Pending && is_news {
                     (trial.trial.start, trial.trial.ready_ms) = (start, ready_ms);
-                    self.changed.insert(key);
+                    self.changed.insert(worker.key);
                 }
                 continue;
             }
-            let is_canary = self.groups.is_canary(&worker.launch_config_id);
-            if let Some(is_canary) = is_canary {
-                self.add(key, worker.created, is_canary, start, ready_ms);
-            }
+            let config = (worker.key.pool_id.clone(), worker.launch_config_id);
+            self.add(worker.key, &config, worker.created, start, ready_ms);
         }
         Ok(())
     }
 
     fn note_refusals(&mut self, tx: &mut Tx<'_>) -> store::Result<()> {
-        let since = self.run.since;
-        let configs = self.groups.all();
-        let refused =
-            store::started_workers::list_refused(tx, self.pool, &configs, since, MAX_WORKERS)?;
-        for launch in refused {
+        let of_group = |(pool, config): &(PoolId, LaunchConfigId)| StartedSince {
+            pool: pool.clone(),
+            launch_config_id: config.clone(),
+            since: self.run.since,
+        };
+        let groups: Vec<StartedSince> = self.groups.keys().map(of_group).collect();
+        for launch in store::started_workers::list_refused(tx, &groups, MAX_TRIALS)? {
             let RefusedLaunch {
+                pool,
                 token,
                 launch_config_id,
                 machines,
                 created,
             } = launch;
-            let Some(is_canary) = self.groups.is_canary(&launch_config_id) else {
-                continue;
-            };
+            let config = (pool, launch_config_id);
             for number in 0..machines {
-                let names = ("refused", format!("{token}-{number}"));
-                let key = WorkerKey::parse(self.pool.clone(), names.0, &names.1);
+                let name = format!("{token}-{number}");
+                let key = WorkerKey::parse(config.0.clone(), "refused", &name);
                 let Some(key) = key.ok().filter(|key| !self.known.contains_key(key)) else {
                     continue;
                 };
-                self.add(key, created, is_canary, TrialStart::Refused, None);
+                self.add(key, &config, created, TrialStart::Refused, None);
             }
         }
         Ok(())
@@ -189,11 +159,14 @@ impl PoolTrials<'_> {
     fn add(
         &mut self,
         worker: WorkerKey,
+        config: &(PoolId, LaunchConfigId),
         created: Timestamp,
-        is_canary: bool,
         start: TrialStart,
         ready_ms: Option<i64>,
     ) {
+        let Some(is_canary) = self.groups.get(config).copied() else {
+            return;
+        };
         if created < self.run.since || self.known.len() >= MAX_TRIALS as usize {
             return;
         }
@@ -213,16 +186,7 @@ impl PoolTrials<'_> {
     }
 
     fn note_runs(&mut self, tx: &mut Tx<'_>) -> store::Result<()> {
-        let runs = self.of_pool().flat_map(|trial| &trial.trial.runs);
-        let last = runs.map(|run| run.resolved).max();
-        let since = last.map_or(self.run.since, |last| last.plus_millis(-LATE_MS));
-        let since = since.max(self.run.since);
-        // Runs on other machines of the pool could fill each page.
-        let open = self
-            .of_pool()
-            .filter(|trial| trial.trial.runs.len() < RUNS_OF_MACHINE);
-        let open: Vec<&WorkerKey> = open.map(|trial| &trial.worker).collect();
-        for outcome in store::run_outcomes::list_since(tx, self.pool, &open, since, MAX_RUNS)? {
+        for outcome in store::run_outcomes::list_since(tx, &self.runs_since(), MAX_RUNS)? {
             let Some(trial) = self.known.get_mut(&outcome.worker) else {
                 continue;
             };
@@ -238,6 +202,26 @@ impl PoolTrials<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The machines of which more runs count, and from when on. Others of their pools could fill
+    /// each page.
+    fn runs_since(&self) -> Vec<(&WorkerKey, Timestamp)> {
+        let mut last: BTreeMap<&PoolId, Timestamp> = BTreeMap::new();
+        for trial in self.known.values() {
+            for run in &trial.trial.runs {
+                let newest = last.entry(&trial.worker.pool_id).or_insert(run.resolved);
+                *newest = run.resolved.max(*newest);
+            }
+        }
+        let since = |pool: &PoolId| {
+            let last = last.get(pool).map(|last| last.plus_millis(-LATE_MS));
+            last.unwrap_or(self.run.since).max(self.run.since)
+        };
+        let trials = self.known.values();
+        let open = trials.filter(|trial| trial.trial.runs.len() < RUNS_OF_MACHINE);
+        open.map(|trial| (&trial.worker, since(&trial.worker.pool_id)))
+            .collect()
     }
 }
 
@@ -270,8 +254,7 @@ mod tests {
     fn worker(registered: Option<i64>, claimed: Option<i64>, state: WorkerState) -> StartedWorker {
         let at = Timestamp::from_millis;
         StartedWorker {
-            group: "g".parse().unwrap(),
-            id: "w".parse().unwrap(),
+            key: WorkerKey::parse("p/p".parse().unwrap(), "g", "w").unwrap(),
             launch_config_id: "lc".parse().unwrap(),
             created: at(0),
             registered: registered.map(at),

@@ -238,7 +238,6 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         &[
             "engine::images::refresh_pools::PAGE",
             "engine::images::trials::MAX_RUNS",
-            "engine::images::trials::MAX_WORKERS",
             "images::image_tree::BATCH",
             "images::image_tree::READS_AT_ONCE",
             "server::background::image_mirror::PAGE",
@@ -248,7 +247,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
         "Far beyond the machines and pools that a verdict about an image needs.",
         &[
-            "engine::images::trials::MAX_POOLS",
+            "engine::images::trials::MAX_CONFIGS",
             "engine::images::trials::MAX_TRIALS",
             "engine::images::trials::RUNS_OF_MACHINE",
         ],

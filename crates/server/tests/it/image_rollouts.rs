@@ -32,7 +32,11 @@ impl Fleet {
         rollout
     }
 
-    async fn facts(&self, definition: &ImageDefinition, builds: &[u64]) -> Arc<ImageFacts> {
+    pub(crate) async fn facts(
+        &self,
+        definition: &ImageDefinition,
+        builds: &[u64],
+    ) -> Arc<ImageFacts> {
         let image = definition.name.clone();
         let read = self.read(move |tx| store::image_rollouts::get(tx, &image));
         let standing = read.await.map(|rollout| rollout.standing);

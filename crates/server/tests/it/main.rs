@@ -64,6 +64,7 @@ mod hawk;
 mod health;
 mod image_rollouts;
 mod image_samples;
+mod image_trials;
 mod images;
 mod images_at_work;
 mod launch_config_pauses;

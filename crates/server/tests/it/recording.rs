@@ -19,7 +19,7 @@ use crate::demo_load::{Demo, demo_pool};
 use crate::fleet_world::{Fleet, POOL, fleet_test};
 
 /// The length of a demo load.
-const HOURS: i64 = 4;
+const HOURS: i64 = 6;
 
 impl Fleet {
     /// All entries, read in pages of this size.

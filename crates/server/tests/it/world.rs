@@ -288,8 +288,12 @@ impl World {
 }
 
 impl Drop for World {
+    #[expect(clippy::print_stdout, reason = "a failure must say how it came about")]
     fn drop(&mut self) {
         if std::thread::panicking() {
+            for line in self.log.lines("ERROR") {
+                println!("{line}");
+            }
             return;
         }
         assert_eq!(self.log.lines("panicked"), Vec::<String>::new());

@@ -1,7 +1,7 @@
 //! Launch configs: one row for each, separate from the row of their pool.
 
 use domain::Version;
-use domain::id::{LaunchConfigId, PoolId};
+use domain::id::{ImageName, LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 
@@ -41,6 +41,12 @@ statements! { TABLE;
         "SELECT {columns} FROM json_each($1) AS v CROSS JOIN launch_configs \
          WHERE worker_pool_id = v.value ->> 0 AND archived = 0 \
          ORDER BY worker_pool_id, position, launch_config_id LIMIT $2";
+    // The text only limits how many are read: the caller looks at the mark itself.
+    OF_CANARIES "launch_config_of_canaries" =
+        "SELECT {columns} FROM launch_configs WHERE worker_pool_id IN (\
+         SELECT u.worker_pool_id FROM image_users AS u WHERE u.image_id = $1) \
+         AND configuration LIKE '%\"canary\"%' \
+         ORDER BY worker_pool_id, launch_config_id LIMIT $2";
     COUNT_BETWEEN "launch_config_count_between" =
         "SELECT worker_pool_id, COUNT(*) FROM launch_configs \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
@@ -110,6 +116,11 @@ pub fn active_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<
 /// The active launch configs of these pools, ordered by pool, and then as their authors did.
 pub fn active_of(tx: &mut Tx<'_>, pools: &[PoolId]) -> Result<Vec<LaunchConfig>> {
     tx.rows(&ACTIVE_OF, (&pool_memories::list(pools), ALL_ROWS))
+}
+
+/// The launch configs with a canary, also archived ones, of all pools that use this image.
+pub fn of_canaries(tx: &mut Tx<'_>, image: &ImageName, limit: u32) -> Result<Vec<LaunchConfig>> {
+    tx.rows(&OF_CANARIES, (image, limit))
 }
 
 /// Number of launch configs, including archived ones, of each pool from the first to the last.

@@ -1,6 +1,6 @@
 //! Workers that started since a moment, for canaries of images.
 
-use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerGroup, WorkerId};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerKey};
 use domain::time::Timestamp;
 use domain::worker::WorkerState;
 
@@ -8,24 +8,40 @@ use crate::engine::{Result, Table, Tx, from_row, statements, to_json};
 
 static TABLE: Table = Table::unlisted("workers", 3);
 
+macro_rules! of_configs {
+    ($table:literal) => {
+        concat!(
+            " FROM json_each($1) AS v CROSS JOIN ",
+            $table,
+            " AS w WHERE w.worker_pool_id = v.value ->> 0 AND w.launch_config_id = v.value ->> 1 \
+             AND w.created >= CAST(v.value ->> 2 AS BIGINT)"
+        )
+    };
+}
+
 statements! { TABLE;
-    SINCE "started_worker_list" =
-        "SELECT worker_group, worker_id, launch_config_id, created, registered, first_claim, \
-         state, draining FROM workers WHERE worker_pool_id = $1 AND created >= $2 \
-         AND launch_config_id IN (SELECT v.value ->> 0 FROM json_each($3) AS v) ORDER BY created, worker_group, worker_id LIMIT $4";
-    REFUSED "started_worker_list_refused" =
-        "SELECT token, launch_config_id, machines, created FROM launches \
-         WHERE worker_pool_id = $1 AND created >= $2 AND state = 'refused' \
-         AND cause = 'configuration' \
-         AND launch_config_id IN (SELECT v.value ->> 0 FROM json_each($3) AS v) \
-         ORDER BY created LIMIT $4";
+    SINCE "started_worker_list" = concat!(
+        "SELECT w.worker_pool_id, w.worker_group, w.worker_id, w.launch_config_id, w.created, \
+         w.registered, w.first_claim, w.state, w.draining", of_configs!("workers"),
+        " ORDER BY w.created, w.worker_pool_id, w.worker_group, w.worker_id LIMIT $2");
+    REFUSED "started_worker_list_refused" = concat!(
+        "SELECT w.worker_pool_id, w.token, w.launch_config_id, w.machines, w.created",
+        of_configs!("launches"),
+        " AND w.state = 'refused' AND w.cause = 'configuration' ORDER BY w.created, w.token LIMIT $2");
+}
+
+/// A launch config of a pool, and from when on its machines are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedSince {
+    pub pool: PoolId,
+    pub launch_config_id: LaunchConfigId,
+    pub since: Timestamp,
 }
 
 /// A worker that was launched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartedWorker {
-    pub group: WorkerGroup,
-    pub id: WorkerId,
+    pub key: WorkerKey,
     pub launch_config_id: LaunchConfigId,
     pub created: Timestamp,
     pub registered: Option<Timestamp>,
@@ -38,6 +54,7 @@ pub struct StartedWorker {
 /// A launch that the provider refused because of the launch config.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedLaunch {
+    pub pool: PoolId,
     pub token: LaunchToken,
     pub launch_config_id: LaunchConfigId,
     pub machines: u32,
@@ -45,34 +62,28 @@ pub struct RefusedLaunch {
 }
 
 from_row! { StartedWorker {
-    group, id, launch_config_id, created, registered, first_claim, state, is_draining
+    key, launch_config_id, created, registered, first_claim, state, is_draining
 } }
-from_row! { RefusedLaunch { token, launch_config_id, machines, created } }
+from_row! { RefusedLaunch { pool, token, launch_config_id, machines, created } }
 
-/// The workers of these launch configs that were launched since then, in the order of their
-/// creation.
-pub fn list(
-    tx: &mut Tx<'_>,
-    pool: &PoolId,
-    configs: &[&LaunchConfigId],
-    since: Timestamp,
-    limit: u32,
-) -> Result<Vec<StartedWorker>> {
-    tx.rows(&SINCE, (pool, since, &ids(configs), limit))
+/// The workers of these launch configs, in the order of their creation.
+pub fn list(tx: &mut Tx<'_>, configs: &[StartedSince], limit: u32) -> Result<Vec<StartedWorker>> {
+    tx.rows(&SINCE, (&to_json(&rows(configs)), limit))
 }
 
-fn ids(configs: &[&LaunchConfigId]) -> String {
-    let rows: Vec<[&str; 1]> = configs.iter().map(|id| [id.as_str()]).collect();
-    to_json(&rows)
-}
-
-/// The launches that were refused since then because of these launch configs.
+/// The launches that were refused because of these launch configs.
 pub fn list_refused(
     tx: &mut Tx<'_>,
-    pool: &PoolId,
-    configs: &[&LaunchConfigId],
-    since: Timestamp,
+    configs: &[StartedSince],
     limit: u32,
 ) -> Result<Vec<RefusedLaunch>> {
-    tx.rows(&REFUSED, (pool, since, &ids(configs), limit))
+    tx.rows(&REFUSED, (&to_json(&rows(configs)), limit))
+}
+
+fn rows(configs: &[StartedSince]) -> Vec<(&str, &str, i64)> {
+    let row = |of: &StartedSince| of.since.as_millis();
+    let rows = configs
+        .iter()
+        .map(|of| (of.pool.as_str(), of.launch_config_id.as_str(), row(of)));
+    rows.collect()
 }

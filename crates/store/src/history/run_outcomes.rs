@@ -42,9 +42,9 @@ statements! { TABLE;
          ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT $6";
     SINCE "run_outcome_list_since" =
         "SELECT {columns} FROM json_each($1) AS v CROSS JOIN run_outcomes \
-         WHERE worker_pool_id = $2 AND worker_group = v.value ->> 0 \
-         AND worker_id = v.value ->> 1 AND resolved >= $3 \
-         ORDER BY resolved, task_id, run_id LIMIT $4";
+         WHERE worker_pool_id = v.value ->> 0 AND worker_group = v.value ->> 1 \
+         AND worker_id = v.value ->> 2 AND resolved >= CAST(v.value ->> 3 AS BIGINT) \
+         ORDER BY resolved, task_id, run_id LIMIT $2";
     POOLS "run_outcome_pools_of_configuration" =
         "SELECT worker_pool_id FROM worker_types WHERE worker_configuration_id = $1 \
          ORDER BY worker_pool_id LIMIT $2";
@@ -137,19 +137,23 @@ pub fn list_of_pools(
     Ok(newest.into_values().rev().collect())
 }
 
-/// The runs on these workers of a pool that ended since then, the oldest first.
+/// The runs on these workers that ended since a moment of each, the oldest first.
 pub fn list_since(
     tx: &mut Tx<'_>,
-    pool: &PoolId,
-    workers: &[&WorkerKey],
-    since: Timestamp,
+    workers: &[(&WorkerKey, Timestamp)],
     limit: u32,
 ) -> Result<Vec<RunOutcome>> {
-    let rows: Vec<[&str; 2]> = workers
-        .iter()
-        .map(|key| [key.group.as_str(), key.id.as_str()])
-        .collect();
-    tx.rows(&SINCE, (&to_json(&rows), pool, since, limit))
+    let rows = workers.iter().map(|(key, since)| {
+        let WorkerKey { pool_id, group, id } = key;
+        (
+            pool_id.as_str(),
+            group.as_str(),
+            id.as_str(),
+            since.as_millis(),
+        )
+    });
+    let rows: Vec<_> = rows.collect();
+    tx.rows(&SINCE, (&to_json(&rows), limit))
 }
 
 /// The pools of a worker configuration.
