@@ -188,6 +188,10 @@ pub async fn run(
     ready: impl FnOnce(&str),
 ) -> Result<(), BuilderProblem> {
     config.check_builder()?;
+    // A builder mostly waits: with huge pages it would hold a third more memory.
+    if let Err(problem) = nix::sys::prctl::set_thp_disable(true) {
+        tracing::debug!("memory is used in huge pages: {problem}");
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let keyring = Arc::new(config.keyring()?);
     let providers = build_providers(&config, &keyring, &clock, Schemas::new());

@@ -174,6 +174,8 @@ fn enter() -> io::Result<()> {
         .read_to_string(&mut text)?;
     let order: EnterOrder = serde_json::from_str(&text)?;
     prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // Builders go without huge pages; commands may need them.
+    prctl::set_thp_disable(false)?;
     if nix::unistd::getppid().as_raw() != order.supervisor {
         // The supervisor ended before this process could be bound to it.
         return Err(io::Error::other("the supervisor has ended"));
