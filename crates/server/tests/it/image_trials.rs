@@ -128,11 +128,11 @@ fleet_test!(
         let names: Vec<&str> = pools.iter().map(String::as_str).collect();
         let definition = fleet.canary_in(&names).await;
         let mut costs = Vec::new();
-        for n_pools in [1, 10] {
+        for (n_pools, first) in [(1, 2_000), (10, 20_000)] {
             for (number, id) in (0..).zip(&names[..n_pools]) {
                 let [canary, _] = fleet.groups(id).await;
-                let first = 100 * (number + 20 * n_pools as u32);
-                fleet.add_machines(id, canary.as_str(), first, 1).await;
+                let machine = first + 100 * number;
+                fleet.add_machines(id, canary.as_str(), machine, 1).await;
             }
             fleet.evidence(&definition).await;
             let facts = fleet.facts(&definition, &[1, 2]).await;
