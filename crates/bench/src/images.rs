@@ -5,7 +5,6 @@
 //! of Nodepool in docs/performance.md.
 
 mod builders;
-mod mntr;
 mod parts;
 
 use clap::{Args, ValueEnum};
@@ -86,7 +85,7 @@ pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<(
         let measured = parts::large(n_images, n_builders).await?;
         figures.add("large", measured);
     }
-    output::figures(&Value::Object(figures.0), as_json, text);
+    output::figures(&Value::Object(figures.0), as_json, output::lines);
     Ok(())
 }
 
@@ -99,27 +98,5 @@ impl Figures {
     fn add(&mut self, part: &str, figures: Value) {
         output::note(&format!("{part}: {figures}"));
         self.0.insert(part.to_owned(), figures);
-    }
-}
-
-/// One line for each figure: its JSON pointer and its value.
-fn text(figures: &Value) -> String {
-    let mut lines = Vec::new();
-    add_lines(figures, "", &mut lines);
-    lines.join("\n")
-}
-
-fn add_lines(value: &Value, name: &str, lines: &mut Vec<String>) {
-    match value {
-        Value::Object(members) => {
-            for (key, value) in members {
-                add_lines(value, format!("{name} {key}").trim(), lines);
-            }
-        }
-        Value::Number(number) => {
-            let number = number.as_f64().unwrap_or_default();
-            lines.push(format!("{name:<48}{number:>14.3}"));
-        }
-        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) => {}
     }
 }

@@ -14,6 +14,8 @@ mod prepare;
 mod report;
 mod rules;
 mod scenario;
+mod tree;
+mod zookeeper;
 
 use std::time::Duration;
 
@@ -78,6 +80,10 @@ enum Verb {
     /// Run it by `scripts/with-zookeeper`, which starts a private ZooKeeper. Builders are
     /// processes; builds are short shell commands, and uploads are simulated.
     Images(images::Arguments),
+    /// Measure the tree: calls, the hand-over of a lock, an idle client
+    ///
+    /// The embedded tree and ZooKeeper. Run it by `scripts/with-zookeeper`.
+    Tree(tree::Arguments),
     /// A part of that benchmark
     #[command(hide = true)]
     RulesPart,
@@ -119,6 +125,7 @@ async fn run(verb: Verb, as_json: bool) -> anyhow::Result<()> {
         Verb::FleetPart(arguments) => fleet::part(arguments).await,
         Verb::Rules(arguments) => rules::run(arguments, as_json).await,
         Verb::Images(arguments) => images::run(arguments, as_json).await,
+        Verb::Tree(arguments) => tree::run(arguments, as_json).await,
         Verb::RulesPart => rules::part(),
         Verb::Bare => bare::serve().await,
     }

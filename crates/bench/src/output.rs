@@ -21,6 +21,28 @@ pub(crate) fn figures(figures: &Value, as_json: bool, text: impl Fn(&Value) -> S
     }
 }
 
+/// One line for each figure: its JSON pointer and its value.
+pub(crate) fn lines(figures: &Value) -> String {
+    let mut lines = Vec::new();
+    add_lines(figures, "", &mut lines);
+    lines.join("\n")
+}
+
+fn add_lines(value: &Value, name: &str, lines: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                add_lines(value, format!("{name} {key}").trim(), lines);
+            }
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap_or_default();
+            lines.push(format!("{name:<48}{number:>14.3}"));
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) => {}
+    }
+}
+
 /// Prints which part is being measured.
 pub(crate) fn note(text: &str) {
     let _reader_has_left = writeln!(std::io::stderr().lock(), "{text}");

@@ -3,7 +3,6 @@
 mod client_process;
 mod counting;
 mod faults;
-mod figures;
 mod locks;
 mod logins;
 mod members;

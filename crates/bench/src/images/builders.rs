@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use backplane::tree::{TreePath, ZookeeperSettings, ZookeeperTree};
+use backplane::tree::ZookeeperTree;
 use domain::id::ImageName;
 use domain::image::{BuildState, UploadState};
 use images::{BuildNode, ImageNode, ImageTree, StoredDefinition};
@@ -17,12 +17,10 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use crate::child::fleetwright;
-use crate::machine;
+use crate::{machine, zookeeper};
 
 /// Something that takes longer does not happen.
 const LIMIT: Duration = Duration::from_secs(3_600);
-/// The folder that `scripts/with-zookeeper` makes.
-const ZOOKEEPER: &str = "TEST_ZOOKEEPER";
 /// After this time without contact, a builder loses its locks: the default of the program.
 const SESSION: Duration = Duration::from_secs(10);
 /// The same where builders are killed.
@@ -47,23 +45,11 @@ pub(super) struct BuilderProcess {
 
 impl World {
     pub(super) async fn open() -> anyhow::Result<Self> {
-        let folder = std::env::var(ZOOKEEPER).with_context(|| {
-            format!("{ZOOKEEPER} is not set: run this program by scripts/with-zookeeper")
-        })?;
-        let servers = std::fs::read_to_string(PathBuf::from(folder).join("main/address"))
-            .context("cannot read the address of ZooKeeper")?;
+        let servers = zookeeper::servers()?;
         let files = machine::temporary_folder()?;
         let name = files.path().file_name().unwrap_or_default();
         let root = format!("/{}", name.to_string_lossy());
-        let settings = ZookeeperSettings {
-            servers: servers.clone(),
-            root: root.parse::<TreePath>()?,
-            creates_root: true,
-            session: Duration::from_secs(20),
-            call_limit: Duration::from_secs(60),
-            login: None,
-            tls: None,
-        };
+        let settings = zookeeper::settings(servers.clone(), &root, Duration::from_secs(20))?;
         let tree = ZookeeperTree::open(settings)?;
         tree.connected().await?;
         let images = ImageTree::new(Arc::new(tree));

@@ -9,10 +9,10 @@ use images::{Asker, ImageNode};
 use serde_json::{Value, json};
 
 use super::builders::{BuilderProcess, SHORT_SESSION, World, n_uploaded, names};
-use super::mntr::packets_received;
 use crate::figures::Sample;
 use crate::machine::{self, Stopwatch};
 use crate::output;
+use crate::zookeeper::packets_received;
 
 const CLOUD: &str = "cloud";
 /// A build that takes no time of its own.
