@@ -96,8 +96,12 @@ impl Trials<'_> {
             let newest = last.entry(pool).or_insert(created);
             *newest = created.max(*newest);
         }
+        self.groups_since(|pool| *open.get(pool).or(last.get(pool)).unwrap_or(&self.run.since))
+    }
+
+    fn groups_since(&self, since: impl Fn(&PoolId) -> Timestamp) -> Vec<StartedSince> {
         let of_group = |(pool, config): &(PoolId, LaunchConfigId)| StartedSince {
-            since: *open.get(pool).or(last.get(pool)).unwrap_or(&self.run.since),
+            since: since(pool),
             pool: pool.clone(),
             launch_config_id: config.clone(),
         };
@@ -129,12 +133,7 @@ impl Trials<'_> {
     }
 
     fn note_refusals(&mut self, tx: &mut Tx<'_>) -> store::Result<()> {
-        let of_group = |(pool, config): &(PoolId, LaunchConfigId)| StartedSince {
-            pool: pool.clone(),
-            launch_config_id: config.clone(),
-            since: self.run.since,
-        };
-        let groups: Vec<StartedSince> = self.groups.keys().map(of_group).collect();
+        let groups = self.groups_since(|_| self.run.since);
         for launch in store::started_workers::list_refused(tx, &groups, MAX_TRIALS)? {
             let RefusedLaunch {
                 pool,

@@ -48,7 +48,7 @@ impl Fleet {
         })
     }
 
-    fn decision(&self, build: u64) -> PersonalDecision {
+    pub(crate) fn decision(&self, build: u64) -> PersonalDecision {
         PersonalDecision {
             build: BuildNumber(build),
             reason: "a person wants it".to_owned(),

@@ -1,12 +1,11 @@
 //! The machines and runs of a canary are found whatever else its pools hold, with few statements.
 
-use domain::Version;
-use domain::id::{LaunchConfigId, PoolId, WorkerKey};
+use domain::id::{LaunchConfigId, PoolId};
 use domain::image::{CanaryEvidence, ImageDefinition};
 use domain::image_reference::canary_mark;
 use domain::run_outcome::RunOutcome;
 use domain::task::EndReason;
-use domain::time::{DAY_MS, SECOND_MS};
+use domain::time::SECOND_MS;
 use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use engine::images::{advance, refresh_pools};
 use serde_json::json;
@@ -14,6 +13,7 @@ use serde_json::json;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, pool};
 use crate::image_samples::{definition, referring};
 use crate::queue_samples::task_id;
+use crate::samples::worker;
 
 /// More than any page of other lists.
 const OTHERS: u32 = 6_000;
@@ -57,32 +57,21 @@ impl Fleet {
     /// Machines that run, each with a run that has ended.
     async fn add_machines(&self, pool: &str, config: &str, from: u32, count: u32) {
         let now = self.now();
-        let pool: PoolId = pool.parse().unwrap();
+        let pool = pool.to_owned();
         let config: LaunchConfigId = config.parse().unwrap();
         let machine = move |number: u32| {
-            let key = WorkerKey::parse(pool.clone(), "g", &format!("m-{number}")).unwrap();
             let worker = Worker::from_stored(StoredWorker {
-                key: key.clone(),
-                provider_id: "one".parse().unwrap(),
                 launch_config_id: Some(config.clone()),
                 state: WorkerState::Running,
-                capacity: 1,
-                price: None,
                 created: now,
-                expires: now.plus_millis(DAY_MS),
-                last_modified: now,
-                last_checked: now,
                 terms: Terms {
                     registered_at: Some(now.as_millis() + SECOND_MS),
                     ..Terms::default()
                 },
-                provider_data: json!({}),
-                secret: None,
-                previous_secret: None,
-                version: Version::FIRST,
+                ..worker(&pool, "g", &format!("m-{number}")).into_stored()
             });
             let run = RunOutcome {
-                worker: key,
+                worker: worker.key.clone(),
                 task_id: task_id(number).parse().unwrap(),
                 run_id: 0,
                 reason: EndReason::Completed,

@@ -81,9 +81,13 @@ pub fn list_refused(
 }
 
 fn rows(configs: &[StartedSince]) -> Vec<(&str, &str, i64)> {
-    let row = |of: &StartedSince| of.since.as_millis();
-    let rows = configs
-        .iter()
-        .map(|of| (of.pool.as_str(), of.launch_config_id.as_str(), row(of)));
+    let rows = configs.iter().map(|of| {
+        let StartedSince {
+            pool,
+            launch_config_id,
+            since,
+        } = of;
+        (pool.as_str(), launch_config_id.as_str(), since.as_millis())
+    });
     rows.collect()
 }

@@ -4,13 +4,13 @@ use domain::Version;
 use domain::id::{LaunchConfigId, WorkerKey};
 use domain::run_outcome::RunOutcome;
 use domain::task::EndReason;
-use domain::time::{DAY_MS, MINUTE_MS, SECOND_MS, Timestamp};
+use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
 use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
-use serde_json::json;
 use testing::Chance;
 
 use crate::fleet_world::POOL;
 use crate::queue_samples::task_id;
+use crate::samples::worker;
 
 /// A machine that has not registered by then never does.
 pub(super) const NEVER_MS: i64 = 20 * MINUTE_MS;
@@ -112,25 +112,17 @@ impl Machine {
                 self.registers.map(Timestamp::as_millis)
             }
         };
+        let WorkerKey { pool_id, group, id } = &self.key;
         Worker::from_stored(StoredWorker {
-            key: self.key.clone(),
-            provider_id: "one".parse().unwrap(),
             launch_config_id: Some(self.config.clone()),
             state,
-            capacity: 1,
-            price: None,
             created: self.created,
-            expires: self.created.plus_millis(7 * DAY_MS),
-            last_modified: self.created,
-            last_checked: self.created,
             terms: Terms {
                 registered_at,
                 ..Terms::default()
             },
-            provider_data: json!({}),
-            secret: None,
-            previous_secret: None,
             version,
+            ..worker(pool_id.as_str(), group.as_str(), id.as_str()).into_stored()
         })
     }
 

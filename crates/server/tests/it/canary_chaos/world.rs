@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use domain::audit::{AuditEntry, EntityType};
-use domain::image::{BuildNumber, ImageDefinition, ImageRollout, Standing};
+use domain::audit::EntityType;
+use domain::image::{ImageDefinition, ImageRollout, Standing};
 use domain::image_reference::{canary_mark, image_uses};
 use domain::launch_config::LaunchConfig;
 use domain::time::MINUTE_MS;
-use engine::images::{
-    ImageFacts, PersonalDecision, advance, refresh_pools, start_canary, use_build,
-};
+use engine::images::{ImageFacts, advance, refresh_pools, start_canary, use_build};
 use serde_json::{Value, json};
 use testing::Chance;
 
@@ -133,21 +131,7 @@ impl CanaryWorld {
     async fn let_a_person_decide(&mut self) {
         let all: Vec<u64> = self.existing.iter().copied().collect();
         let number = *self.chance.pick(&all).unwrap();
-        let audit = AuditEntry {
-            entity_type: EntityType::Image,
-            entity_id: IMAGE.to_owned(),
-            action: String::new(),
-            client_id: "people/ops".to_owned(),
-            created: self.fleet.now(),
-            source_ip: None,
-            request_id: None,
-            detail: json!({}),
-        };
-        let decision = PersonalDecision {
-            build: BuildNumber(number),
-            reason: "a person wants it".to_owned(),
-            audit,
-        };
+        let decision = self.fleet.decision(number);
         let facts = self.facts(self.picture().await);
         let engine = &self.fleet.app.engine;
         let (verb, done) = match self.chance.percent(50) {
