@@ -10,6 +10,7 @@ import pytest
 from fleet import pool_definition
 from fleet_server import CHECKOUT, FleetServer, wait_until
 from workload import (
+    IDLE_SECONDS,
     SECONDS,
     Workload,
     end_processes,
@@ -84,7 +85,7 @@ def test_nothing_that_was_accepted_is_lost_and_events_keep_their_order(postgres,
     creating.join()
 
     work.wait_until_all_are_completed()
-    wait_until(lambda: not worker_processes(serving), SECONDS, "all processes have ended")
+    wait_until(lambda: not worker_processes(serving), IDLE_SECONDS, "all processes have ended")
     wait_until(lambda: not work.live_workers(), SECONDS, "all workers are stopped")
     assert all(work.runs()[task_id] >= 1 for task_id in work.accepted)
     check_events(serving, work)

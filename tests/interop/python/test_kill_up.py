@@ -7,6 +7,7 @@ import pytest
 from fleet import pool_definition
 from fleet_server import FleetServer, wait_until
 from workload import (
+    IDLE_SECONDS,
     SECONDS,
     Workload,
     chance,
@@ -91,7 +92,7 @@ def check_runs(work):
 
 def until_nothing_is_left(server, work):
     """All workers end, and the outcome of each launch is known."""
-    wait_until(lambda: not worker_processes(server), SECONDS, "all processes have ended")
+    wait_until(lambda: not worker_processes(server), IDLE_SECONDS, "all processes have ended")
     wait_until(lambda: not work.live_workers(), SECONDS, "all workers are stopped")
     folders = (server.folder / "data" / "local" / "local").iterdir()
     lost = [folder for folder in folders if folder.name not in work.workers()]

@@ -17,6 +17,8 @@ from fleet_server import binary, wait_until
 from taskcluster.exceptions import TaskclusterConnectionError, TaskclusterRestFailure
 
 SECONDS = 60
+# After a failed launch, idle workers are kept until the next try, which is after 72 s at most.
+IDLE_SECONDS = 180
 LIVE = {"requested", "running", "stopping"}
 # A launch without a known outcome is settled after three minutes; tests let more time pass.
 SETTLED_MS = 4 * 60 * 1000

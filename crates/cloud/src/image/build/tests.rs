@@ -29,7 +29,8 @@ const BUILDER: &str = "FLEETWRIGHT_TEST_BUILDER";
 #[tokio::test]
 async fn this_program_can_be_a_builder_that_is_killed() {
     if let Ok(folder) = std::env::var(BUILDER) {
-        let mut run = start(spec(Path::new(&folder), STUBBORN)).await;
+        let script = format!("{STUBBORN} sleep 600");
+        let mut run = start(spec(Path::new(&folder), &script)).await;
         run.wait().await;
     }
 }
