@@ -3,6 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cloud::image::end_leftovers;
 use domain::id::ImageName;
@@ -24,6 +25,8 @@ const IDENTITY_LENGTH: usize = 32;
 pub(super) struct Disk {
     folder: PathBuf,
     pub(super) id: String,
+    /// Number of folders for fetched files so far.
+    n_fetched: AtomicU64,
     /// Held while the process lives.
     _lock: File,
 }
@@ -44,6 +47,7 @@ impl Disk {
         let disk = Self {
             folder,
             id,
+            n_fetched: AtomicU64::new(0),
             _lock: lock,
         };
         disk.remove_leftovers().await?;
@@ -67,13 +71,21 @@ impl Disk {
         self.folder.join(WORK).join(format!("{image}-{build}"))
     }
 
-    /// A folder for a file that is fetched for an upload.
-    pub(super) fn fetched(&self, image: &ImageName, build: BuildNumber, target: &str) -> PathBuf {
+    /// Makes a folder for a file that is fetched for an upload.
+    pub(super) async fn fetched(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        target: &str,
+    ) -> io::Result<FetchedFolder> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let target: String = target.chars().map(plain).collect();
-        self.folder
-            .join(WORK)
-            .join(format!("upload-{image}-{build}-{target}"))
+        // An upload that was given up may still remove its own folder.
+        let number = self.n_fetched.fetch_add(1, Ordering::Relaxed);
+        let name = format!("upload-{image}-{build}-{target}-{number}");
+        let folder = FetchedFolder(Some(self.folder.join(WORK).join(name)));
+        tokio::fs::create_dir_all(folder.path()).await?;
+        Ok(folder)
     }
 
     /// Where files of a build are kept that an artifact store cannot take.
@@ -111,6 +123,40 @@ impl Disk {
     /// Names this disk in records of builds.
     pub(super) fn store_name(&self) -> String {
         format!("disk:{}", self.id)
+    }
+}
+
+/// A folder that ends with the upload that needs it, also if the upload is given up.
+pub(super) struct FetchedFolder(Option<PathBuf>);
+
+impl FetchedFolder {
+    pub(super) fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(""))
+    }
+
+    pub(super) async fn remove(mut self) {
+        if let Some(folder) = self.0.take() {
+            let _ = tokio::task::spawn_blocking(move || remove_fetched(&folder)).await;
+        }
+    }
+}
+
+impl Drop for FetchedFolder {
+    fn drop(&mut self) {
+        let Some(folder) = self.0.take() else {
+            return;
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || remove_fetched(&folder))),
+            Err(_) => remove_fetched(&folder),
+        }
+    }
+}
+
+fn remove_fetched(folder: &Path) {
+    if let Err(error) = remove(folder) {
+        tracing::warn!(folder = %folder.display(), %error,
+            "cannot remove {}: {error}. The builder tries again when it starts", folder.display());
     }
 }
 
@@ -183,6 +229,35 @@ fn fresh_id() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_fetched_file_ends_with_its_upload_also_if_that_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::open(folder.path()).await.unwrap();
+        let image = "small".parse().unwrap();
+        let build = "0000000001".parse().unwrap();
+        let mut fetched = Vec::new();
+        for _ in 0..3 {
+            let made = disk.fetched(&image, build, "a/b").await.unwrap();
+            fs::write(made.path().join("small.raw"), "x").unwrap();
+            fetched.push(made);
+        }
+        let work = || entries(&folder.path().join(WORK)).unwrap().len();
+        assert_eq!(work(), 3);
+        fetched.pop().unwrap().remove().await;
+        assert_eq!(work(), 2);
+        let given_up = tokio::spawn(async move {
+            let _held = fetched;
+            std::future::pending::<()>().await;
+        });
+        tokio::task::yield_now().await;
+        given_up.abort();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+        let mut rounds = tokio::time::interval(std::time::Duration::from_millis(1));
+        while work() > 0 {
+            rounds.tick().await;
+        }
+    }
 
     #[tokio::test]
     async fn a_folder_keeps_its_identity_and_has_one_builder() {

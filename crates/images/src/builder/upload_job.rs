@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::Builder;
 use super::build_job::{run_until, text};
-use super::disk::remove;
+use super::disk::FetchedFolder;
 use super::job::{JobError, JobOutcome};
 use super::make::{key, with_causes};
 use crate::image_tree::OwnedView;
@@ -261,7 +261,7 @@ impl Builder {
         let file = self.fetch(plan, target).await?;
         let sent = self.send_file(plan, target, &file).await;
         if let Some(folder) = file.fetched {
-            let _ = tokio::task::spawn_blocking(move || remove(&folder)).await;
+            folder.remove().await;
         }
         sent
     }
@@ -372,13 +372,14 @@ impl Builder {
             file.path = Some(local);
             return Ok(file);
         }
-        let folder = self.disk.fetched(image, build, &plan.target.to_string());
-        let path = folder.join(&name);
-        let made = tokio::fs::create_dir_all(&folder).await;
-        made.map_err(|error| UploadFailure::of_file(format!("{}: {error}", folder.display())))?;
+        let target = plan.target.to_string();
+        let folder = self.disk.fetched(image, build, &target).await;
+        let folder = folder
+            .map_err(|error| UploadFailure::of_file(format!("a folder for {name}: {error}")))?;
+        let path = folder.path().join(&name);
         let got = self.parts.artifacts.get(&key, &path, &file.checksum).await;
         if let Err(error) = got {
-            let _ = tokio::task::spawn_blocking(move || remove(&folder)).await;
+            folder.remove().await;
             return Err(UploadFailure::of_store(build, &error));
         }
         file.path = Some(path);
@@ -393,7 +394,7 @@ struct SentFile {
     location: Option<String>,
     checksum: Checksum,
     /// Removed after the upload.
-    fetched: Option<PathBuf>,
+    fetched: Option<FetchedFolder>,
 }
 
 impl Plan {
