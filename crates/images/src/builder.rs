@@ -377,7 +377,13 @@ impl Work {
         self.running.remove(&job);
         let pause = |n_failures: u32| Instant::now() + pause(n_failures);
         match &result {
-            Ok(()) => self.agenda.ended(&job, None::<fn(u32) -> Instant>),
+            Ok(()) => {
+                self.agenda.ended(&job, None::<fn(u32) -> Instant>);
+                // If it still seems to be wanted, the copy of the tree is behind.
+                if job.kind() != Kind::Build {
+                    self.agenda.postpone(&job, Instant::now() + FIRST_PAUSE);
+                }
+            }
             Err(error) if error.is_contention() => {
                 error.log(&job);
                 self.agenda.postpone(&job, Instant::now() + FIRST_PAUSE);

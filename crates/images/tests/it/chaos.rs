@@ -36,6 +36,14 @@ ranges! {
     worlds_0 0, worlds_1 1, worlds_2 2, worlds_3 3,
 }
 
+/// A fetched file that was left, and a deletion that was repeated while the copy was behind.
+#[test]
+fn worlds_that_once_went_wrong() {
+    for seed in [100_325, 101_820] {
+        runs(seed..seed + 1);
+    }
+}
+
 /// Runs the seeds that `scripts/chaos` names.
 #[test]
 fn the_seeds_that_were_asked_for() {
