@@ -16,12 +16,14 @@ use crate::launch_config::LaunchConfig;
 use crate::market::{Announced, OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, OfferKnowledge, Rival, START_UP_MS,
-    Settings, Shadow, Snapshot, Source, StrategyChoice, StrategyDefaults, StrategyName, Tries,
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, OfferKnowledge, PoolWait, Rival,
+    START_UP_MS, Settings, Shadow, Snapshot, Source, StrategyChoice, StrategyDefaults,
+    StrategyName, Tries,
 };
 use crate::pool::Pool;
 use crate::supply::{Horizon, Inventory};
 use crate::time::Timestamp;
+use crate::waits::WaitCause;
 
 /// The state of one pool at one moment.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub struct Facts {
     pub launch_configs: Vec<Arc<LaunchConfig>>,
     /// Waiting tasks count as far as a plan may depend on them.
     pub demand: Demand,
+    /// All waiting tasks, or at least one more than may count for a plan.
+    pub n_pending: u64,
     /// The strategies of pools whose config names none.
     pub defaults: StrategyDefaults,
     /// The current time, and since when signs of workers count.
@@ -49,6 +53,8 @@ pub struct Facts {
     pub is_contending: bool,
     /// Whether machines of the pool may be late for their offering.
     pub may_have_late: bool,
+    /// The cause in the timeline of the pool for which its tasks wait; `None`: it has none yet.
+    pub wait: Option<WaitCause>,
 }
 
 /// The memory that concerns one pool.
@@ -86,12 +92,14 @@ pub type Rooms = BTreeMap<ProviderId, u64>;
 impl Facts {
     /// The facts about a new pool.
     pub fn new(pool: Pool, demand: Demand, horizon: Horizon, defaults: StrategyDefaults) -> Self {
+        let n_pending = demand.pending;
         // Waiting tasks beyond what any plan of the pool could serve do not count.
         let demand = up_to(demand, u64::from(most_pending(&pool, defaults)));
         Self {
             pool,
             launch_configs: Vec::new(),
             demand,
+            n_pending,
             defaults,
             horizon,
             overrides: Vec::new(),
@@ -102,6 +110,7 @@ impl Facts {
             announced: Vec::new(),
             is_contending: false,
             may_have_late: true,
+            wait: None,
         }
     }
 
@@ -154,6 +163,31 @@ impl Facts {
             || !snapshot.rivals.is_empty()
             || !self.pool.previous_provider_ids.is_empty()
             || self.has_archived
+    }
+
+    /// The cause for which tasks of the pool wait while it needs no decision.
+    pub fn quiet_wait(&self) -> WaitCause {
+        let max = match self.n_pending {
+            0 => u64::MAX,
+            _ => self.max_capacity(),
+        };
+        let demand = Demand {
+            pending: self.n_pending,
+            ..self.demand
+        };
+        PoolWait::of_supply(demand, &self.capacity(), max).of_pool()
+    }
+
+    /// The maximum of the pool, with the overrides; there is none if its config is invalid.
+    fn max_capacity(&self) -> u64 {
+        let config = &self.pool.definition.config;
+        let Ok(mut settings) = Settings::parse_with(config, self.defaults) else {
+            return u64::MAX;
+        };
+        for given in &self.overrides {
+            given.limit(&mut settings);
+        }
+        settings.max_capacity
     }
 
     pub fn capacity(&self) -> Capacity {

@@ -31,8 +31,10 @@ pub mod recording;
 pub mod run_outcome;
 pub mod supply;
 pub mod task;
+pub mod task_wait;
 pub mod time;
 pub mod version;
+pub mod waits;
 pub mod worker;
 pub mod worker_credentials;
 

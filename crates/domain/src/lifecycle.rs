@@ -30,6 +30,16 @@ pub fn registration_timeout(config: &Map<String, Value>) -> Option<i64> {
     stated(config, "registrationTimeout")
 }
 
+/// How long a worker may not ask for work until it is ended, in milliseconds.
+pub fn inactivity_timeout(config: &Map<String, Value>) -> i64 {
+    stated(config, "queueInactivityTimeout").unwrap_or(DEFAULT_INACTIVITY_MS)
+}
+
+/// How long a registered worker may take until it first asks for work, in milliseconds.
+pub fn first_claim_timeout(config: &Map<String, Value>) -> i64 {
+    stated(config, "firstClaimTimeout").unwrap_or(DEFAULT_FIRST_CLAIM_MS)
+}
+
 /// The terms of a worker that is launched now, from its pool's config and its worker config.
 pub fn at_launch(
     pool_config: &Map<String, Value>,
@@ -40,13 +50,11 @@ pub fn at_launch(
     let reregistration = reregistration_timeout(pool_config).unwrap_or(DEFAULT_REREGISTRATION_MS);
     let registration = registration_timeout(pool_config).unwrap_or(reregistration);
     let first_limit = registration.min(reregistration);
-    let inactivity = stated(pool_config, "queueInactivityTimeout").unwrap_or(DEFAULT_INACTIVITY_MS);
-    let first_claim = stated(pool_config, "firstClaimTimeout").unwrap_or(DEFAULT_FIRST_CLAIM_MS);
     Terms {
         terminate_after: Some(now.plus_millis(first_limit).as_millis()),
         reregistration_timeout: Some(reregistration),
-        queue_inactivity_timeout: Some(inactivity),
-        first_claim_timeout: Some(first_claim),
+        queue_inactivity_timeout: Some(inactivity_timeout(pool_config)),
+        first_claim_timeout: Some(first_claim_timeout(pool_config)),
         idle_hold_ms: Some(idle_hold(&worker_config)),
         launch_token: Some(launch_token.to_string()),
         worker_config: Some(worker_config),

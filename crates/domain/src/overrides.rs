@@ -7,7 +7,7 @@
 use crate::Version;
 use crate::id::{ClientId, LaunchConfigId, OverrideId, PoolId, ProviderId, WorkerGroup};
 use crate::launch_config::LaunchConfig;
-use crate::plan::Settings;
+use crate::plan::{PAUSED, Settings};
 use crate::pool::Pool;
 use crate::time::{DAY_MS, Timestamp};
 
@@ -145,7 +145,7 @@ impl Override {
 
     /// The text with which a launch config that it pauses is refused.
     fn refusal(&self) -> String {
-        format!("paused {}", self.detail())
+        format!("{PAUSED}{}", self.detail())
     }
 
     /// Whether it pauses a launch config of a pool with these refusals. Not every pool has machines

@@ -33,6 +33,7 @@ mod strategy;
 mod strategy_choice;
 mod text;
 mod usability;
+mod wait;
 mod weight;
 
 use rand::Rng;
@@ -44,7 +45,10 @@ pub use advice::{
     REASON_OVER_CAPACITY, REASON_OVER_SHARE, REASON_QUARANTINED,
 };
 pub use award::MAX_LAUNCHED;
-pub use bid::{Bid, MAX_PRICE, MAX_READY_MS, MAX_UTILITY, check_price};
+pub use bid::{
+    Bid, MAX_PRICE, MAX_READY_MS, MAX_UTILITY, PAUSED, check_price, is_out_of_service,
+    out_of_service,
+};
 pub use canary::CanaryOffer;
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
@@ -66,6 +70,7 @@ pub use strategy_choice::{
     PLANNING_KEYS, StrategyChoice, StrategyDefaults, has_planning_keys, remove_planning_keys,
 };
 pub use usability::Usability;
+pub use wait::{BlockedOffer, PoolWait};
 pub use weight::{OfferWeight, weights};
 
 use crate::demand::Demand;

@@ -6,6 +6,7 @@
 
 mod bids;
 mod decide;
+mod explain_task;
 mod facts;
 mod launch_answers;
 mod launch_config_status;
@@ -25,11 +26,13 @@ mod scan;
 mod shadow_plans;
 mod strategy_origin;
 mod termination;
+mod waits;
 mod worker_end;
 
 pub use decide::{
     CommittedPlan, ReplayError, StoredOffers, decide, is_planned, preview, replay, stored_offers,
 };
+pub use explain_task::{TaskExplanation, explain_task};
 pub use facts::{add_launch_configs, read_facts, read_supply};
 pub use launch_answers::LaunchAnswers;
 pub use launch_config_status::{
@@ -50,4 +53,8 @@ pub use strategy_origin::{
     ChosenStrategy, ExplainedStrategies, StrategyOrigin, explain_strategies,
 };
 pub use termination::{TerminationLimits, Terminator};
+pub use waits::{
+    FoldLimits, Folded, ForgetLimits, READER as WAIT_READER, fold_waits, forget_waits,
+    note_quiet_waits, take_quiet,
+};
 pub use worker_end::{mark_stopped, request_stop};

@@ -19,7 +19,7 @@ use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, builder, client, completions, config, doctor, documentation, error, event, explain,
     health, image, launch_config, migrate, overrides, pool, provider, queue, role, rules,
-    run_worker, scope, serve, simulate, task, tree, up, version, worker,
+    run_worker, scope, serve, simulate, task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -110,9 +110,14 @@ enum Command {
     /// List task queues with their numbers of pending and running tasks
     #[command(subcommand)]
     Queue(queue::Verb),
-    /// Explain decisions about a pool or a worker
+    /// Explain why a task waits, and decisions about a pool or a worker
     #[command(subcommand)]
     Explain(explain::Verb),
+    /// Show how long tasks waited, and for which causes
+    ///
+    /// The parts sum to the total. A run is charged when its wait has ended, in the hours and days
+    /// in which it waited.
+    Wait(wait::Arguments),
     /// Show which launches fail, in all pools
     ///
     /// Shows the launch configs that are shut off, on trial or paused, with the cause, the next try
@@ -292,6 +297,7 @@ impl Cli {
             Command::Explain(verb) => common.ask(verb, explain::run),
             Command::Tree(verb) => serving(tree::run(verb, common.json)),
             Command::Event(verb) => common.ask(verb, event::run),
+            Command::Wait(arguments) => common.ask(arguments, wait::run),
             Command::Health(arguments) => common.ask(arguments, health::run),
             Command::Error(verb) => common.ask(verb, error::run),
             Command::Provider(verb) => common.ask(verb, provider::run),

@@ -34,6 +34,7 @@ pub(crate) mod task;
 pub(crate) mod tree;
 pub(crate) mod up;
 pub(crate) mod version;
+pub(crate) mod wait;
 pub(crate) mod worker;
 
 use crate::session::{Confirmed, Consent, Limit, Session};

@@ -28,6 +28,7 @@ mod refresh;
 mod scan;
 mod tls_reload;
 pub mod tree_keeper;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +62,7 @@ pub use queue_releases::{QueueReleases, ReleaseLimits};
 pub use refresh::Refresh;
 pub use scan::{MachineTermination, Scan};
 pub use tls_reload::TlsReload;
+pub use waits::WaitAccounts;
 
 use crate::app::App;
 use crate::config::Role;
@@ -127,6 +129,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         }
         if !app.engine.demand_source.is_outside() {
             driver.start(every(1), Outcomes(own()));
+            driver.start(every(5), WaitAccounts::new(own()));
         }
         driver.start(every(2), QueueClaims(engine()));
         driver.start(every(5), QueueDeadlines(engine()));

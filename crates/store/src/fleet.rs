@@ -10,6 +10,7 @@ pub mod overrides;
 pub mod plans;
 pub mod pool_memories;
 pub mod pool_news;
+pub mod pool_waits;
 pub mod pools;
 pub mod running_workers;
 pub mod shadow_plans;

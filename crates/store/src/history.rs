@@ -14,4 +14,6 @@ pub mod recorded_workers;
 pub mod run_counts;
 pub mod run_messages;
 pub mod run_outcomes;
+pub mod wait_accounts;
+pub mod wait_messages;
 pub mod worker_errors;

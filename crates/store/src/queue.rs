@@ -11,5 +11,6 @@ pub mod pending_tasks;
 pub mod queue_workers;
 pub mod task_groups;
 pub mod task_queues;
+pub mod task_waits;
 pub mod tasks;
 pub mod worker_metadata;

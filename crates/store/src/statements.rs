@@ -17,14 +17,14 @@ static ALL: &[&[&Statement]] = lists! {
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
     fleet: launch_configs launch_failures launch_health launches offering_memories offering_news
-        overrides plans pool_memories pool_news pools running_workers shadow_plans started_workers
+        overrides plans pool_memories pool_news pool_waits pools running_workers shadow_plans started_workers
         worker_counts
         worker_supply workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox
         recorded_gaps recorded_runs recorded_workers run_counts run_messages run_outcomes
-        worker_errors;
+        wait_accounts wait_messages worker_errors;
     queue: announced_tasks artifacts cache_purges claimants claimed_tasks demand dependencies
-        pending_tasks queue_workers task_groups task_queues tasks worker_metadata;
+        pending_tasks queue_workers task_groups task_queues task_waits tasks worker_metadata;
     tree: tree_nodes tree_owners;
 };
 

@@ -34,7 +34,7 @@ pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
             (0..BATCH).try_for_each(|_| {
                 let id = slugid::nice(&mut random).parse();
                 let task = task(id.expect("a slugid is a task id"), &pool, now);
-                store::tasks::insert(tx, &task).map(drop)
+                store::tasks::insert(tx, &task, task.definition.created).map(drop)
             })
         });
         let written: Result<(), StoreError> = write.await;

@@ -55,7 +55,7 @@ fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result
     if number.is_multiple_of(each) {
         insert_pool(tx, &pool_id, each + 100, now)?;
         // One task of each pool waits, so that every round has something to decide.
-        store::tasks::insert(tx, &task(task_id('W'), &pool_id, now))?;
+        store::tasks::insert(tx, &task(task_id('W'), &pool_id, now), now)?;
     }
     let key = WorkerKey {
         pool_id,
@@ -72,7 +72,7 @@ fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result
     let until = now.plus_millis(HOUR_MS);
     let claimed = waiting.claim(0, &key.group, &key.id, now, until);
     let claimed = claimed.expect("a task that waits can be claimed");
-    store::tasks::insert(tx, &claimed.task).map(drop)
+    store::tasks::insert(tx, &claimed.task, claimed.task.definition.created).map(drop)
 }
 
 pub(crate) fn pool_id(number: u32) -> PoolId {

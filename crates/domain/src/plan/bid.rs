@@ -3,7 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::id::ProviderId;
 use crate::time::{DAY_MS, Timestamp};
+
+/// The text with which an override refuses a bid begins like this.
+pub const PAUSED: &str = "paused ";
+/// The text about a provider that cannot bid at all ends like this.
+const OUT_OF_SERVICE: &str = " is not configured or out of service";
 
 /// A higher price is a typing error: dollars per hour and machine.
 pub const MAX_PRICE: f64 = 1_000_000.0;
@@ -85,6 +91,16 @@ impl Bid {
         }
         Ok(())
     }
+}
+
+/// Why a provider that is not configured, or could not be set up, has no bid.
+pub fn out_of_service(id: &ProviderId) -> String {
+    format!("the provider {id}{OUT_OF_SERVICE}")
+}
+
+/// Whether a bid is missing for that reason.
+pub fn is_out_of_service(why: &str) -> bool {
+    why.ends_with(OUT_OF_SERVICE)
 }
 
 /// Whether this can be a price, in dollars per hour. `Err` reads `a price of $-1 an hour, …`.

@@ -75,7 +75,7 @@ impl Snapshot {
                     .map_or_else(|_| String::new(), |bid| bid.place.clone()),
                 price: offer.bid.as_ref().ok().and_then(|bid| bid.price),
                 price_per_useful_hour: useful_price,
-                ready_ms: ready_ms(offer),
+                ready_ms: offer.ready_ms(),
                 offered: state.offered,
                 taken,
                 why: why(plan, self.compares_prices() && is_dearer, taken, state),
@@ -106,6 +106,17 @@ impl Snapshot {
     }
 }
 
+impl Offer {
+    /// The expected time from launch to registration, if it is known.
+    pub fn ready_ms(&self) -> Option<i64> {
+        let promised = self.bid.as_ref().ok()?.ready_ms;
+        match &self.memory {
+            Some(memory) => memory.known_boot_ms(promised),
+            None => promised,
+        }
+    }
+}
+
 /// The use that a plan could make of an offer.
 #[derive(Clone, Default)]
 struct State {
@@ -113,14 +124,6 @@ struct State {
     skipped: Option<String>,
     /// Its pause is over, and it may be tried with one machine.
     only_tried: bool,
-}
-
-fn ready_ms(offer: &Offer) -> Option<i64> {
-    let promised = offer.bid.as_ref().ok()?.ready_ms;
-    match &offer.memory {
-        Some(memory) => memory.known_boot_ms(promised),
-        None => promised,
-    }
 }
 
 fn why(plan: &Plan, is_dearer: bool, taken: u32, state: State) -> String {

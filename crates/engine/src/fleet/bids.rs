@@ -7,7 +7,7 @@ use domain::id::WorkerGroup;
 use domain::image::waits_for;
 use domain::launch_config::LaunchConfig;
 use domain::overrides::Override;
-use domain::plan::Bid;
+use domain::plan::{Bid, out_of_service};
 use domain::pool::Pool;
 
 use crate::Engine;
@@ -66,8 +66,7 @@ pub(super) fn bid_of_provider(
         return Err(why);
     }
     let provider = engine.providers.get(id);
-    let provider =
-        provider.map_err(|_| format!("the provider {id} is not configured or out of service"))?;
+    let provider = provider.map_err(|_| out_of_service(id))?;
     let machines = provider.machines();
     let machines = machines
         .ok_or_else(|| format!("a provider of kind {} launches nothing", provider.kind()))?;

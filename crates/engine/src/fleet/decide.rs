@@ -21,6 +21,7 @@ use super::facts::read_facts;
 use super::launches::PlannedLaunch;
 use super::outside_facts::OutsideFacts;
 use super::pool_errors::{ErrorDetails, report_pool_error};
+use super::waits::note_waits;
 use super::{offering_news, shadow_plans};
 use crate::Engine;
 use crate::change::Change;
@@ -52,7 +53,7 @@ pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<
     if facts.is_asleep() {
         return Ok(None);
     }
-    let pool_id = facts.id().clone();
+    let (pool_id, known_wait, n_pending) = (facts.id().clone(), facts.wait, facts.n_pending);
     let (outside, planned) = plan_without_writing(engine, facts).await?;
     let Some((snapshot, plan)) = planned else {
         return Ok(None);
@@ -61,6 +62,10 @@ pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<
         engine.wakeups.wake_pool_at(&pool_id, at);
     }
     if plan.is_idle() || is_known_alarm(engine, &snapshot, &plan).await? {
+        let wait = snapshot.wait(&plan, n_pending).of_pool();
+        if known_wait != Some(wait) {
+            note_waits(engine, vec![(pool_id, wait)], snapshot.now).await?;
+        }
         let seed = outside.seed;
         shadow_plans::note_opinion(engine, Input { seed, snapshot }, plan).await;
         return Ok(None);
@@ -166,6 +171,10 @@ fn commit(
         store::workers::update(change.tx, &worker.advise(advice.clone()))?;
     }
     report_unserved(change, &facts.pool, &plan)?;
+    let wait = input.snapshot.wait(&plan, facts.n_pending).of_pool();
+    if facts.wait != Some(wait) {
+        store::pool_waits::note(change.tx, &[(pool_id.clone(), wait)], change.now)?;
+    }
     if let Some(comparison) = plan.comparison(&input.snapshot) {
         shadow_plans::insert_beside(change, pool_id, number, &comparison)?;
     }
@@ -213,7 +222,7 @@ fn reread_facts(
     let demand = match outside.demand {
         Some(demand) => demand,
         None => {
-            let most = most_pending(&pool, outside.defaults);
+            let most = most_pending(&pool, outside.defaults).saturating_add(1);
             store::demand::up_to(tx, pool_id, horizon.now, most)?
         }
     };

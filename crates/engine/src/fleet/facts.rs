@@ -11,6 +11,7 @@ use domain::plan::{FIRST_CLAIM_MS, START_UP_MS, StrategyDefaults};
 use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
+use domain::waits::WaitCause;
 use store::Tx;
 use store::launch_health::HealthWindow;
 
@@ -49,6 +50,8 @@ pub fn read_supply(
     let contending = read_contending(tx, &pools, defaults)?;
     let late = read_possibly_late(tx, &pools, defaults, now)?;
     let mut announced = read_announced(tx, &pools, defaults, now)?;
+    let waits = store::pool_waits::between(tx, &first, &last)?;
+    let waits: BTreeMap<PoolId, WaitCause> = waits.into_iter().collect();
     let facts = pools.into_iter().map(|pool| {
         let demand = demand.get(&pool.id).copied().unwrap_or_default();
         let mut facts = Facts::new(pool, demand, *horizon, defaults);
@@ -59,6 +62,7 @@ pub fn read_supply(
         facts.announced = announced.remove(facts.id()).unwrap_or_default();
         facts.is_contending = contending.binary_search(facts.id()).is_ok();
         facts.may_have_late = late.binary_search(facts.id()).is_ok();
+        facts.wait = waits.get(facts.id()).copied();
         facts
     });
     Ok(facts.collect())

@@ -69,12 +69,12 @@ fn try_create(
     if definition.dependencies.is_empty() {
         // Without dependencies the task is written once, as scheduled.
         let scheduled = task.clone().schedule(now)?.task;
-        if store::tasks::insert(change.tx, &scheduled)? {
+        if store::tasks::insert(change.tx, &scheduled, change.now)? {
             let news = [TaskEvent::Defined, TaskEvent::Pending(0)];
             announce_news(change, &scheduled, &news)?;
             return Ok(Some(scheduled));
         }
-    } else if store::tasks::insert(change.tx, task)? {
+    } else if store::tasks::insert(change.tx, task, change.now)? {
         // After the insert, because a task may depend on itself.
         check_dependencies(change.tx, task)?;
         announce_news(change, task, &[TaskEvent::Defined])?;

@@ -1,12 +1,16 @@
-//! Explains decisions about pools and images, and the history of workers.
+//! Explains pools, images, tasks and workers.
 
 mod shadow;
+mod task;
+mod watch;
 
 use clap::{Args, Subcommand};
 use domain::time::Timestamp;
 use serde_json::Value;
 
 use self::shadow::shadow_text;
+use self::task::task_text;
+use self::watch::Watch;
 use super::{Session, name};
 use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
@@ -18,6 +22,14 @@ const LIST_COMMAND: &str = "fleetwright worker list POOL";
 pub(crate) enum Verb {
     /// Explain the current and recent decisions about a pool
     Pool(Decisions),
+    /// Explain why a task still waits, what would change it, and where its waiting time went
+    Task {
+        /// Task id
+        #[arg(value_name = "TASK", value_parser = name::task)]
+        task: String,
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Explain why a worker was launched, what happened to it, and why it ended
     #[command(override_usage = "fleetwright explain worker [OPTIONS] <POOL> [GROUP] <WORKER>")]
     Worker {
@@ -27,6 +39,8 @@ pub(crate) enum Verb {
         /// Worker id, after its worker group if several groups have this id
         #[arg(value_name = "WORKER", value_parser = name::worker, required = true, num_args = 1..=2)]
         worker: Vec<String>,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Explain what is done next about an image, and why other things wait
     Image {
@@ -46,6 +60,8 @@ pub(crate) struct Decisions {
     /// Compare with the shadow strategy of the pool: what it would have done
     #[arg(long, conflicts_with = "plan")]
     shadow: bool,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
@@ -62,11 +78,15 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             name: name::Pool { pool },
             plan,
             shadow: false,
+            ..
         }) => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
             .query("plan", plan.map(|number| number.to_string()))
             .to(format!("explain pool {pool}"))
             .list_command("fleetwright pool list"),
-        Verb::Worker { pool, worker } => {
+        Verb::Task { task, .. } => Call::get(FLEETWRIGHT, &["explain", "task", task])
+            .to(format!("explain task {task}"))
+            .list_command("fleetwright task list --pool POOL"),
+        Verb::Worker { pool, worker, .. } => {
             let (group, id) = match worker.as_slice() {
                 [group, id] => (group.clone(), id),
                 [id] => (group_of(pool, id, session).await?, id),
@@ -77,18 +97,19 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .list_command(LIST_COMMAND)
         }
     };
-    let reply = session.client.call(&call).await?;
-    if session.json {
-        output::json(&reply);
-        return Ok(());
-    }
-    let text = match &verb {
-        Verb::Pool(Decisions { shadow: true, .. }) => shadow_text(&reply),
-        Verb::Pool(Decisions { shadow: false, .. }) => pool_text(&reply),
-        Verb::Worker { .. } | Verb::Image { .. } => worker_text(&reply),
+    let text = |reply: &Value| match &verb {
+        Verb::Pool(Decisions { shadow: true, .. }) => shadow_text(reply),
+        Verb::Pool(Decisions { shadow: false, .. }) => pool_text(reply),
+        Verb::Task { .. } => task_text(reply),
+        Verb::Worker { .. } | Verb::Image { .. } => worker_text(reply),
     };
-    output::out(text.trim_end());
-    Ok(())
+    let watch = match &verb {
+        Verb::Pool(Decisions { watch, .. })
+        | Verb::Task { watch, .. }
+        | Verb::Worker { watch, .. } => watch,
+        Verb::Image { .. } => &Watch::ONCE,
+    };
+    watch.show(&call, session, text).await
 }
 
 /// The worker group of the only worker of this id.

@@ -3,8 +3,10 @@
 mod events;
 mod explain;
 mod explain_shadow;
+mod explain_task;
 mod images;
 mod recording;
+mod waits;
 
 pub(super) use images::ENDPOINTS as IMAGES;
 
@@ -32,6 +34,14 @@ const LISTENING: &[Query] = &[
     query("after", DIGITS),
     query("since", MOMENT),
     query("follow", YES_NO),
+];
+
+const WAITS: &[Query] = &[
+    query("by", "^(pool|queue|owner|day|hour|cause)$"),
+    query("since", MOMENT),
+    query("until", MOMENT),
+    query("workerPoolId", WORKER_POOL_ID),
+    query("top", "^[0-9]{1,6}$"),
 ];
 
 pub(super) const fn on(name: &'static str, method: Verb, route: &'static str) -> NewEndpoint {
@@ -84,6 +94,29 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .scope("fleetwright:explain:<workerPoolId>")
     .about(REASONS, "Explain a worker")
     .describe("Why the worker was launched, what happened to it, and why it was asked to stop."),
+    on("explainTask", Get, "/explain/task/<taskId>")
+        .runs(|call| Box::pin(explain_task::task(call)))
+        .output("explain-task-response.json")
+        .scope("fleetwright:explain:<workerPoolId>")
+        .about(REASONS, "Explain why a task waits")
+        .describe(
+            "The one cause for which the task waits now, what would change it, and by when at the \
+             latest; and the waits of its runs by cause. The scope names the pool of the task. The \
+             request changes nothing.",
+        ),
+    on("readWaits", Get, "/waits")
+        .runs(|call| Box::pin(waits::read(call)))
+        .query(WAITS)
+        .output("waits.json")
+        .scope("fleetwright:read-waits")
+        .about(HISTORY, "Read the accounts of waiting time")
+        .describe(
+            "The time that tasks waited, by `by` (`pool`, `queue`, `owner`, `day`, `hour` or \
+             `cause`) and by cause, in milliseconds; the parts sum to the whole. A run is charged \
+             when its wait has ended, in the hours and days in which it waited. From `since` (by \
+             default 30 days before `until`) up to `until` (by default now), in whole hours up to \
+             3 days and else in whole days. Only pools that the caller may explain count.",
+        ),
     on("readRecording", Get, "/recording")
         .runs(|call| Box::pin(recording::read(call)))
         .query(&[query("since", MOMENT), query("until", MOMENT), TOKEN, LIMIT])

@@ -12,7 +12,7 @@ use domain::id::{ClientId, PoolId, ProviderId};
 use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use engine::change::Change;
-use engine::fleet::settle_old_launches;
+use engine::fleet::{WAIT_READER, settle_old_launches};
 use serde_json::Value;
 use store::{StoreError, Tx};
 use store::{cache_purges, launches, offering_memories, offering_news, overrides, plans};
@@ -129,7 +129,8 @@ impl Housekeeping {
         let expire = move |tx: &mut Tx<'_>| {
             let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
             let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
-            let keep_after = by_broker.min(by_outcomes);
+            let by_waits = needed_by(tx, WAIT_READER, has_queue, old_events)?;
+            let keep_after = by_broker.min(by_outcomes).min(by_waits);
             store::events::delete_before(tx, old_events, keep_after, size)
         };
         let expired = batches.repeat(|| app.engine.store.write("outbox_expire", expire));

@@ -268,14 +268,15 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadEr
             };
             facts.extend(fleet::read_supply(tx, run, &demand, &horizon, defaults)?);
         }
-        facts.retain(|facts| !facts.is_content());
-        Ok::<_, StoreError>(facts)
+        let quiet = fleet::take_quiet(&mut facts);
+        Ok::<_, StoreError>((facts, quiet))
     };
-    let facts = if is_short {
+    let (facts, quiet) = if is_short {
         engine.store.read("provision_facts", read).await
     } else {
         engine.store.scan("provision_facts", read).await
     }?;
+    fleet::note_quiet_waits(engine, quiet, now).await?;
     engine.availability.note_answer(now);
     Ok(facts)
 }
@@ -327,7 +328,7 @@ fn embedded_demand(
     defaults: StrategyDefaults,
 ) -> Result<BTreeMap<PoolId, Demand>, StoreError> {
     let demand = pools.iter().map(|pool| {
-        let most = most_pending(pool, defaults);
+        let most = most_pending(pool, defaults).saturating_add(1);
         let demand = store::demand::up_to(tx, &pool.id, now, most)?;
         Ok((pool.id.clone(), demand))
     });

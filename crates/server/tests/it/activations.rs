@@ -115,7 +115,7 @@ async fn resolved(world: &World, from: u32, count: usize) {
         .write(move |tx| {
             for number in (from..).take(count) {
                 let task = numbered(&template, number);
-                assert!(store::tasks::insert(tx, &task)?);
+                assert!(store::tasks::insert(tx, &task, task.definition.created)?);
             }
             Ok(())
         })
@@ -371,7 +371,7 @@ async fn waiting_for(world: &World, required: u32, count: usize) {
         .write(move |tx| {
             for number in (required + 1..).take(count) {
                 let task = numbered(&template, number);
-                assert!(store::tasks::insert(tx, &task)?);
+                assert!(store::tasks::insert(tx, &task, task.definition.created)?);
                 store::dependencies::require(tx, &task)?;
             }
             Ok(())

@@ -392,6 +392,16 @@ fn event_cases() -> Vec<Case> {
             &["fleetwright:explain:pp/ee"],
         ),
         case(
+            "explainTask",
+            "fleetwright:/explain/task/00000001QACAAAAAAAAAAA",
+            &["fleetwright:explain:pp/ee"],
+        ),
+        case(
+            "readWaits",
+            "fleetwright:/waits",
+            &["fleetwright:read-waits"],
+        ),
+        case(
             "readRecording",
             "fleetwright:/recording",
             &["fleetwright:read-recording"],

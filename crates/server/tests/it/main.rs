@@ -58,6 +58,7 @@ mod fleet_storm;
 mod fleet_strategies;
 mod fleet_supply;
 mod fleet_two_processes;
+mod fleet_waits;
 mod fleet_world;
 mod full_disk;
 mod hawk;

@@ -24,7 +24,7 @@ async fn store_tasks(world: &World, tasks: Vec<Task>) {
     world
         .write(move |tx| {
             for task in &tasks {
-                assert!(store::tasks::insert(tx, task)?);
+                assert!(store::tasks::insert(tx, task, task.definition.created)?);
                 store::dependencies::require(tx, task)?;
             }
             Ok(())

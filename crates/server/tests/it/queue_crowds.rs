@@ -45,7 +45,7 @@ async fn stored(world: &World, count: u32) {
     let write = world.write(move |tx| {
         for number in 1..=count {
             let task = numbered(&task, number);
-            assert!(store::tasks::insert(tx, &task)?);
+            assert!(store::tasks::insert(tx, &task, task.definition.created)?);
         }
         Ok(())
     });

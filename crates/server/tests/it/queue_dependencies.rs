@@ -272,7 +272,7 @@ on_both!(
             .write(move |tx| {
                 for number in 1..10_000 {
                     let task = numbered(&resolved, number);
-                    assert!(store::tasks::insert(tx, &task)?);
+                    assert!(store::tasks::insert(tx, &task, task.definition.created)?);
                 }
                 Ok(())
             })

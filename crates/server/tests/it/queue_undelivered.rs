@@ -77,7 +77,7 @@ on_both!(parallel a_worker_that_disconnects_during_the_reply_has_claimed_nothing
     let large = |it: &mut TaskDefinition| it.payload = json!({"blob": "x".repeat(BYTES)});
     let task = redefined(numbered(&stored_task(world), 1), large);
     let task = task.schedule(world.now()).unwrap().task;
-    assert!(world.write(move |tx| store::tasks::insert(tx, &task)).await);
+    assert!(world.write(move |tx| store::tasks::insert(tx, &task, task.definition.created)).await);
     let open = Open::of(world).await;
     let mut stream = open.ask_for_work(world, 1).await;
     let mut beginning = [0; 12];

@@ -159,7 +159,11 @@ on_both!(tasks_of_another_process_are_found_quickly, |world| {
     world.until_waiting(1).await;
     // Directly in the store, so no waiting worker is woken.
     let task = stored_task(world).schedule(world.now()).unwrap().task;
-    assert!(world.write(move |tx| store::tasks::insert(tx, &task)).await);
+    assert!(
+        world
+            .write(move |tx| store::tasks::insert(tx, &task, task.definition.created))
+            .await
+    );
     stopped.resume();
     let began = tokio::time::Instant::now();
     assert_eq!(ids(&worker.await.unwrap().expect(200)), [task_id(0)]);
@@ -176,7 +180,7 @@ on_both!(work_is_dealt_among_those_who_wait_in_rounds, |world| {
         .write(move |tx| {
             for number in 1..=4 {
                 let task = numbered(&task, number);
-                assert!(store::tasks::insert(tx, &task)?);
+                assert!(store::tasks::insert(tx, &task, task.definition.created)?);
             }
             Ok(())
         })

@@ -45,14 +45,20 @@ impl World {
     /// A task without runs.
     pub(crate) async fn unscheduled_task(&self) {
         let task = defined(self.now());
-        assert!(self.write(move |tx| store::tasks::insert(tx, &task)).await);
+        assert!(
+            self.write(move |tx| store::tasks::insert(tx, &task, task.definition.created))
+                .await
+        );
     }
 
     /// A task whose run 0 waits.
     pub(crate) async fn pending_task(&self) {
         let now = self.now();
         let task = defined(now).schedule(now).unwrap().task;
-        assert!(self.write(move |tx| store::tasks::insert(tx, &task)).await);
+        assert!(
+            self.write(move |tx| store::tasks::insert(tx, &task, task.definition.created))
+                .await
+        );
     }
 
     /// A task whose run 0 is claimed.

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use server::api::listener::Server;
 use server::app::App;
 use server::background::driver::BackgroundTask;
-use server::background::{Housekeeping, Outcomes, ProviderSetup};
+use server::background::{Housekeeping, Outcomes, ProviderSetup, WaitAccounts};
 use server::config::Config;
 use server::start::start_with;
 use store::outbox::OutboxRow;
@@ -273,8 +273,10 @@ impl World {
             .unwrap()
     }
 
-    /// Events are kept until the outcomes in them have been read.
+    /// Events are kept until the outcomes and the waits in them have been read.
     pub(crate) async fn read_outcomes(&self) -> Value {
+        let mut waits = WaitAccounts::new(Arc::clone(&self.app));
+        waits.activate().await.unwrap();
         let mut outcomes = Outcomes(Arc::clone(&self.app));
         outcomes.activate().await.unwrap()
     }

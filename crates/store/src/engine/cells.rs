@@ -12,8 +12,9 @@ use domain::image::{CanaryRun, ImageAction, ImageSelection, Standing, TrialRecor
 use domain::launch_failures::FailureCause;
 use domain::market::OfferingId;
 use domain::queue_worker::{QuarantineEntry, TaskRun};
-use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument};
+use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument, TaskState};
 use domain::time::Timestamp;
+use domain::waits::WaitCause;
 use domain::worker::{Terms, WorkerState};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
@@ -137,6 +138,8 @@ text_cells!(
     SchedulerId,
     TaskGroupId,
     TaskId,
+    TaskState,
+    WaitCause,
     WorkerGroup,
     WorkerId,
     WorkerState,

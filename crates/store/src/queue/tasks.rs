@@ -46,7 +46,8 @@ statements! { TABLE;
          WHERE t.task_id = $1 AND d.task_id = t.task_id");
     INSERT "task_insert" =
         "INSERT INTO tasks (task_id, task_queue_id, task_group_id, priority, deadline, expires, \
-         retries_left, state, runs, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+         retries_left, state, runs, version, inserted) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
          ON CONFLICT DO NOTHING";
     DEFINE "task_define" =
         "INSERT INTO task_definitions (task_id, definition) VALUES ($1, $2)";
@@ -132,7 +133,7 @@ pub fn get_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>
 }
 
 /// Returns `false` if the task exists already.
-pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool> {
+pub fn insert(tx: &mut Tx<'_>, task: &Task, now: Timestamp) -> Result<bool> {
     let definition = &task.definition;
     let ids = (
         &task.id,
@@ -141,7 +142,7 @@ pub fn insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool> {
     );
     let times = (definition.deadline, definition.expires);
     let state = (task.retries_left, task.state().as_str(), &task.runs);
-    let values = (ids, &task.priority, times, state, task.version);
+    let values = (ids, &task.priority, times, state, task.version, now);
     if tx.execute(&INSERT, values)? == 0 {
         return Ok(false);
     }

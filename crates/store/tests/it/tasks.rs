@@ -51,7 +51,7 @@ fn cancelled(task: Task) -> Task {
 pub(crate) async fn insert(store: &Store, tasks: Vec<Task>) {
     write(store, move |tx| {
         for task in &tasks {
-            assert!(tasks::insert(tx, task)?);
+            assert!(tasks::insert(tx, task, task.definition.created)?);
         }
         Ok(())
     })
@@ -109,7 +109,14 @@ on_both!(a_second_task_with_the_same_id_is_not_inserted, |database| {
     let store = database.migrated().await;
     insert(&store, vec![pending(1, "a/b", 5)]).await;
     let other = task(1, "c/d");
-    assert!(!write(&store, move |tx| tasks::insert(tx, &other)).await);
+    assert!(
+        !write(&store, move |tx| tasks::insert(
+            tx,
+            &other,
+            other.definition.created
+        ))
+        .await
+    );
     assert_eq!(
         read(&store, |tx| tasks::get(tx, &task_id(1))).await,
         Some(pending(1, "a/b", 5))
@@ -404,7 +411,7 @@ on_both!(large_tasks_are_read_a_few_at_a_time, |database| {
     for number in 1..=10 {
         let task = large(number).schedule(at(5)).unwrap().task;
         write(&store, move |tx| {
-            assert!(tasks::insert(tx, &task)?);
+            assert!(tasks::insert(tx, &task, task.definition.created)?);
             dependencies::require(tx, &task)
         })
         .await;

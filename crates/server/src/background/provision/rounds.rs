@@ -196,10 +196,11 @@ async fn read(
     let defaults = engine.strategies;
     let read = engine.store.scan("provision_facts", move |tx| {
         let mut facts = fleet::read_supply(tx, pools, &demand, &horizon, defaults)?;
-        facts.retain(|facts| !facts.is_content());
-        Ok::<_, StoreError>(facts)
+        let quiet = fleet::take_quiet(&mut facts);
+        Ok::<_, StoreError>((facts, quiet))
     });
-    let facts = read.await?;
+    let (facts, quiet) = read.await?;
+    fleet::note_quiet_waits(engine, quiet, now).await?;
     engine.availability.note_answer(now);
     Ok(facts)
 }
