@@ -5,6 +5,7 @@ pub mod access;
 pub mod artifact;
 pub mod audit;
 pub mod configuration;
+pub mod cost;
 pub mod counts;
 pub mod demand;
 pub mod documentation;

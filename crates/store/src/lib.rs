@@ -3,6 +3,7 @@
 
 mod access;
 mod configuration;
+mod cost;
 mod engine;
 mod fleet;
 mod history;
@@ -15,6 +16,7 @@ pub use configuration::{
     canary_trials, configuration_versions, configurations, documentation, image_rollouts,
     image_users, image_versions, images, worker_types,
 };
+pub use cost::{cost_accounts, meters};
 pub use engine::attempts::MAX_ATTEMPTS;
 pub use engine::counts::Counts;
 pub use engine::error::{DriverError, Result, StoreError};

@@ -4,6 +4,7 @@ use domain::Version;
 use domain::artifact::{ArtifactName, Content};
 use domain::audit::EntityType;
 use domain::configuration::Action;
+use domain::cost::{CostKind, Currency};
 use domain::id::{
     ClientId, ConfigurationId, ErrorId, ImageName, LaunchConfigId, LaunchToken, OverrideId, PoolId,
     ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup, WorkerId,
@@ -122,6 +123,8 @@ text_cells!(
     ArtifactName,
     ClientId,
     ConfigurationId,
+    CostKind,
+    Currency,
     EndReason,
     EntityType,
     ErrorId,

@@ -57,6 +57,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     26 "0026_tree_nodes"
     27 "0027_images"
     28 "0028_image_rollouts"
+    30 "0030_costs"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

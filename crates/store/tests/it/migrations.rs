@@ -10,7 +10,7 @@ use crate::world::{Database, on_both, read, write};
 /// Number of the migration that makes the recorded history.
 const RECORDING: usize = 25;
 
-const FILES: [(&str, &str); 28] = [
+const FILES: [(&str, &str); 29] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -122,6 +122,10 @@ const FILES: [(&str, &str); 28] = [
     (
         "0028_image_rollouts",
         include_str!("../../migrations/0028_image_rollouts.sql"),
+    ),
+    (
+        "0030_costs",
+        include_str!("../../migrations/0030_costs.sql"),
     ),
 ];
 
