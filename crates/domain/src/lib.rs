@@ -24,6 +24,7 @@ pub mod launch_failures;
 pub mod lifecycle;
 pub mod market;
 pub mod overrides;
+pub mod phases;
 pub mod plan;
 pub mod pool;
 pub mod provider_list;

@@ -16,6 +16,7 @@ pub mod issuer;
 pub mod keyed_wakeups;
 pub mod measures;
 pub mod overrides;
+pub mod phase_measures;
 pub mod pools;
 pub mod queue;
 pub mod random;

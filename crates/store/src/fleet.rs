@@ -4,6 +4,7 @@ pub mod launch_configs;
 pub mod launch_failures;
 pub mod launch_health;
 pub mod launches;
+pub mod machine_moments;
 pub mod offering_memories;
 pub mod offering_news;
 pub mod overrides;

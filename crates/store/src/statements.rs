@@ -17,8 +17,9 @@ static ALL: &[&[&Statement]] = lists! {
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
     cost: cost_accounts meters;
-    fleet: launch_configs launch_failures launch_health launches offering_memories offering_news
-        overrides plans pool_memories pool_news pools running_workers shadow_plans started_workers
+    fleet: launch_configs launch_failures launch_health launches machine_moments
+        offering_memories offering_news overrides plans pool_memories pool_news pools
+        running_workers shadow_plans started_workers
         worker_counts
         worker_supply workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox

@@ -10,6 +10,7 @@ use domain::id::{LaunchToken, PoolId, ProviderId};
 use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
+use domain::phases::Phase;
 use domain::plan::first_pause_ms;
 use domain::pool::Pool;
 use domain::time::Timestamp;
@@ -316,6 +317,10 @@ pub(super) fn insert_worker(
         return Ok(());
     }
     change.announce_worker(&worker, WorkerChange::Requested)?;
+    if let Some(asked) = launch.asked {
+        change.measure_phase(&worker, Phase::Requested, Some(launch.created), asked);
+        change.measure_phase(&worker, Phase::Accepted, Some(asked), made);
+    }
     let unwanted = match pool {
         None => Some("its pool was deleted"),
         Some(pool) if !pool.knows_provider(&launch.provider_id) => {

@@ -1,6 +1,8 @@
-//! Explains decisions about pools and images, and the history of workers.
+//! Explains decisions, and the history of workers.
 
+mod launch_config;
 mod shadow;
+mod watch;
 
 use clap::{Args, Subcommand};
 use domain::time::Timestamp;
@@ -28,6 +30,14 @@ pub(crate) enum Verb {
         #[arg(value_name = "WORKER", value_parser = name::worker, required = true, num_args = 1..=2)]
         worker: Vec<String>,
     },
+    /// Explain whether a launch config is used, and how long its machines take to start
+    LaunchConfig {
+        #[command(flatten)]
+        name: launch_config::Name,
+        /// Print it again whenever it changes, until Ctrl-C
+        #[arg(long)]
+        watch: bool,
+    },
     /// Explain what is done next about an image, and why other things wait
     Image {
         /// Image
@@ -51,6 +61,10 @@ pub(crate) struct Decisions {
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
         Verb::Image { image } => return super::image::explain(image, session).await,
+        Verb::LaunchConfig { name, watch } => {
+            let call = name.call();
+            return watch::show(&call, *watch, session, launch_config::text).await;
+        }
         Verb::Pool(Decisions {
             name: name::Pool { pool },
             shadow: true,
@@ -85,7 +99,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let text = match &verb {
         Verb::Pool(Decisions { shadow: true, .. }) => shadow_text(&reply),
         Verb::Pool(Decisions { shadow: false, .. }) => pool_text(&reply),
-        Verb::Worker { .. } | Verb::Image { .. } => worker_text(&reply),
+        Verb::Worker { .. } | Verb::Image { .. } | Verb::LaunchConfig { .. } => worker_text(&reply),
     };
     output::out(text.trim_end());
     Ok(())

@@ -2,8 +2,8 @@
 
 use engine::measures::{
     CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, IMAGE_STEPS, LAUNCHES, LIFETIME_SECONDS,
-    PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
-    STARTUP_SECONDS, STRATEGY_REQUESTS,
+    PHASE_SECONDS, PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS,
+    REGISTRATIONS_REFUSED, STARTUP_SECONDS, STRATEGY_REQUESTS,
 };
 
 use super::{
@@ -95,6 +95,16 @@ const LAUNCH: Labels = &[
         "accepted, withdrawn, unknown, or the cause of a refusal",
     ),
 ];
+const PHASE: Labels = &[
+    ("workerPoolId", "The worker pool; others"),
+    ("launchConfigId", "The launch config; others"),
+    ("providerId", "Its provider; others"),
+    ("region", "The region; others"),
+    (
+        "phase",
+        "requested, accepted, registered or first-claim: the end of the step",
+    ),
+];
 const NOTICE: Labels = &[
     ("channel", "email, or the webhook with its host"),
     ("outcome", "sent, failed, refused or given-up"),
@@ -147,6 +157,8 @@ metrics! {
     WM, Histogram, STARTUP_SECONDS, POOL => "Seconds from a machine's start to its registration.";
     WM, Histogram, LIFETIME_SECONDS, POOL => "Seconds from a worker's registration to its end.";
     WM, Histogram, LAUNCHES, LAUNCH => "Seconds that providers took to answer a launch.";
+    WM, Histogram, PHASE_SECONDS, PHASE =>
+        "Seconds that a step of a launched machine took. A process shows 200 launch configs.";
     WM, Counter, REGISTRATION_FAILURES, POOL => "Workers that ended without having registered.";
     WM, Counter, REGISTRATIONS_REFUSED, PROVIDER =>
         "Refused registrations; `unknown` for providers that are not configured.";

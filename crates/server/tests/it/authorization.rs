@@ -387,6 +387,11 @@ fn event_cases() -> Vec<Case> {
             &["fleetwright:explain:pp/ee"],
         ),
         case(
+            "explainLaunchConfig",
+            "fleetwright:/explain/launch-config/pp%2Fee/lc",
+            &["fleetwright:explain:pp/ee"],
+        ),
+        case(
             "explainWorker",
             "fleetwright:/explain/worker/pp%2Fee/g/w",
             &["fleetwright:explain:pp/ee"],

@@ -189,6 +189,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "server::api::fleetwright::explain::HISTORY",
             "server::api::fleetwright::explain::QUARANTINES",
             "server::api::fleetwright::explain::SILENT",
+            "server::api::fleetwright::explain_launch_config::MACHINES",
             "server::api::fleetwright::explain_shadow::HISTORY",
             "domain::plan::shadow_opinion::MAX_NAMED",
             "domain::plan::shadow_opinion::MAX_DESCRIBED",

@@ -47,6 +47,7 @@ mod fleet_loop;
 mod fleet_memory_kept;
 mod fleet_outcomes;
 mod fleet_pauses;
+mod fleet_phases;
 mod fleet_planner;
 mod fleet_rate_limit;
 mod fleet_refresh;

@@ -174,18 +174,23 @@ pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version> {
 }
 
 /// Records the first time at which a worker asked the queue for work, in its row and in the row of
-/// its launch. Returns `false` if it was recorded before, or if no such worker runs. The versions
-/// of the rows do not change.
-pub fn note_first_claim(tx: &mut Tx<'_>, key: &WorkerKey, now: Timestamp) -> Result<bool> {
+/// its launch. Returns the worker; `None` if it was recorded before, or if no such worker runs. The
+/// versions of the rows do not change.
+pub fn note_first_claim(
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+    now: Timestamp,
+) -> Result<Option<Worker>> {
     if tx.execute(&FIRST_CLAIM, (now, key))? == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     let worker = get(tx, key)?;
-    let token = worker.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
+    let token = worker.as_ref();
+    let token = token.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
     if let Some(token) = token {
         launches::note_claimed(tx, &token)?;
     }
-    Ok(true)
+    Ok(worker)
 }
 
 /// Deletes expired workers in any state, and ends their meters. Call it again while it returns the limit.
