@@ -4,6 +4,7 @@
 pub mod access;
 pub mod artifact;
 pub mod audit;
+pub mod budgets;
 pub mod configuration;
 pub mod cost;
 pub mod counts;

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod artifacts;
 pub mod availability;
+pub mod budgets;
 pub mod cache_purges;
 pub mod change;
 pub mod clock;

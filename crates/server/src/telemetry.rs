@@ -56,6 +56,9 @@ pub const IMAGE_CANARY_EVIDENCE: &str = "fleetwright_image_canary_evidence";
 pub const IMAGE_REQUESTS: &str = "fleetwright_image_build_requests";
 pub const IMAGE_BUILDS_RUNNING: &str = "fleetwright_image_builds_running";
 pub const IMAGE_BUILDERS: &str = "fleetwright_image_builders";
+pub const BUDGET_LIMIT: &str = "fleetwright_budget_limit";
+pub const BUDGET_SPENT: &str = "fleetwright_budget_spent";
+pub const BUDGET_LEFT: &str = "fleetwright_budget_left";
 pub const TASK_SECONDS: &str = "iterate_duration_seconds";
 pub const TASK_AGE: &str = "fleetwright_task_last_success_timestamp_seconds";
 

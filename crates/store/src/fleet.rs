@@ -1,5 +1,6 @@
 //! Pools, launch configs, launches and workers: what the planner sees and writes.
 
+pub mod budgets;
 pub mod launch_configs;
 pub mod launch_failures;
 pub mod launch_health;

@@ -17,7 +17,7 @@ static ALL: &[&[&Statement]] = lists! {
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
     cost: cost_accounts meters;
-    fleet: launch_configs launch_failures launch_health launches machine_moments
+    fleet: budgets launch_configs launch_failures launch_health launches machine_moments
         offering_memories offering_news overrides plans pool_memories pool_news pools
         running_workers shadow_plans started_workers
         worker_counts

@@ -160,6 +160,10 @@ fn pool_text(reply: &Value) -> String {
         let error = error.as_str().unwrap_or_default();
         text.push_str(&format!("  error: {}\n", output::printable(error)));
     }
+    for budget in reply["budgets"].as_array().into_iter().flatten() {
+        let budget = budget["text"].as_str().unwrap_or_default();
+        text.push_str(&format!("  {}\n", output::printable(budget)));
+    }
     text.push_str(&indented(&reply["now"]["text"]));
     text.push_str(&offers_table(&reply["now"]["offers"]));
     for worker in reply["silent"].as_array().into_iter().flatten() {

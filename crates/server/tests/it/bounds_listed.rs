@@ -215,6 +215,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
         "One value of a setting: more is refused, and costs nothing.",
         &[
+            "domain::budgets::MAX_AMOUNT_MICROS",
             "domain::image::definition::settings::DEFAULT_CANARY_STARTS",
             "domain::image::definition::settings::MAX_CANARY_STARTS",
             "domain::plan::settings::MAX_CAPACITY",

@@ -36,6 +36,7 @@ mod events;
 mod expiration;
 mod fleet_bids;
 mod fleet_bounds;
+mod fleet_budgets;
 mod fleet_clouds;
 mod fleet_explained;
 mod fleet_foresight;
