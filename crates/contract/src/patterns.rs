@@ -24,6 +24,8 @@ pub const LAUNCH_CONFIG_ID_QUERY: &str = r"^[a-zA-Z0-9-]{1,38}$";
 pub const CONFIGURATION_ID: &str = r"^[a-zA-Z0-9-_.]{1,64}$";
 /// An override.
 pub const OVERRIDE_ID: &str = r"^[a-zA-Z0-9-_.]{1,128}$";
+/// A budget.
+pub const BUDGET_ID: &str = r"^[a-zA-Z0-9-_.]{1,64}$";
 /// An image: valid as a part of a path in the tree and of a machine image's name in EC2.
 pub const IMAGE_NAME: &str = r"^[a-zA-Z0-9]([a-zA-Z0-9._-]{0,36}[a-zA-Z0-9])?$";
 /// Tasks, task groups and errors: 22 characters of URL-safe base64 that hold a version 4 UUID.
@@ -87,6 +89,7 @@ mod tests {
         LAUNCH_CONFIG_ID_QUERY,
         CONFIGURATION_ID,
         OVERRIDE_ID,
+        BUDGET_ID,
         IMAGE_NAME,
         SLUGID,
         ERROR_ID_QUERY,

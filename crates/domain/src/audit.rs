@@ -15,6 +15,7 @@ pub enum EntityType {
     Worker,
     WorkerConfiguration,
     Override,
+    Budget,
     Image,
 }
 
@@ -28,6 +29,7 @@ names! {
     Worker = "worker",
     WorkerConfiguration = "worker-configuration",
     Override = "override",
+    Budget = "budget",
     Image = "image",
 }
 

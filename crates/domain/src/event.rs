@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use crate::budgets::{BudgetStep, MoneyBudget};
 use crate::error_report::ErrorReport;
 use crate::id::{ClientId, LaunchConfigId, PoolId, ProviderId, RoleId};
 use crate::overrides::Override;
@@ -11,6 +12,7 @@ use crate::task::{Task, TaskEvent, TaskGroup};
 use crate::time::Timestamp;
 use crate::worker::Worker;
 
+mod budget;
 mod exchange;
 mod image;
 mod pause;
@@ -87,6 +89,11 @@ pub enum EventBody {
         role_id: RoleId,
     },
     Image(Box<ImageEvent>),
+    /// A budget has reached a step for the first time in its period.
+    Budget {
+        step: BudgetStep,
+        budget: Box<MoneyBudget>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +160,7 @@ impl EventBody {
                 AccessChange::Deleted => "role-deleted",
             },
             Self::Image(event) => event.step.exchange(),
+            Self::Budget { .. } => "budget-step",
         };
         EXCHANGES
             .iter()
@@ -172,9 +180,11 @@ impl EventBody {
             Self::Task { task, .. } | Self::Artifact { task, .. } => {
                 Some(&task.definition.task_queue_id)
             }
-            Self::TaskGroup { .. } | Self::Client { .. } | Self::Role { .. } | Self::Image(_) => {
-                None
-            }
+            Self::TaskGroup { .. }
+            | Self::Client { .. }
+            | Self::Role { .. }
+            | Self::Image(_)
+            | Self::Budget { .. } => None,
         }
     }
 
@@ -234,6 +244,7 @@ impl EventBody {
             }
             Self::Client { .. } | Self::Role { .. } => "_".to_owned(),
             Self::Image(event) => event.routing_key(),
+            Self::Budget { step, budget } => budget::routing_key(&budget.id, *step),
         }
     }
 
@@ -285,6 +296,7 @@ impl EventBody {
             Self::Client { client_id, .. } => json!({"version": 1, "clientId": client_id.as_str()}),
             Self::Role { role_id, .. } => json!({"version": 1, "roleId": role_id.as_str()}),
             Self::Image(event) => event.payload(at),
+            Self::Budget { step, budget } => budget::payload(budget, *step, at),
         }
     }
 }

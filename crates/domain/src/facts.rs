@@ -4,12 +4,14 @@
 //! snapshot.
 
 mod candidates;
+mod money;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, first_candidate};
 
+use crate::budgets::{BudgetRoom, MoneyBudget};
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, StrategyServiceId};
 use crate::launch_config::LaunchConfig;
@@ -41,6 +43,8 @@ pub struct Facts {
     pub horizon: Horizon,
     /// The overrides that are in force and concern the pool.
     pub overrides: Vec<Override>,
+    /// The budgets that limit the pool, or one of its providers.
+    pub budgets: Vec<MoneyBudget>,
     pub inventory: Inventory,
     /// Whether a running worker belongs to an archived launch config.
     pub has_archived: bool,
@@ -103,6 +107,7 @@ impl Facts {
             defaults,
             horizon,
             overrides: Vec::new(),
+            budgets: Vec::new(),
             inventory: Inventory::default(),
             has_archived: false,
             records: BTreeMap::new(),
@@ -205,6 +210,9 @@ impl Facts {
         let mut settings = Settings::parse_with(config, self.defaults)?;
         let demand = up_to(self.demand, settings.most_pending());
         let mut offers = self.offers(bids);
+        let now = self.horizon.now;
+        let budgets: Vec<BudgetRoom> = self.budgets.iter().map(|it| it.room(now)).collect();
+        money::refuse_bids(&mut offers, &budgets);
         let shadow = self.shadow(&offers);
         // Only a strategy that learns sees the memory.
         let memory = self.memory.as_ref();
@@ -222,7 +230,8 @@ impl Facts {
             }
             lines
         });
-        let overrides = lines.collect();
+        let mut overrides: Vec<String> = lines.collect();
+        overrides.extend(money::limit(&self.budgets, &mut settings, now));
         let sources = self.pool.provider_ids().map(|id| Source {
             provider_id: id.clone(),
             room: rooms.get(id).copied(),
@@ -236,6 +245,7 @@ impl Facts {
             capacity: self.capacity(),
             offers,
             overrides,
+            budgets,
             learned: memory.map(|memory| memory.pool.clone()),
             announced: self.announced.clone(),
             rivals: memory.map_or_else(Vec::new, |memory| memory.rivals.clone()),
@@ -255,6 +265,7 @@ impl Facts {
         for given in &self.overrides {
             given.limit(&mut settings);
         }
+        money::limit(&self.budgets, &mut settings, self.horizon.now);
         let memory = self.memory.as_ref();
         let memory = memory.filter(|_| settings.own_strategy_name().learns());
         let now = self.horizon.now;

@@ -124,6 +124,8 @@ ids! {
     ConfigurationId: "worker configuration id", patterns::CONFIGURATION_ID;
     /// An override.
     OverrideId: "override id", patterns::OVERRIDE_ID;
+    /// A budget of money.
+    BudgetId: "budget id", patterns::BUDGET_ID;
     /// A configured service that plans pools, for the strategy `external`.
     StrategyServiceId: "strategy service name", patterns::GENERIC_ID;
     /// An image, which builders build and machines start from.

@@ -4,7 +4,9 @@
 pub mod access;
 pub mod artifact;
 pub mod audit;
+pub mod budgets;
 pub mod configuration;
+pub mod cost;
 pub mod counts;
 pub mod demand;
 pub mod documentation;
@@ -23,6 +25,7 @@ pub mod launch_failures;
 pub mod lifecycle;
 pub mod market;
 pub mod overrides;
+pub mod phases;
 pub mod plan;
 pub mod pool;
 pub mod provider_list;

@@ -15,6 +15,7 @@ mod choose;
 mod health;
 mod input;
 mod learned;
+mod money;
 mod need;
 mod notes;
 mod offer;
@@ -73,6 +74,7 @@ pub use usability::Usability;
 pub use wait::{BlockedOffer, PoolWait};
 pub use weight::{OfferWeight, weights};
 
+use crate::budgets::BudgetRoom;
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
 use crate::market::{Announced, OfferingMemory, PoolNews};
@@ -98,6 +100,9 @@ pub struct Snapshot {
     /// The effects of overrides on this pool, for people; settings and bids already include them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<String>,
+    /// The money that budgets leave; bids and settings include refusals and lowered maxima already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<BudgetRoom>,
     /// The memory of the pool's tasks, for the strategy `balanced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<PoolNews>,

@@ -9,10 +9,12 @@ use std::str::FromStr;
 
 use domain::event::{Event, EventBody, WorkerChange};
 use domain::id::{PoolId, ProviderId, TaskId};
+use domain::phases::Phase;
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use store::Tx;
 
+use crate::phase_measures::PhaseSample;
 use crate::random::Random;
 
 /// A transaction, with everything a workflow needs beside it.
@@ -34,6 +36,8 @@ pub struct PendingWakeups {
     pub(super) releases: Vec<TaskId>,
     /// Providers with machines to end.
     pub(super) endings: BTreeSet<ProviderId>,
+    /// Steps of machines to measure.
+    pub(super) phases: Vec<PhaseSample>,
 }
 
 impl<'a, 'tx> Change<'a, 'tx> {
@@ -101,6 +105,21 @@ impl<'a, 'tx> Change<'a, 'tx> {
         store::dependencies::request_recheck(self.tx, task, self.now)?;
         self.wakeups.releases.push(task.clone());
         Ok(())
+    }
+
+    /// Measures a step of a launched machine after the commit; 0 if the clock was set back.
+    pub(crate) fn measure_phase(
+        &mut self,
+        worker: &Worker,
+        phase: Phase,
+        since: Option<Timestamp>,
+        until: Timestamp,
+    ) {
+        if let (Some(id), Some(since)) = (&worker.launch_config_id, since) {
+            let took_ms = until.millis_since(since).max(0);
+            let sample = PhaseSample::new(worker, id, phase, took_ms);
+            self.wakeups.phases.push(sample);
+        }
     }
 
     pub fn into_wakeups(self) -> PendingWakeups {

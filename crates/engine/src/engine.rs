@@ -17,6 +17,7 @@ use crate::configurations::{CompilationCache, PayloadSchemas};
 use crate::demand::DemandSource;
 use crate::fleet::{LaunchAnswers, LaunchTracker};
 use crate::issuer::WorkerIssuer;
+use crate::phase_measures::PhaseMeasures;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::strategy_services::StrategyServices;
@@ -40,6 +41,7 @@ pub struct Engine {
     pub launch_tracker: LaunchTracker,
     /// Registrations that arrived before the provider answered their launch wait here.
     pub launch_answers: LaunchAnswers,
+    pub phase_measures: PhaseMeasures,
     pub availability: Availability,
     pub artifacts: Artifacts,
     pub schemas: Schemas,
@@ -107,6 +109,7 @@ impl Engine {
 
     /// Called after the commit: the loops that are woken read the committed state.
     fn send_wakeups(self: &Arc<Self>, wakeups: PendingWakeups) {
+        self.phase_measures.record(wakeups.phases);
         for queue in &wakeups.queues {
             self.queue.dispatcher.wake(self, queue);
         }

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod artifacts;
 pub mod availability;
+pub mod budgets;
 pub mod cache_purges;
 pub mod change;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod issuer;
 pub mod keyed_wakeups;
 pub mod measures;
 pub mod overrides;
+pub mod phase_measures;
 pub mod pools;
 pub mod queue;
 pub mod random;

@@ -6,6 +6,7 @@ pub const REGISTRATION_SECONDS: &str = "worker_manager_worker_registration_secon
 pub const PROVISION_SECONDS: &str = "worker_manager_worker_provision_seconds";
 pub const STARTUP_SECONDS: &str = "worker_manager_worker_startup_seconds";
 pub const LIFETIME_SECONDS: &str = "worker_manager_worker_lifetime_seconds";
+pub const PHASE_SECONDS: &str = "fleetwright_machine_phase_seconds";
 pub const REGISTRATION_FAILURES: &str = "worker_manager_worker_registration_failures_total";
 pub const REGISTRATIONS_REFUSED: &str = "fleetwright_registrations_refused_total";
 pub const LAUNCHES: &str = "fleetwright_launch_seconds";

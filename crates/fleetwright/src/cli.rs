@@ -17,8 +17,8 @@ use crate::api_help::with_api_texts;
 use crate::client::Flags;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, builder, client, completions, config, doctor, documentation, error, event, explain,
-    health, image, launch_config, migrate, overrides, pool, provider, queue, role, rules,
+    audit, budget, builder, client, completions, config, doctor, documentation, error, event,
+    explain, health, image, launch_config, migrate, overrides, pool, provider, queue, role, rules,
     run_worker, scope, serve, simulate, task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
@@ -102,6 +102,9 @@ enum Command {
     /// Manage overrides: temporary pauses and capacity limits
     #[command(subcommand)]
     Override(overrides::Verb),
+    /// Manage budgets: what may be spent on machines in an hour, a day or a month
+    #[command(subcommand)]
+    Budget(budget::Verb),
     /// Manage workers, or run one
     Worker(run_worker::Noun),
     /// Create, show, follow and cancel tasks
@@ -153,9 +156,9 @@ enum Command {
     Audit(audit::Verb),
     /// Show how the server differs from the files
     ///
-    /// Each file holds any of the lists images, workerConfigurations, workerPools, roles, clients
-    /// and overrides, or one item. The key owns holds patterns: items on the server that match a
-    /// pattern and are in no file are removed. Other items are never changed. See
+    /// Each file holds any of the lists images, workerConfigurations, workerPools, roles, clients,
+    /// overrides and budgets, or one item. The key owns holds patterns: items on the server that
+    /// match a pattern and are in no file are removed. Other items are never changed. See
     /// docs/configuration-as-code.md.
     Plan(code::Planning),
     /// Apply the files to the server
@@ -286,6 +289,7 @@ impl Cli {
                 documentation::check(&arguments, common.json)
             }
             Command::Documentation(verb) => common.ask(verb, documentation::run),
+            Command::Budget(verb) => common.ask(verb, budget::run),
             Command::Override(verb) => common.ask(verb, overrides::run),
             Command::Worker(noun) => match noun.into_command()? {
                 WorkerCommand::Manage(verb) => common.ask(verb, worker::run),

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 mod body;
+pub(crate) mod budget;
 pub(crate) mod builder;
 pub(crate) mod client;
 pub(crate) mod completions;

@@ -3,6 +3,7 @@
 mod artifact_cleanup;
 mod backoff;
 mod batches;
+mod budgets;
 pub mod driver;
 mod file_reload;
 mod forget_recorded;
@@ -37,6 +38,7 @@ use engine::availability::PROBE_INTERVAL;
 
 pub use artifact_cleanup::{ArtifactCleanup, ArtifactLimits};
 pub use batches::Batches;
+pub use budgets::Budgets;
 use driver::Driver;
 pub use file_reload::FileReload;
 pub use health_check::HealthCheck;
@@ -97,6 +99,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         driver.start_woken(fleet.round(), bell, Provision::new(engine()));
         driver.start(fleet.round(), ProvisionRounds(engine()));
         driver.start(every(5), Overrides(engine()));
+        driver.start(every(15), Budgets(engine()));
         let scan_ms = i64::try_from(fleet.scan().as_millis()).unwrap_or(i64::MAX / 4);
         driver.start(every(30), Learner::new(engine(), scan_ms));
         if let Some(pulse) = app.engine.demand_source.pulse() {

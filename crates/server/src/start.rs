@@ -22,6 +22,7 @@ use engine::configurations::{CompilationCache, PayloadSchemas};
 use engine::demand::DemandSource;
 use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
+use engine::phase_measures::PhaseMeasures;
 use engine::queue::Queue;
 use engine::random::Random;
 use engine::strategy_services::StrategyServices;
@@ -180,6 +181,7 @@ async fn assemble(
         wakeups: Wakeups::default(),
         demand_source,
         launch_tracker: LaunchTracker::default(),
+        phase_measures: PhaseMeasures::default(),
         launch_answers: LaunchAnswers::default(),
         availability: Availability::new(now),
         artifacts: Artifacts::new(config.artifact_folder()),

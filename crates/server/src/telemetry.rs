@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use engine::measures::{
-    LAUNCHES, LIFETIME_SECONDS, PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
-    STARTUP_SECONDS,
+    LAUNCHES, LIFETIME_SECONDS, PHASE_SECONDS, PROVISION_SECONDS, REGISTRATION_SECONDS,
+    REGISTRATIONS_REFUSED, STARTUP_SECONDS,
 };
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{
@@ -56,6 +56,9 @@ pub const IMAGE_CANARY_EVIDENCE: &str = "fleetwright_image_canary_evidence";
 pub const IMAGE_REQUESTS: &str = "fleetwright_image_build_requests";
 pub const IMAGE_BUILDS_RUNNING: &str = "fleetwright_image_builds_running";
 pub const IMAGE_BUILDERS: &str = "fleetwright_image_builders";
+pub const BUDGET_LIMIT: &str = "fleetwright_budget_limit";
+pub const BUDGET_SPENT: &str = "fleetwright_budget_spent";
+pub const BUDGET_LEFT: &str = "fleetwright_budget_left";
 pub const TASK_SECONDS: &str = "iterate_duration_seconds";
 pub const TASK_AGE: &str = "fleetwright_task_last_success_timestamp_seconds";
 
@@ -68,6 +71,10 @@ const REQUEST_BUCKETS: [f64; 11] = [
 /// Durations in the life of a worker or an image, in seconds.
 const WORKER_BUCKETS: [f64; 12] = [
     1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 86_400.0,
+];
+/// Durations of the steps of a machine, from its decision to its first claim, in seconds.
+const PHASE_BUCKETS: [f64; 12] = [
+    0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0,
 ];
 
 /// A set of metrics. The program has one; each test has its own.
@@ -159,6 +166,7 @@ fn builder() -> PrometheusBuilder {
         ("fleetwright_store_seconds", &REQUEST_BUCKETS[..]),
         ("fleetwright_store_wait_seconds", &REQUEST_BUCKETS[..]),
         (LAUNCHES, &WORKER_BUCKETS[..]),
+        (PHASE_SECONDS, &PHASE_BUCKETS[..]),
         (REGISTRATION_SECONDS, &WORKER_BUCKETS[..]),
         (PROVISION_SECONDS, &WORKER_BUCKETS[..]),
         (STARTUP_SECONDS, &WORKER_BUCKETS[..]),

@@ -1,9 +1,11 @@
 //! Pools, launch configs, launches and workers: what the planner sees and writes.
 
+pub mod budgets;
 pub mod launch_configs;
 pub mod launch_failures;
 pub mod launch_health;
 pub mod launches;
+pub mod machine_moments;
 pub mod offering_memories;
 pub mod offering_news;
 pub mod overrides;

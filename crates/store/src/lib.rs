@@ -3,6 +3,7 @@
 
 mod access;
 mod configuration;
+mod cost;
 mod engine;
 mod fleet;
 mod history;
@@ -15,6 +16,7 @@ pub use configuration::{
     canary_trials, configuration_versions, configurations, documentation, image_rollouts,
     image_users, image_versions, images, worker_types,
 };
+pub use cost::{cost_accounts, meters};
 pub use engine::attempts::MAX_ATTEMPTS;
 pub use engine::counts::Counts;
 pub use engine::error::{DriverError, Result, StoreError};
@@ -25,9 +27,9 @@ pub use engine::tx::{MAX_ROWS, Tx};
 pub use engine::value::MAX_TEXT_BYTES;
 pub use engine::{probe, turns};
 pub use fleet::{
-    launch_configs, launch_failures, launch_health, launches, offering_memories, offering_news,
-    overrides, plans, pool_memories, pool_news, pool_waits, pools, running_workers, shadow_plans,
-    started_workers, worker_counts, worker_supply, workers,
+    budgets, launch_configs, launch_failures, launch_health, launches, machine_moments,
+    offering_memories, offering_news, overrides, plans, pool_memories, pool_news, pool_waits,
+    pools, running_workers, shadow_plans, started_workers, worker_counts, worker_supply, workers,
 };
 pub use history::{
     audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,

@@ -16,8 +16,10 @@ static ALL: &[&[&Statement]] = lists! {
     access: clients revisions roles;
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
-    fleet: launch_configs launch_failures launch_health launches offering_memories offering_news
-        overrides plans pool_memories pool_news pool_waits pools running_workers shadow_plans started_workers
+    cost: cost_accounts meters;
+    fleet: budgets launch_configs launch_failures launch_health launches machine_moments
+        offering_memories offering_news overrides plans pool_memories pool_news pool_waits
+        pools running_workers shadow_plans started_workers
         worker_counts
         worker_supply workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox

@@ -27,6 +27,8 @@ pub enum RoutingKey {
     TaskGroup,
     /// Kind, image.
     Image,
+    /// Kind, budget, step.
+    Budget,
     /// Only the reserved word.
     Reserved,
 }
@@ -95,6 +97,17 @@ impl RoutingKey {
             Self::Image => vec![
                 PRIMARY,
                 word("imageId", "The image, with `_` in place of each dot.", true),
+                RESERVED,
+            ],
+            Self::Budget => vec![
+                PRIMARY,
+                word(
+                    "budgetId",
+                    "The budget, with `_` in place of each dot.",
+                    true,
+                )
+                .of_size(64),
+                word("step", "The step: warned, lowered or spent.", true),
                 RESERVED,
             ],
             Self::TaskGroup => vec![
@@ -226,7 +239,7 @@ const CLIENT: &str = "client-message.json";
 const ROLE: &str = "role-message.json";
 
 /// Every exchange that we publish to.
-pub static EXCHANGES: [Exchange; 34] = [
+pub static EXCHANGES: [Exchange; 35] = [
     worker_manager("worker-pool-created", POOL, false)
         .title("A pool was created")
         .description("Sent once, when a worker pool is created."),
@@ -352,4 +365,15 @@ pub static EXCHANGES: [Exchange; 34] = [
     image("image-rolled-back")
         .title("A build of an image was rolled back")
         .description("Sent when no new machines start from a build any more, with the reason."),
+    exchange(
+        OWN_SERVICE,
+        "budget-step",
+        "budget-step-message.json",
+        RoutingKey::Budget,
+    )
+    .title("A budget has reached a step")
+    .description(
+        "Sent once for each step in each period: `warned`, `lowered` when maxima are lowered, and \
+         `spent` when nothing is launched any more.",
+    ),
 ];

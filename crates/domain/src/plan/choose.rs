@@ -3,6 +3,7 @@
 use rand::Rng;
 
 use super::canary::share_out;
+use super::money::keep_within_budgets;
 use super::need::exact;
 use super::notes::{Notes, units};
 use super::spot_bids::Budget;
@@ -65,6 +66,7 @@ pub(super) fn choose(
     let again_at = offers.resting_until.filter(|_| is_short);
     let mut awards = offers.awards();
     share_out(snapshot, &mut awards, notes, rng);
+    keep_within_budgets(snapshot, &mut awards, notes);
     LaunchDecision { awards, again_at }
 }
 

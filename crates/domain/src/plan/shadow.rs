@@ -87,6 +87,7 @@ impl Snapshot {
             capacity: self.capacity,
             offers,
             overrides: self.overrides.clone(),
+            budgets: self.budgets.clone(),
             learned: shadow.learned.clone(),
             announced: self.announced.clone(),
             rivals: shadow.rivals.clone(),

@@ -44,6 +44,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         demand: Demand::default(),
         capacity: Capacity::default(),
         offers: vec![offer("a")],
+        budgets: Vec::new(),
         overrides: Vec::new(),
         learned: None,
         announced: Vec::new(),

@@ -24,6 +24,7 @@ use super::pool_errors::{ErrorDetails, report_pool_error};
 use super::waits::note_waits;
 use super::{offering_news, shadow_plans};
 use crate::Engine;
+use crate::budgets;
 use crate::change::Change;
 
 /// This many plans of a pool are kept.
@@ -70,8 +71,12 @@ pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<
         shadow_plans::note_opinion(engine, Input { seed, snapshot }, plan).await;
         return Ok(None);
     }
-    // Concurrent plans of pools that share a limited provider would conflict.
-    let shared = outside.max_machines.keys().cloned().collect();
+    // Concurrent plans of pools that share a limited provider or a budget would conflict.
+    let providers = outside.max_machines.keys();
+    let providers = providers.map(|id| format!("provider:{id}"));
+    let budgets = snapshot.budgets.iter();
+    let budgets = budgets.map(|room| format!("budget:{}", room.budget_id));
+    let shared = providers.chain(budgets).collect();
     let _locks = engine.launch_tracker.lock_decisions(shared).await;
     // The queue may have answered slowly.
     let now = engine.clock.now();
@@ -164,6 +169,8 @@ fn commit(
         return Ok(None);
     }
     let launches = insert_launches(change, &facts, &input.snapshot, &plan, number)?;
+    let launched = launches.iter().map(|planned| &planned.launch);
+    budgets::note_launches(change, &facts.budgets, launched)?;
     for (key, advice) in &plan.advice {
         let Some(worker) = store::workers::get(change.tx, key)? else {
             continue;

@@ -47,6 +47,7 @@ pub fn read_supply(
     let mut inventories = read_inventories(tx, horizon, &first, &last)?;
     let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::overrides::list_in_force(tx, now)?;
+    let budgets = store::budgets::list_all(tx)?;
     let contending = read_contending(tx, &pools, defaults)?;
     let late = read_possibly_late(tx, &pools, defaults, now)?;
     let mut announced = read_announced(tx, &pools, defaults, now)?;
@@ -57,6 +58,9 @@ pub fn read_supply(
         let mut facts = Facts::new(pool, demand, *horizon, defaults);
         let own = overrides.iter().filter(|given| given.concerns(&facts.pool));
         facts.overrides = own.cloned().collect();
+        let own = budgets.iter();
+        let own = own.filter(|budget| budget.scope.concerns(&facts.pool));
+        facts.budgets = own.cloned().collect();
         facts.inventory = inventories.remove(facts.id()).unwrap_or_default();
         facts.has_archived = archived.binary_search(facts.id()).is_ok();
         facts.announced = announced.remove(facts.id()).unwrap_or_default();

@@ -10,6 +10,7 @@ use domain::id::{LaunchToken, PoolId, ProviderId};
 use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
+use domain::phases::Phase;
 use domain::plan::first_pause_ms;
 use domain::pool::Pool;
 use domain::time::Timestamp;
@@ -37,11 +38,11 @@ const MAX_AT_ONCE: usize = 16;
 pub struct LaunchTracker {
     tracker: TaskTracker,
     permits: Mutex<BTreeMap<ProviderId, Arc<Semaphore>>>,
-    decision_locks: Mutex<BTreeMap<ProviderId, Arc<DecisionLock>>>,
+    decision_locks: Mutex<BTreeMap<String, Arc<DecisionLock>>>,
 }
 
-/// Held while a process decides how many machines to launch with a limited provider. Decisions of
-/// other processes conflict in the store.
+/// Held while a process decides how many machines to launch with a limited provider, or under a
+/// budget. Decisions of other processes conflict in the store.
 type DecisionLock = tokio::sync::Mutex<()>;
 
 impl LaunchTracker {
@@ -51,19 +52,19 @@ impl LaunchTracker {
         let _ = tokio::time::timeout(SHUTDOWN_WAIT, self.tracker.wait()).await;
     }
 
-    /// Waits until no other decision of this process concerns the limits of these providers. In the
-    /// order of their names, so that decisions do not deadlock.
+    /// Waits until no other decision of this process concerns these limits. In the order of their
+    /// names, so that decisions do not deadlock.
     pub(super) async fn lock_decisions(
         &self,
-        providers: BTreeSet<ProviderId>,
+        limits: BTreeSet<String>,
     ) -> Vec<OwnedMutexGuard<()>> {
         let locks = || {
             let locks = self.decision_locks.lock();
             locks.unwrap_or_else(PoisonError::into_inner)
         };
         let mut taken = Vec::new();
-        for id in providers {
-            let lock = Arc::clone(locks().entry(id).or_default());
+        for name in limits {
+            let lock = Arc::clone(locks().entry(name).or_default());
             taken.push(lock.lock_owned().await);
         }
         taken
@@ -316,6 +317,10 @@ pub(super) fn insert_worker(
         return Ok(());
     }
     change.announce_worker(&worker, WorkerChange::Requested)?;
+    if let Some(asked) = launch.asked {
+        change.measure_phase(&worker, Phase::Requested, Some(launch.created), asked);
+        change.measure_phase(&worker, Phase::Accepted, Some(asked), made);
+    }
     let unwanted = match pool {
         None => Some("its pool was deleted"),
         Some(pool) if !pool.knows_provider(&launch.provider_id) => {

@@ -42,7 +42,7 @@ pub async fn claim_task(
         let is_new = !moved.news.is_empty();
         let task = apply_transition(change, &before, moved)?;
         let claimed = is_new.then_some(&task);
-        note_worker_seen(change.tx, &worker, known, claimed, now)?;
+        note_worker_seen(change, &worker, known, claimed, now)?;
         Ok(task)
     });
     written.await
@@ -68,7 +68,7 @@ pub async fn reclaim(
         if let Some(claim) = task.run(run_id).and_then(|run| run.running()) {
             let worker = claimant(&task, claim);
             let known = store::queue_workers::get(change.tx, &worker)?;
-            note_worker_seen(change.tx, &worker, known, None, now)?;
+            note_worker_seen(change, &worker, known, None, now)?;
         }
         Ok::<_, TaskError>(task)
     });

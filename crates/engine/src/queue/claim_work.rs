@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use domain::id::{PoolId, WorkerKey};
+use domain::phases::Phase;
 use domain::queue_worker::{QueueWorker, TaskRun};
 use domain::task::Task;
 use domain::time::{DAY_MS, MINUTE_MS, SECOND_MS, Timestamp};
@@ -218,7 +219,7 @@ fn serve_list(
         let known = known
             .get(&claimant.worker)
             .and_then(|known| known.known.clone());
-        note_worker_seen(change.tx, &claimant.worker, known, &tasks, now)?;
+        note_worker_seen(change, &claimant.worker, known, &tasks, now)?;
         if !tasks.is_empty() {
             *result = ClaimResult::Tasks(tasks);
         }
@@ -255,7 +256,7 @@ fn claim_task(
 
 /// Records that a worker is active, and its claims.
 pub(super) fn note_worker_seen<'a>(
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     key: &WorkerKey,
     known: Option<QueueWorker>,
     claimed: impl IntoIterator<Item = &'a Task>,
@@ -277,10 +278,11 @@ pub(super) fn note_worker_seen<'a>(
         let task_id = task.id.to_string();
         Some(TaskRun { task_id, run_id })
     }));
-    store::queue_workers::upsert(tx, &worker)?;
+    store::queue_workers::upsert(change.tx, &worker)?;
     // Once a minute and not for each claim: whether this claim is its first.
-    if !is_fresh {
-        store::workers::note_first_claim(tx, key, now)?;
+    if !is_fresh && let Some(worker) = store::workers::note_first_claim(change.tx, key, now)? {
+        let registered = worker.terms.registered_at.map(Timestamp::from_millis);
+        change.measure_phase(&worker, Phase::FirstClaim, registered, now);
     }
     Ok(())
 }

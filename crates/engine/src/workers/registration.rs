@@ -9,6 +9,7 @@ use access::certificate::Credentials;
 use cloud::{IdentityClaim, Proof, ProviderUnavailable, Verification, VerifyError};
 use domain::event::WorkerChange;
 use domain::id::{ProviderId, WorkerKey};
+use domain::phases::Phase;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
@@ -211,6 +212,7 @@ async fn write_worker(
         let worker = change.update_worker(worker.clone())?;
         if is_new {
             note_registered(change, &worker)?;
+            change.measure_phase(&worker, Phase::Registered, Some(worker.created), now);
             change.announce_worker(&worker, WorkerChange::Running)?;
             change.wake_pool(&worker.key.pool_id);
         }

@@ -17,6 +17,7 @@ use engine::configurations::{CompilationCache, PayloadSchemas};
 use engine::demand::DemandSource;
 use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
+use engine::phase_measures::PhaseMeasures;
 use engine::queue::Queue;
 use engine::random::Random;
 use engine::strategy_services::StrategyServices;
@@ -74,6 +75,7 @@ impl World {
             wakeups: Wakeups::default(),
             demand_source: DemandSource::Embedded,
             launch_tracker: LaunchTracker::default(),
+            phase_measures: PhaseMeasures::default(),
             launch_answers: LaunchAnswers::default(),
             availability: Availability::new(now),
             artifacts: Artifacts::new(Some(home.path().join("artifacts"))),

@@ -132,9 +132,12 @@ impl Change {
     fn pools(&self, content: Option<&Value>) -> BTreeSet<String> {
         match self.kind {
             Kind::WorkerConfiguration => content.map(worker_types).unwrap_or_default(),
-            Kind::Role | Kind::Client | Kind::Image | Kind::WorkerPool | Kind::Override => {
-                BTreeSet::new()
-            }
+            Kind::Role
+            | Kind::Client
+            | Kind::Image
+            | Kind::WorkerPool
+            | Kind::Override
+            | Kind::Budget => BTreeSet::new(),
         }
     }
 
@@ -216,7 +219,11 @@ impl Plan {
                         || is_going(&stored.content)
                 }
                 Kind::Client => id.starts_with(STATIC_CLIENT),
-                Kind::Role | Kind::Image | Kind::WorkerConfiguration | Kind::Override => false,
+                Kind::Role
+                | Kind::Image
+                | Kind::WorkerConfiguration
+                | Kind::Override
+                | Kind::Budget => false,
             };
             if is_defined || stays || !owns.has(*kind, id) {
                 continue;

@@ -1,7 +1,7 @@
 //! The kinds of items that files define: their names, fields and API calls.
 
 use domain::configuration::Configuration;
-use domain::id::{ClientId, ConfigurationId, ImageName, OverrideId, PoolId, RoleId};
+use domain::id::{BudgetId, ClientId, ConfigurationId, ImageName, OverrideId, PoolId, RoleId};
 use domain::image_reference::template_of;
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,7 @@ pub(crate) enum Kind {
     WorkerConfiguration,
     WorkerPool,
     Override,
+    Budget,
 }
 
 const IMAGE_KEYS: &[&str] = &[
@@ -57,13 +58,14 @@ struct Form {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Role,
         Self::Client,
         Self::Image,
         Self::WorkerConfiguration,
         Self::WorkerPool,
         Self::Override,
+        Self::Budget,
     ];
 
     fn form(self) -> Form {
@@ -132,6 +134,25 @@ impl Kind {
                 ],
                 schema: "worker-manager/v1/set-override-request.json",
             },
+            Self::Budget => Form {
+                list: "budgets",
+                id: "budgetId",
+                noun: "budget",
+                list_command: "fleetwright budget list",
+                writable: &[
+                    "workerPools",
+                    "owner",
+                    "providerId",
+                    "per",
+                    "limit",
+                    "currency",
+                    "warnAtPercent",
+                    "lowerAtPercent",
+                    "lowerToPercent",
+                    "description",
+                ],
+                schema: "worker-manager/v1/set-budget-request.json",
+            },
         }
     }
 
@@ -160,7 +181,7 @@ impl Kind {
     pub(super) fn has_versions(self) -> bool {
         match self {
             Self::Image | Self::WorkerConfiguration => true,
-            Self::Role | Self::Client | Self::WorkerPool | Self::Override => false,
+            Self::Role | Self::Client | Self::WorkerPool | Self::Override | Self::Budget => false,
         }
     }
 
@@ -176,6 +197,8 @@ impl Kind {
             Self::WorkerConfiguration => json!({"description": ""}),
             Self::WorkerPool => json!({"description": "", "emailOnError": false, "config": {}}),
             Self::Override => json!({"pause": false}),
+            Self::Budget => json!({"currency": "USD", "warnAtPercent": 80, "lowerAtPercent": 90,
+                "lowerToPercent": 50, "description": ""}),
         }
     }
 
@@ -193,6 +216,7 @@ impl Kind {
             Self::WorkerConfiguration => id.parse::<ConfigurationId>().map(drop),
             Self::WorkerPool => id.parse::<PoolId>().map(drop),
             Self::Override => id.parse::<OverrideId>().map(drop),
+            Self::Budget => id.parse::<BudgetId>().map(drop),
         };
         checked.map_err(|bad| bad.to_string())
     }
@@ -215,6 +239,8 @@ impl Kind {
                 normal_moment(&mut normal, "expires");
             }
             Self::Override => normal_moment(&mut normal, "until"),
+            // The server replies with a number of millionths: 240 and 240.0 are equal.
+            Self::Budget => normal["limit"] = json!(content["limit"].as_f64()),
             // Its document is kept as it was written.
             Self::Image => {}
             Self::WorkerConfiguration => {
@@ -240,6 +266,7 @@ impl Kind {
             Self::WorkerConfiguration => Call::get(WORKER_MANAGER, &["worker-configurations"]),
             Self::WorkerPool => Call::get(WORKER_MANAGER, &["worker-pools"]),
             Self::Override => Call::get(WORKER_MANAGER, &["overrides"]),
+            Self::Budget => Call::get(WORKER_MANAGER, &["budgets"]),
         };
         call.to(format!("read the {}s", self.noun()))
     }
@@ -258,8 +285,8 @@ impl Kind {
     pub(crate) fn update_call(self, id: &str, body: Value) -> Call {
         let (service, segments) = self.address(id);
         let call = match self {
-            // Setting an override again updates it.
-            Self::Override => Call::put(service, &segments, body),
+            // Setting one again updates it.
+            Self::Override | Self::Budget => Call::put(service, &segments, body),
             Self::Role
             | Self::Client
             | Self::Image
@@ -287,6 +314,7 @@ impl Kind {
             Self::WorkerConfiguration => (WORKER_MANAGER, ["worker-configuration", id]),
             Self::WorkerPool => (WORKER_MANAGER, ["worker-pool", id]),
             Self::Override => (WORKER_MANAGER, ["override", id]),
+            Self::Budget => (WORKER_MANAGER, ["budget", id]),
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn read_pools(paths: &[PathBuf], now: Timestamp) -> Result<DefinedPoo
     let mut defined = DefinedPools::default();
     for ((kind, id), item) in definitions.items {
         match kind {
-            Kind::Role | Kind::Client | Kind::Image | Kind::Override => {
+            Kind::Role | Kind::Client | Kind::Image | Kind::Override | Kind::Budget => {
                 defined.ignored.insert(kind.noun());
             }
             Kind::WorkerPool => {

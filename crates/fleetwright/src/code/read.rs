@@ -269,7 +269,7 @@ impl Reader {
         let mut owners: BTreeMap<String, (Kind, &str, &str)> = BTreeMap::new();
         for ((kind, id), item) in &self.definitions.items {
             let pools = match kind {
-                Kind::Role | Kind::Client | Kind::Image | Kind::Override => continue,
+                Kind::Role | Kind::Client | Kind::Image | Kind::Override | Kind::Budget => continue,
                 Kind::WorkerPool => BTreeSet::from([id.clone()]),
                 Kind::WorkerConfiguration => worker_types(&item.content),
             };
@@ -280,7 +280,8 @@ impl Reader {
                         | Kind::Client
                         | Kind::Image
                         | Kind::WorkerPool
-                        | Kind::Override => "it".to_owned(),
+                        | Kind::Override
+                        | Kind::Budget => "it".to_owned(),
                         Kind::WorkerConfiguration => format!("{} {id}", kind.noun()),
                     };
                     self.problems.push(format!(
@@ -305,7 +306,7 @@ fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec
             .collect();
     }
     match kind {
-        Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override => {
+        Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override | Kind::Budget => {
             let error = validate::find_error(kind, id, content, now);
             error
                 .map(|error| (String::new(), error))
@@ -348,7 +349,11 @@ fn unknown(kind: Kind, key: &str) -> String {
             "{} {} has no such key; it has {}, {}",
             match kind {
                 Kind::Image | Kind::Override => "an",
-                Kind::Role | Kind::Client | Kind::WorkerConfiguration | Kind::WorkerPool => "a",
+                Kind::Role
+                | Kind::Client
+                | Kind::WorkerConfiguration
+                | Kind::WorkerPool
+                | Kind::Budget => "a",
             },
             kind.noun(),
             kind.id_key(),

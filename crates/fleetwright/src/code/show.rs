@@ -100,6 +100,7 @@ pub(crate) fn gist_of_new(kind: Kind, content: &Value) -> String {
             format!("{} to upload to", counted(uploads, "target"))
         }
         Kind::Override => format!("until {}", text("until")),
+        Kind::Budget => format!("${} per {}", content["limit"], text("per")),
         Kind::Role | Kind::Client => {
             counted(content["scopes"].as_array().map_or(0, Vec::len), "scope")
         }

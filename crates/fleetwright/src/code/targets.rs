@@ -90,7 +90,7 @@ fn makes(change: &Change, pool: &str) -> bool {
             let content = change.after.as_ref();
             content.is_some_and(|content| worker_types(content).contains(pool))
         }
-        Kind::Role | Kind::Client | Kind::Image | Kind::Override => false,
+        Kind::Role | Kind::Client | Kind::Image | Kind::Override | Kind::Budget => false,
     }
 }
 

@@ -149,7 +149,7 @@ fn each_error_has_its_file_and_path() {
     ]);
     insta::assert_snapshot!(refused, @r#"
     a.yaml: /clients/0: must be a mapping
-    a.yaml: /pools: unknown key; a file has any of the lists roles, clients, images, workerConfigurations, workerPools, overrides, or one item with its roleId or clientId or imageId or workerConfigurationId or workerPoolId or overrideId
+    a.yaml: /pools: unknown key; a file has any of the lists roles, clients, images, workerConfigurations, workerPools, overrides, budgets, or one item with its roleId or clientId or imageId or workerConfigurationId or workerPoolId or overrideId or budgetId
     a.yaml: /roles: must be a list
     b.yaml: /roles/0/scope: a role has no such key; it has roleId, description, scopes
     b.yaml: /roles/1/scopes/0: role r: must be string
@@ -161,7 +161,7 @@ fn each_error_has_its_file_and_path() {
     h.yaml: /workerTypes/1: worker configuration w: `a` is listed twice
     h.yaml: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
     i.yaml:1:4: not valid YAML: unclosed bracket '['
-    j.json: must be a mapping: any of the lists roles, clients, images, workerConfigurations, workerPools, overrides, or one item with its roleId or clientId or imageId or workerConfigurationId or workerPoolId or overrideId
+    j.json: must be a mapping: any of the lists roles, clients, images, workerConfigurations, workerPools, overrides, budgets, or one item with its roleId or clientId or imageId or workerConfigurationId or workerPoolId or overrideId or budgetId
     k.yaml: /overrides/0: override o: needs one target: a workerPoolId (optionally with a launchConfigId), a providerId or a region
     k.yaml: /overrides/1: override p: needs one effect: pause: true, or minCapacity, maxCapacity or both
     l.yaml: client d: must have required property 'expires'

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use domain::Version;
+use domain::budgets::PoolPattern;
 use domain::id::{BadId, PoolId};
 use domain::launch_config::{BadLaunchConfigs, reconcile, split_off};
 use domain::overrides::{BadOverride, Effect, Override, Target};
@@ -33,6 +34,7 @@ pub(super) fn find_error(kind: Kind, id: &str, content: &Value, now: Timestamp) 
             Ok(Err(bad)) => Some(bad.to_string()),
             Err(error) => Some(error),
         },
+        Kind::Budget => of_scope(content),
     }
 }
 
@@ -49,6 +51,20 @@ fn of_launch_configs(id: &str, content: &Value) -> Option<String> {
         Err(bad @ (BadLaunchConfigs::NotObjects | BadLaunchConfigs::Id(_))) => {
             Some(format!("config: {bad}"))
         }
+    }
+}
+
+/// The server checks the rest.
+fn of_scope(content: &Value) -> Option<String> {
+    let scopes = ["workerPools", "owner", "providerId"];
+    let n_scopes = scopes.iter().filter(|key| content[**key].is_string());
+    let pools = content["workerPools"]
+        .as_str()
+        .map(str::parse::<PoolPattern>);
+    match (n_scopes.count(), pools) {
+        (1, Some(Err(bad))) => Some(format!("workerPools: {bad}")),
+        (1, Some(Ok(_)) | None) => None,
+        _ => Some("needs one scope: workerPools, owner or providerId".to_owned()),
     }
 }
 
@@ -169,7 +185,7 @@ fn asked_providers(changes: &[Change]) -> Vec<(&Change, &str)> {
                 let uploads = content["uploads"].as_array().into_iter().flatten();
                 uploads.map(|upload| &upload["providerId"]).collect()
             }
-            Kind::WorkerPool | Kind::Override => vec![&content["providerId"]],
+            Kind::WorkerPool | Kind::Override | Kind::Budget => vec![&content["providerId"]],
         };
         let named = providers.into_iter().filter_map(Value::as_str);
         named.map(move |provider| (change, provider))

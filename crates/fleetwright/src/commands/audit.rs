@@ -31,6 +31,7 @@ pub(crate) enum Entity {
     #[value(aliases = ["worker-configuration", "configuration"])]
     Rules,
     Override,
+    Budget,
     Image,
     Secret,
     Hook,
@@ -62,6 +63,7 @@ impl Entity {
             Self::Pool => "worker-pool",
             Self::Rules => "worker-configuration",
             Self::Override => "override",
+            Self::Budget => "budget",
             Self::Image => "image",
             Self::Secret => "secret",
             Self::Hook => "hook",

@@ -1,5 +1,6 @@
-//! Explains pools, images, tasks and workers.
+//! Explains pools, launch configs, images, tasks and workers.
 
+mod launch_config;
 mod shadow;
 mod task;
 mod watch;
@@ -42,6 +43,13 @@ pub(crate) enum Verb {
         #[command(flatten)]
         watch: Watch,
     },
+    /// Explain whether a launch config is used, and how long its machines take to start
+    LaunchConfig {
+        #[command(flatten)]
+        name: launch_config::Name,
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Explain what is done next about an image, and why other things wait
     Image {
         /// Image
@@ -67,6 +75,7 @@ pub(crate) struct Decisions {
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
         Verb::Image { image } => return super::image::explain(image, session).await,
+        Verb::LaunchConfig { name, .. } => name.call(),
         Verb::Pool(Decisions {
             name: name::Pool { pool },
             shadow: true,
@@ -101,11 +110,13 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Pool(Decisions { shadow: true, .. }) => shadow_text(reply),
         Verb::Pool(Decisions { shadow: false, .. }) => pool_text(reply),
         Verb::Task { .. } => task_text(reply),
+        Verb::LaunchConfig { .. } => launch_config::text(reply),
         Verb::Worker { .. } | Verb::Image { .. } => worker_text(reply),
     };
     let watch = match &verb {
         Verb::Pool(Decisions { watch, .. })
         | Verb::Task { watch, .. }
+        | Verb::LaunchConfig { watch, .. }
         | Verb::Worker { watch, .. } => watch,
         Verb::Image { .. } => &Watch::ONCE,
     };
@@ -166,6 +177,10 @@ fn pool_text(reply: &Value) -> String {
     for error in reply["problems"].as_array().into_iter().flatten() {
         let error = error.as_str().unwrap_or_default();
         text.push_str(&format!("  error: {}\n", output::printable(error)));
+    }
+    for budget in reply["budgets"].as_array().into_iter().flatten() {
+        let budget = budget["text"].as_str().unwrap_or_default();
+        text.push_str(&format!("  {}\n", output::printable(budget)));
     }
     text.push_str(&indented(&reply["now"]["text"]));
     text.push_str(&offers_table(&reply["now"]["offers"]));

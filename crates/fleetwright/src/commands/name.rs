@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use clap::Args;
 use domain::id::{
-    ClientId, ConfigurationId, ImageName, LaunchConfigId, OverrideId, PoolId, RoleId, TaskId,
-    WorkerId,
+    BudgetId, ClientId, ConfigurationId, ImageName, LaunchConfigId, OverrideId, PoolId, RoleId,
+    TaskId, WorkerId,
 };
 
 #[derive(Args, Debug)]
@@ -78,6 +78,13 @@ pub(super) fn an_override(text: &str) -> Result<String, String> {
     checked::<OverrideId>(
         text,
         "an override id has up to 128 letters, digits, -, _ and ., such as freeze-us-east-1",
+    )
+}
+
+pub(super) fn budget(text: &str) -> Result<String, String> {
+    checked::<BudgetId>(
+        text,
+        "a budget id has up to 64 letters, digits, -, _ and ., such as fuzzing",
     )
 }
 

@@ -272,6 +272,16 @@ fn launch_configs_and_errors_are_listed() {
             .ok(&["launch-config", "list", "demo/cloud", "--archived"])
             .contains("lc-")
     );
+    let id = listed["launchConfigs"][0]["launchConfigId"].as_str();
+    let explain = ["explain", "launch-config", "demo/cloud", id.unwrap()];
+    let explained = server.ok(&explain);
+    assert!(
+        explained.contains("Machines made in the last day: 0"),
+        "{explained}"
+    );
+    assert_eq!(server.json(&explain)["regions"], json!([]));
+    let none = server.run(&["explain", "launch-config", "demo/cloud", "nosuch"]);
+    assert_eq!(none.code, 3, "{}", none.err);
 
     for arguments in [
         &["error", "list", "demo/cloud"][..],

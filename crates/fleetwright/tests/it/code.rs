@@ -91,6 +91,50 @@ fn applied_items_exist_and_the_second_plan_is_empty() {
 }
 
 #[test]
+fn budgets_are_created_changed_and_removed_with_their_files() {
+    let server = Server::without_pools();
+    server
+        .home
+        .write("fleet/owns.yaml", "owns: { budgets: [\"*\"] }\n");
+    let write = |limit: &str| {
+        let text =
+            format!("budgetId: fuzzing\nworkerPools: proj-fuzz/*\nper: day\nlimit: {limit}\n");
+        server.home.write("fleet/budget.yaml", &text);
+    };
+    let folder = server.home.path("fleet").to_str().unwrap().to_owned();
+    write("240");
+    let first = plan(&server, &folder, &[]);
+    assert!(
+        first.out.contains("+ budget fuzzing ($240 per day)"),
+        "{}{}",
+        first.out,
+        first.err
+    );
+    assert_eq!(apply(&server, &folder).code, 0);
+    assert_eq!(server.json(&["budget", "show", "fuzzing"])["limit"], 240.0);
+    let again = plan(&server, &folder, &["--check"]);
+    assert_eq!(again.out, "nothing to do, 1 unchanged\n", "{}", again.err);
+    write("120.5");
+    let changed = plan(&server, &folder, &[]);
+    assert!(changed.out.contains("~ budget fuzzing"), "{}", changed.out);
+    assert!(changed.out.contains("120.5"), "{}", changed.out);
+    assert_eq!(apply(&server, &folder).code, 0);
+    assert!(server.ok(&["budget", "list"]).contains("120.5 a day"));
+    server.home.write("fleet/budget.yaml", "");
+    assert!(plan(&server, &folder, &[]).out.contains("- budget fuzzing"));
+    assert_eq!(apply(&server, &folder).code, 0);
+    assert_eq!(server.run(&["budget", "show", "fuzzing"]).code, 3);
+    let history = server.ok(&["audit", "show", "budget", "fuzzing"]);
+    assert_eq!(history.matches("set").count(), 2, "{history}");
+
+    server
+        .home
+        .write("fleet/budget.yaml", "budgetId: b\nper: day\nlimit: 1\n");
+    let wrong = plan(&server, &folder, &[]);
+    assert!(wrong.err.contains("needs one scope"), "{}", wrong.err);
+}
+
+#[test]
 fn files_folders_and_standard_input_can_be_combined() {
     let server = Server::without_pools();
     server.home.write("one/people.yaml", PEOPLE);

@@ -88,6 +88,7 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright override set",
         Way::Run(overrides),
     ),
+    ("docs/fleet.md", "fleetwright budget set", Way::Run(budgets)),
     ("docs/operations.md", "echo \"k1", Way::Run(keys)),
     (
         "docs/operations.md",
@@ -256,6 +257,7 @@ runs! {
     the_commands_about_events_work, "docs/events.md", "fleetwright event tail";
     the_commands_about_launch_configs_work, "docs/fleet.md", "fleetwright launch-config list";
     the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";
+    the_commands_about_budgets_work, "docs/fleet.md", "fleetwright budget set";
     the_commands_about_keys_work, "docs/operations.md", "echo \"k1";
     the_commands_about_simulation_work, "docs/simulation.md", "fleetwright simulate scenarios";
     the_commands_about_recorded_history_work, "docs/simulation.md", "fleetwright simulate recorded";
@@ -384,6 +386,22 @@ fn overrides(block: &Block) {
     }
     // And what the page says about who set and removed it.
     let history = server.ok(&["audit", "show", "override", "freeze-east"]);
+    assert_eq!(history.matches("static/owner").count(), 2, "{history}");
+}
+
+fn budgets(block: &Block) {
+    let server = Server::without_pools();
+    // The provider of the page is not configured here.
+    let text = block.text.replace("--provider azure", "--provider static");
+    let out = as_owner(&server, &text);
+    for part in [
+        "$0 of $240 a day are spent",
+        "provider static",
+        "14000 a month",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let history = server.ok(&["audit", "show", "budget", "fuzzing"]);
     assert_eq!(history.matches("static/owner").count(), 2, "{history}");
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use access::scope::{Expression, Params, ScopeSet, Template};
 use domain::audit::{AuditEntry, EntityType};
-use domain::id::{BadId, PoolId, WorkerKey};
+use domain::id::{BadId, BadName, PoolId, WorkerKey};
 use domain::time::Timestamp;
 use engine::change::Change;
 use serde::Serialize;
@@ -231,6 +231,12 @@ impl Caller {
 
 impl From<BadId> for ApiError {
     fn from(bad: BadId) -> Self {
+        Self::new(Code::InvalidRequestArguments, bad.to_string())
+    }
+}
+
+impl From<BadName> for ApiError {
+    fn from(bad: BadName) -> Self {
         Self::new(Code::InvalidRequestArguments, bad.to_string())
     }
 }

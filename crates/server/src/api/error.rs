@@ -12,6 +12,7 @@ use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
 use engine::access::AccessError;
 use engine::artifacts::ArtifactError;
+use engine::budgets::BudgetError;
 use engine::cache_purges::CachePurgeError;
 use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
 use engine::fleet::LaunchConfigError;
@@ -483,6 +484,17 @@ impl From<WorkerError> for ApiError {
             WorkerError::LaunchPending => Self::new(Code::LaunchPending, text),
             WorkerError::ProviderSetupFailed => Self::new(Code::ProviderSetupFailed, text),
             WorkerError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<BudgetError> for ApiError {
+    fn from(problem: BudgetError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            BudgetError::NotFound | BudgetError::NoProvider(_) => Self::not_found(text),
+            BudgetError::TooMany => Self::conflict(text),
+            BudgetError::Store(problem) => problem.into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod events;
 mod explain;
+mod explain_launch_config;
 mod explain_shadow;
 mod explain_task;
 mod images;
@@ -117,6 +118,21 @@ pub const ENDPOINTS: &[Endpoint] = &[
              default 30 days before `until`) up to `until` (by default now), in whole hours up to \
              3 days and else in whole days. Only pools that the caller may explain count.",
         ),
+    on(
+        "explainLaunchConfig",
+        Get,
+        "/explain/launch-config/<workerPoolId>/<launchConfigId>",
+    )
+    .runs(|call| Box::pin(explain_launch_config::show(call)))
+    .output("explain-launch-config-response.json")
+    .scope("fleetwright:explain:<workerPoolId>")
+    .about(REASONS, "Explain a launch config")
+    .describe(
+        "Whether the launch config is used, why not, and how long its machines took to start in \
+         the last day, by region: from the decision to the request, to the answer of the \
+         provider, to the registration, and to the first request for work. At most 1000 machines \
+         are measured, the newest.",
+    ),
     on("readRecording", Get, "/recording")
         .runs(|call| Box::pin(recording::read(call)))
         .query(&[query("since", MOMENT), query("until", MOMENT), TOKEN, LIMIT])

@@ -1,5 +1,6 @@
 //! The worker manager: pools, launch configs, workers, registration, errors.
 
+mod budgets;
 mod configurations;
 mod documentation;
 mod documentation_table;
@@ -20,6 +21,7 @@ mod table;
 mod wire;
 mod workers;
 
+pub(super) use budgets::budgets_json;
 pub(super) use configurations::CONFIGURATIONS;
 pub(super) use documentation_table::DOCUMENTATION;
 pub(super) use pool_plan::ENDPOINTS as POOL_PLANS;

@@ -15,7 +15,7 @@ use engine::change::Change;
 use engine::fleet::{WAIT_READER, settle_old_launches};
 use serde_json::Value;
 use store::{StoreError, Tx};
-use store::{cache_purges, launches, offering_memories, offering_news, overrides, plans};
+use store::{budgets, cache_purges, launches, offering_memories, offering_news, overrides, plans};
 use store::{pool_news, queue_workers, shadow_plans, worker_errors, workers};
 
 use super::batches::Batches;
@@ -35,6 +35,8 @@ const MEMORIES_KEPT_DAYS: u32 = 30;
 const NEWS_KEPT_DAYS: u32 = 1;
 /// How long ended overrides are shown.
 const OVERRIDES_KEPT_DAYS: u32 = 30;
+/// Announced steps of budgets are remembered for longer than any period is.
+const STEPS_KEPT_DAYS: u32 = 90;
 
 pub struct Housekeeping(pub Arc<App>);
 
@@ -55,7 +57,6 @@ impl Housekeeping {
         let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
         let old_errors = days_ago(app.config.worker_manager.error_retention_days);
         let old_plans = days_ago(app.config.fleet.history_days);
-        let old_overrides = days_ago(OVERRIDES_KEPT_DAYS);
         let forget = |name, before, delete| batches.delete(store, name, before, delete);
         self.note_uses(now).await?;
         let workers = forget("worker_expire", now, workers::delete_expired).await?;
@@ -80,7 +81,10 @@ impl Housekeeping {
         let shadows = forget("shadow_plan_expire", old_plans, shadows).await?;
         let plans = plans + shadows;
         let delete_ended = overrides::delete_ended_before;
-        let overrides = forget("override_expire", old_overrides, delete_ended).await?;
+        let old = days_ago(OVERRIDES_KEPT_DAYS);
+        let overrides = forget("override_expire", old, delete_ended).await?;
+        let steps = days_ago(STEPS_KEPT_DAYS);
+        forget("budget_step_expire", steps, budgets::delete_steps_before).await?;
         let (old_memories, old_news) = (days_ago(MEMORIES_KEPT_DAYS), days_ago(NEWS_KEPT_DAYS));
         let memories = offering_memories::delete_before;
         let memories = forget("offering_memory_expire", old_memories, memories).await?;

@@ -62,6 +62,10 @@ impl EventSubject {
                     name("overrideId")
                 )),
             ]),
+            "budget-step" => Expression::AnyOf(vec![
+                scope("worker-manager:list-budgets".to_owned()),
+                scope(format!("worker-manager:get-budget:{}", name("budgetId"))),
+            ]),
             launch_config if launch_config.starts_with("launch-config-") => {
                 scope(format!("worker-manager:get-worker-pool:{pool}"))
             }
@@ -156,6 +160,11 @@ mod tests {
                 "launch-config-paused",
                 &json!({"overrideId": "o", "workerPoolId": "p/q"}),
                 "worker-manager:get-override:o",
+            ),
+            (
+                "budget-step",
+                &json!({"budgetId": "b"}),
+                "worker-manager:get-budget:b",
             ),
             (
                 "launch-config-resumed",

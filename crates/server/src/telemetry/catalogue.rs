@@ -2,17 +2,18 @@
 
 use engine::measures::{
     CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, IMAGE_STEPS, LAUNCHES, LIFETIME_SECONDS,
-    PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
-    STARTUP_SECONDS, STRATEGY_REQUESTS,
+    PHASE_SECONDS, PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS,
+    REGISTRATIONS_REFUSED, STARTUP_SECONDS, STRATEGY_REQUESTS,
 };
 
 use super::{
-    AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO,
-    CLOCK_SKEW, CLOCK_STEPS, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS,
-    HTTP_SECONDS, IMAGE_AGE, IMAGE_BUILD_SECONDS, IMAGE_BUILDERS, IMAGE_BUILDS,
-    IMAGE_BUILDS_RUNNING, IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS, IMAGE_REQUESTS,
-    IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS,
-    PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
+    AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUDGET_LEFT,
+    BUDGET_LIMIT, BUDGET_SPENT, BUILD_INFO, CLOCK_SKEW, CLOCK_STEPS, EVENT_LISTENERS,
+    EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS, IMAGE_AGE,
+    IMAGE_BUILD_SECONDS, IMAGE_BUILDERS, IMAGE_BUILDS, IMAGE_BUILDS_RUNNING, IMAGE_CANARY_EVIDENCE,
+    IMAGE_CANARY_STARTS, IMAGE_REQUESTS, IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP,
+    OUTBOX_DEPTH, OUTCOMES, POOLS, PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE,
+    TASK_SECONDS, WORKERS,
 };
 use crate::service::Service;
 
@@ -69,6 +70,7 @@ const POOL: Labels = &[
     ("workerPoolId", "The worker pool"),
     ("providerId", "Its provider"),
 ];
+const BUDGET: Labels = &[("budgetId", "The budget"), ("per", "hour, day or month")];
 const PROVIDER: Labels = &[("providerId", "The provider")];
 const CLOUD_CALL: Labels = &[
     ("providerId", "The provider"),
@@ -93,6 +95,16 @@ const LAUNCH: Labels = &[
     (
         "outcome",
         "accepted, withdrawn, unknown, or the cause of a refusal",
+    ),
+];
+const PHASE: Labels = &[
+    ("workerPoolId", "The worker pool; others"),
+    ("launchConfigId", "The launch config; others"),
+    ("providerId", "Its provider; others"),
+    ("region", "The region; others"),
+    (
+        "phase",
+        "requested, accepted, registered or first-claim: the end of the step",
     ),
 ];
 const NOTICE: Labels = &[
@@ -147,6 +159,8 @@ metrics! {
     WM, Histogram, STARTUP_SECONDS, POOL => "Seconds from a machine's start to its registration.";
     WM, Histogram, LIFETIME_SECONDS, POOL => "Seconds from a worker's registration to its end.";
     WM, Histogram, LAUNCHES, LAUNCH => "Seconds that providers took to answer a launch.";
+    WM, Histogram, PHASE_SECONDS, PHASE =>
+        "Seconds that a step of a launched machine took. A process shows 200 launch configs.";
     WM, Counter, REGISTRATION_FAILURES, POOL => "Workers that ended without having registered.";
     WM, Counter, REGISTRATIONS_REFUSED, PROVIDER =>
         "Refused registrations; `unknown` for providers that are not configured.";
@@ -155,6 +169,9 @@ metrics! {
         "Current limit of calls per second; lower after a cloud asked to slow down.";
     WM, Gauge, POOLS, PROVIDER => "Worker pools, by provider.";
     WM, Gauge, WORKERS, &[("state", "The workers' state")] => "Workers, by state.";
+    WM, Gauge, BUDGET_LIMIT, BUDGET => "Dollars that may be spent in a period.";
+    WM, Gauge, BUDGET_SPENT, BUDGET => "Dollars that were spent in this period, at most.";
+    WM, Gauge, BUDGET_LEFT, BUDGET => "Dollars that are left for an hour of new machines.";
     WM, Gauge, PROVIDER_UP, PROVIDER =>
         "1 if the provider is ready, 0 if its set-up has not succeeded.";
     None, Gauge, OUTBOX_DEPTH, &[] => "Events that wait to be published.";

@@ -139,6 +139,34 @@ fn pool_cases() -> Vec<Case> {
 }
 
 /// In the order of the endpoints: the overrides exist before they are removed.
+fn budget_cases() -> Vec<Case> {
+    let body = |scope: &str, id: &str| json!({scope: id, "per": "day", "limit": 1});
+    let of_pools: &[&str] = &[
+        "worker-manager:manage-budget:b.pools",
+        "worker-manager:manage-worker-pool:pp/*",
+    ];
+    let of_provider: &[&str] = &[
+        "worker-manager:manage-budget:b.provider",
+        "worker-manager:provider:static",
+    ];
+    let of_owner: &[&str] = &[
+        "worker-manager:manage-budget:b.owner",
+        "worker-manager:budget-of-owner:ann",
+    ];
+    let (pools, provider, owner) = ("/budget/b.pools", "/budget/b.provider", "/budget/b.owner");
+    let set = |path, body, scopes| case_with("setBudget", path, body, scopes);
+    vec![
+        set(pools, body("workerPools", "pp/*"), of_pools),
+        set(provider, body("providerId", "static"), of_provider),
+        set(owner, body("owner", "ann"), of_owner),
+        case("budget", pools, &["worker-manager:get-budget:b.pools"]),
+        case("listBudgets", "/budgets", &["worker-manager:list-budgets"]),
+        case("removeBudget", pools, of_pools),
+        case("removeBudget", provider, of_provider),
+        case("removeBudget", owner, of_owner),
+    ]
+}
+
 fn override_cases() -> Vec<Case> {
     let pause = |target: &str, id: &str| json!({target: id, "pause": true, "reason": "r", "until": "2026-10-01T00:00:00Z"});
     let brief = json!({"reason": "r", "until": "2026-10-01T00:00:00Z"});
@@ -387,6 +415,11 @@ fn event_cases() -> Vec<Case> {
             &["fleetwright:explain:pp/ee"],
         ),
         case(
+            "explainLaunchConfig",
+            "fleetwright:/explain/launch-config/pp%2Fee/lc",
+            &["fleetwright:explain:pp/ee"],
+        ),
+        case(
             "explainWorker",
             "fleetwright:/explain/worker/pp%2Fee/g/w",
             &["fleetwright:explain:pp/ee"],
@@ -420,6 +453,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
             crate::configuration_authorization::rule_cases(),
             crate::documentation::cases(),
             override_cases(),
+            budget_cases(),
         ],
         Service::Queue => vec![
             crate::queue_authorization::task_cases(),

@@ -192,6 +192,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "server::api::fleetwright::explain::HISTORY",
             "server::api::fleetwright::explain::QUARANTINES",
             "server::api::fleetwright::explain::SILENT",
+            "server::api::fleetwright::explain_launch_config::MACHINES",
             "server::api::fleetwright::explain_shadow::HISTORY",
             "domain::plan::shadow_opinion::MAX_NAMED",
             "domain::plan::shadow_opinion::MAX_DESCRIBED",
@@ -217,6 +218,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
         "One value of a setting: more is refused, and costs nothing.",
         &[
+            "domain::budgets::MAX_AMOUNT_MICROS",
             "domain::image::definition::settings::DEFAULT_CANARY_STARTS",
             "domain::image::definition::settings::MAX_CANARY_STARTS",
             "domain::plan::settings::MAX_CAPACITY",

@@ -3,10 +3,13 @@
 use domain::Version;
 use domain::artifact::{ArtifactName, Content};
 use domain::audit::EntityType;
+use domain::budgets::BudgetPeriod;
 use domain::configuration::Action;
+use domain::cost::{CostKind, Currency};
 use domain::id::{
-    ClientId, ConfigurationId, ErrorId, ImageName, LaunchConfigId, LaunchToken, OverrideId, PoolId,
-    ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup, WorkerId,
+    BudgetId, ClientId, ConfigurationId, ErrorId, ImageName, LaunchConfigId, LaunchToken,
+    OverrideId, PoolId, ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup,
+    WorkerId,
 };
 use domain::image::{CanaryRun, ImageAction, ImageSelection, Standing, TrialRecord};
 use domain::launch_failures::FailureCause;
@@ -121,8 +124,12 @@ macro_rules! text_cells {
 text_cells!(
     Action,
     ArtifactName,
+    BudgetId,
+    BudgetPeriod,
     ClientId,
     ConfigurationId,
+    CostKind,
+    Currency,
     EndReason,
     EntityType,
     ErrorId,

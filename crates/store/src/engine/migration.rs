@@ -58,6 +58,8 @@ static MIGRATIONS: &[Migration] = migrations! {
     27 "0027_images"
     28 "0028_image_rollouts"
     29 "0029_waits"
+    30 "0030_costs"
+    31 "0031_budgets"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

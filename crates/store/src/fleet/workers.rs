@@ -5,6 +5,7 @@ use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, Work
 use domain::time::Timestamp;
 use domain::worker::{PreviousSecret, StoredWorker, Worker, WorkerState};
 
+use crate::cost::meters;
 use crate::engine::{
     AFTER_ALL, ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns,
     from_row, statements,
@@ -155,9 +156,14 @@ pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>> {
     tx.row(&GET, key)
 }
 
-/// Returns `false` and changes nothing if the key exists already, in any state.
+/// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists
+/// already, in any state.
 pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
-    tx.insert(&INSERT, worker)
+    let is_new = tx.insert(&INSERT, worker)?;
+    if is_new {
+        meters::insert(tx, worker)?;
+    }
+    Ok(is_new)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
@@ -168,22 +174,28 @@ pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version> {
 }
 
 /// Records the first time at which a worker asked the queue for work, in its row and in the row of
-/// its launch. Returns `false` if it was recorded before, or if no such worker runs. The versions
-/// of the rows do not change.
-pub fn note_first_claim(tx: &mut Tx<'_>, key: &WorkerKey, now: Timestamp) -> Result<bool> {
+/// its launch. Returns the worker; `None` if it was recorded before, or if no such worker runs. The
+/// versions of the rows do not change.
+pub fn note_first_claim(
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+    now: Timestamp,
+) -> Result<Option<Worker>> {
     if tx.execute(&FIRST_CLAIM, (now, key))? == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     let worker = get(tx, key)?;
-    let token = worker.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
+    let token = worker.as_ref();
+    let token = token.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
     if let Some(token) = token {
         launches::note_claimed(tx, &token)?;
     }
-    Ok(true)
+    Ok(worker)
 }
 
-/// Deletes expired workers in any state. Call it again while it returns the limit.
+/// Deletes expired workers in any state, and ends their meters. Call it again while it returns the limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+    meters::end_expired(tx, now, limit)?;
     tx.execute(&DELETE_EXPIRED, (now, limit))
 }
 

@@ -6,6 +6,7 @@ use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
 use domain::run_outcome::RunOutcome;
 use domain::time::Timestamp;
 
+use crate::cost::meters;
 use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, statements, to_json};
 use crate::fleet::pool_news;
 use crate::history::run_counts;
@@ -92,6 +93,7 @@ pub fn note(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<Vec<RunOutcome>>
         }
     }
     run_counts::add(tx, &new)?;
+    meters::add_runs(tx, outcomes)?;
     let learns = |outcome: &&RunOutcome| ours.get(&outcome.worker.pool_id) == Some(&true);
     pool_news::add(tx, new.iter().filter(learns))?;
     Ok(new)

@@ -275,6 +275,7 @@ on_both!(
             let asks = asks.iter().enumerate().map(|(number, id)| {
                 let now = at(2_000 + i64::try_from(number).unwrap());
                 workers::note_first_claim(tx, &worker_key("a/b", "g", id), now)
+                    .map(|worker| worker.is_some())
             });
             asks.collect::<Result<Vec<_>, _>>()
         })

@@ -10,6 +10,7 @@ mod artifacts;
 mod audit;
 mod cache_purges;
 mod configuration;
+mod costs;
 mod documentation;
 mod equality;
 mod errors;

@@ -10,7 +10,7 @@ use crate::world::{Database, on_both, read, write};
 /// Number of the migration that makes the recorded history.
 const RECORDING: usize = 25;
 
-const FILES: [(&str, &str); 29] = [
+const FILES: [(&str, &str); 31] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -126,6 +126,14 @@ const FILES: [(&str, &str); 29] = [
     (
         "0029_waits",
         include_str!("../../migrations/0029_waits.sql"),
+    ),
+    (
+        "0030_costs",
+        include_str!("../../migrations/0030_costs.sql"),
+    ),
+    (
+        "0031_budgets",
+        include_str!("../../migrations/0031_budgets.sql"),
     ),
 ];
 

@@ -17,6 +17,7 @@ use store::plans::PlanRecord;
 use store::running_workers::SilentWorker;
 use store::{StoreError, Tx};
 
+use crate::api::worker_manager::budgets_json;
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 use crate::app::App;
 
@@ -63,6 +64,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         return Err(no_such_plan());
     }
     let problems = problems(&app, &facts, &launches);
+    let budgets = budgets_json(&facts.budgets, now);
     let present = match fleet::preview(&app.engine, facts).await? {
         Some((snapshot, plan)) => json!({
             "text": plan.text() + &snapshot.learned_text(),
@@ -82,6 +84,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         "problems": problems,
         "strategy": strategies.strategy.as_ref().map(strategy_json),
         "shadow": shadow_json(&strategies),
+        "budgets": budgets,
         "now": present,
         "silent": silent.iter().map(silent_json).collect::<Vec<_>>(),
         "plans": plans.json(),

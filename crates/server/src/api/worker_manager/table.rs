@@ -4,8 +4,8 @@ use access::scope::Template::{self, AllOf, If, Scope};
 use contract::patterns::{DIGITS, ERROR_ID_QUERY, LAUNCH_CONFIG_ID_QUERY};
 
 use super::{
-    error_reports, launch_config_status, launch_configs, list_workers, on, overrides, pools,
-    providers, registration, stats, workers,
+    budgets, error_reports, launch_config_status, launch_configs, list_workers, on, overrides,
+    pools, providers, registration, stats, workers,
 };
 use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
 use crate::api::endpoint::{Endpoint, LIMIT, PAGING, Payload, Query, TOKEN, YES_NO, query};
@@ -42,6 +42,19 @@ const OVERRIDE: &[Template] = &[
         },
     },
 ];
+/// A caller that may change the pools or the provider may limit what is spent on them.
+const BUDGET: &[Template] = &[
+    Scope("worker-manager:manage-budget:<budgetId>"),
+    If {
+        condition: "ofWorkerPools",
+        then: &Scope("worker-manager:manage-worker-pool:<workerPools>"),
+        otherwise: &If {
+            condition: "ofProvider",
+            then: &Scope("worker-manager:provider:<providerId>"),
+            otherwise: &Scope("worker-manager:budget-of-owner:<owner>"),
+        },
+    },
+];
 const REPORT: &[Template] = &[
     Scope("assume:worker-pool:<workerPoolId>"),
     Scope("assume:worker-id:<workerGroup>/<workerId>"),
@@ -49,6 +62,8 @@ const REPORT: &[Template] = &[
 
 const OVERRIDES: &str = "Overrides";
 const ONE_OVERRIDE: &str = "/override/<overrideId>";
+const BUDGETS: &str = "Budgets";
+const ONE_BUDGET: &str = "/budget/<budgetId>";
 const POOL: &str = "/worker-pool/<workerPoolId>";
 const WORKER: &str = "/workers/<workerPoolId>/<workerGroup>/<workerId>";
 const WORKER_COLON: &str = "/workers/<workerPoolId>:/<workerGroup>/<workerId>";
@@ -376,6 +391,36 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .experimental()
         .about(METADATA, "Show a worker with the queue's data")
         .describe("The recent tasks of a worker, its quarantine, and the worker manager's data."),
+    on("setBudget", Put, ONE_BUDGET)
+        .runs(|call| Box::pin(budgets::set(call)))
+        .input("set-budget-request.json")
+        .output("budget-full.json")
+        .scopes(AllOf(BUDGET))
+        .about(BUDGETS, "Set a budget")
+        .describe(
+            "Limits what is spent on machines of pools, of the pools of an owner, or of a \
+             provider, in each hour, day or month (UTC). At shares of the limit a warning is sent \
+             and the maximum of the pools is lowered; when it is spent, nothing is launched. \
+             Machines that run go on. The same request again changes nothing.",
+        ),
+    on("budget", Get, ONE_BUDGET)
+        .runs(|call| Box::pin(budgets::show(call)))
+        .output("budget-full.json")
+        .scope("worker-manager:get-budget:<budgetId>")
+        .about(BUDGETS, "Show a budget")
+        .describe("The limit of a budget, and what is spent and left in the present period."),
+    on("listBudgets", Get, "/budgets")
+        .runs(|call| Box::pin(budgets::list(call)))
+        .query(PAGING)
+        .output("budget-list.json")
+        .scope("worker-manager:list-budgets")
+        .about(BUDGETS, "List budgets")
+        .describe("All budgets, ordered by their ids."),
+    on("removeBudget", Delete, ONE_BUDGET)
+        .runs(|call| Box::pin(budgets::remove(call)))
+        .scopes(AllOf(BUDGET))
+        .about(BUDGETS, "Remove a budget")
+        .describe("Nothing is limited by it any more."),
     on("setOverride", Put, ONE_OVERRIDE)
         .runs(|call| Box::pin(overrides::set(call)))
         .input("set-override-request.json")

@@ -1,0 +1,270 @@
+//! Meters: one for each machine whose cost is not settled, and the runs on it.
+//!
+//! The transaction that charges a machine moves its meter, and the transaction that settles it
+//! deletes its meter. Both name the moment up to which it was charged, so no time is charged twice.
+
+use std::collections::{BTreeMap, HashMap};
+
+use domain::cost::{Charge, CostKind, Currency, Life, Meter, MeteredRun, Uses};
+use domain::id::WorkerKey;
+use domain::run_outcome::RunOutcome;
+use domain::time::Timestamp;
+use domain::worker::Worker;
+
+use crate::cost::cost_accounts;
+use crate::engine::{
+    ALL_ROWS, Cells, FromRow as _, Result, Table, Tx, from_row, statements, to_json,
+};
+
+static TABLE: Table = Table::unlisted("meters", 3);
+
+/// Reading stops at this many runs, and the charge continues with fewer machines.
+const MAX_RUNS: u32 = 20_000;
+
+macro_rules! of_worker {
+    ($pool:literal, $group:literal, $id:literal) => {
+        concat!(
+            "worker_pool_id = ",
+            $pool,
+            " AND worker_group = ",
+            $group,
+            " AND worker_id = ",
+            $id
+        )
+    };
+}
+
+statements! { TABLE;
+    INSERT "meter_insert" =
+        "INSERT INTO meters (worker_pool_id, worker_group, worker_id, price, started, charged, \
+         due, kind, account) SELECT $1, $2, $3, CAST($4 AS BIGINT), CAST($5 AS BIGINT), \
+         CAST($5 AS BIGINT), CAST($5 AS BIGINT), $6, account FROM cost_accounts \
+         WHERE worker_pool_id = $1 AND launch_config_id = $7 AND provider_id = $8 \
+         AND owner = COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $1), '') \
+         AND currency = $9 ON CONFLICT (worker_pool_id, worker_group, worker_id) \
+         DO UPDATE SET leaving = NULL, ended = NULL";
+    LEAVING "meter_note_leaving" = concat!(
+        "UPDATE meters SET leaving = $1 WHERE ", of_worker!("$2", "$3", "$4"),
+        " AND leaving IS NULL");
+    ENDED "meter_note_ended" = concat!(
+        "UPDATE meters SET ended = CASE WHEN $1 > started THEN $1 ELSE started END, due = 0 \
+         WHERE ", of_worker!("$2", "$3", "$4"), " AND ended IS NULL");
+    EXPIRED "meter_end_expired" =
+        "UPDATE meters SET ended = CASE WHEN ended IS NOT NULL THEN ended \
+         WHEN $1 > started THEN $1 ELSE started END, due = 0, first_claim = (\
+         SELECT w.first_claim FROM workers AS w WHERE w.worker_pool_id = meters.worker_pool_id \
+         AND w.worker_group = meters.worker_group AND w.worker_id = meters.worker_id) \
+         WHERE (worker_pool_id, worker_group, worker_id) IN (\
+         SELECT worker_pool_id, worker_group, worker_id FROM workers \
+         WHERE expires < $1 ORDER BY expires LIMIT $2)";
+    ADD_RUNS "metered_run_insert" =
+        "INSERT INTO metered_runs (worker_pool_id, worker_group, worker_id, task_id, run_id, \
+         started, resolved, reason) SELECT m.worker_pool_id, m.worker_group, m.worker_id, \
+         v.value ->> 3, CAST(v.value ->> 4 AS BIGINT), CAST(v.value ->> 5 AS BIGINT), \
+         CAST(v.value ->> 6 AS BIGINT), v.value ->> 7 FROM json_each($1) AS v \
+         CROSS JOIN meters AS m WHERE m.worker_pool_id = v.value ->> 0 \
+         AND m.worker_group = v.value ->> 1 AND m.worker_id = v.value ->> 2 \
+         ON CONFLICT DO NOTHING";
+    DUE "meter_list_due" =
+        "SELECT m.worker_pool_id, m.worker_group, m.worker_id, m.account, m.price, m.started, \
+         m.charged, m.leaving, m.ended, COALESCE(w.first_claim, m.first_claim), \
+         CASE WHEN w.draining = 1 THEN w.advised END, q.last_task_ended, \
+         (SELECT MIN(c.claimed) FROM claimed_tasks AS c WHERE c.task_queue_id = m.worker_pool_id \
+         AND c.worker_group = m.worker_group AND c.worker_id = m.worker_id) \
+         FROM meters AS m LEFT JOIN workers AS w ON w.worker_pool_id = m.worker_pool_id \
+         AND w.worker_group = m.worker_group AND w.worker_id = m.worker_id \
+         LEFT JOIN queue_workers AS q ON q.task_queue_id = m.worker_pool_id \
+         AND q.worker_group = m.worker_group AND q.worker_id = m.worker_id \
+         WHERE m.due <= $1 ORDER BY m.due LIMIT $2";
+    RUNS "metered_run_list" =
+        "SELECT r.worker_pool_id, r.worker_group, r.worker_id, r.started, r.resolved, r.reason \
+         FROM json_each($1) AS v CROSS JOIN metered_runs AS r \
+         WHERE r.worker_pool_id = v.value ->> 0 AND r.worker_group = v.value ->> 1 \
+         AND r.worker_id = v.value ->> 2 LIMIT $2";
+    MOVE "meter_update" = concat!(
+        "UPDATE meters SET charged = $1, due = $2, kind = $3 WHERE ",
+        of_worker!("$4", "$5", "$6"), " AND charged = $7");
+    DELETE "meter_delete" = concat!(
+        "DELETE FROM meters WHERE ", of_worker!("$1", "$2", "$3"), " AND charged = $4");
+    DELETE_RUNS "metered_run_delete" = concat!(
+        "DELETE FROM metered_runs WHERE ", of_worker!("$1", "$2", "$3"), " AND resolved <= $4");
+}
+
+/// A machine whose charge is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueMeter {
+    pub key: WorkerKey,
+    /// The number of its account.
+    pub account: i64,
+    pub meter: Meter,
+    pub life: Life,
+}
+
+/// The row of a meter, and what other tables know about its machine.
+struct DueRow {
+    key: WorkerKey,
+    account: i64,
+    price: Option<i64>,
+    started: Timestamp,
+    charged: Timestamp,
+    leaving: Option<Timestamp>,
+    ended: Option<Timestamp>,
+    first_claim: Option<Timestamp>,
+    advised: Option<Timestamp>,
+    last_task_ended: Option<Timestamp>,
+    running_since: Option<Timestamp>,
+}
+
+from_row! { DueRow {
+    key, account, price, started, charged, leaving, ended, first_claim, advised,
+    last_task_ended, running_since
+} }
+
+/// Starts the meter of a new worker.
+pub(crate) fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
+    let launch_config = worker.launch_config_id.as_ref();
+    let launch_config = launch_config.map_or("", |id| id.as_str());
+    let currency = worker.price.map_or("", |_| Currency::Usd.as_str());
+    let provider = &worker.provider_id;
+    cost_accounts::open(tx, &worker.key.pool_id, launch_config, provider, currency)?;
+    let (price, started) = (&worker.price, worker.created);
+    let account = (launch_config, provider, currency);
+    let kind = CostKind::Booting.as_str();
+    tx.execute(&INSERT, (&worker.key, price, started, kind, account))?;
+    Ok(())
+}
+
+/// Records when a machine began to stop.
+pub fn note_leaving(tx: &mut Tx<'_>, key: &WorkerKey, at: Timestamp) -> Result<()> {
+    tx.execute(&LEAVING, (at, key)).map(drop)
+}
+
+/// Records when a machine ended; it is charged soon.
+pub fn note_ended(tx: &mut Tx<'_>, key: &WorkerKey, at: Timestamp) -> Result<()> {
+    tx.execute(&ENDED, (at, key)).map(drop)
+}
+
+/// Ends the meters of the next expired workers, whose rows are about to be deleted.
+pub(crate) fn end_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<()> {
+    tx.execute(&EXPIRED, (now, limit)).map(drop)
+}
+
+/// Keeps runs until their time is charged. Runs on machines without a meter are skipped.
+pub(crate) fn add_runs(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<()> {
+    let rows = outcomes.iter().filter_map(|outcome| {
+        let (started, resolved) = (outcome.started?, outcome.resolved);
+        let WorkerKey { pool_id, group, id } = &outcome.worker;
+        let worker = (pool_id.as_str(), group.as_str(), id.as_str());
+        Some((
+            worker.0,
+            worker.1,
+            worker.2,
+            outcome.task_id.as_str(),
+            outcome.run_id,
+            started.as_millis(),
+            resolved.as_millis(),
+            outcome.reason.as_str(),
+        ))
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    tx.execute(&ADD_RUNS, to_json(&rows)).map(drop)
+}
+
+/// The machines whose charge is due, at most `limit`, with all facts about them.
+pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<DueMeter>> {
+    let mut due: Vec<DueRow> = tx.rows(&DUE, (now, limit))?;
+    let mut runs = list_runs(tx, &due, MAX_RUNS)?;
+    let n_runs: usize = runs.values().map(Vec::len).sum();
+    if n_runs >= MAX_RUNS as usize && due.len() > 1 {
+        due.truncate(1);
+        runs = list_runs(tx, &due, ALL_ROWS)?;
+    }
+    let due = due.into_iter().map(|row| {
+        let runs = runs.remove(&row.key).unwrap_or_default();
+        due_meter(row, runs)
+    });
+    Ok(due.collect())
+}
+
+fn list_runs(
+    tx: &mut Tx<'_>,
+    due: &[DueRow],
+    limit: u32,
+) -> Result<HashMap<WorkerKey, Vec<MeteredRun>>> {
+    let keys: Vec<[&str; 3]> = due
+        .iter()
+        .map(|DueRow { key, .. }| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()])
+        .collect();
+    let found = tx.rows_with(&RUNS, (to_json(&keys), limit), |row| {
+        let mut cells = Cells::of(row);
+        let key = WorkerKey::read(&mut cells)?;
+        let (started, resolved, reason) = cells.next()?;
+        Ok((
+            key,
+            MeteredRun {
+                started,
+                resolved,
+                reason,
+            },
+        ))
+    });
+    let mut runs: HashMap<WorkerKey, Vec<MeteredRun>> = HashMap::new();
+    for (key, run) in found? {
+        runs.entry(key).or_default().push(run);
+    }
+    Ok(runs)
+}
+
+fn due_meter(row: DueRow, runs: Vec<MeteredRun>) -> DueMeter {
+    let noted = runs.iter().map(|run| run.resolved).max();
+    let noted = noted.map_or(row.charged, |noted| noted.max(row.charged));
+    DueMeter {
+        key: row.key,
+        account: row.account,
+        meter: Meter {
+            price: row.price,
+            started: row.started,
+            charged: row.charged,
+            ended: row.ended,
+        },
+        life: Life {
+            first_claim: row.first_claim,
+            leaving: row.leaving.into_iter().chain(row.advised).min(),
+            runs,
+            running_since: row.running_since,
+            lacks_runs: row.last_task_ended.is_some_and(|at| at > noted),
+        },
+    }
+}
+
+/// Writes the charges of these machines into their accounts and moves their meters. The meters that
+/// go on are due again at this moment.
+pub fn charge(tx: &mut Tx<'_>, charges: &[(DueMeter, Charge)], again: Timestamp) -> Result<()> {
+    let mut hours: BTreeMap<(Timestamp, i64), Uses> = BTreeMap::new();
+    for (due, charge) in charges {
+        for (hour, uses) in &charge.hours {
+            *hours.entry((*hour, due.account)).or_default() += *uses;
+        }
+    }
+    // Sorted, so that two transactions that write the same rows do not wait for each other.
+    for ((hour, account), uses) in &hours {
+        cost_accounts::add(tx, *hour, *account, uses)?;
+    }
+    for (due, charge) in charges {
+        let (key, before) = (&due.key, due.meter.charged);
+        if charge.is_settled {
+            tx.execute_guarded(&DELETE, (key, before))?;
+            tx.execute(&DELETE_RUNS, (key, i64::MAX))?;
+            continue;
+        }
+        let moved = (charge.charged, again, charge.kind.as_str());
+        tx.execute_guarded(&MOVE, (moved, key, before))?;
+        if !due.life.runs.is_empty() {
+            tx.execute(&DELETE_RUNS, (key, charge.charged))?;
+        }
+    }
+    Ok(())
+}
