@@ -79,8 +79,8 @@ impl PoolWait {
         }
     }
 
-    /// The cause of the pool, for its timeline: why it lacks workers, or else the cause of the first
-    /// task in line.
+    /// The cause of the pool, for its timeline: why it lacks workers, or else the cause of the
+    /// first task in line.
     pub fn of_pool(&self) -> WaitCause {
         match self.cause_for(0) {
             _ if self.is_short => self.cause,

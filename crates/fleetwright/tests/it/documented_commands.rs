@@ -69,6 +69,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ),
     ("docs/events.md", "fleetwright event tail", Way::Run(events)),
     (
+        "docs/waiting.md",
+        "fleetwright explain task",
+        Way::Run(waits),
+    ),
+    (
         "docs/tree.md",
         "fleetwright tree ls",
         Way::Skip("is run by the tests of the commands of the tree"),
@@ -255,6 +260,7 @@ runs! {
     the_api_guide_leads_to_a_registered_worker, "docs/api.md", ". DIR/owner.env";
     the_commands_about_documentation_work, "docs/documentation.md", "fleetwright documentation check";
     the_commands_about_events_work, "docs/events.md", "fleetwright event tail";
+    the_commands_about_waits_work, "docs/waiting.md", "fleetwright explain task";
     the_commands_about_launch_configs_work, "docs/fleet.md", "fleetwright launch-config list";
     the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";
     the_commands_about_budgets_work, "docs/fleet.md", "fleetwright budget set";
@@ -367,6 +373,28 @@ fn events(block: &Block) {
     assert_eq!(text.lines().count(), block.text.lines().count() - 1);
     let out = as_owner(&server, &text);
     assert!(out.contains("worker-pool-created"), "{out}");
+}
+
+fn waits(block: &Block) {
+    let server = Server::without_pools();
+    let pool = ["pool", "create", "demo/linux", "--provider", "static"];
+    server.ok(&[&pool[..], &["--owner", "me@example.com"]].concat());
+    let created = server.ok(&["task", "create", "--pool", "demo/linux", "--", "true"]);
+    let mut words = created.split([' ', '\n', '`', ':', ',']);
+    let id = words.find(|word| word.len() == 22).unwrap();
+    let explained = server.ok(&["explain", "task", id]);
+    let reason = "the pool demo/linux launches no workers, and none is declared";
+    assert!(explained.contains(reason), "{explained}");
+    // Watching ends with the wait.
+    server.ok(&["task", "cancel", "--yes", id]);
+    let out = as_owner(&server, &block.text.replace("TASK", id));
+    for part in [
+        "Where its waiting time went",
+        "waiting for a claim",
+        "day,cause,runs",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
 }
 
 fn overrides(block: &Block) {

@@ -11,6 +11,7 @@ use domain::event::{AccessChange, EventBody};
 use domain::id::{ClientId, PoolId, ProviderId};
 use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use domain::waits::WaitCause;
 use engine::change::Change;
 use engine::fleet::{WAIT_READER, settle_old_launches};
 use serde_json::Value;
@@ -251,5 +252,10 @@ fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, Store
         }
         store::pools::delete(tx, &pool.id)?;
     }
+    let ended = expired.iter();
+    let ended: Vec<_> = ended
+        .map(|pool| (pool.id.clone(), WaitCause::UnknownQueue))
+        .collect();
+    store::pool_waits::note(tx, &ended, now)?;
     Ok(expired.len() as u64)
 }

@@ -131,6 +131,7 @@ mod tasks_in_batches;
 mod temporary;
 mod tidy;
 mod tls;
+mod wait_chaos;
 mod words;
 mod worker_launch_config;
 mod worker_state;

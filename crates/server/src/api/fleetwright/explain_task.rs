@@ -36,7 +36,7 @@ fn json(explained: &TaskExplanation, now: Timestamp) -> Value {
     let definition = &task.definition;
     let mut all = TaskWaits::default();
     let mut last = TaskWaits::default();
-    let run_id = task.last_run().map_or(0, |(run_id, _)| run_id as usize);
+    let run_id = task.runs.len().saturating_sub(1);
     for (run, part) in parts {
         all.add(std::slice::from_ref(part));
         if *run == run_id {

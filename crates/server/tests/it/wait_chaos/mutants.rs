@@ -1,0 +1,76 @@
+//! Tests of the harness: it must find each of these deliberate mistakes.
+
+use testing::Chance;
+
+use super::run::run;
+use crate::database::Database;
+use crate::fleet_world::Fleet;
+
+/// Seeds to try at most for each mutant.
+const SEEDS: u64 = 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mutant {
+    /// The reader goes back: waits are charged twice.
+    ChargesTwice,
+    /// Some accounts lose a second.
+    ChargesNobody,
+    /// A second is charged to another cause.
+    ChargesAnother,
+    /// A change of the cause is not recorded.
+    ForgetsBoundaries,
+}
+
+impl Mutant {
+    pub(super) fn act(self, fleet: &Fleet, chance: &Chance) {
+        match self {
+            Self::ChargesTwice => fleet.database.raw(
+                "UPDATE event_readers SET position = CASE WHEN position > 20 \
+                 THEN position - 20 ELSE 0 END WHERE name = 'waits'",
+            ),
+            Self::ChargesNobody => fleet.database.raw(
+                "UPDATE wait_accounts SET millis = millis - 1000 \
+                 WHERE cause = 'booting' AND millis >= 1000",
+            ),
+            Self::ChargesAnother => fleet.database.raw(
+                "UPDATE wait_accounts SET millis = millis + CASE cause WHEN 'booting' \
+                 THEN 1000 ELSE -1000 END WHERE cause IN ('booting', 'claim')",
+            ),
+            Self::ForgetsBoundaries if chance.percent(50) => fleet.database.raw(
+                "DELETE FROM wait_boundaries WHERE since IN \
+                 (SELECT MAX(since) FROM wait_boundaries)",
+            ),
+            Self::ForgetsBoundaries => {}
+        }
+    }
+}
+
+async fn is_found(mutant: Mutant) {
+    for seed in 0..SEEDS {
+        let ran = Box::pin(run(seed, Database::sqlite(), Some(mutant))).await;
+        if !ran.problems.is_empty() {
+            return;
+        }
+    }
+    panic!("{mutant:?} is not found in {SEEDS} seeds");
+}
+
+#[tokio::test]
+async fn a_second_that_is_charged_twice_is_found() {
+    is_found(Mutant::ChargesTwice).await;
+}
+
+#[tokio::test]
+async fn a_second_that_is_charged_to_nobody_is_found() {
+    is_found(Mutant::ChargesNobody).await;
+}
+
+#[tokio::test]
+async fn a_second_that_is_charged_to_another_cause_is_found() {
+    is_found(Mutant::ChargesAnother).await;
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_recorded_is_found() {
+    is_found(Mutant::ForgetsBoundaries).await;
+}
