@@ -81,7 +81,7 @@ pub fn matches(pattern: &'static str, value: &str) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: [&str; 18] = [
+    const ALL: [&str; 19] = [
         WORKER_POOL_ID,
         GENERIC_ID,
         WORKER_TYPE,
