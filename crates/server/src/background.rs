@@ -3,6 +3,7 @@
 mod artifact_cleanup;
 mod backoff;
 mod batches;
+mod costs;
 pub mod driver;
 mod file_reload;
 mod forget_recorded;
@@ -36,6 +37,7 @@ use engine::availability::PROBE_INTERVAL;
 
 pub use artifact_cleanup::{ArtifactCleanup, ArtifactLimits};
 pub use batches::Batches;
+pub use costs::Costs;
 use driver::Driver;
 pub use file_reload::FileReload;
 pub use health_check::HealthCheck;
@@ -128,6 +130,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         if !app.engine.demand_source.is_outside() {
             driver.start(every(1), Outcomes(own()));
         }
+        driver.start(every(10), Costs(engine()));
         driver.start(every(2), QueueClaims(engine()));
         driver.start(every(5), QueueDeadlines(engine()));
         driver.start(every(300), QueueHousekeeping(engine()));
