@@ -1,6 +1,6 @@
 //! Benchmarks of costs: the size of a year of accounts, and how long reports over 30 days take.
 //!
-//! The accounts are those of a fleet of 100,000 workers in 400 pools with three launch configs each.
+//! The accounts are those of 100,000 workers in 400 pools with three launch configs each.
 //! The year is written as the server writes it: by charges, and by adding hours to their days.
 
 use std::collections::BTreeSet;

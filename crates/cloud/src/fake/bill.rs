@@ -1,7 +1,7 @@
 //! The bill of the fake cloud: what it would charge for its machines.
 //!
-//! It bills each machine for the milliseconds from its order to its end, at the price that was agreed
-//! with the order, and rounds the sum of a machine down to a millionth of a dollar.
+//! It bills each machine for the milliseconds from its order to its end, at the price that was
+//! agreed with the order, and rounds the sum of a machine down to a millionth of a dollar.
 
 use domain::id::{LaunchConfigId, WorkerKey};
 use domain::time::Timestamp;

@@ -136,8 +136,8 @@ fn of_scope(scope: &CostScope) -> (&'static Statement, &'static Statement, &str)
 /// The money spent from one moment up to another, for each currency, with what running machines
 /// have cost by then.
 ///
-/// `since` is the beginning of an hour, or of a day if it is more than two days ago. `until` is now,
-/// or the beginning of an hour or day.
+/// `since` is the beginning of an hour, or of a day if it is more than two days ago. `until` is
+/// now, or the beginning of an hour or day.
 pub fn spent(
     tx: &mut Tx<'_>,
     scope: &CostScope,

@@ -156,8 +156,7 @@ pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>> {
     tx.row(&GET, key)
 }
 
-/// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists
-/// already, in any state.
+/// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists.
 pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
     let is_new = tx.insert(&INSERT, worker)?;
     if is_new {
