@@ -187,7 +187,8 @@ pub fn note_first_claim(tx: &mut Tx<'_>, key: &WorkerKey, now: Timestamp) -> Res
     Ok(true)
 }
 
-/// Deletes expired workers in any state, and ends their meters. Call it again while it returns the limit.
+/// Deletes expired workers in any state, and ends their meters. Call it again while it returns the
+/// limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     meters::end_expired(tx, now, limit)?;
     tx.execute(&DELETE_EXPIRED, (now, limit))
