@@ -5,6 +5,7 @@
 //! given clock, so nothing here waits by itself. Tests script it with [`LaunchOutcome`], the
 //! outcome of one launch call, and with methods of [`FakeCloud`].
 
+mod bill;
 mod images;
 mod inventory;
 mod outcome;
@@ -28,6 +29,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
+pub use self::bill::BilledMachine;
 pub use self::images::{FakeImage, ImageDefect, UploadOutcome};
 use self::inventory::Machine;
 pub use self::outcome::{Call, Decider, LaunchOutcome};
@@ -199,6 +201,7 @@ impl FakeCloud {
         let now = self.now();
         let mut machine = Machine::new(key, now);
         machine.token = Some(order.token.clone());
+        machine.price = order.price;
         machine.launch_config_id = Some(order.launch_config.id.clone());
         let image = keys.image.as_deref().and_then(|it| state.images.get(it));
         let defect = image.map(|image| image.defect).unwrap_or_default();
@@ -526,6 +529,7 @@ fn launched(machine: &Machine) -> LaunchedMachine {
     LaunchedMachine {
         group: machine.key.group.clone(),
         id: machine.key.id.clone(),
+        made: Some(machine.made),
         provider_data: json!({"made": machine.made.as_millis()}),
     }
 }

@@ -27,12 +27,12 @@ pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
 pub use config::ProviderConfig;
 pub use context::ProviderContext;
 pub use cost::CostPerHour;
-pub use domain::judge::MachineState as Sighting;
+pub use domain::judge::{MachineEnd, MachineState as Sighting};
 pub use exec::{ExecProvider, ExecSettings};
 pub use external::{ExternalProvider, ExternalSettings};
 pub use fake::{
-    AcceptedConfig, Call, Decider, FakeCloud, FakeImage, FakeMachine, FakeSettings, ImageDefect,
-    LaunchOutcome, UploadOutcome,
+    AcceptedConfig, BilledMachine, Call, Decider, FakeCloud, FakeImage, FakeMachine, FakeSettings,
+    ImageDefect, LaunchOutcome, UploadOutcome,
 };
 pub use identity::identity_token;
 #[cfg(test)]

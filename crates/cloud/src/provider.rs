@@ -243,6 +243,8 @@ pub struct LaunchOrder<'a> {
 pub struct LaunchedMachine {
     pub group: WorkerGroup,
     pub id: WorkerId,
+    /// When it was made, by the clock of the provider; `None`: not known.
+    pub made: Option<Timestamp>,
     /// Owned by the provider; no other code reads it.
     pub provider_data: Value,
 }
@@ -513,6 +515,7 @@ mod tests {
                 machine: LaunchedMachine {
                     group: "dc1".parse().unwrap(),
                     id: format!("m{number}").parse().unwrap(),
+                    made: None,
                     provider_data: json!({}),
                 },
                 sighting: None,

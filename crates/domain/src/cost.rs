@@ -1,4 +1,4 @@
-//! Cost: the time and the money of machines, split by use, so that the parts sum exactly.
+//! Cost: the time and the money of machines, split by use.
 //!
 //! - Money is in millionths of a currency. A machine's cost up to a moment is one rounded number:
 //!   its agreed price times the milliseconds since its start, rounded down once. A part of it is
@@ -8,14 +8,16 @@
 //!   run goes on.
 
 mod meter;
+mod report;
 
 use std::ops::AddAssign;
 
 use crate::id::{PoolId, ProviderId, names};
 
 pub use meter::{Charge, Life, Meter, MeteredRun, cost_between};
+pub use report::{CostGrouping, CostLine, CostReport};
 
-/// What the time of a machine was used for.
+/// A use of the time of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CostKind {
     /// A run that completed or failed by itself.

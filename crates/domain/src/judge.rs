@@ -39,10 +39,24 @@ pub enum MachineState {
     Alive,
     /// It is shutting down.
     Ending,
-    /// It ran and has ended, with the reason if it is known.
-    Ended(Option<String>),
+    /// It ran and has ended.
+    Ended(MachineEnd),
     /// The provider knows no such machine. This says nothing about a machine that was just made.
     NotFound,
+}
+
+/// The end of a machine, as far as its provider knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineEnd {
+    pub why: Option<String>,
+    pub at: Option<Timestamp>,
+}
+
+impl MachineEnd {
+    /// An end at an unknown time.
+    pub fn because(why: Option<String>) -> Self {
+        Self { why, at: None }
+    }
 }
 
 /// The facts of the queue about the worker.
@@ -109,7 +123,7 @@ fn judge_living(
     let last_sign = Some(last_sign(worker, queue)).max(attention.gap);
     let is_newborn = last_sign.is_some_and(|sign| now.millis_since(sign) < NEWBORN_MS);
     match seen {
-        Some(MachineState::Ended(why)) => return stopped(ended_reason(why)),
+        Some(MachineState::Ended(end)) => return stopped(ended_reason(end.why)),
         Some(MachineState::NotFound) if !is_newborn => {
             return stopped("the cloud has no such machine".to_owned());
         }
@@ -153,7 +167,7 @@ fn judge_stopping(worker: &Worker, seen: Option<MachineState>, now: Timestamp) -
     let waited_ms = now.millis_since(since);
     let hours = waited_ms / HOUR_MS;
     match seen {
-        Some(MachineState::Ended(why)) => stopped(ended_reason(why)),
+        Some(MachineState::Ended(end)) => stopped(ended_reason(end.why)),
         Some(MachineState::NotFound) => stopped("the cloud no longer has this machine".to_owned()),
         Some(MachineState::Alive | MachineState::Ending) if waited_ms > ENDING_MS => {
             Judgement::EndAgain {

@@ -64,6 +64,9 @@ pub struct Terms {
     /// Why it was ended, if we ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<String>,
+    /// When its machine was made, by the clock of its provider, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_at: Option<i64>,
     /// When it first registered, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registered_at: Option<i64>,

@@ -8,6 +8,7 @@ pub mod cache_purges;
 pub mod change;
 pub mod clock;
 pub mod configurations;
+pub mod costs;
 pub mod demand;
 mod engine;
 pub mod fleet;

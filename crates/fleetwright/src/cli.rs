@@ -17,7 +17,7 @@ use crate::api_help::with_api_texts;
 use crate::client::Flags;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, budget, builder, client, completions, config, doctor, documentation, error, event,
+    audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
     explain, health, image, launch_config, migrate, overrides, pool, provider, queue, role, rules,
     run_worker, scope, serve, simulate, task, tree, up, version, wait, worker,
 };
@@ -127,6 +127,11 @@ enum Command {
     /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
     /// launch config. The weights always count the last hour.
     Health(health::Arguments),
+    /// Show where the money went: useful, booting, idle, failed, leaving, lost
+    ///
+    /// Sums up what machines cost, with those that run now, and orders them by what they waste. A
+    /// run that completed or failed by itself is useful. docs/costs.md has all rules.
+    Cost(cost::Arguments),
     /// List and count the errors that providers and workers reported
     #[command(subcommand)]
     Error(error::Verb),
@@ -303,6 +308,7 @@ impl Cli {
             Command::Event(verb) => common.ask(verb, event::run),
             Command::Wait(arguments) => common.ask(arguments, wait::run),
             Command::Health(arguments) => common.ask(arguments, health::run),
+            Command::Cost(arguments) => common.ask(arguments, cost::run),
             Command::Error(verb) => common.ask(verb, error::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
             Command::Client(verb) => common.ask(verb, client::run),

@@ -7,6 +7,7 @@ pub(crate) mod builder;
 pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod documentation;
 pub(crate) mod error;

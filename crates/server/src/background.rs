@@ -4,6 +4,7 @@ mod artifact_cleanup;
 mod backoff;
 mod batches;
 mod budgets;
+mod costs;
 pub mod driver;
 mod file_reload;
 mod forget_recorded;
@@ -39,6 +40,7 @@ use engine::availability::PROBE_INTERVAL;
 pub use artifact_cleanup::{ArtifactCleanup, ArtifactLimits};
 pub use batches::Batches;
 pub use budgets::Budgets;
+pub use costs::Costs;
 use driver::Driver;
 pub use file_reload::FileReload;
 pub use health_check::HealthCheck;
@@ -134,6 +136,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
             driver.start(every(1), Outcomes(own()));
             driver.start(every(5), WaitAccounts::new(own()));
         }
+        driver.start(every(10), Costs(engine()));
         driver.start(every(2), QueueClaims(engine()));
         driver.start(every(5), QueueDeadlines(engine()));
         driver.start(every(300), QueueHousekeeping(engine()));

@@ -1,4 +1,5 @@
-//! Costs: the meters of machines, the accounts that they are charged to, and sums of accounts.
+//! Costs: meters of machines, and their accounts.
 
 pub mod cost_accounts;
+pub mod cost_reports;
 pub mod meters;

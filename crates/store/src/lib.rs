@@ -16,7 +16,7 @@ pub use configuration::{
     canary_trials, configuration_versions, configurations, documentation, image_rollouts,
     image_users, image_versions, images, worker_types,
 };
-pub use cost::{cost_accounts, meters};
+pub use cost::{cost_accounts, cost_reports, meters};
 pub use engine::attempts::MAX_ATTEMPTS;
 pub use engine::counts::Counts;
 pub use engine::error::{DriverError, Result, StoreError};

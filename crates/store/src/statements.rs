@@ -16,7 +16,7 @@ static ALL: &[&[&Statement]] = lists! {
     access: clients revisions roles;
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
-    cost: cost_accounts meters;
+    cost: cost_accounts cost_reports meters;
     fleet: budgets launch_configs launch_failures launch_health launches machine_moments
         offering_memories offering_news overrides plans pool_memories pool_news pool_waits
         pools running_workers shadow_plans started_workers

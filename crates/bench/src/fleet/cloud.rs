@@ -97,6 +97,7 @@ impl Machines for BenchCloud {
             id: format!("{}-{number}", order.token)
                 .parse()
                 .expect("this is an id"),
+            made: None,
             provider_data: json!({}),
         });
         Ok(made.collect())

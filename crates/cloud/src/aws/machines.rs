@@ -25,8 +25,8 @@ use super::responses::{
 use super::row;
 use super::tags::{self, DEPLOYMENT, PROVIDER};
 use crate::{
-    CloudError, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedMachine, OwnedPage,
-    Region, Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, MachineEnd, Machines, OwnedMachine,
+    OwnedPage, Region, Sighting,
 };
 
 /// Prices are asked for this product only: a launch config does not say which system its image
@@ -527,7 +527,7 @@ fn sighting(instance: &Instance) -> Option<Sighting> {
         "pending" | "running" => Some(Sighting::Alive),
         // Stopped machines are terminated when they are seen.
         "shutting-down" | "stopping" | "stopped" => Some(Sighting::Ending),
-        "terminated" => Some(Sighting::Ended(row::reason(instance))),
+        "terminated" => Some(Sighting::Ended(MachineEnd::because(row::reason(instance)))),
         other => {
             tracing::warn!(
                 "instance {} is in the unknown state {other:?}",

@@ -68,6 +68,7 @@ pub(crate) fn machine(
     Some(LaunchedMachine {
         group: region.parse().ok()?,
         id,
+        made: None,
         provider_data: serde_json::to_value(Row::of(region, owner, groups, instance)).ok()?,
     })
 }

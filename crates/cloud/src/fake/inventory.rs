@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 use domain::id::{LaunchConfigId, LaunchToken, WorkerId, WorkerKey};
 use domain::time::{HOUR_MS, Timestamp};
 
-use crate::Sighting;
+use crate::{MachineEnd, Sighting};
 
 /// An ended machine is shown for this long, as on real clouds.
 const REMEMBERED_MS: i64 = HOUR_MS;
@@ -27,6 +27,8 @@ pub(super) struct Machine {
     pub(super) up: Option<Timestamp>,
     pub(super) end_asked: Option<Timestamp>,
     pub(super) ends: Option<(Timestamp, &'static str)>,
+    /// Dollars per hour, as agreed when it was ordered.
+    pub(super) price: Option<f64>,
     /// Whether it counts against the stock.
     counted: bool,
 }
@@ -38,6 +40,8 @@ pub(super) struct Inventory {
     /// Number of machines: in total, and by launch config and region.
     live: u64,
     live_by_place: HashMap<String, u64>,
+    /// Whether ended machines are shown for ever.
+    pub(super) keeps_ended: bool,
     /// When to look at each machine again.
     due: BinaryHeap<Reverse<(Timestamp, WorkerId)>>,
 }
@@ -53,6 +57,7 @@ impl Machine {
             up: Some(made),
             end_asked: None,
             ends: None,
+            price: None,
             counted: true,
         }
     }
@@ -63,7 +68,10 @@ impl Machine {
             return Sighting::NotFound;
         }
         match (self.ends, self.end_asked) {
-            (Some((ends, why)), _) if ends <= at => Sighting::Ended(Some(why.to_owned())),
+            (Some((ends, why)), _) if ends <= at => Sighting::Ended(MachineEnd {
+                why: Some(why.to_owned()),
+                at: Some(ends),
+            }),
             (_, Some(asked)) if asked <= at => Sighting::Ending,
             _ => Sighting::Alive,
         }
@@ -165,6 +173,9 @@ impl Inventory {
             }
         }
         let forget = ended.plus_millis(REMEMBERED_MS);
+        if self.keeps_ended {
+            return;
+        }
         if now < forget {
             self.due.push(Reverse((forget, id.clone())));
         } else if let Some(token) = self.machines.remove(id).and_then(|machine| machine.token)

@@ -22,8 +22,8 @@ use super::process::Process;
 use super::rooted::Isolation;
 use crate::identity::Tokens;
 use crate::{
-    CloudError, CostPerHour, LaunchError, LaunchedMachine, OwnedMachine, ProviderContext,
-    SetupError, Sighting,
+    CloudError, CostPerHour, LaunchError, LaunchedMachine, MachineEnd, OwnedMachine,
+    ProviderContext, SetupError, Sighting,
 };
 
 /// Time that a process has to end after SIGTERM.
@@ -347,7 +347,7 @@ impl Host {
             let sighting = match self.state(&folder, &key.id)? {
                 ProcessState::Alive(_) if folder.end_asked().is_some() => Sighting::Ending,
                 ProcessState::Alive(_) => Sighting::Alive,
-                ProcessState::Ended(why) => Sighting::Ended(Some(why)),
+                ProcessState::Ended(why) => Sighting::Ended(MachineEnd::because(Some(why))),
             };
             Some((key, sighting))
         };
@@ -469,6 +469,7 @@ fn launched_of(record: &LaunchRecord) -> Option<LaunchedMachine> {
     Some(LaunchedMachine {
         group: key.group,
         id: key.id,
+        made: None,
         provider_data: match (&record.image, &record.isolation) {
             (Some(image), Some(isolation)) => json!({"image": image, "isolation": isolation}),
             _ => json!({}),

@@ -109,7 +109,7 @@ impl Machine {
     async fn wait_until_ended(&self, worker: &Worker) -> String {
         for _ in 0..MAX_LOOKS {
             if let Sighting::Ended(why) = self.seen(worker).await {
-                return why.unwrap();
+                return why.why.unwrap();
             }
             self.settle().await;
         }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::images::ImagesBody;
-use crate::{CloudError, Fills, LaunchedMachine, OwnedMachine, Place, Proof, Sighting};
+use crate::{CloudError, Fills, LaunchedMachine, MachineEnd, OwnedMachine, Place, Proof, Sighting};
 
 /// The provider's description of itself, from its last response to `setup`.
 #[derive(Debug, Deserialize)]
@@ -157,6 +157,7 @@ impl MachineBody {
         Some(LaunchedMachine {
             group: self.worker_group.parse::<WorkerGroup>().ok()?,
             id: self.worker_id.parse::<WorkerId>().ok()?,
+            made: None,
             provider_data: Value::Object(self.provider_data.clone()),
         })
     }
@@ -181,7 +182,7 @@ impl SightingBody {
         match self.state {
             SightingState::Alive => Sighting::Alive,
             SightingState::Ending => Sighting::Ending,
-            SightingState::Ended => Sighting::Ended(self.reason),
+            SightingState::Ended => Sighting::Ended(MachineEnd::because(self.reason)),
             SightingState::NotFound => Sighting::NotFound,
         }
     }

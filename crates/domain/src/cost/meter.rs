@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Amount, CostKind, Uses};
 use crate::task::EndReason;
-use crate::time::{HOUR_MS, MINUTE_MS, Timestamp};
-
-/// The last minute is not charged: what happened in it may not be known yet.
-const SETTLING_MS: i64 = MINUTE_MS;
+use crate::time::{HOUR_MS, Timestamp};
 
 /// The cost of one machine that is not settled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +39,7 @@ pub struct Life {
     pub lacks_runs: bool,
 }
 
-/// What is added to the accounts.
+/// An addition to the accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// By the hour in which the time was.
@@ -58,7 +55,7 @@ pub struct Charge {
 /// The cost of a machine from one moment to another, in millionths.
 ///
 /// The cost since its start is rounded down at both moments. So costs of adjacent times add up to
-/// the cost of the whole time, to the unit.
+/// the cost of all of it, to the unit.
 pub fn cost_between(meter: &Meter, since: Timestamp, until: Timestamp) -> i64 {
     let price = i128::from(meter.price.unwrap_or(0));
     let up_to = |at: Timestamp| {
@@ -131,9 +128,14 @@ fn rank(kind: CostKind) -> u8 {
 }
 
 impl Meter {
-    /// Charges the time whose use is certain now.
-    pub fn charge(&self, life: &Life, now: Timestamp) -> Charge {
-        let until = self.certain_until(life, now).max(self.charged);
+    /// Charges the time whose use is certain. All that happened by `known` is in `life`.
+    pub fn charge(&self, life: &Life, known: Timestamp) -> Charge {
+        if let Some(ended) = self.ended.filter(|ended| *ended < self.charged.min(known))
+            && !life.lacks_runs
+        {
+            return self.take_back(life, ended);
+        }
+        let until = self.certain_until(life, known).max(self.charged);
         Charge {
             hours: self.split(life, until),
             charged: until,
@@ -142,13 +144,41 @@ impl Meter {
         }
     }
 
-    fn certain_until(&self, life: &Life, now: Timestamp) -> Timestamp {
+    /// The machine had ended before the moment up to which it was charged.
+    fn take_back(&self, life: &Life, ended: Timestamp) -> Charge {
+        let after_end = Self {
+            charged: ended,
+            ..*self
+        };
+        let mut hours: BTreeMap<Timestamp, Uses> = BTreeMap::new();
+        for (hour, uses) in after_end.split(life, self.charged) {
+            let negative = hours.entry(hour).or_default();
+            for (kind, amount) in uses.iter() {
+                negative.add(
+                    kind,
+                    Amount {
+                        ms: -amount.ms,
+                        micros: -amount.micros,
+                    },
+                );
+            }
+        }
+        Charge {
+            hours,
+            charged: ended,
+            is_settled: true,
+            kind: life.kind_now(),
+        }
+    }
+
+    fn certain_until(&self, life: &Life, known: Timestamp) -> Timestamp {
         if life.lacks_runs {
             return self.charged;
         }
-        let until = match (self.ended, life.first_claim) {
+        let ended = self.ended.filter(|ended| *ended <= known);
+        let until = match (ended, life.first_claim) {
             (Some(ended), _) => ended,
-            (None, Some(_)) => now.plus_millis(-SETTLING_MS),
+            (None, Some(_)) => known,
             // It may never ask for work.
             (None, None) => self.charged,
         };
@@ -176,3 +206,6 @@ impl Meter {
         hours
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
     use crate::Version;
-    use crate::judge::{QueueFacts, judge};
+    use crate::judge::{MachineEnd, QueueFacts, judge};
     use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS};
     use crate::worker::{Advice, StoredWorker, Terms};
 
@@ -140,7 +140,7 @@ mod tests {
 
     fn lost() -> [Option<MachineState>; 3] {
         [
-            Some(MachineState::Ended(None)),
+            Some(MachineState::Ended(MachineEnd::default())),
             Some(MachineState::NotFound),
             Some(MachineState::Ending),
         ]

@@ -91,8 +91,10 @@ fn every_state_and_every_sighting_has_its_judgement() {
             None,
             Some(MachineState::Alive),
             Some(MachineState::Ending),
-            Some(MachineState::Ended(None)),
-            Some(MachineState::Ended(Some("spot price".to_owned()))),
+            Some(MachineState::Ended(MachineEnd::default())),
+            Some(MachineState::Ended(MachineEnd::because(Some(
+                "spot price".to_owned(),
+            )))),
             Some(MachineState::NotFound),
         ]
     };

@@ -374,7 +374,10 @@ fn requested_worker(
         capacity: launch.capacity_each,
         price: launch.price,
         expires: made.plus_millis(Worker::DEFAULT_LIFE_MS),
-        terms: lifecycle::at_launch(pool_config, made, worker_config, &launch.token),
+        terms: Terms {
+            made_at: machine.made.map(Timestamp::as_millis),
+            ..lifecycle::at_launch(pool_config, made, worker_config, &launch.token)
+        },
         provider_data: machine.provider_data.clone(),
     };
     new.request(made)

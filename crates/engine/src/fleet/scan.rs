@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::{
-    CloudError, LaunchedMachine, MAX_OWNED_PAGES, Machines, OwnedMachine, Region, Sighting,
+    CloudError, LaunchedMachine, MAX_OWNED_PAGES, MachineEnd, Machines, OwnedMachine, Region,
+    Sighting,
 };
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::judge::{Attention, Judgement, QueueFacts, Work, end_news, judge};
@@ -482,6 +483,9 @@ fn apply(
             store::workers::update(change.tx, &kept)?;
         }
         Judgement::Stopped { reason } => {
+            if let Some(Sighting::Ended(MachineEnd { at: Some(at), .. })) = &found.seen {
+                store::meters::note_ended(change.tx, key, *at)?;
+            }
             done.stopped += u64::from(mark_stopped_with_news(change, &mut worker, &reason, news)?);
         }
         Judgement::End { reason } => {

@@ -31,6 +31,7 @@ pub(super) fn request_stop_with_news(
     note_end(change, worker, news)?;
     *worker = change.update_worker(worker.clone().stop(reason, change.now))?;
     record_end(change, worker, news)?;
+    store::meters::note_leaving(change.tx, &worker.key, change.now)?;
     let reason = reason.to_owned();
     change.announce_worker(worker, WorkerChange::Removed { reason })?;
     release_worker_claims(change, &worker.key)?;
@@ -68,6 +69,7 @@ pub(super) fn mark_stopped_with_news(
     } else {
         record_end(change, worker, news)?;
     }
+    store::meters::note_ended(change.tx, &worker.key, change.now)?;
     change.announce_worker(worker, WorkerChange::Stopped)?;
     release_worker_claims(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);

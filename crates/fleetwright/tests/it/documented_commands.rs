@@ -63,6 +63,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Skip("is run by the block before it"),
     ),
     (
+        "docs/costs.md",
+        "fleetwright cost",
+        Way::Skip("needs machines with a price; the tests of the command show its output"),
+    ),
+    (
         "docs/documentation.md",
         "fleetwright documentation check",
         Way::Run(documentation),

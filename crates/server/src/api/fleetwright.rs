@@ -1,5 +1,6 @@
 //! Our own API: live events, logs of tasks, explanations, the recorded history.
 
+mod costs;
 mod events;
 mod explain;
 mod explain_launch_config;
@@ -19,8 +20,16 @@ use super::endpoint::{Endpoint, LIMIT, NewEndpoint, Query, Service, TOKEN, Verb,
 const EVENTS: &str = "Events";
 const REASONS: &str = "Reasons";
 const HISTORY: &str = "History";
+const COSTS: &str = "Costs";
 /// The number of a plan within its pool.
 const PLAN_NUMBER: &str = "^[0-9]{1,18}$";
+
+/// The grouping of a report about costs, its beginning, and its number of lines.
+const COST_REPORT: &[Query] = &[
+    query("by", "^(kind|pool|launch-config|provider|owner|day)$"),
+    query("since", MOMENT),
+    query("top", "^[0-9]{1,4}$"),
+];
 
 /// A date and time; the handler parses it.
 const MOMENT: &str = "^[0-9TZ:.+-]{1,40}$";
@@ -133,6 +142,44 @@ pub const ENDPOINTS: &[Endpoint] = &[
          provider, to the registration, and to the first request for work. At most 1000 machines \
          are measured, the newest.",
     ),
+    on("cost", Get, "/cost")
+        .runs(|call| Box::pin(costs::all(call)))
+        .query(COST_REPORT)
+        .output("cost-report.json")
+        .scope("fleetwright:read-cost:all")
+        .about(COSTS, "Show costs")
+        .describe(
+            "The cost of machines since `since` (by default a week ago) up to now, summed up by \
+             `by` (by default `pool`), with the uses of the time: useful, booting, idle, failed, \
+             leaving and lost. Money is in millionths of the currency, time in milliseconds; the \
+             parts sum exactly. `top` limits the number of lines; `others` sums up the rest. \
+             docs/costs.md has the rules.",
+        ),
+    on("costOfPool", Get, "/cost/pool/<workerPoolId>")
+        .runs(|call| Box::pin(costs::of_pool(call)))
+        .wildcard("workerPoolId")
+        .query(COST_REPORT)
+        .output("cost-report.json")
+        .scope("fleetwright:read-cost:pool:<workerPoolId>")
+        .about(COSTS, "Show costs of a pool")
+        .describe("The same for the machines of one pool."),
+    on("costOfProvider", Get, "/cost/provider/<providerId>")
+        .runs(|call| Box::pin(costs::of_provider(call)))
+        .query(COST_REPORT)
+        .output("cost-report.json")
+        .scope("fleetwright:read-cost:provider:<providerId>")
+        .about(COSTS, "Show costs of a provider")
+        .describe("The same for the machines of one provider."),
+    on("costOfOwner", Get, "/cost/owner/<owner>")
+        .runs(|call| Box::pin(costs::of_owner(call)))
+        .query(COST_REPORT)
+        .output("cost-report.json")
+        .scope("fleetwright:read-cost:owner:<owner>")
+        .about(COSTS, "Show costs of an owner")
+        .describe(
+            "The same for one owner: the machines of pools that had this owner when the machines \
+             were launched.",
+        ),
     on("readRecording", Get, "/recording")
         .runs(|call| Box::pin(recording::read(call)))
         .query(&[query("since", MOMENT), query("until", MOMENT), TOKEN, LIMIT])

@@ -48,6 +48,7 @@ impl World {
         self.check_ends(&before, &after, now);
         self.check_foreign();
         self.check_events(&after).await;
+        self.see_runs().await;
         let mut state = self.state();
         state.said.clear();
         state.before = Some(after);

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use async_trait::async_trait;
 use cloud::{
     CloudError, FakeCloud, IdentityClaim, LaunchError, LaunchOrder, LaunchOutcome, LaunchedMachine,
-    Machines, OwnedPage, Provider, Region, Sighting, Verification, VerifyError,
+    MachineEnd, Machines, OwnedPage, Provider, Region, Sighting, Verification, VerifyError,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -64,6 +64,10 @@ pub(crate) enum Mutant {
     CountsSignsAhead,
     /// The harness launches workers that could not be stored.
     LaunchesUnwritten,
+    /// The harness charges a second of a machine twice.
+    ChargesASecondTwice,
+    /// The harness charges a second of a machine to nobody.
+    ChargesASecondToNobody,
 }
 
 pub(crate) struct Handle {
@@ -321,7 +325,7 @@ impl Machines for Handle {
         if self.is_mutant(Mutant::TakesTheSilentForGone) {
             for (key, sighting) in &mut seen {
                 if self.is_hung(Some(&key.group)) {
-                    *sighting = Sighting::Ended(None);
+                    *sighting = Sighting::Ended(MachineEnd::default());
                 }
             }
         } else {
@@ -330,7 +334,7 @@ impl Machines for Handle {
         if self.is_mutant(Mutant::TakesTheUnseenForGone) {
             for (_, sighting) in &mut seen {
                 if *sighting == Sighting::NotFound {
-                    *sighting = Sighting::Ended(None);
+                    *sighting = Sighting::Ended(MachineEnd::default());
                 }
             }
         }

@@ -14,6 +14,7 @@ mod ask;
 mod bug_classes;
 mod checks;
 mod clouds;
+mod costs;
 mod crowd;
 #[path = "../it/database.rs"]
 #[expect(

@@ -100,6 +100,16 @@ async fn launching_workers_that_could_not_be_stored_is_found() {
     is_found(Mutant::LaunchesUnwritten, "I2").await;
 }
 
+#[tokio::test]
+async fn charging_a_second_twice_is_found() {
+    is_found(Mutant::ChargesASecondTwice, "I20").await;
+}
+
+#[tokio::test]
+async fn charging_a_second_to_nobody_is_found() {
+    is_found(Mutant::ChargesASecondToNobody, "I20").await;
+}
+
 impl World {
     /// A plausible mistake: the facts are planned and launched without a turn.
     pub(crate) async fn launch_without_a_turn(&self, process: &Arc<Process>, facts: &Facts) {

@@ -22,6 +22,8 @@ const TURNS_BESIDE_A_FAILURE: u32 = 40;
 const TURNS_TO_FINISH: u32 = 60;
 /// And all workers have stopped within this many turns (I3, I7, I11).
 const TURNS_TO_GO: u32 = 80;
+/// And the costs of all machines are settled within this many turns (I20).
+const TURNS_TO_SETTLE: u32 = 5;
 
 impl World {
     pub(crate) async fn recover(self: &Arc<Self>) {
@@ -52,6 +54,10 @@ impl World {
         .await;
         self.until("I11: something stays", TURNS_TO_GO, World::is_empty)
             .await;
+        if self.state().problems.is_empty() {
+            self.settle_costs(TURNS_TO_SETTLE + self.turns_behind())
+                .await;
+        }
     }
 
     /// How many turns it takes until the clocks reach the time from which they were set back. A
@@ -82,7 +88,7 @@ impl World {
         self.problem(format!("{what} after {limit} turns: {left}"));
     }
 
-    async fn turn(self: &Arc<Self>, turn: u32) {
+    pub(crate) async fn turn(self: &Arc<Self>, turn: u32) {
         self.bury_the_dead().await;
         self.listen_ms(if turn < 6 { MINUTE_MS } else { TURN_MS });
         self.workers_act().await;
@@ -99,6 +105,7 @@ impl World {
                 process.mind_the_queue().await;
             }
             process.publish().await;
+            process.charge(self.mutant).await;
         }
         self.check().await;
     }

@@ -11,6 +11,7 @@ use engine::fleet::PlannedLaunch;
 use serde_json::Value;
 
 use crate::ask::Who;
+use crate::costs::SeenRun;
 use crate::picture::Picture;
 
 #[derive(Default)]
@@ -36,6 +37,8 @@ pub(crate) struct State {
     pub(crate) told: BTreeMap<WorkerKey, Vec<usize>>,
     /// Every worker that ever existed, in its last state.
     pub(crate) rows: BTreeMap<WorkerKey, Worker>,
+    /// The runs that have ended, as the queue knows them.
+    pub(crate) runs: BTreeMap<(String, usize), SeenRun>,
     /// A process was frozen, or soon will be.
     pub(crate) has_frozen: bool,
     /// Nothing can be inserted into the database.

@@ -105,10 +105,11 @@ impl World {
                     .await;
             }
             50..=52 => {
-                self.lets(
-                    &process,
-                    |process| async move { process.mind_the_queue().await },
-                )
+                let mutant = self.mutant;
+                self.lets(&process, |process| async move {
+                    process.mind_the_queue().await;
+                    process.charge(mutant).await;
+                })
                 .await;
             }
             53 => {

@@ -22,6 +22,7 @@ use tempfile::TempDir;
 
 use crate::ask::{Answer, Ask, Who};
 use crate::clouds::{Handle, Life, Mutant};
+use crate::costs::keeps_bills;
 use crate::database::Database;
 use crate::state::State;
 use testing::Chance;
@@ -114,11 +115,15 @@ impl World {
             Arc::new(FakeCloud::new(context, FakeSettings::default()))
         };
         let chance = Chance::new(seed);
+        let clouds: Vec<_> = CLOUDS.iter().map(cloud).collect();
+        if keeps_bills(seed) {
+            clouds.iter().for_each(|cloud| cloud.keep_bill());
+        }
         let world = Arc::new(Self {
             seed,
             mutant,
             rings: seed.is_multiple_of(2),
-            clouds: CLOUDS.iter().map(cloud).collect(),
+            clouds,
             chance,
             observer,
             clock,

@@ -424,6 +424,22 @@ fn event_cases() -> Vec<Case> {
             "fleetwright:/explain/worker/pp%2Fee/g/w",
             &["fleetwright:explain:pp/ee"],
         ),
+        case("cost", "fleetwright:/cost", &["fleetwright:read-cost:all"]),
+        case(
+            "costOfPool",
+            "fleetwright:/cost/pool/pp%2Fee",
+            &["fleetwright:read-cost:pool:pp/ee"],
+        ),
+        case(
+            "costOfProvider",
+            "fleetwright:/cost/provider/static",
+            &["fleetwright:read-cost:provider:static"],
+        ),
+        case(
+            "costOfOwner",
+            "fleetwright:/cost/owner/me%40example.com",
+            &["fleetwright:read-cost:owner:me@example.com"],
+        ),
         case(
             "explainTask",
             "fleetwright:/explain/task/00000001QACAAAAAAAAAAA",

@@ -23,6 +23,7 @@ mod configuration_payloads;
 mod configurations;
 mod configurations_edges;
 mod configurations_explained;
+mod costs;
 mod crowds;
 mod database;
 mod demo_load;

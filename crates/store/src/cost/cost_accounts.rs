@@ -46,7 +46,8 @@ macro_rules! charged {
     };
 }
 
-/// The cost of a machine up to a moment: its price times the time since its start.
+/// The cost of a machine up to a moment: its price times the time since its start. In SQL, because
+/// reports sum over all machines that run.
 macro_rules! cost_up_to {
     ($moment:literal) => {
         concat!(
@@ -59,6 +60,7 @@ macro_rules! cost_up_to {
         )
     };
 }
+pub(crate) use cost_up_to;
 
 /// Time of meters that is not charged yet, from one moment up to another.
 macro_rules! uncharged {
@@ -134,8 +136,8 @@ fn of_scope(scope: &CostScope) -> (&'static Statement, &'static Statement, &str)
 /// The money spent from one moment up to another, for each currency, with what running machines
 /// have cost by then.
 ///
-/// `since` is the beginning of an hour, or of a day if it is more than two days ago. `until` is now,
-/// or the beginning of an hour or day.
+/// `since` is the beginning of an hour, or of a day if it is more than two days ago. `until` is
+/// now, or the beginning of an hour or day.
 pub fn spent(
     tx: &mut Tx<'_>,
     scope: &CostScope,
@@ -176,10 +178,14 @@ pub(crate) fn add(tx: &mut Tx<'_>, hour: Timestamp, account: i64, uses: &Uses) -
     tx.execute(&ADD, (hour, account, amounts)).map(drop)
 }
 
+/// The oldest hour that is not added to its day.
+pub fn oldest_hour(tx: &mut Tx<'_>) -> Result<Option<Timestamp>> {
+    tx.row(&OLDEST_HOUR, ())
+}
+
 /// Adds the oldest hour that began before this moment to its day. `false`: none is left.
 pub fn fold_hour(tx: &mut Tx<'_>, before: Timestamp) -> Result<bool> {
-    let oldest: Option<Timestamp> = tx.row(&OLDEST_HOUR, ())?;
-    let Some(hour) = oldest.filter(|hour| *hour < before) else {
+    let Some(hour) = oldest_hour(tx)?.filter(|hour| *hour < before) else {
         return Ok(false);
     };
     tx.execute(&FOLD, (hour.start_of(DAY_MS), hour))?;

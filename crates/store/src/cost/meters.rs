@@ -19,7 +19,7 @@ use crate::engine::{
 static TABLE: Table = Table::unlisted("meters", 3);
 
 /// Reading stops at this many runs, and the charge continues with fewer machines.
-const MAX_RUNS: u32 = 20_000;
+const MAX_RUNS: u32 = 2_000;
 
 macro_rules! of_worker {
     ($pool:literal, $group:literal, $id:literal) => {
@@ -75,7 +75,9 @@ statements! { TABLE;
          AND w.worker_group = m.worker_group AND w.worker_id = m.worker_id \
          LEFT JOIN queue_workers AS q ON q.task_queue_id = m.worker_pool_id \
          AND q.worker_group = m.worker_group AND q.worker_id = m.worker_id \
-         WHERE m.due <= $1 ORDER BY m.due LIMIT $2";
+         WHERE m.due <= $1 \
+         ORDER BY m.due, m.worker_pool_id, m.worker_group, m.worker_id LIMIT $2";
+    IS_DUE "meter_is_due" = "SELECT due FROM meters WHERE due <= $1 ORDER BY due LIMIT 1";
     RUNS "metered_run_list" =
         "SELECT r.worker_pool_id, r.worker_group, r.worker_id, r.started, r.resolved, r.reason \
          FROM json_each($1) AS v CROSS JOIN metered_runs AS r \
@@ -127,7 +129,8 @@ pub(crate) fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
     let currency = worker.price.map_or("", |_| Currency::Usd.as_str());
     let provider = &worker.provider_id;
     cost_accounts::open(tx, &worker.key.pool_id, launch_config, provider, currency)?;
-    let (price, started) = (&worker.price, worker.created);
+    let made = worker.terms.made_at.map(Timestamp::from_millis);
+    let (price, started) = (&worker.price, made.unwrap_or(worker.created));
     let account = (launch_config, provider, currency);
     let kind = CostKind::Booting.as_str();
     tx.execute(&INSERT, (&worker.key, price, started, kind, account))?;
@@ -171,6 +174,10 @@ pub(crate) fn add_runs(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<()> {
         return Ok(());
     }
     tx.execute(&ADD_RUNS, to_json(&rows)).map(drop)
+}
+
+pub fn is_due(tx: &mut Tx<'_>, now: Timestamp) -> Result<bool> {
+    tx.exists(&IS_DUE, now)
 }
 
 /// The machines whose charge is due, at most `limit`, with all facts about them.
@@ -240,11 +247,11 @@ fn due_meter(row: DueRow, runs: Vec<MeteredRun>) -> DueMeter {
     }
 }
 
-/// Writes the charges of these machines into their accounts and moves their meters. The meters that
-/// go on are due again at this moment.
-pub fn charge(tx: &mut Tx<'_>, charges: &[(DueMeter, Charge)], again: Timestamp) -> Result<()> {
+/// Writes the charges of these machines into their accounts and moves their meters. A meter that
+/// goes on is due again at the given moment.
+pub fn charge(tx: &mut Tx<'_>, charges: &[(DueMeter, Charge, Timestamp)]) -> Result<()> {
     let mut hours: BTreeMap<(Timestamp, i64), Uses> = BTreeMap::new();
-    for (due, charge) in charges {
+    for (due, charge, _) in charges {
         for (hour, uses) in &charge.hours {
             *hours.entry((*hour, due.account)).or_default() += *uses;
         }
@@ -253,14 +260,14 @@ pub fn charge(tx: &mut Tx<'_>, charges: &[(DueMeter, Charge)], again: Timestamp)
     for ((hour, account), uses) in &hours {
         cost_accounts::add(tx, *hour, *account, uses)?;
     }
-    for (due, charge) in charges {
+    for (due, charge, again) in charges {
         let (key, before) = (&due.key, due.meter.charged);
         if charge.is_settled {
             tx.execute_guarded(&DELETE, (key, before))?;
             tx.execute(&DELETE_RUNS, (key, i64::MAX))?;
             continue;
         }
-        let moved = (charge.charged, again, charge.kind.as_str());
+        let moved = (charge.charged, *again, charge.kind.as_str());
         tx.execute_guarded(&MOVE, (moved, key, before))?;
         if !due.life.runs.is_empty() {
             tx.execute(&DELETE_RUNS, (key, charge.charged))?;

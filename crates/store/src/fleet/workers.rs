@@ -156,8 +156,7 @@ pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>> {
     tx.row(&GET, key)
 }
 
-/// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists
-/// already, in any state.
+/// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists.
 pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
     let is_new = tx.insert(&INSERT, worker)?;
     if is_new {
@@ -193,7 +192,8 @@ pub fn note_first_claim(
     Ok(worker)
 }
 
-/// Deletes expired workers in any state, and ends their meters. Call it again while it returns the limit.
+/// Deletes expired workers in any state, and ends their meters. Call it again while it returns the
+/// limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     meters::end_expired(tx, now, limit)?;
     tx.execute(&DELETE_EXPIRED, (now, limit))

@@ -7,6 +7,7 @@ use domain::task::EndReason;
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use domain::worker::{StoredWorker, Worker, WorkerState};
 use store::{Store, StoreError, cost_accounts, meters, pools, run_outcomes, workers};
+use testing::sizes_around;
 
 use crate::samples::{at, pool, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
@@ -51,10 +52,10 @@ async fn charge(store: &Store, now: Timestamp) -> usize {
             .into_iter()
             .map(|due| {
                 let charge = due.meter.charge(&due.life, now);
-                (due, charge)
+                (due, charge, now)
             })
             .collect();
-        meters::charge(tx, &charges, now)?;
+        meters::charge(tx, &charges)?;
         Ok::<_, StoreError>(charges.len())
     });
     charged.await.unwrap()
@@ -196,3 +197,27 @@ on_both!(a_run_is_charged_after_it_was_noted, |database| {
         [500_000, 200_000, 200_000, 100_000, 0, 0]
     );
 });
+
+#[tokio::test]
+async fn machines_with_many_runs_are_charged_one_by_one() {
+    let limit = 2_000;
+    for count in sizes_around("store::cost::meters::MAX_RUNS", limit) {
+        let store = with_machine(&Database::sqlite(), Some(1.0)).await;
+        write(&store, move |tx| {
+            workers::insert(tx, &machine("other", None))?;
+            workers::note_first_claim(tx, &key("m"), minutes(0))?;
+            let numbers = 0..u32::try_from(count).unwrap();
+            let runs: Vec<_> = numbers
+                .map(|number| run(number, 1, 2, EndReason::Completed))
+                .collect();
+            run_outcomes::note(tx, &runs).map(drop)
+        })
+        .await;
+        let due = read(&store, |tx| meters::list_due(tx, minutes(5), 10)).await;
+        assert_eq!(due.len(), if count < limit { 2 } else { 1 });
+        let first = due.iter().find(|due| due.key == key("m")).unwrap();
+        assert_eq!(first.life.runs.len(), count);
+        let n_charged = charge(&store, minutes(5)).await;
+        assert_eq!(n_charged, due.len());
+    }
+}

@@ -15,7 +15,7 @@ use crate::aws::parameters::Parameters;
 use crate::aws::responses::{DescribeInstances, DescribeRegions, EmptyResponse};
 use crate::aws::{AwsConfig, AwsProvider};
 use crate::tests::values::{ROOT_URL, TestClock, context_at, edit, worker};
-use crate::{CloudError, Machines as _, Provider as _, Sighting};
+use crate::{CloudError, MachineEnd, Machines as _, Provider as _, Sighting};
 use domain::worker::{Worker, WorkerState};
 
 /// A provider with one region and only the proxy behind it.
@@ -77,7 +77,9 @@ async fn each_state_of_a_machine_has_its_meaning() {
         ("stopped", Some(Sighting::Ending)),
         (
             "terminated",
-            Some(Sighting::Ended(Some("Server.X: because".to_owned()))),
+            Some(Sighting::Ended(MachineEnd::because(Some(
+                "Server.X: because".to_owned(),
+            )))),
         ),
         ("hibernating-in-space", None),
     ];

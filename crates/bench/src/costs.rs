@@ -1,0 +1,262 @@
+//! Benchmarks of costs: the size of a year of accounts, and how long reports over 30 days take.
+//!
+//! The accounts are those of 100,000 workers in 400 pools with three launch configs each.
+//! The year is written as the server writes it: by charges, and by adding hours to their days.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use domain::cost::{Amount, Charge, CostGrouping, CostKind, CostScope, Uses, cost_between};
+use domain::id::{PoolId, WorkerKey};
+use domain::pool::{Pool, PoolDefinition};
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
+use domain::worker::{NewWorker, Terms, Worker};
+use engine::costs;
+use serde_json::{Map, Value, json};
+use store::meters::DueMeter;
+use store::{Options, Store, StoreError, Tx, cost_accounts, meters};
+
+use crate::child::Database;
+use crate::machine::{self, Stopwatch};
+use crate::output;
+
+const LAUNCH_CONFIGS: u32 = 3;
+const BATCH: u32 = 10_000;
+/// Days whose hours are not added up.
+const DAYS_OF_HOURS: i64 = 2;
+const REPORTED_DAYS: i64 = 30;
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// `sqlite`, or the URL of an empty PostgreSQL database
+    #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
+    database: Database,
+    /// Number of worker pools
+    #[arg(long, default_value_t = 400, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pools: u32,
+    /// Number of workers that run, in all pools together
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    workers: u32,
+    /// Days in the accounts
+    #[arg(long, default_value_t = 365, value_name = "N", value_parser = clap::value_parser!(i64).range(31..=3_650))]
+    days: i64,
+    /// How often each report is measured
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    repetitions: u32,
+}
+
+pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
+    let folder = machine::temporary_folder()?;
+    let file = folder.path().join("costs.db");
+    let url = match &arguments.database {
+        Database::Sqlite => format!("sqlite:{}", file.display()),
+        Database::Postgres { url } => url.clone(),
+    };
+    let store = Store::open(&Options {
+        url,
+        connections: 2,
+    })?;
+    let now = machine::now();
+    store.migrate(now.as_millis()).await?;
+    output::note("workers");
+    fill_workers(&store, &arguments, now).await?;
+    let before = std::fs::metadata(&file).map(|file| file.len()).ok();
+    output::note("a year of accounts");
+    let n_accounts = fill_accounts(&store, &arguments, now).await?;
+    let after = std::fs::metadata(&file).map(|file| file.len()).ok();
+    output::note("reports");
+    let mut figures = Map::new();
+    figures.insert("database".to_owned(), arguments.database.name().into());
+    figures.insert("accounts".to_owned(), n_accounts.into());
+    figures.insert("fileBytesWithoutAccounts".to_owned(), before.into());
+    figures.insert("fileBytes".to_owned(), after.into());
+    figures.insert(
+        "reports".to_owned(),
+        reports(&store, &arguments, now).await?,
+    );
+    figures.insert("charge".to_owned(), charge(&store, now).await?);
+    store.close().await;
+    output::figures(&Value::Object(figures), as_json, output::lines);
+    Ok(())
+}
+
+async fn fill_workers(store: &Store, arguments: &Arguments, now: Timestamp) -> anyhow::Result<()> {
+    let pools = arguments.pools;
+    let made = store.write("bench_pools", move |tx| {
+        (0..pools).try_for_each(|number| {
+            let pool = Pool::new(pool_id(number), definition(number), now);
+            store::pools::insert(tx, &pool).map(drop)
+        })
+    });
+    let made: Result<(), StoreError> = made.await;
+    made.context("cannot make pools")?;
+    for first in (0..arguments.workers).step_by(BATCH as usize) {
+        let next = first.saturating_add(BATCH).min(arguments.workers);
+        let made = store.write("bench_workers", move |tx| {
+            (first..next).try_for_each(|number| {
+                store::workers::insert(tx, &worker(number, pools, now)).map(drop)
+            })
+        });
+        let made: Result<(), StoreError> = made.await;
+        made.context("cannot make workers")?;
+    }
+    Ok(())
+}
+
+fn pool_id(number: u32) -> PoolId {
+    format!("bench/pool-{number:06}")
+        .parse()
+        .expect("this is a pool id")
+}
+
+fn definition(number: u32) -> PoolDefinition {
+    PoolDefinition {
+        provider_id: "bench".parse().expect("this is a provider id"),
+        further_provider_ids: Vec::new(),
+        description: String::new(),
+        config: Map::new(),
+        owner: format!("team-{}@example.com", number % 40),
+        email_on_error: false,
+    }
+}
+
+fn worker(number: u32, pools: u32, now: Timestamp) -> Worker {
+    let (pool, within) = (number % pools, number / pools);
+    let new = NewWorker {
+        key: WorkerKey {
+            pool_id: pool_id(pool),
+            group: "bench".parse().expect("this is a group"),
+            id: format!("w{within:07}").parse().expect("this is an id"),
+        },
+        provider_id: format!("provider-{}", pool % 4)
+            .parse()
+            .expect("this is a provider id"),
+        launch_config_id: Some(
+            format!("lc-{}", within % LAUNCH_CONFIGS)
+                .parse()
+                .expect("this is an id"),
+        ),
+        capacity: 1,
+        price: Some(0.096),
+        expires: now.plus_millis(10 * DAY_MS),
+        terms: Terms::default(),
+        provider_data: json!({}),
+    };
+    new.declare(now.plus_millis(-4 * MINUTE_MS))
+}
+
+/// Charges one machine of each account for the year, with all uses. Returns the number of
+/// accounts.
+async fn fill_accounts(
+    store: &Store,
+    arguments: &Arguments,
+    now: Timestamp,
+) -> anyhow::Result<usize> {
+    let limit = arguments.pools * LAUNCH_CONFIGS * 2;
+    let due = store.read("bench_due", move |tx| meters::list_due(tx, now, limit));
+    let mut seen = BTreeSet::new();
+    let mut due: Vec<DueMeter> = due.await?;
+    due.retain(|due| seen.insert(due.account));
+    let (n_accounts, days) = (due.len(), arguments.days);
+    let due = Arc::new(due);
+    // Each day is charged at its first hour; the last days have all their hours.
+    let today = now.start_of(DAY_MS);
+    let mut hours: Vec<Timestamp> = (DAYS_OF_HOURS..days)
+        .map(|day| today.plus_millis(-day * DAY_MS))
+        .collect();
+    let n_hours = now.millis_since(today.plus_millis((1 - DAYS_OF_HOURS) * DAY_MS)) / HOUR_MS;
+    let recent = (0..=n_hours).map(|hour| now.start_of(HOUR_MS).plus_millis(-hour * HOUR_MS));
+    hours.extend(recent);
+    for chunk in hours.chunks(20) {
+        let (chunk, due) = (chunk.to_vec(), Arc::clone(&due));
+        let charged = store.write("bench_charge", move |tx| {
+            let charges = due.iter().map(|due| (due.clone(), year(due, &chunk), now));
+            meters::charge(tx, &charges.collect::<Vec<_>>())
+        });
+        let charged: Result<(), StoreError> = charged.await;
+        charged.context("cannot charge machines")?;
+    }
+    let before = today.plus_millis((1 - DAYS_OF_HOURS) * DAY_MS);
+    let fold = move |tx: &mut Tx<'_>| cost_accounts::fold_hour(tx, before);
+    while store.write("bench_fold", fold).await? {}
+    Ok(n_accounts)
+}
+
+/// The uses of some hours; the meter does not move.
+fn year(due: &DueMeter, hours: &[Timestamp]) -> Charge {
+    let uses = |hour: &Timestamp| {
+        let mut uses = Uses::default();
+        for kind in CostKind::ALL {
+            let ms = 10 * HOUR_MS + due.account * 997 % HOUR_MS;
+            let start = due.meter.started;
+            let micros = cost_between(&due.meter, start, start.plus_millis(ms));
+            uses.add(kind, Amount { ms, micros });
+        }
+        (*hour, uses)
+    };
+    Charge {
+        hours: hours.iter().map(uses).collect(),
+        charged: due.meter.charged,
+        is_settled: false,
+        kind: CostKind::Useful,
+    }
+}
+
+async fn reports(store: &Store, arguments: &Arguments, now: Timestamp) -> anyhow::Result<Value> {
+    let since = now.plus_millis(-REPORTED_DAYS * DAY_MS);
+    let mut figures = Map::new();
+    for by in CostGrouping::ALL {
+        let mut times = Vec::new();
+        for _ in 0..arguments.repetitions {
+            let watch = Stopwatch::start();
+            let read = store.read("bench_report", move |tx| {
+                costs::report(tx, by, &CostScope::All, since, now)
+            });
+            read.await?;
+            times.push(watch.elapsed().as_secs_f64() * 1_000.0);
+        }
+        figures.insert(format!("{by} ms"), median(times).into());
+    }
+    let scopes = [
+        ("pool", CostScope::Pool(pool_id(0))),
+        ("all", CostScope::All),
+    ];
+    for (name, scope) in scopes {
+        let mut times = Vec::new();
+        for _ in 0..arguments.repetitions {
+            let (watch, scope) = (Stopwatch::start(), scope.clone());
+            let read = store.read("bench_spent", move |tx| {
+                cost_accounts::spent(tx, &scope, since.start_of(DAY_MS), now)
+            });
+            read.await?;
+            times.push(watch.elapsed().as_secs_f64() * 1_000.0);
+        }
+        figures.insert(format!("spent by {name} ms"), median(times).into());
+    }
+    Ok(Value::Object(figures))
+}
+
+/// Charges 1,000 machines that run.
+async fn charge(store: &Store, now: Timestamp) -> anyhow::Result<Value> {
+    let watch = Stopwatch::start();
+    let n_charged = store.write("bench_charges", move |tx| {
+        let due = meters::list_due(tx, now, 1_000)?;
+        let again = now.plus_millis(5 * MINUTE_MS);
+        let charges = due.into_iter().map(|due| {
+            let charge = due.meter.charge(&due.life, now);
+            (due, charge, again)
+        });
+        let charges: Vec<_> = charges.collect();
+        meters::charge(tx, &charges)?;
+        Ok::<_, StoreError>(charges.len())
+    });
+    let n_charged = n_charged.await?;
+    Ok(json!({"machines": n_charged, "ms": watch.elapsed().as_secs_f64() * 1_000.0}))
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}

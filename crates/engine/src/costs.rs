@@ -1,0 +1,98 @@
+//! Costs: charges machines to their accounts, and reports about accounts.
+
+use std::sync::Arc;
+
+use domain::cost::{CostGrouping, CostReport, CostScope};
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
+use store::{StoreError, Tx, cost_accounts, cost_reports, meters};
+
+use crate::Engine;
+
+/// Events of this time may not be known yet.
+const LAG_MS: i64 = MINUTE_MS;
+/// The same, for the messages of another deployment's queue.
+const OUTSIDE_LAG_MS: i64 = 30 * MINUTE_MS;
+/// How often a machine that runs is charged.
+const CHARGED_EVERY_MS: i64 = 5 * MINUTE_MS;
+/// Hours become days after this time.
+const HOURS_KEPT_MS: i64 = 2 * DAY_MS;
+
+/// Charges machines whose charge is due, at most `limit`. Returns how many.
+pub async fn charge_machines(engine: &Arc<Engine>, limit: u32) -> store::Result<u64> {
+    let now = engine.clock.now();
+    let lag_ms = match engine.demand_source.is_outside() {
+        true => OUTSIDE_LAG_MS,
+        false => LAG_MS,
+    };
+    let look = engine
+        .store
+        .read("costs_look", move |tx| meters::is_due(tx, now));
+    if !look.await? {
+        return Ok(0);
+    }
+    let charged = engine.store.write("costs_charge", move |tx| {
+        let known = now.plus_millis(-lag_ms);
+        let due = meters::list_due(tx, now, limit)?;
+        let charges = due.into_iter().map(|due| {
+            let charge = due.meter.charge(&due.life, known);
+            let again = match due.meter.ended {
+                Some(ended) => ended.plus_millis(lag_ms).max(now.plus_millis(LAG_MS)),
+                None => now.plus_millis(CHARGED_EVERY_MS),
+            };
+            (due, charge, again)
+        });
+        let charges: Vec<_> = charges.collect();
+        meters::charge(tx, &charges)?;
+        Ok::<_, StoreError>(charges.len() as u64)
+    });
+    charged.await
+}
+
+/// Adds an old hour to its day. `false`: none is left.
+pub async fn fold_hour(engine: &Arc<Engine>) -> store::Result<bool> {
+    let before = engine
+        .clock
+        .now()
+        .plus_millis(-HOURS_KEPT_MS)
+        .start_of(DAY_MS);
+    let look = engine
+        .store
+        .read("costs_look_old", move |tx| cost_accounts::oldest_hour(tx));
+    if look.await?.is_none_or(|oldest| oldest >= before) {
+        return Ok(false);
+    }
+    let folded = engine
+        .store
+        .write("costs_fold", move |tx| cost_accounts::fold_hour(tx, before));
+    folded.await
+}
+
+/// The beginning of the hour of a moment, or of its day if hours of that time may be days already.
+pub fn start_of_report(since: Timestamp, now: Timestamp) -> Timestamp {
+    let hours_since = now.plus_millis(-HOURS_KEPT_MS).start_of(DAY_MS);
+    match since >= hours_since {
+        true => since.start_of(HOUR_MS),
+        false => since.start_of(DAY_MS),
+    }
+}
+
+/// The cost of machines since a moment, with what machines that run have cost by now.
+pub fn report(
+    tx: &mut Tx<'_>,
+    by: CostGrouping,
+    scope: &CostScope,
+    since: Timestamp,
+    now: Timestamp,
+) -> store::Result<CostReport> {
+    let since = start_of_report(since, now);
+    let lines = cost_reports::lines(tx, by, scope, since, now)?;
+    let report = CostReport::new(since, now, lines);
+    Ok(match by {
+        CostGrouping::Kind => report.by_kind(),
+        CostGrouping::Day => report,
+        CostGrouping::Pool
+        | CostGrouping::LaunchConfig
+        | CostGrouping::Provider
+        | CostGrouping::Owner => report.most_wasted_first(),
+    })
+}
