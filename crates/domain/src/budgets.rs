@@ -1,4 +1,4 @@
-//! Budgets: limits of the money for machines, and their steps.
+//! Budgets: limits of the money for machines.
 //!
 //! - Money is in millionths. The money spent is measured now and then. Between two measures each
 //!   machine counts as running on, so an estimate is never too low.

@@ -1,4 +1,4 @@
-//! Waits: their causes and their accounts.
+//! Waits: causes and accounts.
 //!
 //! A pool has a timeline of causes, written when a decision changes the cause. The wait of a run is
 //! its own interval, cut at the boundaries of that timeline. So each millisecond has exactly one
@@ -10,7 +10,7 @@ mod length;
 mod message;
 
 pub use account::{
-    AccountKey, AccountSum, Accounts, Charge, Grouping, TaskWaits, Waits, charge, charges,
+    AccountKey, AccountSum, Accounts, ChargedCause, Grouping, TaskWaits, Waits, charge, charges,
 };
 pub use cut::{Boundary, LATE_MS, MachineTimes, PlannerGap, RunWait, WaitPart, cut};
 pub use length::{length, percent};

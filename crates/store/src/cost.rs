@@ -1,4 +1,4 @@
-//! Costs: meters of machines, and their accounts.
+//! Costs: meters of machines, and accounts.
 
 pub mod cost_accounts;
 pub mod cost_reports;

@@ -55,7 +55,7 @@ pub struct AccountSum {
 /// Charges the wait of one run to its hours and days.
 pub fn charge(accounts: &mut Accounts, pool_id: &PoolId, owner: &str, parts: &[WaitPart]) {
     let mut begun = BTreeSet::new();
-    for (Charge { hour, cause }, millis) in charges(parts) {
+    for (ChargedCause { hour, cause }, millis) in charges(parts) {
         let runs = u64::from(begun.insert(cause));
         for span_ms in [HOUR_MS, DAY_MS] {
             let key = AccountKey {
@@ -76,7 +76,7 @@ pub type Waits = BTreeMap<WaitCause, i64>;
 
 /// A part of a wait within one hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Charge {
+pub struct ChargedCause {
     /// When the hour began, UTC.
     pub hour: Timestamp,
     pub cause: WaitCause,
@@ -102,14 +102,14 @@ impl TaskWaits {
 
 /// The milliseconds of each hour and cause. A part that lies in several hours is cut at the full
 /// hours, so that each millisecond counts in the hour in which it passed.
-pub fn charges(parts: &[WaitPart]) -> BTreeMap<Charge, i64> {
+pub fn charges(parts: &[WaitPart]) -> BTreeMap<ChargedCause, i64> {
     let mut charges = BTreeMap::new();
     for part in parts {
         let mut at = part.since;
         while at < part.until {
             let hour = at.start_of(HOUR_MS);
             let end = hour.plus_millis(HOUR_MS).min(part.until);
-            let charge = Charge {
+            let charge = ChargedCause {
                 hour,
                 cause: part.cause,
             };

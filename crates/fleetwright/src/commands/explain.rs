@@ -1,4 +1,4 @@
-//! Explains pools, launch configs, images, tasks and workers.
+//! Explains objects and decisions.
 
 mod launch_config;
 mod shadow;
