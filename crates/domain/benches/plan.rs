@@ -168,7 +168,6 @@ fn memory() -> MarketFacts {
         pool: pool.news(),
         offerings: (0..6).map(offering).collect(),
         starting: (0..N_CONFIGS).map(starting).collect(),
-        budgets: Vec::new(),
         rivals: Vec::new(),
     }
 }

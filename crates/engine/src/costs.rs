@@ -57,7 +57,7 @@ pub async fn fold_hour(engine: &Arc<Engine>) -> store::Result<bool> {
         .start_of(DAY_MS);
     let look = engine
         .store
-        .read("costs_look_old", move |tx| cost_accounts::oldest_hour(tx));
+        .read("costs_look_old", cost_accounts::oldest_hour);
     if look.await?.is_none_or(|oldest| oldest >= before) {
         return Ok(false);
     }

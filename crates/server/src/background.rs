@@ -78,13 +78,10 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let engine = || Arc::clone(&app.engine);
     let plays = |role| app.config.roles.include(role);
     let fleet = &app.config.fleet;
-    driver.start_woken(
-        every(1),
-        Arc::clone(&app.engine.wakeups.publish),
-        EventPublisher(own()),
-    );
-    let bell = Arc::clone(&app.engine.queue.releases.wakeup);
-    driver.start_woken(every(5), bell, QueueReleases(engine()));
+    let bell = Arc::clone(&app.engine.wakeups.publish);
+    driver.start_woken(every(1), bell, EventPublisher(own()));
+    let released = Arc::clone(&app.engine.queue.releases.wakeup);
+    driver.start_woken(every(5), released, QueueReleases(engine()));
     driver.start(PROBE_INTERVAL, HealthCheck(own()));
     driver.start(every(60), ProviderSetup(engine()));
     driver.start(every(10), FileReload(engine()));

@@ -1,5 +1,6 @@
 //! Reports about costs: lines with names, their order, and their sums.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::Uses;
@@ -104,8 +105,7 @@ impl CostReport {
             let wasted = line.uses.wasted();
             (wasted.micros, wasted.ms)
         };
-        self.lines
-            .sort_by(|one, other| wasted(other).cmp(&wasted(one)));
+        self.lines.sort_by_key(|line| Reverse(wasted(line)));
         self
     }
 

@@ -82,10 +82,13 @@ impl PoolWait {
     /// The cause of the pool, for its timeline: why it lacks workers, or else the cause of the
     /// first task in line.
     pub fn of_pool(&self) -> WaitCause {
-        match self.cause_for(0) {
-            _ if self.is_short => self.cause,
-            WaitCause::Deciding if self.planned > 0 => WaitCause::Asked,
-            cause => cause,
+        let first = self.cause_for(0);
+        if self.is_short {
+            self.cause
+        } else if first == WaitCause::Deciding && self.planned > 0 {
+            WaitCause::Asked
+        } else {
+            first
         }
     }
 

@@ -57,6 +57,31 @@ struct Form {
     schema: &'static str,
 }
 
+const OVERRIDE_KEYS: &[&str] = &[
+    "workerPoolId",
+    "launchConfigId",
+    "providerId",
+    "region",
+    "pause",
+    "minCapacity",
+    "maxCapacity",
+    "reason",
+    "until",
+];
+
+const BUDGET_KEYS: &[&str] = &[
+    "workerPools",
+    "owner",
+    "providerId",
+    "per",
+    "limit",
+    "currency",
+    "warnAtPercent",
+    "lowerAtPercent",
+    "lowerToPercent",
+    "description",
+];
+
 impl Kind {
     pub(super) const ALL: [Self; 7] = [
         Self::Role,
@@ -121,17 +146,7 @@ impl Kind {
                 id: "overrideId",
                 noun: "override",
                 list_command: "fleetwright override list",
-                writable: &[
-                    "workerPoolId",
-                    "launchConfigId",
-                    "providerId",
-                    "region",
-                    "pause",
-                    "minCapacity",
-                    "maxCapacity",
-                    "reason",
-                    "until",
-                ],
+                writable: OVERRIDE_KEYS,
                 schema: "worker-manager/v1/set-override-request.json",
             },
             Self::Budget => Form {
@@ -139,18 +154,7 @@ impl Kind {
                 id: "budgetId",
                 noun: "budget",
                 list_command: "fleetwright budget list",
-                writable: &[
-                    "workerPools",
-                    "owner",
-                    "providerId",
-                    "per",
-                    "limit",
-                    "currency",
-                    "warnAtPercent",
-                    "lowerAtPercent",
-                    "lowerToPercent",
-                    "description",
-                ],
+                writable: BUDGET_KEYS,
                 schema: "worker-manager/v1/set-budget-request.json",
             },
         }

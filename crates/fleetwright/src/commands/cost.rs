@@ -137,7 +137,7 @@ fn text(reply: &Value, by: Grouping, width: Option<u16>) -> String {
     let mut text = summary(reply, decimals);
     let lines = reply["lines"].as_array().map_or(&[][..], Vec::as_slice);
     if !lines.is_empty() {
-        text.push_str("\n");
+        text.push('\n');
         text.push_str(&table(reply, lines, by, decimals, width));
     }
     let unpriced = number(total, "unpricedMs");

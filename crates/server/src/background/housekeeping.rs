@@ -89,12 +89,8 @@ impl Housekeeping {
         let (old_memories, old_news) = (days_ago(MEMORIES_KEPT_DAYS), days_ago(NEWS_KEPT_DAYS));
         let memories = offering_memories::delete_before;
         let memories = forget("offering_memory_expire", old_memories, memories).await?;
-        let news = forget(
-            "offering_news_expire",
-            old_news,
-            offering_news::delete_before,
-        )
-        .await?;
+        let delete_news = offering_news::delete_before;
+        let news = forget("offering_news_expire", old_news, delete_news).await?;
         let orphans = forget("pool_news_expire", now, |tx, _, size| {
             pool_news::delete_orphans(tx, size)
         });

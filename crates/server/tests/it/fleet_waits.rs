@@ -215,41 +215,47 @@ fleet_test!(a_task_waits_for_workers_that_do_not_work, |fleet| {
     assert_eq!(fleet.why(number).await, owned("silent", 24 * 60));
 });
 
+/// A task waits through two refusals, a pause, and a time without a server.
+async fn wait_for_many_causes(fleet: &Fleet) -> u32 {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.round().await;
+    let refusals = [Cause::Capacity, Cause::Quota].map(LaunchOutcome::Refused);
+    fleet.one.fake.next_launches(refusals);
+    let number = fleet.tasks(POOL, 1).await;
+    fleet.pass_ms(2 * SECOND_MS);
+    // Asks, and is refused.
+    fleet.round().await;
+    fleet.pass_ms(SECOND_MS);
+    fleet.round().await;
+    fleet.pass_ms(10 * SECOND_MS);
+    // Asks again, and is refused again.
+    fleet.round().await;
+    fleet.pass_ms(SECOND_MS);
+    fleet.round().await;
+    fleet.pass_ms(4 * SECOND_MS);
+    let until = fleet.now().plus_millis(60 * SECOND_MS).to_string();
+    let pause = json!({"workerPoolId": POOL, "pause": true, "reason": "r", "until": until});
+    fleet.put("/override/freeze", pause).await.expect(200);
+    fleet.round().await;
+    fleet.pass_ms(60 * SECOND_MS);
+    // No server decides for five minutes; the learner of the next one notes it.
+    let (since, end) = (fleet.now(), fleet.now().plus_millis(5 * MINUTE_MS));
+    fleet
+        .write(move |tx| {
+            let gap = domain::recording::RecordedGap { since, until: end };
+            store::recorded_gaps::insert(tx, &gap)
+        })
+        .await;
+    fleet.pass_ms(5 * MINUTE_MS);
+    fleet.round().await;
+    fleet.pass_ms(30 * SECOND_MS);
+    number
+}
+
 fleet_test!(
     the_account_of_a_task_shows_a_restart_a_pause_and_two_refusals,
     |fleet| {
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        fleet.round().await;
-        let refusals = [Cause::Capacity, Cause::Quota].map(LaunchOutcome::Refused);
-        fleet.one.fake.next_launches(refusals);
-        let number = fleet.tasks(POOL, 1).await;
-        fleet.pass_ms(2 * SECOND_MS);
-        // Asks, and is refused.
-        fleet.round().await;
-        fleet.pass_ms(SECOND_MS);
-        fleet.round().await;
-        fleet.pass_ms(10 * SECOND_MS);
-        // Asks again, and is refused again.
-        fleet.round().await;
-        fleet.pass_ms(SECOND_MS);
-        fleet.round().await;
-        fleet.pass_ms(4 * SECOND_MS);
-        let until = fleet.now().plus_millis(60 * SECOND_MS).to_string();
-        let pause = json!({"workerPoolId": POOL, "pause": true, "reason": "r", "until": until});
-        fleet.put("/override/freeze", pause).await.expect(200);
-        fleet.round().await;
-        fleet.pass_ms(60 * SECOND_MS);
-        // No server decides for five minutes; the learner of the next one notes it.
-        let (since, end) = (fleet.now(), fleet.now().plus_millis(5 * MINUTE_MS));
-        fleet
-            .write(move |tx| {
-                let gap = domain::recording::RecordedGap { since, until: end };
-                store::recorded_gaps::insert(tx, &gap)
-            })
-            .await;
-        fleet.pass_ms(5 * MINUTE_MS);
-        fleet.round().await;
-        fleet.pass_ms(30 * SECOND_MS);
+        let number = wait_for_many_causes(fleet).await;
         let worker = &fleet.register_all(POOL).await[0];
         fleet.pass_ms(3 * SECOND_MS);
         let claim = fleet.claim_with(worker).await;

@@ -98,7 +98,7 @@ pub fn add(tx: &mut Tx<'_>, charges: &BTreeMap<AccountKey, (u64, i64)>) -> Resul
     if rows.is_empty() {
         return Ok(());
     }
-    tx.execute(&ADD, &to_json(&rows)).map(drop)
+    tx.execute(&ADD, to_json(&rows)).map(drop)
 }
 
 /// The sums of the periods of this length from `since` up to `until`, by key and cause. `pools`:
