@@ -10,7 +10,7 @@ use domain::worker::Worker;
 use crate::measures::{PHASE_SECONDS, seconds};
 
 /// Launch configs in regions that have metrics of their own in this process. The others share
-/// one with the label [`OTHERS`], so that edits of launch configs do not fill the memory.
+/// one with the label `others`, so that edits of launch configs do not fill the memory.
 pub const MAX_SERIES: usize = 200;
 const OTHERS: &str = "others";
 
