@@ -72,7 +72,9 @@ fn added_since(folder: &Path, name: &str) -> Value {
 }
 
 /// Schemas of the worker manager that only we have: rules, documentation, overrides, worker states.
-const BEYOND: [&str; 31] = [
+const BEYOND: [&str; 34] = [
+    "worker-manager/v1/budget-full.json",
+    "worker-manager/v1/budget-list.json",
     "worker-manager/v1/documentation-list.json",
     "worker-manager/v1/documentation.json",
     "worker-manager/v1/ended-task-run.json",
@@ -89,6 +91,7 @@ const BEYOND: [&str; 31] = [
     "worker-manager/v1/pulse-launch-config-paused-message.json",
     "worker-manager/v1/revert-worker-configuration-request.json",
     "worker-manager/v1/rule-request.json",
+    "worker-manager/v1/set-budget-request.json",
     "worker-manager/v1/set-override-request.json",
     "worker-manager/v1/task-run-window.json",
     "worker-manager/v1/worker-configuration-list.json",
