@@ -161,7 +161,7 @@ impl Spending {
     }
 }
 
-/// The price of so many milliseconds at a price per hour, rounded up.
+/// The cost of a time in milliseconds at a price per hour, rounded up.
 fn cost_of(hourly: i64, elapsed_ms: i64) -> i64 {
     let exact = i128::from(hourly) * i128::from(elapsed_ms);
     let hours = i128::from(HOUR_MS);

@@ -89,7 +89,7 @@ impl PhaseTimes {
     fn of(mut times: Vec<i64>) -> Option<Self> {
         times.sort_unstable();
         let machines = times.len();
-        // The least time that so many of 100 machines do not exceed.
+        // The nearest-rank percentile.
         let within = |percent: usize| {
             let rank = (machines * percent).div_ceil(100);
             times.get(rank.saturating_sub(1)).copied()

@@ -56,7 +56,7 @@ impl BudgetRoom {
         machines.max(u64::from(self.is_untouched))
     }
 
-    /// Takes the hour of so many machines.
+    /// Reserves an hour of each of these machines.
     pub fn take(&mut self, price: Option<i64>, machines: u64) {
         if machines == 0 {
             return;

@@ -256,11 +256,11 @@ fn what_is_no_budget_is_refused_with_what_to_do() {
     ] {
         assert_eq!(bad, Err(BadBudget::Shares));
     }
-    let nobody = MoneyBudget {
+    let without_owner = MoneyBudget {
         scope: BudgetScope::Owner(" ".to_owned()),
         ..good
     };
-    assert_eq!(nobody.check(), Err(BadBudget::NoOwner));
+    assert_eq!(without_owner.check(), Err(BadBudget::NoOwner));
 }
 
 #[test]

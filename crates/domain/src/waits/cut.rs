@@ -23,7 +23,7 @@ pub struct Boundary {
 /// The times of the machine whose worker claimed a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineTimes {
-    /// When its launch was decided; `None`: nobody launched it.
+    /// When its launch was decided; `None`: it has no launch, since it was declared by hand.
     pub decided: Option<Timestamp>,
     /// When the cloud was known to have it.
     pub made: Timestamp,

@@ -14,7 +14,7 @@ use crate::api::{
     reply::{Reply, without_nulls},
 };
 
-/// At most so many of the newest machines are measured.
+/// Only this many of the newest machines are measured.
 const MACHINES: u32 = 1_000;
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
