@@ -72,6 +72,7 @@ impl World {
             let path = format!("queue:/task/{id}");
             let made = self.ask(Method::PUT, &path, Some(&body)).await;
             made.unwrap().expect(200);
+            self.state().tasks.push(id.to_string());
         }
     }
 

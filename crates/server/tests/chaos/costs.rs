@@ -10,7 +10,8 @@ use domain::id::WorkerKey;
 use domain::task::EndReason;
 use domain::time::Timestamp;
 use server::background::{Costs, Outcomes};
-use store::{StoreError, cost_reports, meters};
+use store::meters::{self, DueMeter};
+use store::{StoreError, cost_reports};
 
 use crate::clouds::Mutant;
 use crate::world::{CLOUDS, Process, World};
@@ -125,10 +126,17 @@ impl World {
         if !observes_costs() {
             return;
         }
+        // A cloud whose clock is ahead says that its machines end later than now.
+        let left = self.meters().await;
+        let ends = left.iter().filter_map(|due| due.meter.ended).max();
+        let limit = limit + self.turns_behind() + ends.map_or(0, |end| self.turns_until(end));
         let mut turn = 1;
         while self.has_meters().await && self.state().problems.is_empty() {
             if turn > limit {
-                self.problem(format!("I20: costs are not settled after {limit} turns"));
+                let left = self.meters().await;
+                self.problem(format!(
+                    "I20: costs are not settled after {limit} turns: {left:?}"
+                ));
             }
             self.turn(turn * 10).await;
             turn += 1;
@@ -139,12 +147,16 @@ impl World {
     }
 
     async fn has_meters(&self) -> bool {
+        !self.meters().await.is_empty()
+    }
+
+    async fn meters(&self) -> Vec<DueMeter> {
         let forever = Timestamp::from_millis(FOREVER);
         let read = self
             .observer
-            .read("meters", move |tx| meters::is_due(tx, forever));
-        let is_due: Result<bool, StoreError> = read.await;
-        is_due.unwrap()
+            .read("meters", move |tx| meters::list_due(tx, forever, MANY));
+        let left: Result<Vec<DueMeter>, StoreError> = read.await;
+        left.unwrap()
     }
 
     async fn check_costs(&self) {

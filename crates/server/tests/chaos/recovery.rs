@@ -5,6 +5,7 @@ use std::sync::Arc;
 use domain::id::{LaunchConfigId, ProviderId};
 use domain::plan::{Bid, Health, Offer};
 use domain::pool::Pool;
+use domain::time::Timestamp;
 use domain::worker::WorkerState;
 
 use crate::checks::{max_of, to_come};
@@ -55,17 +56,21 @@ impl World {
         self.until("I11: something stays", TURNS_TO_GO, World::is_empty)
             .await;
         if self.state().problems.is_empty() {
-            self.settle_costs(TURNS_TO_SETTLE + self.turns_behind())
-                .await;
+            self.settle_costs(TURNS_TO_SETTLE).await;
         }
     }
 
     /// How many turns it takes until the clocks reach the time from which they were set back. A
     /// machine that was requested then and never starts is waited for as long.
-    fn turns_behind(&self) -> u32 {
+    pub(crate) fn turns_behind(&self) -> u32 {
         let latest = self.state().latest.unwrap_or(self.now());
-        let behind_ms = latest.millis_since(self.now()).max(0);
-        u32::try_from(behind_ms / TURN_MS).unwrap() + 1
+        self.turns_until(latest)
+    }
+
+    /// How many turns it takes until the clocks reach this moment, and one more.
+    pub(crate) fn turns_until(&self, moment: Timestamp) -> u32 {
+        let ahead_ms = moment.millis_since(self.now()).max(0);
+        u32::try_from(ahead_ms / TURN_MS).unwrap() + 1
     }
 
     /// Repeats turns until this is true.
