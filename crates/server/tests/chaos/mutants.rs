@@ -11,7 +11,6 @@ use serde_json::Map;
 use store::StoreError;
 
 use crate::clouds::Mutant;
-use crate::costs::observes_costs;
 use crate::picture::Picture;
 use crate::run::run;
 use crate::world::{CLOUDS, Process, ROOT_URL, World};
@@ -106,16 +105,12 @@ async fn launching_workers_that_could_not_be_stored_is_found() {
 
 #[tokio::test]
 async fn charging_a_second_twice_is_found() {
-    if observes_costs() {
-        is_found(Mutant::ChargesASecondTwice, "I20").await;
-    }
+    is_found(Mutant::ChargesASecondTwice, "I20").await;
 }
 
 #[tokio::test]
 async fn charging_a_second_to_nobody_is_found() {
-    if observes_costs() {
-        is_found(Mutant::ChargesASecondToNobody, "I20").await;
-    }
+    is_found(Mutant::ChargesASecondToNobody, "I20").await;
 }
 
 impl World {
