@@ -100,6 +100,34 @@ impl Session {
         }
     }
 
+    /// Prints rows, with fields that the API does not have: `describe` adds them.
+    pub(crate) fn described_rows(
+        &self,
+        mut document: Value,
+        key: &str,
+        columns: &[Column],
+        describe: impl FnMut(&mut Value),
+    ) {
+        if !self.json {
+            let items = document[key].as_array_mut();
+            items.into_iter().flatten().for_each(describe);
+        }
+        self.rows(&document, key, columns);
+    }
+
+    /// The same for one item.
+    pub(crate) fn described_details(
+        &self,
+        mut item: Value,
+        columns: &[Column],
+        describe: impl FnOnce(&mut Value),
+    ) {
+        if !self.json {
+            describe(&mut item);
+        }
+        self.details(&item, columns);
+    }
+
     /// Reports success: prints the text, or with `--json` the reply, if the call has one.
     pub(crate) fn done(&self, reply: &Value, text: &str) {
         match (self.json, reply) {

@@ -106,23 +106,16 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::List { limit } => {
             let call = Call::get(WORKER_MANAGER, &["budgets"]).to("list budgets");
-            let mut document = session.client.pages(&call, KEY, limit.limit).await?;
-            if !session.json {
-                let items = document[KEY].as_array_mut();
-                items.into_iter().flatten().for_each(describe);
-            }
-            session.rows(&document, KEY, LIST);
+            let document = session.client.pages(&call, KEY, limit.limit).await?;
+            session.described_rows(document, KEY, LIST, describe);
             Ok(())
         }
         Verb::Show(Name { id }) => {
-            let mut reply = session
+            let reply = session
                 .client
                 .call(&Kind::Budget.read_call("show", &id))
                 .await?;
-            if !session.json {
-                describe(&mut reply);
-            }
-            session.details(&reply, DETAILS);
+            session.described_details(reply, DETAILS, describe);
             Ok(())
         }
         Verb::Set(arguments) => {

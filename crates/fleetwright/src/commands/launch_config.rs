@@ -119,23 +119,16 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .query("includeArchived", archived.then_some(true))
                 .to(format!("list the launch configs of pool {pool}"))
                 .list_command("fleetwright pool list");
-            let mut document = session.client.pages(&call, KEY, limit.limit).await?;
-            if !session.json {
-                let items = document[KEY].as_array_mut();
-                items.into_iter().flatten().for_each(describe);
-            }
-            session.rows(&document, KEY, LIST);
+            let document = session.client.pages(&call, KEY, limit.limit).await?;
+            session.described_rows(document, KEY, LIST, describe);
             Ok(())
         }
         Verb::Show(name) => {
             let call = Call::get(WORKER_MANAGER, &name.segments())
                 .to(format!("show {}", name.text()))
                 .list_command(LIST_COMMAND);
-            let mut reply = session.client.call(&call).await?;
-            if !session.json {
-                describe(&mut reply);
-            }
-            session.details(&reply, DETAILS);
+            let reply = session.client.call(&call).await?;
+            session.described_details(reply, DETAILS, describe);
             Ok(())
         }
         Verb::Pause(arguments) => pause(&arguments, session).await,

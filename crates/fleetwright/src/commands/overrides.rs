@@ -103,21 +103,14 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::get(WORKER_MANAGER, &["overrides"])
                 .query("includeEnded", ended.then_some(true))
                 .to("list overrides");
-            let mut document = session.client.pages(&call, KEY, limit.limit).await?;
-            if !session.json {
-                let items = document[KEY].as_array_mut();
-                items.into_iter().flatten().for_each(describe);
-            }
-            session.rows(&document, KEY, LIST);
+            let document = session.client.pages(&call, KEY, limit.limit).await?;
+            session.described_rows(document, KEY, LIST, describe);
             Ok(())
         }
         Verb::Show(Name { id }) => {
             let call = Kind::Override.read_call("show", &id);
-            let mut reply = session.client.call(&call).await?;
-            if !session.json {
-                describe(&mut reply);
-            }
-            session.details(&reply, DETAILS);
+            let reply = session.client.call(&call).await?;
+            session.described_details(reply, DETAILS, describe);
             Ok(())
         }
         Verb::Set(arguments) => {

@@ -124,15 +124,11 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::List(limit) => {
             let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list pools");
-            let mut document = session
+            let document = session
                 .client
                 .pages(&call, "workerPools", limit.limit)
                 .await?;
-            if !session.json {
-                let pools = document["workerPools"].as_array_mut();
-                pools.into_iter().flatten().for_each(name_providers);
-            }
-            session.rows(&document, "workerPools", LIST);
+            session.described_rows(document, "workerPools", LIST, name_providers);
             Ok(())
         }
         Verb::Show(name::Pool { pool }) => show(&pool, session).await,
