@@ -46,7 +46,7 @@ pub(crate) enum Verb {
     /// Explain whether a launch config is used, and how long its machines take to start
     LaunchConfig {
         #[command(flatten)]
-        name: launch_config::Name,
+        name: super::launch_config::Name,
         #[command(flatten)]
         watch: Watch,
     },
@@ -75,7 +75,7 @@ pub(crate) struct Decisions {
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
         Verb::Image { image } => return super::image::explain(image, session).await,
-        Verb::LaunchConfig { name, .. } => name.call(),
+        Verb::LaunchConfig { name, .. } => launch_config::call(name),
         Verb::Pool(Decisions {
             name: name::Pool { pool },
             shadow: true,

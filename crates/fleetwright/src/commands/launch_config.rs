@@ -29,10 +29,10 @@ pub(crate) enum Verb {
 pub(crate) struct Name {
     /// Pool id, such as demo/linux
     #[arg(value_name = "POOL", value_parser = name::pool)]
-    pool: String,
+    pub(super) pool: String,
     /// Launch config id
     #[arg(value_name = "ID", value_parser = name::launch_config)]
-    id: String,
+    pub(super) id: String,
 }
 
 #[derive(Args, Debug)]

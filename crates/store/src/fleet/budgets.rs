@@ -7,6 +7,7 @@ use domain::budgets::{
 use domain::id::{BudgetId, ProviderId};
 use domain::time::Timestamp;
 
+use crate::cost::cost_accounts::cost_up_to;
 use crate::engine::{
     ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns, from_row,
     statements,
@@ -72,20 +73,6 @@ from_row! { Spending { measured, micros, hourly, machines } }
 from_row! { SpentBy { pool_id, provider_id, owner, micros, hourly, machines } }
 
 static TABLE: Table = Table::of::<MoneyBudget>("budgets");
-
-/// The cost of a machine up to a moment, rounded down once, as in its account.
-macro_rules! cost_up_to {
-    ($moment:literal) => {
-        concat!(
-            "price * ((",
-            $moment,
-            " - started) / 3600000) \
-             + price * ((",
-            $moment,
-            " - started) % 3600000) / 3600000"
-        )
-    };
-}
 
 statements! { TABLE;
     GET "budget_get" = "SELECT {columns} FROM budgets WHERE budget_id = $1";

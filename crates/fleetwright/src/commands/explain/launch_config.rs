@@ -1,30 +1,17 @@
 //! `explain launch-config`: whether it is used, and how long its machines take to start.
 
-use clap::Args;
 use serde_json::Value;
 
 use super::clock;
 use crate::client::{Call, FLEETWRIGHT};
-use crate::commands::name;
+use crate::commands::launch_config::Name;
 use crate::output::{self, Kind};
 
-#[derive(Args, Debug)]
-pub(crate) struct Name {
-    /// Pool id, such as demo/linux
-    #[arg(value_name = "POOL", value_parser = name::pool)]
-    pool: String,
-    /// Launch config id
-    #[arg(value_name = "ID", value_parser = name::launch_config)]
-    id: String,
-}
-
-impl Name {
-    pub(super) fn call(&self) -> Call {
-        let Self { pool, id } = self;
-        Call::get(FLEETWRIGHT, &["explain", "launch-config", pool, id])
-            .to(format!("explain launch config {id} of {pool}"))
-            .list_command("fleetwright launch-config list POOL")
-    }
+pub(super) fn call(name: &Name) -> Call {
+    let Name { pool, id } = name;
+    Call::get(FLEETWRIGHT, &["explain", "launch-config", pool, id])
+        .to(format!("explain launch config {id} of {pool}"))
+        .list_command("fleetwright launch-config list POOL")
 }
 
 const STEPS: &[(&str, Kind)] = &[
