@@ -180,10 +180,16 @@ impl Facts {
             pending: self.n_pending,
             ..self.demand
         };
-        PoolWait::of_supply(demand, &self.capacity(), max).of_pool()
+        let now = self.horizon.now;
+        let cause = PoolWait::of_supply(demand, &self.capacity(), max).of_pool();
+        let mut budgets = self.budgets.iter();
+        match cause == WaitCause::Maximum && budgets.any(|it| it.room(now).is_lowering()) {
+            true => WaitCause::Budget,
+            false => cause,
+        }
     }
 
-    /// The maximum of the pool, with the overrides; there is none if its config is invalid.
+    /// The maximum of the pool, with overrides and budgets; there is none if its config is invalid.
     fn max_capacity(&self) -> u64 {
         let config = &self.pool.definition.config;
         let Ok(mut settings) = Settings::parse_with(config, self.defaults) else {
@@ -192,6 +198,7 @@ impl Facts {
         for given in &self.overrides {
             given.limit(&mut settings);
         }
+        money::limit(&self.budgets, &mut settings, self.horizon.now);
         settings.max_capacity
     }
 

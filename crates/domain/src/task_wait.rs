@@ -2,6 +2,7 @@
 
 mod text;
 
+use crate::budgets::BudgetRoom;
 use crate::id::{PoolId, TaskId};
 use crate::plan::{PoolWait, START_UP_MS, Snapshot};
 use crate::supply::STARTING_MS;
@@ -195,6 +196,7 @@ impl PendingFacts<'_> {
             WaitCause::Busy => self.busy(),
             WaitCause::Maximum => self.maximum(),
             WaitCause::Paused => self.paused(),
+            WaitCause::Budget => self.budget(),
             WaitCause::Quota => self.quota(),
             WaitCause::Refused => self.refused(),
             WaitCause::Price => self.price(),
@@ -202,8 +204,7 @@ impl PendingFacts<'_> {
             WaitCause::NoLaunchConfig => self.no_launch_config(),
             WaitCause::Silent => self.silent(),
             WaitCause::Quarantined => self.quarantined(),
-            WaitCause::Budget
-            | WaitCause::Dependencies
+            WaitCause::Dependencies
             | WaitCause::UnknownQueue
             | WaitCause::PlannerLate
             | WaitCause::Unrecorded => (cause.label().to_owned(), Vec::new(), None),
@@ -366,6 +367,24 @@ impl PendingFacts<'_> {
         let changes = vec![
             WayOut::by_itself("the pause ends", by),
             WayOut::by_hand("end it now: `fleetwright override remove`"),
+        ];
+        (reason, changes, by)
+    }
+
+    fn budget(&self) -> Found {
+        let is_limiting = |room: &&BudgetRoom| {
+            let mut blocked = self.wait.blocked.iter();
+            room.is_lowering() || blocked.any(|offer| room.has_said(&offer.why))
+        };
+        let limiting = self.snapshot.budgets.iter().filter(is_limiting);
+        let limiting: Vec<&BudgetRoom> = limiting.take(MAX_NAMED).collect();
+        let texts: Vec<&str> = limiting.iter().map(|room| room.text.as_str()).collect();
+        let reason = format!("its pool may not spend more now: {}", texts.join("; "));
+        let by = limiting.iter().map(|room| room.until).min();
+        let changes = vec![
+            WayOut::by_itself("the next period of the budget begins", by),
+            WayOut::by_itself("a machine ends and frees what is reserved for it", None),
+            WayOut::by_hand("raise the budget: `fleetwright budget set`"),
         ];
         (reason, changes, by)
     }

@@ -20,6 +20,8 @@ pub struct BudgetRoom {
     /// Whether something is left, and no machine runs or is to come: one may be launched, although
     /// its hour costs more.
     pub is_untouched: bool,
+    /// When the next period begins.
+    pub until: Timestamp,
     /// For people.
     pub text: String,
 }
@@ -33,6 +35,7 @@ impl MoneyBudget {
             step: state.step,
             left: state.left(self.amount),
             is_untouched: state.step != BudgetStep::Spent && self.spending.machines == 0,
+            until: state.span.end,
             text: self.text(now),
         }
     }
@@ -65,6 +68,16 @@ impl BudgetRoom {
         let machines = i64::try_from(machines).unwrap_or(i64::MAX);
         let taken = price.unwrap_or(0).saturating_mul(machines);
         self.left = self.left.saturating_sub(taken).max(0);
+    }
+
+    /// Whether it lowers the maximum of the pool.
+    pub fn is_lowering(&self) -> bool {
+        self.step >= BudgetStep::Lowered && self.provider_id.is_none()
+    }
+
+    /// Whether `refusal` said this.
+    pub fn has_said(&self, why: &str) -> bool {
+        why.ends_with(&self.text)
     }
 
     /// Why it refuses a launch config with this price; `None`: it does not.

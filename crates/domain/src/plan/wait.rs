@@ -6,6 +6,7 @@ use super::notes::Notes;
 use super::spot_bids::Budget;
 use super::strategy::usable_offers::UsableOffers;
 use super::{Capacity, Offer, PAUSED, Plan, Snapshot, is_out_of_service};
+use crate::budgets::{BudgetRoom, micros_of};
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, ProviderId};
 use crate::launch::Cause;
@@ -143,6 +144,9 @@ impl Snapshot {
             ..self.demand
         };
         let mut wait = PoolWait::with_planned(demand, &self.capacity, max, planned);
+        if wait.is_short {
+            wait.cause = self.full();
+        }
         if plan.change > exact(planned) + ROUNDING {
             wait.is_short = true;
             wait.blocked = self.blocked(plan);
@@ -151,11 +155,36 @@ impl Snapshot {
         wait
     }
 
+    /// Why the maximum of the pool leaves no room.
+    fn full(&self) -> WaitCause {
+        let cause = self.capacity.full();
+        let is_lowered = self.budgets.iter().any(BudgetRoom::is_lowering);
+        match cause == WaitCause::Maximum && is_lowered {
+            true => WaitCause::Budget,
+            false => cause,
+        }
+    }
+
+    /// The money that budgets leave after the launches of the plan.
+    fn rooms_after(&self, plan: &Plan) -> Vec<BudgetRoom> {
+        let mut rooms = self.budgets.clone();
+        for award in &plan.awards {
+            let mut offers = self.offers.iter();
+            let offer = offers.find(|offer| offer.launch_config_id == award.launch_config_id);
+            let limiting =
+                |room: &&mut BudgetRoom| offer.is_some_and(|offer| room.limits(&offer.provider_id));
+            for room in rooms.iter_mut().filter(limiting) {
+                room.take(award.price.map(micros_of), u64::from(award.machines));
+            }
+        }
+        rooms
+    }
+
     fn shortage(&self, plan: &Plan, wait: &PoolWait) -> WaitCause {
         let capacity = &self.capacity;
         let taken = capacity.all().saturating_add(wait.planned);
         if taken >= self.settings.max_capacity {
-            return capacity.full();
+            return self.full();
         }
         let mut usable = self.offers.iter().filter(|offer| is_normal(offer));
         if !usable.any(|offer| offer.initial_weight > 0.0) {
@@ -196,11 +225,19 @@ impl Snapshot {
             let next_try = next_try.or_else(|| pause_end(&skip.why));
             blocked.push((*index, cause, skip.why.clone(), next_try));
         }
+        let rooms = self.rooms_after(plan);
         for usable in &offers.usable {
+            let bid = usable.offer.bid.as_ref();
+            let price = bid.ok().and_then(|bid| bid.price).map(micros_of);
+            let provider_id = &usable.offer.provider_id;
+            let mut refusals = rooms.iter();
+            let refusal_of_money = refusals.find_map(|room| room.refusal(provider_id, price));
             let mut awards = plan.awards.iter();
             let own = awards.find(|award| award.launch_config_id == usable.offer.launch_config_id);
             let taken = own.map_or(0, |award| u64::from(award.machines));
-            if usable.weight.is_none() {
+            if let Some(why) = refusal_of_money {
+                blocked.push((usable.index, WaitCause::Budget, why, None));
+            } else if usable.weight.is_none() {
                 let why = usable.offer.failures_text().unwrap_or_default();
                 blocked.push((usable.index, refusal(usable.offer), why, None));
             } else if taken >= usable.left {
@@ -232,6 +269,9 @@ impl Snapshot {
         let bid = match &offer.bid {
             Err(why) if why.starts_with(PAUSED) => return WaitCause::Paused,
             Err(why) if is_out_of_service(why) => return WaitCause::OutOfService,
+            Err(why) if self.budgets.iter().any(|room| room.has_said(why)) => {
+                return WaitCause::Budget;
+            }
             Err(_) => return WaitCause::Refused,
             Ok(bid) => bid,
         };
