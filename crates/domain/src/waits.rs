@@ -14,7 +14,7 @@ pub use account::{
 };
 pub use cut::{Boundary, LATE_MS, MachineTimes, PlannerGap, RunWait, WaitPart, cut};
 pub use length::{length, percent};
-pub use message::{EndedWait, WAIT_EXCHANGES};
+pub use message::{BadWait, EndedWait, WAIT_EXCHANGES};
 
 use crate::id::names;
 

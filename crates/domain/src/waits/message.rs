@@ -5,9 +5,8 @@
 
 use serde::Deserialize;
 
-use crate::id::{PoolId, TaskId, WorkerKey};
-use crate::run_outcome::BadMessage;
-use crate::time::Timestamp;
+use crate::id::{BadId, PoolId, TaskId, WorkerKey};
+use crate::time::{BadTimestamp, Timestamp};
 
 /// The exchanges of the queue whose messages end waits.
 pub const WAIT_EXCHANGES: [&str; 2] = [
@@ -25,6 +24,19 @@ pub struct EndedWait {
     pub until: Timestamp,
     /// The worker that claimed it.
     pub worker: Option<WorkerKey>,
+}
+
+/// The message of the queue is not valid.
+#[derive(Debug, thiserror::Error)]
+pub enum BadWait {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Id(#[from] BadId),
+    #[error(transparent)]
+    Time(#[from] BadTimestamp),
+    #[error("it is about run {0}, which its status does not have")]
+    NoSuchRun(usize),
 }
 
 #[derive(Deserialize)]
@@ -54,12 +66,9 @@ struct Run {
 
 impl EndedWait {
     /// Parses a message of one of the exchanges. `None`: the wait of its run ended before.
-    pub fn of_message(body: &[u8]) -> Result<Option<Self>, BadMessage> {
+    pub fn of_message(body: &[u8]) -> Result<Option<Self>, BadWait> {
         let Message { status, run_id } = serde_json::from_slice(body)?;
-        let run = status
-            .runs
-            .get(run_id)
-            .ok_or(BadMessage::NoSuchRun(run_id))?;
+        let run = status.runs.get(run_id).ok_or(BadWait::NoSuchRun(run_id))?;
         let queue: PoolId = status.task_queue_id.parse()?;
         let end = match (&run.started, &run.resolved) {
             // A claimed run that has ended: its claim ended the wait.

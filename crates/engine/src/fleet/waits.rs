@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use domain::facts::Facts;
 use domain::id::{LaunchToken, PoolId, TaskId, WorkerKey};
-use domain::run_outcome::BadMessage;
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::waits::{
-    Accounts, Boundary, EndedWait, MachineTimes, PlannerGap, RunWait, WaitCause, WaitPart, charge,
-    cut,
+    Accounts, BadWait, Boundary, EndedWait, MachineTimes, PlannerGap, RunWait, WaitCause, WaitPart,
+    charge, cut,
 };
 use domain::worker::Terms;
 use store::{StoreError, Tx};
@@ -84,7 +83,7 @@ pub struct Folded {
     pub charged: u64,
     /// Messages that could not be read, and the error of the first.
     pub bad: u64,
-    pub problem: Option<BadMessage>,
+    pub problem: Option<BadWait>,
     is_done: bool,
 }
 

@@ -64,15 +64,7 @@ impl World {
 
     async fn tasks(&self, pool: &str, count: usize) {
         for _ in 0..count {
-            let (id, now) = (self.fresh_token(), self.now());
-            let body = json!({"taskQueueId": pool, "created": now.to_string(), "payload": {},
-                "deadline": now.plus_millis(12 * 60 * MINUTE_MS).to_string(),
-                "metadata": {"name": "", "description": "", "owner": "o@example.com",
-                    "source": "https://x.example"}});
-            let path = format!("queue:/task/{id}");
-            let made = self.ask(Method::PUT, &path, Some(&body)).await;
-            made.unwrap().expect(200);
-            self.state().tasks.push(id.to_string());
+            self.create_task(pool, 12 * 60 * MINUTE_MS).await;
         }
     }
 

@@ -175,26 +175,27 @@ impl World {
 
     pub(crate) async fn create_tasks_for(&self, pool: &str, count: i64) {
         for _ in 0..count {
-            let id = self.fresh_token().to_string();
-            let (now, deadline) = (self.now(), self.chance.between(HOUR_MS, 12 * HOUR_MS));
-            let body = json!({
-                "taskQueueId": pool, "created": now.to_string(), "retries": 5, "payload": {},
-                "deadline": now.plus_millis(deadline).to_string(),
-                "expires": now.plus_millis(48 * HOUR_MS).to_string(),
-                "metadata": {"name": "", "description": "", "owner": "o@example.com",
-                    "source": "https://x.example"},
-            });
-            let made = self
-                .ask(Method::PUT, &format!("queue:/task/{id}"), Some(&body))
-                .await;
-            let Some(answer) = made else { continue };
-            if answer.status == 200 {
-                self.state().tasks.push(id);
-            } else {
-                self.problem(format!("a task is not taken: {}", answer.text));
-            }
+            let deadline_ms = self.chance.between(HOUR_MS, 12 * HOUR_MS);
+            self.create_task(pool, deadline_ms).await;
         }
         self.note(format!("tasks for {pool}"));
+    }
+
+    pub(crate) async fn create_task(&self, pool: &str, deadline_ms: i64) {
+        let (id, now) = (self.fresh_token().to_string(), self.now());
+        let body = json!({
+            "taskQueueId": pool, "created": now.to_string(), "retries": 5, "payload": {},
+            "deadline": now.plus_millis(deadline_ms).to_string(),
+            "expires": now.plus_millis(48 * HOUR_MS).to_string(),
+            "metadata": {"name": "", "description": "", "owner": "o@example.com",
+                "source": "https://x.example"},
+        });
+        let path = format!("queue:/task/{id}");
+        match self.ask(Method::PUT, &path, Some(&body)).await {
+            Some(answer) if answer.status == 200 => self.state().tasks.push(id),
+            Some(answer) => self.problem(format!("a task is not taken: {}", answer.text)),
+            None => {}
+        }
     }
 
     pub(crate) async fn cancel_task(&self) {

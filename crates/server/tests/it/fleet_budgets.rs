@@ -14,6 +14,7 @@ use testing::sizes_around;
 use crate::database::Database;
 use crate::fleet_two_processes::{both_at_once, second};
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
+use crate::queue_samples::task_id;
 
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -406,3 +407,49 @@ async fn only_so_many_budgets_exist() {
         assert_eq!(status == 200, n_known < MAX_BUDGETS, "{n_known}: {status}");
     }
 }
+
+fleet_test!(
+    a_task_that_waits_for_money_names_the_budget_and_its_next_period,
+    |fleet| {
+        fleet.priced_pool(POOL, "one", 0.1).await;
+        fleet
+            .set_budget("dollar", ("workerPools", POOL), "day", 1.0)
+            .await;
+        let last = fleet.tasks(POOL, 40).await;
+        fleet.round().await;
+        let midnight: domain::time::Timestamp = "2026-09-22T00:00:00Z".parse().unwrap();
+        let seconds = midnight.millis_since(fleet.now()) / 1_000;
+        assert_eq!(fleet.why(last).await, ("budget".to_owned(), seconds));
+        let waits = fleet.get(&format!("fleetwright:/explain/task/{}", task_id(last)));
+        let explained = waits.await.expect(200);
+        assert!(
+            explained["reason"]
+                .as_str()
+                .unwrap()
+                .contains("budget dollar (pp/ee)"),
+            "{explained}"
+        );
+    }
+);
+
+fleet_test!(
+    a_task_in_a_pool_whose_maximum_is_lowered_waits_for_the_budget,
+    |fleet| {
+        fleet.priced_pool(POOL, "one", 0.1).await;
+        let body = json!({"workerPools": POOL, "per": "day", "limit": 1.0, "warnAtPercent": 1,
+        "lowerAtPercent": 1, "lowerToPercent": 5});
+        fleet.put("/budget/low", body).await.expect(200);
+        fleet.tasks(POOL, 2).await;
+        fleet.round().await;
+        for worker in fleet.register_all(POOL).await {
+            fleet.claim_with(&worker).await;
+        }
+        fleet.listen_ms(6 * MINUTE_MS);
+        fleet.measure_budgets().await;
+        assert_eq!(fleet.budget("low").await["step"], "lowered");
+        // The maximum is 2 instead of 40, and both machines work.
+        let waiting = fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        assert_eq!(fleet.why(waiting).await.0, "budget");
+    }
+);

@@ -23,7 +23,7 @@ impl Fleet {
 
     /// The cause of the task's wait, and in how many seconds it changes at the latest. Each answer
     /// has a reason and something that would change it, and its parts sum to the total.
-    async fn why(&self, number: u32) -> (String, i64) {
+    pub(crate) async fn why(&self, number: u32) -> (String, i64) {
         let explained = self.explain_task(number).await;
         let cause = explained["cause"].as_str().unwrap().to_owned();
         let reason = explained["reason"].as_str().unwrap();
