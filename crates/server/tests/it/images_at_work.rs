@@ -74,19 +74,19 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-fn without_builder(config: &mut Config) {
+pub(crate) fn without_builder(config: &mut Config) {
     config.roles = serde_json::from_value(json!(["api"])).unwrap();
 }
 
 /// The tree of a server, until it is closed.
-struct OpenTree {
+pub(crate) struct OpenTree {
     images: Arc<ImageTree>,
     stop: CancellationToken,
     keeping: JoinHandle<()>,
 }
 
 impl OpenTree {
-    async fn of(app: &Arc<App>) -> Self {
+    pub(crate) async fn of(app: &Arc<App>) -> Self {
         let stop = CancellationToken::new();
         let keeping = tokio::spawn(tree_keeper::keep(Arc::clone(app), stop.clone()));
         let read = || {
@@ -102,7 +102,7 @@ impl OpenTree {
         }
     }
 
-    async fn close(self) {
+    pub(crate) async fn close(self) {
         self.stop.cancel();
         self.keeping.await.unwrap();
     }

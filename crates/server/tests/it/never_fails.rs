@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::ask::Answer;
 use crate::database::on_both;
+use crate::images_at_work::{OpenTree, without_builder};
 use crate::samples::{aws_pool, launch_config, pool, static_pool, static_worker, worker};
 use crate::world::World;
 
@@ -231,7 +232,8 @@ async fn populate(world: &World) {
     world.created(1, serde_json::json!({})).await;
 }
 
-on_both!(parallel no_request_whatever_makes_the_server_fail, |world| {
+on_both!(parallel no_request_whatever_makes_the_server_fail, without_builder, |world| {
+    let tree = OpenTree::of(&world.app).await;
     populate(world).await;
     let mut runner = TestRunner::new(ProptestConfig { cases: CASES, ..ProptestConfig::default() });
     let answered = Cell::new(0);
@@ -245,53 +247,53 @@ on_both!(parallel no_request_whatever_makes_the_server_fail, |world| {
     });
     outcome.unwrap();
     assert!(answered.get() > CASES / 2, "only {} of them were requests", answered.get());
+    tree.close().await;
 });
 
 // The least that every endpoint must stand: odd names, and bodies with nothing in them.
-on_both!(every_endpoint_stands_empty_requests, |world| {
-    populate(world).await;
-    for endpoint in endpoints() {
-        let method = match endpoint.method {
-            Verb::Get => Method::GET,
-            Verb::Put => Method::PUT,
-            Verb::Post => Method::POST,
-            Verb::Delete => Method::DELETE,
-        };
-        for parameter in ["x", "%20", "pp%2Fee", "%00", "..", "🦀"] {
-            let crab: String =
-                percent_encoding::utf8_percent_encode("🦀", percent_encoding::NON_ALPHANUMERIC)
-                    .collect();
-            let parameter = if parameter == "🦀" {
-                &crab
-            } else {
-                parameter
+on_both!(
+    every_endpoint_stands_empty_requests,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        populate(world).await;
+        for endpoint in endpoints() {
+            let method = match endpoint.method {
+                Verb::Get => Method::GET,
+                Verb::Put => Method::PUT,
+                Verb::Post => Method::POST,
+                Verb::Delete => Method::DELETE,
             };
-            let route = endpoint
-                .parameters()
-                .iter()
-                .fold(endpoint.route.to_owned(), |route, name| {
-                    route.replace(&format!("<{name}>"), parameter)
-                });
-            let path = format!("root:/api/{}/v1{route}", endpoint.service.as_str());
-            let path = if endpoint.streams.is_some() {
-                ending(&path)
-            } else {
-                path
-            };
-            for body in ["", "{}", "[]"] {
-                let ask = world
-                    .ask(method.clone(), &path)
-                    .body("application/json", body);
-                let answer = ask.await;
-                // No tree is open in these tests, which is an answer and no failure.
-                let is_expected =
-                    answer.status == 503 && answer.text.contains("\"TreeUnavailable\"");
-                assert!(
-                    answer.status < 500 || is_expected,
-                    "{path} {body}: {}",
-                    answer.text
-                );
+            for parameter in ["x", "%20", "pp%2Fee", "%00", "..", "🦀"] {
+                let crab: String =
+                    percent_encoding::utf8_percent_encode("🦀", percent_encoding::NON_ALPHANUMERIC)
+                        .collect();
+                let parameter = if parameter == "🦀" {
+                    &crab
+                } else {
+                    parameter
+                };
+                let route = endpoint
+                    .parameters()
+                    .iter()
+                    .fold(endpoint.route.to_owned(), |route, name| {
+                        route.replace(&format!("<{name}>"), parameter)
+                    });
+                let path = format!("root:/api/{}/v1{route}", endpoint.service.as_str());
+                let path = if endpoint.streams.is_some() {
+                    ending(&path)
+                } else {
+                    path
+                };
+                for body in ["", "{}", "[]"] {
+                    let ask = world
+                        .ask(method.clone(), &path)
+                        .body("application/json", body);
+                    let answer = ask.await;
+                    assert!(answer.status < 500, "{path} {body}: {}", answer.text);
+                }
             }
         }
+        tree.close().await;
     }
-});
+);
