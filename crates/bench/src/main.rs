@@ -1,9 +1,9 @@
 //! Benchmarks of the shipped program, next to the least that this machine needs for the same.
 #![doc = include_str!("../README.md")]
 
+mod accounts;
 mod bare;
 mod child;
-mod costs;
 mod figures;
 mod fleet;
 mod images;
@@ -70,8 +70,8 @@ enum Verb {
     /// its own process, with its own database in a temporary folder, or with the given empty
     /// PostgreSQL database, which keeps the data of the benchmark.
     Fleet(fleet::Arguments),
-    /// Measure the accounts of costs: the size of a year, and reports over 30 days
-    Costs(costs::Arguments),
+    /// Measure the accounts of waits and costs: the size of a year, and reports over 30 days
+    Accounts(accounts::Arguments),
     /// Measure how rule sets are compiled, edited and evaluated
     ///
     /// 200 rules for 400 worker types, 6 regions and 3 zones, which make 7,200 launch configs:
@@ -125,7 +125,7 @@ async fn run(verb: Verb, as_json: bool) -> anyhow::Result<()> {
             Ok(())
         }
         Verb::Fleet(arguments) => fleet::run(arguments, as_json).await,
-        Verb::Costs(arguments) => costs::run(arguments, as_json).await,
+        Verb::Accounts(arguments) => accounts::run(arguments, as_json).await,
         Verb::FleetPart(arguments) => fleet::part(arguments).await,
         Verb::Rules(arguments) => rules::run(arguments, as_json).await,
         Verb::Images(arguments) => images::run(arguments, as_json).await,

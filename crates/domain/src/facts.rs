@@ -172,34 +172,31 @@ impl Facts {
 
     /// The cause for which tasks of the pool wait while it needs no decision.
     pub fn quiet_wait(&self) -> WaitCause {
-        let max = match self.n_pending {
-            0 => u64::MAX,
+        let (max, lowered_from) = match self.n_pending {
+            0 => (u64::MAX, None),
             _ => self.max_capacity(),
         };
         let demand = Demand {
             pending: self.n_pending,
             ..self.demand
         };
-        let now = self.horizon.now;
-        let cause = PoolWait::of_supply(demand, &self.capacity(), max).of_pool();
-        let mut budgets = self.budgets.iter();
-        match cause == WaitCause::Maximum && budgets.any(|it| it.room(now).is_lowering()) {
-            true => WaitCause::Budget,
-            false => cause,
-        }
+        let capacity = self.capacity();
+        let cause = PoolWait::of_supply(demand, &capacity, max).of_pool();
+        cause.of_budgets(lowered_from, capacity.all())
     }
 
-    /// The maximum of the pool, with overrides and budgets; there is none if its config is invalid.
-    fn max_capacity(&self) -> u64 {
+    /// The maximum of the pool with overrides and budgets, and the one that budgets lowered; there
+    /// is none if its config is invalid.
+    fn max_capacity(&self) -> (u64, Option<u64>) {
         let config = &self.pool.definition.config;
         let Ok(mut settings) = Settings::parse_with(config, self.defaults) else {
-            return u64::MAX;
+            return (u64::MAX, None);
         };
         for given in &self.overrides {
             given.limit(&mut settings);
         }
-        money::limit(&self.budgets, &mut settings, self.horizon.now);
-        settings.max_capacity
+        let limited = money::limit(&self.budgets, &mut settings, self.horizon.now);
+        (settings.max_capacity, limited.lowered_from)
     }
 
     pub fn capacity(&self) -> Capacity {
@@ -238,7 +235,8 @@ impl Facts {
             lines
         });
         let mut overrides: Vec<String> = lines.collect();
-        overrides.extend(money::limit(&self.budgets, &mut settings, now));
+        let limited = money::limit(&self.budgets, &mut settings, now);
+        overrides.extend(limited.lines);
         let sources = self.pool.provider_ids().map(|id| Source {
             provider_id: id.clone(),
             room: rooms.get(id).copied(),
@@ -253,6 +251,7 @@ impl Facts {
             offers,
             overrides,
             budgets,
+            lowered_from: limited.lowered_from,
             learned: memory.map(|memory| memory.pool.clone()),
             announced: self.announced.clone(),
             rivals: memory.map_or_else(Vec::new, |memory| memory.rivals.clone()),

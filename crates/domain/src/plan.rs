@@ -103,6 +103,9 @@ pub struct Snapshot {
     /// The money that budgets leave; bids and settings include refusals and lowered maxima already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<BudgetRoom>,
+    /// The maximum of the pool that budgets lowered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lowered_from: Option<u64>,
     /// The memory of the pool's tasks, for the strategy `balanced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<PoolNews>,

@@ -28,7 +28,7 @@ CREATE TABLE wait_accounts (
     runs BIGINT NOT NULL,
     millis BIGINT NOT NULL,
     PRIMARY KEY (span, since, worker_pool_id, owner, cause)
-);
+) {by_key};
 
 -- When the task was created; null: before this column existed.
 ALTER TABLE tasks ADD COLUMN inserted BIGINT;

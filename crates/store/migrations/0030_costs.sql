@@ -37,7 +37,7 @@ CREATE TABLE costs (
     leaving BIGINT NOT NULL,
     lost BIGINT NOT NULL,
     PRIMARY KEY (began, hours, account)
-);
+) {by_key};
 
 CREATE INDEX costs_of_account ON costs (account, began);
 -- Hours that become days.

@@ -18,12 +18,21 @@ pub(super) fn refuse_bids(offers: &mut [Offer], rooms: &[BudgetRoom]) {
     }
 }
 
-/// Lowers the maximum, and returns a text about each budget that has reached a step.
+/// The effects of budgets on the settings of a pool.
+pub(super) struct LimitedByMoney {
+    /// About each budget that has reached a step.
+    pub(super) lines: Vec<String>,
+    /// The maximum that they lowered.
+    pub(super) lowered_from: Option<u64>,
+}
+
+/// Lowers the maximum.
 pub(super) fn limit(
     budgets: &[MoneyBudget],
     settings: &mut Settings,
     now: Timestamp,
-) -> Vec<String> {
+) -> LimitedByMoney {
+    let before = settings.max_capacity;
     let lines = budgets.iter().filter_map(|budget| {
         if let Some((max, line)) = budget.lowered(settings.max_capacity, now) {
             settings.max_capacity = max;
@@ -32,5 +41,8 @@ pub(super) fn limit(
         let has_step = budget.state(now).step > BudgetStep::Within;
         has_step.then(|| budget.text(now))
     });
-    lines.collect()
+    LimitedByMoney {
+        lines: lines.collect(),
+        lowered_from: (settings.max_capacity < before).then_some(before),
+    }
 }

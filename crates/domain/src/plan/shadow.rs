@@ -88,6 +88,7 @@ impl Snapshot {
             offers,
             overrides: self.overrides.clone(),
             budgets: self.budgets.clone(),
+            lowered_from: self.lowered_from,
             learned: shadow.learned.clone(),
             announced: self.announced.clone(),
             rivals: shadow.rivals.clone(),

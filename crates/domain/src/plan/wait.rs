@@ -130,6 +130,17 @@ impl Capacity {
     }
 }
 
+impl WaitCause {
+    /// With money, a pool with these units would have room, if budgets lowered its maximum from a
+    /// higher one.
+    pub(crate) fn of_budgets(self, lowered_from: Option<u64>, taken: u64) -> Self {
+        match self {
+            Self::Maximum if lowered_from.is_some_and(|max| taken < max) => Self::Budget,
+            cause => cause,
+        }
+    }
+}
+
 impl Snapshot {
     /// The wait of the tasks of this pool. `plan` is the plan of this snapshot, which counts
     /// waiting tasks only as far as plans depend on them; `n_pending` is the number of all.
@@ -145,7 +156,7 @@ impl Snapshot {
         };
         let mut wait = PoolWait::with_planned(demand, &self.capacity, max, planned);
         if wait.is_short {
-            wait.cause = self.full();
+            wait.cause = self.full(planned);
         }
         if plan.change > exact(planned) + ROUNDING {
             wait.is_short = true;
@@ -155,14 +166,10 @@ impl Snapshot {
         wait
     }
 
-    /// Why the maximum of the pool leaves no room.
-    fn full(&self) -> WaitCause {
-        let cause = self.capacity.full();
-        let is_lowered = self.budgets.iter().any(BudgetRoom::is_lowering);
-        match cause == WaitCause::Maximum && is_lowered {
-            true => WaitCause::Budget,
-            false => cause,
-        }
+    /// Why the maximum of the pool leaves no room beside these planned units.
+    fn full(&self, planned: u64) -> WaitCause {
+        let taken = self.capacity.all().saturating_add(planned);
+        self.capacity.full().of_budgets(self.lowered_from, taken)
     }
 
     /// The money that budgets leave after the launches of the plan.
@@ -184,7 +191,7 @@ impl Snapshot {
         let capacity = &self.capacity;
         let taken = capacity.all().saturating_add(wait.planned);
         if taken >= self.settings.max_capacity {
-            return self.full();
+            return self.full(wait.planned);
         }
         let mut usable = self.offers.iter().filter(|offer| is_normal(offer));
         if !usable.any(|offer| offer.initial_weight > 0.0) {

@@ -45,6 +45,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         capacity: Capacity::default(),
         offers: vec![offer("a")],
         budgets: Vec::new(),
+        lowered_from: None,
         overrides: Vec::new(),
         learned: None,
         announced: Vec::new(),

@@ -153,6 +153,13 @@ impl Fleet {
         }
     }
 
+    /// A new server takes over the database and the clouds.
+    pub(crate) async fn restart(&mut self) {
+        let clouds = self.providers();
+        self.world.restart(clouds).await;
+        self.endings = tokio::sync::Mutex::new(MachineTermination::each(&self.app.engine));
+    }
+
     /// As `further` providers for another process on the same database.
     pub(crate) fn providers(&self) -> Vec<(ProviderId, Arc<dyn Provider>)> {
         let providers = self.clouds().map(|(id, cloud)| {

@@ -114,6 +114,19 @@ pub(crate) struct World {
     _capture: DefaultGuard,
 }
 
+fn all_providers(
+    shaky: &Arc<Shaky>,
+    pausing: &Arc<Pausing>,
+    further: Vec<(ProviderId, Arc<dyn Provider>)>,
+) -> Vec<(ProviderId, Arc<dyn Provider>)> {
+    let mut providers: Vec<(ProviderId, Arc<dyn Provider>)> = vec![
+        ("shaky".parse().unwrap(), Arc::clone(shaky) as _),
+        ("pausing".parse().unwrap(), Arc::clone(pausing) as _),
+    ];
+    providers.extend(further);
+    providers
+}
+
 impl World {
     pub(crate) async fn open(database: Database, change: impl FnOnce(&mut Config)) -> Self {
         Self::open_with(database, change, |_, _| Vec::new()).await
@@ -132,11 +145,8 @@ impl World {
         change(&mut config);
         let clock = Arc::new(TestClock(AtomicI64::new(START_MS)));
         let (shaky, pausing) = (Arc::new(Shaky::default()), Pausing::new());
-        let mut providers: Vec<(ProviderId, Arc<dyn Provider>)> = vec![
-            ("shaky".parse().unwrap(), Arc::clone(&shaky) as _),
-            ("pausing".parse().unwrap(), Arc::clone(&pausing) as _),
-        ];
-        providers.extend(further(&config, &clock));
+        let further = further(&config, &clock);
+        let providers = all_providers(&shaky, &pausing, further);
         let random = Random::new(StdRng::seed_from_u64(7));
         let app = start_with(config, Arc::clone(&clock) as _, random, providers)
             .await
@@ -155,6 +165,18 @@ impl World {
             _measuring: measuring,
             _capture: capture,
         }
+    }
+
+    /// A new server on the same database, with these further providers. The old one is forgotten.
+    pub(crate) async fn restart(&mut self, further: Vec<(ProviderId, Arc<dyn Provider>)>) {
+        let random = Random::new(StdRng::seed_from_u64(
+            self.now().as_millis().cast_unsigned(),
+        ));
+        let (config, clock) = (self.app.config.clone(), Arc::clone(&self.clock) as _);
+        let providers = all_providers(&self.shaky, &self.pausing, further);
+        self.app = start_with(config, clock, random, providers).await.unwrap();
+        self._measuring = measure_here(&self.app.telemetry);
+        self.server = Arc::new(Server::new(Arc::clone(&self.app)));
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -188,16 +188,20 @@ fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<()> {
     })
 }
 
-/// Replaces the only two differences between the databases: bytewise order, and generated numbers.
+/// Replaces the only differences between the databases: bytewise order, generated numbers, and
+/// tables that are stored in the order of their key.
 fn translate(session: &Session, sql: &str) -> String {
-    let (key, serial) = match &session.connection {
-        Connection::Sqlite(_) => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+    let (key, serial, by_key) = match &session.connection {
+        Connection::Sqlite(_) => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT", "WITHOUT ROWID"),
         Connection::Postgres(_) => (
             "TEXT COLLATE \"C\"",
             "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+            "",
         ),
     };
-    sql.replace("{key}", key).replace("{serial}", serial)
+    sql.replace("{key}", key)
+        .replace("{serial}", serial)
+        .replace("{by_key}", by_key)
 }
 
 /// Ignores the kind of line ends, which some tools change on checkout.

@@ -139,11 +139,12 @@ const FILES: [(&str, &str); 31] = [
 
 /// Creates a database as an older program with fewer migrations would leave it.
 fn make_old(database: &Database, engine: Engine, n_applied: usize) {
-    let (key, serial) = match engine {
-        Engine::Sqlite => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+    let (key, serial, by_key) = match engine {
+        Engine::Sqlite => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT", "WITHOUT ROWID"),
         Engine::Postgres => (
             "TEXT COLLATE \"C\"",
             "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+            "",
         ),
     };
     database.raw(
@@ -151,7 +152,11 @@ fn make_old(database: &Database, engine: Engine, n_applied: usize) {
          checksum TEXT NOT NULL, applied BIGINT NOT NULL)",
     );
     for (name, sql) in FILES.iter().take(n_applied) {
-        database.raw(&sql.replace("{key}", key).replace("{serial}", serial));
+        let translated = sql
+            .replace("{key}", key)
+            .replace("{serial}", serial)
+            .replace("{by_key}", by_key);
+        database.raw(&translated);
         let checksum: String = Sha256::digest(sql.as_bytes())
             .iter()
             .map(|byte| format!("{byte:02x}"))

@@ -28,6 +28,8 @@ pub(super) struct Look {
     pub(super) existing: u64,
     pub(super) max: u64,
     pub(super) is_paused: bool,
+    /// Whether a budget is spent.
+    pub(super) is_spent: bool,
     /// Whether the cloud was asked for machines now, and for how many.
     pub(super) asked: u64,
     /// Why the cloud refused the last time; `None`: it has made machines since.
@@ -49,17 +51,33 @@ pub(super) struct Observer {
 }
 
 impl Look {
+    /// The maximum that the budget leaves.
+    fn allowed(&self) -> u64 {
+        match self.is_spent {
+            true => (self.max / 2).max(1),
+            false => self.max,
+        }
+    }
+
     /// Why the pool lacks workers, or else what its first task waits for.
     fn cause(&self) -> &'static str {
         let supply = self.idle + self.booting + self.asked;
-        let is_full = self.existing + self.asked >= self.max;
+        let taken = self.existing + self.asked;
+        let is_full = taken >= self.allowed();
         let is_wanted = self.pending > self.booting + self.asked;
         if self.pending > supply && is_full {
-            return "maximum";
+            return if taken >= self.max {
+                "maximum"
+            } else {
+                "budget"
+            };
         }
         if is_wanted && !is_full {
             if self.is_paused {
                 return "paused";
+            }
+            if self.is_spent {
+                return "budget";
             }
             if let Some(cause) = self.refusal {
                 return cause;

@@ -18,12 +18,15 @@ pub(super) struct Ran {
     pub(super) trace: Vec<String>,
     /// The seconds that were compared.
     pub(super) seconds: i64,
-    /// Promises about the end of a cause that were kept, and all.
-    pub(super) kept: (u32, u32),
+    /// Promises about the end of a cause, and those that were broken.
+    pub(super) n_promises: usize,
+    pub(super) broken: Vec<String>,
 }
 
-/// The share of promises that are kept, in percents.
-const KEPT: u32 = 95;
+/// The share of promises that may be broken, in percents.
+const BROKEN: usize = 5;
+/// A test of few seeds may have more.
+const BROKEN_BY_CHANCE: usize = 2;
 
 pub(super) async fn run(seed: u64, database: Database, mutant: Option<Mutant>) -> Ran {
     let mut world = WaitWorld::open(seed, database, mutant).await;
@@ -54,7 +57,8 @@ pub(super) async fn run(seed: u64, database: Database, mutant: Option<Mutant>) -
     Ran {
         problems,
         seconds: world.observer.total,
-        kept: world.kept,
+        n_promises: world.n_promises,
+        broken: world.broken,
         trace: world.trace,
     }
 }
@@ -64,14 +68,18 @@ pub(super) async fn run(seed: u64, database: Database, mutant: Option<Mutant>) -
 pub(super) async fn runs(seeds: Range<u64>, database: impl Fn() -> Option<Database>) {
     let mut wrong = Vec::new();
     let mut seconds = 0;
-    let mut kept = (0, 0);
+    let (mut n_promises, mut n_broken) = (0, 0);
     for seed in seeds {
         let Some(database) = database() else {
             return;
         };
         let ran = Box::pin(run(seed, database, None)).await;
         seconds += ran.seconds;
-        kept = (kept.0 + ran.kept.0, kept.1 + ran.kept.1);
+        n_promises += ran.n_promises;
+        n_broken += ran.broken.len();
+        for broken in &ran.broken {
+            println!("seed {seed}: {broken}");
+        }
         if !ran.problems.is_empty() {
             println!("--- seed {seed} ---");
             for line in &ran.trace[ran.trace.len().saturating_sub(SHOWN)..] {
@@ -85,9 +93,7 @@ pub(super) async fn runs(seeds: Range<u64>, database: impl Fn() -> Option<Databa
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    println!(
-        "compared: {seconds} seconds of waiting; kept: {} of {} promises",
-        kept.0, kept.1
-    );
-    assert!(kept.0 * 100 >= kept.1 * KEPT, "kept: {kept:?}");
+    println!("compared: {seconds} seconds of waiting; broken: {n_broken} of {n_promises} promises");
+    let most = n_promises * BROKEN / 100 + BROKEN_BY_CHANCE;
+    assert!(n_broken <= most, "{n_broken} of {n_promises} are broken");
 }

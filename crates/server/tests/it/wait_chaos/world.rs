@@ -21,6 +21,9 @@ use crate::queue_samples::task_id;
 /// Idle workers are kept, and no worker is too slow, in the hours of a run.
 const LONG_S: i64 = 400_000;
 const SCAN_MS: i64 = 10_000;
+const LONGER_THAN_GAPS_MS: i64 = 100_000;
+/// Long before a claim ends.
+const RECLAIM_S: i64 = 300;
 /// No task waits for so long.
 const DEADLINE_S: i64 = 72_000;
 
@@ -28,6 +31,8 @@ const DEADLINE_S: i64 = 72_000;
 struct Worker {
     running: Running,
     claim: Option<Value>,
+    /// When it claimed its task, or reclaimed it.
+    claimed: i64,
 }
 
 pub(super) struct WaitWorld {
@@ -48,9 +53,11 @@ pub(super) struct WaitWorld {
     refuses: Option<(Cause, &'static str)>,
     refusal: Option<&'static str>,
     paused_until: Option<i64>,
+    is_spent: bool,
     promises: Vec<Promise>,
-    /// Promises that were kept, and all.
-    pub(super) kept: (u32, u32),
+    pub(super) n_promises: usize,
+    /// The promises that were not kept, for people.
+    pub(super) broken: Vec<String>,
 }
 
 /// The server said that the cause of a wait changes, or is decided anew, by then.
@@ -81,8 +88,10 @@ impl WaitWorld {
             refuses: None,
             refusal: None,
             paused_until: None,
+            is_spent: false,
             promises: Vec::new(),
-            kept: (0, 0),
+            n_promises: 0,
+            broken: Vec::new(),
         };
         let definition = world.definition();
         world.fleet.make_pool(POOL, definition).await;
@@ -116,19 +125,22 @@ impl WaitWorld {
     }
 
     pub(super) async fn step(&mut self) {
+        self.reclaim().await;
         match self.chance.below(100) {
             0..22 => self.create_tasks().await,
             22..28 => self.create_dependent().await,
-            28..46 => self.round().await,
-            46..60 => self.register().await,
-            60..72 => self.claim().await,
-            72..80 => self.complete().await,
-            80..83 => self.lose_run().await,
-            83..86 => self.cancel_one().await,
-            86..91 => self.change_the_weather(),
-            91..94 => self.pause_or_resume().await,
-            94..97 => self.change_maximum().await,
-            97..98 => self.pass(130, 400),
+            28..45 => self.round().await,
+            45..58 => self.register().await,
+            58..69 => self.claim().await,
+            69..77 => self.complete().await,
+            77..80 => self.lose_run().await,
+            80..83 => self.cancel_one().await,
+            83..88 => self.change_the_weather(),
+            88..91 => self.pause_or_resume().await,
+            91..93 => self.change_maximum().await,
+            93..96 => self.spend_or_give_money().await,
+            96..97 => self.pass(130, 400),
+            97..98 => self.restart().await,
             _ => self.charge().await,
         }
         if self.chance.percent(15) {
@@ -166,10 +178,19 @@ impl WaitWorld {
         let (due, later): (Vec<Promise>, Vec<Promise>) =
             promises.into_iter().partition(|promise| promise.by <= now);
         self.promises = later;
-        for promise in due {
-            let waits = self.pending.contains_key(&promise.task);
-            let is_kept = !waits || was_asked || cause != promise.cause;
-            self.kept = (self.kept.0 + u32::from(is_kept), self.kept.1 + 1);
+        for Promise {
+            task,
+            cause: promised,
+            by,
+        } in due
+        {
+            self.n_promises += 1;
+            let waits = self.pending.contains_key(&task);
+            if waits && !was_asked && cause == promised {
+                let broken = format!("{task} was to wait for {cause} until {by}, and still does");
+                self.note(&broken);
+                self.broken.push(broken);
+            }
         }
     }
 
@@ -206,6 +227,9 @@ impl WaitWorld {
     /// The planner looks at the pool.
     pub(super) async fn round(&mut self) {
         let engine = &self.fleet.app.engine;
+        // After a gap, no worker counts as silent: idle ones would claim, if they asked for work.
+        let ahead = self.fleet.now().plus_millis(LONGER_THAN_GAPS_MS);
+        engine.availability.since(ahead);
         let mut learner = Learner::new(Arc::clone(engine), SCAN_MS);
         learner.activate().await.unwrap();
         let now = self.now();
@@ -237,6 +261,7 @@ impl WaitWorld {
             existing,
             max: self.max,
             is_paused: self.paused_until.is_some_and(|until| now < until),
+            is_spent: self.is_spent,
             asked,
             refusal: self.refusal,
         };
@@ -260,6 +285,7 @@ impl WaitWorld {
         self.workers.push(Worker {
             running,
             claim: None,
+            claimed: now,
         });
     }
 
@@ -282,10 +308,24 @@ impl WaitWorld {
         let id = claim["status"]["taskId"].as_str().unwrap().to_owned();
         let key = worker.key.clone();
         self.workers[at].claim = Some(claim);
+        self.workers[at].claimed = self.now();
         let since = self.pending.remove(&id).unwrap();
         let machine = self.machines[&key];
         self.observer.ended(since, self.now(), Some(machine));
         self.note(format!("{key} claims {id}, pending since {since}"));
+    }
+
+    /// Workers keep their tasks.
+    async fn reclaim(&mut self) {
+        let now = self.now();
+        for worker in &mut self.workers {
+            let is_due = now - worker.claimed >= RECLAIM_S;
+            if let Some(claim) = worker.claim.as_mut().filter(|_| is_due) {
+                let reply = self.fleet.report(claim, "reclaim", json!({})).await;
+                *claim = reply.expect(200);
+                worker.claimed = now;
+            }
+        }
     }
 
     async fn complete(&mut self) {
@@ -396,12 +436,34 @@ impl WaitWorld {
             self.note("resumed");
             return;
         }
+        // A longer pause makes no earlier answer untrue.
+        self.promises.retain(|promise| promise.cause != "paused");
         let seconds = self.chance.between(20, 200);
         let until = self.fleet.now().plus_millis(seconds * 1_000).to_string();
         let pause = json!({"workerPoolId": POOL, "pause": true, "reason": "r", "until": until});
         self.fleet.put("/override/freeze", pause).await.expect(200);
         self.paused_until = Some(self.now() + seconds);
         self.note(format!("paused for {seconds} s"));
+    }
+
+    /// A budget of nothing stops launches, until it is deleted.
+    async fn spend_or_give_money(&mut self) {
+        self.is_spent = !self.is_spent;
+        if self.is_spent {
+            let budget = json!({"workerPools": POOL, "per": "day", "limit": 0.0});
+            self.fleet.put("/budget/none", budget).await.expect(200);
+        } else {
+            self.fleet.delete("/budget/none").await.expect(200);
+        }
+        self.note(format!("money is spent: {}", self.is_spent));
+    }
+
+    /// No server works for a while, and another one goes on.
+    async fn restart(&mut self) {
+        self.note("the server stops");
+        self.pass(0, 300);
+        self.fleet.restart().await;
+        self.note("a new server starts");
     }
 
     async fn change_maximum(&mut self) {

@@ -1,85 +1,45 @@
-//! Benchmarks of costs: the size of a year of accounts, and how long reports over 30 days take.
-//!
-//! The accounts are those of 100,000 workers in 400 pools with three launch configs each.
-//! The year is written as the server writes it: by charges, and by adding hours to their days.
+//! A year of costs: of 100,000 workers in 400 pools with three launch configs each. It is written
+//! as the server writes it: by charges, and by adding hours to their days.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::Args;
 use domain::cost::{Amount, Charge, CostGrouping, CostKind, CostScope, Uses, cost_between};
-use domain::id::{PoolId, WorkerKey};
+use domain::id::WorkerKey;
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use domain::worker::{NewWorker, Terms, Worker};
 use engine::costs;
 use serde_json::{Map, Value, json};
 use store::meters::DueMeter;
-use store::{Options, Store, StoreError, Tx, cost_accounts, meters};
+use store::{Store, StoreError, Tx, cost_accounts, meters};
 
-use crate::child::Database;
-use crate::machine::{self, Stopwatch};
+use super::{Arguments, DAYS_OF_HOURS, REPORTED_DAYS, owner, pool_id};
+use crate::machine::Stopwatch;
 use crate::output;
 
 const LAUNCH_CONFIGS: u32 = 3;
 const BATCH: u32 = 10_000;
-/// Days whose hours are not added up.
-const DAYS_OF_HOURS: i64 = 2;
-const REPORTED_DAYS: i64 = 30;
 
-#[derive(Args, Debug)]
-pub(crate) struct Arguments {
-    /// `sqlite`, or the URL of an empty PostgreSQL database
-    #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
-    database: Database,
-    /// Number of worker pools
-    #[arg(long, default_value_t = 400, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pools: u32,
-    /// Number of workers that run, in all pools together
-    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    workers: u32,
-    /// Days in the accounts
-    #[arg(long, default_value_t = 365, value_name = "N", value_parser = clap::value_parser!(i64).range(31..=3_650))]
-    days: i64,
-    /// How often each report is measured
-    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    repetitions: u32,
-}
-
-pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
-    let folder = machine::temporary_folder()?;
-    let file = folder.path().join("costs.db");
-    let url = match &arguments.database {
-        Database::Sqlite => format!("sqlite:{}", file.display()),
-        Database::Postgres { url } => url.clone(),
-    };
-    let store = Store::open(&Options {
-        url,
-        connections: 2,
-    })?;
-    let now = machine::now();
-    store.migrate(now.as_millis()).await?;
+pub(super) async fn measure(
+    store: &Store,
+    arguments: &Arguments,
+    now: Timestamp,
+) -> anyhow::Result<Map<String, Value>> {
     output::note("workers");
-    fill_workers(&store, &arguments, now).await?;
-    let before = std::fs::metadata(&file).map(|file| file.len()).ok();
-    output::note("a year of accounts");
-    let n_accounts = fill_accounts(&store, &arguments, now).await?;
-    let after = std::fs::metadata(&file).map(|file| file.len()).ok();
-    output::note("reports");
+    fill_workers(store, arguments, now).await?;
+    let before = arguments.bytes();
+    output::note("a year of costs");
+    let n_accounts = fill_accounts(store, arguments, now).await?;
     let mut figures = Map::new();
-    figures.insert("database".to_owned(), arguments.database.name().into());
     figures.insert("accounts".to_owned(), n_accounts.into());
-    figures.insert("fileBytesWithoutAccounts".to_owned(), before.into());
-    figures.insert("fileBytes".to_owned(), after.into());
-    figures.insert(
-        "reports".to_owned(),
-        reports(&store, &arguments, now).await?,
-    );
-    figures.insert("charge".to_owned(), charge(&store, now).await?);
-    store.close().await;
-    output::figures(&Value::Object(figures), as_json, output::lines);
-    Ok(())
+    figures.insert("fileBytesWithoutCosts".to_owned(), before.into());
+    figures.insert("fileBytes".to_owned(), arguments.bytes().into());
+    output::note("reports of costs");
+    figures.insert("reports".to_owned(), reports(store, arguments, now).await?);
+    figures.insert("charge".to_owned(), charge(store, now).await?);
+    Ok(figures)
 }
 
 async fn fill_workers(store: &Store, arguments: &Arguments, now: Timestamp) -> anyhow::Result<()> {
@@ -105,19 +65,13 @@ async fn fill_workers(store: &Store, arguments: &Arguments, now: Timestamp) -> a
     Ok(())
 }
 
-fn pool_id(number: u32) -> PoolId {
-    format!("bench/pool-{number:06}")
-        .parse()
-        .expect("this is a pool id")
-}
-
 fn definition(number: u32) -> PoolDefinition {
     PoolDefinition {
         provider_id: "bench".parse().expect("this is a provider id"),
         further_provider_ids: Vec::new(),
         description: String::new(),
         config: Map::new(),
-        owner: format!("team-{}@example.com", number % 40),
+        owner: owner(number),
         email_on_error: false,
     }
 }
@@ -208,32 +162,30 @@ async fn reports(store: &Store, arguments: &Arguments, now: Timestamp) -> anyhow
     let since = now.plus_millis(-REPORTED_DAYS * DAY_MS);
     let mut figures = Map::new();
     for by in CostGrouping::ALL {
-        let mut times = Vec::new();
-        for _ in 0..arguments.repetitions {
-            let watch = Stopwatch::start();
+        let read = || async {
             let read = store.read("bench_report", move |tx| {
                 costs::report(tx, by, &CostScope::All, since, now)
             });
-            read.await?;
-            times.push(watch.elapsed().as_secs_f64() * 1_000.0);
-        }
-        figures.insert(format!("{by} ms"), median(times).into());
+            read.await.map(drop)
+        };
+        figures.insert(format!("{by} ms"), arguments.median_ms(read).await?);
     }
     let scopes = [
         ("pool", CostScope::Pool(pool_id(0))),
         ("all", CostScope::All),
     ];
     for (name, scope) in scopes {
-        let mut times = Vec::new();
-        for _ in 0..arguments.repetitions {
-            let (watch, scope) = (Stopwatch::start(), scope.clone());
+        let read = || async {
+            let scope = scope.clone();
             let read = store.read("bench_spent", move |tx| {
                 cost_accounts::spent(tx, &scope, since.start_of(DAY_MS), now)
             });
-            read.await?;
-            times.push(watch.elapsed().as_secs_f64() * 1_000.0);
-        }
-        figures.insert(format!("spent by {name} ms"), median(times).into());
+            read.await.map(drop)
+        };
+        figures.insert(
+            format!("spent by {name} ms"),
+            arguments.median_ms(read).await?,
+        );
     }
     Ok(Value::Object(figures))
 }
@@ -254,9 +206,4 @@ async fn charge(store: &Store, now: Timestamp) -> anyhow::Result<Value> {
     });
     let n_charged = n_charged.await?;
     Ok(json!({"machines": n_charged, "ms": watch.elapsed().as_secs_f64() * 1_000.0}))
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or_default()
 }
