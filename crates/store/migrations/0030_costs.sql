@@ -67,7 +67,8 @@ CREATE TABLE meters (
 );
 
 CREATE INDEX meters_due ON meters (due);
-CREATE INDEX meters_of_account ON meters (account);
+-- All that reports need of machines that run.
+CREATE INDEX meters_of_account ON meters (account, kind, price, started, charged, ended);
 
 -- Runs on machines with a meter that have ended, until their time is charged.
 CREATE TABLE metered_runs (

@@ -20,6 +20,7 @@ mod simulation;
 mod simulation_state;
 pub(crate) mod sqlite;
 pub(crate) mod statement;
+pub mod statistics;
 mod stopwatch;
 pub(crate) mod store;
 pub(crate) mod table;

@@ -25,7 +25,7 @@ pub use engine::part::{MAX_PART_BYTES, Part};
 pub use engine::store::{Engine, Store};
 pub use engine::tx::{MAX_ROWS, Tx};
 pub use engine::value::MAX_TEXT_BYTES;
-pub use engine::{probe, turns};
+pub use engine::{probe, statistics, turns};
 pub use fleet::{
     budgets, launch_configs, launch_failures, launch_health, launches, machine_moments,
     offering_memories, offering_news, overrides, plans, pool_memories, pool_news, pool_waits,

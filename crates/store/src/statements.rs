@@ -12,7 +12,7 @@ macro_rules! lists {
 }
 
 static ALL: &[&[&Statement]] = lists! {
-    engine: migration probe turns;
+    engine: migration probe statistics turns;
     access: clients revisions roles;
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;

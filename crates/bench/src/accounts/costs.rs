@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use store::meters::DueMeter;
 use store::{Store, StoreError, Tx, cost_accounts, meters};
 
-use super::{Arguments, DAYS_OF_HOURS, REPORTED_DAYS, owner, pool_id};
+use super::{Arguments, DAYS_OF_HOURS, REPORTED_DAYS, gather_statistics, owner, pool_id};
 use crate::machine::Stopwatch;
 use crate::output;
 
@@ -36,6 +36,7 @@ pub(super) async fn measure(
     figures.insert("accounts".to_owned(), n_accounts.into());
     figures.insert("fileBytesWithoutCosts".to_owned(), before.into());
     figures.insert("fileBytes".to_owned(), arguments.bytes().into());
+    gather_statistics(store).await?;
     output::note("reports of costs");
     figures.insert("reports".to_owned(), reports(store, arguments, now).await?);
     figures.insert("charge".to_owned(), charge(store, now).await?);
@@ -108,7 +109,7 @@ async fn fill_accounts(
     arguments: &Arguments,
     now: Timestamp,
 ) -> anyhow::Result<usize> {
-    let limit = arguments.pools * LAUNCH_CONFIGS * 2;
+    let limit = arguments.workers;
     let due = store.read("bench_due", move |tx| meters::list_due(tx, now, limit));
     let mut seen = BTreeSet::new();
     let mut due: Vec<DueMeter> = due.await?;

@@ -134,9 +134,10 @@ impl WaitCause {
     /// With money, a pool with these units would have room, if budgets lowered its maximum from a
     /// higher one.
     pub(crate) fn of_budgets(self, lowered_from: Option<u64>, taken: u64) -> Self {
-        match self {
-            Self::Maximum if lowered_from.is_some_and(|max| taken < max) => Self::Budget,
-            cause => cause,
+        let is_lowered = lowered_from.is_some_and(|max| taken < max);
+        match self == Self::Maximum && is_lowered {
+            true => Self::Budget,
+            false => self,
         }
     }
 }

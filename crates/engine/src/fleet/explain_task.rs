@@ -261,7 +261,7 @@ fn read_parts(
             now,
         ));
     }
-    let facts = WaitFacts::read(tx, &waits)?;
+    let facts = WaitFacts::read(tx, &waits, now)?;
     let parts = waits.iter().flat_map(|wait| {
         let parts = facts.parts(wait).into_iter();
         parts.map(|part| (wait.run_id, part))

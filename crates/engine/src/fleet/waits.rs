@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use domain::facts::Facts;
 use domain::id::{LaunchToken, PoolId, TaskId, WorkerKey};
-use domain::time::{MINUTE_MS, Timestamp};
+use domain::market::MAX_UNOBSERVED_MS;
+use domain::time::{DAY_MS, Timestamp};
 use domain::waits::{
     Accounts, BadWait, Boundary, EndedWait, MachineTimes, PlannerGap, RunWait, WaitCause, WaitPart,
     charge, cut,
@@ -24,8 +25,6 @@ use crate::Engine;
 pub const READER: &str = "waits";
 /// After a crash, another process waits this long.
 const LEASE_MS: i64 = 10_000;
-/// A wait is charged when the times without a planner are known up to its end, or after this time.
-const PATIENCE_MS: i64 = 10 * MINUTE_MS;
 
 /// Removes the pools that need no decision, and returns those whose cause of waits has changed.
 pub fn take_quiet(facts: &mut Vec<Facts>) -> Vec<(PoolId, WaitCause)> {
@@ -145,7 +144,8 @@ fn fold(
     let until = head.min(reader.position.saturating_add(limits.span));
     let messages = store::wait_messages::list(tx, reader.position, until, limits.messages)?;
     let is_full = messages.may_have_more(limits.messages);
-    let known_until = known_until(tx, now)?;
+    // A wait is charged when the times without a planner are known up to its end.
+    let (known_until, _) = observed(tx, now)?;
     let mut ended = Vec::new();
     let mut place = reader.position;
     let mut is_early = false;
@@ -167,7 +167,7 @@ fn fold(
         place = until;
     }
     folded.charged = ended.len() as u64;
-    charge_all(tx, &ended)?;
+    charge_all(tx, &ended, now)?;
     if place > reader.position && !store::event_readers::advance(tx, READER, reader.fence, place)? {
         return Err(tx.lost_race());
     }
@@ -175,18 +175,22 @@ fn fold(
     Ok(folded)
 }
 
-/// Up to when the times without a planner are known.
-fn known_until(tx: &mut Tx<'_>, now: Timestamp) -> store::Result<Timestamp> {
-    let observed = store::pool_memories::time(tx)?;
-    let patience = now.plus_millis(-PATIENCE_MS);
-    Ok(observed.map_or(now, |time| time.clock.max(patience)))
+/// Until when the times without a planner are known, and the one that has not ended yet.
+fn observed(tx: &mut Tx<'_>, now: Timestamp) -> store::Result<(Timestamp, Option<PlannerGap>)> {
+    let time = store::pool_memories::time(tx)?;
+    let last = time.map_or(now, |time| time.clock);
+    let gap = (now.millis_since(last) > MAX_UNOBSERVED_MS).then_some(PlannerGap {
+        since: last,
+        until: now,
+    });
+    Ok((gap.map_or(last, |gap| gap.until), gap))
 }
 
-fn charge_all(tx: &mut Tx<'_>, ended: &[EndedWait]) -> store::Result<()> {
+fn charge_all(tx: &mut Tx<'_>, ended: &[EndedWait], now: Timestamp) -> store::Result<()> {
     if ended.is_empty() {
         return Ok(());
     }
-    let facts = WaitFacts::read(tx, ended)?;
+    let facts = WaitFacts::read(tx, ended, now)?;
     let mut accounts = Accounts::new();
     for wait in ended {
         let owner = facts.owner(&wait.queue);
@@ -207,7 +211,11 @@ pub(super) struct WaitFacts {
 }
 
 impl WaitFacts {
-    pub(super) fn read(tx: &mut Tx<'_>, waits: &[EndedWait]) -> store::Result<Self> {
+    pub(super) fn read(
+        tx: &mut Tx<'_>,
+        waits: &[EndedWait],
+        now: Timestamp,
+    ) -> store::Result<Self> {
         let mut since: BTreeMap<PoolId, Timestamp> = BTreeMap::new();
         for wait in waits {
             let first = since.entry(wait.queue.clone()).or_insert(wait.since);
@@ -239,6 +247,8 @@ impl WaitFacts {
             None => Vec::new(),
         };
         let gaps = gaps.into_iter();
+        let gaps = gaps.map(|(since, until)| PlannerGap { since, until });
+        let (_, open_gap) = observed(tx, now)?;
         Ok(Self {
             pools: store::wait_accounts::owners(tx, &ids)?
                 .into_iter()
@@ -251,9 +261,7 @@ impl WaitFacts {
             inserted: store::wait_accounts::inserted(tx, &firsts)?
                 .into_iter()
                 .collect(),
-            gaps: gaps
-                .map(|(since, until)| PlannerGap { since, until })
-                .collect(),
+            gaps: gaps.chain(open_gap).collect(),
         })
     }
 
@@ -358,4 +366,4 @@ fn needed_since(tx: &mut Tx<'_>, now: Timestamp) -> store::Result<Timestamp> {
 }
 
 /// Boundaries of at least this time are kept, for people and for waits that are not charged yet.
-const KEPT_MS: i64 = 24 * 60 * MINUTE_MS;
+const KEPT_MS: i64 = DAY_MS;

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on should say where"
 )]
 
+mod a_busy_hour;
 mod activations;
 mod artifact_bounds;
 mod artifact_files;

@@ -36,6 +36,13 @@ async fn the_same_holds_on_postgres() {
     runs(0..6, Database::postgres).await;
 }
 
+/// A task was cancelled after the last look of a planner that then stopped for a quarter of an
+/// hour. Its wait was charged before the next planner came.
+#[tokio::test]
+async fn a_world_that_once_went_wrong() {
+    runs(2_649..2_650, || Some(Database::sqlite())).await;
+}
+
 /// Runs the seeds that `scripts/chaos` names.
 #[tokio::test]
 async fn the_seeds_that_were_asked_for() {

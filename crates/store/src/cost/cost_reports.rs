@@ -11,38 +11,13 @@ static TABLE: Table = Table::unlisted("costs", 2);
 
 macro_rules! sum {
     ($column:literal) => {
-        concat!(", CAST(SUM(c.", $column, ") AS BIGINT)")
+        concat!(", CAST(SUM(c.", $column, ") AS BIGINT) AS ", $column)
     };
 }
 
-/// The accounts of a scope: an empty name selects all.
-macro_rules! in_scope {
-    ($pool:literal, $provider:literal, $owner:literal) => {
+macro_rules! sums {
+    () => {
         concat!(
-            "(",
-            $pool,
-            " = '' OR a.worker_pool_id = ",
-            $pool,
-            ") AND (",
-            $provider,
-            " = '' OR a.provider_id = ",
-            $provider,
-            ") AND (",
-            $owner,
-            " = '' OR a.owner = ",
-            $owner,
-            ")"
-        )
-    };
-}
-
-/// The accounts, from one moment up to another.
-macro_rules! charged {
-    ($name:literal) => {
-        concat!(
-            "SELECT ",
-            $name,
-            ", a.currency",
             sum!("useful_ms"),
             sum!("booting_ms"),
             sum!("idle_ms"),
@@ -54,52 +29,122 @@ macro_rules! charged {
             sum!("idle"),
             sum!("failed"),
             sum!("leaving"),
-            sum!("lost"),
+            sum!("lost")
+        )
+    };
+}
+
+/// The accounts of one pool, provider or owner; the other names are empty.
+macro_rules! in_scope {
+    () => {
+        " AND ($3 = '' OR a.worker_pool_id = $3) AND ($4 = '' OR a.provider_id = $4) \
+         AND ($5 = '' OR a.owner = $5)"
+    };
+}
+
+/// The accounts, from one moment up to another. They are summed by number, and then by name.
+macro_rules! charged {
+    ($name:literal, $scope:expr, $limit:literal) => {
+        concat!(
+            "SELECT ",
+            $name,
+            ", a.currency",
+            sums!(),
+            " FROM (SELECT a.account",
+            sums!(),
+            " FROM cost_accounts AS a CROSS JOIN costs AS c WHERE c.account = a.account \
+             AND c.began >= $1 AND c.began < $2",
+            $scope,
+            " GROUP BY a.account) AS c CROSS JOIN cost_accounts AS a \
+             WHERE a.account = c.account GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT ",
+            $limit
+        )
+    };
+}
+
+/// The accounts by day.
+macro_rules! charged_by_day {
+    ($scope:expr, $limit:literal) => {
+        concat!(
+            "SELECT CAST(c.day AS TEXT), '', c.currency",
+            sums!(),
+            " FROM (SELECT c.began - c.began % 86400000 AS day, a.currency",
+            sums!(),
             " FROM costs AS c CROSS JOIN cost_accounts AS a WHERE a.account = c.account \
-             AND c.began >= $1 AND c.began < $2 AND ",
-            in_scope!("$3", "$4", "$5"),
-            " GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT $6"
+             AND c.began >= $1 AND c.began < $2",
+            $scope,
+            " GROUP BY 1, 2) AS c GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT ",
+            $limit
         )
     };
 }
 
 /// The time of machines that is not charged yet, from one moment up to another.
 macro_rules! uncharged {
-    ($name:literal) => {
+    ($name:literal, $scope:expr, $limit:literal) => {
         concat!(
-            "SELECT one, other, currency, kind, CAST(SUM(until - since) AS BIGINT), \
-             CAST(SUM(CASE WHEN price IS NULL THEN 0 ELSE ",
+            "SELECT ",
+            $name,
+            ", a.currency, open.kind, CAST(SUM(open.ms) AS BIGINT), \
+             CAST(SUM(open.micros) AS BIGINT) FROM (SELECT account, kind, \
+             SUM(until - since) AS ms, SUM(CASE WHEN price IS NULL THEN 0 ELSE ",
             cost_up_to!("until"),
             " - (",
             cost_up_to!("since"),
-            ") END) AS BIGINT) FROM (SELECT ",
-            $name,
-            ", a.currency, \
-             m.kind, m.price, m.started, \
+            ") END) AS micros FROM (SELECT a.account, m.kind, m.price, m.started, \
              CASE WHEN m.charged > $1 THEN m.charged ELSE $1 END AS since, \
              CASE WHEN m.ended < $2 THEN m.ended ELSE $2 END AS until \
-             FROM meters AS m CROSS JOIN cost_accounts AS a WHERE a.account = m.account AND ",
-            in_scope!("$3", "$4", "$5"),
-            ") AS open WHERE until > since GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $6"
+             FROM cost_accounts AS a CROSS JOIN meters AS m WHERE m.account = a.account",
+            $scope,
+            ") AS m WHERE until > since GROUP BY account, kind) AS open \
+             CROSS JOIN cost_accounts AS a WHERE a.account = open.account \
+             GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT ",
+            $limit
         )
     };
 }
 
+// A statement for all accounts is one of its own: PostgreSQL plans a statement for any names, and
+// expects few accounts of each.
+macro_rules! of_all {
+    ($macro:ident, $name:literal) => {
+        $macro!($name, "", "$3")
+    };
+}
+
+macro_rules! of_scope {
+    ($macro:ident, $name:literal) => {
+        $macro!($name, in_scope!(), "$6")
+    };
+}
+
 statements! { TABLE;
-    ALL "cost_sum" = charged!("'' AS one, '' AS other");
-    POOL "cost_sum_by_pool" = charged!("a.worker_pool_id AS one, '' AS other");
+    ALL "cost_sum" = of_all!(charged, "'', ''");
+    POOL "cost_sum_by_pool" = of_all!(charged, "a.worker_pool_id, ''");
     LAUNCH_CONFIG "cost_sum_by_launch_config" =
-        charged!("a.worker_pool_id AS one, a.launch_config_id AS other");
-    PROVIDER "cost_sum_by_provider" = charged!("a.provider_id AS one, '' AS other");
-    OWNER "cost_sum_by_owner" = charged!("a.owner AS one, '' AS other");
-    DAY "cost_sum_by_day" =
-        charged!("CAST(c.began - c.began % 86400000 AS TEXT) AS one, '' AS other");
-    OPEN "cost_open" = uncharged!("'' AS one, '' AS other");
-    OPEN_POOL "cost_open_by_pool" = uncharged!("a.worker_pool_id AS one, '' AS other");
+        of_all!(charged, "a.worker_pool_id, a.launch_config_id");
+    PROVIDER "cost_sum_by_provider" = of_all!(charged, "a.provider_id, ''");
+    OWNER "cost_sum_by_owner" = of_all!(charged, "a.owner, ''");
+    DAY "cost_sum_by_day" = charged_by_day!("", "$3");
+    OPEN "cost_open" = of_all!(uncharged, "'', ''");
+    OPEN_POOL "cost_open_by_pool" = of_all!(uncharged, "a.worker_pool_id, ''");
     OPEN_LAUNCH_CONFIG "cost_open_by_launch_config" =
-        uncharged!("a.worker_pool_id AS one, a.launch_config_id AS other");
-    OPEN_PROVIDER "cost_open_by_provider" = uncharged!("a.provider_id AS one, '' AS other");
-    OPEN_OWNER "cost_open_by_owner" = uncharged!("a.owner AS one, '' AS other");
+        of_all!(uncharged, "a.worker_pool_id, a.launch_config_id");
+    OPEN_PROVIDER "cost_open_by_provider" = of_all!(uncharged, "a.provider_id, ''");
+    OPEN_OWNER "cost_open_by_owner" = of_all!(uncharged, "a.owner, ''");
+    ALL_OF "cost_sum_of" = of_scope!(charged, "'', ''");
+    POOL_OF "cost_sum_by_pool_of" = of_scope!(charged, "a.worker_pool_id, ''");
+    LAUNCH_CONFIG_OF "cost_sum_by_launch_config_of" =
+        of_scope!(charged, "a.worker_pool_id, a.launch_config_id");
+    PROVIDER_OF "cost_sum_by_provider_of" = of_scope!(charged, "a.provider_id, ''");
+    OWNER_OF "cost_sum_by_owner_of" = of_scope!(charged, "a.owner, ''");
+    DAY_OF "cost_sum_by_day_of" = charged_by_day!(in_scope!(), "$6");
+    OPEN_OF "cost_open_of" = of_scope!(uncharged, "'', ''");
+    OPEN_POOL_OF "cost_open_by_pool_of" = of_scope!(uncharged, "a.worker_pool_id, ''");
+    OPEN_LAUNCH_CONFIG_OF "cost_open_by_launch_config_of" =
+        of_scope!(uncharged, "a.worker_pool_id, a.launch_config_id");
+    OPEN_PROVIDER_OF "cost_open_by_provider_of" = of_scope!(uncharged, "a.provider_id, ''");
+    OPEN_OWNER_OF "cost_open_by_owner_of" = of_scope!(uncharged, "a.owner, ''");
     FIRST_OPEN "cost_first_open" = "SELECT MIN(charged) FROM meters";
 }
 
@@ -153,15 +198,36 @@ impl FromRow for OpenRow {
     }
 }
 
-/// The statements of a grouping: accounts, and machines that run.
-fn statements_of(by: CostGrouping) -> (&'static Statement, &'static Statement) {
+/// The statements of a grouping, for accounts and for machines that run: of all, and of a scope.
+fn statements_of(by: CostGrouping) -> [[&'static Statement; 2]; 2] {
     match by {
-        CostGrouping::Kind => (&ALL, &OPEN),
-        CostGrouping::Pool => (&POOL, &OPEN_POOL),
-        CostGrouping::LaunchConfig => (&LAUNCH_CONFIG, &OPEN_LAUNCH_CONFIG),
-        CostGrouping::Provider => (&PROVIDER, &OPEN_PROVIDER),
-        CostGrouping::Owner => (&OWNER, &OPEN_OWNER),
-        CostGrouping::Day => (&DAY, &OPEN),
+        CostGrouping::Kind => [[&ALL, &OPEN], [&ALL_OF, &OPEN_OF]],
+        CostGrouping::Pool => [[&POOL, &OPEN_POOL], [&POOL_OF, &OPEN_POOL_OF]],
+        CostGrouping::LaunchConfig => [
+            [&LAUNCH_CONFIG, &OPEN_LAUNCH_CONFIG],
+            [&LAUNCH_CONFIG_OF, &OPEN_LAUNCH_CONFIG_OF],
+        ],
+        CostGrouping::Provider => [
+            [&PROVIDER, &OPEN_PROVIDER],
+            [&PROVIDER_OF, &OPEN_PROVIDER_OF],
+        ],
+        CostGrouping::Owner => [[&OWNER, &OPEN_OWNER], [&OWNER_OF, &OPEN_OWNER_OF]],
+        CostGrouping::Day => [[&DAY, &OPEN], [&DAY_OF, &OPEN_OF]],
+    }
+}
+
+/// The sums of a time, of all accounts or of those of a scope.
+fn sums<R: FromRow>(
+    tx: &mut Tx<'_>,
+    [of_all, of_scope]: [&'static Statement; 2],
+    scope: &CostScope,
+    time: (Timestamp, Timestamp),
+) -> Result<Vec<R>> {
+    match scope {
+        CostScope::All => tx.rows(of_all, (time, ALL_ROWS)),
+        CostScope::Pool(id) => tx.rows(of_scope, (time, (id.as_str(), "", ""), ALL_ROWS)),
+        CostScope::Provider(id) => tx.rows(of_scope, (time, ("", id.as_str(), ""), ALL_ROWS)),
+        CostScope::Owner(owner) => tx.rows(of_scope, (time, ("", "", owner.as_str()), ALL_ROWS)),
     }
 }
 
@@ -175,15 +241,9 @@ pub fn lines(
     since: Timestamp,
     until: Timestamp,
 ) -> Result<Vec<CostLine>> {
-    let (charged, open) = statements_of(by);
-    let scope = match scope {
-        CostScope::All => ("", "", ""),
-        CostScope::Pool(id) => (id.as_str(), "", ""),
-        CostScope::Provider(id) => ("", id.as_str(), ""),
-        CostScope::Owner(owner) => ("", "", owner.as_str()),
-    };
+    let [[charged, open], [charged_of, open_of]] = statements_of(by);
     let mut lines = Vec::new();
-    let rows: Vec<ChargedRow> = tx.rows(charged, (since, until, scope, ALL_ROWS))?;
+    let rows: Vec<ChargedRow> = sums(tx, [charged, charged_of], scope, (since, until))?;
     for row in rows {
         lines.push(CostLine::new(named(by, row.names), row.is_priced, row.uses));
     }
@@ -206,7 +266,7 @@ pub fn lines(
             | CostGrouping::Provider
             | CostGrouping::Owner => until,
         };
-        let rows: Vec<OpenRow> = tx.rows(open, (from, to, scope, ALL_ROWS))?;
+        let rows: Vec<OpenRow> = sums(tx, [open, open_of], scope, (from, to))?;
         for mut row in rows {
             if by == CostGrouping::Day {
                 row.names = [day.as_millis().to_string(), String::new()];
