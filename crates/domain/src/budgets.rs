@@ -282,9 +282,9 @@ impl MoneyBudget {
         let left = match state.step {
             BudgetStep::Spent => "nothing is launched".to_owned(),
             BudgetStep::Within | BudgetStep::Warned | BudgetStep::Lowered => format!(
-                "{} are reserved for the next hour of {} machines, {} are left",
+                "{} are reserved for the next hour of {}, {} are left",
                 money(state.reserved),
-                self.spending.machines,
+                counted(self.spending.machines),
                 money(state.left(self.amount))
             ),
         };
@@ -292,6 +292,13 @@ impl MoneyBudget {
             "budget {id} ({scope}): {spent} of {amount} {each} are spent, {left}; the next \
              {period} begins at {end}, or raise the budget"
         )
+    }
+}
+
+fn counted(machines: u64) -> String {
+    match machines {
+        1 => "1 machine".to_owned(),
+        count => format!("{count} machines"),
     }
 }
 

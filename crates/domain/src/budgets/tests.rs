@@ -195,6 +195,12 @@ fn the_maximum_is_lowered_at_its_share_and_not_below_one() {
          are reserved for the next hour of 0 machines, $1 are left; the next day begins at \
          2026-12-01T00:00:00.000Z, or raise the budget"
     );
+    let mut one = low;
+    one.spending.machines = 1;
+    assert!(
+        one.text(noon())
+            .contains("for the next hour of 1 machine, ")
+    );
 }
 
 #[test]

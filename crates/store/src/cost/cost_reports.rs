@@ -4,7 +4,7 @@ use domain::cost::{Amount, CostGrouping, CostKind, CostLine, CostScope, Uses};
 use domain::time::{DAY_MS, Timestamp};
 
 use crate::cost::cost_accounts::cost_up_to;
-use crate::engine::{ALL_ROWS, BadRow, Cells, FromRow, Result, Statement, Table, Tx, statements};
+use crate::engine::{BadRow, Cells, FromRow, Result, Statement, Table, Tx, statements};
 
 /// Sums have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("costs", 2);
@@ -108,13 +108,13 @@ macro_rules! uncharged {
 // expects few accounts of each.
 macro_rules! of_all {
     ($macro:ident, $name:literal) => {
-        $macro!($name, "", "$3")
+        $macro!($name, "", "$3 OFFSET $4")
     };
 }
 
 macro_rules! of_scope {
     ($macro:ident, $name:literal) => {
-        $macro!($name, in_scope!(), "$6")
+        $macro!($name, in_scope!(), "$6 OFFSET $7")
     };
 }
 
@@ -125,7 +125,7 @@ statements! { TABLE;
         of_all!(charged, "a.worker_pool_id, a.launch_config_id");
     PROVIDER "cost_sum_by_provider" = of_all!(charged, "a.provider_id, ''");
     OWNER "cost_sum_by_owner" = of_all!(charged, "a.owner, ''");
-    DAY "cost_sum_by_day" = charged_by_day!("", "$3");
+    DAY "cost_sum_by_day" = charged_by_day!("", "$3 OFFSET $4");
     OPEN "cost_open" = of_all!(uncharged, "'', ''");
     OPEN_POOL "cost_open_by_pool" = of_all!(uncharged, "a.worker_pool_id, ''");
     OPEN_LAUNCH_CONFIG "cost_open_by_launch_config" =
@@ -138,7 +138,7 @@ statements! { TABLE;
         of_scope!(charged, "a.worker_pool_id, a.launch_config_id");
     PROVIDER_OF "cost_sum_by_provider_of" = of_scope!(charged, "a.provider_id, ''");
     OWNER_OF "cost_sum_by_owner_of" = of_scope!(charged, "a.owner, ''");
-    DAY_OF "cost_sum_by_day_of" = charged_by_day!(in_scope!(), "$6");
+    DAY_OF "cost_sum_by_day_of" = charged_by_day!(in_scope!(), "$6 OFFSET $7");
     OPEN_OF "cost_open_of" = of_scope!(uncharged, "'', ''");
     OPEN_POOL_OF "cost_open_by_pool_of" = of_scope!(uncharged, "a.worker_pool_id, ''");
     OPEN_LAUNCH_CONFIG_OF "cost_open_by_launch_config_of" =
@@ -223,12 +223,13 @@ fn sums<R: FromRow>(
     scope: &CostScope,
     time: (Timestamp, Timestamp),
 ) -> Result<Vec<R>> {
-    match scope {
-        CostScope::All => tx.rows(of_all, (time, ALL_ROWS)),
-        CostScope::Pool(id) => tx.rows(of_scope, (time, (id.as_str(), "", ""), ALL_ROWS)),
-        CostScope::Provider(id) => tx.rows(of_scope, (time, ("", id.as_str(), ""), ALL_ROWS)),
-        CostScope::Owner(owner) => tx.rows(of_scope, (time, ("", "", owner.as_str()), ALL_ROWS)),
-    }
+    let scope = match scope {
+        CostScope::All => return tx.rows_in_pages(of_all, time),
+        CostScope::Pool(id) => (id.as_str(), "", ""),
+        CostScope::Provider(id) => ("", id.as_str(), ""),
+        CostScope::Owner(owner) => ("", "", owner.as_str()),
+    };
+    tx.rows_in_pages(of_scope, (time, scope))
 }
 
 /// One line for each name, with what machines that run have cost by `until`.

@@ -13,6 +13,11 @@ pub const MAX_ROWS: usize = 100_000;
 pub(crate) const ALL_ROWS: u32 = 100_001;
 const _: () = assert!(ALL_ROWS as usize == MAX_ROWS + 1);
 
+/// Rows of a page, and pages, of statements that are read in pages.
+const PAGE: u32 = 100_000;
+const MAX_PAGES: u32 = 20;
+const _: () = assert!(PAGE as usize <= MAX_ROWS);
+
 /// Reads and writes of one transaction. The closure that gets it may run several times.
 pub struct Tx<'a> {
     session: &'a mut Session,
@@ -122,6 +127,20 @@ impl<'a> Tx<'a> {
         self.rows_with(statement, values, |row| T::read(&mut Cells::of(row)))
     }
 
+    /// The rows of a statement that ends with a limit and an offset. They are read in pages of one
+    /// snapshot, so they may be more than one answer has.
+    pub(crate) fn rows_in_pages<'v, T: FromRow>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v> + Copy,
+    ) -> Result<Vec<T>> {
+        let read = |offset: i64| self.rows(statement, (values, PAGE, offset));
+        in_pages(PAGE, MAX_PAGES, read)?.ok_or(StoreError::TooManyRows {
+            statement: statement.name,
+            limit: PAGE as usize * MAX_PAGES as usize,
+        })
+    }
+
     pub(crate) fn row<'v, T: FromRow>(
         &mut self,
         statement: &'static Statement,
@@ -189,6 +208,24 @@ fn checked<'v>(statement: &Statement, values: impl Bind<'v>) -> Result<Vec<Value
     Ok(bound)
 }
 
+/// `None`: there are more pages.
+fn in_pages<T>(
+    page: u32,
+    most: u32,
+    mut read: impl FnMut(i64) -> Result<Vec<T>>,
+) -> Result<Option<Vec<T>>> {
+    let mut all = Vec::new();
+    for number in 0..most {
+        let rows = read(i64::from(number) * i64::from(page))?;
+        let is_last = rows.len() < page as usize;
+        all.extend(rows);
+        if is_last {
+            return Ok(Some(all));
+        }
+    }
+    Ok(None)
+}
+
 fn bounded<T>(statement: &'static Statement, rows: Vec<T>) -> Result<Vec<T>> {
     if rows.len() > MAX_ROWS {
         return Err(StoreError::TooManyRows {
@@ -204,6 +241,22 @@ mod tests {
     use testing::sizes_around;
 
     use super::*;
+
+    #[test]
+    fn a_long_answer_is_read_in_pages_up_to_a_limit() {
+        let (page, most) = (3_usize, 4_usize);
+        let mut sizes = sizes_around("store::engine::tx::PAGE", page);
+        sizes.extend(sizes_around("store::engine::tx::MAX_PAGES", page * most));
+        for n_existing in sizes {
+            let read = |offset: i64| {
+                let first = usize::try_from(offset).unwrap();
+                Ok((first..n_existing).take(page).collect::<Vec<usize>>())
+            };
+            let all = in_pages(3, 4, read).unwrap();
+            let fits = n_existing < page * most;
+            assert_eq!(all, fits.then(|| (0..n_existing).collect()), "{n_existing}");
+        }
+    }
 
     #[test]
     fn an_answer_has_a_bounded_number_of_rows_and_an_excess_is_noticed() {

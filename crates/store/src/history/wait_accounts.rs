@@ -33,14 +33,14 @@ macro_rules! sums_of {
                 $key,
                 "AND worker_pool_id IN (SELECT v.value ->> 0 FROM json_each($4) AS v) "
             ),
-            "$5"
+            "$5 OFFSET $6"
         )
     };
 }
 
 macro_rules! all_sums {
     ($key:literal) => {
-        concat!(sums!($key, ""), "$4")
+        concat!(sums!($key, ""), "$4 OFFSET $5")
     };
 }
 
@@ -115,8 +115,8 @@ pub fn sums(
     match grouping {
         Grouping::Day | Grouping::Hour => {
             let rows: Vec<(Timestamp, Sum)> = match &listed {
-                None => tx.rows(all, (time, ALL_ROWS))?,
-                Some(pools) => tx.rows(of, (time, pools, ALL_ROWS))?,
+                None => tx.rows_in_pages(all, time)?,
+                Some(pools) => tx.rows_in_pages(of, (time, pools))?,
             };
             Ok(rows
                 .into_iter()
@@ -125,8 +125,8 @@ pub fn sums(
         }
         Grouping::Pool | Grouping::Queue | Grouping::Owner | Grouping::Cause => {
             let rows: Vec<(String, Sum)> = match &listed {
-                None => tx.rows(all, (time, ALL_ROWS))?,
-                Some(pools) => tx.rows(of, (time, pools, ALL_ROWS))?,
+                None => tx.rows_in_pages(all, time)?,
+                Some(pools) => tx.rows_in_pages(of, (time, pools))?,
             };
             Ok(rows.into_iter().map(|(key, sum)| named(key, sum)).collect())
         }

@@ -35,5 +35,6 @@ mod tasks;
 mod texts;
 mod transactions;
 mod tree;
+mod wait_accounts;
 mod workers;
 mod world;

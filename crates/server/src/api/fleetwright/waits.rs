@@ -15,6 +15,9 @@ const USUAL_MS: i64 = 30 * DAY_MS;
 /// Sums of a shorter time are read from the accounts of hours.
 const HOURLY_MS: i64 = 3 * DAY_MS;
 
+/// Rows of a report; the others are summed up.
+const MAX_LINES: usize = 1_000;
+
 /// The sums of one key.
 #[derive(Default)]
 struct Row {
@@ -105,7 +108,7 @@ fn report(
         }
     }
     let n_rows = rows.len();
-    let shown = top.unwrap_or(n_rows).min(n_rows);
+    let shown = top.unwrap_or(MAX_LINES).min(MAX_LINES).min(n_rows);
     let others: i64 = rows[shown..].iter().map(|(_, row)| row.millis).sum();
     json!({
         "by": grouping.as_str(),
@@ -136,5 +139,34 @@ impl Row {
             json!({"cause": cause.as_str(), "label": cause.label(), "runs": runs, "ms": millis})
         });
         causes.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn rows_beyond_the_limit_are_summed_up() {
+        let limit = "server::api::fleetwright::waits::MAX_LINES";
+        for count in sizes_around(limit, MAX_LINES) {
+            let sum = |number: usize| AccountSum {
+                key: format!("p/{number:06}"),
+                cause: WaitCause::Booting,
+                runs: 1,
+                millis: 7,
+            };
+            let time = (DAY_MS, Timestamp::from_millis(0), Timestamp::from_millis(1));
+            let sums = (0..count).map(sum).collect();
+            let report = report(Grouping::Pool, time, sums, Some(1_000_000));
+            let shown = report["rows"].as_array().map_or(0, Vec::len);
+            assert_eq!(shown, count.min(MAX_LINES));
+            let others = &report["others"];
+            assert_eq!(others["rows"], count - shown);
+            assert_eq!(others["ms"], 7 * (count - shown));
+            assert_eq!(report["totalMs"], 7 * count);
+        }
     }
 }
