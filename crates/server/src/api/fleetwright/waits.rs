@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn rows_beyond_the_limit_are_summed_up() {
-        let limit = "server::api::fleetwright::waits::MAX_LINES";
-        for count in sizes_around(limit, MAX_LINES) {
+        let limit = MAX_LINES;
+        for count in sizes_around("server::api::fleetwright::waits::MAX_LINES", limit) {
             let sum = |number: usize| AccountSum {
                 key: format!("p/{number:06}"),
                 cause: WaitCause::Booting,
