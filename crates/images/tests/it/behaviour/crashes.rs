@@ -171,14 +171,16 @@ async fn an_upload_whose_builder_died_is_resumed_with_its_token(twin: Twin) {
     let _second = world.builder("second").await;
     first.kill().await;
     world.clock.advance(60_001);
-    // The next attempt may have to wait for the noted failure.
+    // The next attempt may have to wait because of the noted failure.
+    let is_one = |it: &ImageNode| upload_states(it, 1, "fake") == ["ready"];
     world
-        .until("debian", "a note", |it| has_failed_upload(it, 1, "fake"))
+        .until("debian", "a note, or the next upload", |it| {
+            has_failed_upload(it, 1, "fake") || is_one(it)
+        })
         .await;
     world.advance(10_001).await;
     world.until_uploaded("debian", 1, &["fake"]).await;
     assert_eq!(cloud.images().len(), 1);
-    let is_one = |it: &ImageNode| upload_states(it, 1, "fake") == ["ready"];
     world.until("debian", "one record", is_one).await;
     assert_eq!(cloud.images().len(), 1);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backplane::tree::{Op, Tree, lock_path};
+use backplane::tree::{Op, Tree, TreePath, lock_path};
 use domain::id::ImageName;
 use domain::image::{BuildNumber, BuildRecord, BuildState, UploadRecord, UploadState};
 use images::Place;
@@ -149,29 +149,36 @@ impl Monitor {
     /// The results among these operations whose lock is lost already, before they are carried out.
     pub(super) async fn results_without_lock(&self, ops: &[Op]) -> Vec<String> {
         let mut found = Vec::new();
-        for op in ops {
-            let Op::Set { path, data, .. } = op else {
-                continue;
-            };
-            let (locked, fence) = match Place::of(path) {
-                Some(Place::Build(image, _)) => match BuildRecord::parse(data) {
-                    Ok(record) if is_build_result(&record) => (Place::Builds(image), record.fence),
-                    _ => continue,
-                },
-                Some(Place::Upload(image, build, target, _)) => match UploadRecord::parse(data) {
-                    Ok(record) if is_upload_result(&record) => {
-                        (Place::Uploads(image, build, target), record.fence)
-                    }
-                    _ => continue,
-                },
-                _ => continue,
-            };
+        for (path, locked, fence) in results(ops) {
             if !self.is_contender(&locked, fence).await {
                 found.push(path.to_string());
             }
         }
         found
     }
+}
+
+/// The results that are written, each with the place that its builder must have locked, and the
+/// number of its lock.
+pub(super) fn results<'o>(ops: &'o [Op]) -> Vec<(&'o TreePath, Place, Option<u64>)> {
+    let result = |op: &'o Op| {
+        let Op::Set { path, data, .. } = op else {
+            return None;
+        };
+        let place = Place::of(path)?;
+        if let Place::Build(image, _) = place {
+            let record = BuildRecord::parse(data).ok()?;
+            let locked = Place::Builds(image);
+            return is_build_result(&record).then_some((path, locked, record.fence));
+        }
+        let Place::Upload(image, build, target, _) = place else {
+            return None;
+        };
+        let record = UploadRecord::parse(data).ok()?;
+        let locked = Place::Uploads(image, build, target);
+        is_upload_result(&record).then_some((path, locked, record.fence))
+    };
+    ops.iter().filter_map(result).collect()
 }
 
 fn is_build_result(record: &BuildRecord) -> bool {
