@@ -16,8 +16,6 @@ use crate::child::Database;
 use crate::machine::{self, Stopwatch};
 use crate::output;
 
-/// Days of which the hours are in the accounts, too.
-const DAYS_OF_HOURS: i64 = 2;
 const REPORTED_DAYS: i64 = 30;
 
 #[derive(Args, Debug)]

@@ -15,12 +15,14 @@ use serde_json::{Map, Value, json};
 use store::meters::DueMeter;
 use store::{Store, StoreError, Tx, cost_accounts, meters};
 
-use super::{Arguments, DAYS_OF_HOURS, REPORTED_DAYS, gather_statistics, owner, pool_id};
+use super::{Arguments, REPORTED_DAYS, gather_statistics, owner, pool_id};
 use crate::machine::Stopwatch;
 use crate::output;
 
 const LAUNCH_CONFIGS: u32 = 3;
 const BATCH: u32 = 10_000;
+/// Days whose hours are not added up.
+const DAYS_OF_HOURS: i64 = 2;
 
 pub(super) async fn measure(
     store: &Store,

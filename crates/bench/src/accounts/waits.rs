@@ -1,4 +1,4 @@
-//! A year of waits: in each pool and each hour, tasks waited for every cause.
+//! A year of waits: in each pool, day and hour, tasks waited for every cause.
 
 use anyhow::Context as _;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
@@ -6,10 +6,12 @@ use domain::waits::{AccountKey, Accounts, Grouping, WaitCause};
 use serde_json::{Map, Value};
 use store::{Store, StoreError, wait_accounts};
 
-use super::{Arguments, DAYS_OF_HOURS, REPORTED_DAYS, gather_statistics, owner, pool_id};
+use super::{Arguments, REPORTED_DAYS, gather_statistics, owner, pool_id};
 use crate::output;
 
-/// 1,000,000 tasks a day in 400 pools are as many in each cause of a pool.
+/// As long as the server keeps the accounts of hours.
+const HOURS_KEPT_DAYS: i64 = 8;
+/// Runs of each cause, in each pool and period.
 const RUNS: u64 = 200;
 const MILLIS: i64 = 60_000;
 
@@ -24,7 +26,7 @@ pub(super) async fn measure(
     for day in 0..arguments.days {
         fill(store, arguments, DAY_MS, today.plus_millis(-day * DAY_MS)).await?;
     }
-    let n_hours = now.millis_since(today.plus_millis(-DAYS_OF_HOURS * DAY_MS)) / HOUR_MS;
+    let n_hours = now.millis_since(today.plus_millis(-HOURS_KEPT_DAYS * DAY_MS)) / HOUR_MS;
     for hour in 0..=n_hours {
         let since = now.start_of(HOUR_MS).plus_millis(-hour * HOUR_MS);
         fill(store, arguments, HOUR_MS, since).await?;

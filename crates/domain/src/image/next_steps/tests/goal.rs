@@ -278,8 +278,12 @@ fn check_goal(world: &World) {
         for upload in &view.uploads {
             let is_listed = definition.target(&upload.target).is_some() || pinned(number);
             // Its failure is shown as long as it is the only good build.
-            let may_lack_format = *number == newest && newest_rejected.is_some();
-            let is_due = upload.ready().is_some() || may_lack_format;
+            let lacks_format = view
+                .ready()
+                .is_some_and(|(_, record)| record.formats.is_empty())
+                && *number == newest
+                && newest_rejected.is_some();
+            let is_due = upload.ready().is_some() || lacks_format;
             assert!(is_due && is_listed, "{upload:?}");
         }
     }
