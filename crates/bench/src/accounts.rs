@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use domain::id::PoolId;
 use serde_json::{Map, Value};
-use store::{Engine, Options, Store, StoreError};
+use store::{Options, Store, StoreError};
 
 use crate::child::Database;
 use crate::machine::{self, Stopwatch};
@@ -64,10 +64,7 @@ impl Arguments {
 pub(crate) async fn run(mut arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
     let folder = machine::temporary_folder()?;
     arguments.file = folder.path().join("accounts.db");
-    let url = match &arguments.database {
-        Database::Sqlite => format!("sqlite:{}", arguments.file.display()),
-        Database::Postgres { url } => url.clone(),
-    };
+    let url = arguments.database.url(&arguments.file);
     let store = Store::open(&Options {
         url,
         connections: 2,
@@ -83,18 +80,6 @@ pub(crate) async fn run(mut arguments: Arguments, as_json: bool) -> anyhow::Resu
     store.close().await;
     output::figures(&Value::Object(figures), as_json, output::lines);
     Ok(())
-}
-
-/// After the filling.
-async fn gather_statistics(store: &Store) -> Result<(), StoreError> {
-    match store.engine() {
-        Engine::Sqlite => Ok(()),
-        Engine::Postgres => {
-            store
-                .write("bench_statistics", store::statistics::gather)
-                .await
-        }
-    }
 }
 
 fn pool_id(number: u32) -> PoolId {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use super::load::Connection;
 use crate::machine::{self, Stopwatch};
+use crate::processor;
 
 /// A server that has not responded within this time has failed.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -39,6 +40,8 @@ pub(crate) enum Database {
 /// A temporary folder with its files; removed when dropped.
 pub(crate) struct Folder {
     files: TempDir,
+    /// The measured program; else the one that `fleetwright` finds.
+    program: Option<PathBuf>,
     database: Database,
     token: Secret,
     port: u16,
@@ -81,13 +84,27 @@ impl Database {
             Self::Postgres { .. } => "postgres",
         }
     }
+
+    /// As the store takes it: SQLite has its data in this file.
+    pub(crate) fn url(&self, file: &Path) -> String {
+        match self {
+            Self::Sqlite => format!("sqlite:{}", file.display()),
+            Self::Postgres { url } => url.clone(),
+        }
+    }
 }
 
 impl Folder {
     pub(crate) fn new(database: &Database) -> anyhow::Result<Self> {
+        Self::of(None, database)
+    }
+
+    /// For this program.
+    pub(crate) fn of(program: Option<&Path>, database: &Database) -> anyhow::Result<Self> {
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
         let folder = Self {
             files: machine::temporary_folder()?,
+            program: program.map(Path::to_owned),
             database: database.clone(),
             token: Secret::new(slugid::secret(&mut machine::chance())),
             port: free.context("cannot find a free port")?.port(),
@@ -101,6 +118,11 @@ impl Folder {
 
     fn path(&self, name: &str) -> PathBuf {
         self.files.path().join(name)
+    }
+
+    /// The file of the database, unless it is on a server.
+    pub(crate) fn database_file(&self) -> PathBuf {
+        self.path("data/fleetwright.sqlite")
     }
 
     fn configuration(&self, url: &str) -> String {
@@ -135,7 +157,10 @@ accepts = \"google\"
 
     /// The command that starts the server on this folder.
     fn command(&self) -> anyhow::Result<Command> {
-        let mut command = fleetwright()?;
+        let mut command = match &self.program {
+            Some(program) => existing(program.clone())?,
+            None => fleetwright()?,
+        };
         match &self.database {
             Database::Sqlite => command
                 .args([
@@ -235,7 +260,11 @@ impl Child {
 
     /// The processor time that it has used, if the system reports it.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        machine::processor_seconds(self.process.id())
+        processor::of_process(self.process.id())
+    }
+
+    pub(crate) fn process(&self) -> u32 {
+        self.process.id()
     }
 
     pub(crate) async fn end(self) {
@@ -266,6 +295,10 @@ pub(crate) fn fleetwright() -> anyhow::Result<Command> {
             .context("cannot find this program")?
             .with_file_name(format!("fleetwright{}", std::env::consts::EXE_SUFFIX)),
     };
+    existing(program)
+}
+
+fn existing(program: PathBuf) -> anyhow::Result<Command> {
     anyhow::ensure!(
         program.is_file(),
         "{} does not exist: build it (`cargo build --release -p fleetwright`), or name the program to measure in {BINARY}",

@@ -16,8 +16,13 @@ impl Sample {
         Self { latencies, elapsed }
     }
 
+    /// Their number.
+    pub(crate) fn requests(&self) -> f64 {
+        count(self.latencies.len())
+    }
+
     pub(crate) fn per_second(&self) -> f64 {
-        count(self.latencies.len()) / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+        self.requests() / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
     /// The latency that this percentage of the requests did not exceed.
@@ -41,7 +46,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-fn count(items: usize) -> f64 {
+pub(crate) fn count(items: usize) -> f64 {
     // The longest run sends fewer requests than this.
     f64::from(u32::try_from(items).unwrap_or(u32::MAX))
 }

@@ -1,8 +1,8 @@
 //! Benchmarks of the fleet: decisions, rounds, scans, claims, and an idle server.
 //!
 //! The clouds are simulated and respond at once; store, planner, background tasks and API are real.
-//! Each part runs in its own process, so that its memory and time can be read. All parts use one
-//! database, which the first part fills.
+//! Each part runs in its own process, so that its memory and time can be read, and on a database of
+//! its own.
 
 mod claims;
 mod cloud;
@@ -12,39 +12,63 @@ mod idle;
 mod latency;
 mod report;
 mod round;
+pub(crate) mod year;
+
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use domain::plan::StrategyName;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use host::Host;
 
 use super::child::{Database, figures_of, this_program};
+use crate::databases::{Age, Databases, YearOldArgument};
 use crate::{machine, output};
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// `sqlite`, or the URL of an empty PostgreSQL database
+    /// `sqlite`, or the URL of a PostgreSQL server whose user may create databases
     #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
-    database: Database,
+    pub(crate) database: Database,
     /// Number of worker pools
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pools: u32,
+    pub(crate) pools: u32,
     /// Number of workers in all pools together
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    workers: u32,
+    pub(crate) workers: u32,
     /// Only these parts, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "PART")]
-    only: Vec<Part>,
+    pub(crate) only: Vec<Part>,
     /// The strategy of all pools
     #[arg(long, default_value = "weighted", value_name = "NAME")]
-    strategy: StrategyName,
+    pub(crate) strategy: StrategyName,
+    #[command(flatten)]
+    pub(crate) year_old: YearOldArgument,
     /// Only rounds, with 100, 1,000 and 10,000 pools of 100 workers each
-    #[arg(long, conflicts_with_all = ["pools", "workers", "only"])]
-    curve: bool,
+    #[arg(long, conflicts_with_all = ["pools", "workers", "only", "year_old"])]
+    pub(crate) curve: bool,
+    #[command(flatten)]
+    pub(crate) effort: Effort,
 }
 
+/// How much is done in the parts that send requests.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Tasks that are created to measure latency
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), hide = true)]
+    pub(crate) tasks: u32,
+    /// Divides the numbers of waiting workers
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), hide = true)]
+    pub(crate) fewer: u32,
+    /// The longest wait for an idle server before it is measured
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", hide = true)]
+    pub(crate) settling: u64,
+}
+
+/// Workers that claim at the same time.
+const WAITING: [u32; 3] = [64, 1_000, 5_000];
 /// Number of pools at each point of the curve.
 const CURVE: [u32; 3] = [100, 1_000, 10_000];
 const WORKERS_PER_POOL: u32 = 100;
@@ -54,10 +78,12 @@ const WORKERS_PER_POOL: u32 = 100;
 pub(crate) enum Part {
     /// From createTask to the launch call, at 50 tasks a second over 100 pools
     Latency,
-    /// claimWork with 64 waiting workers
+    /// claimWork with 64, 1,000 and 5,000 workers that claim at the same time
     Claims,
-    /// A round over all pools, and a scan of all workers
+    /// Rounds over all pools
     Round,
+    /// Scans of all workers
+    Scan,
     /// The load of an idle `up`, and the time until a task's log begins
     Idle,
 }
@@ -96,25 +122,57 @@ struct Size {
     already: u32,
     #[arg(long)]
     strategy: StrategyName,
+    /// Number of workers that claim
+    #[arg(long)]
+    waiting: u32,
+    /// Number of tasks that are created
+    #[arg(long)]
+    tasks: u32,
+    #[arg(long)]
+    settling_seconds: u64,
+}
+
+impl Size {
+    fn of(arguments: &Arguments) -> Self {
+        let Effort {
+            tasks, settling, ..
+        } = arguments.effort;
+        Self {
+            pools: arguments.pools,
+            workers: arguments.workers,
+            already: 0,
+            strategy: arguments.strategy,
+            waiting: 0,
+            tasks,
+            settling_seconds: settling,
+        }
+    }
+
+    fn settling(self) -> Duration {
+        Duration::from_secs(self.settling_seconds)
+    }
 }
 
 pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
-    let mut figures = serde_json::Map::new();
+    let mut figures = Map::new();
     figures.insert("database".to_owned(), arguments.database.name().into());
-    figures.insert("loadBefore".to_owned(), host::load().into());
+    figures.insert("loadBefore".to_owned(), machine::load().into());
     if arguments.curve {
-        figures.insert("curve".to_owned(), curve(&arguments)?);
+        figures.insert("curve".to_owned(), curve(&arguments).await?);
     } else {
-        parts(&arguments, &mut figures).await?;
+        let mut databases = Databases::new(&arguments.database, arguments.year_old);
+        figures.extend(measure(&arguments, &mut databases).await?);
+        databases.remove().await?;
     }
-    figures.insert("loadAfter".to_owned(), host::load().into());
+    figures.insert("loadAfter".to_owned(), machine::load().into());
     output::figures(&Value::Object(figures), as_json, report::text);
     Ok(())
 }
 
 /// Each point keeps the pools of the previous point and adds more.
-fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
-    let folder = machine::temporary_folder()?;
+async fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
+    let mut databases = Databases::new(&arguments.database, arguments.year_old);
+    let place = Place::make(&mut databases, Age::Fresh).await?;
     let mut points = Vec::new();
     let mut already = 0;
     for pools in CURVE {
@@ -123,102 +181,144 @@ fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
             pools,
             workers,
             already,
-            strategy: arguments.strategy,
+            ..Size::of(arguments)
         };
         output::note(&format!("filling the database: {pools} pools"));
-        let fill = in_own_process(size, Step::Fill, &folder, &arguments.database)?;
+        let fill = place.in_own_process(size, Step::Fill)?;
         output::note(&format!("measuring: a round over {pools} pools"));
-        let round = in_own_process(size, Step::Round, &folder, &arguments.database)?;
+        let round = place.in_own_process(size, Step::Round)?;
         points.push(json!({"pools": pools, "workers": workers, "fill": fill, "round": round}));
         already = pools;
     }
+    databases.remove().await?;
     Ok(Value::Array(points))
 }
 
-async fn parts(
+/// Measures each part on a new database, and then on a year-old one.
+pub(crate) async fn measure(
     arguments: &Arguments,
-    figures: &mut serde_json::Map<String, Value>,
-) -> anyhow::Result<()> {
+    databases: &mut Databases,
+) -> anyhow::Result<Map<String, Value>> {
     let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
-    let size = Size {
-        pools: arguments.pools,
-        workers: arguments.workers,
-        already: 0,
-        strategy: arguments.strategy,
-    };
-    figures.insert("pools".to_owned(), size.pools.into());
-    figures.insert("workers".to_owned(), size.workers.into());
-    // With PostgreSQL, all parts use the same database, so the keys must be the same.
-    let shared = machine::temporary_folder()?;
-    let mut measure = |steps: &[(Step, &str)]| -> anyhow::Result<()> {
-        let own = match arguments.database {
-            Database::Sqlite => Some(machine::temporary_folder()?),
-            Database::Postgres { .. } => None,
-        };
-        for (step, name) in steps {
-            output::note(&format!("measuring: {name}"));
-            let figure = in_own_process(
-                size,
-                *step,
-                own.as_ref().unwrap_or(&shared),
-                &arguments.database,
-            )?;
-            figures.insert((*name).to_owned(), figure);
+    let (mut fresh, mut year_old) = (Map::new(), Map::new());
+    for part in [Part::Latency, Part::Claims, Part::Round] {
+        // A scan needs the same fleet as a round.
+        let is_wanted = wants(part) || (part == Part::Round && wants(Part::Scan));
+        for age in databases.ages().iter().filter(|_| is_wanted) {
+            let place = Place::make(databases, *age).await?;
+            let figures = match age {
+                Age::Fresh => &mut fresh,
+                Age::YearOld => &mut year_old,
+            };
+            output::note(match age {
+                Age::Fresh => "on a new database",
+                Age::YearOld => "on a year-old database",
+            });
+            measure_part(arguments, part, &place, figures)?;
+            databases.discard(&place.database).await?;
         }
+    }
+    if wants(Part::Idle) && !databases.on_server() {
+        output::note("measuring: an idle server, and the first line of a log");
+        fresh.insert("idle".to_owned(), idle::measure(&arguments.database).await?);
+    }
+    fresh.insert("pools".to_owned(), arguments.pools.into());
+    fresh.insert("workers".to_owned(), arguments.workers.into());
+    if !year_old.is_empty() {
+        fresh.insert("yearOld".to_owned(), year_old.into());
+    }
+    Ok(fresh)
+}
+
+fn measure_part(
+    arguments: &Arguments,
+    part: Part,
+    place: &Place,
+    figures: &mut Map<String, Value>,
+) -> anyhow::Result<()> {
+    let size = Size::of(arguments);
+    let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let mut step = |name: &str, step| -> anyhow::Result<()> {
+        output::note(&format!("measuring: {name}"));
+        figures.insert(name.to_owned(), place.in_own_process(size, step)?);
         Ok(())
     };
-    if wants(Part::Latency) {
-        measure(&[(Step::Latency, "latency")])?;
-    }
-    if wants(Part::Claims) {
-        measure(&[(Step::Claims, "claims")])?;
-    }
-    if wants(Part::Round) {
-        measure(&[
-            (Step::Fill, "fill"),
-            (Step::Round, "round"),
-            (Step::Scan, "scan"),
-        ])?;
-    }
-    if wants(Part::Idle) && matches!(arguments.database, Database::Sqlite) {
-        output::note("measuring: an idle server, and the first line of a log");
-        figures.insert("idle".to_owned(), idle::measure(&arguments.database).await?);
+    match part {
+        Part::Latency => step("latency", Step::Latency)?,
+        Part::Claims => {
+            let mut claims = Vec::new();
+            for waiting in WAITING {
+                let waiting = waiting.div_ceil(arguments.effort.fewer);
+                output::note(&format!("measuring: claims of {waiting} workers"));
+                let size = Size { waiting, ..size };
+                claims.push(place.in_own_process(size, Step::Claims)?);
+            }
+            figures.insert("claims".to_owned(), claims.into());
+        }
+        Part::Round | Part::Scan => {
+            step("fill", Step::Fill)?;
+            if wants(Part::Round) {
+                step("round", Step::Round)?;
+            }
+            if wants(Part::Scan) {
+                step("scan", Step::Scan)?;
+            }
+        }
+        Part::Idle => {}
     }
     Ok(())
 }
 
-fn in_own_process(
-    size: Size,
-    step: Step,
-    folder: &TempDir,
-    database: &Database,
-) -> anyhow::Result<Value> {
-    let name = step
-        .to_possible_value()
-        .map(|value| value.get_name().to_owned());
-    let url = match database {
-        Database::Sqlite => format!("sqlite:{}", folder.path().join("fleet.db").display()),
-        Database::Postgres { url } => url.clone(),
-    };
-    figures_of(
-        this_program()?
-            .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
-            .arg(folder.path())
-            .args(["--database", &url])
-            .args(["--pools", &size.pools.to_string()])
-            .args(["--workers", &size.workers.to_string()])
-            .args(["--already", &size.already.to_string()])
-            .args(["--strategy", size.strategy.as_str()]),
-    )
+/// A database of its own, and the folder with its keys.
+struct Place {
+    folder: TempDir,
+    database: Database,
+    url: String,
+}
+
+impl Place {
+    async fn make(databases: &mut Databases, age: Age) -> anyhow::Result<Self> {
+        let folder = machine::temporary_folder()?;
+        let file = folder.path().join("fleet.db");
+        let database = databases.make(age, &file).await?;
+        let url = database.url(&file);
+        Ok(Self {
+            folder,
+            database,
+            url,
+        })
+    }
+
+    fn in_own_process(&self, size: Size, step: Step) -> anyhow::Result<Value> {
+        let name = step
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned());
+        figures_of(
+            this_program()?
+                .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
+                .arg(self.folder.path())
+                .args(["--database", &self.url])
+                .args(["--pools", &size.pools.to_string()])
+                .args(["--workers", &size.workers.to_string()])
+                .args(["--already", &size.already.to_string()])
+                .args(["--strategy", size.strategy.as_str()])
+                .args(["--waiting", &size.waiting.to_string()])
+                .args(["--tasks", &size.tasks.to_string()])
+                .args(["--settling-seconds", &size.settling_seconds.to_string()]),
+        )
+    }
 }
 
 pub(crate) async fn part(arguments: PartArguments) -> anyhow::Result<()> {
     let strategy = arguments.size.strategy;
-    let host = Host::start(&arguments.folder, &arguments.database, strategy).await?;
+    let PartArguments {
+        folder, database, ..
+    } = &arguments;
+    let host = Host::start(folder, database, strategy, cloud::PROVIDER).await?;
     let figures = match arguments.step {
         Step::Fill => fill::fill(&host, arguments.size).await?,
-        Step::Latency => latency::measure(&host).await?,
-        Step::Claims => claims::measure(&host).await?,
+        Step::Latency => latency::measure(&host, arguments.size).await?,
+        Step::Claims => claims::measure(&host, arguments.size).await?,
         Step::Round => round::round(&host).await?,
         Step::Scan => round::scan(&host).await?,
     };

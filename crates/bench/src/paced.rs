@@ -10,10 +10,10 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::ROUNDS;
 use super::figures::Sample;
 use super::load::{Connection, Requests, timed};
 use super::prepare::World;
+use super::scenario::Pace;
 use crate::machine::Stopwatch;
 
 const READERS: usize = 4;
@@ -32,12 +32,12 @@ pub(crate) struct Mixed {
 pub(crate) async fn measure(
     address: SocketAddr,
     world: &World,
-    total: Duration,
+    pace: Pace,
 ) -> anyhow::Result<Mixed> {
     let (reads, registrations) = (world.reads(), world.registrations());
-    let round = total / u32::try_from(ROUNDS).expect("the number of rounds is small");
+    let (round, total) = (pace.round(), pace.length);
     let (mut idle, mut busy, mut registered) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..pace.rounds {
         idle.extend(readers(address, &reads, round).await?);
         let beat = Duration::from_secs(60) / REGISTRATIONS_PER_MINUTE;
         let (read, done) = tokio::join!(

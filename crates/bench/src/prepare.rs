@@ -16,11 +16,13 @@ use super::load::{self, Connection, Requests};
 use super::scenario::Scenario;
 use crate::machine;
 
+/// In the pool whose workers register.
 const WORKERS: usize = 1_000;
+const FEW_WORKERS: usize = 100;
 /// Signatures made in advance; after these, they are repeated. Servers do not remember nonces.
 const SIGNATURES: usize = 1_000;
-/// More creations than any machine makes in a round.
-const MAX_CREATIONS: usize = 20_000;
+/// More creations than any machine makes.
+const CREATIONS_PER_MS: usize = 30;
 const SETUP_LIMIT: Duration = Duration::from_secs(120);
 const SECRET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR";
 const GROUP: &str = "bench";
@@ -31,6 +33,8 @@ pub(crate) struct World {
     credentials: Credentials,
     /// Distinguishes this run's pools from other runs in the same database.
     run: String,
+    /// Creations that are prepared for each round.
+    creations: usize,
 }
 
 pub(crate) fn hello() -> Requests {
@@ -42,7 +46,8 @@ pub(crate) fn hello() -> Requests {
 }
 
 impl World {
-    pub(crate) async fn make(server: &Child) -> anyhow::Result<Self> {
+    /// For rounds of at most this length.
+    pub(crate) async fn make(server: &Child, round: Duration) -> anyhow::Result<Self> {
         let run: String = slugid::nice(&mut machine::chance())
             .to_ascii_lowercase()
             .chars()
@@ -53,30 +58,44 @@ impl World {
             address: server.address,
             credentials: server.credentials.clone(),
             run,
+            creations: usize::try_from(round.as_millis()).map_or(1, |ms| ms * CREATIONS_PER_MS),
         };
         world.put_pool("read", "fake", two_launch_configs()).await?;
-        world.put_pool("list", "static", json!({})).await?;
-        world.put_pool("make", "static", json!({})).await?;
-        let workers = world.creations("list", 0, WORKERS);
-        let made = load::run(world.address, &workers, SETUP_LIMIT);
-        made.await.context("cannot prepare the workers")?;
+        for fixed in ["list", "few", "make", "tasks"] {
+            world.put_pool(fixed, "static", json!({})).await?;
+        }
+        for (pool, how_many) in [("list", WORKERS), ("few", FEW_WORKERS)] {
+            let workers = world.workers(pool, 0, how_many);
+            let made = load::run(world.address, &workers, SETUP_LIMIT);
+            made.await.context("cannot prepare the workers")?;
+        }
         Ok(world)
     }
 
+    /// Those that leave many rows behind come last, so that the others do not read past them.
     pub(crate) fn scenarios(&self) -> Vec<Scenario<'_>> {
-        let mut created = 0;
+        let (mut n_workers, mut n_pools) = (0, 0);
         vec![
             Scenario::new("ping", || self.unsigned(&ping())),
             Scenario::new("workerPool", || self.reads()),
-            Scenario::new("listWorkersForWorkerPool (1,000)", || {
-                self.signed(&Call::get(WORKER_MANAGER, &["workers", &self.pool("list")]))
-            }),
+            Scenario::new("listWorkersForWorkerPool (100)", || self.lists("few")),
+            Scenario::new("listWorkersForWorkerPool (1,000)", || self.lists("list")),
+            Scenario::new("registerWorker", || self.registrations()),
             Scenario::new("createWorker", move || {
-                created += MAX_CREATIONS;
-                self.creations("make", created, MAX_CREATIONS)
+                n_workers += self.creations;
+                self.workers("make", n_workers, self.creations)
             }),
-            Scenario::new("registerWorker (static)", || self.registrations()),
+            Scenario::new("createTask", || self.tasks()),
+            Scenario::new("createWorkerPool", move || {
+                n_pools += self.creations;
+                self.pools(n_pools)
+            }),
         ]
+    }
+
+    fn lists(&self, pool: &str) -> Requests {
+        let pool = self.pool(pool);
+        self.signed(&Call::get(WORKER_MANAGER, &["workers", &pool]))
     }
 
     /// Requests that read a pool with two launch configs.
@@ -105,16 +124,33 @@ impl World {
         Requests::repeated(prepared)
     }
 
-    fn creations(&self, pool: &str, first: usize, how_many: usize) -> Requests {
+    fn workers(&self, pool: &str, first: usize, how_many: usize) -> Requests {
         let pool = self.pool(pool);
         let expires = machine::now().plus_seconds(24 * 60 * 60).to_string();
         let body = json!({"expires": expires, "providerInfo": {"staticSecret": SECRET}});
-        let prepared = (first..first + how_many).map(|number| {
+        self.once((first..first + how_many).map(|number| {
             let segments = ["workers", &pool, GROUP, &worker(number)];
-            self.request(&Call::put(WORKER_MANAGER, &segments, &body), true)
-        });
+            Call::put(WORKER_MANAGER, &segments, &body)
+        }))
+    }
+
+    /// Requests that create tasks of one queue.
+    fn tasks(&self) -> Requests {
+        let pool = self.pool("tasks");
+        self.once((0..self.creations).map(|_| create_task(&pool, &["true"]).1))
+    }
+
+    /// Requests that create pools of the static provider.
+    fn pools(&self, first: usize) -> Requests {
+        self.once((first..first + self.creations).map(|number| {
+            let pool = self.pool(&format!("new-{number}"));
+            put_pool(&pool, "static", json!({}))
+        }))
+    }
+
+    fn once(&self, calls: impl Iterator<Item = Call>) -> Requests {
         Requests {
-            prepared: prepared.collect(),
+            prepared: calls.map(|call| self.request(&call, true)).collect(),
             once: true,
         }
     }
@@ -132,14 +168,7 @@ impl World {
     }
 
     async fn put_pool(&self, name: &str, provider: &str, config: Value) -> anyhow::Result<()> {
-        let body = json!({
-            "providerId": provider,
-            "description": "",
-            "owner": "bench@example.com",
-            "emailOnError": false,
-            "config": config,
-        });
-        let call = Call::put(WORKER_MANAGER, &["worker-pool", &self.pool(name)], &body);
+        let call = put_pool(&self.pool(name), provider, config);
         let mut connection = Connection::open(self.address)
             .await
             .context("cannot connect to the measured server")?;
@@ -201,6 +230,17 @@ pub(crate) fn create_task(pool: &str, command: &[&str]) -> (String, Call) {
     });
     let call = Call::put(QUEUE, &["task", &id], &body);
     (id, call)
+}
+
+fn put_pool(pool: &str, provider: &str, config: Value) -> Call {
+    let body = json!({
+        "providerId": provider,
+        "description": "",
+        "owner": "bench@example.com",
+        "emailOnError": false,
+        "config": config,
+    });
+    Call::put(WORKER_MANAGER, &["worker-pool", pool], &body)
 }
 
 fn ping() -> Call {

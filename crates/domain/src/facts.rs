@@ -9,7 +9,7 @@ mod money;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, first_candidate};
+pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, TURN_MS, first_candidate};
 
 use crate::budgets::{BudgetRoom, MoneyBudget};
 use crate::demand::Demand;

@@ -47,7 +47,7 @@ pub use self::number::{BuildNumber, UploadNumber};
 pub use self::record_fields::BadRecord;
 pub use self::rollout::{RolloutStep, RolloutView, next_rollout_step};
 pub use self::selection::{ImageInUse, SelectedUpload, image_in_use, next_candidate};
-pub use self::standing::Standing;
+pub use self::standing::{BuildDecision, Standing};
 pub use self::step::{BuildReason, DeleteReason, Leftover, Step, UploadReason, WaitReason};
 pub use self::stored::{ImageAction, ImageVersion, StoredImage};
 pub use self::stored_rollout::{

@@ -55,7 +55,8 @@ pub struct Terms {
     /// The launch that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_token: Option<String>,
-    /// The configuration that the worker gets when it registers; `None` uses the pool's.
+    /// The configuration that the worker gets when it registers; `None` uses the pool's. A machine
+    /// that has registered or stopped does not need it any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_config: Option<Value>,
     /// The last decision about whether it should stop.
@@ -264,6 +265,10 @@ impl Worker {
             self.check_unregistered()?;
         }
         let mut stored = self.0;
+        if stored.state == WorkerState::Requested {
+            // It cannot register again, and gets it with the reply.
+            stored.terms.worker_config = None;
+        }
         stored.state = WorkerState::Running;
         stored.previous_secret = None;
         stored.terms.registered_at.get_or_insert(now.as_millis());
@@ -358,6 +363,8 @@ impl Worker {
         stored.state = state;
         stored.last_modified = now;
         let terms = &mut stored.terms;
+        // It cannot register any more, and its row is kept for days.
+        terms.worker_config = None;
         terms.stopped_at.get_or_insert(now.as_millis());
         terms.end_reason.get_or_insert_with(|| reason.to_owned());
         self
@@ -388,6 +395,7 @@ mod tests {
             expires: at(1_000),
             terms: Terms {
                 launch_token: is_launched.then(|| "fN1SbArXTPSVFNUvaOlinQ".to_owned()),
+                worker_config: Some(Value::Null),
                 terminate_after: Some(7),
                 ..Terms::default()
             },
@@ -417,6 +425,8 @@ mod tests {
                         assert_eq!(registered.secret.as_deref(), Some("digest"));
                         assert_eq!(registered.terms.registered_at, Some(5));
                         assert_eq!(registered.terms.terminate_after, Some(90));
+                        let is_first = state == WorkerState::Requested;
+                        assert_eq!(registered.terms.worker_config.is_none(), is_first);
                     }
                     Err(refused) => {
                         assert!(!may, "{state}");
@@ -458,6 +468,7 @@ mod tests {
         assert_eq!(gone.state, WorkerState::Stopped);
         assert_eq!((gone.last_modified, gone.last_checked), (at(30), at(30)));
         assert_eq!(gone.terms.stopped_at, Some(10));
+        assert_eq!(gone.terms.worker_config, None);
         assert_eq!(gone.terms.end_reason.as_deref(), Some("first"));
         assert_eq!(gone.stop("fifth", at(50)).state, WorkerState::Stopped);
     }

@@ -2,8 +2,8 @@
 
 use domain::id::ImageName;
 use domain::image::{
-    BuildNumber, BuildRecord, BuildState, BuildView, SelectedUpload, Standing, Step, UploadRecord,
-    UploadState, UploadTargetId, WaitReason, image_in_use,
+    BuildDecision, BuildNumber, BuildRecord, BuildState, BuildView, SelectedUpload, Standing, Step,
+    UploadRecord, UploadState, UploadTargetId, WaitReason, image_in_use,
 };
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -35,7 +35,7 @@ pub fn status_before_mirror(name: &ImageName, version: i64) -> Value {
 fn status(name: &ImageName, image: &ImageNode, view: Option<&OwnedView>) -> Value {
     let builds = image.builds.iter().rev();
     let builds: Vec<Value> = builds
-        .map(|(number, build)| build_json(number.0, build))
+        .map(|(number, build)| build_json(*number, build, &image.standing))
         .collect();
     let steps = view.map(OwnedView::steps).unwrap_or_default();
     let definition = image.definition.as_ref();
@@ -105,18 +105,25 @@ fn state(image: &ImageNode, steps: &[Step]) -> &'static str {
     "ready"
 }
 
-fn build_json(number: u64, build: &BuildNode) -> Value {
+fn build_json(number: BuildNumber, build: &BuildNode, standing: &Standing) -> Value {
     let uploads = build.targets.iter().flat_map(|(target, node)| {
         let uploads = node.uploads.iter().rev();
         uploads.map(move |(number, upload)| upload_json(target, number.0, upload.record.as_ref()))
     });
     let uploads: Vec<Value> = uploads.collect();
     let mut fields = build.record.as_ref().map(record_json).unwrap_or_default();
-    fields.insert("build".to_owned(), json!(number));
+    fields.insert("build".to_owned(), json!(number.0));
     fields.insert("uploads".to_owned(), json!(uploads));
     fields.insert("hasProvenance".to_owned(), json!(build.has_provenance));
     if let Some(pin) = &build.pin {
         fields.insert("pin".to_owned(), note_json(pin));
+    }
+    if let Some(decision) = standing.decisions.get(&number) {
+        let key = match standing.rejected.contains(&number) {
+            true => "rolledBack",
+            false => "promoted",
+        };
+        fields.insert(key.to_owned(), decision_json(decision));
     }
     fields.entry("state").or_insert_with(|| json!("unreadable"));
     Value::Object(fields)
@@ -267,6 +274,11 @@ fn standing_json(standing: &Standing) -> Value {
         ("candidate", json!(standing.candidate.map(|build| build.0))),
         ("rolledBack", json!(rejected)),
     ])
+}
+
+fn decision_json(decision: &BuildDecision) -> Value {
+    let BuildDecision { at, by, reason } = decision;
+    json!({"since": at.to_string(), "by": by, "reason": reason})
 }
 
 fn note_json(note: &Note) -> Value {

@@ -5,6 +5,7 @@ pub mod body;
 mod body_chunk;
 pub mod call;
 mod client_address;
+mod compression;
 mod documents;
 pub mod endpoint;
 pub mod error;

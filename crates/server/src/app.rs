@@ -12,6 +12,7 @@ use crate::events::EventStream;
 use crate::health::HealthMonitor;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::Channel;
+use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
 use crate::tls::TlsAcceptor;
 use crate::tree::SharedTree;
@@ -31,6 +32,7 @@ pub struct App {
     /// Memory for the bodies of requests.
     pub body_budget: BodyBudget,
     pub open_calls: OpenCalls,
+    pub pool_replies: PoolReplies,
     pub started: Timestamp,
     /// Empty until the server runs.
     pub tree: SharedTree,

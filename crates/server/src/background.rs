@@ -8,6 +8,7 @@ mod costs;
 pub mod driver;
 mod file_reload;
 mod forget_recorded;
+mod forget_replaced;
 mod health_check;
 mod housekeeping;
 mod image_measure;

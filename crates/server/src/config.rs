@@ -90,6 +90,9 @@ pub struct Keys {
     pub file: PathBuf,
 }
 
+/// A month and a day, whatever the time zone.
+const LONGEST_BUDGET_DAYS: u32 = 32;
+
 /// The sections `[providers.<id>]`, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderTable(pub Vec<(ProviderId, ProviderConfig)>);
@@ -126,6 +129,12 @@ pub struct WorkerManager {
     pub error_retention_days: u32,
     /// Published events are kept this long.
     pub event_retention_hours: u32,
+    /// The audit log is kept this long.
+    pub audit_retention_days: u32,
+    /// Versions of worker configurations and of images are kept this long after they were replaced.
+    pub version_retention_days: u32,
+    /// The costs of days are kept this long.
+    pub cost_retention_days: u32,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -262,6 +271,9 @@ impl Default for WorkerManager {
         Self {
             error_retention_days: 7,
             event_retention_hours: 24,
+            audit_retention_days: 730,
+            version_retention_days: 730,
+            cost_retention_days: 1_095,
         }
     }
 }
@@ -377,6 +389,10 @@ impl Config {
         }
         if let Some((key, problem)) = self.queue.problem() {
             return wrong(key, problem);
+        }
+        if self.worker_manager.cost_retention_days < LONGEST_BUDGET_DAYS {
+            let problem = "must be at least 32, since budgets count a month";
+            return wrong("worker_manager.cost_retention_days", problem);
         }
         for (name, strategy) in &self.strategies {
             if let Some((key, problem)) = strategy.problem() {
@@ -520,6 +536,10 @@ mod tests {
             (
                 "[database]\nurl = \"sqlite:x\"\n[strategies.x]\nurl = \"http://x\"\ntime_limit_seconds = 0",
                 "strategies.x.time_limit_seconds: must be from 1 to 30",
+            ),
+            (
+                "[database]\nurl = \"sqlite:x\"\n[worker_manager]\ncost_retention_days = 31",
+                "worker_manager.cost_retention_days",
             ),
             (
                 "[database]\nurl = \"sqlite:x\"\n[server]\nhead_seconds = 0",

@@ -15,6 +15,7 @@ pub mod health;
 pub mod limits;
 pub mod notify;
 mod open_files;
+mod pool_replies;
 pub mod run;
 pub mod service;
 pub mod start;

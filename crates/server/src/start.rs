@@ -41,6 +41,7 @@ use crate::events::EventStream;
 use crate::health::HealthMonitor;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
+use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
 use crate::tls::{TlsAcceptor, TlsError};
 use crate::tree::SharedTree;
@@ -204,6 +205,7 @@ async fn assemble(
         health: HealthMonitor::default(),
         body_budget,
         open_calls,
+        pool_replies: PoolReplies::default(),
         started: now,
         tree: SharedTree::default(),
         live_builds: LiveBuilds::default(),

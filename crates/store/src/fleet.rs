@@ -5,6 +5,7 @@ pub mod launch_configs;
 pub mod launch_failures;
 pub mod launch_health;
 pub mod launches;
+pub mod listed_workers;
 pub mod machine_moments;
 pub mod offering_memories;
 pub mod offering_news;

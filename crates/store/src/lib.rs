@@ -10,6 +10,7 @@ mod history;
 mod queue;
 mod statements;
 mod tree;
+pub mod year_old;
 
 pub use access::{clients, revisions, roles};
 pub use configuration::{
@@ -20,16 +21,19 @@ pub use cost::{cost_accounts, cost_reports, meters};
 pub use engine::attempts::MAX_ATTEMPTS;
 pub use engine::counts::Counts;
 pub use engine::error::{DriverError, Result, StoreError};
+pub use engine::explain::Explanation;
 pub use engine::options::{DatabaseLock, LockError, MAX_CONNECTIONS, Options};
 pub use engine::part::{MAX_PART_BYTES, Part};
 pub use engine::store::{Engine, Store};
+pub use engine::touched::PoolStamp;
 pub use engine::tx::{MAX_ROWS, Tx};
 pub use engine::value::MAX_TEXT_BYTES;
-pub use engine::{probe, statistics, turns};
+pub use engine::{probe, turns};
 pub use fleet::{
-    budgets, launch_configs, launch_failures, launch_health, launches, machine_moments,
-    offering_memories, offering_news, overrides, plans, pool_memories, pool_news, pool_waits,
-    pools, running_workers, shadow_plans, started_workers, worker_counts, worker_supply, workers,
+    budgets, launch_configs, launch_failures, launch_health, launches, listed_workers,
+    machine_moments, offering_memories, offering_news, overrides, plans, pool_memories, pool_news,
+    pool_waits, pools, running_workers, shadow_plans, started_workers, worker_counts,
+    worker_supply, workers,
 };
 pub use history::{
     audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,

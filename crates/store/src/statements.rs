@@ -1,7 +1,12 @@
 //! All statements of this crate, for checks of every statement.
 
+use std::collections::BTreeMap;
+
+use domain::time::Timestamp;
+
 use crate::engine::{
-    Result, Statement, StoreError, session::Session, sqlite::Mode, statement::PING, store::Store,
+    Result, Statement, StoreError, explain, explain::Explanation, session::Session, sqlite::Mode,
+    statement::PING, store::Store,
 };
 
 /// The lists of these files, by folder.
@@ -12,12 +17,13 @@ macro_rules! lists {
 }
 
 static ALL: &[&[&Statement]] = lists! {
-    engine: migration probe statistics turns;
+    engine: migration probe turns;
     access: clients revisions roles;
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
     cost: cost_accounts cost_reports meters;
-    fleet: budgets launch_configs launch_failures launch_health launches machine_moments
+    fleet: budgets launch_configs launch_failures launch_health launches listed_workers
+        machine_moments
         offering_memories offering_news overrides plans pool_memories pool_news pool_waits
         pools running_workers shadow_plans started_workers
         worker_counts
@@ -35,17 +41,26 @@ impl Store {
     pub async fn check_statements(&self) -> Result<usize> {
         self.submit(Mode::Read, check_all).await
     }
+
+    /// How the database runs every statement.
+    pub async fn explain_statements(&self, now: Timestamp) -> Result<Vec<Explanation>> {
+        let all = ALL.iter().copied().flatten().copied();
+        self.submit(Mode::Read, move |session| {
+            explain::explain(session, all, now)
+        })
+        .await
+    }
+
+    /// The number of rows of each table.
+    pub async fn count_rows(&self) -> Result<BTreeMap<String, u64>> {
+        self.submit(Mode::Read, explain::count_rows).await
+    }
 }
 
 fn check_all(session: &mut Session) -> Result<usize> {
-    session
-        .begin(Mode::Read)
-        .map_err(|failure| session.error("begin", failure))?;
-    let checked = ALL
-        .iter()
-        .copied()
-        .flatten()
-        .try_fold(0, |n_checked, statement| {
+    session.once("check", Mode::Read, |session| {
+        let mut all = ALL.iter().copied().flatten();
+        all.try_fold(0, |n_checked, statement| {
             let n_seen = session
                 .prepare(statement)
                 .map_err(|failure| session.error(statement.name, failure))?;
@@ -57,9 +72,8 @@ fn check_all(session: &mut Session) -> Result<usize> {
                 });
             }
             Ok(n_checked + 1)
-        });
-    session.rollback();
-    checked
+        })
+    })
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ from fleet_server import binary, wait_until
 from taskcluster.exceptions import TaskclusterConnectionError, TaskclusterRestFailure
 
 SECONDS = 60
-# After a failed launch, idle workers are kept until the next try, which is after 72 s at most.
+# After a failed launch, idle workers are kept until the next try, which is after 72 s at most, or
+# 144 s after a second one.
 IDLE_SECONDS = 180
 LIVE = {"requested", "running", "stopping"}
 # A launch without a known outcome is settled after three minutes; tests let more time pass.
@@ -101,7 +102,8 @@ class Workload:
                 waiting.pop(0)
             return not waiting
 
-        wait_until(are_completed, SECONDS, f"all of {len(self.accepted)} tasks are completed")
+        # Some may wait until the next try after a failed launch.
+        wait_until(are_completed, IDLE_SECONDS, f"all of {len(self.accepted)} tasks are completed")
 
     def runs(self):
         """How often each task ran."""

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use store::meters::DueMeter;
 use store::{Store, StoreError, Tx, cost_accounts, meters};
 
-use super::{Arguments, REPORTED_DAYS, gather_statistics, owner, pool_id};
+use super::{Arguments, REPORTED_DAYS, owner, pool_id};
 use crate::machine::Stopwatch;
 use crate::output;
 
@@ -38,7 +38,7 @@ pub(super) async fn measure(
     figures.insert("accounts".to_owned(), n_accounts.into());
     figures.insert("fileBytesWithoutCosts".to_owned(), before.into());
     figures.insert("fileBytes".to_owned(), arguments.bytes().into());
-    gather_statistics(store).await?;
+    store.gather_statistics().await?;
     output::note("reports of costs");
     figures.insert("reports".to_owned(), reports(store, arguments, now).await?);
     figures.insert("charge".to_owned(), charge(store, now).await?);

@@ -6,7 +6,7 @@ use domain::waits::{AccountKey, Accounts, Grouping, WaitCause};
 use serde_json::{Map, Value};
 use store::{Store, StoreError, wait_accounts};
 
-use super::{Arguments, REPORTED_DAYS, gather_statistics, owner, pool_id};
+use super::{Arguments, REPORTED_DAYS, owner, pool_id};
 use crate::output;
 
 /// As long as the server keeps the accounts of hours.
@@ -34,7 +34,7 @@ pub(super) async fn measure(
     let mut figures = Map::new();
     figures.insert("fileBytesWithoutWaits".to_owned(), before.into());
     figures.insert("fileBytes".to_owned(), arguments.bytes().into());
-    gather_statistics(store).await?;
+    store.gather_statistics().await?;
     output::note("reports of waits");
     let period = (DAY_MS, today.plus_millis(-REPORTED_DAYS * DAY_MS), now);
     for by in Grouping::ALL {

@@ -7,46 +7,54 @@ use access::slugid;
 use anyhow::Context as _;
 use api_client::{Call, QUEUE};
 use domain::id::PoolId;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use store::StoreError;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
+use super::Size;
 use super::fill::{make_pool, task};
 use super::host::{Host, Open};
+use crate::figures::count;
 use crate::load::Connection;
 use crate::machine::{self, Stopwatch};
 
-const WORKERS: usize = 64;
-const TASKS: usize = 20_000;
+/// Tasks of this benchmark for each task that the benchmark of latency creates.
+const TASKS_PER_TASK: u32 = 20;
 const BATCH: usize = 500;
+/// Open files that are not connections of workers.
+const SPARE_FILES: u64 = 500;
 
-pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
+pub(crate) async fn measure(host: &Host, size: Size) -> anyhow::Result<Value> {
     let now = machine::now();
-    let pool = pool_id();
+    let pool: PoolId = format!("bench-claims/of-{}", size.waiting).parse()?;
     // Nothing is launched in it: its workers are simulated here.
     make_pool(host, &pool, 0, now).await?;
-    for batch in 0..TASKS / BATCH {
-        let pool = pool.clone();
-        let write = host.app.engine.store.write("bench_tasks", move |tx| {
-            let mut random = StdRng::seed_from_u64(batch as u64);
-            (0..BATCH).try_for_each(|_| {
-                let id = slugid::nice(&mut random).parse();
-                let task = task(id.expect("a slugid is a task id"), &pool, now);
-                store::tasks::insert(tx, &task, task.definition.created).map(drop)
-            })
-        });
-        let written: Result<(), StoreError> = write.await;
-        written.context("cannot make the tasks")?;
-    }
+    let n_tasks = usize::try_from(size.tasks * TASKS_PER_TASK)?;
+    make_tasks(host, &pool, n_tasks, u64::from(size.waiting)).await?;
     let open = Arc::new(host.open().await?);
-    let claimed = Arc::new(AtomicUsize::new(0));
+    host.settle(size.settling()).await;
+    let claims = Arc::new(Claims {
+        pool,
+        n_tasks,
+        claimed: AtomicUsize::new(0),
+        done: CancellationToken::new(),
+    });
+    let mut connections = Vec::new();
+    for _ in 0..workers_within_limits(size.waiting)? {
+        connections.push(Connection::open(open.address).await?);
+    }
+    let n_workers = connections.len();
     let watch = Stopwatch::start();
     let mut workers = JoinSet::new();
-    for number in 0..WORKERS {
-        let (open, claimed) = (Arc::clone(&open), Arc::clone(&claimed));
-        workers.spawn(async move { claim_all(&open, number, &claimed).await });
+    for (number, connection) in connections.into_iter().enumerate() {
+        let (open, claims) = (Arc::clone(&open), Arc::clone(&claims));
+        workers.spawn(async move { claims.claim_all(&open, number, connection).await });
     }
     while let Some(ended) = workers.join_next().await {
         ended.context("a worker panicked")??;
@@ -55,46 +63,83 @@ pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
     if let Some(open) = Arc::into_inner(open) {
         open.close().await;
     }
-    let n_claimed = claimed.load(Ordering::Relaxed);
-    let count = f64::from(u32::try_from(n_claimed).unwrap_or(u32::MAX));
+    let n_claimed = claims.claimed.load(Ordering::Relaxed);
     Ok(json!({
-        "workers": WORKERS,
+        "workers": n_workers,
         "claimed": n_claimed,
-        "perSecond": count / seconds.max(f64::MIN_POSITIVE),
+        "perSecond": count(n_claimed) / seconds.max(f64::MIN_POSITIVE),
     }))
 }
 
-fn pool_id() -> PoolId {
-    "bench-claims/all".parse().expect("this is a pool id")
+/// The server and the workers are in this process, so each worker needs two open files.
+fn workers_within_limits(wanted: u32) -> anyhow::Result<u64> {
+    let wanted = u64::from(wanted);
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("no limit of open files")?;
+    let enough = (2 * wanted + SPARE_FILES).clamp(soft, hard.max(soft));
+    setrlimit(Resource::RLIMIT_NOFILE, enough, hard).context("cannot open more files")?;
+    Ok(wanted.min(enough.saturating_sub(SPARE_FILES) / 2))
 }
 
-/// Claims tasks one by one until all have been claimed.
-async fn claim_all(open: &Open, number: usize, claimed: &AtomicUsize) -> anyhow::Result<()> {
-    let mut connection = Connection::open(open.address).await?;
-    let pool = pool_id();
-    let body = json!({"tasks": 1, "workerGroup": "bench", "workerId": format!("w{number}")});
-    let call = Call::post(QUEUE, &["claim-work", pool.as_str()], &body);
-    while claimed.load(Ordering::Relaxed) < TASKS {
-        let request = open.request(&call);
-        // The remaining workers would wait for nothing: the workers that got the last tasks count
-        // them.
-        let wait = connection.send(request);
-        let done = async {
-            while claimed.load(Ordering::Relaxed) < TASKS {
-                machine::pause(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        let (status, body) = tokio::select! {
-            answer = wait => answer?,
-            () = done => return Ok(()),
-        };
-        if !status.is_success() {
-            let problem = String::from_utf8_lossy(&body).into_owned();
-            anyhow::bail!("claiming failed: {problem}");
-        }
-        let reply: Value = serde_json::from_slice(&body).context("the reply is not JSON")?;
-        let n_claimed = reply["tasks"].as_array().map_or(0, Vec::len);
-        claimed.fetch_add(n_claimed, Ordering::Relaxed);
+/// Tasks with other ids for each seed.
+async fn make_tasks(host: &Host, pool: &PoolId, how_many: usize, seed: u64) -> anyhow::Result<()> {
+    let now = machine::now();
+    let mut random = StdRng::seed_from_u64(seed);
+    for first in (0..how_many).step_by(BATCH) {
+        let ids = (first..how_many)
+            .take(BATCH)
+            .map(|_| slugid::nice(&mut random).parse());
+        let tasks: Vec<_> = ids
+            .map(|id| task(id.expect("a slugid is a task id"), pool, now))
+            .collect();
+        let write = host.app.engine.store.write("bench_tasks", move |tx| {
+            tasks.iter().try_fold(true, |all_new, task| {
+                let is_new = store::tasks::insert(tx, task, task.definition.created)?;
+                Ok(all_new && is_new)
+            })
+        });
+        let written: Result<bool, StoreError> = write.await;
+        let all_new = written.context("cannot make the tasks")?;
+        anyhow::ensure!(all_new, "some of the tasks exist already");
     }
     Ok(())
+}
+
+/// The tasks of the queue, and how many of them have been claimed.
+struct Claims {
+    pool: PoolId,
+    n_tasks: usize,
+    claimed: AtomicUsize,
+    /// Set with the last claim: the remaining workers would wait for nothing.
+    done: CancellationToken,
+}
+
+impl Claims {
+    /// Claims tasks one by one until all have been claimed.
+    async fn claim_all(
+        &self,
+        open: &Open,
+        number: usize,
+        mut connection: Connection<Full<Bytes>>,
+    ) -> anyhow::Result<()> {
+        let body = json!({"tasks": 1, "workerGroup": "bench", "workerId": format!("w{number}")});
+        let call = Call::post(QUEUE, &["claim-work", self.pool.as_str()], &body);
+        loop {
+            let wait = connection.send(open.request(&call));
+            let (status, body) = tokio::select! {
+                biased;
+                () = self.done.cancelled() => return Ok(()),
+                answer = wait => answer?,
+            };
+            if !status.is_success() {
+                let problem = String::from_utf8_lossy(&body).into_owned();
+                anyhow::bail!("claiming failed: {problem}");
+            }
+            let reply: Value = serde_json::from_slice(&body).context("the reply is not JSON")?;
+            let n_claimed = reply["tasks"].as_array().map_or(0, Vec::len);
+            let before = self.claimed.fetch_add(n_claimed, Ordering::Relaxed);
+            if before + n_claimed >= self.n_tasks {
+                self.done.cancel();
+            }
+        }
+    }
 }

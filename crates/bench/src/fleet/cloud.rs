@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 
 use crate::machine::{self, Stopwatch};
 
-pub(crate) const PROVIDER: &str = "bench";
+/// Pools of a year-old database have another one. They would launch a hundred thousand machines at
+/// once, because no worker claims their tasks.
+pub(crate) const PROVIDER: &str = "bench-cloud";
 /// As many machines as a large cloud describes in a call.
 const LOOK_BATCH: usize = 1_000;
 /// A lower limit: real clouds take several times as long.
@@ -30,11 +32,31 @@ pub(crate) struct BenchCloud {
 }
 
 /// Calls that describe machines.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(crate) struct Looks {
     pub(crate) count: u64,
-    /// Their total duration.
+    pub(crate) n_workers: usize,
+    /// How long at least one of them was running.
     pub(crate) seconds: f64,
+    n_running: u32,
+    /// Since the first of those that are running began.
+    running: Option<Stopwatch>,
+}
+
+impl Looks {
+    fn begin(&mut self, n_workers: usize) {
+        self.count += 1;
+        self.n_workers += n_workers;
+        self.n_running += 1;
+        self.running.get_or_insert_with(Stopwatch::start);
+    }
+
+    fn end(&mut self) {
+        self.n_running -= 1;
+        if let Some(running) = self.running.take_if(|_| self.n_running == 0) {
+            self.seconds += running.elapsed().as_secs_f64();
+        }
+    }
 }
 
 impl BenchCloud {
@@ -52,6 +74,14 @@ impl BenchCloud {
 
     pub(crate) fn asked(&self) -> Vec<(PoolId, f64, u32)> {
         lock(&self.asked).clone()
+    }
+
+    /// The number of machines that were requested.
+    pub(crate) fn n_asked(&self) -> u32 {
+        lock(&self.asked)
+            .iter()
+            .map(|(_, _, machines)| machines)
+            .sum()
     }
 
     /// The calls since this was last called.
@@ -104,12 +134,9 @@ impl Machines for BenchCloud {
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        let watch = Stopwatch::start();
+        lock(&self.looks).begin(workers.len());
         machine::pause(LOOK).await;
-        let mut looks = lock(&self.looks);
-        looks.count += 1;
-        looks.seconds += watch.elapsed().as_secs_f64();
-        drop(looks);
+        lock(&self.looks).end();
         let seen = workers
             .iter()
             .map(|worker| (worker.key.clone(), Sighting::Alive));

@@ -27,7 +27,7 @@ pub(super) async fn fill(host: &Host, size: Size) -> anyhow::Result<Value> {
         pools,
         workers,
         already,
-        strategy: _,
+        ..
     } = size;
     let watch = Stopwatch::start();
     let now = machine::now();
@@ -47,7 +47,8 @@ pub(super) async fn fill(host: &Host, size: Size) -> anyhow::Result<Value> {
 /// The workers of all pools are numbered consecutively; the first worker of each pool creates it.
 fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result<(), StoreError> {
     let pool_id = pool_id(number / each);
-    // Consecutive ids are written next to each other, which makes filling fast.
+    // Consecutive ids are written next to each other, which makes filling fast. Those of a
+    // year-old database have another letter in this place.
     let task_id = |kind: char| {
         let id = format!("{number:08}QAC{kind}AAAAAAAAAA");
         id.parse().expect("this is a task id")
@@ -55,7 +56,7 @@ fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result
     if number.is_multiple_of(each) {
         insert_pool(tx, &pool_id, each + 100, now)?;
         // One task of each pool waits, so that every round has something to decide.
-        store::tasks::insert(tx, &task(task_id('W'), &pool_id, now), now)?;
+        store::tasks::insert(tx, &task(task_id('V'), &pool_id, now), now)?;
     }
     let key = WorkerKey {
         pool_id,

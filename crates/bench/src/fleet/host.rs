@@ -4,11 +4,12 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use access::{Secret, slugid};
 use anyhow::Context as _;
 use api_client::{Call, Credentials};
-use cloud::Provider;
+use cloud::{Provider, ProviderConfig, StaticSettings};
 use domain::plan::StrategyName;
 use engine::clock::SystemClock;
 use engine::random::Random;
@@ -25,15 +26,18 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::cloud::{BenchCloud, PROVIDER};
+use super::cloud::BenchCloud;
 use crate::child::OWNER;
-use crate::machine;
 use crate::prepare::signed;
+use crate::processor::Meter;
+use crate::{machine, postgres};
 
 pub(crate) struct Host {
     pub(crate) app: Arc<App>,
     pub(crate) cloud: Arc<BenchCloud>,
     token: Secret,
+    /// Of this process and its database.
+    meter: Meter,
 }
 
 /// The host with a listener: it serves requests and runs its background tasks.
@@ -50,6 +54,7 @@ impl Host {
         folder: &Path,
         database: &str,
         strategy: StrategyName,
+        provider: &str,
     ) -> anyhow::Result<Self> {
         let mut config = Config::default();
         config.planning.default_strategy = Some(strategy);
@@ -63,9 +68,12 @@ impl Host {
             scopes: vec!["*".to_owned()],
             description: String::new(),
         });
+        let fixed = "static".parse().context("this is a provider's name")?;
+        let kind = ProviderConfig::Static(StaticSettings::default());
+        config.providers.0.push((fixed, kind));
         let cloud = Arc::new(BenchCloud::default());
         let further = vec![(
-            PROVIDER
+            provider
                 .parse()
                 .context("the provider's name is well-formed")?,
             Arc::clone(&cloud) as Arc<dyn Provider>,
@@ -76,16 +84,36 @@ impl Host {
         server::telemetry::Telemetry::of_process();
         let app = server::start::start_with(config, clock, random, further).await;
         let app = app.context("the app cannot start")?;
-        Ok(Self { app, cloud, token })
+        let meter = Meter {
+            server: std::process::id(),
+            database: postgres::postmaster(database).await?,
+        };
+        Ok(Self {
+            app,
+            cloud,
+            token,
+            meter,
+        })
     }
 
     pub(crate) async fn open(&self) -> anyhow::Result<Open> {
+        let mut open = self.serve().await?;
+        server::background::start(&self.app, &mut open.driver);
+        Ok(open)
+    }
+
+    /// Waits until the background tasks have nothing to do, at most this long.
+    pub(crate) async fn settle(&self, limit: Duration) {
+        self.meter.settle(limit).await;
+    }
+
+    /// Serves requests without background tasks.
+    pub(crate) async fn serve(&self) -> anyhow::Result<Open> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await;
         let listener = listener.context("cannot listen")?;
         let address = listener.local_addr().context("cannot listen")?;
         let stop = CancellationToken::new();
-        let mut driver = Driver::new(Arc::clone(&self.app.engine.clock), stop.clone());
-        server::background::start(&self.app, &mut driver);
+        let driver = Driver::new(Arc::clone(&self.app.engine.clock), stop.clone());
         let server = Arc::new(Server::new(Arc::clone(&self.app)));
         let credentials = Credentials {
             client_id: OWNER.to_owned(),
@@ -117,12 +145,6 @@ impl Open {
     pub(crate) fn request(&self, call: &Call) -> Request<Full<Bytes>> {
         signed(call, self.address, Some(&self.credentials))
     }
-}
-
-/// The load of the last minute, if the system reports it.
-pub(crate) fn load() -> Option<f64> {
-    let averages = std::fs::read_to_string("/proc/loadavg").ok()?;
-    averages.split(' ').next()?.parse().ok()
 }
 
 /// The peak memory of this process, if the system reports it.

@@ -7,29 +7,32 @@ use anyhow::Context as _;
 use domain::id::PoolId;
 use serde_json::{Value, json};
 
+use super::Size;
 use super::fill::make_pool;
 use super::host::Host;
 use crate::figures::Sample;
 use crate::load::{Connection, timed};
-use crate::machine;
+use crate::machine::{self, Stopwatch};
 use crate::prepare::create_task;
 
 const POOLS: u32 = 100;
-const TASKS: u32 = 1_000;
 const PER_SECOND: f64 = 50.0;
-/// Time after the last task for the remaining launches.
+/// The longest wait after the last task for the remaining launches.
 const SETTLING: Duration = Duration::from_secs(2);
+const BEAT: Duration = Duration::from_millis(20);
 
-pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
+pub(crate) async fn measure(host: &Host, size: Size) -> anyhow::Result<Value> {
+    let n_tasks = size.tasks;
     let now = machine::now();
     for number in 0..POOLS {
-        make_pool(host, &pool_id(number), TASKS, now).await?;
+        make_pool(host, &pool_id(number), n_tasks, now).await?;
     }
     let open = host.open().await?;
+    host.settle(size.settling()).await;
     host.cloud.listen();
     let mut connection = Connection::open(open.address).await?;
     let mut created: BTreeMap<PoolId, VecDeque<f64>> = BTreeMap::new();
-    for number in 0..TASKS {
+    for number in 0..n_tasks {
         let pool = pool_id(number % POOLS);
         let due = f64::from(number) / PER_SECOND;
         let early = due - host.cloud.seconds();
@@ -44,7 +47,10 @@ pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
         let answered = timed(&mut connection, request).await;
         answered.context("cannot create a task")?;
     }
-    machine::pause(SETTLING).await;
+    let watch = Stopwatch::start();
+    while host.cloud.n_asked() < n_tasks && watch.elapsed() < SETTLING {
+        machine::pause(BEAT).await;
+    }
     let elapsed = host.cloud.seconds();
     open.close().await;
     // No worker claims here, so the n-th machine of a pool is for its n-th task.
@@ -60,7 +66,7 @@ pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
     let n_launched = latencies.len();
     let sample = Sample::new(latencies, Duration::from_secs_f64(elapsed));
     Ok(json!({
-        "tasks": TASKS,
+        "tasks": n_tasks,
         "launched": n_launched,
         "medianMs": sample.percentile_ms(50),
         "p99Ms": sample.percentile_ms(99),

@@ -15,14 +15,25 @@ const LINES: &[(&str, &str, &str)] = &[
     ),
     ("/latency/p99Ms", "createTask to launch call, p99", "ms"),
     ("/latency/launched", "  launches measured", ""),
-    ("/claims/perSecond", "claims with 64 waiting workers", "/s"),
+    ("/claims/0/workers", "claims: waiting workers", ""),
+    ("/claims/0/perSecond", "  claims of one task each", "/s"),
+    ("/claims/1/workers", "claims: waiting workers", ""),
+    ("/claims/1/perSecond", "  claims of one task each", "/s"),
+    ("/claims/2/workers", "claims: waiting workers", ""),
+    ("/claims/2/perSecond", "  claims of one task each", "/s"),
     ("/fill/seconds", "filling the database", "s"),
     ("/round/firstSeconds", "first round over all pools", "s"),
     ("/round/seconds", "a later round (median of 3)", "s"),
     ("/round/peakBytes", "  peak memory", "bytes"),
     ("/scan/seconds", "a scan of all workers (median of 3)", "s"),
+    ("/scan/workers", "  workers", ""),
     ("/scan/cloudCalls", "  calls to the cloud in it", ""),
-    ("/scan/cloudSeconds", "  time spent in them", "s"),
+    ("/scan/cloudSeconds", "  time of the cloud in it", "s"),
+    (
+        "/scan/ownSecondsPer100000",
+        "  other time, for 100,000 workers",
+        "s",
+    ),
     ("/scan/peakBytes", "  peak memory", "bytes"),
     (
         "/idle/cpuShareOfOneCore",
@@ -44,14 +55,30 @@ const LINES: &[(&str, &str, &str)] = &[
 
 pub(crate) fn text(figures: &Value) -> String {
     let mut text = format!("{}\n\n", figures["database"].as_str().unwrap_or_default());
+    let year_old = figures.get("yearOld");
+    if year_old.is_some() {
+        let [fresh, year_old, slower] = ["FRESH", "YEAR-OLD", "SLOWER"];
+        text.push_str(&format!("{:<48}{fresh:>12}{year_old:>12}{slower:>8}\n", ""));
+    }
+    for (place, name, unit) in LINES {
+        let value = |of: &Value| of.pointer(place).and_then(Value::as_f64);
+        let Some(fresh) = value(figures) else {
+            continue;
+        };
+        text.push_str(&format!("{name:<48}{:>12}", shown(fresh, unit)));
+        if let Some(later) = year_old.and_then(value) {
+            let factor = slowdown(fresh, later, unit);
+            let factor = factor.map(|factor| format!("{:>8}", format!("{factor:.2}x")));
+            let factor = factor.unwrap_or_default();
+            text.push_str(&format!("{:>12}{factor}", shown(later, unit)));
+        }
+        text.push('\n');
+    }
     let mut add = |name: &str, value: Option<f64>, unit: &str| {
         if let Some(value) = value {
             text.push_str(&format!("{name:<48}{:>12}\n", shown(value, unit)));
         }
     };
-    for (place, name, unit) in LINES {
-        add(name, figures.pointer(place).and_then(Value::as_f64), unit);
-    }
     for point in figures["curve"].as_array().into_iter().flatten() {
         let name = format!(
             "a round: {} pools, {} workers",
@@ -71,6 +98,15 @@ pub(crate) fn text(figures: &Value) -> String {
         add("  filled in", point["fill"]["seconds"].as_f64(), "s");
     }
     text
+}
+
+/// How many times as long something takes as before. `None`: the unit is none of speed.
+pub(crate) fn slowdown(before: f64, after: f64, unit: &str) -> Option<f64> {
+    match unit {
+        "/s" => Some(before / after.max(f64::MIN_POSITIVE)),
+        "ms" | "s" => Some(after / before.max(f64::MIN_POSITIVE)),
+        _ => None,
+    }
 }
 
 fn shown(value: f64, unit: &str) -> String {
@@ -94,15 +130,34 @@ mod tests {
     #[test]
     fn only_what_was_measured_is_shown() {
         let figures = json!({"database": "sqlite", "pools": 10, "workers": 100, "loadBefore": 0.25,
-            "claims": {"perSecond": 2_345.6}, "idle": {"cpuShareOfOneCore": 0.001_23}});
+            "claims": [{"workers": 64, "perSecond": 2_345.6}], "idle": {"cpuShareOfOneCore": 0.001_23}});
         insta::assert_snapshot!(text(&figures), @r"
         sqlite
 
         pools                                                     10
         workers                                                  100
         load of the machine before                               0.2
-        claims with 64 waiting workers                        2346/s
+        claims: waiting workers                                   64
+          claims of one task each                             2346/s
         an idle `up`, share of one core                       0.12 %
+        ");
+    }
+
+    #[test]
+    fn a_year_old_database_is_shown_beside_a_new_one() {
+        let figures = json!({"database": "sqlite",
+            "latency": {"p99Ms": 5.0, "launched": 1_000},
+            "claims": [{"workers": 64, "perSecond": 6_000.0}],
+            "yearOld": {"latency": {"p99Ms": 6.0, "launched": 1_000},
+                "claims": [{"workers": 64, "perSecond": 4_000.0}]}});
+        insta::assert_snapshot!(text(&figures), @r"
+        sqlite
+
+                                                               FRESH    YEAR-OLD  SLOWER
+        createTask to launch call, p99                        5.0 ms      6.0 ms   1.20x
+          launches measured                                     1000        1000
+        claims: waiting workers                                   64          64
+          claims of one task each                             6000/s      4000/s   1.50x
         ");
     }
 

@@ -2,44 +2,66 @@
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use serde_json::{Value, json};
 use server::background::driver::BackgroundTask;
 use server::background::{ProvisionRounds, Scan};
 
 use super::host::{Host, peak_bytes};
+use crate::figures::{count, median};
 use crate::machine::Stopwatch;
 
 /// Rounds that are measured after the first.
 const ROUNDS: usize = 3;
+/// Times of scans are given for this many workers.
+const PER_WORKERS: f64 = 100_000.0;
 
 pub(crate) async fn round(host: &Host) -> anyhow::Result<Value> {
     let mut rounds = ProvisionRounds(Arc::clone(&host.app.engine));
-    repeated(&mut rounds).await
-}
-
-pub(crate) async fn scan(host: &Host) -> anyhow::Result<Value> {
-    let mut each = Scan::each(&host.app.engine);
-    let scan = each.first_mut().context("no provider is configured")?;
-    let mut figures = repeated(scan).await?;
-    let looks = host.cloud.take_looks();
-    let scans = f64::from(u32::try_from(ROUNDS + 1).unwrap_or(u32::MAX));
-    figures["cloudCalls"] = json!(looks.count / (ROUNDS as u64 + 1));
-    figures["cloudSeconds"] = json!(looks.seconds / scans);
-    Ok(figures)
-}
-
-async fn repeated(task: &mut impl BackgroundTask) -> anyhow::Result<Value> {
     let mut seconds = Vec::new();
     for _ in 0..=ROUNDS {
-        let watch = Stopwatch::start();
-        task.activate().await.map_err(anyhow::Error::msg)?;
-        seconds.push(watch.elapsed().as_secs_f64());
+        seconds.push(activate(&mut rounds).await?);
     }
     let later = seconds.iter().skip(1).copied();
     Ok(json!({
         "firstSeconds": seconds.first(),
-        "seconds": crate::figures::median(later),
+        "seconds": median(later),
         "peakBytes": peak_bytes(),
     }))
+}
+
+/// Each scan is also counted without the time of the cloud, which no program can save.
+pub(crate) async fn scan(host: &Host) -> anyhow::Result<Value> {
+    let mut each = Scan::each(&host.app.engine);
+    let (mut seconds, mut of_cloud, mut own) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut calls, mut n_workers) = (0, 0);
+    for _ in 0..=ROUNDS {
+        let mut took = 0.0;
+        // Only one provider has machines.
+        for scan in &mut each {
+            took += activate(scan).await?;
+        }
+        let looks = host.cloud.take_looks();
+        (calls, n_workers) = (looks.count, looks.n_workers);
+        seconds.push(took);
+        of_cloud.push(looks.seconds);
+        own.push((took - looks.seconds) * PER_WORKERS / count(n_workers).max(1.0));
+    }
+    anyhow::ensure!(n_workers > 0, "the scan found no workers");
+    let later = |seconds: Vec<f64>| median(seconds.into_iter().skip(1));
+    Ok(json!({
+        "firstSeconds": seconds.first(),
+        "seconds": later(seconds),
+        "peakBytes": peak_bytes(),
+        "cloudCalls": calls,
+        "cloudSeconds": later(of_cloud),
+        "workers": n_workers,
+        "ownSecondsPer100000": later(own),
+    }))
+}
+
+/// Returns how many seconds it took.
+async fn activate(task: &mut impl BackgroundTask) -> anyhow::Result<f64> {
+    let watch = Stopwatch::start();
+    task.activate().await.map_err(anyhow::Error::msg)?;
+    Ok(watch.elapsed().as_secs_f64())
 }

@@ -189,7 +189,7 @@ impl World {
 impl BuilderProcess {
     /// The processor time that it has used, if the system reports it.
     pub(super) fn processor_seconds(&self) -> Option<f64> {
-        machine::processor_seconds(self.process.id())
+        crate::processor::of_process(self.process.id())
     }
 
     pub(super) fn resident_bytes(&self) -> Option<u64> {

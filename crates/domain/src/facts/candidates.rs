@@ -7,13 +7,15 @@ use crate::id::{LaunchConfigId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use crate::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use crate::plan::Candidate;
 use crate::supply::{Presence, Signs};
-use crate::time::{MINUTE_MS, Timestamp};
+use crate::time::Timestamp;
 use crate::worker::Advice;
 
-/// A plan reads at most this many running workers. Later plans read the others of a larger pool.
-pub const MAX_CANDIDATES: u32 = 20_000;
-/// How long plans read the same part of a large pool.
-const TURN_MS: i64 = MINUTE_MS;
+/// A plan reads at most this many running workers, because other writes wait while it reads them.
+/// Later plans read the others of a larger pool.
+pub const MAX_CANDIDATES: u32 = 500;
+/// How long plans read the same part of a large pool. As long as plans there advise workers, the
+/// next one follows after this time.
+pub const TURN_MS: i64 = 1_000;
 
 /// The data of a running worker that planning needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,12 +51,14 @@ pub enum ClaimSource {
 }
 
 /// How many workers a plan skips, in the order of their keys. It depends on the time alone, so that
-/// a plan and the plan that is written read the same workers in any process.
+/// a plan and the plan that is written read the same workers in any process. The parts follow each
+/// other in no order, since plans at regular times would else always read the same ones.
 pub fn first_candidate(now: Timestamp, n_running: u64, limit: u32) -> u64 {
+    let mix = 0x9E37_79B9_7F4A_7C15_u64;
     let limit = u64::from(limit.max(1));
-    let n_turns = n_running.div_ceil(limit).max(1);
-    let turn = now.as_millis().div_euclid(TURN_MS);
-    u64::try_from(turn).unwrap_or(0) % n_turns * limit
+    let n_parts = n_running.div_ceil(limit).max(1);
+    let turn = u64::try_from(now.as_millis().div_euclid(TURN_MS)).unwrap_or(0);
+    (turn.wrapping_mul(mix) >> 32) % n_parts * limit
 }
 
 impl Facts {
@@ -114,37 +118,38 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use testing::sizes_around;
 
     use super::*;
 
-    /// How many workers are skipped in each of these periods.
-    fn turns(n_running: u64, limit: u32, count: i64) -> Vec<u64> {
-        let at = |turn| Timestamp::from_millis(turn * TURN_MS + turn);
-        (0..count)
-            .map(|number| first_candidate(at(number), n_running, limit))
-            .collect()
+    /// The parts that plans read which are made this many turns after each other.
+    fn parts(n_running: u64, every: i64, count: u64) -> BTreeSet<u64> {
+        let at = |number: u64| {
+            let turn = i64::try_from(number).unwrap() * every;
+            Timestamp::from_millis(turn * TURN_MS + turn % TURN_MS)
+        };
+        let first = |number| first_candidate(at(number), n_running, MAX_CANDIDATES);
+        (0..count).map(first).collect()
     }
 
     #[test]
     fn every_worker_of_a_large_pool_has_its_turn() {
+        let limit = u64::from(MAX_CANDIDATES);
         let sizes = sizes_around(
             "domain::facts::candidates::MAX_CANDIDATES",
             MAX_CANDIDATES as usize,
         );
         for n_running in sizes {
             let n_running = n_running as u64;
-            let limit = u64::from(MAX_CANDIDATES);
-            let n_turns = n_running.div_ceil(limit).max(1);
-            let count = i64::try_from(n_turns).unwrap();
-            let expected: Vec<u64> = (0..n_turns).map(|turn| turn * limit).collect();
-            assert_eq!(turns(n_running, MAX_CANDIDATES, count), expected);
-            // Then it starts again.
-            assert_eq!(
-                turns(n_running, MAX_CANDIDATES, count + 1)[expected.len()],
-                0
-            );
+            let n_parts = n_running.div_ceil(limit).max(1);
+            let all: BTreeSet<u64> = (0..n_parts).map(|part| part * limit).collect();
+            // Also of a pool that is planned at regular times.
+            for every in [1, 2, 5, 10, 60, 600] {
+                assert_eq!(parts(n_running, every, 20 * n_parts), all, "{n_running}");
+            }
         }
-        assert_eq!(turns(5, 0, 2), [0, 1]);
+        assert_eq!(first_candidate(Timestamp::from_millis(-1), 5, 0), 0);
     }
 }

@@ -5,10 +5,11 @@ use super::definition::CanarySettings;
 use super::launch_variants::ImageSelection;
 use super::number::BuildNumber;
 use super::selection::{image_in_use, next_candidate};
-use super::standing::Standing;
+use super::standing::{BuildDecision, Standing};
 use super::upload_target::UploadTargetId;
 use super::view::BuildView;
 use crate::event::ImageStep;
+use crate::time::Timestamp;
 
 /// The facts from which the next step of a rollout is decided.
 #[derive(Clone, Copy, Debug)]
@@ -109,43 +110,71 @@ fn has_upload(view: &RolloutView<'_>, number: BuildNumber) -> bool {
 }
 
 impl Standing {
-    /// The decisions after a step.
-    pub fn apply(&mut self, step: &RolloutStep) {
+    /// The decisions after a step of a client.
+    pub fn apply(&mut self, step: &RolloutStep, by: &str, at: Timestamp) {
+        let decision = BuildDecision {
+            at,
+            by: by.to_owned(),
+            reason: step.reason.clone(),
+        };
         match step.step {
-            ImageStep::CanaryStarted => {
-                self.rejected.remove(&step.build);
-                self.candidate = Some(step.build);
-            }
+            ImageStep::CanaryStarted => self.try_build(step.build),
             // People are asked; the canary goes on.
             ImageStep::CanaryExpired => {}
             ImageStep::CanaryEnded => self.candidate = None,
-            ImageStep::Promoted => {
-                self.promoted = Some(step.build);
-                self.candidate = None;
-                self.rejected.remove(&step.build);
-            }
+            ImageStep::Promoted => self.promote(step.build, decision),
             ImageStep::RolledBack => {
                 self.candidate = None;
-                self.rejected.insert(step.build);
+                self.reject(step.build, decision);
             }
         }
+        self.forget_old_decisions();
+    }
+
+    /// Makes a build the candidate, also if it was rolled back.
+    pub fn try_build(&mut self, build: BuildNumber) {
+        self.rejected.remove(&build);
+        self.candidate = Some(build);
+        self.forget_old_decisions();
     }
 
     /// Starts machines from this build, and from no newer build that is ready now.
-    pub fn use_build(&mut self, build: BuildNumber, builds: &[BuildView]) {
+    pub fn use_build(&mut self, build: BuildNumber, builds: &[BuildView], decision: BuildDecision) {
+        self.promote(build, decision.clone());
+        for newer in builds {
+            let is_known = self.rejected.contains(&newer.number);
+            if newer.number > build && newer.ready().is_some() && !is_known {
+                self.reject(newer.number, decision.clone());
+            }
+        }
+        self.forget_old_decisions();
+    }
+
+    fn promote(&mut self, build: BuildNumber, decision: BuildDecision) {
         self.promoted = Some(build);
         self.candidate = None;
         self.rejected.remove(&build);
-        let newer = builds
-            .iter()
-            .filter(|it| it.number > build && it.ready().is_some());
-        self.rejected.extend(newer.map(|it| it.number));
+        self.decisions.insert(build, decision);
+    }
+
+    fn reject(&mut self, build: BuildNumber, decision: BuildDecision) {
+        self.rejected.insert(build);
+        self.decisions.insert(build, decision);
     }
 
     /// Forgets builds that do not exist any more.
     pub fn forget_missing(&mut self, builds: &[BuildView]) {
         self.rejected
             .retain(|number| builds.iter().any(|build| build.number == *number));
+        self.forget_old_decisions();
+    }
+
+    fn forget_old_decisions(&mut self) {
+        let Self {
+            promoted, rejected, ..
+        } = self;
+        self.decisions
+            .retain(|build, _| *promoted == Some(*build) || rejected.contains(build));
     }
 }
 

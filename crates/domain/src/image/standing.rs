@@ -1,10 +1,11 @@
 //! The decisions of canaries and people about the builds of an image.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::number::BuildNumber;
+use crate::time::Timestamp;
 
 /// The decisions of canaries and people about the builds of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,4 +18,17 @@ pub struct Standing {
     pub candidate: Option<BuildNumber>,
     /// Builds that were rolled back.
     pub rejected: BTreeSet<BuildNumber>,
+    /// Why the promoted build is used, and why those that were rolled back are not.
+    pub decisions: BTreeMap<BuildNumber, BuildDecision>,
+}
+
+/// The decision about a build that holds now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuildDecision {
+    pub at: Timestamp,
+    /// The client; `fleetwright` if no person decided.
+    pub by: String,
+    /// Empty if a person gave none.
+    pub reason: String,
 }

@@ -207,10 +207,10 @@ impl Breaker {
     }
 
     /// A machine that was launched then has registered. It shows nothing about launches that were
-    /// refused after its own. Returns whether it closes the breaker.
+    /// refused with its own or after it. Returns whether it closes the breaker.
     pub(super) fn register(&mut self, launched: Timestamp, now: Timestamp) -> bool {
         let failed = self.failed.filter(|failed| *failed <= now);
-        let is_older = failed.is_some_and(|failed| launched < failed);
+        let is_older = failed.is_some_and(|failed| launched <= failed);
         let is_proof = !is_older || self.trouble == Some(Trouble::Registration);
         if is_proof {
             self.close();
@@ -316,8 +316,11 @@ mod tests {
         breaker.ask(at(80));
         assert!(breaker.accept(at(81)));
         breaker.fail(Trouble::Capacity, SALT, at(90));
-        breaker.register(at(90), at(120));
-        assert_eq!(breaker.state(at(120)), BreakerState::Closed);
+        // It was made by the call that was refused the rest.
+        breaker.register(at(90), at(91));
+        assert!(matches!(breaker.state(at(91)), BreakerState::Open { .. }));
+        breaker.register(at(170), at(190));
+        assert_eq!(breaker.state(at(190)), BreakerState::Closed);
         // A machine that registers at last shows that boots only take long.
         breaker.fail(Trouble::Registration, SALT, at(200));
         breaker.register(at(150), at(201));

@@ -27,7 +27,7 @@ pub const REASON_QUARANTINED: &str = "quarantined for too long";
 pub const MAX_QUARANTINE_MS: i64 = DAY_MS;
 
 /// One plan changes the advice of at most this many workers; the next plan changes more.
-pub const MAX_ADVICE: usize = 1_000;
+pub const MAX_ADVICE: usize = 500;
 
 /// The input of a strategy: the snapshot, the load on the supply, and the decision about each
 /// worker.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::facts::{Facts, Rooms, most_pending};
+use domain::facts::{Facts, MAX_CANDIDATES, Rooms, TURN_MS, most_pending};
 use domain::id::PoolId;
 use domain::launch::NewLaunch;
 use domain::plan::{Input, OfferRow, Plan, Snapshot, StrategyName};
@@ -36,6 +36,8 @@ pub struct CommittedPlan {
     /// To be started now.
     pub launches: Vec<PlannedLaunch>,
     pub pool: Pool,
+    /// It advises workers, and there are more than it has read.
+    pub has_more_candidates: bool,
 }
 
 /// Whether the pool has or had a provider that makes machines. Workers of other providers are
@@ -81,11 +83,17 @@ pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<
     // The queue may have answered slowly.
     let now = engine.clock.now();
     let horizon = engine.horizon(now);
-    engine
-        .change_durably("plan_commit", now, move |change| {
-            commit(change, &pool_id, &outside, &horizon)
-        })
-        .await
+    let committed = engine.change_durably("plan_commit", now, move |change| {
+        commit(change, &pool_id, &outside, &horizon)
+    });
+    let committed = committed.await?;
+    if let Some(committed) = &committed
+        && committed.has_more_candidates
+    {
+        let at = now.plus_millis(TURN_MS);
+        engine.wakeups.wake_pool_at(&committed.pool.id, at);
+    }
+    Ok(committed)
 }
 
 /// A plan that only raises an alarm is written once an hour, not each time.
@@ -185,6 +193,8 @@ fn commit(
     if let Some(comparison) = plan.comparison(&input.snapshot) {
         shadow_plans::insert_beside(change, pool_id, number, &comparison)?;
     }
+    let is_large = facts.inventory.n_running() > u64::from(MAX_CANDIDATES);
+    let has_more_candidates = is_large && !plan.advice.is_empty();
     let packed = pack(&mut input, &mut plan);
     let record = PlanRecord {
         pool_id: pool_id.clone(),
@@ -198,6 +208,7 @@ fn commit(
         plan,
         launches,
         pool: facts.pool,
+        has_more_candidates,
     }))
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use domain::facts::Facts;
 use domain::id::{LaunchToken, PoolId, TaskId, WorkerKey};
 use domain::market::MAX_UNOBSERVED_MS;
-use domain::time::{DAY_MS, Timestamp};
+use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use domain::waits::{
     Accounts, BadWait, Boundary, EndedWait, MachineTimes, PlannerGap, RunWait, WaitCause, WaitPart,
     charge, cut,
@@ -310,21 +310,31 @@ fn token_of(terms: &Terms) -> Option<LaunchToken> {
 }
 
 /// Keeps timelines and accounts bounded. Returns the number of rows that were deleted.
-pub async fn forget_waits(engine: &Arc<Engine>, limits: ForgetLimits) -> store::Result<u64> {
+pub async fn forget_waits(
+    engine: &Arc<Engine>,
+    process: &str,
+    limits: ForgetLimits,
+) -> store::Result<u64> {
     let now = engine.clock.now();
     let mut n_deleted = 0;
     for _ in 0..limits.batches {
+        let process = process.to_owned();
         let written = engine.store.write("waits_forget", move |tx| {
             let before = needed_since(tx, now)?;
             let n_old = store::pool_waits::forget_before(tx, before, limits.rows)?;
+            let n_orphans = store::pool_waits::forget_orphans(tx, before, limits.rows)?;
             let n_crowded = store::pool_waits::trim(tx, limits.kept, limits.pools)?;
             let mut n_accounts = 0;
             for (span_ms, kept_ms) in limits.accounts {
                 let before = now.plus_millis(-kept_ms);
-                n_accounts +=
+                let n_times =
                     store::wait_accounts::delete_before(tx, span_ms, before, limits.rows)?;
+                n_accounts += n_times;
+                if n_times > 0 && span_ms == DAY_MS {
+                    n_accounts += forget_accounts(tx, &process, now, limits.rows)?;
+                }
             }
-            Ok::<_, StoreError>((n_old + n_accounts, n_crowded))
+            Ok::<_, StoreError>((n_old + n_orphans + n_accounts, n_crowded))
         });
         let (n_rows, n_crowded) = written.await?;
         n_deleted += n_rows;
@@ -333,6 +343,21 @@ pub async fn forget_waits(engine: &Arc<Engine>, limits: ForgetLimits) -> store::
         }
     }
     Ok(n_deleted)
+}
+
+/// Deletes accounts without times, as the reader that adds to them, so that they are not used at
+/// the same time.
+fn forget_accounts(
+    tx: &mut Tx<'_>,
+    process: &str,
+    now: Timestamp,
+    limit: u32,
+) -> store::Result<u64> {
+    let until = now.plus_millis(LEASE_MS);
+    match store::event_readers::take(tx, READER, process, now, until)? {
+        Some(_) => store::wait_accounts::delete_unused(tx, limit),
+        None => Ok(0),
+    }
 }
 
 /// Limits on what is kept, and on one activation that deletes the rest.
@@ -352,6 +377,8 @@ pub struct ForgetLimits {
 /// Boundaries that end before this moment concern no wait.
 fn needed_since(tx: &mut Tx<'_>, now: Timestamp) -> store::Result<Timestamp> {
     let oldest = store::task_waits::oldest(tx)?;
+    // Servers whose clocks differ may know of a run that waits a little longer.
+    let oldest = oldest.map(|since| since.plus_millis(-HOUR_MS));
     let reader = store::event_readers::get(tx, READER)?;
     let unread = match reader {
         Some(reader) => store::events::time_after(tx, reader.position)?,

@@ -1,4 +1,4 @@
-//! Creates, changes and deletes definitions of images. All versions are kept.
+//! Creates, changes and deletes definitions of images. Each version is kept for a time.
 
 use std::sync::Arc;
 

@@ -6,9 +6,9 @@ use domain::audit::{AuditEntry, EntityType};
 use domain::event::{EventBody, ImageEvent, ImageStep};
 use domain::id::ImageName;
 use domain::image::{
-    BuildNumber, BuildView, CanaryJudgement, CanaryRun, CanarySettings, ImageDefinition,
-    ImageRollout, ImageSelection, RolloutStep, RolloutView, Standing, StoredTrial, judge,
-    next_rollout_step,
+    BuildDecision, BuildNumber, BuildView, CanaryJudgement, CanaryRun, CanarySettings,
+    ImageDefinition, ImageRollout, ImageSelection, RolloutStep, RolloutView, Standing, StoredTrial,
+    judge, next_rollout_step,
 };
 use domain::time::Timestamp;
 use serde_json::{Value, json};
@@ -124,9 +124,14 @@ pub async fn use_build(
 ) -> Result<ImageRollout, RolloutError> {
     let build = decision.build;
     check_ready(&facts, build)?;
+    let why = BuildDecision {
+        at: decision.audit.created,
+        by: decision.audit.client_id.clone(),
+        reason: decision.reason.clone(),
+    };
     let change = move |next: &mut ImageRollout, facts: &ImageFacts| {
         let before = next.standing.clone();
-        next.standing.use_build(build, &facts.builds);
+        next.standing.use_build(build, &facts.builds, why.clone());
         next.canary = None;
         let is_back = before.promoted.is_some_and(|promoted| build < promoted)
             || before.candidate.is_some_and(|candidate| build < candidate);
@@ -170,8 +175,7 @@ pub async fn start_canary(
             }
             Some(_) => {}
         }
-        next.standing.rejected.remove(&build);
-        next.standing.candidate = Some(build);
+        next.standing.try_build(build);
         next.canary = Some(run.clone());
         Ok(ImageStep::CanaryStarted)
     };
@@ -281,7 +285,7 @@ fn decide(
         is_expired: next.canary.as_ref().is_some_and(|run| run.is_expired),
     });
     if let Some(step) = &step {
-        next.standing.apply(step);
+        next.standing.apply(step, OWN_NAME, now);
         follow(next, step, settings.share, now);
     }
     select(next, facts, now);

@@ -82,9 +82,7 @@ fn write_launch_configs(
     change.wake_pool(&pool.id);
     let (tx, now) = (&mut *change.tx, change.now);
     for config in &done.inserts {
-        if !store::launch_configs::insert(tx, config)? {
-            return Err(tx.lost_race());
-        }
+        store::launch_configs::insert(tx, config)?;
     }
     for config in &done.rewrites {
         store::launch_configs::update(tx, config)?;

@@ -114,9 +114,12 @@ fn read_claimants(
     tx: &mut Tx<'_>,
     lists: &[(PoolId, Vec<Claimant>)],
 ) -> store::Result<ClaimantRecords> {
+    store::claimants::list(tx, &workers_of(lists))
+}
+
+fn workers_of(lists: &[(PoolId, Vec<Claimant>)]) -> Vec<WorkerKey> {
     let claimants = lists.iter().flat_map(|(_, list)| list);
-    let keys: Vec<WorkerKey> = claimants.map(|claimant| claimant.worker.clone()).collect();
-    store::claimants::list(tx, &keys)
+    claimants.map(|claimant| claimant.worker.clone()).collect()
 }
 
 /// Reads first, since reading is cheap. `None`: a transaction has something to write.
@@ -126,6 +129,7 @@ fn read_outcomes(
     now: Timestamp,
 ) -> store::Result<Option<Vec<ListOutcome>>> {
     let queues: Vec<PoolId> = lists.iter().map(|(queue, _)| queue.clone()).collect();
+    store::claimants::ask(tx, &workers_of(lists))?;
     let with_work = store::pending_tasks::queues_with_work(tx, &queues, now)?;
     let known = read_claimants(tx, lists)?;
     let mut outcomes = Vec::with_capacity(lists.len());

@@ -145,9 +145,7 @@ fn join_group(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
             definition.scheduler_id.clone(),
             definition.expires,
         );
-        if !store::task_groups::insert(tx, &group)? {
-            return Err(tx.lost_race().into());
-        }
+        store::task_groups::insert(tx, &group)?;
         return Ok(());
     };
     if group.scheduler_id != definition.scheduler_id {

@@ -316,6 +316,27 @@ fn builds_are_pinned_promoted_rolled_back_to_and_deleted() {
         shown.contains("rolled back") && shown.contains("in use, pinned"),
         "{shown}"
     );
+    let explained = server.ok(&["explain", "image", "tiny"]);
+    for (line, text) in [
+        ("build 1 was promoted by ", &shown),
+        ("build 2 was rolled back by ", &explained),
+    ] {
+        let line = text.lines().find(|it| it.starts_with(line));
+        assert!(
+            line.is_some_and(|it| it.ends_with(": slow tests")),
+            "{text}"
+        );
+    }
+    let explained = server.json(&["explain", "image", "tiny"]);
+    let decision = &explained["decisions"][0];
+    assert_eq!(
+        (
+            &decision["build"],
+            &decision["decision"],
+            &decision["reason"]
+        ),
+        (&json!(2), &json!("rolled back"), &json!("slow tests"))
+    );
     assert!(server.ok(&["image", "list"]).contains("2 rolled back"));
     server.ok(&["image", "promote", "tiny", "2"]);
     built(&server, 2);

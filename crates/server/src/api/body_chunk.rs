@@ -19,6 +19,11 @@ impl BodyChunk {
     pub fn new(bytes: Bytes, if_unheard: Option<UndoGuard>) -> Self {
         Self { bytes, if_unheard }
     }
+
+    /// The bytes that the socket has not taken yet.
+    pub(super) fn bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
 }
 
 impl From<Bytes> for BodyChunk {

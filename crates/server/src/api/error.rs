@@ -8,6 +8,7 @@ use std::io;
 use access::scope::Expression;
 use contract::Invalid;
 use documentation::Refusal;
+use domain::Version;
 use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
 use engine::access::AccessError;
@@ -133,6 +134,20 @@ impl ApiError {
 
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Code::ResourceNotFound, message)
+    }
+
+    /// A version of a subject, such as an image, that is not stored. The older ones than the oldest
+    /// existed, and were deleted this many days after they were replaced.
+    pub fn no_version(subject: &str, version: Version, oldest: Option<Version>, days: u32) -> Self {
+        let was_deleted = version >= Version::FIRST && oldest.is_some_and(|it| version < it);
+        let number = version.0;
+        Self::not_found(match was_deleted {
+            true => format!(
+                "Version {number} of this {subject} was deleted, {days} days or more after it was \
+                 replaced (worker_manager.version_retention_days)"
+            ),
+            false => format!("This {subject} has no version {number}"),
+        })
     }
 
     pub fn conflict(message: impl Into<String>) -> Self {

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::call::Call;
 use super::client_address;
+use super::compression::compress;
 use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
 use super::query;
@@ -107,7 +108,10 @@ async fn run(
     };
     let outcome = answer_call(call, endpoint, head, body, &mut payload).await;
     match outcome {
-        Ok(reply) => reply_with(app, endpoint, reply, &for_error, payload, now),
+        Ok(reply) => {
+            let response = reply_with(app, endpoint, reply, &for_error, payload, now);
+            compress(head, response).await
+        }
         Err(mut error) => {
             log_internal(app, name, &mut error);
             error_reply(&error, name, &for_error, payload, now)

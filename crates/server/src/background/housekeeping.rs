@@ -1,7 +1,7 @@
 //! Deletes expired rows.
 //!
-//! Expired workers and clients, old errors and events, providers that pools no longer use, deleted
-//! pools and unused launch configs.
+//! Expired workers and clients, old errors, events, audit entries and versions, providers that
+//! pools no longer use, deleted pools, what is left of them, and unused launch configs.
 
 use std::sync::Arc;
 
@@ -16,12 +16,13 @@ use engine::change::Change;
 use engine::fleet::{WAIT_READER, settle_old_launches};
 use serde_json::Value;
 use store::{StoreError, Tx};
-use store::{budgets, cache_purges, launches, offering_memories, offering_news, overrides, plans};
+use store::{cache_purges, launches, offering_memories, offering_news, overrides, plans};
 use store::{pool_news, queue_workers, shadow_plans, worker_errors, workers};
 
 use super::batches::Batches;
 use super::driver::{ActivationResult, BackgroundTask, summary};
 use super::forget_recorded::forget_recorded;
+use super::forget_replaced::forget_replaced;
 use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
@@ -36,8 +37,6 @@ const MEMORIES_KEPT_DAYS: u32 = 30;
 const NEWS_KEPT_DAYS: u32 = 1;
 /// How long ended overrides are shown.
 const OVERRIDES_KEPT_DAYS: u32 = 30;
-/// Announced steps of budgets are remembered for longer than any period is.
-const STEPS_KEPT_DAYS: u32 = 90;
 
 pub struct Housekeeping(pub Arc<App>);
 
@@ -75,6 +74,8 @@ impl Housekeeping {
         let documentation = documentation.await?;
         let errors = forget("error_expire", old_errors, worker_errors::delete_older_than).await?;
         let events = self.expire_events(now, batches).await?;
+        let old_audit = days_ago(app.config.worker_manager.audit_retention_days);
+        let audit = forget("audit_expire", old_audit, store::audit::delete_before).await?;
         let outcomes = forget_outcomes(app, now, batches).await?;
         let launches = forget("launch_expire", old_plans, launches::delete_before).await?;
         let plans = forget("plan_expire", old_plans, plans::delete_before).await?;
@@ -84,8 +85,6 @@ impl Housekeeping {
         let delete_ended = overrides::delete_ended_before;
         let old = days_ago(OVERRIDES_KEPT_DAYS);
         let overrides = forget("override_expire", old, delete_ended).await?;
-        let steps = days_ago(STEPS_KEPT_DAYS);
-        forget("budget_step_expire", steps, budgets::delete_steps_before).await?;
         let (old_memories, old_news) = (days_ago(MEMORIES_KEPT_DAYS), days_ago(NEWS_KEPT_DAYS));
         let memories = offering_memories::delete_before;
         let memories = forget("offering_memory_expire", old_memories, memories).await?;
@@ -98,6 +97,7 @@ impl Housekeeping {
         let recorded = forget_recorded(app, now, batches).await?;
         let purges = forget("cache_purge_expire", now, cache_purges::delete_expired).await?;
         let clients = self.expire_clients(now, batches).await?;
+        let replaced = forget_replaced(app, now, batches).await?;
         Ok(summary(&[
             ("workers", workers),
             ("queue_workers", seen),
@@ -108,6 +108,7 @@ impl Housekeeping {
             ("documentation", documentation),
             ("errors", errors),
             ("events", events),
+            ("audit", audit),
             ("outcomes", outcomes),
             ("launches", launches),
             ("plans", plans),
@@ -117,6 +118,7 @@ impl Housekeeping {
             ("recorded", recorded),
             ("cache_purges", purges),
             ("clients", clients),
+            ("replaced", replaced),
         ]))
     }
 

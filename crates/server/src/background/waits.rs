@@ -57,7 +57,7 @@ impl BackgroundTask for WaitAccounts {
         let is_due = |last: Timestamp| now.millis_since(last).abs() >= FORGET_EVERY_MS;
         let mut n_deleted = 0;
         if self.forgotten.is_none_or(is_due) {
-            n_deleted = fleet::forget_waits(&app.engine, self.forget).await?;
+            n_deleted = fleet::forget_waits(&app.engine, &app.events.process, self.forget).await?;
             self.forgotten = Some(now);
         }
         Ok(summary(&[

@@ -14,6 +14,7 @@ use store::meters::{self, DueMeter};
 use store::{StoreError, cost_reports};
 
 use crate::clouds::Mutant;
+use crate::recovery::TURN_MS;
 use crate::world::{CLOUDS, Process, World};
 
 /// Later than any moment of a run.
@@ -117,14 +118,17 @@ impl World {
 
     /// All machines have ended: their costs are settled, and then compared with the bills.
     pub(crate) async fn settle_costs(self: &Arc<Self>, limit: u32) {
-        // A cloud whose clock is ahead says that its machines end later than now.
-        let left = self.meters().await;
-        let ends = left.iter().filter_map(|due| due.meter.ended).max();
-        let limit = limit + self.turns_behind() + ends.map_or(0, |end| self.turns_until(end));
+        let mut limit = limit + self.turns_behind();
         let mut turn = 1;
         while self.has_meters().await && self.state().problems.is_empty() {
+            let left = self.meters().await;
+            // A machine may end in any turn, or in the future if the clock of its cloud is ahead.
+            // It is charged a minute later, which is in the next turn.
+            let ends = left.iter().filter_map(|due| due.meter.ended);
+            let charged = ends.map(|end| end.plus_millis(TURN_MS)).max();
+            let charged = charged.filter(|moment| *moment > self.now());
+            limit = limit.max(charged.map_or(0, |moment| turn + self.turns_until(moment)));
             if turn > limit {
-                let left = self.meters().await;
                 self.problem(format!(
                     "I20: costs are not settled after {limit} turns: {left:?}"
                 ));

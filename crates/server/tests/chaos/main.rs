@@ -68,6 +68,19 @@ ranges! {
     worlds_14 14, worlds_15 15, worlds_16 16, worlds_17 17, worlds_18 18, worlds_19 19,
 }
 
+/// They were found among many thousands.
+#[tokio::test]
+async fn worlds_that_once_went_wrong() {
+    // A machine ended while nobody saw it, and its account took the time back from another use.
+    runs(6025..6026).await;
+    // A launch was made in part, and its machine ended the pause after the refusal of the rest.
+    runs(5485..5486).await;
+    // The last machine ended in the last turn, before it was charged.
+    runs(8652..8653).await;
+    // The launch config was refused by one provider, and its pool moved to another.
+    runs(1558..1559).await;
+}
+
 /// Runs the seeds that `scripts/chaos` names.
 #[tokio::test]
 async fn the_seeds_that_were_asked_for() {

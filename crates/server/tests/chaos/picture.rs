@@ -10,8 +10,8 @@ use domain::pool::Pool;
 use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 use domain::worker::Worker;
+use store::listed_workers::WorkerFilter;
 use store::outbox::OutboxRow;
-use store::workers::WorkerFilter;
 use store::{Store, StoreError, Tx};
 
 use crate::people::POOLS;
@@ -67,8 +67,13 @@ fn take(tx: &mut Tx<'_>, now: Timestamp) -> Result<Picture, StoreError> {
             picture.pools.insert(id.clone(), pool);
         }
         picture.configs.extend(store::launch_configs::all(tx, &id)?);
-        for worker in store::workers::list(tx, &id, &WorkerFilter::default(), None, MANY)? {
-            picture.workers.insert(worker.key.clone(), worker);
+        let all = WorkerFilter::default();
+        for listed in store::listed_workers::list(tx, &id, &all, None, MANY)? {
+            let (pool_id, group, id) = (id.clone(), listed.group, listed.id);
+            let key = WorkerKey { pool_id, group, id };
+            if let Some(worker) = store::workers::get(tx, &key)? {
+                picture.workers.insert(key, worker);
+            }
         }
         for launch in store::launches::list(tx, &id, MANY)? {
             picture.launches.insert(launch.token.clone(), launch);

@@ -16,7 +16,7 @@ use crate::world::World;
 
 const MINUTE_MS: i64 = 60_000;
 /// Time of a turn, except for the first turns.
-const TURN_MS: i64 = 10 * MINUTE_MS;
+pub(crate) const TURN_MS: i64 = 10 * MINUTE_MS;
 /// While one cloud is down, the pools of the other must be done within this many turns (I9).
 const TURNS_BESIDE_A_FAILURE: u32 = 40;
 /// All pending work is done within this many turns (I10).

@@ -19,7 +19,10 @@ impl World {
         let is_new = |launch: &&Launch| !before.launches.contains_key(&launch.token);
         for launch in after.launches.values().filter(is_new) {
             let is_same = |other: &&Launch| {
-                other.pool_id == launch.pool_id && other.launch_config_id == launch.launch_config_id
+                // A pool may have moved to another provider.
+                other.pool_id == launch.pool_id
+                    && other.provider_id == launch.provider_id
+                    && other.launch_config_id == launch.launch_config_id
             };
             let refusals = before.launches.values().filter(is_same).filter_map(refusal);
             let Some((refused, Reverse(_), cause)) = refusals.max() else {

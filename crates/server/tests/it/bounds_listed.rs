@@ -37,6 +37,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "engine::artifacts::log_file::FINISHED",
             "server::notify::webhook::VERSION",
             "store::engine::simulation_state::UNLIMITED",
+            "store::year_old::SPREAD",
             "contract::measured_value::BYTES_PER_STEP",
             "contract::problems::BYTES_PER_WEIGHT",
             "files::rounded::MIN_DIGITS",

@@ -251,6 +251,37 @@ on_both!(a_listener_gets_only_events_that_it_could_read, |world| {
     }
 });
 
+on_both!(
+    a_listener_that_does_not_follow_gets_what_was_committed_before,
+    |world| {
+        world
+            .put("/worker-pool/pp%2Fa", static_pool())
+            .await
+            .expect(200);
+        let (names, ()) = tokio::join!(all(world, ""), publish(&world.app));
+        assert_eq!(names, ["worker-pool-created"]);
+        // Events of another process are in the stream, but not yet in this one's memory.
+        let other = second_app(world).await;
+        let path = "/worker-pool/pp%2Fb";
+        world.put(path, static_pool()).await.expect(200);
+        publish(&other).await;
+        let (names, ()) = tokio::join!(all(world, ""), publish(&world.app));
+        assert_eq!(names, ["worker-pool-created", "worker-pool-created"]);
+    }
+);
+
+on_both!(
+    a_listener_that_does_not_follow_gets_an_answer_without_a_publisher,
+    |world| {
+        make_pool(world, "pp/a").await;
+        world
+            .put("/worker-pool/pp%2Fb", static_pool())
+            .await
+            .expect(200);
+        assert_eq!(all(world, "").await, ["worker-pool-created"]);
+    }
+);
+
 on_both!(a_slow_listener_misses_nothing, |world| {
     let mut listening = Listening::open(world.get(EVENTS)).await;
     // More than is kept in memory, published while the listener does not read.

@@ -1,5 +1,6 @@
 //! Which data expires, and which is kept.
 
+use domain::audit::{AuditEntry, EntityType};
 use domain::error_report::ErrorReport;
 use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
@@ -117,6 +118,39 @@ on_both!(
         assert_eq!(launch_configs(world).await, ["active"]);
     }
 );
+
+on_both!(the_audit_log_is_kept_for_two_years, |world| {
+    let path = "/worker-pool/pp%2Faudited";
+    world.put(path, static_pool()).await.expect(200);
+    let old = world.now();
+    let days_ago = move |days: i64| old.plus_millis(-days * 86_400_000);
+    world
+        .write(move |tx| {
+            [730, 731].into_iter().try_for_each(|days| {
+                let entry = AuditEntry {
+                    entity_type: EntityType::WorkerPool,
+                    entity_id: "pp/audited".to_owned(),
+                    action: format!("{days} days ago"),
+                    client_id: "me".to_owned(),
+                    created: days_ago(days),
+                    source_ip: None,
+                    request_id: None,
+                    detail: Value::Null,
+                };
+                store::audit::insert(tx, &entry)
+            })
+        })
+        .await;
+    let actions = async || {
+        let read = world
+            .read(|tx| store::audit::by_entity(tx, EntityType::WorkerPool, "pp/audited", None, 9));
+        let actions = read.await.into_iter().map(|(_, entry)| entry.action);
+        actions.collect::<Vec<_>>()
+    };
+    assert_eq!(actions().await, ["created", "730 days ago", "731 days ago"]);
+    assert_eq!(world.keep_house().await["audit"], 1);
+    assert_eq!(actions().await, ["created", "730 days ago"]);
+});
 
 on_both!(expired_workers_go_whatever_their_state, |world| {
     let past = world.now().plus_millis(-1);

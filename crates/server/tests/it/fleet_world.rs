@@ -18,8 +18,8 @@ use server::app::App;
 use server::background::driver::BackgroundTask;
 use server::background::{MachineTermination, Provision, ProvisionRounds, Scan};
 use server::config::Config;
+use store::listed_workers::{ListedWorker, WorkerFilter};
 use store::plans::PlanRecord;
-use store::workers::WorkerFilter;
 
 use crate::ask::{Ask, Who};
 use crate::database::Database;
@@ -437,7 +437,13 @@ impl Fleet {
     pub(crate) async fn workers(&self, pool: &str) -> Vec<Worker> {
         let pool: PoolId = pool.parse().unwrap();
         self.read(move |tx| {
-            let mut all = store::workers::list(tx, &pool, &WorkerFilter::default(), None, ALL)?;
+            let any = WorkerFilter::default();
+            let listed = store::listed_workers::list(tx, &pool, &any, None, ALL)?;
+            let mut all = Vec::new();
+            for ListedWorker { group, id, .. } in listed {
+                let pool_id = pool.clone();
+                all.extend(store::workers::get(tx, &WorkerKey { pool_id, group, id })?);
+            }
             all.sort_by(|one, other| one.key.cmp(&other.key));
             Ok(all)
         })

@@ -234,6 +234,9 @@ fleet_test!(a_canary_that_never_registers_is_rolled_back, |fleet| {
         assert!(measured.contains(&line), "{line}: {measured}");
     }
     assert!(standing.rejected.contains(&BuildNumber(2)));
+    let why = &standing.decisions[&BuildNumber(2)];
+    assert_eq!(why.by, "fleetwright");
+    assert!(why.reason.starts_with("Worse after "), "{}", why.reason);
     assert_eq!(fleet.launch_configs().await, ["\"disk-1\" 1"]);
     // It is not tried again.
     let again = fleet.roll_out(&definition, &[1, 2]).await;

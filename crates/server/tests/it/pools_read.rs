@@ -4,7 +4,7 @@ use domain::worker::{StoredWorker, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::database::{assert_snapshot, on_both};
-use crate::samples::{aws_pool, launch_config, static_pool, worker};
+use crate::samples::{DAY_MS, aws_pool, launch_config, static_pool, static_worker, worker};
 use crate::world::World;
 
 const NOT_THERE: &str = "Worker pool does not exist";
@@ -277,3 +277,69 @@ on_both!(
         }
     }
 );
+
+const EE: &str = "/worker-pool/pp%2Fee";
+
+/// Whether the database is asked for the pool that is shown.
+async fn is_read(world: &World) -> bool {
+    let show = async { world.get(EE).await.expect(200) };
+    let (_, counts) = world.counted(show).await;
+    counts.transactions("pool_show") > 0
+}
+
+on_both!(
+    a_pool_is_shown_from_memory_until_a_second_has_passed,
+    |world| {
+        world.put(EE, static_pool()).await.expect(200);
+        assert!(is_read(world).await);
+        for passed_ms in [0, 1, 998] {
+            world.clock.advance_ms(passed_ms);
+            assert!(!is_read(world).await, "{passed_ms}");
+        }
+        world.clock.advance_ms(1);
+        assert!(is_read(world).await);
+        // Changes of another pool do not matter.
+        let other = world.put("/worker-pool/pp%2Fother", static_pool());
+        other.await.expect(200);
+        world.insert(worker("pp/other", "g", "w")).await;
+        assert!(!is_read(world).await);
+    }
+);
+
+on_both!(a_pool_that_is_not_there_is_not_kept, |world| {
+    world
+        .get(EE)
+        .await
+        .refused(404, "ResourceNotFound", NOT_THERE);
+    world.put(EE, static_pool()).await.expect(200);
+    world.get(EE).await.expect(200);
+    world.delete(EE).await.expect(200);
+    let shown = world.get(EE).await.expect(200);
+    assert_eq!(shown["providerId"], "null-provider");
+});
+
+on_both!(every_change_of_a_pool_is_shown_at_once, |world| {
+    let configs = [launch_config(Some("lc1"), "ami-1")];
+    world.put(EE, aws_pool(&configs)).await.expect(200);
+    let mut shown = vec![world.get(EE).await.expect(200)];
+    let show = async || world.get(EE).await.expect(200);
+    let configs = [launch_config(Some("lc2"), "ami-2")];
+    world.post(EE, aws_pool(&configs)).await.expect(200);
+    shown.push(show().await);
+    // A new edit that only archives a launch config.
+    world.post(EE, aws_pool(&[])).await.expect(200);
+    shown.push(show().await);
+    world.post(EE, static_pool()).await.expect(200);
+    shown.push(show().await);
+    let path = "/workers/pp%2Fee/g/w1";
+    world.put(path, static_worker()).await.expect(200);
+    shown.push(show().await);
+    world.delete(path).await.expect(200);
+    shown.push(show().await);
+    world.clock.advance_ms(300 * DAY_MS);
+    world.keep_house().await;
+    shown.push(show().await);
+    for (number, (before, after)) in shown.iter().zip(shown.iter().skip(1)).enumerate() {
+        assert_ne!(before, after, "change {number}");
+    }
+});

@@ -96,6 +96,9 @@ on_both!(a_requested_worker_that_proves_itself_runs, |world| {
     let reply = register(world, google_claim(world)).await.expect(200);
     assert_eq!(reply["expires"], "2026-09-21T16:13:21.000Z");
     assert_eq!(reply["workerConfig"], json!({"deep": {"er": true}}));
+    // It cannot ask for it again.
+    let stored = world.worker(&key("pp/ee", "g", "w")).await.unwrap();
+    assert_eq!(stored.terms.worker_config, None);
     assert_eq!(reply["credentials"]["clientId"], "worker/google/pp/ee/g/w");
     assert_eq!(reply["secret"].as_str().unwrap().len(), 44);
     let certificate = Who::registered(&reply).certificate.unwrap();

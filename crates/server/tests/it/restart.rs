@@ -139,6 +139,26 @@ on_both!(
     }
 );
 
+on_both!(
+    a_pool_that_another_process_changed_is_shown_within_a_second,
+    |world| {
+        let path = "/worker-pool/pp%2Fee";
+        world.put(path, static_pool()).await.expect(200);
+        let other = second(world, |_| {}).await.unwrap();
+        let before = other.get(path, &world.root()).await.expect(200);
+        let mut changed = static_pool();
+        changed["description"] = json!("changed");
+        world.post(path, changed).await.expect(200);
+        let here = world.get(path).await.expect(200);
+        assert_eq!(here["description"], "changed");
+        world.clock.advance_ms(999);
+        let known = other.get(path, &world.root()).await.expect(200);
+        assert_eq!(known, before);
+        world.clock.advance_ms(1);
+        assert_eq!(other.get(path, &world.root()).await.expect(200), here);
+    }
+);
+
 /// Replaces the file of keys.
 fn with_keys(config: &mut Config, keys: &str) {
     let folder = config.keys.file.parent().unwrap().to_owned();

@@ -275,6 +275,13 @@ impl World {
         self.app.engine.store.read("test_read", f).await.unwrap()
     }
 
+    /// A trip to the database, which gives others the time for one. PostgreSQL hears nothing of a
+    /// transaction without statements.
+    pub(crate) async fn trip(&self) {
+        let store = &self.app.engine.store;
+        store.scan("trip", store::probe::clock).await.unwrap();
+    }
+
     /// The result of this future, and the counts of the database's work for it.
     pub(crate) async fn counted<T>(&self, what: impl Future<Output = T>) -> (T, Counts) {
         self.app.engine.store.take_counts();

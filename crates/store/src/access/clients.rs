@@ -90,7 +90,7 @@ pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec
 /// Records when these clients last signed a request. Their versions and the revision do not change.
 pub fn touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<()> {
     for id in ids {
-        tx.execute(&TOUCH, (date, id))?;
+        tx.run(&TOUCH, (date, id))?;
     }
     Ok(())
 }

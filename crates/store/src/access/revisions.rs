@@ -83,11 +83,11 @@ pub(crate) fn counter(tx: &Tx<'_>) -> String {
 /// Every transaction that changes what a client may do must call this.
 pub(crate) fn increment(tx: &mut Tx<'_>) -> Result<()> {
     let name = counter(tx);
-    tx.execute(&INCREMENT, &name).map(drop)
+    tx.run(&INCREMENT, &name)
 }
 
 /// Like [`increment`], for transactions that delete a role.
 pub(crate) fn increment_deleted(tx: &mut Tx<'_>) -> Result<()> {
     let name = format!("{DELETED}{:02}", tx.slot());
-    tx.execute(&INCREMENT, &name).map(drop)
+    tx.run(&INCREMENT, &name)
 }

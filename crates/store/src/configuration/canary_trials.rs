@@ -32,11 +32,11 @@ pub fn list(tx: &mut Tx<'_>, image: &ImageName, limit: u32) -> Result<Vec<Stored
 /// Writes what is known of a machine.
 pub fn write(tx: &mut Tx<'_>, trial: &StoredTrial) -> Result<()> {
     if !tx.insert(&INSERT, trial)? {
-        tx.execute(&UPDATE, trial.updated())?;
+        tx.run(&UPDATE, trial.updated())?;
     }
     Ok(())
 }
 
 pub fn delete(tx: &mut Tx<'_>, image: &ImageName) -> Result<()> {
-    tx.execute(&DELETE, image).map(drop)
+    tx.run(&DELETE, image)
 }

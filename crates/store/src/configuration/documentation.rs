@@ -88,7 +88,7 @@ pub fn list(tx: &mut Tx<'_>, after: Option<(&str, &str)>, limit: u32) -> Result<
 /// Replaces the documentation of the subject, but keeps its time of creation.
 pub fn put(tx: &mut Tx<'_>, record: &Record, tarball: &[u8]) -> Result<()> {
     let tarball = STANDARD.encode(tarball);
-    tx.execute(&PUT, (record.inserted(), &tarball)).map(drop)
+    tx.run(&PUT, (record.inserted(), &tarball))
 }
 
 /// Returns `false` if the subject has no documentation. A transaction that deletes a subject must

@@ -61,5 +61,5 @@ pub fn update(tx: &mut Tx<'_>, rollout: &ImageRollout) -> Result<()> {
 }
 
 pub fn delete(tx: &mut Tx<'_>, image: &ImageName) -> Result<()> {
-    tx.execute(&DELETE, image).map(drop)
+    tx.run(&DELETE, image)
 }

@@ -62,9 +62,9 @@ pub fn list_outdated(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Res
 
 /// Notes which images a pool uses, each with the selection that was applied.
 pub fn replace(tx: &mut Tx<'_>, pool: &PoolId, images: &[(ImageName, i64)]) -> Result<()> {
-    tx.execute(&DELETE, pool)?;
+    tx.run(&DELETE, pool)?;
     for (image, applied) in images {
-        tx.execute(&INSERT, (image, pool, *applied))?;
+        tx.run(&INSERT, (image, pool, *applied))?;
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ pub fn release(
     pool_id: &PoolId,
     configuration_id: &ConfigurationId,
 ) -> Result<()> {
-    tx.execute(&RELEASE, (pool_id, configuration_id)).map(drop)
+    tx.run(&RELEASE, (pool_id, configuration_id))
 }
 
 /// The worker types of a configuration, ordered by pool id.

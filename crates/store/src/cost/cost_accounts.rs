@@ -113,6 +113,18 @@ statements! { TABLE;
          SELECT CAST($1 AS BIGINT), 24, account, ", amounts!(), " FROM costs \
          WHERE began = $2 AND hours = 1 ", add_to_row!());
     DELETE_HOUR "cost_delete_hour" = "DELETE FROM costs WHERE began = $1 AND hours = 1";
+    DELETE_BEFORE "cost_delete_before" =
+        "DELETE FROM costs WHERE (began, hours, account) IN (SELECT began, hours, account \
+         FROM costs WHERE began < $1 ORDER BY began LIMIT $2)";
+    // An account may be needed again as long as machines of its launch config may start.
+    DELETE_UNUSED "cost_account_delete_unused" =
+        "DELETE FROM cost_accounts WHERE account IN (SELECT a.account FROM cost_accounts AS a \
+         WHERE NOT EXISTS (SELECT 1 FROM costs AS c WHERE c.account = a.account) \
+         AND NOT EXISTS (SELECT 1 FROM meters AS m WHERE m.account = a.account) \
+         AND NOT EXISTS (SELECT 1 FROM launch_configs AS l \
+         WHERE l.worker_pool_id = a.worker_pool_id AND l.launch_config_id = a.launch_config_id) \
+         AND (a.launch_config_id <> '' OR NOT EXISTS (SELECT 1 FROM worker_pools AS p \
+         WHERE p.worker_pool_id = a.worker_pool_id)) ORDER BY a.account LIMIT $1)";
     CHARGED "cost_charged" = charged!("''");
     CHARGED_POOL "cost_charged_of_pool" = charged!("a.worker_pool_id");
     CHARGED_PROVIDER "cost_charged_of_provider" = charged!("a.provider_id");
@@ -167,7 +179,7 @@ pub(crate) fn open(
     currency: &str,
 ) -> Result<()> {
     let account = (pool_id, launch_config, provider_id, currency);
-    tx.execute(&OPEN, account).map(drop)
+    tx.run(&OPEN, account)
 }
 
 /// Adds to the amounts of an hour.
@@ -175,7 +187,7 @@ pub(crate) fn add(tx: &mut Tx<'_>, hour: Timestamp, account: i64, uses: &Uses) -
     let times = uses.iter().map(|(_, amount)| Value::from(amount.ms));
     let money = uses.iter().map(|(_, amount)| Value::from(amount.micros));
     let amounts: Vec<Value<'_>> = times.chain(money).collect();
-    tx.execute(&ADD, (hour, account, amounts)).map(drop)
+    tx.run(&ADD, (hour, account, amounts))
 }
 
 /// The oldest hour that is not added to its day.
@@ -188,7 +200,19 @@ pub fn fold_hour(tx: &mut Tx<'_>, before: Timestamp) -> Result<bool> {
     let Some(hour) = oldest_hour(tx)?.filter(|hour| *hour < before) else {
         return Ok(false);
     };
-    tx.execute(&FOLD, (hour.start_of(DAY_MS), hour))?;
-    tx.execute(&DELETE_HOUR, hour)?;
+    tx.run(&FOLD, (hour.start_of(DAY_MS), hour))?;
+    tx.run(&DELETE_HOUR, hour)?;
     Ok(true)
+}
+
+/// Deletes the costs of hours and days that began before this moment. Call it again while it
+/// returns the limit.
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_BEFORE, (before, limit))
+}
+
+/// Deletes accounts without costs of which no machine can start any more. Call it again while it
+/// returns the limit.
+pub fn delete_unused(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_UNUSED, limit)
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use domain::cost::{Charge, CostKind, Currency, Life, Meter, MeteredRun, Uses};
 use domain::id::WorkerKey;
 use domain::run_outcome::RunOutcome;
-use domain::time::Timestamp;
+use domain::time::{DAY_MS, Timestamp};
 use domain::worker::Worker;
 
 use crate::cost::cost_accounts;
@@ -89,8 +89,17 @@ statements! { TABLE;
     DELETE "meter_delete" = concat!(
         "DELETE FROM meters WHERE ", of_worker!("$1", "$2", "$3"), " AND charged = $4");
     DELETE_RUNS "metered_run_delete" = concat!(
-        "DELETE FROM metered_runs WHERE ", of_worker!("$1", "$2", "$3"), " AND resolved <= $4");
+        "DELETE FROM metered_runs WHERE ", of_worker!("$1", "$2", "$3"));
+    // The worker need not have ended a run with one of these reasons, so the machine may have ended
+    // before. When that becomes known, the time that is taken back has the use of the run.
+    DELETE_CHARGED_RUNS "metered_run_delete_charged" = concat!(
+        "DELETE FROM metered_runs WHERE ", of_worker!("$1", "$2", "$3"),
+        " AND resolved <= $4 AND (reason NOT IN ('canceled', 'claim-expired', \
+         'deadline-exceeded', 'worker-shutdown') OR resolved <= $5)");
 }
+
+/// A machine whose end becomes known later than this has ended that long ago for its account.
+const MAX_UNSEEN_MS: i64 = DAY_MS;
 
 /// A machine whose charge is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,23 +142,23 @@ pub(crate) fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
     let (price, started) = (&worker.price, made.unwrap_or(worker.created));
     let account = (launch_config, provider, currency);
     let kind = CostKind::Booting.as_str();
-    tx.execute(&INSERT, (&worker.key, price, started, kind, account))?;
+    tx.run(&INSERT, (&worker.key, price, started, kind, account))?;
     Ok(())
 }
 
 /// Records when a machine began to stop.
 pub fn note_leaving(tx: &mut Tx<'_>, key: &WorkerKey, at: Timestamp) -> Result<()> {
-    tx.execute(&LEAVING, (at, key)).map(drop)
+    tx.run(&LEAVING, (at, key))
 }
 
 /// Records when a machine ended; it is charged soon.
 pub fn note_ended(tx: &mut Tx<'_>, key: &WorkerKey, at: Timestamp) -> Result<()> {
-    tx.execute(&ENDED, (at, key)).map(drop)
+    tx.run(&ENDED, (at, key))
 }
 
 /// Ends the meters of the next expired workers, whose rows are about to be deleted.
 pub(crate) fn end_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<()> {
-    tx.execute(&EXPIRED, (now, limit)).map(drop)
+    tx.run(&EXPIRED, (now, limit))
 }
 
 /// Keeps runs until their time is charged. Runs on machines without a meter are skipped.
@@ -173,7 +182,7 @@ pub(crate) fn add_runs(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    tx.execute(&ADD_RUNS, to_json(&rows)).map(drop)
+    tx.run(&ADD_RUNS, to_json(&rows))
 }
 
 pub fn is_due(tx: &mut Tx<'_>, now: Timestamp) -> Result<bool> {
@@ -264,13 +273,14 @@ pub fn charge(tx: &mut Tx<'_>, charges: &[(DueMeter, Charge, Timestamp)]) -> Res
         let (key, before) = (&due.key, due.meter.charged);
         if charge.is_settled {
             tx.execute_guarded(&DELETE, (key, before))?;
-            tx.execute(&DELETE_RUNS, (key, i64::MAX))?;
+            tx.run(&DELETE_RUNS, key)?;
             continue;
         }
         let moved = (charge.charged, *again, charge.kind.as_str());
         tx.execute_guarded(&MOVE, (moved, key, before))?;
         if !due.life.runs.is_empty() {
-            tx.execute(&DELETE_RUNS, (key, charge.charged))?;
+            let unseen = charge.charged.plus_millis(-MAX_UNSEEN_MS);
+            tx.run(&DELETE_CHARGED_RUNS, (key, charge.charged, unseen))?;
         }
     }
     Ok(())

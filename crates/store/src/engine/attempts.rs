@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::engine::{
-    error::Result, error::StoreError, failure::Failure, lock::lock, session::Session, sqlite::Mode,
-    stopwatch::Stopwatch, tx::Tx,
+    error::Result, error::StoreError, failure::Failure, lock::lock, session::Connection,
+    session::Session, sqlite::Mode, stopwatch::Stopwatch, tx::Tx,
 };
 
 /// Maximum number of attempts of a transaction that conflicts with others.
@@ -79,6 +79,10 @@ impl Session {
         let stopwatch = Stopwatch::start();
         let engine = self.engine_name();
         let result = run(self);
+        if let Connection::Postgres(postgres) = &mut self.connection {
+            self.counter.trips(postgres.take_trips());
+        }
+        self.counter.transaction_took(name, &stopwatch);
         let outcome = if result.is_ok() { "ok" } else { "error" };
         metrics::histogram!(
             "fleetwright_store_seconds", "name" => name, "engine" => engine, "outcome" => outcome
@@ -105,6 +109,7 @@ impl Session {
         let mut tx = Tx::new(self);
         let outcome = catch_unwind(AssertUnwindSafe(|| f(&mut tx)));
         let (conflict, has_failed) = (tx.conflict(), tx.has_failed());
+        let touches = std::mem::take(&mut tx.touches);
         let is_conflict = conflict.is_some();
         match outcome {
             Err(_panic) => {
@@ -119,7 +124,12 @@ impl Session {
                 self.rollback();
                 AttemptResult::Finished(Err(StoreError::IgnoredFailure { name }.into()))
             }
-            Ok(Ok(value)) if !is_conflict => self.finish(mode, name, value),
+            Ok(Ok(value)) if !is_conflict => {
+                let finished = self.finish(mode, name, value);
+                // Also if the result of the commit is not known.
+                self.touched.add(&touches);
+                finished
+            }
             // A read runs once, and its own error says more than `TooManyConflicts`.
             Ok(Err(error)) if mode == Mode::Read => {
                 self.rollback();
@@ -138,7 +148,11 @@ impl Session {
         name: &'static str,
         value: T,
     ) -> AttemptResult<Result<T, E>> {
-        match self.commit() {
+        let ended = match mode {
+            Mode::Read => self.end_read(),
+            Mode::Write => self.commit(),
+        };
+        match ended {
             Ok(()) => AttemptResult::Finished(Ok(value)),
             // The closure has read everything, so a failed commit does not matter.
             Err(_) if mode == Mode::Read => {
@@ -146,15 +160,17 @@ impl Session {
                 AttemptResult::Finished(Ok(value))
             }
             Err(Failure::Conflict(_)) => {
+                let statement = self.take_failed().unwrap_or("commit");
                 self.rollback();
-                AttemptResult::Conflict("commit")
+                AttemptResult::Conflict(statement)
             }
             Err(Failure::Lost(source)) => {
                 AttemptResult::Finished(Err(StoreError::OutcomeUnknown { name, source }.into()))
             }
             Err(failure @ (Failure::NotMigrated(_) | Failure::Other(_))) => {
+                let statement = self.take_failed().unwrap_or("commit");
                 self.rollback();
-                AttemptResult::Finished(Err(self.error("commit", failure).into()))
+                AttemptResult::Finished(Err(self.error(statement, failure).into()))
             }
         }
     }

@@ -1,19 +1,25 @@
-//! Counts what transactions do, for tests. Unlike a duration, a count is the same on a busy
-//! machine.
+//! Counts what transactions do, for tests and benchmarks. Unlike a duration, a count is the same
+//! on a busy machine.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::engine::{lock::lock, statement::Statement};
+use crate::engine::{lock::lock, statement::Statement, stopwatch::Stopwatch};
+
+/// Maximum number of durations that are kept of a statement or a transaction: the first ones.
+const MAX_DURATIONS: usize = 1_000;
 
 /// Transactions of a store, and statements and returned rows, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     transactions: BTreeMap<&'static str, u64>,
     statements: BTreeMap<&'static str, u64>,
     rows: BTreeMap<&'static str, u64>,
+    trips: u64,
+    statement_seconds: BTreeMap<&'static str, Vec<f64>>,
+    transaction_seconds: BTreeMap<&'static str, Vec<f64>>,
 }
 
 impl Counts {
@@ -43,10 +49,28 @@ impl Counts {
     pub fn all_rows(&self) -> u64 {
         self.rows.values().sum()
     }
+
+    /// How often an answer of PostgreSQL was waited for.
+    pub fn trips(&self) -> u64 {
+        self.trips
+    }
+
+    /// How long executions of each statement took.
+    pub fn statement_seconds(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
+        let seconds = self.statement_seconds.iter();
+        seconds.map(|(name, seconds)| (*name, seconds.as_slice()))
+    }
+
+    /// How long transactions of each name took, with all attempts.
+    pub fn transaction_seconds(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
+        let seconds = self.transaction_seconds.iter();
+        seconds.map(|(name, seconds)| (*name, seconds.as_slice()))
+    }
 }
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
+        self.trips += other.trips;
         let sums = [
             (&mut self.transactions, other.transactions),
             (&mut self.statements, other.statements),
@@ -55,6 +79,15 @@ impl AddAssign for Counts {
         for (sum, added) in sums {
             for (name, count) in added {
                 *sum.entry(name).or_default() += count;
+            }
+        }
+        let durations = [
+            (&mut self.statement_seconds, other.statement_seconds),
+            (&mut self.transaction_seconds, other.transaction_seconds),
+        ];
+        for (all, added) in durations {
+            for (name, seconds) in added {
+                all.entry(name).or_default().extend(seconds);
             }
         }
     }
@@ -88,10 +121,67 @@ impl Counter {
         self.add(|counts| *counts.transactions.entry(name).or_default() += 1);
     }
 
-    pub(crate) fn statement(&self, statement: &Statement, n_rows: usize) {
+    pub(crate) fn trips(&self, n_trips: u64) {
+        self.add(|counts| counts.trips += n_trips);
+    }
+
+    pub(crate) fn transaction_took(&self, name: &'static str, watch: &Stopwatch) {
         self.add(|counts| {
-            *counts.statements.entry(statement.name).or_default() += 1;
-            *counts.rows.entry(statement.name).or_default() += n_rows as u64;
+            let seconds = counts.transaction_seconds.entry(name).or_default();
+            keep(seconds, Some(watch.seconds()));
         });
+    }
+
+    /// Starts to measure a statement, if it is counted.
+    pub(crate) fn watch(&self) -> Option<Stopwatch> {
+        let is_on = self.0.is_on.load(Ordering::Relaxed);
+        is_on.then(Stopwatch::start)
+    }
+
+    pub(crate) fn statement(
+        &self,
+        statement: &Statement,
+        n_rows: usize,
+        watch: Option<&Stopwatch>,
+    ) {
+        let took = watch.map(Stopwatch::seconds);
+        self.add(|counts| {
+            let name = statement.name;
+            *counts.statements.entry(name).or_default() += 1;
+            *counts.rows.entry(name).or_default() += n_rows as u64;
+            keep(counts.statement_seconds.entry(name).or_default(), took);
+        });
+    }
+}
+
+fn keep(durations: &mut Vec<f64>, took: Option<f64>) {
+    if durations.len() < MAX_DURATIONS {
+        durations.extend(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+    use crate::engine::statement::PING;
+
+    #[test]
+    fn only_the_first_durations_are_kept() {
+        let sizes = sizes_around("store::engine::counts::MAX_DURATIONS", MAX_DURATIONS);
+        for n_executions in sizes {
+            let counter = Counter::default();
+            counter.take();
+            for _ in 0..n_executions {
+                counter.statement(&PING, 1, counter.watch().as_ref());
+            }
+            let counts = counter.take();
+            let kept = counts.statement_seconds().next();
+            let n_kept = kept.map_or(0, |(_, seconds)| seconds.len());
+            assert_eq!(n_kept, n_executions.min(MAX_DURATIONS));
+            assert_eq!(counts.statements("ping"), n_executions as u64);
+            assert_eq!(counts.rows("ping"), n_executions as u64);
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use postgres::error::SqlState;
 use rusqlite::ErrorCode;
+use tokio_postgres::error::SqlState;
 
 use crate::engine::error::DriverError;
 
@@ -43,8 +43,8 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-impl From<postgres::Error> for Failure {
-    fn from(error: postgres::Error) -> Self {
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
         let Some(state) = error.code().cloned() else {
             // An error without a code is either a wrong value or a lost connection.
             let io = error
@@ -75,7 +75,7 @@ impl From<postgres::Error> for Failure {
 }
 
 /// The driver's own text is only "db error". The server's message is in its source.
-fn with_server_message(error: postgres::Error) -> DriverError {
+fn with_server_message(error: tokio_postgres::Error) -> DriverError {
     match error.as_db_error() {
         Some(server) => {
             let detail = server

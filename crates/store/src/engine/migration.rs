@@ -60,6 +60,9 @@ static MIGRATIONS: &[Migration] = migrations! {
     29 "0029_waits"
     30 "0030_costs"
     31 "0031_budgets"
+    32 "0032_waits_by_number"
+    33 "0033_kept_versions"
+    34 "0034_updates_in_place"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);
@@ -177,7 +180,7 @@ fn begin_locked(session: &mut Session) -> Result<(), Failure> {
     }
 }
 
-fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<()> {
+pub(crate) fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<()> {
     let done = match &mut session.connection {
         Connection::Sqlite(sqlite) => sqlite.batch(sql),
         Connection::Postgres(postgres) => postgres.batch(sql),
@@ -188,20 +191,27 @@ fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<()> {
     })
 }
 
-/// Replaces the only differences between the databases: bytewise order, generated numbers, and
-/// tables that are stored in the order of their key.
+/// Replaces the only differences between the databases: bytewise order, generated numbers, tables
+/// that are stored in the order of their key, and lines that are for PostgreSQL alone.
 fn translate(session: &Session, sql: &str) -> String {
-    let (key, serial, by_key) = match &session.connection {
-        Connection::Sqlite(_) => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT", "WITHOUT ROWID"),
+    let (key, serial, by_key, postgres) = match &session.connection {
+        Connection::Sqlite(_) => (
+            "TEXT",
+            "INTEGER PRIMARY KEY AUTOINCREMENT",
+            "WITHOUT ROWID",
+            "-- ",
+        ),
         Connection::Postgres(_) => (
             "TEXT COLLATE \"C\"",
             "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+            "",
             "",
         ),
     };
     sql.replace("{key}", key)
         .replace("{serial}", serial)
         .replace("{by_key}", by_key)
+        .replace("{postgres}", postgres)
 }
 
 /// Ignores the kind of line ends, which some tools change on checkout.

@@ -67,7 +67,7 @@ pub(crate) enum Target {
         path: PathBuf,
     },
     Postgres {
-        config: Box<postgres::Config>,
+        config: Box<tokio_postgres::Config>,
         root_certificates: Option<PathBuf>,
     },
 }
@@ -148,9 +148,9 @@ impl Target {
                     .get_hosts()
                     .first()
                     .map_or_else(String::new, |host| match host {
-                        postgres::config::Host::Tcp(name) => name.clone(),
+                        tokio_postgres::config::Host::Tcp(name) => name.clone(),
                         #[cfg(unix)]
-                        postgres::config::Host::Unix(path) => path.display().to_string(),
+                        tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
                     });
                 let port = config.get_ports().first().copied().unwrap_or(5432);
                 format!(
@@ -179,9 +179,9 @@ fn postgres_target(url: &str) -> Result<Target> {
         }
     }
     let cleaned = format!("{base}?{}", kept.join("&"));
-    let mut config: postgres::Config = cleaned.trim_end_matches('?').parse().map_err(
+    let mut config: tokio_postgres::Config = cleaned.trim_end_matches('?').parse().map_err(
         // The driver's message can quote the address with its password, so it is dropped.
-        |_: postgres::Error| {
+        |_: tokio_postgres::Error| {
             StoreError::BadUrl(
                 "it is not of the form postgres://user:password@host:port/database".into(),
             )
@@ -252,7 +252,10 @@ mod tests {
             panic!("not PostgreSQL");
         };
         assert_eq!(root_certificates, Some(PathBuf::from("/etc/my ca.pem")));
-        assert_eq!(config.get_ssl_mode(), postgres::config::SslMode::Require);
+        assert_eq!(
+            config.get_ssl_mode(),
+            tokio_postgres::config::SslMode::Require
+        );
     }
 
     #[test]

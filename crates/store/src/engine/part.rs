@@ -64,7 +64,14 @@ pub(crate) fn read_within<'v, T: FromRow>(
     keys: impl Bind<'v> + Copy,
     limit: u32,
 ) -> Result<Part<T>> {
+    // The first row is always read.
+    if limit <= 1 {
+        return Ok(tx.rows(list, (keys, limit))?.into());
+    }
     let sizes: Vec<u64> = tx.rows(sizes, (keys, limit))?;
+    if sizes.is_empty() {
+        return Ok(Vec::new().into());
+    }
     let count = count_fitting(sizes.iter().copied(), max_bytes);
     Ok(Part {
         items: tx.rows(list, (keys, count))?,

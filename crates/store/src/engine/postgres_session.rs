@@ -1,14 +1,28 @@
 //! A connection to PostgreSQL, opened when it is needed and reopened when it was lost.
+//!
+//! A transaction begins with its first statement: both are sent together, and answered together.
+//! So are statements whose results are not needed, and the one that follows them. A read sends
+//! its end without waiting for the answer. So a read of one statement takes one round trip.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use postgres::types::ToSql;
-use postgres::{Client, NoTls};
+use tokio::runtime::{self, Runtime};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::engine::{
-    error::Result, failure::Failure, row::BadRow, row::Row, sqlite::Mode, statement::Statement,
+    error::Result,
+    failure::Failure,
+    pipeline::{DriverResult, Expected, Pipeline, parameters},
+    row::BadRow,
+    row::Row,
+    sqlite::Mode,
+    statement::Statement,
     value::Value,
 };
 
@@ -23,53 +37,103 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct PostgresSession {
-    config: postgres::Config,
+    config: Config,
     tls: Option<MakeRustlsConnect>,
     connection: Option<Connection>,
+    pipeline: Pipeline,
+    n_trips: u64,
 }
 
 struct Connection {
+    /// Sends and receives while a statement is waited for.
+    runtime: Runtime,
+    link: Link,
+}
+
+struct Link {
     client: Client,
-    prepared: HashMap<&'static str, postgres::Statement>,
+    /// By name, and whether it is guarded.
+    prepared: HashMap<(&'static str, bool), tokio_postgres::Statement>,
 }
 
 impl PostgresSession {
-    pub(crate) fn new(config: postgres::Config, tls: Option<MakeRustlsConnect>) -> Self {
+    pub(crate) fn new(config: Config, tls: Option<MakeRustlsConnect>) -> Self {
         Self {
             config,
             tls,
             connection: None,
+            pipeline: Pipeline::default(),
+            n_trips: 0,
         }
     }
 
-    /// Reopens a lost connection, which is safe because the transaction has not begun.
+    /// Opens the connection if there is none. The transaction begins with its first statement.
     pub(crate) fn begin(&mut self, mode: Mode) -> Result<(), Failure> {
-        let sql = match mode {
+        self.connect()?;
+        self.pipeline.begin(match mode {
             Mode::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             Mode::Write => "BEGIN ISOLATION LEVEL REPEATABLE READ",
-        };
-        match self.batch(sql) {
-            Err(Failure::Lost(_)) => self.batch(sql),
-            result => result,
-        }
+        });
+        Ok(())
     }
 
+    /// Sends what waits with the commit.
     pub(crate) fn commit(&mut self) -> Result<(), Failure> {
+        self.pipeline.forget_reads();
+        if !self.pipeline.has_written() {
+            return self.end_read();
+        }
+        // The first statements may be sent again on another connection, but no commit.
+        if self.pipeline.is_first() && !self.pipeline.is_empty() {
+            self.send_waiting()?;
+        }
+        if self.pipeline.is_first() {
+            return Ok(());
+        }
+        self.n_trips += 1;
         // Never reopens the connection: a commit on a new one would succeed without committing
         // anything.
-        self.with(|connection| connection.client.batch_execute("COMMIT"))
+        self.with(async |link, pipeline| {
+            let waiting = link.prepare_waiting(pipeline).await?;
+            let done = link.client.batch_execute("COMMIT");
+            pipeline.send(&link.client, &waiting, done).await
+        })
+    }
+
+    /// Ends a transaction that has changed nothing, without waiting for the answer: it can only
+    /// fail with the connection, and then the next statement says so.
+    pub(crate) fn end_read(&mut self) -> Result<(), Failure> {
+        if self.pipeline.is_first() {
+            return Ok(());
+        }
+        self.with(async |link, _| {
+            let mut ended = pin!(link.client.batch_execute("COMMIT"));
+            let early = std::future::poll_fn(|context| {
+                Poll::Ready(match ended.as_mut().poll(context) {
+                    Poll::Ready(result) => result,
+                    Poll::Pending => Ok(()),
+                })
+            });
+            early.await?;
+            // The task of the connection sends it now.
+            tokio::task::yield_now().await;
+            Ok(())
+        })
     }
 
     pub(crate) fn rollback(&mut self) -> Result<(), Failure> {
-        match &self.connection {
-            Some(_) => self.batch("ROLLBACK"),
-            None => Ok(()),
+        let is_unknown_there = self.pipeline.is_first();
+        self.pipeline = Pipeline::default();
+        if is_unknown_there || self.connection.is_none() {
+            return Ok(());
         }
+        self.with(async |link, _| Ok(link.client.batch_execute("ROLLBACK").await?))
     }
 
     /// Drops the connection, whatever its state.
     pub(crate) fn drop_connection(&mut self) {
         self.connection = None;
+        self.pipeline = Pipeline::default();
     }
 
     pub(crate) fn execute(
@@ -77,9 +141,46 @@ impl PostgresSession {
         statement: &Statement,
         values: &[Value<'_>],
     ) -> Result<u64, Failure> {
-        self.with(|connection| {
-            let prepared = connection.prepare(statement)?;
-            connection.client.execute(&prepared, &parameters(values))
+        self.pipeline.note_write();
+        self.run(async |link, pipeline| {
+            let prepared = link.prepare(statement).await?;
+            let waiting = link.prepare_waiting(pipeline).await?;
+            let values = parameters(values);
+            let done = link.client.execute(&prepared, &values);
+            pipeline.send(&link.client, &waiting, done).await
+        })
+    }
+
+    /// Lets a statement wait until the next one is sent.
+    pub(crate) fn run_later(
+        &mut self,
+        statement: &'static Statement,
+        values: Vec<Value<'_>>,
+        expected: Expected,
+    ) -> Result<(), Failure> {
+        let values = values.into_iter().map(Value::into_owned).collect();
+        self.pipeline.add(statement, values, expected);
+        match self.pipeline.is_full() {
+            true => self.send_waiting(),
+            false => Ok(()),
+        }
+    }
+
+    /// The waiting statement that failed instead of the one that was sent with it.
+    pub(crate) fn take_failed(&mut self) -> Option<&'static str> {
+        self.pipeline.take_failed()
+    }
+
+    /// How often an answer was waited for since this was last called.
+    pub(crate) fn take_trips(&mut self) -> u64 {
+        std::mem::take(&mut self.n_trips)
+    }
+
+    fn send_waiting(&mut self) -> Result<(), Failure> {
+        self.run(async |link, pipeline| {
+            let waiting = link.prepare_waiting(pipeline).await?;
+            let nothing = std::future::ready(Ok(()));
+            pipeline.send(&link.client, &waiting, nothing).await
         })
     }
 
@@ -90,10 +191,19 @@ impl PostgresSession {
         values: &[Value<'_>],
         read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
     ) -> Result<Result<Vec<T>>, Failure> {
-        let rows = self.with(|connection| {
-            let prepared = connection.prepare(statement)?;
-            connection.client.query(&prepared, &parameters(values))
-        })?;
+        if !statement.only_reads() {
+            self.pipeline.note_write();
+        }
+        let rows = match self.pipeline.take_rows(statement, values) {
+            Some(rows) => rows,
+            None => self.run(async |link, pipeline| {
+                let prepared = link.prepare(statement).await?;
+                let waiting = link.prepare_waiting(pipeline).await?;
+                let values = parameters(values);
+                let rows = link.client.query(&prepared, &values);
+                pipeline.send(&link.client, &waiting, rows).await
+            })?,
+        };
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             let row = Row::Postgres(row);
@@ -107,53 +217,106 @@ impl PostgresSession {
 
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Failure> {
         self.connect()?;
-        self.with(|connection| connection.client.batch_execute(sql))
+        self.pipeline.note_write();
+        self.run(async |link, pipeline| {
+            let waiting = link.prepare_waiting(pipeline).await?;
+            let done = link.client.batch_execute(sql);
+            pipeline.send(&link.client, &waiting, done).await
+        })
+    }
+
+    /// The last column of each row, as text.
+    pub(crate) fn lines(&mut self, sql: &str) -> Result<Vec<String>, Failure> {
+        let messages = self.run(async |link, pipeline| {
+            let waiting = link.prepare_waiting(pipeline).await?;
+            let messages = link.client.simple_query(sql);
+            pipeline.send(&link.client, &waiting, messages).await
+        })?;
+        let lines = messages.iter().filter_map(|message| {
+            let SimpleQueryMessage::Row(row) = message else {
+                return None;
+            };
+            row.get(row.len().saturating_sub(1))
+        });
+        Ok(lines.map(str::to_owned).collect())
     }
 
     pub(crate) fn prepare(&mut self, statement: &Statement) -> Result<usize, Failure> {
-        self.with(|connection| Ok(connection.prepare(statement)?.params().len()))
+        self.with(async |link, _| Ok(link.prepare(statement).await?.params().len()))
     }
 
     fn connect(&mut self) -> Result<(), Failure> {
-        if self
-            .connection
-            .as_ref()
-            .is_some_and(|c| !c.client.is_closed())
-        {
+        let is_open = |connection: &Connection| !connection.link.client.is_closed();
+        if self.connection.as_ref().is_some_and(is_open) {
             return Ok(());
         }
         self.connection = None;
-        let connected = match &self.tls {
-            Some(tls) => self.config.connect(tls.clone()),
-            None => self.config.connect(NoTls),
-        };
         // Every error while connecting means that there is no connection.
-        let mut client =
-            connected.map_err(|error| Failure::Lost(Failure::from(error).into_source()))?;
-        client.batch_execute(&session_settings())?;
-        self.connection = Some(Connection {
+        let lost = |failure: Failure| Failure::Lost(failure.into_source());
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error: io::Error| Failure::Lost(error.into()))?;
+        let client = runtime
+            .block_on(open(&self.config, self.tls.as_ref()))
+            .map_err(|error| lost(error.into()))?;
+        runtime.block_on(client.batch_execute(&session_settings()))?;
+        let link = Link {
             client,
             prepared: HashMap::new(),
-        });
+        };
+        self.connection = Some(Connection { runtime, link });
         Ok(())
+    }
+
+    /// Runs a statement, with the beginning of its transaction if it is the first. A connection
+    /// that was lost before is reopened then, which is safe: nothing of the transaction is
+    /// committed.
+    fn run<T>(
+        &mut self,
+        mut step: impl AsyncFnMut(&mut Link, &mut Pipeline) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.n_trips += 1;
+        let is_first = self.pipeline.is_first();
+        let first = self.with(async |link, pipeline| step(link, pipeline).await);
+        match first {
+            Err(Failure::Lost(_)) if is_first => {
+                self.connect()?;
+                self.with(async |link, pipeline| step(link, pipeline).await)
+            }
+            result => result,
+        }
     }
 
     /// Runs one step, and drops the connection if the step finds it lost.
     fn with<T>(
         &mut self,
-        step: impl FnOnce(&mut Connection) -> Result<T, postgres::Error>,
+        step: impl AsyncFnOnce(&mut Link, &mut Pipeline) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let Some(connection) = &mut self.connection else {
             // Never reopen it here: the rest of a transaction must not run outside of it.
             return Err(Failure::Lost("the connection was lost".into()));
         };
-        step(connection).map_err(|error| {
-            let failure = Failure::from(error);
-            if matches!(failure, Failure::Lost(_)) {
-                self.connection = None;
-            }
-            failure
-        })
+        let Connection { runtime, link } = connection;
+        let done = runtime.block_on(step(link, &mut self.pipeline));
+        if matches!(done, Err(Failure::Lost(_))) {
+            self.connection = None;
+        }
+        done
+    }
+}
+
+/// Opens a connection, whose task runs while statements are waited for.
+async fn open(config: &Config, tls: Option<&MakeRustlsConnect>) -> DriverResult<Client> {
+    match tls {
+        Some(tls) => {
+            let (client, connection) = config.connect(tls.clone()).await?;
+            tokio::spawn(connection);
+            Ok(client)
+        }
+        None => {
+            let (client, connection) = config.connect(NoTls).await?;
+            tokio::spawn(connection);
+            Ok(client)
+        }
     }
 }
 
@@ -167,20 +330,43 @@ fn session_settings() -> String {
     settings.join("; ")
 }
 
-impl Connection {
-    fn prepare(&mut self, statement: &Statement) -> Result<postgres::Statement, postgres::Error> {
-        if let Some(prepared) = self.prepared.get(statement.name) {
+impl Link {
+    async fn prepare(&mut self, statement: &Statement) -> DriverResult<tokio_postgres::Statement> {
+        self.prepare_as(statement, false).await
+    }
+
+    async fn prepare_as(
+        &mut self,
+        statement: &Statement,
+        is_guard: bool,
+    ) -> DriverResult<tokio_postgres::Statement> {
+        let key = (statement.name, is_guard);
+        if let Some(prepared) = self.prepared.get(&key) {
             return Ok(prepared.clone());
         }
-        let prepared = self.client.prepare(&statement.postgres_sql())?;
-        self.prepared.insert(statement.name, prepared.clone());
+        let sql = match is_guard {
+            true => statement.guarded_sql().into(),
+            false => statement.postgres_sql(),
+        };
+        let prepared = self.client.prepare(&sql).await?;
+        self.prepared.insert(key, prepared.clone());
         Ok(prepared)
     }
-}
 
-fn parameters<'a>(values: &'a [Value<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
-    values
-        .iter()
-        .map(|value| value as &(dyn ToSql + Sync))
-        .collect()
+    /// The statements that are sent with the next one.
+    async fn prepare_waiting(
+        &mut self,
+        pipeline: &mut Pipeline,
+    ) -> DriverResult<Vec<tokio_postgres::Statement>> {
+        let mut all = Vec::new();
+        for (statement, expected) in pipeline.statements() {
+            let is_guard = expected == Expected::Change;
+            let prepared = self.prepare_as(statement, is_guard).await;
+            if prepared.is_err() {
+                pipeline.note_failed(statement);
+            }
+            all.push(prepared?);
+        }
+        Ok(all)
+    }
 }

@@ -21,7 +21,7 @@ statements! { TABLE;
 /// Writes the row of the process with this number, which is always the same one.
 pub fn write(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<()> {
     let name = slot(process);
-    tx.execute(&PUT, (&name, now)).map(drop)
+    tx.run(&PUT, (&name, now))
 }
 
 fn slot(process: u32) -> String {

@@ -1,12 +1,12 @@
 //! Rows that a statement returns, for both drivers. Every value is checked when it is read.
 
-use postgres::types::{FromSql, Type};
 use rusqlite::types::ValueRef;
+use tokio_postgres::types::{FromSql, Type};
 
 /// One row of an answer. Columns are counted from 0.
 pub(crate) enum Row<'a> {
     Sqlite(&'a rusqlite::Row<'a>),
-    Postgres(&'a postgres::Row),
+    Postgres(&'a tokio_postgres::Row),
 }
 
 /// Why a row cannot be read. Every error of a parser converts into it.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::engine::{
     backoff::Backoff, counts::Counter, error::Result, error::StoreError, failure::Failure,
-    postgres_session::PostgresSession, retry_locks::RetryLocks, row::BadRow, row::Row,
-    sqlite::Mode, sqlite::SqliteSession, statement::Statement, value::Value,
+    pipeline::Expected, pipeline::lost_race, postgres_session::PostgresSession,
+    retry_locks::RetryLocks, row::BadRow, row::Row, sqlite::Mode, sqlite::SqliteSession,
+    statement::Statement, touched::Touched, value::Value,
 };
 
 pub(crate) struct Session {
@@ -16,6 +17,7 @@ pub(crate) struct Session {
     /// For simulations: inserts fail.
     pub(crate) is_full: bool,
     pub(crate) retry_locks: Arc<RetryLocks>,
+    pub(crate) touched: Arc<Touched>,
 }
 
 pub(crate) enum Connection {
@@ -59,6 +61,14 @@ impl Session {
         }
     }
 
+    /// Ends a read. Nothing can be lost, so PostgreSQL does it on its own.
+    pub(crate) fn end_read(&mut self) -> Result<(), Failure> {
+        match &mut self.connection {
+            Connection::Sqlite(sqlite) => sqlite.commit(),
+            Connection::Postgres(postgres) => postgres.end_read(),
+        }
+    }
+
     pub(crate) fn rollback(&mut self) {
         let rolled_back = match &mut self.connection {
             Connection::Sqlite(sqlite) => sqlite.rollback(),
@@ -89,13 +99,49 @@ impl Session {
         statement: &Statement,
         values: &[Value<'_>],
     ) -> Result<u64, Failure> {
-        self.counter.statement(statement, 0);
+        if self.is_full && statement.inserts() {
+            return Err(Failure::Other("database or disk is full".into()));
+        }
+        let watch = self.counter.watch();
+        let done = match &mut self.connection {
+            Connection::Sqlite(sqlite) => sqlite.execute(statement, values),
+            Connection::Postgres(postgres) => postgres.execute(statement, values),
+        };
+        self.counter.statement(statement, 0, watch.as_ref());
+        done
+    }
+
+    /// Runs a statement whose result is not needed: PostgreSQL gets it with the next one.
+    pub(crate) fn run_later(
+        &mut self,
+        statement: &'static Statement,
+        values: Vec<Value<'_>>,
+        expected: Expected,
+    ) -> Result<(), Failure> {
         if self.is_full && statement.inserts() {
             return Err(Failure::Other("database or disk is full".into()));
         }
         match &mut self.connection {
-            Connection::Sqlite(sqlite) => sqlite.execute(statement, values),
-            Connection::Postgres(postgres) => postgres.execute(statement, values),
+            Connection::Postgres(postgres) => {
+                // Its rows are counted when they are read.
+                if expected != Expected::Rows {
+                    self.counter.statement(statement, 0, None);
+                }
+                postgres.run_later(statement, values, expected)
+            }
+            Connection::Sqlite(_) if expected == Expected::Rows => Ok(()),
+            Connection::Sqlite(_) => match self.execute(statement, &values)? {
+                0 if expected == Expected::Change => Err(lost_race()),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// The statement that failed, if it was an earlier one than that which was sent.
+    pub(crate) fn take_failed(&mut self) -> Option<&'static str> {
+        match &mut self.connection {
+            Connection::Sqlite(_) => None,
+            Connection::Postgres(postgres) => postgres.take_failed(),
         }
     }
 
@@ -108,6 +154,7 @@ impl Session {
         if self.is_full && statement.inserts() {
             return Err(Failure::Other("database or disk is full".into()));
         }
+        let watch = self.counter.watch();
         let rows = match &mut self.connection {
             Connection::Sqlite(sqlite) => sqlite.rows(statement, values, read),
             Connection::Postgres(postgres) => postgres.rows(statement, values, read),
@@ -116,7 +163,7 @@ impl Session {
             Ok(Ok(rows)) => rows.len(),
             Ok(Err(_)) | Err(_) => 0,
         };
-        self.counter.statement(statement, n_rows);
+        self.counter.statement(statement, n_rows, watch.as_ref());
         rows
     }
 
@@ -133,6 +180,26 @@ impl Session {
             Connection::Sqlite(_) => "sqlite",
             Connection::Postgres(_) => "postgres",
         }
+    }
+
+    /// One transaction that is tried once, for work below statements.
+    pub(crate) fn once<T>(
+        &mut self,
+        name: &'static str,
+        mode: Mode,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.begin(mode)
+            .map_err(|failure| self.error(name, failure))?;
+        let done = work(self).and_then(|value| {
+            let committed = self.commit();
+            committed.map_err(|failure| self.error(name, failure))?;
+            Ok(value)
+        });
+        if done.is_err() {
+            self.rollback();
+        }
+        done
     }
 
     pub(crate) fn error(&self, statement: &'static str, failure: Failure) -> StoreError {

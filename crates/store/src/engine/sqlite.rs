@@ -156,6 +156,25 @@ impl SqliteSession {
         Ok(self.connection.execute_batch(sql)?)
     }
 
+    /// The last column of each row, as text.
+    pub(crate) fn lines(&self, sql: &str) -> Result<Vec<String>, Failure> {
+        let mut prepared = self.connection.prepare(sql)?;
+        let last = prepared.column_count().saturating_sub(1);
+        let mut rows = prepared.raw_query();
+        let mut lines = Vec::new();
+        while let Some(row) = rows.next()? {
+            let value = row.get_ref(last)?;
+            lines.push(match value {
+                rusqlite::types::ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+                rusqlite::types::ValueRef::Null
+                | rusqlite::types::ValueRef::Real(_)
+                | rusqlite::types::ValueRef::Blob(_) => String::new(),
+            });
+        }
+        Ok(lines)
+    }
+
     pub(crate) fn prepare(&self, statement: &Statement) -> Result<usize, Failure> {
         Ok(self.connection.prepare(statement.sql())?.parameter_count())
     }

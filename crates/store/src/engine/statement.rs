@@ -42,6 +42,11 @@ impl Statement {
         self.sql.get_or_init(|| self.table.fill(self.template))
     }
 
+    /// Whether it changes nothing for certain.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.template.trim_start().starts_with("SELECT")
+    }
+
     pub(crate) fn inserts(&self) -> bool {
         self.template.trim_start().starts_with("INSERT")
     }
@@ -63,6 +68,13 @@ impl Statement {
             sql.push_str(rest);
         }
         Cow::Owned(sql)
+    }
+
+    /// The SQL text for PostgreSQL that fails if the statement changes nothing: a commit that was
+    /// sent with it then commits nothing.
+    pub(crate) fn guarded_sql(&self) -> String {
+        let sql = self.postgres_sql();
+        format!("WITH changed AS ({sql} RETURNING 1) SELECT 1 / COUNT(*) FROM changed")
     }
 
     /// Refuses values that one of the databases would refuse, so that both behave the same.

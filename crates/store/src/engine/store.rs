@@ -16,7 +16,7 @@ use crate::engine::{
     error::StoreError, failure::Failure, lock::lock, migration, options::Options, options::Target,
     postgres_session::PostgresSession, retry_locks::RetryLocks, session::Connection,
     session::Session, simulation_state::SimulationState, sqlite::Mode, sqlite::SqliteSession,
-    stopwatch::Stopwatch, tls, tx::Tx,
+    stopwatch::Stopwatch, tls, touched::PoolStamp, touched::Touched, tx::Tx,
 };
 
 /// Transactions that wait for a thread. Further callers wait until the queue has room.
@@ -48,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) simulation: SimulationState,
     pub(crate) counter: Counter,
+    touched: Arc<Touched>,
     /// `None` after the store was closed.
     queues: Mutex<Option<Queues>>,
     /// Connections for short reads on the caller's thread; SQLite only.
@@ -75,6 +76,7 @@ impl Store {
             retry_locks: Arc::default(),
             connections: options.connection_count(),
             counter: Counter::default(),
+            touched: Arc::default(),
         };
         let (engine, sessions, inline_readers) = match target {
             Target::Sqlite { path } => {
@@ -109,6 +111,7 @@ impl Store {
                 options: options.clone(),
                 simulation: SimulationState::default(),
                 counter: builder.counter,
+                touched: builder.touched,
                 queues: Mutex::new(Some(Queues {
                     write,
                     read,
@@ -135,6 +138,7 @@ impl Store {
                 options: options.clone(),
                 simulation,
                 counter: Counter::default(),
+                touched: Arc::default(),
                 queues: Mutex::new(Some(Queues {
                     write: queue.clone(),
                     read: queue,
@@ -154,6 +158,7 @@ impl Store {
             connections: 1,
             counter: self.inner.counter.clone(),
             retry_locks: Arc::default(),
+            touched: Arc::clone(&self.inner.touched),
         };
         builder.session(0, connection)
     }
@@ -259,6 +264,12 @@ impl Store {
         let _ = ended.await;
     }
 
+    /// It differs after every change of the pool, its launch configs or its workers in this
+    /// process. Take it before reading the pool.
+    pub fn pool_stamp(&self, pool: &str) -> PoolStamp {
+        self.inner.touched.stamp(pool)
+    }
+
     pub(crate) async fn submit<T, E>(
         &self,
         mode: Mode,
@@ -272,6 +283,7 @@ impl Store {
         self.inner.simulation.begin(mode).await?;
         if let Some(mut session) = self.inner.simulation.take() {
             session.counter = self.inner.counter.clone();
+            session.touched = Arc::clone(&self.inner.touched);
             let result = work(&mut session);
             self.inner.simulation.put_back(session);
             return result;
@@ -312,6 +324,7 @@ struct Builder {
     retry_locks: Arc<RetryLocks>,
     connections: usize,
     counter: Counter,
+    touched: Arc<Touched>,
 }
 
 impl Builder {
@@ -323,6 +336,7 @@ impl Builder {
             counter: self.counter.clone(),
             is_full: false,
             retry_locks: Arc::clone(&self.retry_locks),
+            touched: Arc::clone(&self.touched),
         }
     }
 
@@ -354,7 +368,7 @@ impl Builder {
 
     fn postgres(
         &self,
-        config: &postgres::Config,
+        config: &tokio_postgres::Config,
         tls: Option<&tokio_postgres_rustls::MakeRustlsConnect>,
     ) -> Vec<(Mode, Session)> {
         (0..self.connections)

@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use postgres::config::SslMode;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::Verifier;
+use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::engine::{error::Result, error::StoreError};

@@ -2,8 +2,9 @@
 
 use crate::engine::{
     columns::Bind, columns::Cells, columns::Entity, columns::FromRow, error::Result,
-    error::StoreError, failure::Failure, row::BadRow, row::Row, session::Connection,
-    session::Session, statement, statement::Statement, value::Value,
+    error::StoreError, failure::Failure, pipeline::Expected, row::BadRow, row::Row,
+    session::Connection, session::Session, statement, statement::Statement, touched::Touches,
+    value::Value,
 };
 
 /// No answer has more rows. Longer lists must be read in pages.
@@ -24,6 +25,7 @@ pub struct Tx<'a> {
     /// The statement that conflicted with another transaction, if one did.
     conflict: Option<&'static str>,
     has_failed: bool,
+    pub(crate) touches: Touches,
 }
 
 impl<'a> Tx<'a> {
@@ -32,18 +34,25 @@ impl<'a> Tx<'a> {
             session,
             conflict: None,
             has_failed: false,
+            touches: Touches::default(),
         }
+    }
+
+    /// The next statement changes this pool, or its workers, and no other pool.
+    pub(crate) fn touch(&mut self, pool: &str) {
+        self.touches.next_pool(pool);
+    }
+
+    /// The next statement changes nothing that a copy of a pool shows.
+    pub(crate) fn touch_nothing(&mut self) {
+        self.touches.next_nothing();
     }
 
     /// Another transaction changed what this one has read: roll back, and run the closure again.
     ///
     /// The result of the closure is dropped. Return the error with `?`.
     pub fn lost_race(&mut self) -> StoreError {
-        self.lost_race_at("closure")
-    }
-
-    fn lost_race_at(&mut self, statement: &'static str) -> StoreError {
-        self.conflict = Some(statement);
+        self.conflict = Some("closure");
         StoreError::LostRace
     }
 
@@ -84,7 +93,39 @@ impl<'a> Tx<'a> {
         values: impl Bind<'v>,
     ) -> Result<u64> {
         let values = checked(statement, values)?;
+        self.touches.note(statement);
         let result = self.session.execute(statement, &values);
+        result.map_err(|failure| self.failed(statement, failure))
+    }
+
+    /// Runs a statement whose result is not needed. PostgreSQL gets it with the next statement, or
+    /// with the commit.
+    pub(crate) fn run<'v>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
+    ) -> Result<()> {
+        self.run_later(statement, values, Expected::Done)
+    }
+
+    /// Reads these rows with the next statement, because they are asked for soon.
+    pub(crate) fn ask_ahead<'v>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
+    ) -> Result<()> {
+        self.run_later(statement, values, Expected::Rows)
+    }
+
+    fn run_later<'v>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
+        expected: Expected,
+    ) -> Result<()> {
+        let values = checked(statement, values)?;
+        self.touches.note(statement);
+        let result = self.session.run_later(statement, values, expected);
         result.map_err(|failure| self.failed(statement, failure))
     }
 
@@ -95,10 +136,7 @@ impl<'a> Tx<'a> {
         statement: &'static Statement,
         values: impl Bind<'v>,
     ) -> Result<()> {
-        match self.execute(statement, values)? {
-            0 => Err(self.lost_race_at(statement.name)),
-            _ => Ok(()),
-        }
+        self.run_later(statement, values, Expected::Change)
     }
 
     /// Returns `false` and changes nothing if the key exists already.
@@ -108,6 +146,15 @@ impl<'a> Tx<'a> {
         entity: &impl Entity,
     ) -> Result<bool> {
         Ok(self.execute(statement, entity.inserted())? > 0)
+    }
+
+    /// Inserts a new row. If it exists already, the transaction has lost a race.
+    pub(crate) fn insert_new(
+        &mut self,
+        statement: &'static Statement,
+        entity: &impl Entity,
+    ) -> Result<()> {
+        self.execute_guarded(statement, entity.inserted())
     }
 
     /// Writes the mutable columns, unless another transaction changed the row since it was read.
@@ -184,6 +231,7 @@ impl<'a> Tx<'a> {
         mut read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
     ) -> Result<Vec<T>> {
         let values = checked(statement, values)?;
+        self.touches.note(statement);
         let rows = match self.session.rows(statement, &values, &mut read) {
             Ok(rows) => rows?,
             Err(failure) => return Err(self.failed(statement, failure)),
@@ -193,11 +241,12 @@ impl<'a> Tx<'a> {
 
     /// A lost connection ends the transaction without a commit, so running it again is safe, too.
     fn failed(&mut self, statement: &'static Statement, failure: Failure) -> StoreError {
+        let name = self.session.take_failed().unwrap_or(statement.name);
         self.has_failed = true;
         if matches!(failure, Failure::Conflict(_) | Failure::Lost(_)) {
-            self.conflict = Some(statement.name);
+            self.conflict = Some(name);
         }
-        self.session.error(statement.name, failure)
+        self.session.error(name, failure)
     }
 }
 

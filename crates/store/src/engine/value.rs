@@ -6,18 +6,28 @@ use std::error::Error;
 use bytes::BytesMut;
 use domain::Version;
 use domain::time::Timestamp;
-use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use rusqlite::types::{ToSqlOutput, ValueRef};
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 /// Longer texts are refused before they reach the database.
 pub const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
 
 /// All columns of the schema are whole numbers or texts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value<'a> {
     Null,
     Integer(i64),
     Text(Cow<'a, str>),
+}
+
+impl Value<'_> {
+    pub(crate) fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Integer(number) => Value::Integer(number),
+            Self::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+        }
+    }
 }
 
 pub(crate) fn to_json(value: &impl serde::Serialize) -> String {

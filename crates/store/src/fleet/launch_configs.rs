@@ -113,6 +113,11 @@ pub fn active_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<
     tx.rows(&ACTIVE_BETWEEN, (first, last, ALL_ROWS))
 }
 
+/// Reads the same with the next statement, for one pool.
+pub(crate) fn ask_active(tx: &mut Tx<'_>, pool: &PoolId) -> Result<()> {
+    tx.ask_ahead(&ACTIVE_BETWEEN, (pool, pool, ALL_ROWS))
+}
+
 /// The active launch configs of these pools, ordered by pool, and then as their authors did.
 pub fn active_of(tx: &mut Tx<'_>, pools: &[PoolId]) -> Result<Vec<LaunchConfig>> {
     tx.rows(&ACTIVE_OF, (&pool_memories::list(pools), ALL_ROWS))
@@ -128,14 +133,16 @@ pub fn count_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<V
     tx.rows(&COUNT_BETWEEN, (first, last, ALL_ROWS))
 }
 
-/// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool> {
-    tx.insert(&INSERT, config)
+/// Inserts a launch config, unless another transaction did so since the pool was read.
+pub fn insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<()> {
+    tx.touch(config.pool_id.as_str());
+    tx.insert_new(&INSERT, config)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
 pub fn update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version> {
+    tx.touch(config.pool_id.as_str());
     tx.update(&UPDATE, config)?;
     Ok(config.version.next())
 }
@@ -143,6 +150,7 @@ pub fn update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version> {
 /// Archives a launch config, unless another transaction changed it since it was read. Returns the
 /// new version.
 pub fn archive(tx: &mut Tx<'_>, config: &LaunchConfig, now: Timestamp) -> Result<Version> {
+    tx.touch(config.pool_id.as_str());
     tx.execute_guarded(&ARCHIVE, (now, &config.pool_id, &config.id, config.version))?;
     Ok(config.version.next())
 }

@@ -141,7 +141,7 @@ pub fn get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>> {
 }
 
 pub fn insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<()> {
-    tx.insert(&INSERT, launch).map(drop)
+    tx.run(&INSERT, launch.inserted())
 }
 
 /// Writes the mutable columns, and the time of the last failure if machines failed, unless another
@@ -260,13 +260,13 @@ pub fn survivors(
 
 /// Records that one of the launch's machines has asked for work for the first time.
 pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<()> {
-    tx.execute(&CLAIMED, token).map(drop)
+    tx.run(&CLAIMED, token)
 }
 
 /// Records that a registered machine of the launch has ended. It counts as a failure while fewer
 /// machines have asked for work than have registered.
 pub fn note_silent(tx: &mut Tx<'_>, token: &LaunchToken, now: Timestamp) -> Result<()> {
-    tx.execute(&SILENT, (now, token)).map(drop)
+    tx.run(&SILENT, (now, token))
 }
 
 /// Records that one of the launch's machines has ended without registering.

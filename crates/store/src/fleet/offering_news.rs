@@ -67,8 +67,7 @@ pub fn insert(
     observed: Timestamp,
 ) -> Result<()> {
     let text = to_json(&news);
-    tx.execute(&INSERT, (offering, provider_id, observed, &text))
-        .map(drop)
+    tx.run(&INSERT, (offering, provider_id, observed, &text))
 }
 
 /// The oldest rows of all offerings, in their order.
@@ -89,8 +88,7 @@ pub fn delete(tx: &mut Tx<'_>, rows: &[NewsRow]) -> Result<()> {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
         return Ok(());
     };
-    tx.execute(&DELETE, (first.sequence, last.sequence))
-        .map(drop)
+    tx.run(&DELETE, (first.sequence, last.sequence))
 }
 
 /// Deletes at most `limit` rows. Call it again while it returns the limit.

@@ -64,7 +64,7 @@ pub(crate) fn add<'a>(
     }
     for (pool_id, (n_ended, durations)) in pools {
         let durations = to_json(&durations);
-        tx.execute(&INSERT, (pool_id, &n_ended, &durations))?;
+        tx.run(&INSERT, (pool_id, &n_ended, &durations))?;
     }
     Ok(())
 }
@@ -76,7 +76,7 @@ pub fn of(tx: &mut Tx<'_>, pools: &[PoolId], limit: u32) -> Result<Vec<EndedRuns
 
 pub fn delete(tx: &mut Tx<'_>, rows: &[EndedRuns]) -> Result<()> {
     let rows: Vec<[i64; 1]> = rows.iter().map(|row| [row.sequence]).collect();
-    tx.execute(&DELETE, to_json(&rows)).map(drop)
+    tx.run(&DELETE, to_json(&rows))
 }
 
 /// Deletes rows of pools without a memory. Call it again while it returns the limit.

@@ -45,6 +45,15 @@ statements! { TABLE;
         "DELETE FROM wait_boundaries WHERE worker_pool_id = $1 AND since < (\
          SELECT since FROM wait_boundaries WHERE worker_pool_id = $1 \
          ORDER BY since DESC LIMIT 1 OFFSET $2)";
+    DELETE_ORPHANS "pool_wait_delete_orphans" =
+        "DELETE FROM pool_waits WHERE worker_pool_id IN (SELECT w.worker_pool_id \
+         FROM pool_waits AS w WHERE w.since < $1 AND NOT EXISTS (SELECT 1 FROM worker_pools AS p \
+         WHERE p.worker_pool_id = w.worker_pool_id) ORDER BY w.worker_pool_id LIMIT $2)";
+    DELETE_ORPHANED_BOUNDARIES "wait_boundary_delete_orphans" =
+        "DELETE FROM wait_boundaries WHERE (worker_pool_id, since) IN (\
+         SELECT b.worker_pool_id, b.since FROM wait_boundaries AS b WHERE b.since < $1 \
+         AND NOT EXISTS (SELECT 1 FROM pool_waits AS w \
+         WHERE w.worker_pool_id = b.worker_pool_id) ORDER BY b.since LIMIT $2)";
 }
 
 from_row! { Boundary { at, cause } }
@@ -69,8 +78,8 @@ pub fn note(tx: &mut Tx<'_>, causes: &[(PoolId, WaitCause)], now: Timestamp) -> 
         .map(|(id, cause)| (id.as_str(), now.as_millis(), cause.as_str()))
         .collect();
     let rows = to_json(&rows);
-    tx.execute(&SET, &rows)?;
-    tx.execute(&ADD, &rows).map(drop)
+    tx.run(&SET, &rows)?;
+    tx.run(&ADD, &rows)
 }
 
 /// The boundaries of these pools that concern waits since these moments, by pool and time.
@@ -91,12 +100,21 @@ pub fn forget_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u
     tx.execute(&FORGET, (before, limit))
 }
 
+/// Deletes what is known of pools that did not exist at this moment and do not exist now: without
+/// it, tasks wait for a pool that is not known, which is the cause. Call it again while it returns
+/// the limit.
+pub fn forget_orphans(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    let pools = tx.execute(&DELETE_ORPHANS, (before, limit))?;
+    let boundaries = tx.execute(&DELETE_ORPHANED_BOUNDARIES, (before, limit))?;
+    Ok(pools.max(boundaries))
+}
+
 /// Deletes the oldest boundaries of pools that have more than this number; of at most `limit`
 /// pools. Returns the number of pools.
 pub fn trim(tx: &mut Tx<'_>, kept: u32, limit: u32) -> Result<u64> {
     let crowded: Vec<PoolId> = tx.rows(&CROWDED, (kept, limit))?;
     for pool_id in &crowded {
-        tx.execute(&TRIM, (pool_id, kept.saturating_sub(1)))?;
+        tx.run(&TRIM, (pool_id, kept.saturating_sub(1)))?;
     }
     Ok(crowded.len() as u64)
 }

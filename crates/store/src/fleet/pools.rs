@@ -7,6 +7,7 @@ use domain::id::{PoolId, ProviderId};
 use domain::pool::{Pool, PoolDefinition};
 
 use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements};
+use crate::fleet::{launch_configs, worker_counts};
 
 columns! { pool: Pool {
     id: Key "worker_pool_id",
@@ -61,20 +62,31 @@ pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
     tx.row(&GET, id)
 }
 
+/// The pool. Its launch configs and the counts of its workers, which are asked for soon, are read
+/// with it.
+pub fn get_for_details(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
+    launch_configs::ask_active(tx, id)?;
+    worker_counts::ask_of_pool(tx, id)?;
+    get(tx, id)
+}
+
 /// Returns `false` and changes nothing if the id exists already.
 pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool> {
+    tx.touch(pool.id.as_str());
     tx.insert(&INSERT, pool)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
 pub fn update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version> {
+    tx.touch(pool.id.as_str());
     tx.update(&UPDATE, pool)?;
     Ok(pool.version.next())
 }
 
 /// Returns `false` if the pool does not exist. Its workers and errors stay until they expire.
 pub fn delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool> {
+    tx.touch(id.as_str());
     Ok(tx.execute(&DELETE, id)? > 0)
 }
 

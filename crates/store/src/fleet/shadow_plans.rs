@@ -56,9 +56,9 @@ pub fn insert(
     keep: i64,
 ) -> Result<()> {
     let input = input.map(|input| STANDARD.encode(input));
-    tx.execute(&INSERT, (record.inserted(), &input))?;
+    tx.run(&INSERT, (record.inserted(), &input))?;
     let oldest = record.number.saturating_sub(keep);
-    tx.execute(&FORGET, (&record.pool_id, oldest)).map(drop)
+    tx.run(&FORGET, (&record.pool_id, oldest))
 }
 
 /// Ordered from newest to oldest.

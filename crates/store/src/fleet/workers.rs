@@ -1,14 +1,14 @@
-//! Workers: single rows, lists for people (newest first), and lists for the scan (by key).
+//! Workers: single rows, and lists for the scan (by key).
 
 use domain::Version;
-use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::time::Timestamp;
-use domain::worker::{PreviousSecret, StoredWorker, Worker, WorkerState};
+use domain::worker::{PreviousSecret, StoredWorker, Worker};
 
 use crate::cost::meters;
 use crate::engine::{
-    AFTER_ALL, ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns,
-    from_row, statements,
+    ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns, from_row,
+    statements,
 };
 use crate::fleet::launches;
 
@@ -84,17 +84,6 @@ statements! { TABLE;
         "DELETE FROM workers WHERE (worker_pool_id, worker_group, worker_id) IN (\
          SELECT worker_pool_id, worker_group, worker_id FROM workers \
          WHERE expires < $1 ORDER BY expires LIMIT $2)";
-    // An empty text means no filter, since ids and states are never empty.
-    LIST "worker_list" =
-        "SELECT {columns} FROM workers WHERE worker_pool_id = $1 \
-         AND (created, worker_group, worker_id) < ($2, $3, $4) \
-         AND ($5 = '' OR state = $5) AND ($6 = '' OR launch_config_id = $6) \
-         ORDER BY created DESC, worker_group DESC, worker_id DESC LIMIT $7";
-    LIST_IN_GROUP "worker_list_in_group" =
-        "SELECT {columns} FROM workers WHERE worker_pool_id = $1 AND worker_group = $2 \
-         AND (created, worker_id) < ($3, $4) \
-         AND ($5 = '' OR state = $5) AND ($6 = '' OR launch_config_id = $6) \
-         ORDER BY created DESC, worker_id DESC LIMIT $7";
     LIST_LIVE "worker_list_live" =
         "SELECT {columns} FROM workers WHERE provider_id = $1 AND state <> 'stopped' \
          AND worker_group = $2 AND (worker_pool_id, worker_id) > ($3, $4) \
@@ -126,38 +115,13 @@ statements! { TABLE;
          AND (worker_pool_id, worker_id) <= ($6, $7) AND last_checked < $8";
 }
 
-/// Selects workers of a pool; an empty filter selects all.
-#[derive(Clone, Debug, Default)]
-pub struct WorkerFilter {
-    pub group: Option<WorkerGroup>,
-    pub state: Option<WorkerState>,
-    pub launch_config_id: Option<LaunchConfigId>,
-}
-
-/// The last worker of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerCursor {
-    pub created: Timestamp,
-    pub group: WorkerGroup,
-    pub id: WorkerId,
-}
-
-impl From<&Worker> for WorkerCursor {
-    fn from(worker: &Worker) -> Self {
-        Self {
-            created: worker.created,
-            group: worker.key.group.clone(),
-            id: worker.key.id.clone(),
-        }
-    }
-}
-
 pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>> {
     tx.row(&GET, key)
 }
 
 /// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists.
 pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
+    tx.touch(worker.key.pool_id.as_str());
     let is_new = tx.insert(&INSERT, worker)?;
     if is_new {
         meters::insert(tx, worker)?;
@@ -168,6 +132,7 @@ pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
 pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version> {
+    tx.touch(worker.key.pool_id.as_str());
     tx.update(&UPDATE, worker)?;
     Ok(worker.version.next())
 }
@@ -180,6 +145,7 @@ pub fn note_first_claim(
     key: &WorkerKey,
     now: Timestamp,
 ) -> Result<Option<Worker>> {
+    tx.touch_nothing();
     if tx.execute(&FIRST_CLAIM, (now, key))? == 0 {
         return Ok(None);
     }
@@ -197,34 +163,6 @@ pub fn note_first_claim(
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     meters::end_expired(tx, now, limit)?;
     tx.execute(&DELETE_EXPIRED, (now, limit))
-}
-
-/// Ordered from newest to oldest, in any state that the filter allows.
-pub fn list(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    filter: &WorkerFilter,
-    after: Option<&WorkerCursor>,
-    limit: u32,
-) -> Result<Vec<Worker>> {
-    let state = filter.state.map_or("", WorkerState::as_str);
-    let launch_config = filter
-        .launch_config_id
-        .as_ref()
-        .map_or("", LaunchConfigId::as_str);
-    let filters = (state, launch_config, limit);
-    let (created, group, id) = match after {
-        Some(cursor) => (
-            cursor.created.as_millis(),
-            cursor.group.as_str(),
-            cursor.id.as_str(),
-        ),
-        None => (i64::MAX, AFTER_ALL, AFTER_ALL),
-    };
-    match &filter.group {
-        Some(only) => tx.rows(&LIST_IN_GROUP, (pool_id, only, created, id, filters)),
-        None => tx.rows(&LIST, (pool_id, created, group, id, filters)),
-    }
 }
 
 /// The workers of a provider in a group that are not stopped, in all pools, ordered by pool and id.
@@ -319,6 +257,7 @@ pub fn note_checked(
         &last.pool_id,
         &last.id,
     );
+    tx.touch_nothing();
     tx.execute(&CHECKED, (now, provider_id, page, unless_since))
 }
 

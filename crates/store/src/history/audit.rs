@@ -1,7 +1,8 @@
-//! The audit log: which client changed what. Rows are only added.
+//! The audit log: which client changed what. Rows are added, and deleted when they are old.
 
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::ClientId;
+use domain::time::Timestamp;
 
 use crate::engine::{Entity, Result, Table, Tx, columns, statements};
 
@@ -27,10 +28,19 @@ statements! { TABLE;
     BY_CLIENT "audit_by_client" =
         "SELECT sequence, {columns} FROM audit \
          WHERE client_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3";
+    DELETE_BEFORE "audit_delete_before" =
+        "DELETE FROM audit WHERE sequence IN (SELECT o.sequence FROM (SELECT sequence, created \
+         FROM audit ORDER BY sequence LIMIT $1) AS o WHERE o.created < $2)";
 }
 
 pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<()> {
-    tx.execute(&INSERT, entry.inserted()).map(drop)
+    tx.run(&INSERT, entry.inserted())
+}
+
+/// Looks at `limit` entries from the first on, and deletes those from before this time. Call it
+/// again while it returns the limit.
+pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_BEFORE, (limit, before))
 }
 
 /// Changes of one entity, oldest first. Pass the number of the last entry to continue after it.

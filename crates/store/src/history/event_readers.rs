@@ -41,7 +41,7 @@ pub struct EventReader {
 /// Creates the reader if it does not exist. It begins with the next event.
 pub fn open(tx: &mut Tx<'_>, name: &str) -> Result<()> {
     let head = events::head(tx)?;
-    tx.execute(&OPEN, (name, head)).map(drop)
+    tx.run(&OPEN, (name, head))
 }
 
 pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>> {
@@ -90,7 +90,7 @@ pub fn advance(tx: &mut Tx<'_>, name: &str, fence: i64, position: i64) -> Result
 
 /// Ends the lease of this holder, so that other processes can take the reader immediately.
 pub fn leave(tx: &mut Tx<'_>, name: &str, holder: &str, now: Timestamp) -> Result<()> {
-    tx.execute(&LEAVE, (now, name, holder)).map(drop)
+    tx.run(&LEAVE, (now, name, holder))
 }
 
 from_row! { EventReader { position, holder, held_until, fence } }

@@ -16,6 +16,8 @@ statements! { TABLE;
         "UPDATE event_stream SET position = $1 WHERE name = 'events' AND position = $2";
     WAITING "event_waiting" =
         "SELECT sequence FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT $1";
+    LAST_WAITING "event_last_waiting" =
+        "SELECT sequence FROM outbox WHERE position IS NULL ORDER BY sequence DESC LIMIT 1";
     WAITING_SIZES "event_waiting_sizes" = concat!("SELECT ", size!(),
         " FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT $1");
     ASSIGN "event_position_assign" =
@@ -41,6 +43,16 @@ pub fn is_waiting(tx: &mut Tx<'_>) -> Result<bool> {
     tx.exists(&WAITING, 1_u32)
 }
 
+/// The number of the first event that has no position yet.
+pub fn first_waiting(tx: &mut Tx<'_>) -> Result<Option<i64>> {
+    tx.row(&WAITING, 1_u32)
+}
+
+/// The number of the last event that has no position yet.
+pub fn last_waiting(tx: &mut Tx<'_>) -> Result<Option<i64>> {
+    tx.row(&LAST_WAITING, ())
+}
+
 /// Assigns the next positions to the oldest events without one, and returns these events in order.
 pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>> {
     let head = head(tx)?;
@@ -58,7 +70,7 @@ pub fn assign_positions(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>> 
     for run in waiting.chunk_by(|left, right| left + 1 == *right) {
         let (first, last) = (run[0], run[run.len() - 1]);
         let offset = position + 1 - first;
-        tx.execute(&ASSIGN, (offset, first, last))?;
+        tx.run(&ASSIGN, (offset, first, last))?;
         position = last + offset;
     }
     let items = tx.rows(&AFTER, (head, limit))?;

@@ -47,8 +47,7 @@ pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<()> {
     let routes = (!routes.is_empty()).then(|| to_json(&routes));
     let pool_id = event.body.pool_id().cloned();
     let names = (&event.id, &topic, &routing_key, &pool_id);
-    tx.execute(&PUSH, (names, &payload, event.created, &routes))
-        .map(drop)
+    tx.run(&PUSH, (names, &payload, event.created, &routes))
 }
 
 /// Number of events without a position.

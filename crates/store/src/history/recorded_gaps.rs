@@ -23,7 +23,7 @@ from_row! { RecordedGap { since, until } }
 pub type GapPlace = (Timestamp, i64);
 
 pub fn insert(tx: &mut Tx<'_>, gap: &RecordedGap) -> Result<()> {
-    tx.execute(&INSERT, (gap.since, gap.until)).map(drop)
+    tx.run(&INSERT, (gap.since, gap.until))
 }
 
 /// The gaps after this place that began before this moment, each with its place.

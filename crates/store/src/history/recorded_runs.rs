@@ -43,7 +43,7 @@ pub fn insert(tx: &mut Tx<'_>, runs: &[RecordedRun]) -> Result<()> {
     for run in runs {
         let times = (run.waiting_since, run.started, run.resolved);
         let values = (&run.pool_id, times, &run.reason, &run.priority);
-        tx.execute(&INSERT, values)?;
+        tx.run(&INSERT, values)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use domain::id::WorkerKey;
 use domain::recording::RecordedWorker;
 use domain::time::Timestamp;
 
-use crate::engine::{Result, Table, Tx, columns, statements};
+use crate::engine::{Entity, Result, Table, Tx, columns, statements};
 
 columns! { worker: RecordedWorker {
     key: Key ["worker_pool_id", "worker_group", "worker_id"],
@@ -58,11 +58,11 @@ pub fn place(worker: &RecordedWorker) -> WorkerPlace {
 
 /// Changes nothing if the worker is recorded already.
 pub fn insert(tx: &mut Tx<'_>, worker: &RecordedWorker) -> Result<()> {
-    tx.insert(&INSERT, worker).map(drop)
+    tx.run(&INSERT, worker.inserted())
 }
 
 pub fn note_stopped(tx: &mut Tx<'_>, key: &WorkerKey, now: Timestamp) -> Result<()> {
-    tx.execute(&STOPPED, (now, key)).map(drop)
+    tx.run(&STOPPED, (now, key))
 }
 
 /// The workers after this place that were launched before `until`, without those that had stopped

@@ -46,7 +46,7 @@ pub(crate) fn add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<()> {
         *counts.entry(key).or_default() += 1;
     }
     for ((pool_id, hour, reason), count) in counts {
-        tx.execute(&ADD, (pool_id, hour, reason, count))?;
+        tx.run(&ADD, (pool_id, hour, reason, count))?;
     }
     Ok(())
 }

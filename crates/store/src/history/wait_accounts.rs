@@ -11,58 +11,81 @@ use crate::engine::{ALL_ROWS, Result, Statement, Table, Tx, statements, to_json}
 
 static TABLE: Table = Table::unlisted("wait_accounts", 1);
 
-/// The rows of a time, for all pools or for those in a list.
+/// The sums of a time by account, and then by name; for all pools, or for those in a list.
 macro_rules! sums {
     ($key:literal, $pools:literal) => {
         concat!(
             "SELECT ",
             $key,
-            ", cause, CAST(SUM(runs) AS BIGINT), CAST(SUM(millis) AS BIGINT) \
-             FROM wait_accounts WHERE span = $1 AND since >= $2 AND since < $3 ",
+            ", a.cause, CAST(SUM(w.runs) AS BIGINT), CAST(SUM(w.millis) AS BIGINT) \
+             FROM (SELECT account, SUM(runs) AS runs, SUM(millis) AS millis FROM waits \
+             WHERE span = $1 AND since >= $2 AND since < $3 GROUP BY account) AS w \
+             CROSS JOIN wait_accounts AS a WHERE a.account = w.account ",
             $pools,
             "GROUP BY 1, 2 ORDER BY 1, 2 LIMIT "
         )
     };
 }
 
-/// Only the pools in this list.
-macro_rules! sums_of {
-    ($key:literal) => {
+/// The sums by period.
+macro_rules! sums_by_time {
+    ($pools:literal) => {
         concat!(
-            sums!(
-                $key,
-                "AND worker_pool_id IN (SELECT v.value ->> 0 FROM json_each($4) AS v) "
+            "SELECT w.since, a.cause, CAST(SUM(w.runs) AS BIGINT), \
+             CAST(SUM(w.millis) AS BIGINT) \
+             FROM waits AS w CROSS JOIN wait_accounts AS a WHERE a.account = w.account \
+             AND w.span = $1 AND w.since >= $2 AND w.since < $3 ",
+            $pools,
+            "GROUP BY 1, 2 ORDER BY 1, 2 LIMIT "
+        )
+    };
+}
+
+macro_rules! of_all {
+    ($macro:ident$(, $key:literal)?) => {
+        concat!($macro!($($key, )? ""), "$4 OFFSET $5")
+    };
+}
+
+/// Only the pools in this list.
+macro_rules! of_pools {
+    ($macro:ident$(, $key:literal)?) => {
+        concat!(
+            $macro!(
+                $($key, )?
+                "AND a.worker_pool_id IN (SELECT v.value ->> 0 FROM json_each($4) AS v) "
             ),
             "$5 OFFSET $6"
         )
     };
 }
 
-macro_rules! all_sums {
-    ($key:literal) => {
-        concat!(sums!($key, ""), "$4 OFFSET $5")
-    };
-}
-
 statements! { TABLE;
-    ADD "wait_account_add" =
-        "INSERT INTO wait_accounts (span, since, worker_pool_id, owner, cause, runs, millis) \
-         SELECT CAST(v.value ->> 0 AS BIGINT), CAST(v.value ->> 1 AS BIGINT), v.value ->> 2, \
-         v.value ->> 3, v.value ->> 4, CAST(v.value ->> 5 AS BIGINT), \
-         CAST(v.value ->> 6 AS BIGINT) FROM json_each($1) AS v WHERE 1 = 1 \
-         ON CONFLICT (span, since, worker_pool_id, owner, cause) DO UPDATE SET \
-         runs = wait_accounts.runs + excluded.runs, millis = wait_accounts.millis + excluded.millis";
-    BY_POOL "wait_account_by_pool" = all_sums!("worker_pool_id");
-    BY_OWNER "wait_account_by_owner" = all_sums!("owner");
-    BY_TIME "wait_account_by_time" = all_sums!("since");
-    BY_CAUSE "wait_account_by_cause" = all_sums!("''");
-    BY_POOL_OF "wait_account_by_pool_of" = sums_of!("worker_pool_id");
-    BY_OWNER_OF "wait_account_by_owner_of" = sums_of!("owner");
-    BY_TIME_OF "wait_account_by_time_of" = sums_of!("since");
-    BY_CAUSE_OF "wait_account_by_cause_of" = sums_of!("''");
+    OPEN "wait_account_open" =
+        "INSERT INTO wait_accounts (worker_pool_id, owner, cause) \
+         SELECT DISTINCT v.value ->> 2, v.value ->> 3, v.value ->> 4 FROM json_each($1) AS v \
+         WHERE NOT EXISTS (SELECT 1 FROM wait_accounts AS a WHERE a.worker_pool_id = v.value ->> 2 \
+         AND a.owner = v.value ->> 3 AND a.cause = v.value ->> 4) ON CONFLICT DO NOTHING";
+    ADD "wait_add" =
+        "INSERT INTO waits (span, since, account, runs, millis) \
+         SELECT CAST(v.value ->> 0 AS BIGINT), CAST(v.value ->> 1 AS BIGINT), a.account, \
+         CAST(v.value ->> 5 AS BIGINT), CAST(v.value ->> 6 AS BIGINT) \
+         FROM json_each($1) AS v CROSS JOIN wait_accounts AS a \
+         WHERE a.worker_pool_id = v.value ->> 2 AND a.owner = v.value ->> 3 \
+         AND a.cause = v.value ->> 4 ON CONFLICT (span, since, account) DO UPDATE SET \
+         runs = waits.runs + excluded.runs, millis = waits.millis + excluded.millis";
+    BY_POOL "wait_sum_by_pool" = of_all!(sums, "a.worker_pool_id");
+    BY_OWNER "wait_sum_by_owner" = of_all!(sums, "a.owner");
+    BY_TIME "wait_sum_by_time" = of_all!(sums_by_time);
+    BY_CAUSE "wait_sum_by_cause" = of_all!(sums, "''");
+    BY_POOL_OF "wait_sum_by_pool_of" = of_pools!(sums, "a.worker_pool_id");
+    BY_OWNER_OF "wait_sum_by_owner_of" = of_pools!(sums, "a.owner");
+    BY_TIME_OF "wait_sum_by_time_of" = of_pools!(sums_by_time);
+    BY_CAUSE_OF "wait_sum_by_cause_of" = of_pools!(sums, "''");
     POOLS "wait_account_pools" =
-        "SELECT DISTINCT worker_pool_id FROM wait_accounts \
-         WHERE span = $1 AND since >= $2 AND since < $3 ORDER BY worker_pool_id LIMIT $4";
+        "SELECT DISTINCT a.worker_pool_id FROM (SELECT DISTINCT account FROM waits \
+         WHERE span = $1 AND since >= $2 AND since < $3) AS w CROSS JOIN wait_accounts AS a \
+         WHERE a.account = w.account ORDER BY a.worker_pool_id LIMIT $4";
     OWNERS "wait_account_owners" =
         "SELECT p.worker_pool_id, p.owner, p.created FROM json_each($1) AS v \
          CROSS JOIN worker_pools AS p WHERE p.worker_pool_id = v.value ->> 0 \
@@ -80,10 +103,13 @@ statements! { TABLE;
          WHERE t.task_id = v.value ->> 0 AND t.inserted IS NOT NULL ORDER BY t.task_id LIMIT $2";
     GAPS "wait_account_gaps" =
         "SELECT since, until FROM recorded_gaps WHERE until > $1 ORDER BY until, sequence LIMIT $2";
-    DELETE_BEFORE "wait_account_delete_before" =
-        "DELETE FROM wait_accounts WHERE (span, since, worker_pool_id, owner, cause) IN (\
-         SELECT span, since, worker_pool_id, owner, cause FROM wait_accounts \
-         WHERE span = $1 AND since < $2 ORDER BY since LIMIT $3)";
+    DELETE_BEFORE "wait_delete_before" =
+        "DELETE FROM waits WHERE (span, since, account) IN (SELECT span, since, account \
+         FROM waits WHERE span = $1 AND since < $2 ORDER BY since LIMIT $3)";
+    DELETE_UNUSED "wait_account_delete_unused" =
+        "DELETE FROM wait_accounts WHERE account IN (SELECT a.account FROM wait_accounts AS a \
+         WHERE a.account NOT IN (SELECT w.account FROM waits AS w) \
+         ORDER BY a.account LIMIT $1)";
 }
 
 /// Adds to the accounts.
@@ -98,7 +124,9 @@ pub fn add(tx: &mut Tx<'_>, charges: &BTreeMap<AccountKey, (u64, i64)>) -> Resul
     if rows.is_empty() {
         return Ok(());
     }
-    tx.execute(&ADD, to_json(&rows)).map(drop)
+    let rows = to_json(&rows);
+    tx.run(&OPEN, &rows)?;
+    tx.run(&ADD, &rows)
 }
 
 /// The sums of the periods of this length from `since` up to `until`, by key and cause. `pools`:
@@ -200,6 +228,14 @@ pub fn gaps(tx: &mut Tx<'_>, after: Timestamp) -> Result<Vec<(Timestamp, Timesta
 /// while it returns the limit.
 pub fn delete_before(tx: &mut Tx<'_>, span_ms: i64, before: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(&DELETE_BEFORE, (span_ms, before, limit))
+}
+
+/// Deletes accounts of which no time is kept. It reads all times, so it is for once a day.
+///
+/// Transactions that add to accounts must not run at the same time: they could add to an account
+/// that is deleted here.
+pub fn delete_unused(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_UNUSED, limit)
 }
 
 fn list(pools: &[PoolId]) -> String {

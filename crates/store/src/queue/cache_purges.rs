@@ -41,7 +41,7 @@ pub struct CachePurge {
 /// If a request for the cache exists, the later moment counts.
 pub fn put(tx: &mut Tx<'_>, purge: &CachePurge, expires: Timestamp) -> Result<()> {
     let values = (&purge.pool_id, &purge.cache_name, purge.before, expires);
-    tx.execute(&PUT, values).map(drop)
+    tx.run(&PUT, values)
 }
 
 /// Number of other caches of the pool with a request.

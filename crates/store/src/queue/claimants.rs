@@ -31,13 +31,20 @@ pub struct Claimant {
     pub known: Option<QueueWorker>,
 }
 
+/// Reads the same with the next statement.
+pub fn ask(tx: &mut Tx<'_>, workers: &[WorkerKey]) -> Result<()> {
+    tx.ask_ahead(&LIST, names(workers))
+}
+
+fn names(workers: &[WorkerKey]) -> String {
+    let keys = workers.iter();
+    let keys = keys.map(|key| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()]);
+    to_json(&keys.collect::<Vec<_>>())
+}
+
 /// Returns an entry for each of these workers, known or not.
 pub fn list(tx: &mut Tx<'_>, workers: &[WorkerKey]) -> Result<HashMap<WorkerKey, Claimant>> {
-    let keys: Vec<[&str; 3]> = workers
-        .iter()
-        .map(|key| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()])
-        .collect();
-    let found = tx.rows_with(&LIST, to_json(&keys), |row| {
+    let found = tx.rows_with(&LIST, names(workers), |row| {
         let mut cells = Cells::of(row);
         let known = cells.joined()?;
         let (key, state) = cells.next()?;

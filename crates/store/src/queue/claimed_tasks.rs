@@ -70,7 +70,7 @@ pub fn list_of_worker(
 /// Records when the worker last finished or lost a run. Does nothing if the queue has no record of
 /// the worker.
 pub fn note_ended(tx: &mut Tx<'_>, worker: &WorkerKey, now: Timestamp) -> Result<()> {
-    tx.execute(&ENDED, (now, worker)).map(drop)
+    tx.run(&ENDED, (now, worker))
 }
 
 from_row! { ClaimedTask { task, run_id, claimed, group, worker_id } }

@@ -98,7 +98,7 @@ pub fn require(tx: &mut Tx<'_>, task: &Task) -> Result<()> {
         Requires::AllResolved => &ADD_RESOLVED,
     };
     let names = list(&task.definition.dependencies);
-    tx.execute(add, (&task.id, &names)).map(drop)
+    tx.run(add, (&task.id, &names))
 }
 
 /// Number of unreleased dependencies of a task, counted up to the limit.
@@ -119,7 +119,7 @@ pub fn dependents_to_release(
 }
 
 pub fn release(tx: &mut Tx<'_>, required: &TaskId, waiting: &TaskId) -> Result<()> {
-    tx.execute(&RELEASE, (required, waiting)).map(drop)
+    tx.run(&RELEASE, (required, waiting))
 }
 
 /// All tasks that depend on this one, released or not, ordered by id.
@@ -147,7 +147,7 @@ pub fn releasable_edges(tx: &mut Tx<'_>, tasks: &[TaskId], limit: u32) -> Result
 
 /// Requests a recheck of this task's edges, after this transaction has been committed.
 pub fn request_recheck(tx: &mut Tx<'_>, task: &TaskId, now: Timestamp) -> Result<()> {
-    tx.execute(&REQUEST_RECHECK, (task, now)).map(drop)
+    tx.run(&REQUEST_RECHECK, (task, now))
 }
 
 /// Tasks whose recheck was requested up to this moment, oldest first.
@@ -162,7 +162,7 @@ pub fn is_recheck_due(tx: &mut Tx<'_>, task: &TaskId) -> Result<bool> {
 
 pub fn finish_rechecks(tx: &mut Tx<'_>, tasks: &[TaskId]) -> Result<()> {
     let names = list(tasks);
-    tx.execute(&DELETE_RECHECKS, &names).map(drop)
+    tx.run(&DELETE_RECHECKS, &names)
 }
 
 fn list(tasks: &[TaskId]) -> String {

@@ -3,7 +3,7 @@
 
 use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::QueueWorker;
-use domain::time::Timestamp;
+use domain::time::{HOUR_MS, Timestamp};
 
 use crate::engine::{ALL_ROWS, Cells, Entity, Result, Table, Tx, columns, statements};
 
@@ -16,6 +16,10 @@ columns! { worker: QueueWorker {
     first_claim: Mutable "first_claim",
     last_date_active: Mutable "last_date_active",
     last_task_ended: Fixed "last_task_ended",
+}
+also {
+    // Each sign of life moves the end of the row, and the index only once an hour.
+    Mutable "expiry_hour" = worker.expires.start_of(HOUR_MS),
 } }
 
 pub(crate) static TABLE: Table = Table::of::<QueueWorker>("queue_workers");
@@ -51,7 +55,8 @@ statements! { TABLE;
     DELETE_EXPIRED "queue_worker_delete_expired" =
         "DELETE FROM queue_workers WHERE (task_queue_id, worker_group, worker_id) IN (\
          SELECT task_queue_id, worker_group, worker_id FROM queue_workers \
-         WHERE expires < $1 AND COALESCE(quarantine_until, 0) < $1 ORDER BY expires LIMIT $2)";
+         WHERE expiry_hour < $1 AND expires < $1 AND COALESCE(quarantine_until, 0) < $1 \
+         ORDER BY expiry_hour LIMIT $2)";
 }
 
 pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<QueueWorker>> {
@@ -109,7 +114,7 @@ pub fn list(
 
 /// Inserts or replaces the row.
 pub fn upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<()> {
-    tx.execute(&UPSERT, worker.inserted()).map(drop)
+    tx.run(&UPSERT, worker.inserted())
 }
 
 /// Keeps quarantined workers. Call it again while it returns the limit.

@@ -53,9 +53,9 @@ pub fn get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>> {
     tx.row(&GET, id)
 }
 
-/// Returns `false` if the group exists already.
-pub fn insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<bool> {
-    tx.insert(&INSERT, group)
+/// Inserts a group, unless another transaction did so since it was looked for.
+pub fn insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<()> {
+    tx.insert_new(&INSERT, group)
 }
 
 pub fn update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version> {
@@ -66,7 +66,7 @@ pub fn update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version> {
 /// Makes a concurrent transaction that touches this group run again, so that it sees this
 /// transaction's changes.
 pub fn touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<()> {
-    tx.execute(&TOUCH, id).map(drop)
+    tx.run(&TOUCH, id)
 }
 
 /// The tasks of a group, ordered by id.

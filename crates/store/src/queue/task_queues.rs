@@ -92,7 +92,7 @@ pub fn note_used(tx: &mut Tx<'_>, id: &PoolId, now: Timestamp, has_worker: bool)
     if tx.exists(&FRESH, fresh)? {
         return Ok(());
     }
-    tx.execute(&TOUCH, (id, expires, now)).map(drop)
+    tx.run(&TOUCH, (id, expires, now))
 }
 
 /// Returns `None` if the queue does not exist or has expired.

@@ -13,7 +13,8 @@ statements! { TABLE;
         "SELECT COUNT(*) FROM pending_tasks AS o CROSS JOIN pending_tasks AS p \
          WHERE o.task_id = $1 AND p.task_queue_id = o.task_queue_id AND p.deadline > $2 \
          AND (p.priority, p.sequence) < (o.priority, o.sequence)";
-    OLDEST "task_wait_oldest" = "SELECT MIN(inserted) FROM pending_tasks";
+    OLDEST "task_wait_oldest" =
+        "SELECT inserted FROM pending_tasks ORDER BY sequence LIMIT 1";
     INSERTED "task_wait_inserted" = "SELECT inserted FROM tasks WHERE task_id = $1";
     FREE_AT "task_wait_free_at" =
         "SELECT MIN(t.deadline) FROM claimed_tasks AS c CROSS JOIN tasks AS t \
@@ -38,7 +39,8 @@ pub fn n_ahead(tx: &mut Tx<'_>, id: &TaskId, now: Timestamp) -> Result<u64> {
     tx.number(&AHEAD, (id, now))
 }
 
-/// Since when the run that has waited longest waits, in all queues.
+/// Since when the run waits that was the first to be put into a queue. Servers whose clocks differ
+/// may have put others there that began to wait a little earlier.
 pub fn oldest(tx: &mut Tx<'_>) -> Result<Option<Timestamp>> {
     Ok(tx.row::<Option<Timestamp>>(&OLDEST, ())?.flatten())
 }

@@ -147,7 +147,7 @@ pub fn insert(tx: &mut Tx<'_>, task: &Task, now: Timestamp) -> Result<bool> {
         return Ok(false);
     }
     let text = to_json(&TaskDocument::from(&**definition));
-    tx.execute(&DEFINE, (&task.id, &text))?;
+    tx.run(&DEFINE, (&task.id, &text))?;
     insert_placement(tx, task)?;
     Ok(true)
 }
@@ -164,14 +164,14 @@ pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version> {
             if old == new =>
         {
             if before.priority != after.priority {
-                tx.execute(&REORDER, (&after.priority, id))?;
+                tx.run(&REORDER, (&after.priority, id))?;
             }
         }
         (Placement::Claimed { claim: old, .. }, Placement::Claimed { claim: new, .. })
             if old.started == new.started =>
         {
             if old.taken_until != new.taken_until {
-                tx.execute(&EXTEND_CLAIM, (new.taken_until, id))?;
+                tx.run(&EXTEND_CLAIM, (new.taken_until, id))?;
             }
         }
         (left, _) => {
@@ -185,7 +185,7 @@ pub fn update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version> {
 /// Makes a concurrent transaction that updates or touches this task run again, so that it sees this
 /// transaction's changes.
 pub fn touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<()> {
-    tx.execute(&TOUCH, id).map(drop)
+    tx.run(&TOUCH, id)
 }
 
 pub fn get_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>> {
@@ -211,7 +211,7 @@ pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64
             &DELETE_RELEASE,
             &DELETE_EDGES,
         ] {
-            tx.execute(statement, id)?;
+            tx.run(statement, id)?;
         }
     }
     Ok(expired.len() as u64)
@@ -254,13 +254,13 @@ fn insert_placement(tx: &mut Tx<'_>, task: &Task) -> Result<()> {
         Placement::Pending { run_id, since } => {
             let run = (&task.id, run_id, &definition.task_queue_id);
             let values = (run, &task.priority, since, definition.deadline);
-            tx.execute(&INSERT_PENDING, values).map(drop)
+            tx.run(&INSERT_PENDING, values)
         }
         Placement::Claimed { run_id, claim } => {
             let run = (&task.id, run_id, &definition.task_queue_id);
             let worker = (&claim.group, &claim.worker_id);
             let values = (run, worker, claim.started, claim.taken_until);
-            tx.execute(&INSERT_CLAIM, values).map(drop)
+            tx.run(&INSERT_CLAIM, values)
         }
     }
 }

@@ -63,11 +63,11 @@ pub fn put(tx: &mut Tx<'_>, node: &TreeNode) -> Result<()> {
         node.changed,
         changes,
     );
-    tx.execute(&PUT, values).map(drop)
+    tx.run(&PUT, values)
 }
 
 pub fn delete(tx: &mut Tx<'_>, path: &str) -> Result<()> {
-    tx.execute(&DELETE, path).map(drop)
+    tx.run(&DELETE, path)
 }
 
 from_row! { TreeNode {

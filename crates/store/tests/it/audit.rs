@@ -1,4 +1,4 @@
-//! The audit log: rows are only added.
+//! The audit log: rows are added, and deleted when they are old.
 
 use domain::audit::{AuditEntry, EntityType};
 use store::audit;
@@ -99,3 +99,34 @@ on_both!(
         }
     }
 );
+
+on_both!(old_entries_are_deleted_first_to_last, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        [1, 2, 3, 9, 4].into_iter().try_for_each(|created| {
+            let entry = AuditEntry {
+                created: at(created),
+                ..entry("a/b", "me", &created.to_string())
+            };
+            audit::insert(tx, &entry)
+        })
+    })
+    .await;
+    let delete = async |before, limit| {
+        write(&store, move |tx| {
+            audit::delete_before(tx, at(before), limit)
+        })
+        .await
+    };
+    assert_eq!(delete(1, 9).await, 0);
+    assert_eq!(delete(9, 0).await, 0);
+    assert_eq!(delete(9, 1).await, 1);
+    assert_eq!(delete(3, 9).await, 1);
+    // An entry after a newer one was written when the clock had been set back. It is deleted, too.
+    assert_eq!(delete(9, 9).await, 2);
+    let left = read(&store, |tx| {
+        audit::by_entity(tx, EntityType::WorkerPool, "a/b", None, 9)
+    });
+    let left: Vec<_> = left.await.into_iter().map(|(_, it)| it.action).collect();
+    assert_eq!(left, ["9"]);
+});

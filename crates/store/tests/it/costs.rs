@@ -1,12 +1,12 @@
 //! Costs: machines are charged once, to the unit, and sums include machines that run.
 
-use domain::cost::{CostKind, CostScope, Currency, Spent};
+use domain::cost::{CostGrouping, CostKind, CostScope, Currency, Spent};
 use domain::id::WorkerKey;
 use domain::run_outcome::RunOutcome;
 use domain::task::EndReason;
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use domain::worker::{StoredWorker, Worker, WorkerState};
-use store::{Store, StoreError, cost_accounts, meters, pools, run_outcomes, workers};
+use store::{Store, StoreError, cost_accounts, cost_reports, meters, pools, run_outcomes, workers};
 use testing::sizes_around;
 
 use crate::samples::{at, pool, pool_id, worker, worker_key};
@@ -123,6 +123,77 @@ on_both!(
         // The next hour has nothing of it.
         let later = spent(&store, CostScope::All, minutes(60), minutes(120)).await;
         assert_eq!(later, 0);
+    }
+);
+
+/// The machine asked for work after three minutes, and its runs have ended.
+async fn claimed_and_ended(store: &Store, runs: Vec<RunOutcome>) {
+    write(store, move |tx| {
+        workers::note_first_claim(tx, &key("m"), minutes(3))?;
+        run_outcomes::note(tx, &runs).map(drop)
+    })
+    .await;
+}
+
+async fn used(store: &Store, kind: CostKind) -> i64 {
+    let lines = read(store, move |tx| {
+        let (by, all) = (CostGrouping::Kind, CostScope::All);
+        cost_reports::lines(tx, by, &all, minutes(0), minutes(1_000_000))
+    });
+    let lines = lines.await;
+    lines.iter().map(|line| line.uses.get(kind).ms / MIN).sum()
+}
+
+on_both!(
+    the_time_after_an_unseen_end_is_taken_back_from_its_use,
+    |database| {
+        let store = with_machine(database, Some(0.7)).await;
+        let runs = [
+            run(1, 5, 10, EndReason::Completed),
+            run(2, 12, 32, EndReason::ClaimExpired),
+            run(3, 40, 45, EndReason::Canceled),
+        ];
+        claimed_and_ended(&store, runs.to_vec()).await;
+        for now in [20, 35, 50] {
+            assert_eq!(charge(&store, minutes(now)).await, 1);
+        }
+        assert_eq!(used(&store, CostKind::Lost).await, 20);
+        assert_eq!(used(&store, CostKind::Failed).await, 5);
+        assert_eq!(used(&store, CostKind::Useful).await, 5);
+        // The machine was out of sight for a while: it had ended during the second run.
+        write(&store, |tx| meters::note_ended(tx, &key("m"), minutes(14))).await;
+        assert_eq!(charge(&store, minutes(51)).await, 1);
+        let expected = [
+            (CostKind::Booting, 3),
+            (CostKind::Useful, 5),
+            (CostKind::Idle, 4),
+            (CostKind::Lost, 2),
+            (CostKind::Failed, 0),
+            (CostKind::Leaving, 0),
+        ];
+        for (kind, minutes) in expected {
+            assert_eq!(used(&store, kind).await, minutes, "{kind:?}");
+        }
+        let left = store.count_rows().await.unwrap();
+        assert_eq!((left["meters"], left["metered_runs"]), (0, 0));
+    }
+);
+
+on_both!(
+    runs_that_a_worker_did_not_end_are_kept_for_a_day,
+    |database| {
+        let store = with_machine(database, Some(0.7)).await;
+        let runs = [
+            run(1, 5, 10, EndReason::Completed),
+            run(2, 12, 32, EndReason::ClaimExpired),
+        ];
+        claimed_and_ended(&store, runs.to_vec()).await;
+        let day = DAY_MS / MIN;
+        for (now, left) in [(40, 1), (31 + day, 1), (32 + day, 0)] {
+            charge(&store, minutes(now)).await;
+            let counted = store.count_rows().await.unwrap();
+            assert_eq!(counted["metered_runs"], left, "after {now} minutes");
+        }
     }
 );
 

@@ -4,11 +4,11 @@ use domain::id::ProviderId;
 use domain::worker::WorkerState;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use store::listed_workers::{self, WorkerFilter};
 use store::worker_metadata::{self, MetadataFilter};
-use store::workers::{self, WorkerFilter};
 use store::{
     Store, StoreError, Tx, clients, error_stats, launch_configs, outbox, pools, queue_workers,
-    revisions, worker_counts, worker_errors,
+    revisions, worker_counts, worker_errors, workers,
 };
 
 use crate::samples::{
@@ -85,7 +85,11 @@ fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError>
         Operation::LaunchConfigInsert(n, archived) => {
             let mut config = launch_config("x/a", ["lc-1", "lc-2"][usize::from(*n) % 2]);
             config.archived = *archived;
-            format!("{:?}", launch_configs::insert(tx, &config)?)
+            // The second insertion of a launch config is a lost race, which is tried many times.
+            match launch_configs::get(tx, &config.pool_id, &config.id)? {
+                Some(known) => format!("{known:?}"),
+                None => format!("{:?}", launch_configs::insert(tx, &config)?),
+            }
         }
         Operation::LaunchConfigExpire => format!("{}", launch_configs::delete_expirable(tx, 1)?),
         Operation::WorkerInsert {
@@ -146,9 +150,11 @@ fn look(tx: &mut Tx<'_>, state: WorkerState, limit: u32) -> Result<String, Store
         quarantined_at: Some(at(100)),
         ..MetadataFilter::default()
     };
-    let workers = workers::list(tx, &id, &by_state, None, limit)?;
+    let workers = listed_workers::list(tx, &id, &by_state, None, limit)?;
     let next = match workers.last() {
-        Some(last) => workers::list(tx, &id, &WorkerFilter::default(), Some(&last.into()), limit)?,
+        Some(last) => {
+            listed_workers::list(tx, &id, &WorkerFilter::default(), Some(&last.into()), limit)?
+        }
         None => Vec::new(),
     };
     let now = at(200 * 3_000_000);

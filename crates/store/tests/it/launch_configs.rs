@@ -3,7 +3,7 @@
 use domain::id::LaunchConfigId;
 use domain::launch::LaunchState;
 use domain::worker::WorkerState;
-use store::{launch_configs, launches, workers};
+use store::{StoreError, Tx, launch_configs, launches, workers};
 
 use crate::launches::{launch, token, unknown};
 use crate::samples::{at, edit, launch_config, object, pool_id, worker, worker_key};
@@ -18,20 +18,10 @@ fn ids(configs: &[domain::launch_config::LaunchConfig]) -> Vec<String> {
 
 on_both!(a_launch_config_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
-    assert!(
-        write(&store, |tx| launch_configs::insert(
-            tx,
-            &launch_config("a/b", "lc-1")
-        ))
-        .await
-    );
-    assert!(
-        !write(&store, |tx| launch_configs::insert(
-            tx,
-            &launch_config("a/b", "lc-1")
-        ))
-        .await
-    );
+    let inserted = |tx: &mut Tx<'_>| launch_configs::insert(tx, &launch_config("a/b", "lc-1"));
+    write(&store, inserted).await;
+    let again = store.write("test_write", inserted).await;
+    assert!(matches!(again, Err(StoreError::TooManyConflicts { .. })));
     let all = read(&store, |tx| launch_configs::all(tx, &pool_id("a/b"))).await;
     assert_eq!(all, [launch_config("a/b", "lc-1")]);
 });

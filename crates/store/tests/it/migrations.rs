@@ -1,16 +1,22 @@
 //! Migrations: each is applied once, to a database with data, by one of several processes.
 
+use std::ops::Range;
+
 use domain::id::ProviderId;
+use domain::time::HOUR_MS;
+use domain::waits::Grouping;
 use sha2::{Digest, Sha256};
-use store::{Engine, Store, StoreError, clients, pools, recorded_workers, workers};
+use store::{Engine, Store, StoreError, clients, pools, recorded_workers, wait_accounts, workers};
 
 use crate::samples::{at, client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
 /// Number of the migration that makes the recorded history.
 const RECORDING: usize = 25;
+/// How many migrations a database has whose accounts of waits are kept by name.
+const WAITS_BY_NAME: Range<usize> = 29..32;
 
-const FILES: [(&str, &str); 31] = [
+const FILES: [(&str, &str); 34] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -135,15 +141,33 @@ const FILES: [(&str, &str); 31] = [
         "0031_budgets",
         include_str!("../../migrations/0031_budgets.sql"),
     ),
+    (
+        "0032_waits_by_number",
+        include_str!("../../migrations/0032_waits_by_number.sql"),
+    ),
+    (
+        "0033_kept_versions",
+        include_str!("../../migrations/0033_kept_versions.sql"),
+    ),
+    (
+        "0034_updates_in_place",
+        include_str!("../../migrations/0034_updates_in_place.sql"),
+    ),
 ];
 
 /// Creates a database as an older program with fewer migrations would leave it.
 fn make_old(database: &Database, engine: Engine, n_applied: usize) {
-    let (key, serial, by_key) = match engine {
-        Engine::Sqlite => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT", "WITHOUT ROWID"),
+    let (key, serial, by_key, postgres) = match engine {
+        Engine::Sqlite => (
+            "TEXT",
+            "INTEGER PRIMARY KEY AUTOINCREMENT",
+            "WITHOUT ROWID",
+            "-- ",
+        ),
         Engine::Postgres => (
             "TEXT COLLATE \"C\"",
             "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+            "",
             "",
         ),
     };
@@ -155,7 +179,8 @@ fn make_old(database: &Database, engine: Engine, n_applied: usize) {
         let translated = sql
             .replace("{key}", key)
             .replace("{serial}", serial)
-            .replace("{by_key}", by_key);
+            .replace("{by_key}", by_key)
+            .replace("{postgres}", postgres);
         database.raw(&translated);
         let checksum: String = Sha256::digest(sql.as_bytes())
             .iter()
@@ -195,6 +220,34 @@ async fn put_data(database: &Database, store: &Store, n_applied: usize) {
              '{}', '{}', 1)",
         );
     }
+    if WAITS_BY_NAME.contains(&n_applied) {
+        database.raw(
+            "INSERT INTO wait_accounts (span, since, worker_pool_id, owner, cause, runs, millis) \
+             VALUES (3600000, 0, 'a/b', 'o', 'booting', 1, 10), \
+             (3600000, 3600000, 'a/b', 'o', 'booting', 2, 20), \
+             (3600000, 0, 'a/b', 'other', 'booting', 3, 30), (3600000, 0, 'c/d', '', 'claim', 4, 40)",
+        );
+    }
+}
+
+/// A report by pool, such as `a/b booting 1 10`.
+async fn wait_report(store: &Store) -> Vec<String> {
+    let time = (HOUR_MS, at(0), at(3 * HOUR_MS));
+    let sums = read(store, move |tx| {
+        wait_accounts::sums(tx, Grouping::Pool, time, None)
+    });
+    let sums = sums.await;
+    sums.iter()
+        .map(|sum| {
+            format!(
+                "{} {} {} {}",
+                sum.key,
+                sum.cause.as_str(),
+                sum.runs,
+                sum.millis
+            )
+        })
+        .collect()
 }
 
 on_both!(every_older_database_is_migrated_with_its_data, |database| {
@@ -235,6 +288,10 @@ on_both!(every_older_database_is_migrated_with_its_data, |database| {
                 (recorded[0].stopped, recorded[0].price),
                 (Some(at(200)), None)
             );
+        }
+        if WAITS_BY_NAME.contains(&n_applied) {
+            let report = wait_report(&store).await;
+            assert_eq!(report, ["a/b booting 6 60", "c/d claim 4 40"]);
         }
         store.close().await;
     }

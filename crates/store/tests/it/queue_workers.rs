@@ -1,5 +1,6 @@
 //! The queue's records of workers, alone and joined with the table of workers.
 
+use domain::time::{DAY_MS, HOUR_MS};
 use domain::worker::WorkerState;
 use store::worker_metadata::{self, MetadataFilter};
 use store::{queue_workers, workers};
@@ -127,6 +128,29 @@ on_both!(a_quarantine_outlives_the_expiry_of_its_worker, |database| {
     })
     .await;
     assert!(held.is_some());
+});
+
+on_both!(a_record_expires_to_the_millisecond, |database| {
+    let store = database.migrated().await;
+    let start = at(100 * DAY_MS);
+    for (number, end) in (0..).zip([-1, 0, 1, HOUR_MS - 1, HOUR_MS, HOUR_MS + 1]) {
+        let mut row = queue_worker("a/b", "g", &format!("w{number}"));
+        row.expires = start.plus_millis(end);
+        write(&store, move |tx| queue_workers::upsert(tx, &row)).await;
+    }
+    for (now, left) in [
+        (-1, 6),
+        (0, 5),
+        (1, 4),
+        (2, 3),
+        (HOUR_MS, 2),
+        (HOUR_MS + 2, 0),
+    ] {
+        let now = start.plus_millis(now);
+        write(&store, move |tx| queue_workers::delete_expired(tx, now, 9)).await;
+        let rows = store.count_rows().await.unwrap();
+        assert_eq!(rows["queue_workers"], left, "{now}");
+    }
 });
 
 on_both!(

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store::{Options, Store, StoreError, pools};
+use store::{Options, Store, StoreError, launch_configs, outbox, pools};
 
-use crate::samples::{pool, pool_id};
+use crate::samples::{event, launch_config, pool, pool_id};
 use crate::world::{Database, read, write};
 
 /// Closes every connection of this test's stores.
@@ -49,6 +49,35 @@ async fn closed_idle_connections_are_replaced_without_an_error() {
         .await;
     }
     assert_eq!(read(&store, |tx| pools::list(tx, None, 10)).await.len(), 5);
+}
+
+#[tokio::test]
+async fn statements_that_wait_are_sent_on_the_connection_that_replaces_a_closed_one() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let name = format!("waiting_{}", std::process::id());
+    let store = open_named(&database, &name, 1);
+    store.migrate(1).await.unwrap();
+    write(&store, |tx| {
+        launch_configs::insert(tx, &launch_config("a/b", "lc-1"))?;
+        pools::insert(tx, &pool("a/b", "one"))
+    })
+    .await;
+    for round in 0..5 {
+        close_connections_named(&database, &name);
+        let event = event(&format!("e{round}"), "a/b");
+        write(&store, move |tx| outbox::push(tx, &event)).await;
+        close_connections_named(&database, &name);
+        let seen = read(&store, |tx| {
+            let id = pool_id("a/b");
+            let pool = pools::get_for_details(tx, &id)?;
+            let configs = launch_configs::active_between(tx, &id, &id)?;
+            Ok((pool.is_some(), configs.len()))
+        });
+        assert_eq!(seen.await, (true, 1));
+    }
+    assert_eq!(read(&store, outbox::depth).await, 5);
 }
 
 #[tokio::test]

@@ -347,8 +347,9 @@ on_both!(a_group_is_inserted_once_sealed_and_deleted, |database| {
         );
         task_groups::insert(tx, &first)
     };
-    assert!(write(&store, inserted).await);
-    assert!(!write(&store, inserted).await);
+    write(&store, inserted).await;
+    let again = store.write("test_write", inserted).await;
+    assert!(matches!(again, Err(StoreError::TooManyConflicts { .. })));
     let read_back = read(&store, move |tx| task_groups::get(tx, &id)).await;
     assert_eq!(read_back.as_ref(), Some(&first));
     let mut sealed = group.clone();

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use domain::worker::{Worker, WorkerState};
+use store::listed_workers::{self, WorkerCursor, WorkerFilter};
 use store::worker_counts;
-use store::workers::{self, WorkerCursor, WorkerFilter};
+use store::workers;
 
 use crate::samples::{at, edit, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
@@ -108,13 +109,10 @@ on_both!(
         .await;
         let list = async |filter: WorkerFilter| {
             let listed = read(&store, move |tx| {
-                workers::list(tx, &pool_id("a/b"), &filter, None, 10)
+                listed_workers::list(tx, &pool_id("a/b"), &filter, None, 10)
             })
             .await;
-            listed
-                .iter()
-                .map(|w| w.key.id.to_string())
-                .collect::<Vec<_>>()
+            listed.iter().map(|w| w.id.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(list(WorkerFilter::default()).await, ["b", "d", "c", "a"]);
         let group = WorkerFilter {
@@ -161,12 +159,12 @@ on_both!(
             for added in 0.. {
                 let (last, by) = (after.clone(), filter.clone());
                 let page = read(&store, move |tx| {
-                    workers::list(tx, &pool_id("a/b"), &by, last.as_ref(), 3)
+                    listed_workers::list(tx, &pool_id("a/b"), &by, last.as_ref(), 3)
                 })
                 .await;
                 let Some(last) = page.last() else { break };
                 after = Some(last.into());
-                seen.extend(names(&page));
+                seen.extend(page.iter().map(|w| format!("{}/{}", w.group, w.id)));
                 let group = filter.group.as_ref().map_or("g2", |group| group.as_str());
                 let mut newer = worker("a/b", group, &format!("new-{group}-{added}"));
                 edit(&mut newer, |it| it.created = at(1_000 + added));

@@ -14,6 +14,7 @@ pub(crate) struct Database {
 enum Home {
     File(TempDir),
     Schema { server: String, name: String },
+    Alone { server: String, name: String },
 }
 
 /// Runs one test body on each database: `name::sqlite` and `name::postgres`.
@@ -76,11 +77,28 @@ impl Database {
         })
     }
 
+    /// A database that no other test uses, so that no transaction of theirs delays a clean-up.
+    pub(crate) fn postgres_alone() -> Option<Self> {
+        let mut database = Self::postgres()?;
+        if let Home::Schema { server, name } = &database.home {
+            on_server(
+                server,
+                &format!("CREATE DATABASE {name} TEMPLATE template0"),
+            );
+            let (address, rest) = server.rsplit_once('/').unwrap();
+            let options = rest.split_once('?').map_or("", |(_, options)| options);
+            database.options.url = format!("{address}/{name}?{options}");
+            let (server, name) = (server.clone(), name.clone());
+            database.home = Home::Alone { server, name };
+        }
+        Some(database)
+    }
+
     /// Another, empty database of the same engine.
     pub(crate) fn another(&self) -> Self {
         match &self.home {
             Home::File(_) => Self::sqlite(),
-            Home::Schema { .. } => Self::postgres().unwrap(),
+            Home::Schema { .. } | Home::Alone { .. } => Self::postgres().unwrap(),
         }
     }
 
@@ -104,7 +122,7 @@ impl Database {
                     .unwrap();
                 connection.execute_batch(sql).unwrap();
             }
-            Home::Schema { .. } => on_server(&self.options.url, sql),
+            Home::Schema { .. } | Home::Alone { .. } => on_server(&self.options.url, sql),
         }
     }
 }
@@ -114,6 +132,10 @@ impl Drop for Database {
         match &self.home {
             Home::File(_) => {}
             Home::Schema { server, name } => {
+                on_server(server, &format!("DROP SCHEMA {name} CASCADE"));
+            }
+            Home::Alone { server, name } => {
+                on_server(server, &format!("DROP DATABASE {name} WITH (FORCE)"));
                 on_server(server, &format!("DROP SCHEMA {name} CASCADE"));
             }
         }

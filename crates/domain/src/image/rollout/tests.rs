@@ -1,6 +1,6 @@
 //! Tests of the steps of a rollout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -9,7 +9,6 @@ use crate::image::UploadNumber;
 use crate::image::build_record::{BuildFile, BuildLeft, NewBuild};
 use crate::image::upload_record::NewUpload;
 use crate::image::view::{FileReach, UploadView};
-use crate::time::Timestamp;
 
 fn now() -> Timestamp {
     Timestamp::from_millis(1_000)
@@ -96,9 +95,25 @@ fn text(
 
 fn standing(promoted: Option<u64>, candidate: Option<u64>, rejected: &[u64]) -> Standing {
     Standing {
+        decisions: BTreeMap::new(),
         promoted: promoted.map(BuildNumber),
         candidate: candidate.map(BuildNumber),
         rejected: rejected.iter().copied().map(BuildNumber).collect(),
+    }
+}
+
+fn without_reasons(standing: &Standing) -> Standing {
+    Standing {
+        decisions: BTreeMap::new(),
+        ..standing.clone()
+    }
+}
+
+fn decision(at_ms: i64, by: &str, reason: &str) -> BuildDecision {
+    BuildDecision {
+        at: Timestamp::from_millis(at_ms),
+        by: by.to_owned(),
+        reason: reason.to_owned(),
     }
 }
 
@@ -204,11 +219,65 @@ fn a_canary_ends_with_its_build() {
 fn the_build_that_people_choose_is_used_and_newer_ones_are_not_tried() {
     let builds = [build(1, true), build(2, true), build(3, true)];
     let mut chosen = standing(Some(2), Some(3), &[1]);
-    chosen.use_build(BuildNumber(1), &builds);
-    assert_eq!(chosen, standing(Some(1), None, &[2, 3]));
+    chosen.use_build(
+        BuildNumber(1),
+        &builds,
+        decision(5, "people/ops", "slow tests"),
+    );
+    assert_eq!(without_reasons(&chosen), standing(Some(1), None, &[2, 3]));
     assert_eq!(next(&builds, &chosen, None), "nothing");
     chosen.forget_missing(&builds[..2]);
-    assert_eq!(chosen, standing(Some(1), None, &[2]));
+    assert_eq!(without_reasons(&chosen), standing(Some(1), None, &[2]));
+}
+
+#[test]
+fn each_build_in_use_or_rolled_back_says_why() {
+    let builds = [build(1, true), build(2, true), build(3, true)];
+    let mut now = Standing::default();
+    let take = |now: &mut Standing, step, build, reason: &str, at| {
+        let step = RolloutStep {
+            step,
+            build: BuildNumber(build),
+            reason: reason.to_owned(),
+        };
+        now.apply(&step, "fleetwright", Timestamp::from_millis(at));
+    };
+    let reasons = |now: &Standing| {
+        let decisions = now.decisions.iter();
+        let texts = decisions.map(|(build, why)| format!("{build} {} {}", why.by, why.reason));
+        texts.collect::<Vec<_>>().join("; ")
+    };
+    take(&mut now, ImageStep::Promoted, 1, "the first", 1);
+    take(&mut now, ImageStep::CanaryStarted, 2, "it is new", 2);
+    take(&mut now, ImageStep::CanaryExpired, 2, "people decide", 3);
+    assert_eq!(reasons(&now), "1 fleetwright the first");
+    take(&mut now, ImageStep::RolledBack, 2, "it never starts", 4);
+    assert_eq!(
+        reasons(&now),
+        "1 fleetwright the first; 2 fleetwright it never starts"
+    );
+    assert_eq!(now.decisions[&BuildNumber(2)].at, Timestamp::from_millis(4));
+    // A person who goes back keeps the verdict about a build that was rolled back before.
+    now.use_build(BuildNumber(1), &builds, decision(5, "people/ops", "slow"));
+    assert_eq!(
+        reasons(&now),
+        "1 people/ops slow; 2 fleetwright it never starts; 3 people/ops slow"
+    );
+    now.try_build(BuildNumber(2));
+    assert_eq!(reasons(&now), "1 people/ops slow; 3 people/ops slow");
+    take(&mut now, ImageStep::CanaryEnded, 2, "it was deleted", 6);
+    take(&mut now, ImageStep::Promoted, 3, "as good", 7);
+    assert_eq!(reasons(&now), "3 fleetwright as good");
+}
+
+#[test]
+fn decisions_without_reasons_are_read_as_older_servers_wrote_them() {
+    let old = r#"{"promoted":1,"candidate":null,"rejected":[2]}"#;
+    let mut read: Standing = serde_json::from_str(old).unwrap();
+    assert_eq!(read, standing(Some(1), None, &[2]));
+    read.use_build(BuildNumber(1), &[], decision(5, "people/ops", ""));
+    let text = serde_json::to_string(&read).unwrap();
+    assert_eq!(serde_json::from_str::<Standing>(&text).unwrap(), read);
 }
 
 proptest! {
@@ -241,7 +310,7 @@ proptest! {
                 is_expired: false,
             });
             let Some(step) = step else { continue };
-            now.apply(&step);
+            now.apply(&step, "fleetwright", Timestamp::from_millis(0));
             if step.step == ImageStep::Promoted {
                 let was_candidate = before.candidate == Some(step.build);
                 let view = RolloutView {
@@ -255,6 +324,9 @@ proptest! {
             }
             prop_assert!(now.candidate.is_none_or(|candidate| !now.rejected.contains(&candidate)));
             prop_assert!(now.promoted.is_none_or(|promoted| !now.rejected.contains(&promoted)));
+            let mut explained = now.rejected.clone();
+            explained.extend(now.promoted);
+            prop_assert_eq!(now.decisions.keys().copied().collect::<BTreeSet<_>>(), explained);
         }
     }
 }

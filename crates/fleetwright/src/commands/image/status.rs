@@ -49,6 +49,9 @@ const UPLOADS: &[Column] = &[
     Column::prose("ERROR", "error"),
 ];
 
+/// The fields of a build with the decision about it, in words.
+const DECISIONS: [(&str, &str); 2] = [("promoted", "promoted"), ("rolledBack", "rolled back")];
+
 pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure> {
     const KEY: &str = "images";
     let call = Call::get(FLEETWRIGHT, &["images", "status"]).to("list images");
@@ -115,6 +118,7 @@ pub(super) async fn show(id: &str, session: &Session) -> Result<(), Failure> {
         return Ok(());
     }
     print_state(id, &status);
+    print_decisions(&status);
     canary::print(&status, session);
     let builds: Vec<Value> = items(&status, "builds")
         .map(|build| marked(build, &status))
@@ -143,20 +147,49 @@ fn print_state(id: &str, status: &Value) {
         let Some(note) = status.get(key) else {
             continue;
         };
-        let by = match text(note, "by") {
-            by if by.is_empty() => by,
-            by => format!(" by {by}"),
-        };
-        let reason = match text(note, "reason") {
-            reason if reason.is_empty() => reason,
-            reason => format!(": {reason}"),
-        };
-        output::out(&format!("{what}{by} at {}{reason}", text(note, "since")));
+        print_note(what, note);
     }
     if status.get("definitionError").is_some() {
         let problem = text(status, "definitionError");
         output::out(&format!("builders cannot read its definition: {problem}"));
     }
+}
+
+/// `paused by people/ops at 2026-11-26T06:40:00.000Z: moving racks`
+fn print_note(what: &str, note: &Value) {
+    let by = match text(note, "by") {
+        by if by.is_empty() => by,
+        by => format!(" by {by}"),
+    };
+    let reason = match text(note, "reason") {
+        reason if reason.is_empty() => reason,
+        reason => format!(": {reason}"),
+    };
+    output::out(&format!("{what}{by} at {}{reason}", text(note, "since")));
+}
+
+/// Why one build is used and others are not: `build 2 was rolled back by fleetwright at …`.
+fn print_decisions(status: &Value) {
+    for build in items(status, "builds") {
+        for (key, what) in DECISIONS {
+            if let Some(note) = build.get(key) {
+                print_note(&format!("build {} was {what}", build["build"]), note);
+            }
+        }
+    }
+}
+
+fn decisions(status: &Value) -> Vec<Value> {
+    let builds = items(status, "builds");
+    let decisions = builds.flat_map(|build| {
+        DECISIONS.iter().filter_map(|(key, what)| {
+            let mut decision = build.get(key)?.clone();
+            decision["build"] = build["build"].clone();
+            decision["decision"] = json!(what);
+            Some(decision)
+        })
+    });
+    decisions.collect()
 }
 
 fn marked(build: &Value, status: &Value) -> Value {
@@ -208,11 +241,11 @@ fn print_steps(status: &Value, session: &Session) {
     }
 }
 
-/// `explain image`: the next steps with their reasons, and the reasons to wait.
+/// `explain image`: the decisions about builds, and the next steps, with their reasons.
 pub(crate) async fn explain(id: &str, session: &Session) -> Result<(), Failure> {
     let status = read(id, session).await?;
     if session.json {
-        let mut explanation = json!({"imageId": id});
+        let mut explanation = json!({"imageId": id, "decisions": decisions(&status)});
         for key in ["state", "pause", "request", "canary", "nextSteps"] {
             if let Some(value) = status.get(key) {
                 explanation[key] = value.clone();
@@ -222,6 +255,7 @@ pub(crate) async fn explain(id: &str, session: &Session) -> Result<(), Failure> 
         return Ok(());
     }
     print_state(id, &status);
+    print_decisions(&status);
     canary::print(&status, session);
     print_steps(&status, session);
     Ok(())

@@ -95,18 +95,7 @@ impl ChaosWorld {
             }
             self.start(seat).await;
         }
-        for name in self.names.clone() {
-            let _ = self.world.images.resume(&name).await;
-        }
-        // A pinned build keeps a removed image.
-        let shot = Snapshot::read(&self.monitor).await;
-        for (name, image) in &shot.images {
-            for (number, _) in image.builds.iter().filter(|(_, build)| build.is_pinned) {
-                if !self.known.contains_key(name) {
-                    let _ = self.world.images.unpin(name, *number).await;
-                }
-            }
-        }
+        self.release().await;
         let mut left = vec!["nothing was checked".to_owned()];
         let (n_rounds, pause) = match self.is_virtual {
             true => (RECOVERY_MS / ROUND_MS, ROUND_MS),
@@ -120,9 +109,28 @@ impl ChaosWorld {
             if left.is_empty() && (round >= MIN_ROUNDS || !self.is_virtual) {
                 break;
             }
+            if !self.is_virtual {
+                // The copy of the tree, which answers first, may have been behind.
+                self.release().await;
+            }
         }
         for problem in left {
             self.monitor.problem(format!("at the end: {problem}"));
+        }
+    }
+
+    /// Resumes paused images, and unpins the builds of removed images, which keep these.
+    async fn release(&self) {
+        for name in &self.names {
+            let _ = self.world.images.resume(name).await;
+        }
+        let shot = Snapshot::read(&self.monitor).await;
+        for (name, image) in &shot.images {
+            for (number, _) in image.builds.iter().filter(|(_, build)| build.is_pinned) {
+                if !self.known.contains_key(name) {
+                    let _ = self.world.images.unpin(name, *number).await;
+                }
+            }
         }
     }
 
@@ -133,7 +141,9 @@ impl ChaosWorld {
         for name in &self.names {
             match (self.known.get(name), shot.images.get(name)) {
                 (None, None) => {}
-                (None, Some(_)) => left.push(format!("{name} was removed, and is still there")),
+                (None, Some(image)) => {
+                    left.push(format!("{name} was removed, and is still there: {image:?}"));
+                }
                 (Some(_), None) => left.push(format!("{name} has no node")),
                 (Some(known), Some(image)) => left.extend(unfinished(name.as_str(), known, image)),
             }

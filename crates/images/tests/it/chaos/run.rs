@@ -55,8 +55,11 @@ async fn run_on(twin: Twin, seed: u64, mutant: Option<Mutant>) -> Ran {
 #[expect(clippy::print_stdout, reason = "a failure must say how it came about")]
 fn report(seed: u64, ran: &Ran) {
     println!("--- seed {seed} ---");
-    let skipped = ran.trace.len().saturating_sub(SHOWN);
-    for line in &ran.trace[skipped..] {
+    // Recovery repeats one line many times.
+    let mut lines = ran.trace.clone();
+    lines.dedup();
+    let skipped = lines.len().saturating_sub(SHOWN);
+    for line in &lines[skipped..] {
         println!("{line}");
     }
     println!("again: scripts/chaos --images --from {seed} --seeds 1");

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use domain::time::{MINUTE_MS, Timestamp};
 use futures_util::stream;
 use serde_json::json;
-use store::{StoreError, Tx};
+use store::{StoreError, Tx, events};
 use tokio::sync::watch;
 
 use crate::api::{
@@ -34,12 +34,23 @@ const COME_AGAIN_MS: u32 = 500;
 const PAGE: u32 = 200;
 /// Maximum bytes of events that are sent at once, except for a single larger event.
 const PIECE_BYTES: usize = 256 * 1024;
+/// How long a listener that does not follow the stream waits until the events that were committed
+/// before its request are in it.
+const IN_STREAM_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum number of exchanges in the `exchange` filter.
 const MAX_EXCHANGES: usize = 50;
 
 pub(super) async fn listen(call: Call) -> Result<Reply, ApiError> {
     let filter = Filter::of(&call)?;
     let from = From::of(&call)?;
+    let follows = call.query("follow") != Some("false");
+    if !follows {
+        let arrived = await_committed(&call.app);
+        // Later than that, it gets what is in the stream.
+        if let Ok(failed) = tokio::time::timeout(IN_STREAM_WITHIN, arrived).await {
+            failed?;
+        }
+    }
     let start = call.read("event_start", move |tx| from.place(tx)).await?;
     let expires = call.caller.as_ref().map(|caller| caller.expires);
     let until = call.now.plus_millis(MAX_LISTENING_MS);
@@ -49,7 +60,7 @@ pub(super) async fn listen(call: Call) -> Result<Reply, ApiError> {
         position: start.position,
         head: call.app.events.listen(),
         until: expires.map_or(until, |expires| expires.min(until)),
-        follows: call.query("follow") != Some("false"),
+        follows,
         first: Some(start.greeting()),
         is_over: false,
         app: call.app,
@@ -59,6 +70,28 @@ pub(super) async fn listen(call: Call) -> Result<Reply, ApiError> {
         Some((next, listener))
     });
     Ok(Reply::stream(CONTENT_TYPE, Box::pin(frames)))
+}
+
+/// Returns once all events that are committed now are in the stream, and in the memory of this
+/// process. Otherwise a caller might miss the event of its own change.
+async fn await_committed(app: &App) -> Result<(), StoreError> {
+    let (store, mut head) = (&app.engine.store, app.events.listen());
+    let Some(last) = store.read("event_start", events::last_waiting).await? else {
+        return await_head(app, head).await;
+    };
+    while let Some(first) = store.read("event_start", events::first_waiting).await?
+        && first <= last
+        && head.changed().await.is_ok()
+    {}
+    await_head(app, head).await
+}
+
+/// Returns once this process has read all events that have positions now.
+async fn await_head(app: &App, mut head: watch::Receiver<i64>) -> Result<(), StoreError> {
+    let stored = app.engine.store.read("event_start", events::head).await?;
+    // It fails when the server stops.
+    let _ = head.wait_for(|head| *head >= stored).await;
+    Ok(())
 }
 
 /// The filter of a listener.
@@ -146,16 +179,16 @@ impl From {
     }
 
     fn place(&self, tx: &mut Tx<'_>) -> Result<Start, StoreError> {
-        let head = store::events::head(tx)?;
+        let head = events::head(tx)?;
         let (position, wanted) = match self {
             Self::Now => (head, None),
             // The order of events is only nearly that of their times, so the filter decides.
             Self::Since(time) => {
                 let margin = time.plus_millis(-MINUTE_MS);
-                (store::events::position_before(tx, margin)?, None)
+                (events::position_before(tx, margin)?, None)
             }
             Self::After(place) => {
-                let first = store::events::time_after(tx, 0)?.map_or(head + 1, |(first, _)| first);
+                let first = events::time_after(tx, 0)?.map_or(head + 1, |(first, _)| first);
                 ((*place).clamp(first - 1, head), Some(*place))
             }
         };
@@ -281,7 +314,7 @@ impl Listener {
     async fn read(&mut self, found: &mut BytesMut) -> Result<Vec<Arc<StreamEvent>>, StoreError> {
         let (position, head) = (self.position, self.app.events.head());
         let read = self.app.engine.store.scan("event_list_after", move |tx| {
-            store::events::list_after(tx, position, PAGE)
+            events::list_after(tx, position, PAGE)
         });
         let rows = read.await?.items;
         if rows.is_empty() && head > position {

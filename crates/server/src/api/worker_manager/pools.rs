@@ -46,11 +46,21 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
+    let (app, now) = (&call.app, call.now);
+    let stamp = app.engine.store.pool_stamp(id.as_str());
+    if let Some(kept) = app.pool_replies.get(&id, stamp, now) {
+        return Ok(Reply::Json(kept));
+    }
+    let read_id = id.clone();
     let loaded = call.read("pool_show", move |tx| {
-        let pool = store::pools::get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
+        let pool = store::pools::get_for_details(tx, &read_id)?.ok_or(PoolError::NoSuchPool)?;
         Ok::<_, PoolError>(PoolDetails::load(tx, pool)?)
     });
-    reply(&loaded.await?)
+    let reply = reply(&loaded.await?)?;
+    if let Reply::Json(bytes) = &reply {
+        app.pool_replies.keep(id, stamp, now, bytes.clone());
+    }
+    Ok(reply)
 }
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {

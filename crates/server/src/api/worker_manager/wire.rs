@@ -9,6 +9,7 @@ use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use store::listed_workers::ListedWorker;
 
 use crate::api::reply::without_nulls;
 
@@ -146,6 +147,24 @@ pub(super) struct WorkerReply<'a> {
     last_checked: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     launch_config_id: Option<&'a LaunchConfigId>,
+}
+
+impl<'a> WorkerReply<'a> {
+    pub(super) fn listed(pool_id: &'a PoolId, worker: &'a ListedWorker) -> Self {
+        Self {
+            worker_pool_id: pool_id,
+            worker_group: &worker.group,
+            worker_id: &worker.id,
+            provider_id: &worker.provider_id,
+            created: worker.created,
+            expires: worker.expires,
+            state: worker.state.as_str(),
+            capacity: worker.capacity,
+            last_modified: worker.last_modified,
+            last_checked: worker.last_checked,
+            launch_config_id: worker.launch_config_id.as_ref(),
+        }
+    }
 }
 
 impl<'a> From<&'a Worker> for WorkerReply<'a> {

@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 use domain::worker::Worker;
 use engine::workers::{self, Declaration, WorkerError};
 use serde_json::json;
-use store::workers::{WorkerCursor, WorkerFilter};
+use store::listed_workers::{ListedWorker, WorkerCursor, WorkerFilter};
 
 use super::wire::{WorkerBody, WorkerReply};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
@@ -53,25 +53,23 @@ async fn list(
     let page = call.page::<Cursor>()?;
     let after = page.after.as_ref().map(cursor).transpose()?;
     let limit = page.limit_and_one();
+    let read_id = pool_id.clone();
     let read = call.scan("worker_list", move |tx| {
-        if pool_must_exist && store::pools::get(tx, &pool_id)?.is_none() {
+        if pool_must_exist && store::pools::get(tx, &read_id)?.is_none() {
             return Err(WorkerError::NotFound(NO_SUCH_POOL.to_owned()));
         }
-        Ok(store::workers::list(
-            tx,
-            &pool_id,
-            &filter,
-            after.as_ref(),
-            limit,
-        )?)
+        let listed = store::listed_workers::list(tx, &read_id, &filter, after.as_ref(), limit);
+        Ok(listed?)
     });
-    let key = |worker: &Worker| {
-        let (group, id) = (worker.key.group.to_string(), worker.key.id.to_string());
+    let key = |worker: &ListedWorker| {
+        let (group, id) = (worker.group.to_string(), worker.id.to_string());
         (worker.created.as_millis(), group, id)
     };
     let mut workers = read.await?;
     let token = page.cut(&mut workers, key);
-    Reply::list("workers", workers.iter().map(WorkerReply::from), token)
+    let replies = workers.iter();
+    let replies = replies.map(|worker| WorkerReply::listed(&pool_id, worker));
+    Reply::list("workers", replies, token)
 }
 
 async fn empty_after_check(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {

@@ -29,12 +29,14 @@ impl Mutant {
                  THEN position - 20 ELSE 0 END WHERE name = 'waits'",
             ),
             Self::ChargesNobody => fleet.database.raw(
-                "UPDATE wait_accounts SET millis = millis - 1000 \
-                 WHERE cause = 'booting' AND millis >= 1000",
+                "UPDATE waits SET millis = millis - 1000 WHERE millis >= 1000 AND account IN \
+                 (SELECT account FROM wait_accounts WHERE cause = 'booting')",
             ),
             Self::ChargesAnother => fleet.database.raw(
-                "UPDATE wait_accounts SET millis = millis + CASE cause WHEN 'booting' \
-                 THEN 1000 ELSE -1000 END WHERE cause IN ('booting', 'claim')",
+                "UPDATE waits SET millis = millis + CASE WHEN account IN \
+                 (SELECT account FROM wait_accounts WHERE cause = 'booting') \
+                 THEN 1000 ELSE -1000 END WHERE account IN \
+                 (SELECT account FROM wait_accounts WHERE cause IN ('booting', 'claim'))",
             ),
             Self::ForgetsBoundaries if chance.percent(50) => fleet.database.raw(
                 "DELETE FROM wait_boundaries WHERE since IN \

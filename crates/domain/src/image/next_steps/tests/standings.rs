@@ -66,6 +66,7 @@ fn the_image_in_use_is_the_newest_ready_upload_that_was_promoted() {
         promoted: Some(BuildNumber(0)),
         candidate: Some(BuildNumber(3)),
         rejected: [].into(),
+        decisions: [].into(),
     };
     assert_eq!(in_use(&world), (Some(3), None, Some(3)));
     assert_eq!(

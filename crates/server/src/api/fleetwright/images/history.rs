@@ -5,6 +5,7 @@ use domain::image::{ImageAction, ImageVersion, definition_changes};
 use engine::images::{self, ImageError};
 use serde::Deserialize;
 use serde_json::json;
+use store::StoreError;
 use store::image_versions::ListedImageVersion;
 
 use super::wire::{self, change_json, image_json, version_json, version_summary};
@@ -78,8 +79,14 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
 async fn record(call: &Call, version: Version) -> Result<ImageVersion, ApiError> {
     let id = call.image_id()?;
     let read = call.read("image_version_get", move |tx| {
-        store::image_versions::get(tx, &id, version)
+        let found = store::image_versions::get(tx, &id, version)?;
+        let oldest = match found {
+            Some(_) => None,
+            None => store::image_versions::oldest(tx, &id)?,
+        };
+        Ok::<_, StoreError>((found, oldest))
     });
-    read.await?
-        .ok_or_else(|| ApiError::not_found(format!("This image has no version {}", version.0)))
+    let (found, oldest) = read.await?;
+    let days = call.app.config.worker_manager.version_retention_days;
+    found.ok_or_else(|| ApiError::no_version("image", version, oldest, days))
 }

@@ -5,6 +5,7 @@ use domain::configuration::{Action, Configuration};
 use domain::id::ConfigurationId;
 use engine::configurations::{ConfigurationError, EditResult};
 use serde::Deserialize;
+use store::StoreError;
 use store::configuration_versions::ListedVersion;
 
 use super::edit_scopes::EditTargets;
@@ -88,10 +89,14 @@ async fn record(
     version: Version,
 ) -> Result<domain::configuration::VersionRecord, ApiError> {
     let read = call.read("configuration_version_get", move |tx| {
-        store::configuration_versions::get(tx, &id, version)
+        let found = store::configuration_versions::get(tx, &id, version)?;
+        let oldest = match found {
+            Some(_) => None,
+            None => store::configuration_versions::oldest(tx, &id)?,
+        };
+        Ok::<_, StoreError>((found, oldest))
     });
-    read.await?.ok_or_else(|| {
-        let text = format!("This worker configuration has no version {}", version.0);
-        ApiError::not_found(text)
-    })
+    let (found, oldest) = read.await?;
+    let days = call.app.config.worker_manager.version_retention_days;
+    found.ok_or_else(|| ApiError::no_version("worker configuration", version, oldest, days))
 }

@@ -1,0 +1,53 @@
+//! Deletes old versions, old costs and steps of budgets, and what is left of deleted pools.
+
+use domain::time::{DAY_MS, Timestamp};
+use store::{StoreError, budgets, configuration_versions, cost_accounts, image_versions, turns};
+
+use super::batches::Batches;
+use crate::app::App;
+
+/// The newest versions of a worker configuration or an image that exists are kept at any age.
+const KEPT_VERSIONS: u32 = 10;
+/// Announced steps of budgets are remembered for longer than any period is.
+const STEPS_KEPT_DAYS: u32 = 90;
+
+/// Returns how many rows were deleted. `batches` limits the deletions of each kind.
+pub(super) async fn forget_replaced(
+    app: &App,
+    now: Timestamp,
+    batches: Batches,
+) -> Result<u64, StoreError> {
+    let (store, settings) = (&app.engine.store, &app.config.worker_manager);
+    let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
+    let delete = |name, before, delete| batches.delete(store, name, before, delete);
+    let replaced = days_ago(settings.version_retention_days);
+    let rules = delete(
+        "configuration_version_expire",
+        replaced,
+        |tx, before, size| configuration_versions::delete_replaced(tx, before, KEPT_VERSIONS, size),
+    );
+    let rules = rules.await?;
+    let images = delete("image_version_expire", replaced, |tx, before, size| {
+        image_versions::delete_replaced(tx, before, KEPT_VERSIONS, size)
+    });
+    let images = images.await?;
+    let turns = delete("turn_expire", now, |tx, _, size| {
+        turns::delete_orphans(tx, size)
+    });
+    let turns = turns.await?;
+    let steps = days_ago(STEPS_KEPT_DAYS);
+    let steps = delete("budget_step_expire", steps, budgets::delete_steps_before).await?;
+    let old_costs = days_ago(settings.cost_retention_days);
+    let costs = delete("cost_expire", old_costs, cost_accounts::delete_before).await?;
+    // Accounts become empty only by that, so most activations need not look for them.
+    let accounts = match costs {
+        0 => 0,
+        _ => {
+            let unused = delete("cost_account_expire", now, |tx, _, size| {
+                cost_accounts::delete_unused(tx, size)
+            });
+            unused.await?
+        }
+    };
+    Ok(rules + images + turns + steps + costs + accounts)
+}

@@ -1,0 +1,251 @@
+//! Months of a fleet, with retentions of days: the number of rows of every table levels off.
+//!
+//! Each day has a pool, workers, a queue, a client and a launch config of its own, which only live
+//! for that day.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::error_report::ErrorReport;
+use domain::time::HOUR_MS;
+use serde_json::json;
+use server::background::driver::BackgroundTask;
+use server::background::{
+    ArtifactCleanup, Budgets, Costs, EventPublisher, Housekeeping, Learner, Outcomes, Overrides,
+    QueueClaims, QueueDeadlines, QueueHousekeeping, QueueReleases, WaitAccounts,
+};
+use server::config::Config;
+
+use crate::configurations::{BUILD, build, zones};
+use crate::database::Database;
+use crate::fleet_learned::{in_region, learning_pool};
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, pool};
+use crate::queue_samples::task_id;
+use crate::samples::DAY_MS;
+
+const MONTH: u32 = 30;
+const MONTHS: u32 = 4;
+/// Numbers of tasks that depend on the first task of their day.
+const FIRST_DEPENDENT: u32 = 10_000;
+const SCAN_MS: i64 = 20_000;
+/// Deadlines of the day, and its overrides, are over by then.
+const EVENING_MS: i64 = 13 * HOUR_MS;
+
+/// Tables that these months do not fill, or only for moments: the work of builders and channels,
+/// and the rows of tasks and machines that wait for the next look at them.
+const UNUSED: &[&str] = &[
+    "budget_steps",
+    "budgets",
+    "canary_trials",
+    "claimed_tasks",
+    "documentation",
+    "image_rollouts",
+    "image_users",
+    "images",
+    "metered_runs",
+    "notice_causes",
+    "notices",
+    "offering_news",
+    "pool_news",
+    "recorded_gaps",
+    "roles",
+    "sqlite_sequence",
+    "task_releases",
+    "tree_nodes",
+    "tree_owners",
+];
+
+/// Every bound is reached in the first months.
+fn short(config: &mut Config) {
+    zones(config);
+    config.worker_manager.error_retention_days = 3;
+    config.worker_manager.audit_retention_days = 10;
+    config.worker_manager.version_retention_days = 10;
+    config.worker_manager.cost_retention_days = 32;
+    config.fleet.history_days = 10;
+    config.fleet.recording_days = 5;
+}
+
+struct Months<'f> {
+    fleet: &'f Fleet,
+    day: u32,
+    /// One of so many days is like that; nothing happens on the others.
+    every: u32,
+    waits: WaitAccounts,
+    artifacts: ArtifactCleanup,
+    /// The most rows of each table in each month.
+    most: Vec<BTreeMap<String, u64>>,
+}
+
+async fn activate(mut task: impl BackgroundTask) {
+    task.activate().await.unwrap();
+}
+
+impl Months<'_> {
+    async fn day(&mut self) {
+        let (fleet, day) = (self.fleet, self.day);
+        let (made, queue) = (format!("day/pool-{day}"), format!("lost/queue-{day}"));
+        let mut definition = learning_pool(4, &["east"]);
+        definition["config"]["shadowStrategy"] = json!("aws-provisioner");
+        fleet.make_pool(&made, definition).await;
+        let mut edited = in_region("west");
+        edited["workerManager"]["launchConfigId"] = json!(format!("config-{day}"));
+        fleet.change_pool(POOL, pool("one", 0, 4, &[edited])).await;
+        fleet.tasks(&queue, 1).await;
+        let first = task_id(1 + 5 * (day / self.every));
+        let after = json!({"taskQueueId": queue, "dependencies": [first],
+            "deadline": fleet.now().plus_millis(12 * HOUR_MS).to_string()});
+        fleet.created(FIRST_DEPENDENT + day, after).await;
+        self.edit().await;
+        self.work(&made).await;
+        self.work(POOL).await;
+        self.count().await;
+        fleet.delete_pool(&made).await;
+        fleet.pass_ms(EVENING_MS);
+        fleet.scan().await;
+        self.keep_house().await;
+        fleet.pass_ms(i64::from(self.every) * DAY_MS - EVENING_MS - 5 * MINUTE_MS);
+        self.keep_house().await;
+        self.count().await;
+        self.day += self.every;
+    }
+
+    /// People change rules, images, budgets, overrides and clients.
+    async fn edit(&self) {
+        let (fleet, day) = (self.fleet, self.day);
+        let tomorrow = fleet.now().plus_millis(DAY_MS).to_string();
+        let client = json!({"expires": tomorrow, "description": "", "deleteOnExpiration": true});
+        let path = format!("auth:/clients/day-{day}");
+        fleet.put(&path, client).await.expect(200);
+        let mut rules = build();
+        rules["description"] = json!(format!("day {day}"));
+        fleet.post(BUILD, rules).await.expect(200);
+        let image = json!({"description": format!("day {day}"), "build": {"command": ["make"]},
+            "formats": ["raw"], "uploads": [{"providerId": "one"}]});
+        let path = format!("fleetwright:/image/image-{}", day / self.every % 2);
+        fleet.put(&path, image).await.expect(200);
+        fleet.delete(&path).await.expect(200);
+        let until = fleet.now().plus_millis(HOUR_MS).to_string();
+        let body = json!({"workerPoolId": "worker-manager/build-opt", "pause": true,
+            "reason": "prices", "until": until});
+        fleet
+            .put(&format!("/override/day-{day}"), body)
+            .await
+            .expect(200);
+        let purge = json!({"cacheName": format!("cache-{day}")});
+        let path = format!("purge-cache:/purge-cache/{}", POOL.replace('/', "%2F"));
+        fleet.post(&path, purge).await.expect(204);
+        let report = ErrorReport {
+            pool_id: POOL.parse().unwrap(),
+            error_id: task_id(day).parse().unwrap(),
+            reported: fleet.now(),
+            kind: "k".to_owned(),
+            title: "t".to_owned(),
+            description: "d".to_owned(),
+            extra: serde_json::Map::new(),
+            launch_config_id: None,
+        };
+        fleet
+            .write(move |tx| store::worker_errors::insert(tx, &report))
+            .await;
+    }
+
+    /// Workers take two tasks. One ends and has an artifact, the other is lost with its machine.
+    async fn work(&self, pool: &str) {
+        let fleet = self.fleet;
+        fleet.tasks(pool, 2).await;
+        fleet.round().await;
+        let workers = fleet.register_all(pool).await;
+        let [worker, lost, ..] = &workers[..] else {
+            panic!("{} workers of {pool} on day {}", workers.len(), self.day);
+        };
+        let claim = fleet.claim_with(worker).await;
+        fleet.claim_with(lost).await;
+        fleet.listen_ms(MINUTE_MS);
+        let task = claim["status"]["taskId"].as_str().unwrap();
+        let path = format!("queue:/task/{task}/runs/0/artifacts/public%2Flog");
+        let expires = fleet.now().plus_millis(HOUR_MS).to_string();
+        let artifact = json!({"storageType": "reference", "url": "https://x.example",
+            "contentType": "text/plain", "expires": expires});
+        fleet.post(&path, artifact).await.expect(200);
+        fleet.complete(&claim).await;
+        fleet.leave(worker).await;
+        for other in &workers {
+            fleet.kill(&other.key);
+        }
+        fleet.listen_ms(MINUTE_MS);
+        fleet.scan().await;
+        fleet.end().await;
+    }
+
+    async fn keep_house(&mut self) {
+        let (app, engine) = (&self.fleet.app, &self.fleet.app.engine);
+        activate(Overrides(Arc::clone(engine))).await;
+        activate(Budgets(Arc::clone(engine))).await;
+        activate(QueueClaims(Arc::clone(engine))).await;
+        activate(QueueDeadlines(Arc::clone(engine))).await;
+        activate(QueueReleases(Arc::clone(engine))).await;
+        activate(EventPublisher(Arc::clone(app))).await;
+        activate(Learner::new(Arc::clone(engine), SCAN_MS)).await;
+        self.waits.activate().await.unwrap();
+        activate(Outcomes(Arc::clone(app))).await;
+        activate(Costs(Arc::clone(engine))).await;
+        activate(QueueHousekeeping(Arc::clone(engine))).await;
+        self.artifacts.activate().await.unwrap();
+        activate(Housekeeping(Arc::clone(app))).await;
+    }
+
+    async fn count(&mut self) {
+        let most = &mut self.most[(self.day / MONTH) as usize];
+        for (table, rows) in self.fleet.app.engine.store.count_rows().await.unwrap() {
+            let before = most.entry(table).or_default();
+            *before = rows.max(*before);
+        }
+    }
+}
+
+async fn pass(database: Database, every: u32) {
+    let fleet = Fleet::open_with(database, short).await;
+    let mut waits = WaitAccounts::new(Arc::clone(&fleet.app));
+    waits.forget.accounts = [(HOUR_MS, 2 * DAY_MS), (DAY_MS, 10 * DAY_MS)];
+    let mut months = Months {
+        fleet: &fleet,
+        day: 0,
+        every,
+        waits,
+        artifacts: ArtifactCleanup::new(Arc::clone(&fleet.app.engine)),
+        most: vec![BTreeMap::new(); MONTHS as usize],
+    };
+    fleet
+        .make_pool(POOL, pool("one", 0, 4, &[in_region("west")]))
+        .await;
+    fleet.put(BUILD, build()).await.expect(200);
+    while months.day < MONTHS * MONTH {
+        months.day().await;
+    }
+    let [.., before, last] = &months.most[..] else {
+        panic!("there are several months");
+    };
+    let grown = last
+        .iter()
+        .filter(|(table, rows)| **rows > before[*table])
+        .map(|(table, rows)| format!("{table} grew from {} to {rows}", before[table]));
+    let empty = last
+        .iter()
+        .filter(|(table, rows)| **rows == 0 && !UNUSED.contains(&table.as_str()))
+        .map(|(table, _)| format!("nothing happened in {table}"));
+    let wrong: Vec<String> = grown.chain(empty).collect();
+    assert!(wrong.is_empty(), "{wrong:#?} of {:#?}", months.most);
+}
+
+#[tokio::test]
+async fn after_three_months_no_table_grows_in_sqlite() {
+    pass(Database::sqlite(), 1).await;
+}
+
+#[tokio::test]
+async fn after_three_months_no_table_grows_in_postgres() {
+    if let Some(database) = Database::postgres() {
+        pass(database, 5).await;
+    }
+}

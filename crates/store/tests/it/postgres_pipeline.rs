@@ -1,0 +1,167 @@
+//! Statements that wait for the next one, on PostgreSQL; the same tests run on SQLite, where none
+//! waits.
+
+use store::{Store, StoreError, Tx, launch_configs, outbox, pools, worker_counts, workers};
+use testing::sizes_around;
+
+use crate::samples::{event, launch_config, pool, pool_id, worker};
+use crate::world::{Database, on_both, read, write};
+
+const MAX_WAITING: usize = 64;
+
+fn push(tx: &mut Tx<'_>, count: usize) -> Result<(), StoreError> {
+    (0..count).try_for_each(|number| outbox::push(tx, &event(&format!("e{number:05}"), "a/b")))
+}
+
+async fn n_pushed(store: &Store) -> u64 {
+    read(store, outbox::depth).await
+}
+
+on_both!(
+    any_number_of_statements_waits_and_is_committed,
+    |database| {
+        let store = database.migrated().await;
+        let mut n_before = 0;
+        for count in sizes_around("store::engine::pipeline::MAX_WAITING", MAX_WAITING) {
+            let before = n_before;
+            store.take_counts();
+            write(&store, move |tx| {
+                let numbers = before..before + count;
+                let names = numbers.map(|number| format!("e{number:05}"));
+                names
+                    .into_iter()
+                    .try_for_each(|name| outbox::push(tx, &event(&name, "a/b")))
+            })
+            .await;
+            n_before += count;
+            let counts = store.take_counts();
+            assert_eq!(counts.statements("outbox_push"), count as u64);
+            if counts.trips() > 0 {
+                // The rest goes on a trip of its own, since it begins the transaction.
+                let n_trips = (count / MAX_WAITING) as u64 + 2;
+                assert!(counts.trips() <= n_trips, "{count}: {}", counts.trips());
+            }
+            assert_eq!(n_pushed(&store).await, n_before as u64);
+        }
+    }
+);
+
+on_both!(
+    nothing_is_committed_after_a_guard_that_waited_has_failed,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
+        let old = read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await;
+        let old = old.unwrap();
+        let newer = old.clone();
+        write(&store, move |tx| pools::update(tx, &newer)).await;
+        for (n_before, n_after) in [(0, 0), (3, 0), (0, 3), (70, 70)] {
+            let old = old.clone();
+            let failed = store.write("stale", move |tx| {
+                push(tx, n_before)?;
+                pools::update(tx, &old)?;
+                (0..n_after).try_for_each(|number| {
+                    outbox::push(tx, &event(&format!("f{number:05}"), "a/b"))
+                })
+            });
+            let failed: Result<(), StoreError> = failed.await;
+            assert!(
+                matches!(failed, Err(StoreError::TooManyConflicts { .. })),
+                "{failed:?}"
+            );
+            assert_eq!(n_pushed(&store).await, 0);
+            // The connection is good for more.
+            assert!(
+                read(&store, |tx| pools::get(tx, &pool_id("a/b")))
+                    .await
+                    .is_some()
+            );
+        }
+    }
+);
+
+on_both!(an_error_of_the_closure_undoes_what_waited, |database| {
+    let store = database.migrated().await;
+    for count in [0, 1, MAX_WAITING, MAX_WAITING + 1] {
+        let failed = store.write("given_up", move |tx| {
+            push(tx, count)?;
+            Err::<(), _>(StoreError::Closed)
+        });
+        assert!(matches!(failed.await, Err(StoreError::Closed)));
+        assert_eq!(n_pushed(&store).await, 0);
+    }
+});
+
+on_both!(
+    rows_that_were_asked_for_ahead_are_read_anew_after_a_change,
+    |database| {
+        let store = database.migrated().await;
+        let id = pool_id("a/b");
+        let n_seen = write(&store, move |tx| {
+            assert!(pools::get_for_details(tx, &id)?.is_none());
+            pools::insert(tx, &pool("a/b", "one"))?;
+            launch_configs::insert(tx, &launch_config("a/b", "lc-1"))?;
+            workers::insert(tx, &worker("a/b", "g", "i"))?;
+            let first = launch_configs::active_between(tx, &id, &id)?.len();
+            assert!(pools::get_for_details(tx, &id)?.is_some());
+            launch_configs::insert(tx, &launch_config("a/b", "lc-2"))?;
+            let second = launch_configs::active_between(tx, &id, &id)?.len();
+            let counts = worker_counts::of_pool(tx, &id)?;
+            assert_ne!(counts, domain::counts::Counts::default());
+            Ok((first, second))
+        });
+        assert_eq!(n_seen.await, (1, 2));
+    }
+);
+
+#[tokio::test]
+async fn a_pool_with_its_details_is_one_trip() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        launch_configs::insert(tx, &launch_config("a/b", "lc-1"))?;
+        pools::insert(tx, &pool("a/b", "one"))
+    })
+    .await;
+    let details = async || {
+        let id = pool_id("a/b");
+        read(&store, move |tx| {
+            let pool = pools::get_for_details(tx, &id)?;
+            let configs = launch_configs::active_between(tx, &id, &id)?;
+            let counts = worker_counts::of_pool(tx, &id)?;
+            Ok((pool.is_some(), configs.len(), counts))
+        })
+        .await
+    };
+    details().await; // Prepares the statements.
+    store.take_counts();
+    assert_eq!(
+        details().await,
+        (true, 1, domain::counts::Counts::default())
+    );
+    let counts = store.take_counts();
+    assert_eq!((counts.all_statements(), counts.trips()), (3, 1));
+}
+
+#[tokio::test]
+async fn a_write_that_changes_nothing_ends_like_a_read() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let store = database.migrated().await;
+    let look = async || write(&store, |tx| pools::get(tx, &pool_id("a/b"))).await;
+    look().await;
+    store.take_counts();
+    assert!(look().await.is_none());
+    assert_eq!(store.take_counts().trips(), 1);
+    write(&store, |tx| push(tx, 1)).await;
+    assert_eq!(n_pushed(&store).await, 1);
+    let late = write(&store, |tx| {
+        let none = pools::get(tx, &pool_id("a/b"))?;
+        outbox::push(tx, &event("late", "a/b")).map(|()| none.is_none())
+    });
+    assert!(late.await);
+    assert_eq!(n_pushed(&store).await, 2);
+}

@@ -1,0 +1,105 @@
+//! Signs of life stay in their place on PostgreSQL: such updates write no index, and leave nothing
+//! behind that a vacuum would have to remove.
+
+use std::collections::BTreeMap;
+
+use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+use domain::worker::{StoredWorker, Worker};
+use postgres::NoTls;
+use store::{Store, queue_workers, turns, workers};
+
+use crate::samples::{at, queue_worker, worker, worker_key};
+use crate::world::{Database, write};
+
+const WORKERS: i64 = 50;
+const ROUNDS: i64 = 20;
+/// The hour changes once in the rounds.
+const START: i64 = 100 * DAY_MS - 10 * MINUTE_MS;
+/// Maximum number of questions for the statistics, which come a moment after the updates.
+const MAX_QUESTIONS: u32 = 100_000;
+
+fn minute(number: i64) -> Timestamp {
+    at(START + number * MINUTE_MS)
+}
+
+async fn ask_for_work(store: &Store, now: Timestamp) {
+    for number in 0..WORKERS {
+        let mut row = queue_worker("a/b", "g", &format!("w{number}"));
+        row.expires = now.plus_millis(DAY_MS);
+        row.last_date_active = Some(now);
+        write(store, move |tx| queue_workers::upsert(tx, &row)).await;
+    }
+}
+
+async fn add_workers(store: &Store) {
+    for number in 0..WORKERS {
+        let stored = StoredWorker {
+            expires: at(START + 7 * DAY_MS),
+            ..worker("a/b", "g", &format!("w{number:03}")).into_stored()
+        };
+        write(store, move |tx| {
+            workers::insert(tx, &Worker::from_stored(stored.clone())).map(drop)
+        })
+        .await;
+    }
+}
+
+/// The updates of each table, and how many of them stayed in their place.
+fn updates(url: &str, tables: &[&str], expected: i64) -> BTreeMap<String, (i64, i64)> {
+    let (url, names) = (url.to_owned(), tables.join("', '"));
+    let asking = std::thread::spawn(move || {
+        let mut client = postgres::Client::connect(&url, NoTls).unwrap();
+        let question = format!(
+            "SELECT relname::text, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables \
+             WHERE schemaname = current_schema() AND relname IN ('{names}')"
+        );
+        for _ in 0..MAX_QUESTIONS {
+            let rows = client.query(&question, &[]).unwrap();
+            if rows.iter().all(|row| row.get::<_, i64>(1) >= expected) {
+                let found = rows
+                    .iter()
+                    .map(|row| (row.get(0), (row.get(1), row.get(2))));
+                return found.collect();
+            }
+        }
+        panic!("the statistics do not come");
+    });
+    asking.join().unwrap()
+}
+
+#[tokio::test]
+async fn nine_of_ten_signs_of_life_stay_in_their_place() {
+    let Some(database) = Database::postgres_alone() else {
+        return;
+    };
+    let store = database.migrated().await;
+    add_workers(&store).await;
+    ask_for_work(&store, minute(0)).await;
+    write(&store, |tx| turns::take(tx, "pool:a/b")).await;
+    for round in 1..=ROUNDS {
+        let now = minute(round);
+        ask_for_work(&store, now).await;
+        write(&store, move |tx| {
+            let first = worker_key("a/b", "g", "w000");
+            let last = worker_key("a/b", "g", "w999");
+            let provider = worker("a/b", "g", "w").into_stored().provider_id;
+            let checked = workers::note_checked(tx, &provider, &first, &last, now, now)?;
+            assert_eq!(checked, WORKERS.cast_unsigned());
+            Ok(())
+        })
+        .await;
+        for _ in 0..WORKERS {
+            write(&store, |tx| turns::take(tx, "pool:a/b")).await;
+        }
+    }
+    // The statistics are written when the connections end.
+    store.close().await;
+    let n_signs = WORKERS * ROUNDS;
+    let tables = ["queue_workers", "workers", "turns"];
+    let updates = updates(&database.options.url, &tables, n_signs);
+    assert_eq!(updates.len(), tables.len());
+    for (table, (all, in_place)) in &updates {
+        assert_eq!(*all, n_signs, "{table}");
+        assert!(in_place * 10 >= all * 9, "{table}: {in_place} of {all}");
+    }
+}
