@@ -117,11 +117,7 @@ impl ImageTree {
             }
         }
         ops.push(Op::create(path, data));
-        match self.tree().multi(&ops).await {
-            Ok(_) => Ok(()),
-            Err(TreeError::Operation { source, .. }) => Err(*source),
-            Err(error) => Err(error),
-        }
+        self.write_together(&ops).await
     }
 
     async fn delete_definition(&self, image: &ImageName) -> Result<(), TreeError> {

@@ -1,5 +1,7 @@
 //! Requests of people about images: nodes that builders act on.
 
+use std::iter;
+
 use backplane::tree::{Lifetime, Op, TreeError};
 use domain::id::ImageName;
 use domain::image::{
@@ -75,9 +77,10 @@ impl ImageTree {
                 })
             })
         });
+        let path = place.path()?;
+        let create = [Op::create(path.clone(), asker.note()?), count(image)?];
         if is_answered == Some(true) {
-            let path = place.path()?;
-            let again = [Op::delete(path.clone()), Op::create(path, asker.note()?)];
+            let again: Vec<Op> = iter::once(Op::delete(path)).chain(create.clone()).collect();
             match self.tree().multi(&again).await {
                 Ok(_) => return Ok(()),
                 // It was answered meanwhile.
@@ -85,7 +88,29 @@ impl ImageTree {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.flag(&place, asker).await
+        match self.write_together(&create).await {
+            Ok(()) | Err(TreeError::NodeExists(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes the request of this time, but none that was made since.
+    pub async fn clear_request(&self, image: &ImageName, at: Timestamp) -> Result<(), TreeError> {
+        let (counted, path) = (
+            Place::Image(image.clone()).path()?,
+            Place::Request(image.clone()).path()?,
+        );
+        // The count comes first: a request that follows changes it.
+        let expected = self.tree().get(&counted).await?.stat.version;
+        let request = self.tree().get(&path).await?;
+        if request.stat.created != at {
+            return Ok(());
+        }
+        let unchanged = Op::Check {
+            path: counted,
+            expected: Some(expected),
+        };
+        self.write_together(&[unchanged, Op::delete(path)]).await
     }
 
     /// Nothing is built or uploaded until the image is resumed.
@@ -195,12 +220,31 @@ impl ImageTree {
         }
     }
 
+    /// Returns the error of the operation that failed.
+    pub(crate) async fn write_together(&self, ops: &[Op]) -> Result<(), TreeError> {
+        match self.tree().multi(ops).await {
+            Ok(_) => Ok(()),
+            Err(TreeError::Operation { source, .. }) => Err(*source),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn unflag(&self, place: &Place) -> Result<(), RequestError> {
         match self.tree().delete(&place.path()?, None).await {
             Ok(()) | Err(TreeError::NoNode(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Counts a request in the version of the image's node. The version of the request itself does not
+/// tell two requests apart, as each is a new node.
+fn count(image: &ImageName) -> Result<Op, TreeError> {
+    Ok(Op::Set {
+        path: Place::Image(image.clone()).path()?,
+        data: Vec::new(),
+        expected: None,
+    })
 }
 
 fn no_build(image: &ImageName, build: BuildNumber) -> RequestError {

@@ -45,14 +45,7 @@ impl Builder {
                 ..
             } => self.delete_upload(image, build, &target, upload).await,
             Step::RemoveLeftover(leftover) => self.remove_leftover(image, leftover).await,
-            Step::ClearRequest { at } => {
-                let path = Place::Request(image.clone()).path()?;
-                let node = self.tree().get(&path).await?;
-                if node.stat.created == at {
-                    self.tree().delete(&path, Some(node.stat.version)).await?;
-                }
-                Ok(())
-            }
+            Step::ClearRequest { at } => Ok(self.images().clear_request(image, at).await?),
             Step::Build { .. } | Step::Upload { .. } | Step::Wait { .. } => Ok(()),
         }
     }
@@ -145,11 +138,7 @@ impl Builder {
     }
 
     async fn write(&self, ops: &[Op]) -> JobOutcome {
-        match self.tree().multi(ops).await {
-            Ok(_) => Ok(()),
-            Err(TreeError::Operation { source, .. }) => Err((*source).into()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(self.images().write_together(ops).await?)
     }
 
     /// Deletes the image at the provider, then its record.

@@ -6,6 +6,7 @@ mod crashes;
 mod deletions;
 mod fencing;
 mod leftovers;
+mod requests;
 mod uploads;
 
 /// Makes a test for each tree out of an async function that takes a `Twin`.

@@ -4,6 +4,7 @@
 mod builder;
 mod clock;
 mod definition;
+mod interrupted;
 #[path = "../../../backplane/tests/it/tree/proxy.rs"]
 mod proxy;
 mod twin;
@@ -27,6 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) use self::builder::{BuilderPlan, Store, TestBuilder};
 pub(crate) use self::clock::TestClock;
 pub(crate) use self::definition::{Definition, debian};
+pub(crate) use self::interrupted::InterruptedTree;
 pub(crate) use self::twin::{TestSession, Twin};
 
 /// Nothing that tests wait for takes this long.

@@ -248,9 +248,10 @@ async fn a_request_during_the_build_that_answers_another_is_not_lost(twin: Twin)
     assert_eq!(reason.as_deref(), Some("alice asked for it: second"));
     let is_unasked = |it: &images::ImageNode| it.request.is_none();
     world.until("debian", "no request", is_unasked).await;
-    world
-        .until_builds("debian", &[(2, "ready"), (3, "ready")])
-        .await;
+    // The first build may stay, too: if the third is ready soon, the second is never uploaded.
+    let mut states = world.look("debian", build_states);
+    states.retain(|(number, _)| *number > 1);
+    assert_eq!(states, [(2, "ready".to_owned()), (3, "ready".to_owned())]);
 }
 
 async fn a_paused_image_is_not_built_until_it_is_resumed(twin: Twin) {
