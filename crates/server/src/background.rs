@@ -29,6 +29,7 @@ mod queue_housekeeping;
 mod queue_releases;
 mod refresh;
 mod scan;
+mod statistics;
 mod tls_reload;
 pub mod tree_keeper;
 mod waits;
@@ -66,6 +67,7 @@ pub use queue_housekeeping::QueueHousekeeping;
 pub use queue_releases::{QueueReleases, ReleaseLimits};
 pub use refresh::Refresh;
 pub use scan::{MachineTermination, Scan};
+pub use statistics::MissingStatistics;
 pub use tls_reload::TlsReload;
 pub use waits::WaitAccounts;
 
@@ -127,21 +129,32 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         }
     }
     if plays(Role::Housekeeper) {
-        if let Some(pulse) = app.engine.demand_source.pulse() {
-            driver.start(every(1), OutsideOutcomes::new(engine(), pulse));
-        }
-        if !app.engine.demand_source.is_outside() {
-            driver.start(every(1), Outcomes(own()));
-            driver.start(every(5), WaitAccounts::new(own()));
-        }
-        driver.start(every(10), Costs(engine()));
-        driver.start(every(2), QueueClaims(engine()));
-        driver.start(every(5), QueueDeadlines(engine()));
-        driver.start(every(300), QueueHousekeeping(engine()));
-        driver.start(every(30), Measure(own()));
-        driver.start(every(300), Housekeeping(own()));
-        driver.start(every(300), ArtifactCleanup::new(engine()));
+        start_housekeeping(app, driver);
     }
+}
+
+/// Accounts, deadlines, measures, and the removal of what is old.
+fn start_housekeeping(app: &Arc<App>, driver: &mut Driver) {
+    let every = Duration::from_secs;
+    let own = || Arc::clone(app);
+    let engine = || Arc::clone(&app.engine);
+    if let Some(pulse) = app.engine.demand_source.pulse() {
+        driver.start(every(1), OutsideOutcomes::new(engine(), pulse));
+    }
+    if !app.engine.demand_source.is_outside() {
+        driver.start(every(1), Outcomes(own()));
+        driver.start(every(5), WaitAccounts::new(own()));
+    }
+    driver.start(every(10), Costs(engine()));
+    if app.engine.store.engine() == store::Engine::Postgres {
+        driver.start(every(10), MissingStatistics(engine()));
+    }
+    driver.start(every(2), QueueClaims(engine()));
+    driver.start(every(5), QueueDeadlines(engine()));
+    driver.start(every(300), QueueHousekeeping(engine()));
+    driver.start(every(30), Measure(own()));
+    driver.start(every(300), Housekeeping(own()));
+    driver.start(every(300), ArtifactCleanup::new(engine()));
 }
 
 /// Images: their copy in the tree, their rollouts, their measures.

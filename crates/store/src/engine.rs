@@ -2,6 +2,8 @@
 
 pub(crate) mod attempts;
 mod backoff;
+mod batch_stream;
+mod batches;
 pub(crate) mod cells;
 pub(crate) mod columns;
 pub(crate) mod counts;

@@ -95,12 +95,9 @@ async fn load_worker(
     let (key, provider_id) = (&asked.key, &asked.provider_id);
     let (pool_id, id) = (&key.pool_id, key.clone());
     let read = engine.store.read("registration_load", move |tx| {
+        store::pools::ask(tx, &id.pool_id)?;
+        let worker = store::workers::get(tx, &id)?;
         let pool = store::pools::get(tx, &id.pool_id)?;
-        let worker = if pool.is_some() {
-            store::workers::get(tx, &id)?
-        } else {
-            None
-        };
         Ok::<_, StoreError>((pool, worker))
     });
     let (pool, worker) = read.await?;

@@ -34,6 +34,20 @@ macro_rules! of_worker {
     };
 }
 
+/// Of the same worker as a meter.
+macro_rules! of_meter {
+    ($pool:literal, $table:literal) => {
+        concat!(
+            $pool,
+            " = m.worker_pool_id AND ",
+            $table,
+            ".worker_group = m.worker_group AND ",
+            $table,
+            ".worker_id = m.worker_id"
+        )
+    };
+}
+
 statements! { TABLE;
     INSERT "meter_insert" =
         "INSERT INTO meters (worker_pool_id, worker_group, worker_id, price, started, charged, \
@@ -65,18 +79,19 @@ statements! { TABLE;
          CROSS JOIN meters AS m WHERE m.worker_pool_id = v.value ->> 0 \
          AND m.worker_group = v.value ->> 1 AND m.worker_id = v.value ->> 2 \
          ON CONFLICT DO NOTHING";
-    DUE "meter_list_due" =
+    // The limit comes first, so that no worker is looked up in vain.
+    DUE "meter_list_due" = concat!(
         "SELECT m.worker_pool_id, m.worker_group, m.worker_id, m.account, m.price, m.started, \
-         m.charged, m.leaving, m.ended, COALESCE(w.first_claim, m.first_claim), \
-         CASE WHEN w.draining = 1 THEN w.advised END, q.last_task_ended, \
-         (SELECT MIN(c.claimed) FROM claimed_tasks AS c WHERE c.task_queue_id = m.worker_pool_id \
-         AND c.worker_group = m.worker_group AND c.worker_id = m.worker_id) \
-         FROM meters AS m LEFT JOIN workers AS w ON w.worker_pool_id = m.worker_pool_id \
-         AND w.worker_group = m.worker_group AND w.worker_id = m.worker_id \
-         LEFT JOIN queue_workers AS q ON q.task_queue_id = m.worker_pool_id \
-         AND q.worker_group = m.worker_group AND q.worker_id = m.worker_id \
-         WHERE m.due <= $1 \
-         ORDER BY m.due, m.worker_pool_id, m.worker_group, m.worker_id LIMIT $2";
+         m.charged, m.leaving, m.ended, COALESCE((SELECT w.first_claim FROM workers AS w WHERE ",
+        of_meter!("w.worker_pool_id", "w"), "), m.first_claim), \
+         (SELECT CASE WHEN w.draining = 1 THEN w.advised END FROM workers AS w WHERE ",
+        of_meter!("w.worker_pool_id", "w"), "), \
+         (SELECT q.last_task_ended FROM queue_workers AS q WHERE ",
+        of_meter!("q.task_queue_id", "q"), "), \
+         (SELECT MIN(c.claimed) FROM claimed_tasks AS c WHERE ",
+        of_meter!("c.task_queue_id", "c"), ") FROM (SELECT * FROM meters WHERE due <= $1 \
+         ORDER BY due, worker_pool_id, worker_group, worker_id LIMIT $2) AS m \
+         ORDER BY m.due, m.worker_pool_id, m.worker_group, m.worker_id");
     IS_DUE "meter_is_due" = "SELECT due FROM meters WHERE due <= $1 ORDER BY due LIMIT 1";
     RUNS "metered_run_list" =
         "SELECT r.worker_pool_id, r.worker_group, r.worker_id, r.started, r.resolved, r.reason \

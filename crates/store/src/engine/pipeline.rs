@@ -54,6 +54,13 @@ pub(crate) struct Pipeline {
     has_written: bool,
 }
 
+/// The statements that are sent before the last one.
+pub(crate) struct Prepared {
+    pub(crate) beginning: Option<tokio_postgres::Statement>,
+    /// The waiting statements.
+    pub(crate) waiting: Vec<tokio_postgres::Statement>,
+}
+
 /// The rows, if they were asked for.
 type Answer = Option<Vec<tokio_postgres::Row>>;
 
@@ -66,7 +73,11 @@ impl Pipeline {
         };
     }
 
-    /// Whether the server knows nothing of the transaction yet.
+    /// The command that begins the transaction, if the server knows nothing of it yet.
+    pub(crate) fn beginning(&self) -> Option<&'static str> {
+        self.beginning
+    }
+
     pub(crate) fn is_first(&self) -> bool {
         self.beginning.is_some()
     }
@@ -144,22 +155,21 @@ impl Pipeline {
     }
 
     /// Sends the beginning, what waits, and the last statement, before the first answer is waited
-    /// for. `prepared` are the waiting statements.
+    /// for.
     pub(crate) async fn send<T>(
         &mut self,
         client: &Client,
-        prepared: &[tokio_postgres::Statement],
+        prepared: &Prepared,
         last: impl Future<Output = DriverResult<T>>,
     ) -> Result<T, Failure> {
         self.failed = None;
-        let beginning = self.beginning;
         let mut begun = pin!(maybe_done(async {
-            match beginning {
-                Some(command) => client.batch_execute(command).await,
+            match &prepared.beginning {
+                Some(command) => client.execute(command, &[]).await.map(drop),
                 None => Ok(()),
             }
         }));
-        let waiting = self.waiting.iter().zip(prepared);
+        let waiting = self.waiting.iter().zip(&prepared.waiting);
         let asked = waiting.map(|(waiting, prepared)| waiting.ask(client, prepared));
         let mut asked: Vec<_> = asked.map(|asked| Box::pin(maybe_done(asked))).collect();
         let mut last = pin!(maybe_done(last));

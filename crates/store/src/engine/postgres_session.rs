@@ -12,13 +12,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{self, Runtime};
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, Config, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::engine::{
+    batch_stream,
     error::Result,
     failure::Failure,
-    pipeline::{DriverResult, Expected, Pipeline, parameters},
+    pipeline::{DriverResult, Expected, Pipeline, Prepared, parameters},
     row::BadRow,
     row::Row,
     sqlite::Mode,
@@ -35,6 +36,10 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a transaction may be idle between two statements. Then the server ends it and releases
 /// its locks: this process was frozen, or its machine has failed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+const COMMIT: &str = "COMMIT";
 
 pub(crate) struct PostgresSession {
     config: Config,
@@ -54,6 +59,8 @@ struct Link {
     client: Client,
     /// By name, and whether it is guarded.
     prepared: HashMap<(&'static str, bool), tokio_postgres::Statement>,
+    /// Beginnings and ends of transactions, by their text.
+    commands: HashMap<&'static str, tokio_postgres::Statement>,
 }
 
 impl PostgresSession {
@@ -71,8 +78,8 @@ impl PostgresSession {
     pub(crate) fn begin(&mut self, mode: Mode) -> Result<(), Failure> {
         self.connect()?;
         self.pipeline.begin(match mode {
-            Mode::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            Mode::Write => "BEGIN ISOLATION LEVEL REPEATABLE READ",
+            Mode::Read => BEGIN_READ,
+            Mode::Write => BEGIN_WRITE,
         });
         Ok(())
     }
@@ -94,9 +101,10 @@ impl PostgresSession {
         // Never reopens the connection: a commit on a new one would succeed without committing
         // anything.
         self.with(async |link, pipeline| {
-            let waiting = link.prepare_waiting(pipeline).await?;
-            let done = link.client.batch_execute("COMMIT");
-            pipeline.send(&link.client, &waiting, done).await
+            let prepared = link.prepare_all(pipeline).await?;
+            let commit = link.command(COMMIT).await?;
+            let done = link.client.execute(&commit, &[]);
+            pipeline.send(&link.client, &prepared, done).await.map(drop)
         })
     }
 
@@ -107,10 +115,11 @@ impl PostgresSession {
             return Ok(());
         }
         self.with(async |link, _| {
-            let mut ended = pin!(link.client.batch_execute("COMMIT"));
+            let commit = link.command(COMMIT).await?;
+            let mut ended = pin!(link.client.execute(&commit, &[]));
             let early = std::future::poll_fn(|context| {
                 Poll::Ready(match ended.as_mut().poll(context) {
-                    Poll::Ready(result) => result,
+                    Poll::Ready(result) => result.map(drop),
                     Poll::Pending => Ok(()),
                 })
             });
@@ -143,11 +152,11 @@ impl PostgresSession {
     ) -> Result<u64, Failure> {
         self.pipeline.note_write();
         self.run(async |link, pipeline| {
-            let prepared = link.prepare(statement).await?;
-            let waiting = link.prepare_waiting(pipeline).await?;
+            let last = link.prepare(statement).await?;
+            let prepared = link.prepare_all(pipeline).await?;
             let values = parameters(values);
-            let done = link.client.execute(&prepared, &values);
-            pipeline.send(&link.client, &waiting, done).await
+            let done = link.client.execute(&last, &values);
+            pipeline.send(&link.client, &prepared, done).await
         })
     }
 
@@ -178,9 +187,9 @@ impl PostgresSession {
 
     fn send_waiting(&mut self) -> Result<(), Failure> {
         self.run(async |link, pipeline| {
-            let waiting = link.prepare_waiting(pipeline).await?;
+            let prepared = link.prepare_all(pipeline).await?;
             let nothing = std::future::ready(Ok(()));
-            pipeline.send(&link.client, &waiting, nothing).await
+            pipeline.send(&link.client, &prepared, nothing).await
         })
     }
 
@@ -197,11 +206,11 @@ impl PostgresSession {
         let rows = match self.pipeline.take_rows(statement, values) {
             Some(rows) => rows,
             None => self.run(async |link, pipeline| {
-                let prepared = link.prepare(statement).await?;
-                let waiting = link.prepare_waiting(pipeline).await?;
+                let last = link.prepare(statement).await?;
+                let prepared = link.prepare_all(pipeline).await?;
                 let values = parameters(values);
-                let rows = link.client.query(&prepared, &values);
-                pipeline.send(&link.client, &waiting, rows).await
+                let rows = link.client.query(&last, &values);
+                pipeline.send(&link.client, &prepared, rows).await
             })?,
         };
         let mut found = Vec::with_capacity(rows.len());
@@ -219,18 +228,18 @@ impl PostgresSession {
         self.connect()?;
         self.pipeline.note_write();
         self.run(async |link, pipeline| {
-            let waiting = link.prepare_waiting(pipeline).await?;
+            let prepared = link.prepare_all(pipeline).await?;
             let done = link.client.batch_execute(sql);
-            pipeline.send(&link.client, &waiting, done).await
+            pipeline.send(&link.client, &prepared, done).await
         })
     }
 
     /// The last column of each row, as text.
     pub(crate) fn lines(&mut self, sql: &str) -> Result<Vec<String>, Failure> {
         let messages = self.run(async |link, pipeline| {
-            let waiting = link.prepare_waiting(pipeline).await?;
+            let prepared = link.prepare_all(pipeline).await?;
             let messages = link.client.simple_query(sql);
-            pipeline.send(&link.client, &waiting, messages).await
+            pipeline.send(&link.client, &prepared, messages).await
         })?;
         let lines = messages.iter().filter_map(|message| {
             let SimpleQueryMessage::Row(row) = message else {
@@ -256,12 +265,13 @@ impl PostgresSession {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error: io::Error| Failure::Lost(error.into()))?;
         let client = runtime
-            .block_on(open(&self.config, self.tls.as_ref()))
+            .block_on(batch_stream::connect(&self.config, self.tls.as_ref()))
             .map_err(|error| lost(error.into()))?;
         runtime.block_on(client.batch_execute(&session_settings()))?;
         let link = Link {
             client,
             prepared: HashMap::new(),
+            commands: HashMap::new(),
         };
         self.connection = Some(Connection { runtime, link });
         Ok(())
@@ -304,22 +314,6 @@ impl PostgresSession {
     }
 }
 
-/// Opens a connection, whose task runs while statements are waited for.
-async fn open(config: &Config, tls: Option<&MakeRustlsConnect>) -> DriverResult<Client> {
-    match tls {
-        Some(tls) => {
-            let (client, connection) = config.connect(tls.clone()).await?;
-            tokio::spawn(connection);
-            Ok(client)
-        }
-        None => {
-            let (client, connection) = config.connect(NoTls).await?;
-            tokio::spawn(connection);
-            Ok(client)
-        }
-    }
-}
-
 fn session_settings() -> String {
     let limits = [
         ("statement_timeout", STATEMENT_TIMEOUT),
@@ -353,20 +347,31 @@ impl Link {
         Ok(prepared)
     }
 
-    /// The statements that are sent with the next one.
-    async fn prepare_waiting(
-        &mut self,
-        pipeline: &mut Pipeline,
-    ) -> DriverResult<Vec<tokio_postgres::Statement>> {
-        let mut all = Vec::new();
+    /// The beginning and the statements that are sent with the next one.
+    async fn prepare_all(&mut self, pipeline: &mut Pipeline) -> DriverResult<Prepared> {
+        let beginning = match pipeline.beginning() {
+            Some(command) => Some(self.command(command).await?),
+            None => None,
+        };
+        let mut waiting = Vec::new();
         for (statement, expected) in pipeline.statements() {
             let is_guard = expected == Expected::Change;
             let prepared = self.prepare_as(statement, is_guard).await;
             if prepared.is_err() {
                 pipeline.note_failed(statement);
             }
-            all.push(prepared?);
+            waiting.push(prepared?);
         }
-        Ok(all)
+        Ok(Prepared { beginning, waiting })
+    }
+
+    /// A command without parameters. Prepared, it can be sent with statements.
+    async fn command(&mut self, text: &'static str) -> DriverResult<tokio_postgres::Statement> {
+        if let Some(prepared) = self.commands.get(text) {
+            return Ok(prepared.clone());
+        }
+        let prepared = self.client.prepare(text).await?;
+        self.commands.insert(text, prepared.clone());
+        Ok(prepared)
     }
 }

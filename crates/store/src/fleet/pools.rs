@@ -62,6 +62,11 @@ pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
     tx.row(&GET, id)
 }
 
+/// Reads the pool with the next statement, because it is asked for soon.
+pub fn ask(tx: &mut Tx<'_>, id: &PoolId) -> Result<()> {
+    tx.ask_ahead(&GET, id)
+}
+
 /// The pool. Its launch configs and the counts of its workers, which are asked for soon, are read
 /// with it.
 pub fn get_for_details(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {

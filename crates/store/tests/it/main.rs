@@ -32,6 +32,7 @@ mod queue_workers;
 mod reconnect;
 mod run_outcomes;
 mod samples;
+mod statistics;
 mod supply;
 mod task_dependencies;
 mod task_queues;

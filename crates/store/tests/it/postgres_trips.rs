@@ -2,15 +2,16 @@
 //! should wait for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use store::{Options, Store, pools};
+use store::{Options, Store, outbox, pools};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::samples::{pool, pool_id};
+use crate::samples::{event, pool, pool_id};
 use crate::world::{Database, on_both, read, write};
 
 /// A test that hangs is wrong.
@@ -30,24 +31,34 @@ enum Asked {
 struct Relay {
     address: String,
     asked: watch::Receiver<Asked>,
+    /// How often the server has said that it is ready for the next request.
+    n_answers: Arc<AtomicUsize>,
 }
 
 impl Relay {
-    async fn to(server: String) -> Self {
+    async fn to(server: String, withholds: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (sender, asked) = watch::channel(Asked::Statement);
         let (sender, heard) = (Arc::new(sender), asked.clone());
+        let n_answers = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&n_answers);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(&server).await.unwrap();
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
-                tokio::spawn(relay_requests(from_client, to_server, Arc::clone(&sender)));
-                tokio::spawn(relay_answers(from_server, to_client, heard.clone()));
+                let sender = withholds.then(|| Arc::clone(&sender));
+                tokio::spawn(relay_requests(from_client, to_server, sender));
+                let (heard, counter) = (heard.clone(), Arc::clone(&counter));
+                tokio::spawn(relay_answers(from_server, to_client, heard, counter));
             }
         });
-        Self { address, asked }
+        Self {
+            address,
+            asked,
+            n_answers,
+        }
     }
 
     async fn until(&mut self, asked: Asked) {
@@ -56,30 +67,61 @@ impl Relay {
     }
 }
 
+/// Beginnings and ends of transactions are prepared statements with names of their own.
+#[derive(Default)]
+struct Commands(Vec<(Vec<u8>, Asked)>);
+
+impl Commands {
+    /// Learns the names that these bytes give.
+    fn learn(&mut self, bytes: &[u8]) {
+        for (text, asked) in [("\0BEGIN", Asked::Begin), ("\0COMMIT", Asked::End)] {
+            for place in places(bytes, text.as_bytes()) {
+                // The byte before the name is part of a length.
+                let start = bytes[..place].iter().rposition(|byte| *byte == b's');
+                let name = [b"\0", &bytes[start.unwrap()..place], b"\0"].concat();
+                self.0.push((name, asked));
+            }
+        }
+    }
+
+    /// The last request decides.
+    fn newest(&self, bytes: &[u8]) -> Asked {
+        // A message that binds parameters has its type, its length, and no name of a portal.
+        let bound = places(bytes, b"\0").filter(|place| {
+            let head = place.checked_sub(5).map(|head| bytes[head]);
+            head == Some(b'B') && bytes.len() > place + 1
+        });
+        let newest = bound.last().map(|place| {
+            let command = self
+                .0
+                .iter()
+                .find(|(name, _)| bytes[place..].starts_with(name));
+            command.map_or(Asked::Statement, |(_, asked)| *asked)
+        });
+        newest.unwrap_or(Asked::Statement)
+    }
+}
+
+fn places<'a>(bytes: &'a [u8], part: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    let windows = bytes.windows(part.len()).enumerate();
+    windows
+        .filter(move |(_, it)| *it == part)
+        .map(|(place, _)| place)
+}
+
 async fn relay_requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    asked: Arc<watch::Sender<Asked>>,
+    asked: Option<Arc<watch::Sender<Asked>>>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
+    let mut commands = Commands::default();
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         let bytes = &buffer[..length];
-        let last = |text: &str| {
-            bytes
-                .windows(text.len())
-                .rposition(|it| it == text.as_bytes())
-        };
-        // The last request decides. A statement is sent as a message that executes it.
-        let requests = [
-            (last("BEGIN"), Asked::Begin),
-            (last("COMMIT"), Asked::End),
-            (last("E\0\0\0\t\0"), Asked::Statement),
-        ];
-        let newest = requests
-            .iter()
-            .filter(|(place, _)| place.is_some())
-            .max_by_key(|it| it.0);
-        asked.send_replace(newest.map_or(Asked::Statement, |it| it.1));
+        commands.learn(bytes);
+        if let Some(asked) = &asked {
+            asked.send_replace(commands.newest(bytes));
+        }
         if to.write_all(bytes).await.is_err() {
             break;
         }
@@ -90,9 +132,12 @@ async fn relay_answers(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut asked: watch::Receiver<Asked>,
+    n_answers: Arc<AtomicUsize>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        let n_ready = places(&buffer[..length], b"Z\0\0\0\x05").count();
+        n_answers.fetch_add(n_ready, Ordering::SeqCst);
         let may_hand_on = asked.wait_for(|asked| *asked == Asked::Statement);
         if may_hand_on.await.is_err() || to.write_all(&buffer[..length]).await.is_err() {
             break;
@@ -101,13 +146,13 @@ async fn relay_answers(
 }
 
 /// A store with one connection, which goes through the relay.
-async fn relayed(database: &Database) -> (Relay, Store) {
+async fn relayed(database: &Database, withholds: bool) -> (Relay, Store) {
     let url = &database.options.url;
     let server = url
         .split(['@', '/'])
         .find(|part| part.starts_with("127.0.0.1:"));
     let server = server.unwrap().to_owned();
-    let relay = Relay::to(server.clone()).await;
+    let relay = Relay::to(server.clone(), withholds).await;
     let options = Options {
         url: url.replace(&server, &relay.address),
         connections: 1,
@@ -122,7 +167,7 @@ async fn a_read_of_one_statement_waits_for_one_answer() {
     };
     let direct = database.migrated().await;
     write(&direct, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
-    let (mut relay, store) = relayed(&database).await;
+    let (mut relay, store) = relayed(&database, true).await;
     for _ in 0..5 {
         let get = store.read("test_read", |tx| pools::get(tx, &pool_id("a/b")));
         let found = tokio::time::timeout(LIMIT, get).await;
@@ -134,6 +179,34 @@ async fn a_read_of_one_statement_waits_for_one_answer() {
         );
         // The end was sent all the same: no transaction stays open.
         relay.until(Asked::End).await;
+    }
+}
+
+#[tokio::test]
+async fn statements_that_are_sent_together_are_answered_together() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    database.migrated().await;
+    let (relay, store) = relayed(&database, false).await;
+    for round in 0..3 {
+        store.take_counts();
+        let n_before = relay.n_answers.load(Ordering::SeqCst);
+        write(&store, move |tx| {
+            let names = (0..10).map(|number| format!("e{round}{number}"));
+            names
+                .into_iter()
+                .try_for_each(|name| outbox::push(tx, &event(&name, "a/b")))?;
+            outbox::depth(tx)
+        })
+        .await;
+        let n_answers = relay.n_answers.load(Ordering::SeqCst) - n_before;
+        let counts = store.take_counts();
+        assert_eq!(counts.all_statements(), 11);
+        // The first round prepares its statements.
+        if round > 0 {
+            assert_eq!((n_answers as u64, counts.trips()), (2, 2));
+        }
     }
 }
 

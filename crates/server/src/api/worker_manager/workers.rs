@@ -55,11 +55,14 @@ async fn list(
     let limit = page.limit_and_one();
     let read_id = pool_id.clone();
     let read = call.scan("worker_list", move |tx| {
+        if pool_must_exist {
+            store::pools::ask(tx, &read_id)?;
+        }
+        let listed = store::listed_workers::list(tx, &read_id, &filter, after.as_ref(), limit)?;
         if pool_must_exist && store::pools::get(tx, &read_id)?.is_none() {
             return Err(WorkerError::NotFound(NO_SUCH_POOL.to_owned()));
         }
-        let listed = store::listed_workers::list(tx, &read_id, &filter, after.as_ref(), limit);
-        Ok(listed?)
+        Ok(listed)
     });
     let key = |worker: &ListedWorker| {
         let (group, id) = (worker.group.to_string(), worker.id.to_string());
