@@ -302,7 +302,9 @@ fn a_tree_in_zookeeper_is_moved_watched_and_protected() {
     );
     watch.kill().unwrap();
     watch.wait().unwrap();
-    let exported: Value = serde_json::from_str(&run(&["export"]).out).unwrap();
+    let exported = run(&["export"]);
+    assert_eq!(exported.code, 0, "{}", exported.err);
+    let exported: Value = serde_json::from_str(&exported.out).unwrap();
     assert_eq!(
         (&exported["root"], &exported["nodes"][2]["text"]),
         (&json!(root), &json!("changed"))

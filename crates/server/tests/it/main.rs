@@ -28,6 +28,7 @@ mod configurations_explained;
 mod costs;
 mod crowds;
 mod database;
+mod database_over_tls;
 mod demo_load;
 mod dependencies;
 mod doctor;

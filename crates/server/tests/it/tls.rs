@@ -33,9 +33,9 @@ const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 const ALTERNATIVE_NAMES: [u8; 3] = [0x55, 0x1d, 0x11];
 
 /// A certificate for `localhost` that signs itself, and its key.
-struct Identity {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
+pub(crate) struct Identity {
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Vec<u8>,
 }
 
 fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
@@ -62,7 +62,7 @@ fn object(id: &[u8]) -> Vec<u8> {
 }
 
 impl Identity {
-    fn new(serial: u8) -> Self {
+    pub(crate) fn new(serial: u8) -> Self {
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_ASN1_SIGNING;
         let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
@@ -93,7 +93,7 @@ impl Identity {
         }
     }
 
-    fn write(&self, files: &TlsFiles) {
+    pub(crate) fn write(&self, files: &TlsFiles) {
         write_pem(&files.certificate_file, "CERTIFICATE", &self.certificate);
         write_pem(&files.key_file, "PRIVATE KEY", &self.key);
     }
@@ -112,7 +112,7 @@ fn write_pem(file: &Path, label: &str, der: &[u8]) {
     std::fs::write(file, text).unwrap();
 }
 
-fn files(folder: &TempDir) -> TlsFiles {
+pub(crate) fn files(folder: &TempDir) -> TlsFiles {
     TlsFiles {
         certificate_file: folder.path().join("certificate.pem"),
         key_file: folder.path().join("key.pem"),

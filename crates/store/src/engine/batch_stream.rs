@@ -40,35 +40,37 @@ pub(crate) async fn connect(
     config: &Config,
     encryption: Option<&MakeRustlsConnect>,
 ) -> DriverResult<Client> {
-    let mut unencrypted = None;
+    let has_names = has_names(config);
     if let Some(encryption) = encryption {
-        let is_encrypted = Arc::new(AtomicBool::new(false));
+        let is_used = Arc::new(AtomicBool::new(false));
         let encrypted = Encrypted {
             inner: encryption.clone(),
-            is_encrypted: Arc::clone(&is_encrypted),
+            is_used: Arc::clone(&is_used),
         };
-        let (client, connection) = config.connect(encrypted).await?;
-        tokio::spawn(connection);
-        if is_encrypted.load(Ordering::Relaxed) {
+        let insists = config.get_ssl_mode() == SslMode::Require;
+        let mut config = config.clone();
+        if has_names {
+            // A server without encryption says so before anybody logs in.
+            config.ssl_mode(SslMode::Require);
+        }
+        let connected = config.connect(encrypted).await;
+        if connected.is_ok() || insists || !has_names || is_used.load(Ordering::Relaxed) {
+            let (client, connection) = connected?;
+            tokio::spawn(connection);
             return Ok(client);
         }
-        // The server has no encryption, and may have none.
-        unencrypted = Some(client);
     }
-    if has_names(config) {
-        let mut config = config.clone();
-        // The driver does not ask the server about encryption then.
-        config.ssl_mode(SslMode::Require);
-        config.ssl_negotiation(SslNegotiation::Direct);
-        let (client, connection) = config.connect(Unencrypted).await?;
+    if !has_names {
+        // Here each statement is answered by itself, which only takes longer.
+        let (client, connection) = config.connect(NoTls).await?;
         tokio::spawn(connection);
         return Ok(client);
     }
-    // Here each statement is answered by itself, which only takes longer.
-    if let Some(client) = unencrypted {
-        return Ok(client);
-    }
-    let (client, connection) = config.connect(NoTls).await?;
+    let mut config = config.clone();
+    // The driver does not ask the server about encryption then.
+    config.ssl_mode(SslMode::Require);
+    config.ssl_negotiation(SslNegotiation::Direct);
+    let (client, connection) = config.connect(Unencrypted).await?;
     tokio::spawn(connection);
     Ok(client)
 }
@@ -82,8 +84,8 @@ fn has_names(config: &Config) -> bool {
 /// Batches above real encryption.
 struct Encrypted<T> {
     inner: T,
-    /// Whether it was used.
-    is_encrypted: Arc<AtomicBool>,
+    /// Whether a server has offered it.
+    is_used: Arc<AtomicBool>,
 }
 
 /// Batches above none.
@@ -100,7 +102,7 @@ where
     fn make_tls_connect(&mut self, domain: &str) -> Result<Self::TlsConnect, T::Error> {
         Ok(Encrypted {
             inner: self.inner.make_tls_connect(domain)?,
-            is_encrypted: Arc::clone(&self.is_encrypted),
+            is_used: Arc::clone(&self.is_used),
         })
     }
 }
@@ -115,10 +117,10 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Stream, T::Error>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
+        self.is_used.store(true, Ordering::Relaxed);
         let connected = self.inner.connect(socket);
         Box::pin(async move {
             let stream = connected.await?;
-            self.is_encrypted.store(true, Ordering::Relaxed);
             Ok(BatchStream::new(stream, TlsStream::channel_binding))
         })
     }

@@ -210,6 +210,29 @@ async fn statements_that_are_sent_together_are_answered_together() {
     }
 }
 
+/// The server listens on a socket of the file system, too, beside its control program.
+#[tokio::test]
+async fn transactions_through_a_socket_of_the_file_system_are_as_on_any_other() {
+    let (Some(database), Ok(control)) = (Database::postgres(), std::env::var("TEST_PG_CONTROL"))
+    else {
+        return;
+    };
+    let folder = control.trim_end_matches("/control").replace('/', "%2F");
+    let url = database.options.url.replace("127.0.0.1", &folder);
+    assert_ne!(url, database.options.url);
+    let options = Options {
+        url,
+        ..database.options.clone()
+    };
+    let store = Store::open(&options).unwrap();
+    store.migrate(1).await.unwrap();
+    for number in 0..3 {
+        let name = format!("e{number}");
+        write(&store, move |tx| outbox::push(tx, &event(&name, "a/b"))).await;
+    }
+    assert_eq!(read(&store, outbox::depth).await, 3);
+}
+
 on_both!(each_read_sees_what_was_committed_before_it, |database| {
     let direct = database.migrated().await;
     let one = Store::open(&Options {
