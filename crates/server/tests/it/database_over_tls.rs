@@ -59,8 +59,8 @@ async fn transactions_on_an_encrypted_connection_are_as_on_any_other() {
     let folder = tempfile::tempdir().unwrap();
     let (identity, files) = (Identity::new(1), files(&folder));
     identity.write(&files);
-    let parts = database.url.split(['@', '/']);
-    let server = parts.filter(|part| part.starts_with("127.0.0.1:")).next();
+    let mut parts = database.url.split(['@', '/']);
+    let server = parts.find(|part| part.starts_with("127.0.0.1:"));
     let server = server.unwrap().to_owned();
     let n_encrypted = Arc::new(AtomicUsize::new(0));
     let port = encrypt(
