@@ -102,6 +102,19 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     .await;
 }
 
+fn is_as_written(image: Option<&ImageNode>, written: Option<&StoredDefinition>) -> bool {
+    let known = image.and_then(|it| it.definition.as_ref());
+    let is_wrong = image.is_some_and(|it| it.definition_error.is_some());
+    match (known, written) {
+        (Some(known), Some(written)) => {
+            known.version == written.version && *known.definition.to_document() == written.document
+        }
+        (None, Some(_)) => is_wrong,
+        (Some(_), None) => false,
+        (None, None) => !is_wrong,
+    }
+}
+
 impl World {
     /// A world with the provider `fake`, without builders.
     pub(crate) async fn open(twin: Twin) -> Self {
@@ -193,7 +206,8 @@ impl World {
         self.mirror(&stored).await;
     }
 
-    /// On a busy machine, a call may need another attempt.
+    /// On a busy machine, a call may need another attempt. A server repeats all of it until the tree is
+    /// right; here it is done once, and the next change starts from a copy that knows of this one.
     async fn mirror(&self, stored: &BTreeMap<ImageName, StoredDefinition>) {
         within("the definitions to be written", async {
             while let Err(error) = self.images.mirror(stored).await {
@@ -202,6 +216,11 @@ impl World {
             }
         })
         .await;
+        for name in self.images.names().iter().chain(stored.keys()) {
+            let is_known = |image: Option<&ImageNode>| is_as_written(image, stored.get(name));
+            let found = self.images.wait_for(name, WAIT_LIMIT, is_known).await;
+            assert!(found, "waited for the copy of the definition of {name}");
+        }
     }
 
     pub(crate) async fn undefine(&self, name: &str) {

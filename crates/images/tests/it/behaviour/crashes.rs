@@ -144,14 +144,15 @@ async fn a_ready_build_whose_files_died_with_its_builder_is_built_again_at_once(
 async fn a_build_of_a_builder_that_lives_elsewhere_is_left_alone(twin: Twin) {
     let world = World::open(twin).await;
     let plan = BuilderPlan::new("first").with_store(Store::Own);
-    let _first = world.builder_of(plan).await;
+    let _first = world.builder_of(plan.with_labels(&["kvm"])).await;
     world.define(&debian(GOOD)).await;
     world.until_uploaded("debian", 1, &["fake"]).await;
     // It has another store, other labels, and other providers.
     let mut plan = BuilderPlan::new("second").with_store(Store::Own);
     plan.targets = Some(std::sync::Arc::new(crate::world::Clouds::default()));
     let _second = world.builder_of(plan).await;
-    world.define(&debian(GOOD).named("other")).await;
+    let other = debian(GOOD).named("other");
+    world.define(&other.with("labels", json!(["kvm"]))).await;
     world.until_uploaded("other", 1, &["fake"]).await;
     world.until_builds("debian", &[(1, "ready")]).await;
     assert_eq!(

@@ -5,7 +5,9 @@ use domain::image::{BuildNumber, BuildState};
 use images::Place;
 
 use super::on_both;
-use crate::world::{Twin, World, build_states, debian, failure, image, is_building, until};
+use crate::world::{
+    Twin, WAIT_LIMIT, World, build_states, debian, failure, image, is_building, until,
+};
 
 const GOOD: &str = r#"echo disk >"$1.raw""#;
 
@@ -74,9 +76,9 @@ async fn of_two_processes_that_believe_to_hold_the_lock_only_the_holder_writes(t
         .await
         .unwrap();
     slow.expire().await;
-    let new = Lock::try_acquire(world.tree(), &node, "new")
+    // A client knows of the end of its session before the server does.
+    let new = Lock::acquire(world.tree(), &node, "new", WAIT_LIMIT)
         .await
-        .unwrap()
         .unwrap();
     assert!(new.number() > old.number());
     let ready = Op::Set {

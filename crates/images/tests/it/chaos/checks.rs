@@ -11,6 +11,12 @@ use crate::world::image;
 /// Time in which everything comes to its goal after the faults.
 const RECOVERY_MS: i64 = 12 * 3_600_000;
 const ROUND_MS: i64 = 600_000;
+/// Rounds of the recovery on ZooKeeper, where real time passes much more slowly than the clock. After
+/// the quick ones, only an image that is built again because of its age is still to come.
+const REAL_ROUNDS: i64 = 600;
+const QUICK_REAL_ROUNDS: i64 = 200;
+const QUICK_REAL_ROUND_MS: i64 = 15_000;
+const REAL_ROUND_MS: i64 = 90_000;
 /// Searches need two rounds until they remove something.
 const MIN_ROUNDS: i64 = 3;
 
@@ -97,12 +103,16 @@ impl ChaosWorld {
         }
         self.release().await;
         let mut left = vec!["nothing was checked".to_owned()];
-        let (n_rounds, pause) = match self.is_virtual {
-            true => (RECOVERY_MS / ROUND_MS, ROUND_MS),
-            // Real time passes much more slowly than the clock.
-            false => (600, 15_000),
+        let n_rounds = match self.is_virtual {
+            true => RECOVERY_MS / ROUND_MS,
+            false => REAL_ROUNDS,
         };
         for round in 0..n_rounds {
+            let pause = match self.is_virtual {
+                true => ROUND_MS,
+                false if round < QUICK_REAL_ROUNDS => QUICK_REAL_ROUND_MS,
+                false => REAL_ROUND_MS,
+            };
             self.pass(pause).await;
             self.check().await;
             left = self.unfinished().await;
