@@ -39,6 +39,7 @@ pub struct Membership {
     path: TreePath,
     data: watch::Sender<Vec<u8>>,
     task: JoinHandle<()>,
+    has_left: bool,
     runtime: Handle,
 }
 
@@ -68,6 +69,7 @@ impl Membership {
             path,
             data: sender,
             task,
+            has_left: false,
             runtime: Handle::current(),
         })
     }
@@ -78,22 +80,37 @@ impl Membership {
     }
 
     /// Leaves the list, and waits until the node is deleted. Dropping leaves it soon.
-    pub async fn leave(self) -> Result<(), TreeError> {
+    pub async fn leave(mut self) -> Result<(), TreeError> {
         self.task.abort();
-        match self.tree.delete(&self.path, None).await {
-            Ok(()) | Err(TreeError::NoNode(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+        delete_own(&self.tree, &self.path).await?;
+        self.has_left = true;
+        Ok(())
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
         self.task.abort();
+        if self.has_left {
+            return;
+        }
         let (tree, path) = (Arc::clone(&self.tree), self.path.clone());
         // If this fails, the node ends with the session.
         self.runtime
-            .spawn(async move { tree.delete(&path, None).await });
+            .spawn(async move { delete_own(&tree, &path).await });
+    }
+}
+
+/// Deletes the node, unless it is of the next process with this name.
+async fn delete_own(tree: &Arc<dyn Tree>, path: &TreePath) -> Result<(), TreeError> {
+    let owner = tree.exists(path).await?.and_then(|stat| stat.owner);
+    let is_own = |owner: i64| tree.session().borrow().may_be(SessionId(owner));
+    if !owner.is_some_and(is_own) {
+        return Ok(());
+    }
+    match tree.delete(path, None).await {
+        Ok(()) | Err(TreeError::NoNode(_)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -141,7 +158,7 @@ async fn register(
     }
 }
 
-/// Registers again with each new session, and when the data changes.
+/// Registers again with each new session, when the data changes, and when somebody deleted the node.
 async fn stay(
     tree: Arc<dyn Tree>,
     path: TreePath,
@@ -161,6 +178,7 @@ async fn stay(
             changed = data.changed() => if changed.is_err() {
                 return;
             },
+            () = until_lost(&tree, &path, registered) => {}
         }
         let text = data.borrow_and_update().clone();
         match register(&tree, &path, &text).await {
@@ -169,6 +187,19 @@ async fn stay(
                 registered = None;
                 drop(timeout(RETRY, std::future::pending::<()>()).await);
             }
+        }
+    }
+}
+
+/// Waits until the node is not of this session any more.
+async fn until_lost(tree: &Arc<dyn Tree>, path: &TreePath, session: Option<SessionId>) {
+    loop {
+        match tree.watch_node(path).await {
+            Ok((Some(stat), watch)) if stat.owner == session.map(|session| session.0) => {
+                drop(watch.changed().await);
+            }
+            Ok(_) => return,
+            Err(_) => drop(timeout(RETRY, std::future::pending::<()>()).await),
         }
     }
 }

@@ -11,6 +11,8 @@ use super::twin::{Twin, path, within};
 on_both! {
     a_member_joins_and_leaves
     a_member_joins_again_after_the_loss_of_its_session
+    a_member_joins_again_when_its_node_was_deleted
+    a_member_that_leaves_does_not_end_the_next_one_of_its_name
     nodes_that_are_no_members_are_left_out
 }
 
@@ -80,6 +82,43 @@ async fn a_member_joins_again_after_the_loss_of_its_session(twin: &Twin) {
     assert_ne!(rejoined.owner, stat.unwrap().owner);
     membership.leave().await.unwrap();
     expect(&other, &[]).await;
+}
+
+async fn a_member_joins_again_when_its_node_was_deleted(twin: &Twin) {
+    let (tree, other) = (twin.session().await.tree, twin.session().await.tree);
+    let membership = Membership::join(&tree, "host", &member("api"))
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        let node = path("/fleetwright/members/host");
+        let before = other.exists(&node).await.unwrap().unwrap();
+        other.delete(&node, None).await.unwrap();
+        expect(&other, &[("host", "api")]).await;
+        let after = other.exists(&node).await.unwrap().unwrap();
+        assert!(after.created_by > before.created_by);
+    }
+    membership.leave().await.unwrap();
+    expect(&other, &[]).await;
+}
+
+async fn a_member_that_leaves_does_not_end_the_next_one_of_its_name(twin: &Twin) {
+    let (a, b) = (twin.session().await.tree, twin.session().await.tree);
+    let node = path("/fleetwright/members/host");
+    let first = Membership::join(&a, "host", &member("api")).await.unwrap();
+    let builder = member("builder");
+    let next = Membership::join(&b, "host", &builder);
+    let (left, next) = tokio::join!(first.leave(), within(next));
+    left.unwrap();
+    let _next = next.unwrap();
+    let joined = b.exists(&node).await.unwrap().unwrap();
+    // Whatever the process that left still says is said before the next answer.
+    for tree in [&a, &b] {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tree.exists(&node).await.unwrap().unwrap(), joined);
+    }
+    expect(&a, &[("host", "builder")]).await;
 }
 
 async fn nodes_that_are_no_members_are_left_out(twin: &Twin) {
