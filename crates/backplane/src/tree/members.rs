@@ -158,7 +158,7 @@ async fn register(
     }
 }
 
-/// Registers again with each new session, when the data changes, and when somebody deleted the node.
+/// Registers again with each new session, when the data changes, and when the node was deleted.
 async fn stay(
     tree: Arc<dyn Tree>,
     path: TreePath,

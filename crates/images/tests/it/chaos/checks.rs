@@ -11,8 +11,8 @@ use crate::world::image;
 /// Time in which everything comes to its goal after the faults.
 const RECOVERY_MS: i64 = 12 * 3_600_000;
 const ROUND_MS: i64 = 600_000;
-/// Rounds of the recovery on ZooKeeper, where real time passes much more slowly than the clock. After
-/// the quick ones, only an image that is built again because of its age is still to come.
+/// Rounds of the recovery on ZooKeeper, where real time passes much more slowly than the clock.
+/// After the quick ones, only an image that is built again because of its age is still to come.
 const REAL_ROUNDS: i64 = 600;
 const QUICK_REAL_ROUNDS: i64 = 200;
 const QUICK_REAL_ROUND_MS: i64 = 15_000;
