@@ -206,8 +206,8 @@ impl World {
         self.mirror(&stored).await;
     }
 
-    /// On a busy machine, a call may need another attempt. A server repeats all of it until the tree
-    /// is right; here it is done once, and the next change starts from a copy that knows of this one.
+    /// On a busy machine, a call may need another attempt. A server repeats all of it until the
+    /// tree is right; here it is done once, and the copy knows of it before the next change.
     async fn mirror(&self, stored: &BTreeMap<ImageName, StoredDefinition>) {
         within("the definitions to be written", async {
             while let Err(error) = self.images.mirror(stored).await {
