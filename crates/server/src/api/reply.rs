@@ -8,14 +8,14 @@ use engine::undo_guard::UndoGuard;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::error::ApiError;
 
 #[derive(Debug)]
 pub enum Reply {
-    /// JSON, indented by two spaces as clients expect.
+    /// JSON, indented by two spaces as clients expect; items of lists are one line each.
     Json(Bytes),
     /// JSON that must be delivered, and the action to take if it is not.
     MustBeHeard(Bytes, UndoGuard),
@@ -64,14 +64,35 @@ impl Reply {
         Self::json(&reply)
     }
 
-    /// A list under this name, with the token of the next page.
+    /// A list under this name, with the token of the next page. Each item is one line: long lists
+    /// are a quarter shorter so than indented, and people find their way in them better.
     pub fn list<T: Serialize>(
         name: &str,
         items: impl IntoIterator<Item = T>,
         token: Option<String>,
     ) -> Result<Self, ApiError> {
-        let items: Vec<T> = items.into_iter().collect();
-        Self::json(&List { name, items, token })
+        let token = token.map(|token| {
+            let mut text = b"\n  \"continuationToken\": ".to_vec();
+            write_line(&mut text, &token);
+            text
+        });
+        // Sorted, like the members of all other replies.
+        let (first, last) = match name < "continuationToken" {
+            true => (None, token),
+            false => (token, None),
+        };
+        let mut text = b"{".to_vec();
+        if let Some(token) = first {
+            text.extend(token);
+            text.push(b',');
+        }
+        write_items(&mut text, name, items);
+        if let Some(token) = last {
+            text.push(b',');
+            text.extend(token);
+        }
+        text.extend_from_slice(b"\n}");
+        Ok(Self::Json(text.into()))
     }
 
     /// `{}`, for calls without a result.
@@ -126,31 +147,6 @@ impl std::fmt::Debug for StreamReply {
     }
 }
 
-struct List<'a, T> {
-    name: &'a str,
-    items: Vec<T>,
-    token: Option<String>,
-}
-
-impl<T: Serialize> Serialize for List<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const TOKEN: &str = "continuationToken";
-        let mut members = serializer.serialize_map(None)?;
-        // Sorted, like the members of all other replies.
-        let is_first = self.name < TOKEN;
-        if is_first {
-            members.serialize_entry(self.name, &self.items)?;
-        }
-        if let Some(token) = &self.token {
-            members.serialize_entry(TOKEN, token)?;
-        }
-        if !is_first {
-            members.serialize_entry(self.name, &self.items)?;
-        }
-        members.end()
-    }
-}
-
 /// An object without the members that have no value.
 pub(super) fn without_nulls(mut object: Value) -> Value {
     if let Value::Object(members) = &mut object {
@@ -159,8 +155,33 @@ pub(super) fn without_nulls(mut object: Value) -> Value {
     object
 }
 
+/// Writes a member whose value is a list.
+fn write_items(text: &mut Vec<u8>, name: &str, items: impl IntoIterator<Item = impl Serialize>) {
+    text.extend_from_slice(b"\n  ");
+    write_line(text, &name);
+    text.extend_from_slice(b": [");
+    let empty = text.len();
+    for item in items {
+        let start: &[u8] = match text.len() == empty {
+            true => b"\n    ",
+            false => b",\n    ",
+        };
+        text.extend_from_slice(start);
+        write_line(text, &item);
+    }
+    let end: &[u8] = match text.len() == empty {
+        true => b"]",
+        false => b"\n  ]",
+    };
+    text.extend_from_slice(end);
+}
+
+const PRINTS: &str = "our replies have string keys only and cannot fail to print";
+
+fn write_line(text: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(text, value).expect(PRINTS);
+}
+
 fn pretty(body: &impl Serialize) -> Bytes {
-    serde_json::to_vec_pretty(body)
-        .expect("our replies have string keys only and cannot fail to print")
-        .into()
+    serde_json::to_vec_pretty(body).expect(PRINTS).into()
 }

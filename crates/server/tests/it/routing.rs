@@ -345,4 +345,33 @@ on_both!(replies_are_indented_by_two_spaces, |world| {
     );
     let gone = world.delete("auth:/clients/nosuch").await;
     assert_eq!((gone.status, gone.body()), (204, Value::Null));
+    // Items of lists are one line each; members are sorted.
+    for id in ["role-1", "role-2", "role-3"] {
+        let role = json!({"scopes": ["x", "y"], "description": "a \"b\"\nc"});
+        let put = world.put(&format!("auth:/roles/{id}"), role);
+        put.await.expect(200);
+    }
+    let roles = world.get("auth:/roles2/?limit=2").await;
+    let lines: Vec<&str> = roles.text.lines().collect();
+    assert_eq!(lines.len(), 7, "{}", roles.text);
+    assert_eq!((lines[0], lines[2]), ("{", "  \"roles\": ["));
+    assert!(
+        lines[1].starts_with("  \"continuationToken\": \""),
+        "{}",
+        lines[1]
+    );
+    assert!(
+        lines[3].starts_with("    {\"") && lines[3].ends_with("},"),
+        "{}",
+        lines[3]
+    );
+    assert!(
+        lines[4].starts_with("    {\"") && lines[4].ends_with('}'),
+        "{}",
+        lines[4]
+    );
+    assert_eq!((lines[5], lines[6]), ("  ]", "}"));
+    let parsed = roles.expect(200);
+    assert_eq!(parsed["roles"].as_array().unwrap().len(), 2);
+    assert_eq!(parsed["roles"][0]["description"], "a \"b\"\nc");
 });
