@@ -3,26 +3,26 @@
 //! The plan that counts is made in the transaction that writes it, from the facts in that
 //! transaction. The plan before it only shows whether there is anything to write.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use domain::facts::{Facts, MAX_CANDIDATES, Rooms, TURN_MS, most_pending};
-use domain::id::PoolId;
+use domain::facts::{Facts, Rooms, TURN_MS, most_pending};
+use domain::id::{PoolId, WorkerKey};
 use domain::launch::NewLaunch;
 use domain::plan::{Input, OfferRow, Plan, Snapshot, StrategyName};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::{HOUR_MS, Timestamp};
+use domain::worker::Advice;
 use serde_json::json;
 use store::plans::PlanRecord;
 use store::{StoreError, Tx};
 
-use super::facts::read_facts;
 use super::launches::PlannedLaunch;
-use super::outside_facts::OutsideFacts;
+use super::outside_facts::{OutsideFacts, is_large};
 use super::pool_errors::{ErrorDetails, report_pool_error};
 use super::waits::note_waits;
-use super::{offering_news, shadow_plans};
+use super::{facts, offering_news, shadow_plans};
 use crate::Engine;
 use crate::budgets;
 use crate::change::Change;
@@ -179,12 +179,7 @@ fn commit(
     let launches = insert_launches(change, &facts, &input.snapshot, &plan, number)?;
     let launched = launches.iter().map(|planned| &planned.launch);
     budgets::note_launches(change, &facts.budgets, launched)?;
-    for (key, advice) in &plan.advice {
-        let Some(worker) = store::workers::get(change.tx, key)? else {
-            continue;
-        };
-        store::workers::update(change.tx, &worker.advise(advice.clone()))?;
-    }
+    advise(change, pool_id, &plan)?;
     report_unserved(change, &facts.pool, &plan)?;
     let wait = input.snapshot.wait(&plan, facts.n_pending).of_pool();
     if facts.wait != Some(wait) {
@@ -193,8 +188,7 @@ fn commit(
     if let Some(comparison) = plan.comparison(&input.snapshot) {
         shadow_plans::insert_beside(change, pool_id, number, &comparison)?;
     }
-    let is_large = facts.inventory.n_running() > u64::from(MAX_CANDIDATES);
-    let has_more_candidates = is_large && !plan.advice.is_empty();
+    let has_more_candidates = is_large(&facts.inventory) && !plan.advice.is_empty();
     let packed = pack(&mut input, &mut plan);
     let record = PlanRecord {
         pool_id: pool_id.clone(),
@@ -210,6 +204,20 @@ fn commit(
         pool: facts.pool,
         has_more_candidates,
     }))
+}
+
+fn advise(change: &mut Change<'_, '_>, pool_id: &PoolId, plan: &Plan) -> store::Result<()> {
+    let advice: HashMap<&WorkerKey, &Advice> = plan
+        .advice
+        .iter()
+        .map(|(key, advice)| (key, advice))
+        .collect();
+    for worker in store::workers::get_some(change.tx, pool_id, advice.keys().copied())? {
+        if let Some(&advice) = advice.get(&worker.key) {
+            store::workers::update(change.tx, &worker.advise(advice.clone()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Packs the input. If it is too large with what only the shadow reads, the plan is stored without
@@ -244,8 +252,8 @@ fn reread_facts(
             store::demand::up_to(tx, pool_id, horizon.now, most)?
         }
     };
-    let demand = BTreeMap::from([(pool_id.clone(), demand)]);
-    Ok(read_facts(tx, vec![pool], &demand, horizon, outside.defaults)?.pop())
+    let seen = outside.seen.as_ref();
+    facts::read_again(tx, pool, demand, horizon, outside.defaults, seen)
 }
 
 fn insert_launches(

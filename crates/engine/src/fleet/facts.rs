@@ -31,6 +31,23 @@ pub fn read_facts(
     Ok(facts)
 }
 
+/// Facts about one pool, in the transaction that writes. The signs of life of many workers take
+/// long to read, and change with time alone: those that were seen a moment ago, with the same
+/// workers, still count.
+pub(super) fn read_again(
+    tx: &mut Tx<'_>,
+    pool: Pool,
+    demand: Demand,
+    horizon: &Horizon,
+    defaults: StrategyDefaults,
+    seen: Option<&Inventory>,
+) -> store::Result<Option<Facts>> {
+    let demand = BTreeMap::from([(pool.id.clone(), demand)]);
+    let mut facts = supply(tx, vec![pool], &demand, horizon, defaults, seen)?;
+    read_launch_configs(tx, &mut facts, horizon.now)?;
+    Ok(facts.pop())
+}
+
 /// The same without launch configs: enough to find out which pools need no plan.
 pub fn read_supply(
     tx: &mut Tx<'_>,
@@ -39,12 +56,23 @@ pub fn read_supply(
     horizon: &Horizon,
     defaults: StrategyDefaults,
 ) -> store::Result<Vec<Facts>> {
+    supply(tx, pools, demand, horizon, defaults, None)
+}
+
+fn supply(
+    tx: &mut Tx<'_>,
+    pools: Vec<Pool>,
+    demand: &BTreeMap<PoolId, Demand>,
+    horizon: &Horizon,
+    defaults: StrategyDefaults,
+    seen: Option<&Inventory>,
+) -> store::Result<Vec<Facts>> {
     let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
         return Ok(Vec::new());
     };
     let (first, last) = (first.id.clone(), last.id.clone());
     let now = horizon.now;
-    let mut inventories = read_inventories(tx, horizon, &first, &last)?;
+    let mut inventories = read_inventories(tx, horizon, (&first, &last), seen)?;
     let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::overrides::list_in_force(tx, now)?;
     let budgets = store::budgets::list_all(tx)?;
@@ -127,12 +155,13 @@ fn read_announced(
     Ok(by_pool.into_iter().map(tasks).collect())
 }
 
-/// The workers and launches of each pool; pools without any are absent.
+/// The workers and launches of each pool; pools without any are absent. Signs of life are those
+/// that were seen with the same workers, if there are any.
 fn read_inventories(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
-    first: &PoolId,
-    last: &PoolId,
+    (first, last): (&PoolId, &PoolId),
+    seen: Option<&Inventory>,
 ) -> store::Result<BTreeMap<PoolId, Inventory>> {
     fn of<'a>(all: &'a mut BTreeMap<PoolId, Inventory>, id: &PoolId) -> &'a mut Inventory {
         all.entry(id.clone()).or_default()
@@ -144,11 +173,22 @@ fn read_inventories(
     for group in store::worker_supply::quarantined_between(tx, horizon.now, first, last)? {
         of(&mut all, &group.pool_id).quarantined.push(group);
     }
-    for group in store::running_workers::silent_between(tx, horizon, first, last)? {
-        of(&mut all, &group.pool_id).silent.push(group);
-    }
-    for group in store::running_workers::fresh_between(tx, horizon, first, last)? {
-        of(&mut all, &group.pool_id).fresh.push(group);
+    let same = |all: &BTreeMap<_, Inventory>| {
+        seen.filter(|seen| {
+            all.get(first)
+                .is_some_and(|own| own.workers == seen.workers)
+        })
+    };
+    if let Some(seen) = same(&all) {
+        let own = of(&mut all, first);
+        (own.silent, own.fresh) = (seen.silent.clone(), seen.fresh.clone());
+    } else {
+        for group in store::running_workers::silent_between(tx, horizon, first, last)? {
+            of(&mut all, &group.pool_id).silent.push(group);
+        }
+        for group in store::running_workers::fresh_between(tx, horizon, first, last)? {
+            of(&mut all, &group.pool_id).fresh.push(group);
+        }
     }
     let old = horizon.now.plus_millis(-START_UP_MS);
     for group in store::worker_supply::overdue_between(tx, old, first, last)? {

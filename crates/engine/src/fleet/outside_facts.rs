@@ -9,6 +9,7 @@ use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate, 
 use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
 use domain::plan::{Candidate, ServiceAnswer, Snapshot, StrategyDefaults};
+use domain::supply::Inventory;
 use rand::RngExt;
 use store::Tx;
 
@@ -29,6 +30,10 @@ pub(super) struct OutsideFacts {
     /// The demand from an outside queue.
     pub(super) demand: Option<Demand>,
     claims: ClaimSource,
+    /// The workers of a large pool when the bids were collected, and then those of them that may
+    /// leave. While the workers are the same, the transaction that writes reads neither again.
+    pub(super) seen: Option<Inventory>,
+    candidates: OnceLock<Vec<Candidate>>,
     /// The answer of the pool's strategy service, once it was asked.
     answer: OnceLock<ServiceAnswer>,
     pub(super) seed: u64,
@@ -50,6 +55,8 @@ impl OutsideFacts {
             machine_providers: machine_providers(engine),
             demand: is_outside.then_some(facts.demand),
             claims: ClaimSource::Store,
+            seen: is_large(&facts.inventory).then(|| facts.inventory.clone()),
+            candidates: OnceLock::new(),
             answer: OnceLock::new(),
             seed: engine.random.with(|random| random.random()),
             defaults: engine.strategies,
@@ -136,11 +143,25 @@ impl OutsideFacts {
     }
 
     fn read_candidates(&self, tx: &mut Tx<'_>, facts: &Facts) -> store::Result<Vec<Candidate>> {
+        let seen = self.seen.as_ref();
+        let is_as_seen = seen.is_some_and(|seen| seen.workers == facts.inventory.workers);
+        if is_as_seen && let Some(candidates) = self.candidates.get() {
+            return Ok(candidates.clone());
+        }
         let now = facts.horizon.now;
         let first = first_candidate(now, facts.inventory.n_running(), MAX_CANDIDATES);
         let running = store::running_workers::list(tx, facts.id(), now, first, MAX_CANDIDATES)?;
-        Ok(facts.candidates(running, &self.claims, &self.machine_providers))
+        let candidates = facts.candidates(running, &self.claims, &self.machine_providers);
+        if is_as_seen {
+            let _ = self.candidates.set(candidates.clone());
+        }
+        Ok(candidates)
     }
+}
+
+/// Whether a plan of a pool with these workers reads only a part of them.
+pub(super) fn is_large(inventory: &Inventory) -> bool {
+    inventory.n_running() > u64::from(MAX_CANDIDATES)
 }
 
 /// Whether the shadow of the pool may change the advice to some worker.

@@ -2,10 +2,11 @@
 //!
 //! Some limits are smaller here than the server's defaults.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloud::Call;
-use domain::facts::TURN_MS;
+use domain::facts::{MAX_CANDIDATES, TURN_MS};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::plan::MAX_ADVICE;
@@ -416,6 +417,32 @@ fleet_test!(a_plan_advises_a_bounded_number_of_workers, |fleet| {
             left -= now;
         }
         assert_eq!(advised(&fleet.round().await), 0);
+        fleet.stop(keys).await;
+    }
+});
+
+fleet_test!(the_plan_of_a_large_pool_reads_its_workers_once, |fleet| {
+    fleet.make_pool(POOL, plain_pool(20_000)).await;
+    let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+    fleet.pass_ms(IDLE_MS + SECOND_MS);
+    fleet.round().await;
+    let limit = MAX_CANDIDATES as usize;
+    // The first worker runs, too. In a small pool, the transaction that writes reads again.
+    for (count, n_reads) in [(limit - 1, 2), (limit, 1)] {
+        let keys = idle_copies(fleet, &first.key, count).await;
+        fleet.pass_ms(TURN_MS);
+        fleet.app.engine.wakeups.take_pools();
+        let (done, counts) = fleet.counted(fleet.round()).await;
+        assert!(advised(&done) >= count as u64 - 1, "{done}");
+        for statement in ["worker_supply_silent_between", "worker_list_running"] {
+            assert_eq!(counts.statements(statement), n_reads, "{statement}");
+        }
+        assert_eq!(counts.statements("worker_supply_between"), 2);
+        assert_eq!(counts.statements("worker_get_some"), 1);
+        assert_eq!(counts.statements("worker_get"), 0);
+        let (now, engine) = (fleet.app.engine.clock.now(), &fleet.app.engine);
+        let next = engine.wakeups.next_pool_ms(now, &BTreeSet::new());
+        assert_eq!(next == Some(TURN_MS), n_reads == 1, "{next:?}");
         fleet.stop(keys).await;
     }
 });

@@ -8,7 +8,7 @@ use domain::worker::{PreviousSecret, StoredWorker, Worker};
 use crate::cost::meters;
 use crate::engine::{
     ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns, from_row,
-    statements,
+    statements, to_json,
 };
 use crate::fleet::launches;
 
@@ -73,6 +73,10 @@ statements! { TABLE;
     GET "worker_get" =
         "SELECT {columns} FROM workers \
          WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3";
+    SOME "worker_get_some" =
+        "SELECT {columns} FROM json_each($1) AS v CROSS JOIN workers WHERE worker_pool_id = $2 \
+         AND worker_group = v.value ->> 0 AND worker_id = v.value ->> 1 \
+         ORDER BY worker_group, worker_id";
     INSERT "worker_insert" =
         "INSERT INTO workers ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
     UPDATE "worker_update" =
@@ -117,6 +121,22 @@ statements! { TABLE;
 
 pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>> {
     tx.row(&GET, key)
+}
+
+/// These workers of a pool, as far as they exist, ordered by group and id.
+pub fn get_some<'k>(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    keys: impl IntoIterator<Item = &'k WorkerKey>,
+) -> Result<Vec<Worker>> {
+    let keys = keys.into_iter();
+    let keys: Vec<[&str; 2]> = keys
+        .map(|key| [key.group.as_str(), key.id.as_str()])
+        .collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    tx.rows(&SOME, (&to_json(&keys), pool_id))
 }
 
 /// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists.

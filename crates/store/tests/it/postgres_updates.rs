@@ -1,7 +1,7 @@
 //! Signs of life stay in their place on PostgreSQL: such updates write no index, and leave nothing
 //! behind that a vacuum would have to remove.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use domain::worker::{StoredWorker, Worker};
@@ -44,11 +44,31 @@ async fn add_workers(store: &Store) {
     }
 }
 
+/// Columns that change with each sign of life, and the part of a page that inserts may fill.
+const CHANGING: [(&str, &[&str], u32); 3] = [
+    (
+        "queue_workers",
+        &["expires", "last_date_active", "last_task_ended"],
+        70,
+    ),
+    ("workers", &["last_checked"], 70),
+    ("turns", &["number"], 50),
+];
+
+fn ask<T: Send + 'static>(
+    url: &str,
+    ask: impl FnOnce(&mut postgres::Client) -> T + Send + 'static,
+) -> T {
+    let url = url.to_owned();
+    let asking =
+        std::thread::spawn(move || ask(&mut postgres::Client::connect(&url, NoTls).unwrap()));
+    asking.join().unwrap()
+}
+
 /// The updates of each table, and how many of them stayed in their place.
 fn updates(url: &str, tables: &[&str], expected: i64) -> BTreeMap<String, (i64, i64)> {
-    let (url, names) = (url.to_owned(), tables.join("', '"));
-    let asking = std::thread::spawn(move || {
-        let mut client = postgres::Client::connect(&url, NoTls).unwrap();
+    let names = tables.join("', '");
+    ask(url, move |client| {
         let question = format!(
             "SELECT relname::text, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables \
              WHERE schemaname = current_schema() AND relname IN ('{names}')"
@@ -63,8 +83,47 @@ fn updates(url: &str, tables: &[&str], expected: i64) -> BTreeMap<String, (i64, 
             }
         }
         panic!("the statistics do not come");
+    })
+}
+
+#[tokio::test]
+async fn no_index_has_what_a_sign_of_life_changes_and_pages_have_room_for_it() {
+    let Some(database) = Database::postgres_alone() else {
+        return;
+    };
+    let _store = database.migrated().await;
+    let (indexed, rooms) = ask(&database.options.url, |client| {
+        // Also the columns of expressions and of conditions.
+        let indexed = client.query(
+            "SELECT DISTINCT c.relname::text, a.attname::text FROM pg_index AS i \
+             JOIN pg_class AS c ON c.oid = i.indrelid \
+             JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum > 0 \
+             WHERE c.relnamespace = current_schema()::regnamespace \
+             AND pg_get_indexdef(i.indexrelid) ~ ('\\m' || a.attname || '\\M')",
+            &[],
+        );
+        let rooms = client.query(
+            "SELECT relname::text, option_value FROM pg_class, pg_options_to_table(reloptions) \
+             WHERE relnamespace = current_schema()::regnamespace AND option_name = 'fillfactor'",
+            &[],
+        );
+        let pairs = |rows: Vec<postgres::Row>| -> BTreeSet<(String, String)> {
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+        };
+        (pairs(indexed.unwrap()), pairs(rooms.unwrap()))
     });
-    asking.join().unwrap()
+    // The question finds keys, and what stands in conditions only.
+    let is_indexed = |table: &str, column: &str| indexed.contains(&(table.into(), column.into()));
+    assert!(is_indexed("queue_workers", "expiry_hour") && is_indexed("workers", "state"));
+    for (table, columns, fill) in CHANGING {
+        for column in columns {
+            assert!(!is_indexed(table, column), "{table}: {column}");
+        }
+        assert!(
+            rooms.contains(&(table.to_owned(), fill.to_string())),
+            "{table}: {rooms:?}"
+        );
+    }
 }
 
 #[tokio::test]
