@@ -314,14 +314,18 @@ impl PostgresSession {
     }
 }
 
+/// Prepared plans are kept, and must stay right when a table that was small grows. Without the
+/// second setting, a statement that has to read all of a table would seem worth compiling.
+const INDEXES_ONLY: &str = "SET enable_seqscan = off; SET jit = off";
+
 fn session_settings() -> String {
     let limits = [
         ("statement_timeout", STATEMENT_TIMEOUT),
         ("lock_timeout", LOCK_TIMEOUT),
         ("idle_in_transaction_session_timeout", IDLE_TIMEOUT),
     ];
-    let settings = limits.map(|(name, limit)| format!("SET {name} = {}", limit.as_millis()));
-    settings.join("; ")
+    let limits = limits.map(|(name, limit)| format!("SET {name} = {}", limit.as_millis()));
+    format!("{}; {INDEXES_ONLY}", limits.join("; "))
 }
 
 impl Link {

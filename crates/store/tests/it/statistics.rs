@@ -1,13 +1,69 @@
 //! Statistics that PostgreSQL has not gathered yet.
 
 use postgres::NoTls;
-use store::outbox;
+use store::{outbox, pools};
 
-use crate::samples::event;
-use crate::world::{on_both, read, write};
+use crate::samples::{event, pool, pool_id};
+use crate::world::{Database, on_both, read, write};
 
 /// More than the size below which a table is left alone.
 const EVENTS: usize = 3_000;
+
+/// Reads of one row.
+const READS: i64 = 50;
+
+/// Maximum number of questions for the figures, which come a moment after the connections end.
+const MAX_QUESTIONS: u32 = 20_000;
+
+/// Waits until a table was read through its index this often. Returns how often it was.
+fn indexed_reads(url: &str, table: &'static str, at_least: i64) -> i64 {
+    let url = url.to_owned();
+    let asking = std::thread::spawn(move || {
+        let mut client = postgres::Client::connect(&url, NoTls).unwrap();
+        let mut found = (0_i64, 0_i64);
+        for _ in 0..MAX_QUESTIONS {
+            let question = "SELECT COALESCE(idx_scan, 0), seq_scan FROM pg_stat_user_tables \
+                 WHERE relname = $1 AND schemaname = current_schema()";
+            let row = client.query_one(question, &[&table]).unwrap();
+            found = (row.get(0), row.get(1));
+            if found.0 >= at_least {
+                return found.0;
+            }
+        }
+        panic!("{found:?} reads through an index and of all rows, instead of {at_least}");
+    });
+    asking.join().unwrap()
+}
+
+fn count_rows_of(url: &str, table: &'static str) {
+    let url = url.to_owned();
+    let counting = std::thread::spawn(move || {
+        let mut client = postgres::Client::connect(&url, NoTls).unwrap();
+        client.batch_execute(&format!("ANALYZE {table}")).unwrap();
+    });
+    counting.join().unwrap();
+}
+
+// A prepared plan is kept. If it read all of a small table, it would do so when the table is large.
+#[tokio::test]
+async fn a_small_table_is_read_through_its_index() {
+    let Some(database) = Database::postgres_alone() else {
+        return;
+    };
+    let url = database.options.url.clone();
+    let store = database.migrated().await;
+    write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
+    count_rows_of(&url, "worker_pools");
+    store.close().await;
+    let before = indexed_reads(&url, "worker_pools", 0);
+    let store = database.migrated().await;
+    for _ in 0..READS {
+        let found = read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await;
+        assert!(found.is_some());
+    }
+    store.close().await;
+    indexed_reads(&url, "worker_pools", before + READS);
+}
 
 /// Whether PostgreSQL has counted each of these tables.
 fn counted(url: &str, tables: [&'static str; 2]) -> [bool; 2] {
