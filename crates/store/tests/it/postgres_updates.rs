@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use domain::worker::{StoredWorker, Worker};
-use postgres::NoTls;
 use store::{Store, queue_workers, turns, workers};
 
 use crate::samples::{at, queue_worker, worker, worker_key};
-use crate::world::{Database, write};
+use crate::world::{Database, ask_server, write};
 
 const WORKERS: i64 = 50;
 const ROUNDS: i64 = 20;
@@ -55,20 +54,10 @@ const CHANGING: [(&str, &[&str], u32); 3] = [
     ("turns", &["number"], 50),
 ];
 
-fn ask<T: Send + 'static>(
-    url: &str,
-    ask: impl FnOnce(&mut postgres::Client) -> T + Send + 'static,
-) -> T {
-    let url = url.to_owned();
-    let asking =
-        std::thread::spawn(move || ask(&mut postgres::Client::connect(&url, NoTls).unwrap()));
-    asking.join().unwrap()
-}
-
 /// The updates of each table, and how many of them stayed in their place.
 fn updates(url: &str, tables: &[&str], expected: i64) -> BTreeMap<String, (i64, i64)> {
     let names = tables.join("', '");
-    ask(url, move |client| {
+    ask_server(url, move |client| {
         let question = format!(
             "SELECT relname::text, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables \
              WHERE schemaname = current_schema() AND relname IN ('{names}')"
@@ -92,7 +81,7 @@ async fn no_index_has_what_a_sign_of_life_changes_and_pages_have_room_for_it() {
         return;
     };
     let _store = database.migrated().await;
-    let (indexed, rooms) = ask(&database.options.url, |client| {
+    let (indexed, rooms) = ask_server(&database.options.url, |client| {
         // Also the columns of expressions and of conditions.
         let indexed = client.query(
             "SELECT DISTINCT c.relname::text, a.attname::text FROM pg_index AS i \

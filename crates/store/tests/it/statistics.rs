@@ -1,10 +1,9 @@
 //! Statistics that PostgreSQL has not gathered yet.
 
-use postgres::NoTls;
 use store::{outbox, pools};
 
 use crate::samples::{event, pool, pool_id};
-use crate::world::{Database, on_both, read, write};
+use crate::world::{Database, ask_server, on_both, read, write};
 
 /// More than the size below which a table is left alone.
 const EVENTS: usize = 3_000;
@@ -17,9 +16,7 @@ const MAX_QUESTIONS: u32 = 20_000;
 
 /// Waits until a table was read through its index this often. Returns how often it was.
 fn indexed_reads(url: &str, table: &'static str, at_least: i64) -> i64 {
-    let url = url.to_owned();
-    let asking = std::thread::spawn(move || {
-        let mut client = postgres::Client::connect(&url, NoTls).unwrap();
+    ask_server(url, move |client| {
         let mut found = (0_i64, 0_i64);
         for _ in 0..MAX_QUESTIONS {
             let question = "SELECT COALESCE(idx_scan, 0), seq_scan FROM pg_stat_user_tables \
@@ -31,17 +28,7 @@ fn indexed_reads(url: &str, table: &'static str, at_least: i64) -> i64 {
             }
         }
         panic!("{found:?} reads through an index and of all rows, instead of {at_least}");
-    });
-    asking.join().unwrap()
-}
-
-fn count_rows_of(url: &str, table: &'static str) {
-    let url = url.to_owned();
-    let counting = std::thread::spawn(move || {
-        let mut client = postgres::Client::connect(&url, NoTls).unwrap();
-        client.batch_execute(&format!("ANALYZE {table}")).unwrap();
-    });
-    counting.join().unwrap();
+    })
 }
 
 // A prepared plan is kept. If it read all of a small table, it would do so when the table is large.
@@ -53,7 +40,7 @@ async fn a_small_table_is_read_through_its_index() {
     let url = database.options.url.clone();
     let store = database.migrated().await;
     write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
-    count_rows_of(&url, "worker_pools");
+    database.raw("ANALYZE worker_pools");
     store.close().await;
     let before = indexed_reads(&url, "worker_pools", 0);
     let store = database.migrated().await;
@@ -67,16 +54,13 @@ async fn a_small_table_is_read_through_its_index() {
 
 /// Whether PostgreSQL has counted each of these tables.
 fn counted(url: &str, tables: [&'static str; 2]) -> [bool; 2] {
-    let url = url.to_owned();
-    let asking = std::thread::spawn(move || {
-        let mut client = postgres::Client::connect(&url, NoTls).unwrap();
+    ask_server(url, move |client| {
         tables.map(|table| {
             let question = "SELECT reltuples >= 0 FROM pg_class WHERE relname = $1 \
                  AND relnamespace = CAST(current_schema() AS regnamespace)";
             client.query_one(question, &[&table]).unwrap().get(0)
         })
-    });
-    asking.join().unwrap()
+    })
 }
 
 on_both!(a_large_table_without_statistics_is_counted, |database| {

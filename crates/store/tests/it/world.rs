@@ -142,16 +142,20 @@ impl Drop for Database {
     }
 }
 
-/// Runs on a separate thread, because the driver blocks on its own runtime.
 fn on_server(url: &str, sql: &str) {
-    let (url, sql) = (url.to_owned(), sql.to_owned());
-    let done = std::thread::spawn(move || {
-        postgres::Client::connect(&url, NoTls)
-            .unwrap()
-            .batch_execute(&sql)
-            .unwrap();
-    });
-    done.join().unwrap();
+    let sql = sql.to_owned();
+    ask_server(url, move |client| client.batch_execute(&sql).unwrap());
+}
+
+/// Asks PostgreSQL. On a separate thread, because the driver blocks on its own runtime.
+pub(crate) fn ask_server<T: Send + 'static>(
+    url: &str,
+    ask: impl FnOnce(&mut postgres::Client) -> T + Send + 'static,
+) -> T {
+    let url = url.to_owned();
+    let asking =
+        std::thread::spawn(move || ask(&mut postgres::Client::connect(&url, NoTls).unwrap()));
+    asking.join().unwrap()
 }
 
 /// Runs a write transaction that must succeed.
