@@ -12,7 +12,7 @@ const EVENTS: usize = 3_000;
 const READS: i64 = 50;
 
 /// Maximum number of questions for the figures, which come a moment after the connections end.
-const MAX_QUESTIONS: u32 = 20_000;
+const MAX_QUESTIONS: u32 = 100_000;
 
 /// Waits until a table was read through its index this often. Returns how often it was.
 fn indexed_reads(url: &str, table: &'static str, at_least: i64) -> i64 {
