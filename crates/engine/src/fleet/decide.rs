@@ -1,8 +1,8 @@
 //! One decision about one pool: reads, plans and writes, and returns the launches to start.
 //!
 //! The plan that counts is made in the transaction that writes it, from the facts in that
-//! transaction. The plan before it only shows whether there is anything to write. What is slow to
-//! read about the workers of a large pool may be a moment old (`facts::read_again`).
+//! transaction. The plan before it only shows whether there is anything to write. Of a large pool,
+//! the signs of life of its workers may be a moment old (`facts::read_again`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
