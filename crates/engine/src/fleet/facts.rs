@@ -173,13 +173,9 @@ fn read_inventories(
     for group in store::worker_supply::quarantined_between(tx, horizon.now, first, last)? {
         of(&mut all, &group.pool_id).quarantined.push(group);
     }
-    let same = |all: &BTreeMap<_, Inventory>| {
-        seen.filter(|seen| {
-            all.get(first)
-                .is_some_and(|own| own.workers == seen.workers)
-        })
-    };
-    if let Some(seen) = same(&all) {
+    let own = all.get(first);
+    let seen = seen.filter(|seen| own.is_some_and(|own| own.workers == seen.workers));
+    if let Some(seen) = seen {
         let own = of(&mut all, first);
         (own.silent, own.fresh) = (seen.silent.clone(), seen.fresh.clone());
     } else {
