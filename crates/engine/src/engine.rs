@@ -71,6 +71,18 @@ impl Engine {
         now: Timestamp,
         f: impl FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
+        let written = self.store.write_shared(name, self.attempt(now, f)).await;
+        self.follow_up(written)
+    }
+
+    /// Like `change`, for one that can take longer than a few milliseconds: the small ones that
+    /// wait with it are committed before it.
+    pub async fn change_alone<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+        self: &Arc<Self>,
+        name: &'static str,
+        now: Timestamp,
+        f: impl FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
         let written = self.store.write(name, self.attempt(now, f)).await;
         self.follow_up(written)
     }

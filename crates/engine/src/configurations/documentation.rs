@@ -55,7 +55,7 @@ pub async fn put_documentation(
     let (record, tarball) = LIMITER
         .run(move || pack_upload(subject, &upload, now))
         .await??;
-    let written = engine.change("documentation_put", now, move |change| {
+    let written = engine.change_alone("documentation_put", now, move |change| {
         let tx = &mut *change.tx;
         if !store::documentation::subject_exists(tx, &record.subject)? {
             return Err(DocumentationError::NoSubject(record.subject.clone()));
@@ -101,7 +101,7 @@ pub async fn delete_documentation(
     subject: Subject,
     audit: AuditEntry,
 ) -> store::Result<()> {
-    let written = engine.change("documentation_delete", audit.created, move |change| {
+    let written = engine.change_alone("documentation_delete", audit.created, move |change| {
         if store::documentation::delete(change.tx, &subject)? {
             store::audit::insert(change.tx, &audit)?;
         }

@@ -141,7 +141,7 @@ async fn write<E>(
     let (action, reason, adopts) = (edit.action, edit.reason.clone(), edit.adopts);
     let mut audit = edit.audit.clone();
     let seen = known.map(|known| known.version);
-    let written = engine.change("configuration_write", audit.created, move |change| {
+    let written = engine.change_alone("configuration_write", audit.created, move |change| {
         let tx = &mut *change.tx;
         let mut stored = stored.clone();
         let current = store::configurations::get(tx, &stored.id)?.map(|current| current.version);
@@ -180,7 +180,7 @@ async fn remove<E>(
     let audit = edit.audit.clone();
     let judged = DesiredPools::without_pools_of(&before.configuration);
     let (known, stored) = (before.stored.clone(), before.stored);
-    let written = engine.change("configuration_delete", audit.created, move |change| {
+    let written = engine.change_alone("configuration_delete", audit.created, move |change| {
         let tx = &mut *change.tx;
         let current = store::configurations::get(tx, &known.id)?.map(|current| current.version);
         if current != Some(known.version) {

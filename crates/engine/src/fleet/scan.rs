@@ -318,7 +318,7 @@ impl RegionScan {
             self.provider_id.clone(),
             self.engine.demand_source.is_outside(),
         );
-        let written = self.engine.change("scan_apply", now, move |change| {
+        let written = self.engine.change_alone("scan_apply", now, move |change| {
             let stale = now.plus_millis(-CHECKED_MS);
             store::workers::note_checked(change.tx, &id, &first, &last, now, stale)?;
             let mut done = ScanResult::default();

@@ -127,7 +127,7 @@ async fn write(
 ) -> Result<bool, StoreError> {
     let now = engine.clock.now();
     let pool_id = outdated.pool.id.clone();
-    let written = engine.change("image_user_refresh", now, move |change| {
+    let written = engine.change_alone("image_user_refresh", now, move |change| {
         let id = &outdated.pool.id;
         let current = store::pools::get(change.tx, id)?;
         let Some(mut pool) = current.filter(|pool| pool.version == outdated.pool.version) else {

@@ -93,7 +93,7 @@ pub(super) async fn serve_lists(
         return Ok(outcomes);
     }
     let until = claim_end(engine, now);
-    let written = engine.change("claim_work", now, move |change| {
+    let written = engine.change_alone("claim_work", now, move |change| {
         let known = read_claimants(change.tx, &lists)?;
         let mut room = CLAIMS_AT_ONCE;
         let mut n_behind: usize = lists.iter().map(|(_, list)| list.len()).sum();

@@ -67,7 +67,7 @@ pub async fn change_group_priority(
         new: priority,
         tasks_affected: changed.len() as u64,
     };
-    let written = engine.change("task_group_priority", now, move |change| {
+    let written = engine.change_alone("task_group_priority", now, move |change| {
         announce(change, &announced, news)
     });
     written.await?;
@@ -97,7 +97,7 @@ async fn change_each_task(
     let change_some = |start: Option<TaskId>| {
         let id = id.clone();
         async move {
-            let written = engine.change("task_group_move", now, move |change| {
+            let written = engine.change_alone("task_group_move", now, move |change| {
                 let active = store::task_groups::active(change.tx, &id, start.as_ref(), BATCH)?;
                 let mut changed = Vec::new();
                 for task_id in &active {

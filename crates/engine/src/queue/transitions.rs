@@ -105,7 +105,7 @@ pub async fn release_dependents(
     tasks: &[TaskId],
 ) -> store::Result<ReleaseResult> {
     let tasks = tasks.to_vec();
-    let written = engine.change("dependents_release", engine.clock.now(), move |change| {
+    let written = engine.change_alone("dependents_release", engine.clock.now(), move |change| {
         let edges = store::dependencies::releasable_edges(change.tx, &tasks, RELEASE_BATCH)?;
         for edge in &edges {
             release_edge(change, &edge.required, &edge.waiting)?;

@@ -77,7 +77,7 @@ impl Batches {
                 rows.into_iter().try_for_each(|row| settle(change, row))?;
                 Ok(n_rows)
             };
-            engine.change(write, now, settle_all).await
+            engine.change_alone(write, now, settle_all).await
         };
         self.repeat(batch).await
     }

@@ -156,7 +156,11 @@ impl Housekeeping {
             change.announce(events)?;
             Ok::<_, StoreError>(n_expired)
         };
-        let expired = batches.repeat(|| self.0.engine.change("client_expire", now, expire.clone()));
+        let expired = batches.repeat(|| {
+            self.0
+                .engine
+                .change_alone("client_expire", now, expire.clone())
+        });
         let n_expired = expired.await?;
         if n_expired > 0 {
             self.0.authenticator.forget();

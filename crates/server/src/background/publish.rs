@@ -59,7 +59,7 @@ impl EventPublisher {
         if !is_waiting {
             return Ok(!placed.may_have_more(size));
         }
-        let placing = app.engine.store.write("event_place", move |tx| {
+        let placing = app.engine.store.write_shared("event_place", move |tx| {
             store::events::assign_positions(tx, size)
         });
         let placed = match placing.await {

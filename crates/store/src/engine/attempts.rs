@@ -127,7 +127,10 @@ impl Session {
             Ok(Ok(value)) if !is_conflict => {
                 let finished = self.finish(mode, name, value);
                 // Also if the result of the commit is not known.
-                self.touched.add(&touches);
+                match &mut self.group {
+                    Some(group) => group.push(touches),
+                    None => self.touched.add(&touches),
+                }
                 finished
             }
             // A read runs once, and its own error says more than `TooManyConflicts`.

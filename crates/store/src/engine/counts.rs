@@ -18,6 +18,7 @@ pub struct Counts {
     statements: BTreeMap<&'static str, u64>,
     rows: BTreeMap<&'static str, u64>,
     trips: u64,
+    commits: u64,
     statement_seconds: BTreeMap<&'static str, Vec<f64>>,
     transaction_seconds: BTreeMap<&'static str, Vec<f64>>,
 }
@@ -55,6 +56,11 @@ impl Counts {
         self.trips
     }
 
+    /// How often writes were committed. SQLite commits those that wait together.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
     /// How long executions of each statement took.
     pub fn statement_seconds(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
         let seconds = self.statement_seconds.iter();
@@ -71,6 +77,7 @@ impl Counts {
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.trips += other.trips;
+        self.commits += other.commits;
         let sums = [
             (&mut self.transactions, other.transactions),
             (&mut self.statements, other.statements),
@@ -123,6 +130,10 @@ impl Counter {
 
     pub(crate) fn trips(&self, n_trips: u64) {
         self.add(|counts| counts.trips += n_trips);
+    }
+
+    pub(crate) fn commit(&self) {
+        self.add(|counts| counts.commits += 1);
     }
 
     pub(crate) fn transaction_took(&self, name: &'static str, watch: &Stopwatch) {

@@ -6,7 +6,7 @@ use crate::engine::{
     backoff::Backoff, counts::Counter, error::Result, error::StoreError, failure::Failure,
     pipeline::Expected, pipeline::lost_race, postgres_session::PostgresSession,
     retry_locks::RetryLocks, row::BadRow, row::Row, sqlite::Mode, sqlite::SqliteSession,
-    statement::Statement, touched::Touched, value::Value,
+    statement::Statement, stopwatch::Stopwatch, touched::Touched, touched::Touches, value::Value,
 };
 
 pub(crate) struct Session {
@@ -14,6 +14,8 @@ pub(crate) struct Session {
     pub(crate) address: String,
     pub(crate) backoff: Backoff,
     pub(crate) counter: Counter,
+    /// While transactions are committed together: what those that succeeded have changed.
+    pub(crate) group: Option<Vec<Touches>>,
     /// For simulations: inserts fail.
     pub(crate) is_full: bool,
     pub(crate) retry_locks: Arc<RetryLocks>,
@@ -47,15 +49,26 @@ impl Session {
         set.map_err(|failure| self.error("synchronous", failure))
     }
 
+    /// How long a transaction waited for this session.
+    pub(crate) fn has_waited(&self, waiting: &Stopwatch) {
+        metrics::histogram!("fleetwright_store_wait_seconds", "engine" => self.engine_name())
+            .record(waiting.seconds());
+    }
+
     pub(crate) fn begin(&mut self, mode: Mode) -> Result<(), Failure> {
         match &mut self.connection {
+            Connection::Sqlite(sqlite) if self.group.is_some() => sqlite.begin_member(),
             Connection::Sqlite(sqlite) => sqlite.begin(mode),
             Connection::Postgres(postgres) => postgres.begin(mode),
         }
     }
 
     pub(crate) fn commit(&mut self) -> Result<(), Failure> {
+        if self.group.is_none() {
+            self.counter.commit();
+        }
         match &mut self.connection {
+            Connection::Sqlite(sqlite) if self.group.is_some() => sqlite.commit_member(),
             Connection::Sqlite(sqlite) => sqlite.commit(),
             Connection::Postgres(postgres) => postgres.commit(),
         }
@@ -71,6 +84,7 @@ impl Session {
 
     pub(crate) fn rollback(&mut self) {
         let rolled_back = match &mut self.connection {
+            Connection::Sqlite(sqlite) if self.group.is_some() => sqlite.rollback_member(),
             Connection::Sqlite(sqlite) => sqlite.rollback(),
             Connection::Postgres(postgres) => postgres.rollback(),
         };
@@ -86,9 +100,11 @@ impl Session {
     /// Resets or drops the connection: after a panic or a failed rollback its state is not known.
     pub(crate) fn abandon_connection(&mut self) {
         match &mut self.connection {
+            // SQLite has no protocol that could be out of step, so a rollback is enough.
             Connection::Sqlite(sqlite) => {
-                // SQLite has no protocol that could be out of step, so a rollback is enough.
-                let _ = sqlite.rollback();
+                if self.group.is_none() || sqlite.rollback_member().is_err() {
+                    let _ = sqlite.rollback();
+                }
             }
             Connection::Postgres(postgres) => postgres.drop_connection(),
         }

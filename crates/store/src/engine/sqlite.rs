@@ -7,8 +7,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::engine::{
-    backoff::Backoff, error::Result, failure::Failure, row::BadRow, row::Row, statement::Statement,
-    value::Value,
+    backoff::Backoff, checkpoints::Checkpoints, error::Result, failure::Failure, row::BadRow,
+    row::Row, statement::Statement, value::Value,
 };
 
 /// How long SQLite waits for a lock that another process holds.
@@ -18,6 +18,12 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const OPEN_ATTEMPTS: u32 = 10;
 /// Exceeds the number of statements.
 const STATEMENT_CACHE: usize = 256;
+/// Pages of the log at which a commit moves them into the file itself, and waits for the disk. The
+/// thread of `Checkpoints` does so earlier, unless transactions follow each other without a gap.
+const MAX_LOG_PAGES: u32 = 4_000;
+/// Memory for pages of the connection that writes, in KiB. SQLite's own limit, 2 MiB, holds less
+/// than the inner pages of a large database's indexes.
+const WRITER_CACHE_KIB: i64 = 16_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -27,6 +33,7 @@ pub(crate) enum Mode {
 
 pub(crate) struct SqliteSession {
     connection: Connection,
+    checkpoints: Option<Checkpoints>,
 }
 
 impl SqliteSession {
@@ -52,7 +59,28 @@ impl SqliteSession {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        Self::configured(connection, mode)
+        let mut session = Self::configured(connection, mode)?;
+        if mode == Mode::Write {
+            session.prepare_for_writing()?;
+        }
+        Ok(session)
+    }
+
+    fn prepare_for_writing(&mut self) -> rusqlite::Result<()> {
+        let pages = MAX_LOG_PAGES;
+        self.connection
+            .pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))?;
+        // A negative number is KiB.
+        self.connection
+            .pragma_update(None, "cache_size", -WRITER_CACHE_KIB)
+    }
+
+    /// Lets the log be moved into the file beside the transactions of this connection.
+    pub(crate) fn with_checkpoints(self, checkpoints: Checkpoints) -> Self {
+        Self {
+            checkpoints: Some(checkpoints),
+            ..self
+        }
     }
 
     pub(crate) fn open_in_memory() -> Result<Self, Failure> {
@@ -69,7 +97,10 @@ impl SqliteSession {
         // costs more than most of our statements.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-        Ok(Self { connection })
+        Ok(Self {
+            connection,
+            checkpoints: None,
+        })
     }
 
     /// Copies every row to a temporary table.
@@ -109,15 +140,42 @@ impl SqliteSession {
     }
 
     pub(crate) fn commit(&self) -> Result<(), Failure> {
-        self.command("COMMIT")
+        self.command("COMMIT")?;
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.note(self.connection.total_changes());
+        }
+        Ok(())
     }
 
     pub(crate) fn rollback(&self) -> Result<(), Failure> {
         // Some errors end the transaction.
-        if self.connection.is_autocommit() {
+        if self.has_ended() {
             return Ok(());
         }
         self.command("ROLLBACK")
+    }
+
+    /// Begins one of the transactions that are committed together.
+    pub(crate) fn begin_member(&self) -> Result<(), Failure> {
+        self.command("SAVEPOINT member")
+    }
+
+    pub(crate) fn commit_member(&self) -> Result<(), Failure> {
+        self.command("RELEASE member")
+    }
+
+    /// Some errors end the transaction of the group, and with it that of each member.
+    pub(crate) fn rollback_member(&self) -> Result<(), Failure> {
+        if self.has_ended() {
+            return Ok(());
+        }
+        self.command("ROLLBACK TO member")?;
+        self.command("RELEASE member")
+    }
+
+    /// Whether no transaction is open.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.connection.is_autocommit()
     }
 
     pub(crate) fn execute(
@@ -150,6 +208,15 @@ impl SqliteSession {
             }
         }
         Ok(Ok(found))
+    }
+
+    /// Moves the log into the file, as far as no reader needs the old pages. Neither waits for
+    /// other connections nor makes them wait. Returns the pages of the log, and of those the moved.
+    pub(crate) fn checkpoint(&self) -> Result<(i64, i64), Failure> {
+        let pages = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
+        Ok(self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages)?)
     }
 
     pub(crate) fn batch(&self, sql: &str) -> Result<(), Failure> {

@@ -12,8 +12,9 @@ use flume::{Receiver, Sender};
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    backoff::Backoff, counts::Counter, counts::Counts, error::DriverError, error::Result,
-    error::StoreError, failure::Failure, lock::lock, migration, options::Options, options::Target,
+    backoff::Backoff, checkpoints::Checkpoints, counts::Counter, counts::Counts,
+    error::DriverError, error::Result, error::StoreError, failure::Failure, jobs, jobs::Job,
+    jobs::SharedWrite, lock::lock, migration, options::Options, options::Target,
     postgres_session::PostgresSession, retry_locks::RetryLocks, session::Connection,
     session::Session, simulation_state::SimulationState, sqlite::Mode, sqlite::SqliteSession,
     stopwatch::Stopwatch, tls, touched::PoolStamp, touched::Touched, tx::Tx,
@@ -56,8 +57,6 @@ pub(crate) struct Inner {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-type Job = Box<dyn FnOnce(&mut Session) + Send>;
-
 struct Queues {
     write: Sender<Job>,
     read: Sender<Job>,
@@ -78,9 +77,11 @@ impl Store {
             counter: Counter::default(),
             touched: Arc::default(),
         };
+        let mut threads = Vec::new();
         let (engine, sessions, inline_readers) = match target {
             Target::Sqlite { path } => {
-                let (sessions, inline) = builder.sqlite(&path)?;
+                let (sessions, inline, checkpoints) = builder.sqlite(&path)?;
+                threads.push(checkpoints);
                 (Engine::Sqlite, sessions, inline)
             }
             Target::Postgres {
@@ -97,7 +98,6 @@ impl Store {
             Engine::Sqlite => flume::bounded(QUEUE_LENGTH),
             Engine::Postgres => (read.clone(), read_jobs.clone()),
         };
-        let mut threads = Vec::new();
         for (mode, session) in sessions {
             let jobs = match mode {
                 Mode::Write => write_jobs.clone(),
@@ -211,6 +211,30 @@ impl Store {
             .await
     }
 
+    /// Like `write`, for a transaction of at most a few milliseconds: SQLite commits those that
+    /// wait together. Each still takes effect completely or not at all, whatever the others do.
+    pub async fn write_shared<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let queue = self.queue(Mode::Write)?;
+        self.inner.simulation.begin(Mode::Write).await?;
+        if let Some(mut session) = self.session_in_place() {
+            let result = session.write(name, f);
+            self.inner.simulation.put_back(session);
+            return result;
+        }
+        let (write, answered) = SharedWrite::new(name, f);
+        let job = Job::Shared(Box::new(write));
+        queue
+            .send_async(job)
+            .await
+            .map_err(|_| StoreError::Closed)?;
+        answered.await.map_err(|_| StoreError::Closed)?
+    }
+
     /// Like `write`, but the commit also survives a power failure. On SQLite, other commits reach
     /// the disk a moment later, which is faster.
     pub async fn write_durably<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
@@ -281,18 +305,15 @@ impl Store {
     {
         let queue = self.queue(mode)?;
         self.inner.simulation.begin(mode).await?;
-        if let Some(mut session) = self.inner.simulation.take() {
-            session.counter = self.inner.counter.clone();
-            session.touched = Arc::clone(&self.inner.touched);
+        if let Some(mut session) = self.session_in_place() {
             let result = work(&mut session);
             self.inner.simulation.put_back(session);
             return result;
         }
         let (answer, answered) = oneshot::channel();
         let waiting = Stopwatch::start();
-        let job: Job = Box::new(move |session| {
-            metrics::histogram!("fleetwright_store_wait_seconds", "engine" => session.engine_name())
-                .record(waiting.seconds());
+        let job = Box::new(move |session: &mut Session| {
+            session.has_waited(&waiting);
             // The caller was dropped before the transaction began.
             if answer.is_closed() {
                 return;
@@ -302,10 +323,18 @@ impl Store {
             let _ = answer.send(work(session));
         });
         queue
-            .send_async(job)
+            .send_async(Job::Alone(job))
             .await
             .map_err(|_| StoreError::Closed)?;
         answered.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// For simulations: the session of the caller's thread.
+    fn session_in_place(&self) -> Option<Session> {
+        let mut session = self.inner.simulation.take()?;
+        session.counter = self.inner.counter.clone();
+        session.touched = Arc::clone(&self.inner.touched);
+        Some(session)
     }
 
     fn queue(&self, mode: Mode) -> Result<Sender<Job>> {
@@ -334,6 +363,7 @@ impl Builder {
             address: self.address.clone(),
             backoff: self.backoff(number),
             counter: self.counter.clone(),
+            group: None,
             is_full: false,
             retry_locks: Arc::clone(&self.retry_locks),
             touched: Arc::clone(&self.touched),
@@ -351,19 +381,30 @@ impl Builder {
         clippy::type_complexity,
         reason = "the only caller destructures the tuple"
     )]
-    fn sqlite(&self, path: &std::path::Path) -> Result<(Vec<(Mode, Session)>, Vec<Session>)> {
+    fn sqlite(
+        &self,
+        path: &std::path::Path,
+    ) -> Result<(Vec<(Mode, Session)>, Vec<Session>, JoinHandle<()>)> {
         let open = |number: usize, mode: Mode| {
             SqliteSession::open(path, mode, &self.backoff(number))
-                .map(|session| self.session(number, Connection::Sqlite(session)))
                 .map_err(|failure| self.unavailable(failure))
         };
-        let mut threads = vec![(Mode::Write, open(0, Mode::Write)?)];
+        let reader = |number: usize| {
+            let session = open(number, Mode::Read)?;
+            Ok::<_, StoreError>(self.session(number, Connection::Sqlite(session)))
+        };
+        let writer = open(0, Mode::Write)?;
+        let started = Checkpoints::start(open(0, Mode::Read)?);
+        let (checkpoints, thread) =
+            started.map_err(|error| not_started(self.address.clone(), error))?;
+        let writer = Connection::Sqlite(writer.with_checkpoints(checkpoints));
+        let mut threads = vec![(Mode::Write, self.session(0, writer))];
         let mut inline = Vec::new();
         for number in 1..=self.connections {
-            threads.push((Mode::Read, open(number, Mode::Read)?));
-            inline.push(open(number, Mode::Read)?);
+            threads.push((Mode::Read, reader(number)?));
+            inline.push(reader(number)?);
         }
-        Ok((threads, inline))
+        Ok((threads, inline, thread))
     }
 
     fn postgres(
@@ -388,25 +429,32 @@ impl Builder {
     }
 }
 
+fn not_started(address: String, error: std::io::Error) -> StoreError {
+    StoreError::Unavailable {
+        address,
+        source: DriverError::from(error),
+    }
+}
+
 fn spawn(jobs: Receiver<Job>, mut session: Session) -> Result<JoinHandle<()>> {
     let address = session.address.clone();
     std::thread::Builder::new()
         .name("store".into())
         .spawn(move || {
-            for job in jobs.iter() {
+            let mut next = None;
+            while let Some(job) = next.take().or_else(|| jobs.recv().ok()) {
                 // Panics of closures are caught where they run. This catches panics in the code
                 // around them.
-                let job = std::panic::AssertUnwindSafe(|| job(&mut session));
-                if std::panic::catch_unwind(job).is_err() {
+                let run = std::panic::AssertUnwindSafe(|| jobs::run(job, &jobs, &mut session));
+                next = std::panic::catch_unwind(run).unwrap_or_else(|_| {
                     tracing::error!(
                         "a database thread panicked outside of a transaction; it continues"
                     );
+                    session.group = None;
                     session.rollback();
-                }
+                    None
+                });
             }
         })
-        .map_err(|error| StoreError::Unavailable {
-            address,
-            source: DriverError::from(error),
-        })
+        .map_err(|error| not_started(address, error))
 }

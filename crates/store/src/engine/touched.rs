@@ -66,7 +66,7 @@ pub(crate) struct Touches {
     /// The change that the next statement makes, if its function has said so.
     next: Option<Touch>,
     pools: Vec<usize>,
-    all: bool,
+    pub(crate) all: bool,
 }
 
 enum Touch {

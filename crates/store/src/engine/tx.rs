@@ -72,6 +72,14 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// Ends the transaction, as some errors of SQLite do.
+    #[cfg(test)]
+    pub(crate) fn end_transaction(&mut self) {
+        if let Connection::Sqlite(sqlite) = &self.session.connection {
+            sqlite.rollback().unwrap();
+        }
+    }
+
     pub(crate) fn ping(&mut self) -> Result<()> {
         self.exists(&statement::PING, ()).map(drop)
     }

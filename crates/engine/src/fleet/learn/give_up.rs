@@ -121,7 +121,7 @@ pub(super) async fn give_up(
     let mut n_given_up = 0;
     for some in late.chunks(size.max(1)) {
         let some = some.to_vec();
-        let written = engine.change("learn_give_up", now, move |change| {
+        let written = engine.change_alone("learn_give_up", now, move |change| {
             let mut n_stopped = 0;
             for machine in &some {
                 n_stopped += u64::from(stop(change, machine)?);
