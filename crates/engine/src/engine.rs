@@ -75,8 +75,8 @@ impl Engine {
         self.follow_up(written)
     }
 
-    /// Like `change`, for one that can take longer than a few milliseconds: the small ones that
-    /// wait with it are committed before it.
+    /// Like `change`, for a change that can take longer than a few milliseconds. No other waits for
+    /// its commit.
     pub async fn change_alone<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,

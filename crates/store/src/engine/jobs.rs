@@ -1,10 +1,10 @@
-//! What a thread that owns a connection does next: one transaction, or several that SQLite commits
+//! The work of a thread that owns a connection: one transaction, or several that SQLite commits
 //! together.
 //!
 //! A commit writes each changed page, so requests that wait at the same time share most of its
 //! cost. Each is a savepoint within one transaction, and hears of its result after the commit. If
-//! that transaction cannot be committed, nothing has happened, and each of them runs alone: one
-//! that the disk has no room for does not fail the others.
+//! that transaction cannot be committed, nothing has happened, and each of them runs alone. So a
+//! change that the disk has no room for does not fail the others.
 
 use flume::Receiver;
 use tokio::sync::oneshot;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::{
-    backoff::Backoff, counts::Counter, error::Result, error::StoreError, failure::Failure,
-    pipeline::Expected, pipeline::lost_race, postgres_session::PostgresSession,
+    backoff::Backoff, checkpoints::Checkpoints, counts::Counter, error::Result, error::StoreError,
+    failure::Failure, pipeline::Expected, pipeline::lost_race, postgres_session::PostgresSession,
     retry_locks::RetryLocks, row::BadRow, row::Row, sqlite::Mode, sqlite::SqliteSession,
     statement::Statement, stopwatch::Stopwatch, touched::Touched, touched::Touches, value::Value,
 };
@@ -13,6 +13,8 @@ pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) address: String,
     pub(crate) backoff: Backoff,
+    /// Of the connection to SQLite that writes.
+    pub(crate) checkpoints: Option<Checkpoints>,
     pub(crate) counter: Counter,
     /// While transactions are committed together: what those that succeeded have changed.
     pub(crate) group: Option<Vec<Touches>>,
@@ -69,7 +71,13 @@ impl Session {
         }
         match &mut self.connection {
             Connection::Sqlite(sqlite) if self.group.is_some() => sqlite.commit_member(),
-            Connection::Sqlite(sqlite) => sqlite.commit(),
+            Connection::Sqlite(sqlite) => {
+                sqlite.commit()?;
+                if let Some(checkpoints) = &self.checkpoints {
+                    checkpoints.note(sqlite.total_changes());
+                }
+                Ok(())
+            }
             Connection::Postgres(postgres) => postgres.commit(),
         }
     }

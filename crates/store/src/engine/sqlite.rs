@@ -7,8 +7,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::engine::{
-    backoff::Backoff, checkpoints::Checkpoints, error::Result, failure::Failure, row::BadRow,
-    row::Row, statement::Statement, value::Value,
+    backoff::Backoff, error::Result, failure::Failure, row::BadRow, row::Row, statement::Statement,
+    value::Value,
 };
 
 /// How long SQLite waits for a lock that another process holds.
@@ -18,12 +18,13 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const OPEN_ATTEMPTS: u32 = 10;
 /// Exceeds the number of statements.
 const STATEMENT_CACHE: usize = 256;
-/// Pages of the log at which a commit moves them into the file itself, and waits for the disk. The
-/// thread of `Checkpoints` does so earlier, unless transactions follow each other without a gap.
-const MAX_LOG_PAGES: u32 = 4_000;
-/// Memory for pages of the connection that writes, in KiB. SQLite's own limit, 2 MiB, holds less
-/// than the inner pages of a large database's indexes.
-const WRITER_CACHE_KIB: i64 = 16_000;
+/// A commit moves a longer log into the file, and waits for the disk. The thread of `Checkpoints`
+/// does so earlier, unless transactions follow each other without a gap.
+const LOG_BYTES: i64 = 16 * 1024 * 1024;
+const PAGE_BYTES: i64 = 4096;
+/// Memory of the connection that writes. SQLite's own limit, 2 MiB, holds less than the inner pages
+/// of a large database's indexes.
+const WRITER_CACHE_BYTES: i64 = 16 * 1024 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -33,7 +34,6 @@ pub(crate) enum Mode {
 
 pub(crate) struct SqliteSession {
     connection: Connection,
-    checkpoints: Option<Checkpoints>,
 }
 
 impl SqliteSession {
@@ -59,28 +59,20 @@ impl SqliteSession {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        let mut session = Self::configured(connection, mode)?;
+        let session = Self::configured(connection, mode)?;
         if mode == Mode::Write {
             session.prepare_for_writing()?;
         }
         Ok(session)
     }
 
-    fn prepare_for_writing(&mut self) -> rusqlite::Result<()> {
-        let pages = MAX_LOG_PAGES;
+    fn prepare_for_writing(&self) -> rusqlite::Result<()> {
+        let pages = LOG_BYTES / PAGE_BYTES;
         self.connection
             .pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))?;
         // A negative number is KiB.
         self.connection
-            .pragma_update(None, "cache_size", -WRITER_CACHE_KIB)
-    }
-
-    /// Lets the log be moved into the file beside the transactions of this connection.
-    pub(crate) fn with_checkpoints(self, checkpoints: Checkpoints) -> Self {
-        Self {
-            checkpoints: Some(checkpoints),
-            ..self
-        }
+            .pragma_update(None, "cache_size", -WRITER_CACHE_BYTES / 1024)
     }
 
     pub(crate) fn open_in_memory() -> Result<Self, Failure> {
@@ -97,10 +89,7 @@ impl SqliteSession {
         // costs more than most of our statements.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-        Ok(Self {
-            connection,
-            checkpoints: None,
-        })
+        Ok(Self { connection })
     }
 
     /// Copies every row to a temporary table.
@@ -140,11 +129,7 @@ impl SqliteSession {
     }
 
     pub(crate) fn commit(&self) -> Result<(), Failure> {
-        self.command("COMMIT")?;
-        if let Some(checkpoints) = &self.checkpoints {
-            checkpoints.note(self.connection.total_changes());
-        }
-        Ok(())
+        self.command("COMMIT")
     }
 
     pub(crate) fn rollback(&self) -> Result<(), Failure> {
@@ -176,6 +161,11 @@ impl SqliteSession {
     /// Whether no transaction is open.
     pub(crate) fn has_ended(&self) -> bool {
         self.connection.is_autocommit()
+    }
+
+    /// The rows that this connection has changed since it opened.
+    pub(crate) fn total_changes(&self) -> u64 {
+        self.connection.total_changes()
     }
 
     pub(crate) fn execute(

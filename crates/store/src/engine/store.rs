@@ -362,6 +362,7 @@ impl Builder {
             connection,
             address: self.address.clone(),
             backoff: self.backoff(number),
+            checkpoints: None,
             counter: self.counter.clone(),
             group: None,
             is_full: false,
@@ -397,8 +398,9 @@ impl Builder {
         let started = Checkpoints::start(open(0, Mode::Read)?);
         let (checkpoints, thread) =
             started.map_err(|error| not_started(self.address.clone(), error))?;
-        let writer = Connection::Sqlite(writer.with_checkpoints(checkpoints));
-        let mut threads = vec![(Mode::Write, self.session(0, writer))];
+        let mut writer = self.session(0, Connection::Sqlite(writer));
+        writer.checkpoints = Some(checkpoints);
+        let mut threads = vec![(Mode::Write, writer)];
         let mut inline = Vec::new();
         for number in 1..=self.connections {
             threads.push((Mode::Read, reader(number)?));
