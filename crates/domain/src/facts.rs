@@ -27,6 +27,9 @@ use crate::supply::{Horizon, Inventory};
 use crate::time::Timestamp;
 use crate::waits::WaitCause;
 
+/// How long the workers of a large pool count after they were read.
+const MOMENT_MS: i64 = 5_000;
+
 /// The state of one pool at one moment.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -46,6 +49,9 @@ pub struct Facts {
     /// The budgets that limit the pool, or one of its providers.
     pub budgets: Vec<MoneyBudget>,
     pub inventory: Inventory,
+    /// The number of the last turn of a pool with many workers. A plan with the next number knows
+    /// all launches that others have decided.
+    pub turn: Option<i64>,
     /// Whether a running worker belongs to an archived launch config.
     pub has_archived: bool,
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
@@ -109,6 +115,7 @@ impl Facts {
             overrides: Vec::new(),
             budgets: Vec::new(),
             inventory: Inventory::default(),
+            turn: None,
             has_archived: false,
             records: BTreeMap::new(),
             memory: None,
@@ -117,6 +124,18 @@ impl Facts {
             may_have_late: true,
             wait: None,
         }
+    }
+
+    /// Whether a plan of the pool reads only a part of its workers, and takes long to count them.
+    pub fn is_large(&self) -> bool {
+        self.inventory.n_running() > u64::from(MAX_CANDIDATES)
+    }
+
+    /// Whether the plan with this turn may use the workers of these facts: they were read a moment
+    /// ago, and no other plan has launched since.
+    pub fn has_workers_for(&self, turn: i64, now: Timestamp) -> bool {
+        self.turn.is_some_and(|last| last + 1 == turn)
+            && now.millis_since(self.horizon.now) <= MOMENT_MS
     }
 
     /// Whether the pool has no worker, wants none, and no task waits. Most pools are like this.

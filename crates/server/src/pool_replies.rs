@@ -1,4 +1,4 @@
-//! Replies about single pools, kept in memory.
+//! Replies about single pools and their launch configs, kept in memory.
 //!
 //! A change in this process counts at once, since it changes the pool's stamp. A change in another
 //! process counts within a second, as for clients and roles: older replies are not used.
@@ -21,9 +21,22 @@ const MAX_REPLY_BYTES: usize = 1024 * 1024;
 #[derive(Default)]
 pub struct PoolReplies(Mutex<Kept>);
 
+/// The part of a pool that a reply shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shown {
+    Pool,
+    /// The first page of its launch configs.
+    LaunchConfigs {
+        limit: u32,
+        has_archived: bool,
+    },
+}
+
+type Key = (PoolId, Shown);
+
 #[derive(Default)]
 struct Kept {
-    replies: HashMap<PoolId, KeptReply>,
+    replies: HashMap<Key, KeptReply>,
     n_bytes: usize,
 }
 
@@ -34,28 +47,28 @@ struct KeptReply {
 }
 
 impl PoolReplies {
-    pub fn get(&self, id: &PoolId, stamp: PoolStamp, now: Timestamp) -> Option<Bytes> {
+    pub fn get(&self, key: &Key, stamp: PoolStamp, now: Timestamp) -> Option<Bytes> {
         let kept = self.kept();
-        let reply = kept.replies.get(id)?;
+        let reply = kept.replies.get(key)?;
         // A clock that was set back makes the age negative: then it is read again.
         let is_fresh = (0..FRESH_MS).contains(&now.millis_since(reply.read));
         (is_fresh && reply.stamp == stamp).then(|| reply.bytes.clone())
     }
 
     /// Keeps a reply that was read at this time. The stamp is that from before the read.
-    pub fn keep(&self, id: PoolId, stamp: PoolStamp, read: Timestamp, bytes: Bytes) {
+    pub fn keep(&self, key: Key, stamp: PoolStamp, read: Timestamp, bytes: Bytes) {
         if bytes.len() > MAX_REPLY_BYTES {
             return;
         }
         let mut kept = self.kept();
-        let size = size(&id, &bytes);
+        let size = size(&key, &bytes);
         if kept.n_bytes + size > MAX_BYTES {
             *kept = Kept::default();
         }
         kept.n_bytes += size;
         let reply = KeptReply { stamp, read, bytes };
-        if let Some(before) = kept.replies.insert(id.clone(), reply) {
-            kept.n_bytes -= self::size(&id, &before.bytes);
+        if let Some(before) = kept.replies.insert(key.clone(), reply) {
+            kept.n_bytes -= self::size(&key, &before.bytes);
         }
     }
 
@@ -64,8 +77,8 @@ impl PoolReplies {
     }
 }
 
-fn size(id: &PoolId, bytes: &Bytes) -> usize {
-    size_of::<(PoolId, KeptReply)>() + id.as_str().len() + bytes.len()
+fn size((id, _): &Key, bytes: &Bytes) -> usize {
+    size_of::<(Key, KeptReply)>() + id.as_str().len() + bytes.len()
 }
 
 #[cfg(test)]
@@ -82,19 +95,20 @@ mod tests {
         Timestamp::from_millis(ms)
     }
 
-    fn pool(number: usize) -> PoolId {
-        format!("demo/pool-{number}").parse().unwrap()
+    fn pool(number: usize) -> Key {
+        let id = format!("demo/pool-{number}").parse().unwrap();
+        (id, Shown::Pool)
     }
 
     #[test]
     fn a_reply_is_used_for_a_second_and_never_from_the_future() {
-        let (replies, id, stamp) = (PoolReplies::default(), pool(1), stamp());
-        replies.keep(id.clone(), stamp, at(5_000), Bytes::from_static(b"{}"));
+        let (replies, key, stamp) = (PoolReplies::default(), pool(1), stamp());
+        replies.keep(key.clone(), stamp, at(5_000), Bytes::from_static(b"{}"));
         for age in [0, 1, FRESH_MS - 1] {
-            assert!(replies.get(&id, stamp, at(5_000 + age)).is_some(), "{age}");
+            assert!(replies.get(&key, stamp, at(5_000 + age)).is_some(), "{age}");
         }
         for age in [-1, FRESH_MS, FRESH_MS + 1, 10 * FRESH_MS] {
-            assert!(replies.get(&id, stamp, at(5_000 + age)).is_none(), "{age}");
+            assert!(replies.get(&key, stamp, at(5_000 + age)).is_none(), "{age}");
         }
         assert!(replies.get(&pool(2), stamp, at(5_000)).is_none());
     }
@@ -113,7 +127,7 @@ mod tests {
             let sizes = kept
                 .replies
                 .iter()
-                .map(|(id, reply)| size(id, &reply.bytes));
+                .map(|(key, reply)| size(key, &reply.bytes));
             assert_eq!(kept.n_bytes, sizes.sum::<usize>());
             assert!(kept.n_bytes <= MAX_BYTES);
             assert!(kept.replies.contains_key(&pool(number)));

@@ -2,7 +2,7 @@
 //!
 //! The plan that counts is made in the transaction that writes it, from the facts in that
 //! transaction. The plan before it only shows whether there is anything to write. Of a large pool,
-//! the signs of life of its workers may be a moment old (`facts::read_again`).
+//! the workers may be those of a moment before (`facts::read_again`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use store::plans::PlanRecord;
 use store::{StoreError, Tx};
 
 use super::launches::PlannedLaunch;
-use super::outside_facts::{OutsideFacts, is_large};
+use super::outside_facts::OutsideFacts;
 use super::pool_errors::{ErrorDetails, report_pool_error};
 use super::waits::note_waits;
 use super::{facts, offering_news, shadow_plans};
@@ -157,8 +157,8 @@ fn commit(
     outside: &OutsideFacts,
     horizon: &Horizon,
 ) -> store::Result<Option<CommittedPlan>> {
-    let number = store::turns::take(change.tx, &format!("pool:{pool_id}"))?;
-    let Some(mut facts) = reread_facts(change.tx, pool_id, outside, horizon)? else {
+    let number = store::turns::take(change.tx, &facts::turn_of(pool_id))?;
+    let Some(mut facts) = reread_facts(change.tx, (pool_id, number), outside, horizon)? else {
         return Ok(None);
     };
     // After a change of launch configs, overrides or the strategy service, the next plan decides.
@@ -189,7 +189,7 @@ fn commit(
     if let Some(comparison) = plan.comparison(&input.snapshot) {
         shadow_plans::insert_beside(change, pool_id, number, &comparison)?;
     }
-    let has_more_candidates = is_large(&facts.inventory) && !plan.advice.is_empty();
+    let has_more_candidates = facts.is_large() && !plan.advice.is_empty();
     let packed = pack(&mut input, &mut plan);
     let record = PlanRecord {
         pool_id: pool_id.clone(),
@@ -235,7 +235,7 @@ fn pack(input: &mut Input, plan: &mut Plan) -> Option<Vec<u8>> {
 /// Reads the facts again, in the transaction that writes.
 fn reread_facts(
     tx: &mut Tx<'_>,
-    pool_id: &PoolId,
+    (pool_id, turn): (&PoolId, i64),
     outside: &OutsideFacts,
     horizon: &Horizon,
 ) -> store::Result<Option<Facts>> {
@@ -254,6 +254,7 @@ fn reread_facts(
         }
     };
     let seen = outside.seen.as_ref();
+    let seen = seen.filter(|seen| seen.has_workers_for(turn, horizon.now));
     facts::read_again(tx, pool, demand, horizon, outside.defaults, seen)
 }
 

@@ -31,21 +31,25 @@ pub fn read_facts(
     Ok(facts)
 }
 
-/// Facts about one pool, in the transaction that writes. The signs of life of many workers take
-/// long to read, and change with time alone: those that were seen a moment ago, with the same
-/// workers, still count.
+/// Facts about one pool, in the transaction that writes. The workers of a large pool take long to
+/// count: they are those that were seen a moment ago, unless another plan was made since.
 pub(super) fn read_again(
     tx: &mut Tx<'_>,
     pool: Pool,
     demand: Demand,
     horizon: &Horizon,
     defaults: StrategyDefaults,
-    seen: Option<&Inventory>,
+    seen: Option<&Facts>,
 ) -> store::Result<Option<Facts>> {
     let demand = BTreeMap::from([(pool.id.clone(), demand)]);
     let mut facts = supply(tx, vec![pool], &demand, horizon, defaults, seen)?;
     read_launch_configs(tx, &mut facts, horizon.now)?;
     Ok(facts.pop())
+}
+
+/// The name under which plans of the pool take turns.
+pub(super) fn turn_of(pool: &PoolId) -> String {
+    format!("pool:{pool}")
 }
 
 /// The same without launch configs: enough to find out which pools need no plan.
@@ -65,19 +69,20 @@ fn supply(
     demand: &BTreeMap<PoolId, Demand>,
     horizon: &Horizon,
     defaults: StrategyDefaults,
-    seen: Option<&Inventory>,
+    seen: Option<&Facts>,
 ) -> store::Result<Vec<Facts>> {
     let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
         return Ok(Vec::new());
     };
     let (first, last) = (first.id.clone(), last.id.clone());
     let now = horizon.now;
-    let mut inventories = read_inventories(tx, horizon, (&first, &last), seen)?;
-    let archived = store::worker_supply::pools_with_archived_between(tx, &first, &last)?;
+    let mut workers = match seen {
+        Some(seen) => Workers::of(seen),
+        None => Workers::read(tx, &pools, (&first, &last), horizon, defaults)?,
+    };
     let overrides = store::overrides::list_in_force(tx, now)?;
     let budgets = store::budgets::list_all(tx)?;
     let contending = read_contending(tx, &pools, defaults)?;
-    let late = read_possibly_late(tx, &pools, defaults, now)?;
     let mut announced = read_announced(tx, &pools, defaults, now)?;
     let waits = store::pool_waits::between(tx, &first, &last)?;
     let waits: BTreeMap<PoolId, WaitCause> = waits.into_iter().collect();
@@ -89,15 +94,57 @@ fn supply(
         let own = budgets.iter();
         let own = own.filter(|budget| budget.scope.concerns(&facts.pool));
         facts.budgets = own.cloned().collect();
-        facts.inventory = inventories.remove(facts.id()).unwrap_or_default();
-        facts.has_archived = archived.binary_search(facts.id()).is_ok();
+        facts.inventory = workers.inventories.remove(facts.id()).unwrap_or_default();
+        facts.has_archived = workers.archived.binary_search(facts.id()).is_ok();
         facts.announced = announced.remove(facts.id()).unwrap_or_default();
         facts.is_contending = contending.binary_search(facts.id()).is_ok();
-        facts.may_have_late = late.binary_search(facts.id()).is_ok();
+        facts.may_have_late = workers.late.binary_search(facts.id()).is_ok();
         facts.wait = waits.get(facts.id()).copied();
         facts
     });
-    Ok(facts.collect())
+    let mut facts: Vec<Facts> = facts.collect();
+    for facts in facts.iter_mut().filter(|facts| facts.is_large()) {
+        facts.turn = match seen {
+            Some(seen) => seen.turn,
+            None => Some(store::turns::last(tx, &turn_of(facts.id()))?),
+        };
+    }
+    Ok(facts)
+}
+
+/// The facts that take long to read about pools with many workers.
+struct Workers {
+    inventories: BTreeMap<PoolId, Inventory>,
+    /// The pools with running workers of archived launch configs, in the order of their ids.
+    archived: Vec<PoolId>,
+    /// The pools with machines that may be late, in the order of their ids.
+    late: Vec<PoolId>,
+}
+
+impl Workers {
+    fn of(seen: &Facts) -> Self {
+        let id = seen.id();
+        let if_so = |is_so: bool| is_so.then(|| id.clone()).into_iter().collect();
+        Self {
+            inventories: BTreeMap::from([(id.clone(), seen.inventory.clone())]),
+            archived: if_so(seen.has_archived),
+            late: if_so(seen.may_have_late),
+        }
+    }
+
+    fn read(
+        tx: &mut Tx<'_>,
+        pools: &[Pool],
+        (first, last): (&PoolId, &PoolId),
+        horizon: &Horizon,
+        defaults: StrategyDefaults,
+    ) -> store::Result<Self> {
+        Ok(Self {
+            inventories: read_inventories(tx, horizon, (first, last))?,
+            archived: store::worker_supply::pools_with_archived_between(tx, first, last)?,
+            late: read_possibly_late(tx, pools, defaults, horizon.now)?,
+        })
+    }
 }
 
 /// The pools that decide by memory and for which a quota is used up, in the order of their ids.
@@ -155,13 +202,11 @@ fn read_announced(
     Ok(by_pool.into_iter().map(tasks).collect())
 }
 
-/// The workers and launches of each pool; pools without any are absent. Signs of life are those
-/// that were seen with the same workers, if there are any.
+/// The workers and launches of each pool; pools without any are absent.
 fn read_inventories(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
     (first, last): (&PoolId, &PoolId),
-    seen: Option<&Inventory>,
 ) -> store::Result<BTreeMap<PoolId, Inventory>> {
     fn of<'a>(all: &'a mut BTreeMap<PoolId, Inventory>, id: &PoolId) -> &'a mut Inventory {
         all.entry(id.clone()).or_default()
@@ -173,18 +218,11 @@ fn read_inventories(
     for group in store::worker_supply::quarantined_between(tx, horizon.now, first, last)? {
         of(&mut all, &group.pool_id).quarantined.push(group);
     }
-    let own = all.get(first);
-    let seen = seen.filter(|seen| own.is_some_and(|own| own.workers == seen.workers));
-    if let Some(seen) = seen {
-        let own = of(&mut all, first);
-        (own.silent, own.fresh) = (seen.silent.clone(), seen.fresh.clone());
-    } else {
-        for group in store::running_workers::silent_between(tx, horizon, first, last)? {
-            of(&mut all, &group.pool_id).silent.push(group);
-        }
-        for group in store::running_workers::fresh_between(tx, horizon, first, last)? {
-            of(&mut all, &group.pool_id).fresh.push(group);
-        }
+    for group in store::running_workers::silent_between(tx, horizon, first, last)? {
+        of(&mut all, &group.pool_id).silent.push(group);
+    }
+    for group in store::running_workers::fresh_between(tx, horizon, first, last)? {
+        of(&mut all, &group.pool_id).fresh.push(group);
     }
     let old = horizon.now.plus_millis(-START_UP_MS);
     for group in store::worker_supply::overdue_between(tx, old, first, last)? {

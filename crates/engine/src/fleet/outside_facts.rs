@@ -9,7 +9,6 @@ use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate, 
 use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
 use domain::plan::{Candidate, ServiceAnswer, Snapshot, StrategyDefaults};
-use domain::supply::Inventory;
 use rand::RngExt;
 use store::Tx;
 
@@ -30,9 +29,9 @@ pub(super) struct OutsideFacts {
     /// The demand from an outside queue.
     pub(super) demand: Option<Demand>,
     claims: ClaimSource,
-    /// The workers of a large pool when the bids were collected, and then those of them that may
-    /// leave. While the workers are the same, the transaction that writes reads neither again.
-    pub(super) seen: Option<Inventory>,
+    /// The facts about a large pool when the bids were collected, and its workers that may leave.
+    /// If no other plan was made since, the transaction that writes reads no worker again.
+    pub(super) seen: Option<Facts>,
     candidates: OnceLock<Vec<Candidate>>,
     /// The answer of the pool's strategy service, once it was asked.
     answer: OnceLock<ServiceAnswer>,
@@ -55,7 +54,7 @@ impl OutsideFacts {
             machine_providers: machine_providers(engine),
             demand: is_outside.then_some(facts.demand),
             claims: ClaimSource::Store,
-            seen: is_large(&facts.inventory).then(|| facts.inventory.clone()),
+            seen: facts.is_large().then(|| facts.clone()),
             candidates: OnceLock::new(),
             answer: OnceLock::new(),
             seed: engine.random.with(|random| random.random()),
@@ -144,7 +143,7 @@ impl OutsideFacts {
 
     fn read_candidates(&self, tx: &mut Tx<'_>, facts: &Facts) -> store::Result<Vec<Candidate>> {
         let seen = self.seen.as_ref();
-        let is_as_seen = seen.is_some_and(|seen| seen.workers == facts.inventory.workers);
+        let is_as_seen = seen.is_some_and(|seen| seen.turn == facts.turn);
         if is_as_seen && let Some(candidates) = self.candidates.get() {
             return Ok(candidates.clone());
         }
@@ -157,11 +156,6 @@ impl OutsideFacts {
         }
         Ok(candidates)
     }
-}
-
-/// Whether a plan of a pool with these workers reads only a part of them.
-pub(super) fn is_large(inventory: &Inventory) -> bool {
-    inventory.n_running() > u64::from(MAX_CANDIDATES)
 }
 
 /// Whether the shadow of the pool may change the advice to some worker.

@@ -6,6 +6,7 @@ mod documentation;
 mod documentation_table;
 mod error_reports;
 mod image_use;
+mod kept_replies;
 mod launch_config_status;
 mod launch_configs;
 mod list_workers;

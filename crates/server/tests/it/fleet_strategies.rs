@@ -6,10 +6,13 @@ use std::process::{Child, Command, Stdio};
 
 use access::Secret;
 use cloud::StrategySettings;
+use domain::facts::MAX_CANDIDATES;
 use domain::time::Clock as _;
+use domain::worker::WorkerState;
 use engine::clock::SystemClock;
 use engine::fleet;
 use serde_json::{Value, json};
+use store::Tx;
 
 use crate::database::Database;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, machine, plain_pool};
@@ -341,6 +344,50 @@ strategy_test!(
             text.contains("capped: wanted 5, room for 2 under the maximum of 2"),
             "{text}"
         );
+    }
+);
+
+strategy_test!(
+    the_workers_of_a_large_pool_count_for_a_moment_and_until_another_plan,
+    |fleet, service| {
+        fleet.make_pool(POOL, plain_pool(20_000)).await;
+        let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+        let others = MAX_CANDIDATES as usize;
+        fleet.copies(&first.key, others, WorkerState::Running).await;
+        fleet.change_pool(POOL, served_by("patient", 20_000)).await;
+        service.start(1);
+        fleet.plan_all().await;
+        // How long the answer takes, whether another process plans meanwhile, and how often the
+        // workers are counted.
+        for (answer_ms, has_other_plan, n_counts) in [
+            (0, false, 1),
+            (5_000, false, 1),
+            (5_001, false, 2),
+            (0, true, 2),
+        ] {
+            fleet.pass_ms(MINUTE_MS);
+            let (n_requests, n_plans) = (service.n_requests(), fleet.plans(POOL).await.len());
+            service.hold();
+            fleet.tasks(POOL, 1).await;
+            let meanwhile = async {
+                while service.n_requests() == n_requests {
+                    tokio::task::yield_now().await;
+                }
+                fleet.pass_ms(answer_ms);
+                if has_other_plan {
+                    let turn = |tx: &mut Tx<'_>| store::turns::take(tx, &format!("pool:{POOL}"));
+                    fleet.write(turn).await;
+                }
+                service.let_go();
+            };
+            let planning = async { tokio::join!(fleet.provision(), meanwhile) };
+            let (_, counts) = fleet.counted(planning).await;
+            let case = format!("{answer_ms} {has_other_plan}");
+            for statement in ["worker_supply_between", "worker_supply_overdue_between"] {
+                assert_eq!(counts.statements(statement), n_counts, "{case} {statement}");
+            }
+            assert_eq!(fleet.plans(POOL).await.len(), n_plans + 1, "{case}");
+        }
     }
 );
 

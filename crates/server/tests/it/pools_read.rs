@@ -343,3 +343,45 @@ on_both!(every_change_of_a_pool_is_shown_at_once, |world| {
         assert_ne!(before, after, "change {number}");
     }
 });
+
+on_both!(
+    launch_configs_are_listed_from_memory_until_the_pool_changes,
+    |world| {
+        let configs = [
+            launch_config(Some("lc1"), "ami-1"),
+            launch_config(Some("lc2"), "ami-2"),
+        ];
+        world.put(EE, aws_pool(&configs)).await.expect(200);
+        let list = async |query: &str| {
+            let path = format!("{EE}/launch-configs{query}");
+            let show = async { world.get(&path).await.expect(200) };
+            let (shown, counts) = world.counted(show).await;
+            let is_read = counts.transactions("launch_config_list") > 0;
+            let listed = &shown["workerPoolLaunchConfigs"];
+            (listed.as_array().unwrap().len(), is_read)
+        };
+        let queries = [("", 2), ("?limit=1", 1), ("?includeArchived=true", 2)];
+        for is_first in [true, false] {
+            for (query, count) in queries {
+                assert_eq!(list(query).await, (count, is_first), "{query}");
+            }
+        }
+        world.post(EE, aws_pool(&configs[..1])).await.expect(200);
+        assert_eq!(list("").await, (1, true));
+        assert_eq!(list("?includeArchived=true").await, (2, true));
+        assert_eq!(list("").await, (1, false));
+        world.clock.advance_ms(1_000);
+        assert_eq!(list("").await, (1, true));
+        let first = world.get(&format!("{EE}/launch-configs?limit=1&includeArchived=true"));
+        let token = first.await.expect(200)["continuationToken"].clone();
+        let next = format!(
+            "?limit=1&includeArchived=true&continuationToken={}",
+            token.as_str().unwrap()
+        );
+        for _ in 0..2 {
+            assert_eq!(list(&next).await, (1, true), "only first pages are kept");
+        }
+        world.delete(EE).await.expect(200);
+        assert_eq!(list("").await, (0, true));
+    }
+);

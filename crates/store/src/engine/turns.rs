@@ -9,6 +9,7 @@ statements! { TABLE;
     TAKE "turn_take" =
         "INSERT INTO turns (name, number) VALUES ($1, 1) \
          ON CONFLICT (name) DO UPDATE SET number = turns.number + 1 RETURNING number";
+    LAST "turn_last" = "SELECT number FROM turns WHERE name = $1";
     // Plans and launches have the numbers of their pool's turn, so it may begin anew after them.
     DELETE_PLANS "turn_delete_of_pools" =
         "DELETE FROM turns WHERE name IN (SELECT t.name FROM turns AS t \
@@ -35,6 +36,11 @@ statements! { TABLE;
 pub fn take(tx: &mut Tx<'_>, name: &str) -> Result<i64> {
     let number = tx.row(&TAKE, name)?;
     number.ok_or_else(|| tx.lost_race())
+}
+
+/// The number of the turn that was taken last; 0 if none was.
+pub fn last(tx: &mut Tx<'_>, name: &str) -> Result<i64> {
+    Ok(tx.row(&LAST, name)?.unwrap_or(0))
 }
 
 /// Deletes the turns of pools that no longer exist, once nothing has a number of theirs. Call it

@@ -8,8 +8,10 @@ use domain::provider_list;
 use engine::pools::{self, PoolDetails, PoolError, PoolRequest, ValidatedPool};
 use store::StoreError;
 
+use super::kept_replies::kept_or_read;
 use super::wire::{PoolBody, PoolReply};
 use crate::api::{call::Call, error::ApiError, paging::MAX_PAGE_BYTES, reply::Reply};
+use crate::pool_replies::Shown;
 
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
@@ -46,21 +48,14 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
-    let (app, now) = (&call.app, call.now);
-    let stamp = app.engine.store.pool_stamp(id.as_str());
-    if let Some(kept) = app.pool_replies.get(&id, stamp, now) {
-        return Ok(Reply::Json(kept));
-    }
-    let read_id = id.clone();
-    let loaded = call.read("pool_show", move |tx| {
-        let pool = store::pools::get_for_details(tx, &read_id)?.ok_or(PoolError::NoSuchPool)?;
-        Ok::<_, PoolError>(PoolDetails::load(tx, pool)?)
-    });
-    let reply = reply(&loaded.await?)?;
-    if let Reply::Json(bytes) = &reply {
-        app.pool_replies.keep(id, stamp, now, bytes.clone());
-    }
-    Ok(reply)
+    let read = async {
+        let loaded = call.read("pool_show", move |tx| {
+            let pool = store::pools::get_for_details(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
+            Ok::<_, PoolError>(PoolDetails::load(tx, pool)?)
+        });
+        reply(&loaded.await?)
+    };
+    kept_or_read(&call, Shown::Pool, read).await
 }
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
