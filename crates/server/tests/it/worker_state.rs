@@ -176,7 +176,9 @@ on_both!(a_rerun_does_not_count_old_runs_again, |world| {
                 of_worker: 0,
                 since: domain::time::Timestamp::from_millis(i64::MAX),
             };
-            store::kept_runs::trim(tx, &"pp/ee".parse().unwrap(), kept, 9)
+            let pool = "pp/ee".parse().unwrap();
+            let excess = store::kept_runs::find_excess(tx, &pool, kept, 9)?;
+            store::kept_runs::trim(tx, &pool, kept, &excess.unwrap(), 9)
         })
         .await;
     let rerun = world.about_task(1, "rerun");

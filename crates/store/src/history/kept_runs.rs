@@ -30,6 +30,9 @@ statements! { TABLE;
     NEWEST "run_outcome_newest" =
         "SELECT resolved FROM run_outcomes WHERE worker_pool_id = $1 \
          ORDER BY resolved DESC LIMIT 1";
+    OLDEST "run_outcome_oldest" =
+        "SELECT resolved FROM run_outcomes WHERE worker_pool_id = $1 \
+         ORDER BY resolved LIMIT 1";
     DELETE_OLD "run_outcome_delete_before" =
         concat!(delete_of_pool!("resolved < $2"), " LIMIT $3)");
     FIRST_TOO_MANY "run_outcome_first_too_many" =
@@ -64,24 +67,56 @@ pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolI
     tx.row(&NEXT_POOL, after)
 }
 
-/// Deletes the outcomes of a pool that are too old or too many. Call it again while it returns the
-/// limit.
-pub fn trim(tx: &mut Tx<'_>, pool_id: &PoolId, kept: KeptRuns, limit: u32) -> Result<u64> {
+/// Outcomes of a pool that are too old or too many.
+#[derive(Clone, Debug)]
+pub struct Excess {
+    /// Later ones stay.
+    settled: Timestamp,
+    /// Groups and ids of workers with too many, up to a limit.
+    crowded: Vec<(String, String)>,
+}
+
+/// Looks for outcomes of a pool to delete; `None`: there are none. This reads all outcomes of the
+/// pool, so do it outside of the transaction that deletes them.
+pub fn find_excess(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    kept: KeptRuns,
+    limit: u32,
+) -> Result<Option<Excess>> {
     let pool = pool_id.as_str();
-    let Some(newest) = tx.row::<Timestamp>(&NEWEST, pool)? else {
-        return Ok(0);
+    let newest: Option<Timestamp> = tx.row(&NEWEST, pool)?;
+    let oldest: Option<Timestamp> = tx.row(&OLDEST, pool)?;
+    let (Some(newest), Some(oldest)) = (newest, oldest) else {
+        return Ok(None);
     };
     let settled = newest.plus_millis(-DUPLICATE_MS);
+    let first_too_many: Option<(i64, String, i64)> =
+        tx.row(&FIRST_TOO_MANY, (pool, kept.of_pool))?;
+    // Only workers with outcomes that can be deleted: others would use up the limit.
+    let crowded: Vec<(String, String)> =
+        tx.rows(&CROWDED, (pool, kept.of_worker, settled, limit))?;
+    let is_too_many = first_too_many.is_some() && oldest < settled;
+    let is_any = oldest < kept.since || is_too_many || !crowded.is_empty();
+    Ok(is_any.then_some(Excess { settled, crowded }))
+}
+
+/// Deletes the outcomes that were found, and returns their number. Look again while it is not 0.
+pub fn trim(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    kept: KeptRuns,
+    excess: &Excess,
+    limit: u32,
+) -> Result<u64> {
+    let (pool, settled) = (pool_id.as_str(), excess.settled);
     let mut left = limit;
     let old = tx.execute(&DELETE_OLD, (pool, kept.since, left))?;
     subtract(&mut left, old);
     let statements = (&FIRST_TOO_MANY, &DELETE_TOO_MANY);
     delete_excess(tx, statements, pool, kept.of_pool, settled, &mut left)?;
-    // Only workers with outcomes that can be deleted: others would use up the limit.
-    let crowded: Vec<(String, String)> =
-        tx.rows(&CROWDED, (pool, kept.of_worker, settled, limit))?;
     let statements = (&FIRST_TOO_MANY_OF_WORKER, &DELETE_TOO_MANY_OF_WORKER);
-    for (group, worker_id) in &crowded {
+    for (group, worker_id) in &excess.crowded {
         let keys = (pool, group, worker_id);
         delete_excess(tx, statements, keys, kept.of_worker, settled, &mut left)?;
     }

@@ -7,7 +7,7 @@ use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
 use store::kept_runs::{self, KeptRuns};
 use store::run_counts::{self, Tallies};
 use store::run_outcomes::{self, RunCursor};
-use store::{Store, events, outbox, pools, run_messages};
+use store::{Store, Tx, events, outbox, pools, run_messages};
 
 use crate::samples::{at, event, pool, pool_id, worker_key};
 use crate::world::{Database, on_both, read, write};
@@ -240,12 +240,20 @@ on_both!(outcomes_are_counted_over_windows_by_hours, |database| {
     );
 });
 
+async fn has_excess(store: &Store, pool: &'static str, kept: KeptRuns) -> bool {
+    let find = move |tx: &mut Tx<'_>| kept_runs::find_excess(tx, &pool_id(pool), kept, 1);
+    read(store, find).await.is_some()
+}
+
 /// Trims in steps of this size, and returns the number of deleted outcomes.
 async fn trim(store: &Store, pool: &'static str, kept: KeptRuns, step: u32) -> u64 {
     let mut total = 0;
     loop {
         let gone = write(store, move |tx| {
-            kept_runs::trim(tx, &pool_id(pool), kept, step)
+            match kept_runs::find_excess(tx, &pool_id(pool), kept, step)? {
+                Some(excess) => kept_runs::trim(tx, &pool_id(pool), kept, &excess, step),
+                None => Ok(0),
+            }
         });
         let gone = gone.await;
         assert!(gone <= u64::from(step));
@@ -272,7 +280,21 @@ on_both!(
             of_worker,
             since: at(0),
         };
-        assert_eq!(trim(&store, "p/one", kept(14, 10), 100).await, 0);
+        assert!(!has_excess(&store, "p/none", kept(0, 0)).await);
+        assert!(!has_excess(&store, "p/one", kept(14, 10)).await);
+        assert!(
+            has_excess(&store, "p/one", kept(13, 10)).await,
+            "of the pool"
+        );
+        assert!(
+            has_excess(&store, "p/one", kept(14, 9)).await,
+            "of a worker"
+        );
+        let is_old = KeptRuns {
+            since: at(1),
+            ..kept(14, 10)
+        };
+        assert!(has_excess(&store, "p/one", is_old).await, "an old one");
         assert_eq!(trim(&store, "p/one", kept(100, 4), 2).await, 6);
         let all = [
             "w 13/0", "w 12/0", "w 11/0", "w 10/0", "busy 9/0", "busy 8/0", "busy 7/0", "busy 6/0",

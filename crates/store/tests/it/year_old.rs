@@ -189,6 +189,20 @@ on_both!(
     }
 );
 
+// An index that begins with the queue and the time of the claim has the smallest time first, and
+// looks quick: but a worker of a large pool may be the last of thousands in it.
+on_both!(
+    a_machine_is_charged_by_the_claims_of_its_own_worker,
+    |database| {
+        let store = filled(database).await;
+        let explained = store.explain_statements(year().now).await.unwrap();
+        let due = explained.iter().find(|it| it.statement == "meter_list_due");
+        let plan = due.unwrap().lines.join("\n");
+        assert!(plan.contains("claimed_tasks_of_worker"), "{plan}");
+        assert!(!plan.contains("claimed_tasks_of_queue"), "{plan}");
+    }
+);
+
 #[test]
 fn full_scans_are_found_in_the_plans_of_both_databases() {
     let grows = BTreeSet::from(["workers", "tasks"]);

@@ -4,7 +4,7 @@ use domain::id::PoolId;
 use domain::run_outcome::Window;
 use domain::time::{DAY_MS, Timestamp};
 use store::StoreError;
-use store::kept_runs::KeptRuns;
+use store::kept_runs::{self, KeptRuns};
 
 use super::super::batches::Batches;
 use crate::app::App;
@@ -20,7 +20,6 @@ pub(in super::super) async fn forget(
     now: Timestamp,
     batches: Batches,
 ) -> Result<u64, StoreError> {
-    let size = batches.size;
     let kept = KeptRuns {
         of_pool: app.config.fleet.kept_task_runs,
         of_worker: KEPT_OF_WORKER,
@@ -30,12 +29,7 @@ pub(in super::super) async fn forget(
     let mut last: Option<PoolId> = None;
     // Pools are read in the order of their names, so this ends.
     while let Some(pool_id) = next_pool(app, last).await? {
-        let trim = batches.repeat(|| {
-            let pool = pool_id.clone();
-            app.engine.store.write("run_outcome_trim", move |tx| {
-                store::kept_runs::trim(tx, &pool, kept, size)
-            })
-        });
+        let trim = batches.repeat(|| trim(app, &pool_id, kept, batches.size));
         n_gone += trim.await?;
         last = Some(pool_id);
     }
@@ -49,9 +43,25 @@ pub(in super::super) async fn forget(
     Ok(n_gone)
 }
 
+/// Most pools have nothing to delete, and the writer does not wait for the look.
+async fn trim(app: &App, pool_id: &PoolId, kept: KeptRuns, size: u32) -> Result<u64, StoreError> {
+    let (store, pool) = (&app.engine.store, pool_id.clone());
+    let look = store.scan("run_outcome_look", move |tx| {
+        kept_runs::find_excess(tx, &pool, kept, size)
+    });
+    let Some(excess) = look.await? else {
+        return Ok(0);
+    };
+    let pool = pool_id.clone();
+    let written = store.write("run_outcome_trim", move |tx| {
+        kept_runs::trim(tx, &pool, kept, &excess, size)
+    });
+    written.await
+}
+
 async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, StoreError> {
     let next = app.engine.store.read("run_outcome_next_pool", move |tx| {
-        store::kept_runs::next_pool(tx, after.as_ref())
+        kept_runs::next_pool(tx, after.as_ref())
     });
     next.await
 }
