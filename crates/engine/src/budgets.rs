@@ -9,7 +9,8 @@ use domain::budgets::{BudgetPeriod, BudgetScope, BudgetStep, MoneyBudget, SpentB
 use domain::event::EventBody;
 use domain::id::{BudgetId, ProviderId};
 use domain::launch::Launch;
-use store::StoreError;
+use domain::time::Timestamp;
+use store::{StoreError, Tx};
 
 use crate::Engine;
 use crate::change::Change;
@@ -107,13 +108,31 @@ pub async fn measure(engine: &Arc<Engine>) -> store::Result<u64> {
         return Ok(0);
     }
     let now = engine.clock.now();
-    let written = engine.change("budget_measure", now, |change| {
+    // The sums take long, so they are made before the transaction that writes them.
+    let sum = engine.store.scan("budget_sum", move |tx| {
+        let mut spending = SpendingReader::default();
+        let budgets = store::budgets::list_all(tx)?.into_iter();
+        let measured = budgets.map(|budget| {
+            let rows = spending.rows(tx, budget.period, now)?;
+            Ok((budget.id.clone(), budget.measured(rows, now)))
+        });
+        measured.collect::<store::Result<BTreeMap<BudgetId, MoneyBudget>>>()
+    });
+    let summed = sum.await?;
+    let written = engine.change_alone("budget_measure", now, move |change| {
         let budgets = store::budgets::list_all(change.tx)?;
         let mut spending = SpendingReader::default();
         let mut n_measured = 0;
         for budget in budgets {
-            let rows = spending.rows(change, budget.period)?;
-            let measured = budget.clone().measured(rows, change.now);
+            let known = summed.get(&budget.id);
+            let measured = match known.filter(|known| known.version == budget.version) {
+                Some(known) => known.clone(),
+                // A plan has launched under this budget meanwhile, so the sum may lack the launch.
+                None => {
+                    let rows = spending.rows(change.tx, budget.period, change.now)?;
+                    budget.clone().measured(rows, change.now)
+                }
+            };
             if measured.has_news_since(&budget) {
                 store::budgets::update(change.tx, &measured)?;
                 n_measured += 1;
@@ -127,7 +146,7 @@ pub async fn measure(engine: &Arc<Engine>) -> store::Result<u64> {
 
 fn measured(change: &mut Change<'_, '_>, budget: MoneyBudget) -> store::Result<MoneyBudget> {
     let mut spending = SpendingReader::default();
-    let rows = spending.rows(change, budget.period)?;
+    let rows = spending.rows(change.tx, budget.period, change.now)?;
     Ok(budget.measured(rows, change.now))
 }
 
@@ -138,15 +157,16 @@ struct SpendingReader(BTreeMap<BudgetPeriod, Vec<SpentBy>>);
 impl SpendingReader {
     fn rows(
         &mut self,
-        change: &mut Change<'_, '_>,
+        tx: &mut Tx<'_>,
         period: BudgetPeriod,
+        now: Timestamp,
     ) -> store::Result<&[SpentBy]> {
         match self.0.entry(period) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
-                let since = period.span(change.now).start;
-                let mut rows = store::budgets::spent_by(change.tx, since, change.now)?;
-                rows.extend(store::budgets::to_come(change.tx)?);
+                let since = period.span(now).start;
+                let mut rows = store::budgets::spent_by(tx, since, now)?;
+                rows.extend(store::budgets::to_come(tx)?);
                 Ok(place.insert(rows))
             }
         }

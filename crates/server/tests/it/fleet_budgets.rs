@@ -290,6 +290,41 @@ fleet_test!(a_launch_under_a_budget_costs_one_statement_more, |fleet| {
     assert_eq!(counts.statements("budget_update"), 0);
 });
 
+/// The sums of a budget are made while others write; only if one of them has launched under it,
+/// they are made again by the transaction that writes them.
+#[tokio::test]
+async fn a_budget_is_summed_again_if_a_plan_has_launched_under_it_meanwhile() {
+    let fleet = Fleet::open(Database::sqlite()).await;
+    fleet
+        .set_budget("all", ("workerPools", "*"), "day", 100.0)
+        .await;
+    let store = &fleet.app.engine.store;
+    let n_sums = || store.take_counts().statements("budget_spent_by_accounts");
+    for (is_launched, expected) in [(false, 1), (true, 2)] {
+        n_sums();
+        let (go_on, waiting) = std::sync::mpsc::channel();
+        let other = fleet.write(move |tx| {
+            waiting.recv().unwrap();
+            if is_launched {
+                let budget = store::budgets::get(tx, &"all".parse().unwrap())?.unwrap();
+                store::budgets::update(tx, &budget)?;
+            }
+            Ok(())
+        });
+        let summed = async {
+            let mut n_before = 0;
+            while n_before == 0 {
+                tokio::task::yield_now().await;
+                n_before = n_sums();
+            }
+            go_on.send(()).unwrap();
+            n_before
+        };
+        let ((), (), n_before) = tokio::join!(other, fleet.measure_budgets(), summed);
+        assert_eq!(n_before + n_sums(), expected);
+    }
+}
+
 fleet_test!(
     a_budget_is_set_changed_listed_and_removed_with_its_history,
     |fleet| {
