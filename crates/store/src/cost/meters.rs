@@ -79,9 +79,9 @@ statements! { TABLE;
          CROSS JOIN meters AS m WHERE m.worker_pool_id = v.value ->> 0 \
          AND m.worker_group = v.value ->> 1 AND m.worker_id = v.value ->> 2 \
          ON CONFLICT DO NOTHING";
-    // The limit comes first, so that no worker is looked up in vain. Many are due at one moment, and
-    // any of them will do: to order them reads all. With a plain MIN(claimed), an index in the order
-    // of the claims would be read from its beginning, through the claims of the entire queue.
+    // The limit comes first, so that no worker is looked up in vain. Many are due at one moment,
+    // and any of them will do: to order them reads all. With a plain MIN(claimed), an index in the
+    // order of the claims would be read from its beginning, through those of the entire queue.
     DUE "meter_list_due" = concat!(
         "SELECT m.worker_pool_id, m.worker_group, m.worker_id, m.account, m.price, m.started, \
          m.charged, m.leaving, m.ended, COALESCE((SELECT w.first_claim FROM workers AS w WHERE ",
