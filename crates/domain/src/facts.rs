@@ -135,7 +135,8 @@ impl Facts {
     /// ago, and no other plan has launched since.
     pub fn has_workers_for(&self, turn: i64, now: Timestamp) -> bool {
         self.turn.is_some_and(|last| last + 1 == turn)
-            && now.millis_since(self.horizon.now) <= MOMENT_MS
+            // After the clock was set back, their age is not known.
+            && (0..=MOMENT_MS).contains(&now.millis_since(self.horizon.now))
     }
 
     /// Whether the pool has no worker, wants none, and no task waits. Most pools are like this.

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::thread::JoinHandle;
 
-use flume::{Receiver, Sender, TrySendError};
+use flume::{Receiver, Sender};
 
 use crate::engine::sqlite::SqliteSession;
 
@@ -53,12 +53,9 @@ impl Checkpoints {
         if changed.saturating_sub(self.changed.get()) < ROWS {
             return;
         }
-        // The thread may still be at work. It then comes again for these rows, too.
-        match self.due.try_send(()) {
-            Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(())) => {
-                self.changed.set(changed);
-            }
-        }
+        // If the thread has not taken the last message yet, that one is for these rows, too.
+        let _ = self.due.try_send(());
+        self.changed.set(changed);
     }
 }
 

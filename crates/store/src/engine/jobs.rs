@@ -61,10 +61,10 @@ where
     fn run(&mut self, session: &mut Session) {
         if let Some(waiting) = self.waiting.take() {
             session.has_waited(&waiting);
-            // The caller was dropped before the transaction began.
-            if self.answer.is_closed() {
-                return;
-            }
+        }
+        // The caller was dropped before the transaction began.
+        if self.result.is_none() && self.answer.is_closed() {
+            return;
         }
         self.result = Some(session.write(self.name, &mut self.f));
     }
@@ -254,6 +254,24 @@ mod tests {
         run_all(&mut session, vec![first, ending, last]);
         assert_eq!([first_turn, ended, last_turn].map(value), [1, 2, 3]);
         assert_eq!(store.take_counts().commits(), 3);
+    }
+
+    #[test]
+    fn a_transaction_whose_caller_has_gone_does_not_run_alone_either() {
+        let (_store, mut session) = world();
+        let (unheard, gone) = turn();
+        drop(gone);
+        let mut n_runs = 0;
+        let (ending, ended) = shared(move |tx| {
+            n_runs += 1;
+            let taken = turns::take(tx, "a")?;
+            if n_runs == 1 {
+                tx.end_transaction();
+            }
+            Ok(taken)
+        });
+        run_all(&mut session, vec![unheard, ending]);
+        assert_eq!(value(ended), 1);
     }
 
     #[test]

@@ -140,8 +140,12 @@ impl SqliteSession {
         self.command("ROLLBACK")
     }
 
-    /// Begins one of the transactions that are committed together.
+    /// Begins one of the transactions that are committed together. After an error has ended theirs,
+    /// a savepoint would be a transaction of its own, which is committed at once.
     pub(crate) fn begin_member(&self) -> Result<(), Failure> {
+        if self.has_ended() {
+            return Err(Failure::Other("the shared transaction has ended".into()));
+        }
         self.command("SAVEPOINT member")
     }
 
