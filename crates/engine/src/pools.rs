@@ -62,7 +62,17 @@ pub struct PoolDetails {
 }
 
 impl PoolDetails {
-    pub fn load(tx: &mut Tx<'_>, pool: Pool) -> store::Result<Self> {
+    /// `None`: there is no such pool.
+    pub fn find(tx: &mut Tx<'_>, id: &PoolId) -> store::Result<Option<Self>> {
+        tx.ask(|tx| {
+            store::launch_configs::active_between(tx, id, id)?;
+            store::worker_counts::of_pool(tx, id)
+        });
+        let pool = store::pools::get(tx, id)?;
+        pool.map(|pool| Self::load(tx, pool)).transpose()
+    }
+
+    fn load(tx: &mut Tx<'_>, pool: Pool) -> store::Result<Self> {
         let launch_configs = store::launch_configs::active_between(tx, &pool.id, &pool.id)?;
         let counts = store::worker_counts::of_pool(tx, &pool.id)?;
         Ok(Self {
@@ -213,6 +223,14 @@ pub(crate) async fn check_config(
     provider.validate_outside(config).await
 }
 
+/// Lets the next statement read the pool and the counts of its workers, too.
+fn ask(tx: &mut Tx<'_>, id: &PoolId) {
+    tx.ask(|tx| {
+        store::pools::get(tx, id)?;
+        store::worker_counts::of_pool(tx, id)
+    });
+}
+
 /// Creates a pool. A repeated request changes nothing.
 pub fn create(
     change: &mut Change<'_, '_>,
@@ -220,6 +238,7 @@ pub fn create(
     validated: ValidatedPool,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
+    ask(change.tx, id);
     let known = store::launch_configs::all(change.tx, id)?;
     let done = reconcile(id, known.clone(), validated.launch_configs, change.now)?;
     if let Some(pool) = store::pools::get(change.tx, id)? {
@@ -241,8 +260,9 @@ pub fn update(
     validated: ValidatedPool,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
-    let mut pool = load_declared_pool(change.tx, id)?;
+    ask(change.tx, id);
     let known = store::launch_configs::all(change.tx, id)?;
+    let mut pool = load_declared_pool(change.tx, id)?;
     let done = reconcile(id, known, validated.launch_configs, change.now)?;
     replace_pool(change, &mut pool, validated.definition, &done)?;
     store::audit::insert(change.tx, audit)?;

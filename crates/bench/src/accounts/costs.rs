@@ -50,7 +50,7 @@ async fn fill_workers(store: &Store, arguments: &Arguments, now: Timestamp) -> a
     let made = store.write("bench_pools", move |tx| {
         (0..pools).try_for_each(|number| {
             let pool = Pool::new(pool_id(number), definition(number), now);
-            store::pools::insert(tx, &pool).map(drop)
+            store::pools::insert(tx, &pool)
         })
     });
     let made: Result<(), StoreError> = made.await;

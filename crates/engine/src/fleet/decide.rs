@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use domain::demand::Demand;
 use domain::facts::{Facts, Rooms, TURN_MS, most_pending};
 use domain::id::{PoolId, WorkerKey};
 use domain::launch::NewLaunch;
@@ -14,7 +15,7 @@ use domain::plan::{Input, OfferRow, Plan, Snapshot, StrategyName};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::{HOUR_MS, Timestamp};
-use domain::worker::Advice;
+use domain::worker::{Advice, Worker};
 use serde_json::json;
 use store::plans::PlanRecord;
 use store::{StoreError, Tx};
@@ -157,6 +158,7 @@ fn commit(
     outside: &OutsideFacts,
     horizon: &Horizon,
 ) -> store::Result<Option<CommittedPlan>> {
+    change.tx.ask(|tx| ask(tx, outside, horizon));
     let number = store::turns::take(change.tx, &facts::turn_of(pool_id))?;
     let Some(mut facts) = reread_facts(change.tx, (pool_id, number), outside, horizon)? else {
         return Ok(None);
@@ -164,6 +166,11 @@ fn commit(
     // After a change of launch configs, overrides or the strategy service, the next plan decides.
     if !outside.is_about(&facts) {
         return Ok(None);
+    }
+    // Candidates that were seen are not read again, and would be remembered.
+    if outside.seen.is_none() {
+        let tx = &mut *change.tx;
+        tx.ask(|tx| outside.read_snapshot(tx, &mut facts.clone()));
     }
     let snapshot = outside.read_snapshot(change.tx, &mut facts)?;
     let Some(snapshot) = snapshot.filter(|snapshot| outside.has_answer_for(snapshot)) else {
@@ -213,12 +220,15 @@ fn advise(change: &mut Change<'_, '_>, pool_id: &PoolId, plan: &Plan) -> store::
         .iter()
         .map(|(key, advice)| (key, advice))
         .collect();
-    for worker in store::workers::get_some(change.tx, pool_id, advice.keys().copied())? {
-        if let Some(&advice) = advice.get(&worker.key) {
-            store::workers::update(change.tx, &worker.advise(advice.clone()))?;
-        }
-    }
-    Ok(())
+    let workers = store::workers::get_some(change.tx, pool_id, advice.keys().copied())?;
+    let advised: Vec<Worker> = workers
+        .into_iter()
+        .filter_map(|worker| {
+            let advice = *advice.get(&worker.key)?;
+            Some(worker.advise(advice.clone()))
+        })
+        .collect();
+    store::workers::advise(change.tx, pool_id, &advised)
 }
 
 /// Packs the input. If it is too large with what only the shadow reads, the plan is stored without
@@ -230,6 +240,31 @@ fn pack(input: &mut Input, plan: &mut Plan) -> Option<Vec<u8>> {
     }
     plan.shadow = None;
     input.pack()
+}
+
+/// Reads what the facts probably are read from, as far as it follows from the pool.
+fn ask(tx: &mut Tx<'_>, outside: &OutsideFacts, horizon: &Horizon) -> store::Result<()> {
+    let pool = store::pools::get(tx, &outside.pool.id)?;
+    let pool = pool.unwrap_or_else(|| outside.pool.clone());
+    read_demand(tx, &pool, outside, horizon)?;
+    let (demand, defaults) = (Demand::default(), outside.defaults);
+    facts::read_again(tx, pool, demand, horizon, defaults, outside.seen.as_ref()).map(drop)
+}
+
+/// That of an outside queue is known.
+fn read_demand(
+    tx: &mut Tx<'_>,
+    pool: &Pool,
+    outside: &OutsideFacts,
+    horizon: &Horizon,
+) -> store::Result<Demand> {
+    match outside.demand {
+        Some(demand) => Ok(demand),
+        None => {
+            let most = most_pending(pool, outside.defaults).saturating_add(1);
+            store::demand::up_to(tx, &pool.id, horizon.now, most)
+        }
+    }
 }
 
 /// Reads the facts again, in the transaction that writes.
@@ -246,13 +281,7 @@ fn reread_facts(
     for id in outside.max_machines.keys() {
         store::turns::take(tx, &format!("provider:{id}"))?;
     }
-    let demand = match outside.demand {
-        Some(demand) => demand,
-        None => {
-            let most = most_pending(&pool, outside.defaults).saturating_add(1);
-            store::demand::up_to(tx, pool_id, horizon.now, most)?
-        }
-    };
+    let demand = read_demand(tx, &pool, outside, horizon)?;
     let seen = outside.seen.as_ref();
     let seen = seen.filter(|seen| seen.has_workers_for(turn, horizon.now));
     facts::read_again(tx, pool, demand, horizon, outside.defaults, seen)

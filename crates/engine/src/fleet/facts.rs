@@ -26,6 +26,7 @@ pub fn read_facts(
     horizon: &Horizon,
     defaults: StrategyDefaults,
 ) -> store::Result<Vec<Facts>> {
+    tx.ask(|tx| read_facts(tx, pools.clone(), demand, horizon, defaults));
     let mut facts = read_supply(tx, pools, demand, horizon, defaults)?;
     read_launch_configs(tx, &mut facts, horizon.now)?;
     Ok(facts)
@@ -60,6 +61,7 @@ pub fn read_supply(
     horizon: &Horizon,
     defaults: StrategyDefaults,
 ) -> store::Result<Vec<Facts>> {
+    tx.ask(|tx| supply(tx, pools.clone(), demand, horizon, defaults, None));
     supply(tx, pools, demand, horizon, defaults, None)
 }
 
@@ -240,11 +242,15 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
         return Ok(());
     };
     let (first, last) = (first.pool.id.clone(), last.pool.id.clone());
+    let window = health_window(now, now.plus_millis(-HEALTH_WINDOW_MS));
+    tx.ask(|tx| {
+        store::launch_configs::active_between(tx, &first, &last)?;
+        store::launch_health::between(tx, &window, &first, &last)
+    });
     let mut configs = group_by_pool(
         store::launch_configs::active_between(tx, &first, &last)?,
         |config| config.pool_id.clone(),
     );
-    let window = health_window(now, now.plus_millis(-HEALTH_WINDOW_MS));
     let mut records = group_by_pool(
         store::launch_health::between(tx, &window, &first, &last)?,
         |(pool, _, _)| pool.clone(),

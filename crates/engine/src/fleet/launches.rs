@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
 use domain::event::WorkerChange;
-use domain::id::{LaunchToken, PoolId, ProviderId};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
@@ -255,9 +255,7 @@ async fn permit_call(engine: &Arc<Engine>, token: &LaunchToken) -> store::Result
 /// Writes the answer of the cloud. May be repeated, and may come late.
 fn write_answer(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) -> store::Result<()> {
     if let Answer::Asked(Ok(made)) = answer {
-        for machine in made {
-            insert_worker(change, &launch, machine)?;
-        }
+        insert_workers(change, &launch, made)?;
     }
     let settled = match answer {
         Answer::NotAsked { problem, asked } => launch.withdraw(*asked, problem.clone(), change.now),
@@ -301,21 +299,44 @@ fn answer_of(answer: &Result<Vec<LaunchedMachine>, LaunchError>) -> LaunchAnswer
     }
 }
 
-/// Inserts the row of a machine, unless it exists. A machine that is no longer wanted is stopped.
-pub(super) fn insert_worker(
+/// Inserts the rows of machines, unless they exist. A machine that is no longer wanted is stopped.
+pub(super) fn insert_workers(
     change: &mut Change<'_, '_>,
     launch: &Launch,
+    machines: &[LaunchedMachine],
+) -> store::Result<()> {
+    let key = |machine: &LaunchedMachine| machine.key(launch.pool_id.clone());
+    let (tx, keys) = (&mut *change.tx, machines.iter().map(key));
+    let keys: BTreeSet<WorkerKey> = keys.collect();
+    let (pool_id, config_id) = (&launch.pool_id, &launch.launch_config_id);
+    tx.ask(|tx| {
+        store::pools::get(tx, pool_id)?;
+        store::launch_configs::get(tx, pool_id, config_id)
+    });
+    let known = store::workers::get_some(tx, pool_id, &keys)?;
+    let mut known: BTreeSet<WorkerKey> =
+        known.into_iter().map(|worker| worker.key.clone()).collect();
+    let pool = store::pools::get(tx, pool_id)?;
+    let config = store::launch_configs::get(tx, pool_id, config_id)?;
+    for machine in machines {
+        if known.insert(key(machine)) {
+            insert_worker(change, launch, (pool.as_ref(), config.as_ref()), machine)?;
+        }
+    }
+    Ok(())
+}
+
+fn insert_worker(
+    change: &mut Change<'_, '_>,
+    launch: &Launch,
+    (pool, config): (Option<&Pool>, Option<&LaunchConfig>),
     machine: &LaunchedMachine,
 ) -> store::Result<()> {
     // No machine is older than its launch: otherwise the clock was set back, and with the correct
     // time the machine would seem to be hours late.
-    let (tx, made) = (&mut *change.tx, change.now.max(launch.created));
-    let pool = store::pools::get(tx, &launch.pool_id)?;
-    let config = store::launch_configs::get(tx, &launch.pool_id, &launch.launch_config_id)?;
-    let mut worker = requested_worker(pool.as_ref(), launch, config.as_ref(), machine, made);
-    if !store::workers::insert(tx, &worker)? {
-        return Ok(());
-    }
+    let made = change.now.max(launch.created);
+    let mut worker = requested_worker(pool, launch, config, machine, made);
+    store::workers::insert_new(change.tx, &worker)?;
     change.announce_worker(&worker, WorkerChange::Requested)?;
     if let Some(asked) = launch.asked {
         change.measure_phase(&worker, Phase::Requested, Some(launch.created), asked);

@@ -9,6 +9,7 @@ use domain::facts::{ClaimSource, Facts, MAX_CANDIDATES, Rooms, first_candidate, 
 use domain::id::{LaunchConfigId, ProviderId};
 use domain::overrides::Override;
 use domain::plan::{Candidate, ServiceAnswer, Snapshot, StrategyDefaults};
+use domain::pool::Pool;
 use rand::RngExt;
 use store::Tx;
 
@@ -17,6 +18,8 @@ use super::market_facts;
 use crate::Engine;
 
 pub(super) struct OutsideFacts {
+    /// The pool when the bids were collected.
+    pub(super) pool: Pool,
     /// The launch configs and providers of the bids, in the order of the bids.
     places: Vec<(LaunchConfigId, ProviderId)>,
     bids: PoolBids,
@@ -47,6 +50,7 @@ impl OutsideFacts {
             Some((id.clone(), machines.max_machines()?))
         });
         let mut outside = Self {
+            pool: facts.pool.clone(),
             places: facts.places(),
             bids: collect_bids(engine, facts),
             overrides: facts.overrides.clone(),

@@ -19,7 +19,7 @@ use store::StoreError;
 use super::launch_deadlines::{
     GIVE_UP_AFTER_MS, SETTLED_AFTER_MS, UNKNOWN_MACHINE_GRACE_MS, WITHDRAW_AFTER_MS,
 };
-use super::launches::{insert_worker, unknown_worker};
+use super::launches::{insert_workers, unknown_worker};
 use super::offering_news;
 use super::pool_errors::report_launch_error;
 use super::region_scan::{FirstSeen, RegionScan};
@@ -290,7 +290,7 @@ fn adopt_machine(
             }
         });
     }
-    insert_worker(change, &launch, machine)?;
+    insert_workers(change, &launch, std::slice::from_ref(machine))?;
     change.wake_pool(&launch.pool_id);
     if let Ok(launch) = launch.add_machine() {
         store::launches::update(change.tx, &launch)?;

@@ -32,9 +32,7 @@ pub(crate) fn insert_pool(
     pool: &Pool,
     done: &Reconciliation,
 ) -> store::Result<()> {
-    if !store::pools::insert(change.tx, pool)? {
-        return Err(change.tx.lost_race());
-    }
+    store::pools::insert(change.tx, pool)?;
     let created = EventBody::PoolCreated {
         pool_id: pool.id.clone(),
         provider_id: pool.definition.provider_id.clone(),

@@ -94,6 +94,14 @@ pub(super) async fn serve_lists(
     }
     let until = claim_end(engine, now);
     let written = engine.change_alone("claim_work", now, move |change| {
+        // Claims of the first list change the tasks that wait, so those of others are read later.
+        if let [(queue, list)] = lists.as_slice() {
+            let wanted: u32 = list.iter().map(|claimant| claimant.wanted).sum();
+            change.tx.ask(|tx| {
+                store::pending_tasks::next(tx, queue, now, wanted.min(CLAIMS_AT_ONCE))?;
+                store::task_queues::note_used(tx, queue, now, true)
+            });
+        }
         let known = read_claimants(change.tx, &lists)?;
         let mut room = CLAIMS_AT_ONCE;
         let mut n_behind: usize = lists.iter().map(|(_, list)| list.len()).sum();
@@ -129,7 +137,7 @@ fn read_outcomes(
     now: Timestamp,
 ) -> store::Result<Option<Vec<ListOutcome>>> {
     let queues: Vec<PoolId> = lists.iter().map(|(queue, _)| queue.clone()).collect();
-    store::claimants::ask(tx, &workers_of(lists))?;
+    tx.ask(|tx| read_claimants(tx, lists));
     let with_work = store::pending_tasks::queues_with_work(tx, &queues, now)?;
     let known = read_claimants(tx, lists)?;
     let mut outcomes = Vec::with_capacity(lists.len());

@@ -54,6 +54,11 @@ fn try_create(
     verdict: Option<&Verdict>,
 ) -> Result<Option<Task>, TaskError> {
     let (definition, now) = (&task.definition, change.now);
+    change.tx.ask(|tx| {
+        store::task_groups::get(tx, &definition.task_group_id)?;
+        store::tasks::get(tx, &task.id)?;
+        store::task_queues::note_used(tx, &definition.task_queue_id, now, false)
+    });
     match payload_status(engine, change.tx, &definition.task_queue_id, verdict)? {
         PayloadStatus::Valid => {}
         PayloadStatus::NotValidated => return Ok(None),

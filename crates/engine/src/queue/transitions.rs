@@ -34,6 +34,9 @@ pub(super) fn apply_transition(
     let task = task.with_version(version);
     announce_news(change, &task, &news)?;
     if task.state().is_resolved() && !before.state().is_resolved() {
+        let group_id = &task.definition.task_group_id;
+        let tx = &mut *change.tx;
+        tx.ask(|tx| store::task_groups::active(tx, group_id, None, COUNT_LIMIT));
         release_dependents_of(change, &task)?;
         announce_group_end(change, &task)?;
     }

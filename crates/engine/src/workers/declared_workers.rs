@@ -11,6 +11,7 @@ use domain::time::Timestamp;
 use domain::worker::{NewWorker, Terms, Worker, WorkerState};
 use domain::worker_credentials;
 use serde_json::Value;
+use store::Tx;
 
 use super::{WorkerError, find_provider};
 use crate::Engine;
@@ -34,30 +35,28 @@ pub async fn declare(
     audit: AuditEntry,
 ) -> Result<Worker, WorkerError> {
     let now = audit.created;
-    let pool = pool_of(engine, &key).await?;
-    if declaration.expires < now {
-        let text = "worker.expires must be in the future";
-        return Err(WorkerError::Refused(text.to_owned()));
-    }
-    let provider_id = declaring_provider(engine, &pool);
-    let info = declaration.provider_info.as_ref();
-    let provider_data = describe(engine, &pool, provider_id, &key, info)?;
-    let new = NewWorker {
-        provider_id: provider_id.clone(),
-        key,
-        launch_config_id: None,
-        capacity: declaration.capacity.unwrap_or(1),
-        price: price(engine, provider_id),
-        expires: declaration.expires,
-        terms: Terms::default(),
-        provider_data,
+    // With SQLite, other writes wait for this one, so it should be short. With PostgreSQL, a
+    // transaction of its own for the pool would be one round trip more.
+    let read_before = match engine.store.engine() {
+        store::Engine::Sqlite => Some(pool_of(engine, &key).await?),
+        store::Engine::Postgres => None,
     };
-    let worker = new.declare(now);
+    let inner = Arc::clone(engine);
     let written = engine.change("worker_create", now, move |change| {
+        let read_now;
+        let pool = match &read_before {
+            Some(pool) => pool,
+            None => {
+                change.tx.ask(|tx| store::workers::get(tx, &key));
+                read_now = load_pool(change.tx, &key)?;
+                &read_now
+            }
+        };
+        let worker = declared_worker(&inner, pool, &key, &declaration, now)?;
         if store::workers::insert(change.tx, &worker)? {
             change.announce_worker(&worker, WorkerChange::Running)?;
             store::audit::insert(change.tx, &audit)?;
-            return Ok(worker.clone());
+            return Ok(worker);
         }
         match store::workers::get(change.tx, &worker.key)? {
             Some(known) if is_repeat(&known, &worker) => Ok(known),
@@ -65,6 +64,33 @@ pub async fn declare(
         }
     });
     written.await
+}
+
+fn declared_worker(
+    engine: &Engine,
+    pool: &Pool,
+    key: &WorkerKey,
+    declaration: &Declaration,
+    now: Timestamp,
+) -> Result<Worker, WorkerError> {
+    if declaration.expires < now {
+        let text = "worker.expires must be in the future";
+        return Err(WorkerError::Refused(text.to_owned()));
+    }
+    let provider_id = declaring_provider(engine, pool);
+    let info = declaration.provider_info.as_ref();
+    let provider_data = describe(engine, pool, provider_id, key, info)?;
+    let new = NewWorker {
+        provider_id: provider_id.clone(),
+        key: key.clone(),
+        launch_config_id: None,
+        capacity: declaration.capacity.unwrap_or(1),
+        price: price(engine, provider_id),
+        expires: declaration.expires,
+        terms: Terms::default(),
+        provider_data,
+    };
+    Ok(new.declare(now))
 }
 
 fn price(engine: &Engine, provider_id: &ProviderId) -> Option<f64> {
@@ -189,12 +215,15 @@ fn measure_end(worker: &Worker, now: Timestamp) {
 }
 
 async fn pool_of(engine: &Engine, key: &WorkerKey) -> Result<Pool, WorkerError> {
-    let id = key.pool_id.clone();
-    let read = engine
-        .store
-        .read("pool_get", move |tx| store::pools::get(tx, &id));
+    let key = key.clone();
+    let read = engine.store.read("pool_get", move |tx| load_pool(tx, &key));
+    read.await
+}
+
+fn load_pool(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Pool, WorkerError> {
     let missing = || format!("Worker pool {} does not exist", key.pool_id);
-    read.await?.ok_or_else(|| WorkerError::NotFound(missing()))
+    let pool = store::pools::get(tx, &key.pool_id)?;
+    pool.ok_or_else(|| WorkerError::NotFound(missing()))
 }
 
 /// The first provider of the pool that accepts declared workers; if none does, the first of all.

@@ -95,7 +95,7 @@ async fn load_worker(
     let (key, provider_id) = (&asked.key, &asked.provider_id);
     let (pool_id, id) = (&key.pool_id, key.clone());
     let read = engine.store.read("registration_load", move |tx| {
-        store::pools::ask(tx, &id.pool_id)?;
+        tx.ask(|tx| store::pools::get(tx, &id.pool_id));
         let worker = store::workers::get(tx, &id)?;
         let pool = store::pools::get(tx, &id.pool_id)?;
         Ok::<_, StoreError>((pool, worker))
@@ -201,10 +201,15 @@ async fn write_worker(
     is_new: bool,
     now: Timestamp,
 ) -> store::Result<Option<Worker>> {
+    let mut has_lost_race = false;
     let written = engine.change("worker_register", now, move |change| {
-        let seen = store::workers::get(change.tx, &worker.key)?.map(|current| current.version);
-        if seen != Some(worker.version) {
-            return Ok::<_, StoreError>(None);
+        // The row was read a moment ago. If it has changed since, the update loses a race, and this
+        // runs again.
+        if std::mem::replace(&mut has_lost_race, true) {
+            let seen = store::workers::get(change.tx, &worker.key)?.map(|current| current.version);
+            if seen != Some(worker.version) {
+                return Ok::<_, StoreError>(None);
+            }
         }
         let worker = change.update_worker(worker.clone())?;
         if is_new {

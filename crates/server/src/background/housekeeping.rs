@@ -15,7 +15,7 @@ use domain::waits::WaitCause;
 use engine::change::Change;
 use engine::fleet::{WAIT_READER, settle_old_launches};
 use serde_json::Value;
-use store::{StoreError, Tx};
+use store::{Store, StoreError, Tx};
 use store::{cache_purges, launches, offering_memories, offering_news, overrides, plans};
 use store::{pool_news, queue_workers, shadow_plans, worker_errors, workers};
 
@@ -64,9 +64,7 @@ impl Housekeeping {
         let settled = settle_old_launches(&app.engine).await?;
         let left = self.leave_providers(batches.size).await?;
         let pools = forget("pool_expire", now, expire_pools).await?;
-        let configs = forget("launch_config_expire", now, |tx, _, size| {
-            store::launch_configs::delete_expirable(tx, size)
-        });
+        let configs = batches.repeat(|| delete_launch_configs(store, batches.size));
         let configs = configs.await?;
         let documentation = forget("documentation_expire", now, |tx, _, size| {
             store::documentation::delete_orphans(tx, size)
@@ -260,4 +258,19 @@ fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, Store
         .collect();
     store::pool_waits::note(tx, &ended, now)?;
     Ok(expired.len() as u64)
+}
+
+/// Deletes archived launch configs that nothing names. The writer does not wait for the look.
+async fn delete_launch_configs(store: &Store, limit: u32) -> Result<u64, StoreError> {
+    let look = store.scan("launch_config_look", move |tx| {
+        store::launch_configs::list_expirable(tx, limit)
+    });
+    let found = look.await?;
+    if found.is_empty() {
+        return Ok(0);
+    }
+    let written = store.write("launch_config_expire", move |tx| {
+        store::launch_configs::delete_expirable(tx, &found)
+    });
+    written.await
 }

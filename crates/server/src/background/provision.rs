@@ -264,6 +264,11 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadEr
             let demand = if is_outside {
                 demand.clone()
             } else {
+                tx.ask(|tx| {
+                    embedded_demand(tx, &run, now, defaults)?;
+                    let unknown = BTreeMap::new();
+                    fleet::read_supply(tx, run.clone(), &unknown, &horizon, defaults)
+                });
                 embedded_demand(tx, &run, now, defaults)?
             };
             facts.extend(fleet::read_supply(tx, run, &demand, &horizon, defaults)?);

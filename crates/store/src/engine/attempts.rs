@@ -151,10 +151,10 @@ impl Session {
         name: &'static str,
         value: T,
     ) -> AttemptResult<Result<T, E>> {
-        let ended = match mode {
+        let ended = self.note_work(mode, name).and_then(|()| match mode {
             Mode::Read => self.end_read(),
             Mode::Write => self.commit(),
-        };
+        });
         match ended {
             Ok(()) => AttemptResult::Finished(Ok(value)),
             // The closure has read everything, so a failed commit does not matter.

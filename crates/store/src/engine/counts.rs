@@ -19,6 +19,7 @@ pub struct Counts {
     rows: BTreeMap<&'static str, u64>,
     trips: u64,
     commits: u64,
+    work: BTreeMap<&'static str, u64>,
     statement_seconds: BTreeMap<&'static str, Vec<f64>>,
     transaction_seconds: BTreeMap<&'static str, Vec<f64>>,
 }
@@ -61,6 +62,14 @@ impl Counts {
         self.commits
     }
 
+    /// For each name, the most that the database did in one transaction that writes: steps of
+    /// SQLite's machine, or rows and entries of indexes that PostgreSQL found. Unlike the rows
+    /// that statements return, it grows with those that they pass over. Only after
+    /// `Store::count_work`.
+    pub fn work(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.work.iter().map(|(name, work)| (*name, *work))
+    }
+
     /// How long executions of each statement took.
     pub fn statement_seconds(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
         let seconds = self.statement_seconds.iter();
@@ -88,6 +97,9 @@ impl AddAssign for Counts {
                 *sum.entry(name).or_default() += count;
             }
         }
+        for (name, work) in other.work {
+            note_most(&mut self.work, name, work);
+        }
         let durations = [
             (&mut self.statement_seconds, other.statement_seconds),
             (&mut self.transaction_seconds, other.transaction_seconds),
@@ -108,6 +120,7 @@ pub(crate) struct Counter(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     is_on: AtomicBool,
+    counts_work: AtomicBool,
     counts: Mutex<Counts>,
 }
 
@@ -134,6 +147,18 @@ impl Counter {
 
     pub(crate) fn commit(&self) {
         self.add(|counts| counts.commits += 1);
+    }
+
+    pub(crate) fn start_counting_work(&self) {
+        self.0.counts_work.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counts_work(&self) -> bool {
+        self.0.counts_work.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn work(&self, name: &'static str, work: u64) {
+        self.add(|counts| note_most(&mut counts.work, name, work));
     }
 
     pub(crate) fn transaction_took(&self, name: &'static str, watch: &Stopwatch) {
@@ -163,6 +188,11 @@ impl Counter {
             keep(counts.statement_seconds.entry(name).or_default(), took);
         });
     }
+}
+
+fn note_most(most: &mut BTreeMap<&'static str, u64>, name: &'static str, seen: u64) {
+    let most = most.entry(name).or_default();
+    *most = seen.max(*most);
 }
 
 fn keep(durations: &mut Vec<f64>, took: Option<f64>) {

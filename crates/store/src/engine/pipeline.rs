@@ -13,7 +13,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use crate::engine::{failure::Failure, statement::Statement, value::Value};
+use crate::engine::{failure::Failure, sqlite::Mode, statement::Statement, value::Value};
 
 /// More statements are not kept back.
 pub(crate) const MAX_WAITING: usize = 64;
@@ -38,7 +38,7 @@ struct Waiting {
 }
 
 struct Answered {
-    name: &'static str,
+    statement: &'static Statement,
     values: Vec<Value<'static>>,
     rows: Vec<tokio_postgres::Row>,
 }
@@ -52,6 +52,8 @@ pub(crate) struct Pipeline {
     /// The waiting statement that failed.
     failed: Option<&'static str>,
     has_written: bool,
+    /// The database would refuse a write, but a write that waits is not sent before the end.
+    refuses_writes: bool,
 }
 
 /// The statements that are sent before the last one.
@@ -66,9 +68,10 @@ type Answer = Option<Vec<tokio_postgres::Row>>;
 
 impl Pipeline {
     /// The transaction begins with its first statement.
-    pub(crate) fn begin(&mut self, beginning: &'static str) {
+    pub(crate) fn begin(&mut self, beginning: &'static str, mode: Mode) {
         *self = Self {
             beginning: Some(beginning),
+            refuses_writes: mode == Mode::Read,
             ..Self::default()
         };
     }
@@ -95,20 +98,48 @@ impl Pipeline {
         statement: &'static Statement,
         values: Vec<Value<'static>>,
         expected: Expected,
-    ) {
+    ) -> Result<(), Failure> {
         if expected != Expected::Rows {
-            self.note_write();
+            if self.refuses_writes {
+                return Err(Failure::Other("this transaction only reads".into()));
+            }
+            self.note_write(statement);
+        } else if self.is_asked(statement, &values) {
+            return Ok(());
         }
         self.waiting.push(Waiting {
             statement,
             values,
             expected,
         });
+        Ok(())
     }
 
-    /// Something is changed, perhaps the rows that were answered.
-    pub(crate) fn note_write(&mut self) {
+    /// Whether this read waits, or is answered.
+    fn is_asked(&self, statement: &Statement, values: &[Value<'static>]) -> bool {
+        let mut waiting = self.waiting.iter().map(|it| (it.statement, &it.values));
+        let mut answered = self.answered.iter().map(|it| (it.statement, &it.values));
+        let is_same = |(asked, with): (&Statement, &Vec<Value<'static>>)| {
+            asked.name == statement.name && with == values
+        };
+        waiting.any(is_same) || answered.any(is_same)
+    }
+
+    /// Forgets the reads whose rows this statement may change.
+    pub(crate) fn note_write(&mut self, statement: &Statement) {
+        let changed = statement.changed_table();
+        let stays = |read: &Statement| changed.is_some_and(|table| !read.may_name(table));
+        self.answered.retain(|answered| stays(answered.statement));
+        let is_read = |waiting: &Waiting| waiting.expected == Expected::Rows;
+        self.waiting
+            .retain(|waiting| !is_read(waiting) || stays(waiting.statement));
+        self.has_written = true;
+    }
+
+    /// Anything may be changed.
+    pub(crate) fn note_any_write(&mut self) {
         self.answered.clear();
+        self.forget_reads();
         self.has_written = true;
     }
 
@@ -135,7 +166,7 @@ impl Pipeline {
             waiting.expected != Expected::Rows || !is_same(waiting.statement.name, &waiting.values)
         });
         let mut answered = self.answered.iter();
-        let place = answered.position(|known| is_same(known.name, &known.values))?;
+        let place = answered.position(|known| is_same(known.statement.name, &known.values))?;
         Some(self.answered.swap_remove(place).rows)
     }
 
@@ -209,10 +240,9 @@ impl Pipeline {
     /// The first failure decides: the server refused what came after it.
     fn take_answers(&mut self, answers: Vec<DriverResult<Answer>>) -> Result<(), Failure> {
         for (waiting, answer) in self.waiting.iter().zip(answers) {
-            let name = waiting.statement.name;
             match answer {
                 Err(error) => {
-                    self.failed = Some(name);
+                    self.failed = Some(waiting.statement.name);
                     let is_guard = waiting.expected == Expected::Change;
                     return Err(match error.code() {
                         Some(&SqlState::DIVISION_BY_ZERO) if is_guard => lost_race(),
@@ -221,7 +251,7 @@ impl Pipeline {
                 }
                 Ok(None) => {}
                 Ok(Some(rows)) => self.answered.push(Answered {
-                    name,
+                    statement: waiting.statement,
                     values: waiting.values.clone(),
                     rows,
                 }),

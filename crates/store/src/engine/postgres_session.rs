@@ -41,6 +41,12 @@ const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 const COMMIT: &str = "COMMIT";
 
+/// Each row, and each entry of an index, that scans have found. The server adds up transactions
+/// until it reports them, so this lets it report this one at its end.
+const FOUND_ROWS: &str = "SELECT pg_stat_force_next_flush(),
+    coalesce(sum(pg_stat_get_xact_tuples_returned(oid)), 0)
+    FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')";
+
 pub(crate) struct PostgresSession {
     config: Config,
     tls: Option<MakeRustlsConnect>,
@@ -77,10 +83,11 @@ impl PostgresSession {
     /// Opens the connection if there is none. The transaction begins with its first statement.
     pub(crate) fn begin(&mut self, mode: Mode) -> Result<(), Failure> {
         self.connect()?;
-        self.pipeline.begin(match mode {
+        let beginning = match mode {
             Mode::Read => BEGIN_READ,
             Mode::Write => BEGIN_WRITE,
-        });
+        };
+        self.pipeline.begin(beginning, mode);
         Ok(())
     }
 
@@ -150,7 +157,7 @@ impl PostgresSession {
         statement: &Statement,
         values: &[Value<'_>],
     ) -> Result<u64, Failure> {
-        self.pipeline.note_write();
+        self.pipeline.note_write(statement);
         self.run(async |link, pipeline| {
             let last = link.prepare(statement).await?;
             let prepared = link.prepare_all(pipeline).await?;
@@ -168,7 +175,7 @@ impl PostgresSession {
         expected: Expected,
     ) -> Result<(), Failure> {
         let values = values.into_iter().map(Value::into_owned).collect();
-        self.pipeline.add(statement, values, expected);
+        self.pipeline.add(statement, values, expected)?;
         match self.pipeline.is_full() {
             true => self.send_waiting(),
             false => Ok(()),
@@ -201,7 +208,7 @@ impl PostgresSession {
         read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
     ) -> Result<Result<Vec<T>>, Failure> {
         if !statement.only_reads() {
-            self.pipeline.note_write();
+            self.pipeline.note_write(statement);
         }
         let rows = match self.pipeline.take_rows(statement, values) {
             Some(rows) => rows,
@@ -226,7 +233,7 @@ impl PostgresSession {
 
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Failure> {
         self.connect()?;
-        self.pipeline.note_write();
+        self.pipeline.note_any_write();
         self.run(async |link, pipeline| {
             let prepared = link.prepare_all(pipeline).await?;
             let done = link.client.batch_execute(sql);
@@ -248,6 +255,13 @@ impl PostgresSession {
             row.get(row.len().saturating_sub(1))
         });
         Ok(lines.map(str::to_owned).collect())
+    }
+
+    /// Rows and entries of indexes that the transaction has found so far.
+    pub(crate) fn work(&mut self) -> Result<u64, Failure> {
+        let lines = self.lines(FOUND_ROWS)?;
+        let found = lines.first().and_then(|found| found.parse().ok());
+        Ok(found.unwrap_or(0))
     }
 
     pub(crate) fn prepare(&mut self, statement: &Statement) -> Result<usize, Failure> {

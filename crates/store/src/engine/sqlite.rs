@@ -1,10 +1,11 @@
 //! A connection to SQLite, in write-ahead mode: one writer and many readers.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, StatementStatus};
 
 use crate::engine::{
     backoff::Backoff, error::Result, failure::Failure, row::BadRow, row::Row, statement::Statement,
@@ -34,6 +35,8 @@ pub(crate) enum Mode {
 
 pub(crate) struct SqliteSession {
     connection: Connection,
+    /// Steps of SQLite's machine for the statements of this transaction so far.
+    work: Cell<u64>,
 }
 
 impl SqliteSession {
@@ -89,7 +92,10 @@ impl SqliteSession {
         // costs more than most of our statements.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-        Ok(Self { connection })
+        Ok(Self {
+            connection,
+            work: Cell::new(0),
+        })
     }
 
     /// Copies every row to a temporary table.
@@ -122,6 +128,7 @@ impl SqliteSession {
     }
 
     pub(crate) fn begin(&self, mode: Mode) -> Result<(), Failure> {
+        self.work.set(0);
         self.command(match mode {
             Mode::Read => "BEGIN DEFERRED",
             Mode::Write => "BEGIN IMMEDIATE",
@@ -146,6 +153,7 @@ impl SqliteSession {
         if self.has_ended() {
             return Err(Failure::Other("the shared transaction has ended".into()));
         }
+        self.work.set(0);
         self.command("SAVEPOINT member")
     }
 
@@ -180,6 +188,7 @@ impl SqliteSession {
         let mut prepared = self.connection.prepare_cached(statement.sql())?;
         bind(&mut prepared, values)?;
         let n_changed = prepared.raw_execute()?;
+        self.note_work(&prepared);
         Ok(u64::try_from(n_changed).unwrap_or(u64::MAX))
     }
 
@@ -201,7 +210,19 @@ impl SqliteSession {
                 Err(bad) => return Ok(Err(statement.corrupt(&row, bad))),
             }
         }
+        drop(rows);
+        self.note_work(&prepared);
         Ok(Ok(found))
+    }
+
+    fn note_work(&self, prepared: &rusqlite::Statement<'_>) {
+        let steps = prepared.reset_status(StatementStatus::VmStep);
+        let steps = u64::try_from(steps).unwrap_or(0);
+        self.work.set(self.work.get() + steps);
+    }
+
+    pub(crate) fn work(&self) -> u64 {
+        self.work.get()
     }
 
     /// Moves the log into the file, as far as no reader needs the old pages. Neither waits for

@@ -51,6 +51,19 @@ impl Statement {
         self.template.trim_start().starts_with("INSERT")
     }
 
+    /// The only table whose rows it changes; `None`: perhaps others, too.
+    pub(crate) fn changed_table(&self) -> Option<&str> {
+        let sql = self.sql().trim_start();
+        let verbs = ["INSERT INTO ", "UPDATE ", "DELETE FROM "];
+        let rest = verbs.iter().find_map(|verb| sql.strip_prefix(verb))?;
+        rest.split([' ', '(']).next()
+    }
+
+    /// Whether it may read or change this table. A column or a longer name may contain the name.
+    pub(crate) fn may_name(&self, table: &str) -> bool {
+        self.sql().contains(table)
+    }
+
     /// The SQL text for PostgreSQL.
     pub(crate) fn postgres_sql(&self) -> Cow<'_, str> {
         const LIST: &str = "json_each($";

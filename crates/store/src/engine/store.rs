@@ -273,6 +273,12 @@ impl Store {
         self.inner.counter.take()
     }
 
+    /// From now on, counts include what the database does. On PostgreSQL, each transaction that
+    /// writes then asks for it before its commit.
+    pub fn count_work(&self) {
+        self.inner.counter.start_counting_work();
+    }
+
     /// Refuses new transactions and waits for running ones. Dropping all clones does the same
     /// without waiting.
     pub async fn close(&self) {

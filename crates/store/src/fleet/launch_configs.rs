@@ -5,7 +5,7 @@ use domain::id::{ImageName, LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 
-use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements};
+use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements, to_json};
 use crate::fleet::pool_memories;
 
 columns! { config: LaunchConfig {
@@ -20,6 +20,19 @@ columns! { config: LaunchConfig {
 } }
 
 static TABLE: Table = Table::of::<LaunchConfig>("launch_configs");
+
+/// Whether launch config `c` is archived, and nothing names it.
+macro_rules! is_expirable {
+    () => {
+        "c.archived = 1 AND NOT EXISTS (SELECT 1 FROM workers AS w \
+         WHERE w.worker_pool_id = c.worker_pool_id \
+         AND w.state IN ('requested', 'running', 'stopping', 'stopped') \
+         AND w.launch_config_id = c.launch_config_id) \
+         AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.state IN ('open', 'unknown') \
+         AND l.worker_pool_id = c.worker_pool_id \
+         AND l.launch_config_id = c.launch_config_id)"
+    };
+}
 
 statements! { TABLE;
     GET "launch_config_get" =
@@ -59,17 +72,15 @@ statements! { TABLE;
         "UPDATE launch_configs SET archived = 1, last_modified = $1, version = version + 1 \
          WHERE worker_pool_id = $2 AND launch_config_id = $3 AND version = $4";
     // Each state, so that the index by state and launch config is used.
-    DELETE_EXPIRABLE "launch_config_delete_expirable" =
+    LIST_EXPIRABLE "launch_config_list_expirable" = concat!(
+        "SELECT c.worker_pool_id, c.launch_config_id FROM launch_configs AS c WHERE ",
+        is_expirable!(), " ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1");
+    DELETE_EXPIRABLE "launch_config_delete_expirable" = concat!(
         "DELETE FROM launch_configs WHERE (worker_pool_id, launch_config_id) IN (\
-         SELECT c.worker_pool_id, c.launch_config_id FROM launch_configs AS c \
-         WHERE c.archived = 1 AND NOT EXISTS (SELECT 1 FROM workers AS w \
-         WHERE w.worker_pool_id = c.worker_pool_id \
-         AND w.state IN ('requested', 'running', 'stopping', 'stopped') \
-         AND w.launch_config_id = c.launch_config_id) \
-         AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.state IN ('open', 'unknown') \
-         AND l.worker_pool_id = c.worker_pool_id \
-         AND l.launch_config_id = c.launch_config_id) \
-         ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1)";
+         SELECT c.worker_pool_id, c.launch_config_id \
+         FROM json_each($1) AS v CROSS JOIN launch_configs AS c \
+         WHERE c.worker_pool_id = v.value ->> 0 AND c.launch_config_id = v.value ->> 1 AND ",
+        is_expirable!(), ")");
 }
 
 pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId, id: &LaunchConfigId) -> Result<Option<LaunchConfig>> {
@@ -113,11 +124,6 @@ pub fn active_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<
     tx.rows(&ACTIVE_BETWEEN, (first, last, ALL_ROWS))
 }
 
-/// Reads the same with the next statement, for one pool.
-pub(crate) fn ask_active(tx: &mut Tx<'_>, pool: &PoolId) -> Result<()> {
-    tx.ask_ahead(&ACTIVE_BETWEEN, (pool, pool, ALL_ROWS))
-}
-
 /// The active launch configs of these pools, ordered by pool, and then as their authors did.
 pub fn active_of(tx: &mut Tx<'_>, pools: &[PoolId]) -> Result<Vec<LaunchConfig>> {
     tx.rows(&ACTIVE_OF, (&pool_memories::list(pools), ALL_ROWS))
@@ -155,8 +161,15 @@ pub fn archive(tx: &mut Tx<'_>, config: &LaunchConfig, now: Timestamp) -> Result
     Ok(config.version.next())
 }
 
-/// Deletes archived launch configs that no worker of their pool and no launch without an answer
-/// names. Call it again while it returns the limit.
-pub fn delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
-    tx.execute(&DELETE_EXPIRABLE, limit)
+/// Archived launch configs that no worker of their pool and no launch without an answer names. This
+/// reads all that are archived, so do it outside of the transaction that deletes them.
+pub fn list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<(PoolId, LaunchConfigId)>> {
+    tx.rows(&LIST_EXPIRABLE, limit)
+}
+
+/// Deletes those of these launch configs that nothing names.
+pub fn delete_expirable(tx: &mut Tx<'_>, found: &[(PoolId, LaunchConfigId)]) -> Result<u64> {
+    let keys = found.iter().map(|(pool, id)| [pool.as_str(), id.as_str()]);
+    let keys: Vec<[&str; 2]> = keys.collect();
+    tx.execute(&DELETE_EXPIRABLE, to_json(&keys))
 }

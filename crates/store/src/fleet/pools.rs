@@ -7,7 +7,6 @@ use domain::id::{PoolId, ProviderId};
 use domain::pool::{Pool, PoolDefinition};
 
 use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements};
-use crate::fleet::{launch_configs, worker_counts};
 
 columns! { pool: Pool {
     id: Key "worker_pool_id",
@@ -62,23 +61,10 @@ pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
     tx.row(&GET, id)
 }
 
-/// Reads the pool with the next statement, because it is asked for soon.
-pub fn ask(tx: &mut Tx<'_>, id: &PoolId) -> Result<()> {
-    tx.ask_ahead(&GET, id)
-}
-
-/// The pool. Its launch configs and the counts of its workers, which are asked for soon, are read
-/// with it.
-pub fn get_for_details(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
-    launch_configs::ask_active(tx, id)?;
-    worker_counts::ask_of_pool(tx, id)?;
-    get(tx, id)
-}
-
-/// Returns `false` and changes nothing if the id exists already.
-pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool> {
+/// Inserts a pool, unless another transaction did so since it was looked for.
+pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<()> {
     tx.touch(pool.id.as_str());
-    tx.insert(&INSERT, pool)
+    tx.insert_new(&INSERT, pool)
 }
 
 /// Writes the mutable columns, unless another transaction changed the row since it was read.

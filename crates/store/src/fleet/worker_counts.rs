@@ -37,11 +37,6 @@ pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts> {
     Ok(counts.map(|(_, counts)| counts).unwrap_or_default())
 }
 
-/// Reads the same with the next statement.
-pub(crate) fn ask_of_pool(tx: &mut Tx<'_>, pool: &PoolId) -> Result<()> {
-    tx.ask_ahead(&BETWEEN, (pool, pool, ALL_ROWS))
-}
-
 /// The workers of all pools from the first to the last, ordered by pool. Pools without workers are
 /// absent.
 pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(PoolId, Counts)>> {

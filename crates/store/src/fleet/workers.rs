@@ -12,6 +12,9 @@ use crate::engine::{
 };
 use crate::fleet::launches;
 
+/// Length at which a list of rows to write is sent.
+const LIST_BYTES: usize = 1024 * 1024;
+
 columns! { worker: Worker(StoredWorker) {
     key: Key ["worker_pool_id", "worker_group", "worker_id"],
     provider_id: Mutable "provider_id",
@@ -81,9 +84,15 @@ statements! { TABLE;
         "INSERT INTO workers ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
     UPDATE "worker_update" =
         "UPDATE workers SET {changes} WHERE {key}";
+    ADVISE "worker_advise" =
+        "UPDATE workers SET terms = v.value ->> 3, \
+         draining = CAST(v.value ->> 4 AS BIGINT), advised = CAST(v.value ->> 5 AS BIGINT), \
+         advice_reason = v.value ->> 6, version = version + 1 FROM json_each($1) AS v \
+         WHERE worker_pool_id = $2 AND worker_group = v.value ->> 0 AND worker_id = v.value ->> 1 \
+         AND version = CAST(v.value ->> 2 AS BIGINT)";
     FIRST_CLAIM "worker_note_first_claim" =
         "UPDATE workers SET first_claim = $1 WHERE worker_pool_id = $2 AND worker_group = $3 \
-         AND worker_id = $4 AND first_claim IS NULL AND state = 'running'";
+         AND worker_id = $4 AND first_claim IS NULL AND state = 'running' RETURNING {columns}";
     DELETE_EXPIRED "worker_delete_expired" =
         "DELETE FROM workers WHERE (worker_pool_id, worker_group, worker_id) IN (\
          SELECT worker_pool_id, worker_group, worker_id FROM workers \
@@ -141,6 +150,14 @@ pub fn get_some<'k>(
 
 /// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists.
 pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
+    // With PostgreSQL, the look was asked for, so the answer to the insert need not be waited for.
+    if tx.has_concurrent_writers() {
+        let is_new = get(tx, &worker.key)?.is_none();
+        if is_new {
+            insert_new(tx, worker)?;
+        }
+        return Ok(is_new);
+    }
     tx.touch(worker.key.pool_id.as_str());
     let is_new = tx.insert(&INSERT, worker)?;
     if is_new {
@@ -149,12 +166,53 @@ pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
     Ok(is_new)
 }
 
+/// Like `insert`, of a worker that was looked for and not found. If another transaction has
+/// inserted it since, this one has lost a race.
+pub fn insert_new(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
+    tx.touch(worker.key.pool_id.as_str());
+    tx.insert_new(&INSERT, worker)?;
+    meters::insert(tx, worker)
+}
+
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 /// Returns the new version.
 pub fn update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version> {
     tx.touch(worker.key.pool_id.as_str());
     tx.update(&UPDATE, worker)?;
     Ok(worker.version.next())
+}
+
+/// Writes the advice to workers of a pool, unless another transaction changed one of them since it
+/// was read.
+pub fn advise(tx: &mut Tx<'_>, pool_id: &PoolId, workers: &[Worker]) -> Result<()> {
+    let (mut rows, mut n_rows) = (String::new(), 0);
+    for (number, worker) in workers.iter().enumerate() {
+        rows.push(if n_rows == 0 { '[' } else { ',' });
+        rows.push_str(&advice_row(worker));
+        n_rows += 1;
+        if rows.len() >= LIST_BYTES || number + 1 == workers.len() {
+            rows.push(']');
+            tx.touch(pool_id.as_str());
+            if tx.execute(&ADVISE, (&rows, pool_id))? < n_rows {
+                return Err(tx.lost_race());
+            }
+            (rows, n_rows) = (String::new(), 0);
+        }
+    }
+    Ok(())
+}
+
+fn advice_row(worker: &Worker) -> String {
+    let advice = worker.terms.advice.as_ref();
+    to_json(&(
+        worker.key.group.as_str(),
+        worker.key.id.as_str(),
+        worker.version.0,
+        to_json(&worker.terms),
+        i64::from(worker.terms.is_draining()),
+        advice.map(|advice| advice.decided_at),
+        advice.map(|advice| &advice.reason),
+    ))
 }
 
 /// Records the first time at which a worker asked the queue for work, in its row and in the row of
@@ -166,10 +224,7 @@ pub fn note_first_claim(
     now: Timestamp,
 ) -> Result<Option<Worker>> {
     tx.touch_nothing();
-    if tx.execute(&FIRST_CLAIM, (now, key))? == 0 {
-        return Ok(None);
-    }
-    let worker = get(tx, key)?;
+    let worker: Option<Worker> = tx.row(&FIRST_CLAIM, (now, key))?;
     let token = worker.as_ref();
     let token = token.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
     if let Some(token) = token {

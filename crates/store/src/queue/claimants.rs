@@ -31,11 +31,6 @@ pub struct Claimant {
     pub known: Option<QueueWorker>,
 }
 
-/// Reads the same with the next statement.
-pub fn ask(tx: &mut Tx<'_>, workers: &[WorkerKey]) -> Result<()> {
-    tx.ask_ahead(&LIST, names(workers))
-}
-
 fn names(workers: &[WorkerKey]) -> String {
     let keys = workers.iter();
     let keys = keys.map(|key| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()]);

@@ -79,7 +79,10 @@ fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError>
     Ok(match operation {
         Operation::PoolInsert(n) => {
             outbox::push(tx, &event("e", pool_name(*n)))?;
-            format!("{:?}", pools::insert(tx, &pool(pool_name(*n), "one"))?)
+            match pools::get(tx, &pool_id(pool_name(*n)))? {
+                Some(known) => format!("{known:?}"),
+                None => format!("{:?}", pools::insert(tx, &pool(pool_name(*n), "one"))?),
+            }
         }
         Operation::PoolDelete(n) => format!("{:?}", pools::delete(tx, &pool_id(pool_name(*n)))?),
         Operation::LaunchConfigInsert(n, archived) => {
@@ -91,7 +94,10 @@ fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError>
                 None => format!("{:?}", launch_configs::insert(tx, &config)?),
             }
         }
-        Operation::LaunchConfigExpire => format!("{}", launch_configs::delete_expirable(tx, 1)?),
+        Operation::LaunchConfigExpire => {
+            let found = launch_configs::list_expirable(tx, 1)?;
+            format!("{}", launch_configs::delete_expirable(tx, &found)?)
+        }
         Operation::WorkerInsert {
             name: n,
             created,
@@ -132,7 +138,9 @@ fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError>
         }
         Operation::Client(n) => format!("{:?}", clients::insert(tx, &client(name(*n)))?),
         Operation::FailAfterInsert(n) => {
-            pools::insert(tx, &pool(pool_name(*n), "two"))?;
+            if pools::get(tx, &pool_id(pool_name(*n)))?.is_none() {
+                pools::insert(tx, &pool(pool_name(*n), "two"))?;
+            }
             return Err(StoreError::BadUrl("on purpose".to_owned()));
         }
         Operation::Look { state: s, limit } => look(tx, state(*s), u32::from(*limit))?,

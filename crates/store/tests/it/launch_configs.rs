@@ -16,6 +16,12 @@ fn ids(configs: &[domain::launch_config::LaunchConfig]) -> Vec<String> {
         .collect()
 }
 
+/// Deletes the archived launch configs that nothing names.
+fn expire(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
+    let found = launch_configs::list_expirable(tx, limit)?;
+    launch_configs::delete_expirable(tx, &found)
+}
+
 on_both!(a_launch_config_is_read_as_it_was_written, |database| {
     let store = database.migrated().await;
     let inserted = |tx: &mut Tx<'_>| launch_configs::insert(tx, &launch_config("a/b", "lc-1"));
@@ -100,7 +106,7 @@ on_both!(
             }
             // Refers to lc-1 of its own pool. The lc-1 of the other pool is another launch config.
             workers::insert(tx, &worker("a/b", "g", "w"))?;
-            launch_configs::delete_expirable(tx, 10)
+            expire(tx, 10)
         })
         .await;
         assert_eq!(n_deleted, 2);
@@ -126,7 +132,7 @@ on_both!(
             workers::insert(tx, &worker("a/b", "g", "w")).map(drop)
         })
         .await;
-        let expire = || write(&store, |tx| launch_configs::delete_expirable(tx, 10));
+        let expire = || write(&store, |tx| expire(tx, 10));
         for state in [
             WorkerState::Requested,
             WorkerState::Running,

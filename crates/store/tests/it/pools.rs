@@ -1,7 +1,7 @@
 //! Pools: inserts, guarded updates and lists.
 
 use domain::id::ProviderId;
-use store::{launch_configs, pools, workers};
+use store::{StoreError, launch_configs, pools, workers};
 
 use crate::samples::{at, edit, launch_config, object, pool, pool_id, worker};
 use crate::world::{on_both, read, write};
@@ -13,7 +13,7 @@ on_both!(a_pool_is_read_as_it_was_written, |database| {
     stored.definition.further_provider_ids = vec!["aws-2".parse().unwrap()];
     stored.worker_configuration_id = Some("build.v2".parse().unwrap());
     let expected = stored.clone();
-    assert!(write(&store, move |tx| pools::insert(tx, &stored)).await);
+    write(&store, move |tx| pools::insert(tx, &stored)).await;
     assert_eq!(
         read(&store, |tx| pools::get(tx, &pool_id("a/b"))).await,
         Some(expected)
@@ -26,8 +26,10 @@ on_both!(a_pool_is_read_as_it_was_written, |database| {
 
 on_both!(a_second_pool_with_the_same_id_is_not_inserted, |database| {
     let store = database.migrated().await;
-    assert!(write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await);
-    assert!(!write(&store, |tx| pools::insert(tx, &pool("a/b", "two"))).await);
+    write(&store, |tx| pools::insert(tx, &pool("a/b", "one"))).await;
+    let again = store.write("again", |tx| pools::insert(tx, &pool("a/b", "two")));
+    let again = again.await;
+    assert!(matches!(again, Err(StoreError::TooManyConflicts { .. })));
     let kept = read(&store, |tx| pools::get(tx, &pool_id("a/b")))
         .await
         .unwrap();

@@ -1,10 +1,12 @@
 //! Statements that wait for the next one, on PostgreSQL; the same tests run on SQLite, where none
 //! waits.
 
-use store::{Store, StoreError, Tx, launch_configs, outbox, pools, worker_counts, workers};
+use domain::id::PoolId;
+use domain::pool::Pool;
+use store::{Store, StoreError, Tx, launch_configs, outbox, pools, turns, worker_counts, workers};
 use testing::sizes_around;
 
-use crate::samples::{event, launch_config, pool, pool_id, worker};
+use crate::samples::{event, launch_config, pool, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
 const MAX_WAITING: usize = 64;
@@ -15,6 +17,15 @@ fn push(tx: &mut Tx<'_>, count: usize) -> Result<(), StoreError> {
 
 async fn n_pushed(store: &Store) -> u64 {
     read(store, outbox::depth).await
+}
+
+/// The pool; its launch configs and counts are asked for.
+fn get_with_details(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError> {
+    tx.ask(|tx| {
+        launch_configs::active_between(tx, id, id)?;
+        worker_counts::of_pool(tx, id)
+    });
+    pools::get(tx, id)
 }
 
 on_both!(
@@ -98,12 +109,12 @@ on_both!(
         let store = database.migrated().await;
         let id = pool_id("a/b");
         let n_seen = write(&store, move |tx| {
-            assert!(pools::get_for_details(tx, &id)?.is_none());
+            assert!(get_with_details(tx, &id)?.is_none());
             pools::insert(tx, &pool("a/b", "one"))?;
             launch_configs::insert(tx, &launch_config("a/b", "lc-1"))?;
             workers::insert(tx, &worker("a/b", "g", "i"))?;
             let first = launch_configs::active_between(tx, &id, &id)?.len();
-            assert!(pools::get_for_details(tx, &id)?.is_some());
+            assert!(get_with_details(tx, &id)?.is_some());
             launch_configs::insert(tx, &launch_config("a/b", "lc-2"))?;
             let second = launch_configs::active_between(tx, &id, &id)?.len();
             let counts = worker_counts::of_pool(tx, &id)?;
@@ -113,6 +124,89 @@ on_both!(
         assert_eq!(n_seen.await, (1, 2));
     }
 );
+
+on_both!(
+    a_read_that_waits_is_not_sent_before_a_change_of_its_table,
+    |database| {
+        let store = database.migrated().await;
+        let (id, key) = (pool_id("a/b"), worker_key("a/b", "g", "i"));
+        let seen = write(&store, move |tx| {
+            tx.ask(|tx| {
+                pools::get(tx, &id)?;
+                workers::get(tx, &key)
+            });
+            // Nothing is sent until the first read that is not only asked for.
+            pools::insert(tx, &pool("a/b", "one"))?;
+            workers::insert_new(tx, &worker("a/b", "g", "i"))?;
+            let before = pools::get(tx, &id)?;
+            pools::update(tx, &before.clone().unwrap())?;
+            let after = pools::get(tx, &id)?;
+            let version = |pool: Option<Pool>| pool.map(|pool| pool.version.0);
+            Ok((
+                version(before),
+                version(after),
+                workers::get(tx, &key)?.is_some(),
+            ))
+        });
+        assert_eq!(seen.await, (Some(1), Some(2), true));
+    }
+);
+
+on_both!(a_function_that_only_asks_changes_nothing, |database| {
+    let store = database.migrated().await;
+    let id = pool_id("a/b");
+    let found = write(&store, move |tx| {
+        tx.ask(|tx| {
+            assert!(pools::get(tx, &id)?.is_none());
+            pools::insert(tx, &pool("a/b", "one"))?;
+            panic!("it ends at the first write") as Result<(), StoreError>
+        });
+        tx.ask(|tx| pools::delete(tx, &id));
+        tx.ask(|tx| turns::take(tx, "a"));
+        tx.ask(|tx| Err::<(), _>(tx.lost_race()));
+        Ok((pools::get(tx, &id)?.is_some(), turns::last(tx, "a")?))
+    });
+    // With SQLite the functions do not run at all.
+    assert_eq!(found.await, (false, 0));
+});
+
+#[tokio::test]
+async fn an_answer_stays_good_while_other_tables_change() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let store = database.migrated().await;
+    let trips = async |name: &'static str| {
+        let id = pool_id(name);
+        store.take_counts();
+        write(&store, move |tx| {
+            tx.ask(|tx| {
+                launch_configs::active_between(tx, &id, &id)?;
+                workers::get(tx, &worker_key(name, "g", "i"))
+            });
+            assert!(pools::get(tx, &id)?.is_none());
+            pools::insert(tx, &pool(name, "one"))?;
+            assert!(workers::insert(tx, &worker(name, "g", "i"))?);
+            assert!(launch_configs::active_between(tx, &id, &id)?.is_empty());
+            Ok(())
+        })
+        .await;
+        store.take_counts().trips()
+    };
+    trips("a/prepares").await;
+    // One for the reads, and one for the rest with the commit.
+    assert_eq!(trips("a/b").await, 2);
+}
+
+on_both!(a_read_transaction_refuses_writes_that_wait, |database| {
+    let store = database.migrated().await;
+    let refused = store.read("writes", |tx| push(tx, 1)).await;
+    assert!(
+        matches!(refused, Err(StoreError::Query { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(n_pushed(&store).await, 0);
+});
 
 #[tokio::test]
 async fn a_pool_with_its_details_is_one_trip() {
@@ -128,7 +222,7 @@ async fn a_pool_with_its_details_is_one_trip() {
     let details = async || {
         let id = pool_id("a/b");
         read(&store, move |tx| {
-            let pool = pools::get_for_details(tx, &id)?;
+            let pool = get_with_details(tx, &id)?;
             let configs = launch_configs::active_between(tx, &id, &id)?;
             let counts = worker_counts::of_pool(tx, &id)?;
             Ok((pool.is_some(), configs.len(), counts))

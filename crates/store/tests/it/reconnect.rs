@@ -71,7 +71,8 @@ async fn statements_that_wait_are_sent_on_the_connection_that_replaces_a_closed_
         close_connections_named(&database, &name);
         let seen = read(&store, |tx| {
             let id = pool_id("a/b");
-            let pool = pools::get_for_details(tx, &id)?;
+            tx.ask(|tx| launch_configs::active_between(tx, &id, &id));
+            let pool = pools::get(tx, &id)?;
             let configs = launch_configs::active_between(tx, &id, &id)?;
             Ok((pool.is_some(), configs.len()))
         });
@@ -91,6 +92,8 @@ async fn a_write_that_loses_its_connection_before_the_commit_runs_again() {
     let (counting, cutting) = (runs.clone(), database.clone());
     write(&store, move |tx| {
         pools::insert(tx, &pool("a/b", "one"))?;
+        // The insert is sent with this, and so is the beginning of the transaction.
+        pools::get(tx, &pool_id("a/b"))?;
         if counting.fetch_add(1, Ordering::Relaxed) == 0 {
             close_connections(&cutting);
         }

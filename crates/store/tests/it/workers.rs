@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use domain::worker::{Worker, WorkerState};
+use domain::worker::{Advice, Worker, WorkerState};
+use store::StoreError;
 use store::listed_workers::{self, WorkerCursor, WorkerFilter};
 use store::worker_counts;
 use store::workers;
@@ -314,5 +315,87 @@ on_both!(
                 .await
                 .is_some()
         );
+    }
+);
+
+fn advised(worker: Worker, reason: &str) -> Worker {
+    worker.advise(Advice {
+        terminate: reason.starts_with("idle"),
+        reason: reason.to_owned(),
+        decided_at: 5,
+    })
+}
+
+on_both!(
+    advice_to_many_workers_is_written_as_that_to_one,
+    |database| {
+        let store = database.migrated().await;
+        // Long enough that two make a list, and one does not.
+        let config = serde_json::json!("\"\u{e9}\n".repeat(100_000));
+        for (count, n_statements) in [(0, 0), (1, 1), (2, 1), (3, 2), (20, 10)] {
+            let pool = format!("a/b{count}");
+            let made: Vec<Worker> = (0..count)
+                .map(|number| {
+                    let mut worker = worker(&pool, "g", &format!("w{number:02}"));
+                    edit(&mut worker, |it| {
+                        it.terms.worker_config = Some(config.clone());
+                    });
+                    worker
+                })
+                .collect();
+            let inserted = made.clone();
+            write(&store, move |tx| {
+                for worker in &inserted {
+                    workers::insert(tx, worker)?;
+                }
+                Ok(())
+            })
+            .await;
+            let reasons = ["idle for an hour", "its launch config's \"price\" fell"];
+            let reasons = reasons.into_iter().cycle();
+            let expected: Vec<Worker> = made
+                .into_iter()
+                .zip(reasons)
+                .map(|(worker, reason)| advised(worker, reason))
+                .collect();
+            store.take_counts();
+            let (id, changed) = (pool_id(&pool), expected.clone());
+            write(&store, move |tx| workers::advise(tx, &id, &changed)).await;
+            let counts = store.take_counts();
+            assert_eq!(counts.statements("worker_advise"), n_statements, "{count}");
+            for worker in expected {
+                let key = worker.key.clone();
+                let read = read(&store, move |tx| workers::get(tx, &key)).await;
+                let next = worker.version.next();
+                assert_eq!(read, Some(worker.with_version(next)));
+            }
+        }
+    }
+);
+
+on_both!(
+    advice_is_not_written_if_one_of_the_workers_has_changed,
+    |database| {
+        let store = database.migrated().await;
+        let workers = ["w1", "w2", "w3"].map(|id| worker("a/b", "g", id));
+        let made = workers.clone();
+        write(&store, move |tx| {
+            for worker in &made {
+                workers::insert(tx, worker)?;
+            }
+            workers::update(tx, &made[1])
+        })
+        .await;
+        let changed = workers.clone().map(|worker| advised(worker, "idle"));
+        let late = store
+            .write("late", move |tx| {
+                workers::advise(tx, &pool_id("a/b"), &changed)
+            })
+            .await;
+        assert!(matches!(late, Err(StoreError::TooManyConflicts { .. })));
+        let [first, ..] = workers;
+        let key = first.key.clone();
+        let read = read(&store, move |tx| workers::get(tx, &key)).await;
+        assert_eq!(read, Some(first));
     }
 );

@@ -95,7 +95,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "audit_delete_before",
             "cost_oldest_hour",
-            "launch_config_delete_expirable",
+            "launch_config_list_expirable",
             "offering_news_oldest",
             "recorded_run_first_too_many",
             "recorded_run_oldest",

@@ -50,8 +50,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
     let read = async {
         let loaded = call.read("pool_show", move |tx| {
-            let pool = store::pools::get_for_details(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
-            Ok::<_, PoolError>(PoolDetails::load(tx, pool)?)
+            PoolDetails::find(tx, &id)?.ok_or(PoolError::NoSuchPool)
         });
         reply(&loaded.await?)
     };
@@ -90,21 +89,30 @@ fn of_pool<'a>(configs: &'a [LaunchConfig], id: &PoolId) -> &'a [LaunchConfig] {
 async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, ApiError> {
     let params = call.url_params().text("providerId", &body.provider_id);
     call.authorize(params).await?;
-    // No config can change a pool that is made of rules; the transaction checks that again.
-    let id = call.pool_id()?;
-    let read = call.read("pool_is_compiled", move |tx| {
-        store::pools::get(tx, &id)?
-            .as_ref()
-            .map_or(Ok(()), pools::refuse_compiled)
-    });
-    read.await?;
     call.authorize_images(&body.config).await?;
     let asked = asked(call.pool_id()?, body)?;
     for further in asked.listed.iter().flatten().skip(1) {
         let params = call.url_params().text("providerId", further.as_str());
         call.authorize(params).await?;
     }
-    Ok(pools::validate(&call.app.engine, asked).await?)
+    match pools::validate(&call.app.engine, asked).await {
+        Ok(validated) => Ok(validated),
+        Err(invalid) => {
+            refuse_compiled(call).await?;
+            Err(invalid.into())
+        }
+    }
+}
+
+/// No config can change a pool that is made of rules, so this says more than what is wrong with it.
+async fn refuse_compiled(call: &Call) -> Result<(), ApiError> {
+    let id = call.pool_id()?;
+    let read = call.read("pool_is_compiled", move |tx| {
+        store::pools::get(tx, &id)?
+            .as_ref()
+            .map_or(Ok(()), pools::refuse_compiled)
+    });
+    read.await
 }
 
 pub(super) fn asked(id: PoolId, body: PoolBody) -> Result<PoolRequest, PoolError> {

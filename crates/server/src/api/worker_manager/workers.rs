@@ -56,7 +56,7 @@ async fn list(
     let read_id = pool_id.clone();
     let read = call.scan("worker_list", move |tx| {
         if pool_must_exist {
-            store::pools::ask(tx, &read_id)?;
+            tx.ask(|tx| store::pools::get(tx, &read_id));
         }
         let listed = store::listed_workers::list(tx, &read_id, &filter, after.as_ref(), limit)?;
         if pool_must_exist && store::pools::get(tx, &read_id)?.is_none() {
