@@ -13,6 +13,8 @@ use crate::Engine;
 pub struct ScanLimits {
     /// Rows per query.
     pub page: u32,
+    /// Workers that one transaction changes. Small, so that other writes do not wait long.
+    pub changes: usize,
     /// Concurrent calls to one region.
     pub calls: usize,
     /// After this many failed calls, a region is skipped until the next scan.

@@ -30,6 +30,7 @@ use crate::Engine;
 use crate::change::Change;
 
 const PAGE: u32 = 1_000;
+const MAX_CHANGES: usize = 100;
 const MAX_CALLS: usize = 4;
 /// The time limit of a call; the next scan makes the call again.
 const MAX_CALL: Duration = Duration::from_secs(60);
@@ -50,6 +51,7 @@ impl Default for ScanLimits {
     fn default() -> Self {
         Self {
             page: PAGE,
+            changes: MAX_CHANGES,
             calls: MAX_CALLS,
             failures: MAX_FAILURES,
             groups: MAX_GROUPS,
@@ -311,16 +313,29 @@ impl RegionScan {
         let stale = page
             .iter()
             .any(|worker| worker.last_checked < now.plus_millis(-CHECKED_MS));
-        if affected.is_empty() && !stale {
-            return Ok(());
+        if stale {
+            let (id, stale) = (self.provider_id.clone(), now.plus_millis(-CHECKED_MS));
+            let written = self.engine.store.write("scan_note_checked", move |tx| {
+                store::workers::note_checked(tx, &id, &first, &last, now, stale)
+            });
+            written.await?;
         }
+        for affected in affected.chunks(self.limits.changes.max(1)) {
+            self.apply_evidence(affected.to_vec(), now).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply_evidence(
+        &mut self,
+        affected: Vec<WorkerEvidence>,
+        now: Timestamp,
+    ) -> store::Result<()> {
         let (id, is_outside) = (
             self.provider_id.clone(),
             self.engine.demand_source.is_outside(),
         );
         let written = self.engine.change_alone("scan_apply", now, move |change| {
-            let stale = now.plus_millis(-CHECKED_MS);
-            store::workers::note_checked(change.tx, &id, &first, &last, now, stale)?;
             let mut done = ScanResult::default();
             for found in &affected {
                 apply(change, found, is_outside, &mut done)?;

@@ -319,11 +319,17 @@ pub async fn forget_waits(
     let mut n_deleted = 0;
     for _ in 0..limits.batches {
         let process = process.to_owned();
+        // The writer does not wait for this look.
+        let look = engine.store.scan("waits_look", move |tx| {
+            store::pool_waits::list_crowded(tx, limits.kept, limits.pools)
+        });
+        let crowded = look.await?;
+        let n_crowded = crowded.len() as u64;
         let written = engine.store.write("waits_forget", move |tx| {
             let before = needed_since(tx, now)?;
             let n_old = store::pool_waits::forget_before(tx, before, limits.rows)?;
             let n_orphans = store::pool_waits::forget_orphans(tx, before, limits.rows)?;
-            let n_crowded = store::pool_waits::trim(tx, limits.kept, limits.pools)?;
+            store::pool_waits::trim(tx, &crowded, limits.kept)?;
             let mut n_accounts = 0;
             for (span_ms, kept_ms) in limits.accounts {
                 let before = now.plus_millis(-kept_ms);
@@ -334,9 +340,9 @@ pub async fn forget_waits(
                     n_accounts += forget_accounts(tx, &process, now, limits.rows)?;
                 }
             }
-            Ok::<_, StoreError>((n_old + n_orphans + n_accounts, n_crowded))
+            Ok::<_, StoreError>(n_old + n_orphans + n_accounts)
         });
-        let (n_rows, n_crowded) = written.await?;
+        let n_rows = written.await?;
         n_deleted += n_rows;
         if n_rows < u64::from(limits.rows) && n_crowded < u64::from(limits.pools) {
             break;

@@ -6,8 +6,10 @@ use store::{StoreError, Tx, recorded_gaps, recorded_runs, recorded_workers};
 use super::batches::Batches;
 use crate::app::App;
 
-/// Deletes the oldest rows beyond a number of kept rows, at most as many as the limit.
-type DeleteExcess = fn(&mut Tx<'_>, u32, u32) -> Result<u64, StoreError>;
+/// Finds the newest of the rows beyond a number of kept rows.
+type Find<P> = fn(&mut Tx<'_>, u32) -> Result<Option<P>, StoreError>;
+/// Deletes rows until this one, at most as many as the limit.
+type Delete<P> = fn(&mut Tx<'_>, P, u32) -> Result<u64, StoreError>;
 
 /// Returns how many rows were deleted. `batches` limits the deletions of each kind.
 pub(super) async fn forget_recorded(
@@ -18,16 +20,35 @@ pub(super) async fn forget_recorded(
     let (store, fleet) = (&app.engine.store, &app.config.fleet);
     let before = now.plus_millis(-i64::from(fleet.recording_days) * DAY_MS);
     let delete = |name, delete| batches.delete(store, name, before, delete);
-    let kept = fleet.recorded_runs;
-    let delete_excess = |name: &'static str, delete: DeleteExcess| {
-        let deletion = move |tx: &mut Tx<'_>| delete(tx, kept, batches.size);
-        batches.repeat(move || store.write(name, deletion))
-    };
     let mut n_deleted = 0;
     n_deleted += delete("recorded_run_expire", recorded_runs::delete_before).await?;
     n_deleted += delete("recorded_worker_expire", recorded_workers::delete_before).await?;
     n_deleted += delete("recorded_gap_expire", recorded_gaps::delete_before).await?;
-    n_deleted += delete_excess("recorded_run_trim", recorded_runs::delete_excess).await?;
-    n_deleted += delete_excess("recorded_worker_trim", recorded_workers::delete_excess).await?;
+    let names = ("recorded_run_look", "recorded_run_trim");
+    let (find, delete): (Find<_>, Delete<_>) =
+        (recorded_runs::find_excess, recorded_runs::delete_until);
+    n_deleted += trim(app, batches, names, find, delete).await?;
+    let names = ("recorded_worker_look", "recorded_worker_trim");
+    let (find, delete): (Find<_>, Delete<_>) = (
+        recorded_workers::find_excess,
+        recorded_workers::delete_until,
+    );
+    n_deleted += trim(app, batches, names, find, delete).await?;
     Ok(n_deleted)
+}
+
+/// Deletes the oldest rows beyond the number that is kept. The writer does not wait for the look.
+async fn trim<P: Copy + Send + 'static>(
+    app: &App,
+    batches: Batches,
+    (look, trim): (&'static str, &'static str),
+    find: Find<P>,
+    delete: Delete<P>,
+) -> Result<u64, StoreError> {
+    let (store, kept) = (&app.engine.store, app.config.fleet.recorded_runs);
+    let Some(last) = store.scan(look, move |tx| find(tx, kept)).await? else {
+        return Ok(0);
+    };
+    let deletion = move |tx: &mut Tx<'_>| delete(tx, last, batches.size);
+    batches.repeat(|| store.write(trim, deletion)).await
 }

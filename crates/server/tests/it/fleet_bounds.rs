@@ -188,6 +188,32 @@ fleet_test!(all_rows_of_a_region_are_looked_at, |fleet| {
 });
 
 fleet_test!(
+    a_transaction_of_a_scan_changes_a_bounded_number_of_workers,
+    |fleet| {
+        let key = fleet.running_one().await;
+        let limits = ScanLimits {
+            changes: LIMIT,
+            ..ScanLimits::default()
+        };
+        // The first scans change the one with a machine.
+        for _ in 0..2 {
+            fleet.pass_ms(10 * MINUTE_MS);
+            fleet.scan().await;
+        }
+        for count in sizes_around("engine::fleet::scan::MAX_CHANGES", LIMIT) {
+            fleet.copies(&key, count, WorkerState::Stopping).await;
+            fleet.pass_ms(10 * MINUTE_MS);
+            let mut scanner = fleet.limited_scanner(limits);
+            let (scanned, counts) = fleet.counted(scanner.scan()).await;
+            let scanned = scanned.unwrap().unwrap();
+            assert_eq!((scanned.stopped, scanned.seen), (count as u64, 1));
+            let n_transactions = count.div_ceil(LIMIT) as u64;
+            assert_eq!(counts.transactions("scan_apply"), n_transactions);
+        }
+    }
+);
+
+fleet_test!(
     a_bounded_number_of_calls_reads_machines_at_the_same_time,
     |fleet| {
         const MAX_CALLS: usize = 4;

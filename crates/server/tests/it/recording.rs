@@ -12,6 +12,7 @@ use simulate::recording::{
     Configuration, Past, RecordedStudy, Recording, RecordingReader, Replay, Variant,
 };
 use simulate::study::{Measure, ScenarioResult};
+use store::{StoreError, Tx};
 use testing::sizes_around;
 
 use crate::database::Database;
@@ -254,6 +255,14 @@ fleet_test!(
     }
 );
 
+/// Deletes the oldest runs beyond this number.
+fn trim(tx: &mut Tx<'_>, kept: u32, limit: u32) -> Result<u64, StoreError> {
+    match store::recorded_runs::find_excess(tx, kept)? {
+        Some(last) => store::recorded_runs::delete_until(tx, last, limit),
+        None => Ok(0),
+    }
+}
+
 fleet_test!(a_recording_of_any_size_comes_in_pages, |fleet| {
     fleet.make_pool(POOL, demo_pool("weighted", 5)).await;
     for size in sizes_around("server::api::paging::MAX_PAGE", 10) {
@@ -262,9 +271,7 @@ fleet_test!(a_recording_of_any_size_comes_in_pages, |fleet| {
         let runs = found.iter().filter(|entry| entry.get("run").is_some());
         assert_eq!(runs.count(), size);
         assert_eq!(fleet.entries(1_000).await, found);
-        let n_deleted = fleet
-            .write(|tx| store::recorded_runs::delete_excess(tx, 0, 1_000))
-            .await;
+        let n_deleted = fleet.write(|tx| trim(tx, 0, 1_000)).await;
         assert_eq!(n_deleted, size as u64);
     }
 });
@@ -296,10 +303,8 @@ fleet_test!(old_and_too_many_rows_are_deleted, |fleet| {
     assert_eq!(fleet.kinds(1_000).await, "recording 1, run 5");
     let kept = fleet
         .write(|tx| {
-            let n_deleted = store::recorded_runs::delete_excess(tx, 3, 1)?;
-            assert_eq!(n_deleted, 1);
-            let n_deleted = store::recorded_runs::delete_excess(tx, 3, 10)?;
-            Ok((n_deleted, store::recorded_runs::delete_excess(tx, 3, 10)?))
+            assert_eq!(trim(tx, 3, 1)?, 1);
+            Ok((trim(tx, 3, 10)?, trim(tx, 3, 10)?))
         })
         .await;
     assert_eq!(kept, (1, 0));

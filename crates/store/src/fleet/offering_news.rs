@@ -29,8 +29,8 @@ statements! { TABLE;
     DELETE "offering_news_delete" =
         "DELETE FROM offering_news WHERE sequence >= $1 AND sequence <= $2";
     DELETE_BEFORE "offering_news_delete_before" =
-        "DELETE FROM offering_news WHERE sequence IN (SELECT sequence FROM offering_news \
-         WHERE observed < $1 ORDER BY sequence LIMIT $2)";
+        "DELETE FROM offering_news WHERE sequence IN (\
+         SELECT sequence FROM offering_news ORDER BY sequence LIMIT $1) AND observed < $2";
 }
 
 /// A row of news.
@@ -91,9 +91,10 @@ pub fn delete(tx: &mut Tx<'_>, rows: &[NewsRow]) -> Result<()> {
     tx.run(&DELETE, (first.sequence, last.sequence))
 }
 
-/// Deletes at most `limit` rows. Call it again while it returns the limit.
+/// Looks at `limit` rows from the first on, and deletes those from before this time. Call it again
+/// while it returns the limit.
 pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64> {
-    tx.execute(&DELETE_BEFORE, (before, limit))
+    tx.execute(&DELETE_BEFORE, (limit, before))
 }
 
 /// Offerings as a list in one parameter.

@@ -109,12 +109,14 @@ pub fn forget_orphans(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<
     Ok(pools.max(boundaries))
 }
 
-/// Deletes the oldest boundaries of pools that have more than this number; of at most `limit`
-/// pools. Returns the number of pools.
-pub fn trim(tx: &mut Tx<'_>, kept: u32, limit: u32) -> Result<u64> {
-    let crowded: Vec<PoolId> = tx.rows(&CROWDED, (kept, limit))?;
-    for pool_id in &crowded {
-        tx.run(&TRIM, (pool_id, kept.saturating_sub(1)))?;
-    }
-    Ok(crowded.len() as u64)
+/// The pools that have more boundaries than this number, at most `limit`. This counts all
+/// boundaries, so do it outside of the transaction that deletes them.
+pub fn list_crowded(tx: &mut Tx<'_>, kept: u32, limit: u32) -> Result<Vec<PoolId>> {
+    tx.rows(&CROWDED, (kept, limit))
+}
+
+/// Deletes the oldest boundaries of these pools beyond this number.
+pub fn trim(tx: &mut Tx<'_>, pools: &[PoolId], kept: u32) -> Result<()> {
+    let trim = |pool_id| tx.run(&TRIM, (pool_id, kept.saturating_sub(1)));
+    pools.iter().try_for_each(trim)
 }

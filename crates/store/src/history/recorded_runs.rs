@@ -72,11 +72,13 @@ pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u
     tx.execute(&DELETE_BEFORE, (before, limit))
 }
 
-/// Deletes the oldest runs beyond this number. Call it again while it returns the limit.
-pub fn delete_excess(tx: &mut Tx<'_>, kept: u32, limit: u32) -> Result<u64> {
-    let first: Option<(i64, i64)> = tx.row(&FIRST_TOO_MANY, kept)?;
-    match first {
-        Some(place) => tx.execute(&DELETE_TOO_MANY, (place, limit)),
-        None => Ok(0),
-    }
+/// The newest run beyond the `kept` newest ones. This passes over them, so do it outside of the
+/// transaction that deletes.
+pub fn find_excess(tx: &mut Tx<'_>, kept: u32) -> Result<Option<RunPlace>> {
+    tx.row(&FIRST_TOO_MANY, kept)
+}
+
+/// Deletes this run and older ones, the oldest first. Call it again while it returns the limit.
+pub fn delete_until(tx: &mut Tx<'_>, last: RunPlace, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_TOO_MANY, (last, limit))
 }

@@ -84,11 +84,13 @@ pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u
     tx.execute(&DELETE_BEFORE, (before, limit))
 }
 
-/// Deletes the oldest workers beyond this number. Call it again while it returns the limit.
-pub fn delete_excess(tx: &mut Tx<'_>, kept: u32, limit: u32) -> Result<u64> {
-    let first: Option<Timestamp> = tx.row(&FIRST_TOO_MANY, kept)?;
-    match first {
-        Some(created) => tx.execute(&DELETE_TOO_MANY, (created, limit)),
-        None => Ok(0),
-    }
+/// When the newest worker beyond the `kept` newest ones was created. This passes over them, so do
+/// it outside of the transaction that deletes.
+pub fn find_excess(tx: &mut Tx<'_>, kept: u32) -> Result<Option<Timestamp>> {
+    tx.row(&FIRST_TOO_MANY, kept)
+}
+
+/// Deletes workers created until then, the oldest first. Call it again while it returns the limit.
+pub fn delete_until(tx: &mut Tx<'_>, created: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(&DELETE_TOO_MANY, (created, limit))
 }

@@ -50,11 +50,12 @@ FROM numbers WHERE i < #n(250000);
 
 -- Workers of the last day that asked for work.
 INSERT INTO queue_workers (task_queue_id, worker_group, worker_id, recent_tasks, quarantine_until,
-    quarantine_details, expires, first_claim, last_date_active, last_task_ended)
+    quarantine_details, expires, expiry_hour, first_claim, last_date_active, last_task_ended)
 SELECT #pool(i), 'zone-' || (i % 4), #worker(i),
     '[{"taskId":"' || #task(i + #n(500000)) || '","runId":0}]',
     CASE WHEN i % 5000 = 7 THEN #now() + 86400000 END, '[]',
-    #now() + 86400000 - #random(i, 3600000), #now() - 6000000, #now() - #random(i, 600000), #now() - 900000
+    #now() + 86400000 - #random(i, 3600000),
+    (#now() + 86400000 - #random(i, 3600000)) / 3600000 * 3600000, #now() - 6000000, #now() - #random(i, 600000), #now() - 900000
 FROM numbers WHERE i < #n(120000) AND i % 20 > 0;
 
 INSERT INTO launches (token, worker_pool_id, provider_id, launch_config_id, machines, capacity_each,
