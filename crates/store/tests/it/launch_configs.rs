@@ -110,6 +110,13 @@ on_both!(
         })
         .await;
         assert_eq!(n_deleted, 2);
+        // They were looked for before, and may be in use now.
+        let used = [("a/b", "lc-1"), ("a/b", "lc-3")];
+        let used = used.map(|(pool, id)| (pool_id(pool), id.parse().unwrap()));
+        let deleting = write(&store, move |tx| {
+            launch_configs::delete_expirable(tx, &used)
+        });
+        assert_eq!(deleting.await, 0);
         let left = read(&store, |tx| launch_configs::all(tx, &pool_id("a/b"))).await;
         assert_eq!(ids(&left), ["a/b lc-1", "a/b lc-3"]);
     }

@@ -111,6 +111,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "event_last_waiting",
             "event_waiting",
             "event_waiting_sizes",
+            "launch_config_delete_expirable",
             "launch_failures_between",
             "launch_health_between",
             "launch_pending_between",
