@@ -183,6 +183,19 @@ mod tests {
         shared(|tx| turns::take(tx, "a"))
     }
 
+    /// Ends the shared transaction, as some errors do, when it runs for the first time.
+    fn ending_turn() -> (Job, Answered) {
+        let mut n_runs = 0;
+        shared(move |tx| {
+            n_runs += 1;
+            let taken = turns::take(tx, "a")?;
+            if n_runs == 1 {
+                tx.end_transaction();
+            }
+            Ok(taken)
+        })
+    }
+
     /// Runs the jobs as a thread does that finds all of them in its queue.
     fn run_all(session: &mut Session, jobs: Vec<Job>) {
         let (sender, receiver) = flume::unbounded();
@@ -241,15 +254,7 @@ mod tests {
     fn each_runs_alone_if_an_error_of_one_ends_their_transaction() {
         let (store, mut session) = world();
         let (first, first_turn) = turn();
-        let mut n_runs = 0;
-        let (ending, ended) = shared(move |tx| {
-            n_runs += 1;
-            let taken = turns::take(tx, "a")?;
-            if n_runs == 1 {
-                tx.end_transaction();
-            }
-            Ok(taken)
-        });
+        let (ending, ended) = ending_turn();
         let (last, last_turn) = turn();
         run_all(&mut session, vec![first, ending, last]);
         assert_eq!([first_turn, ended, last_turn].map(value), [1, 2, 3]);
@@ -261,15 +266,7 @@ mod tests {
         let (_store, mut session) = world();
         let (unheard, gone) = turn();
         drop(gone);
-        let mut n_runs = 0;
-        let (ending, ended) = shared(move |tx| {
-            n_runs += 1;
-            let taken = turns::take(tx, "a")?;
-            if n_runs == 1 {
-                tx.end_transaction();
-            }
-            Ok(taken)
-        });
+        let (ending, ended) = ending_turn();
         run_all(&mut session, vec![unheard, ending]);
         assert_eq!(value(ended), 1);
     }

@@ -159,4 +159,28 @@ mod tests {
         let statement = Statement::new(&TABLE, "s", "SELECT 1");
         assert_eq!(statement.postgres_sql(), "SELECT 1");
     }
+
+    #[test]
+    fn the_changed_table_is_known_unless_a_statement_may_change_others() {
+        static TABLE: Table = Table::unlisted("t", 1);
+        for (sql, changed) in [
+            ("INSERT INTO waits (a) VALUES ($1)", Some("waits")),
+            ("INSERT INTO waits(a) SELECT a FROM costs", Some("waits")),
+            ("UPDATE waits SET a = 1", Some("waits")),
+            (
+                " DELETE FROM waits WHERE a IN (SELECT b FROM costs)",
+                Some("waits"),
+            ),
+            (
+                "WITH c AS (DELETE FROM waits RETURNING a) INSERT INTO costs SELECT a FROM c",
+                None,
+            ),
+            ("SELECT a FROM waits", None),
+        ] {
+            let statement = Statement::new(&TABLE, "s", sql);
+            assert_eq!(statement.changed_table(), changed, "{sql}");
+            assert!(statement.may_name("waits"));
+            assert!(!statement.may_name("launches"));
+        }
+    }
 }

@@ -169,6 +169,27 @@ impl<'a> Tx<'a> {
         Ok(self.execute(statement, entity.inserted())? > 0)
     }
 
+    /// Inserts a row, and returns whether it is new. `exists` looks for it.
+    ///
+    /// With PostgreSQL, ask for the look: then the answer to the insert need not be waited for. If
+    /// another transaction has inserted the row since, this one has lost a race. With SQLite, the
+    /// insert itself shows it.
+    pub(crate) fn insert_unless<'v>(
+        &mut self,
+        statement: &'static Statement,
+        values: impl Bind<'v>,
+        exists: impl FnOnce(&mut Self) -> Result<bool>,
+    ) -> Result<bool> {
+        if !self.has_concurrent_writers() {
+            return Ok(self.execute(statement, values)? > 0);
+        }
+        if exists(self)? {
+            return Ok(false);
+        }
+        self.execute_guarded(statement, values)?;
+        Ok(true)
+    }
+
     /// Inserts a new row. If it exists already, the transaction has lost a race.
     pub(crate) fn insert_new(
         &mut self,

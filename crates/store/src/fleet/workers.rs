@@ -7,7 +7,7 @@ use domain::worker::{PreviousSecret, StoredWorker, Worker};
 
 use crate::cost::meters;
 use crate::engine::{
-    ALL_ROWS, BadRow, Cells, Field, FromRow, Result, Table, Tx, Value, columns, from_row,
+    ALL_ROWS, BadRow, Cells, Entity, Field, FromRow, Result, Table, Tx, Value, columns, from_row,
     statements, to_json,
 };
 use crate::fleet::launches;
@@ -150,16 +150,9 @@ pub fn get_some<'k>(
 
 /// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists.
 pub fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool> {
-    // With PostgreSQL, the look was asked for, so the answer to the insert need not be waited for.
-    if tx.has_concurrent_writers() {
-        let is_new = get(tx, &worker.key)?.is_none();
-        if is_new {
-            insert_new(tx, worker)?;
-        }
-        return Ok(is_new);
-    }
     tx.touch(worker.key.pool_id.as_str());
-    let is_new = tx.insert(&INSERT, worker)?;
+    let exists = |tx: &mut Tx<'_>| Ok(get(tx, &worker.key)?.is_some());
+    let is_new = tx.insert_unless(&INSERT, worker.inserted(), exists)?;
     if is_new {
         meters::insert(tx, worker)?;
     }

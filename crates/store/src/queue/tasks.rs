@@ -143,13 +143,8 @@ pub fn insert(tx: &mut Tx<'_>, task: &Task, now: Timestamp) -> Result<bool> {
     let times = (definition.deadline, definition.expires);
     let state = (task.retries_left, task.state().as_str(), &task.runs);
     let values = (ids, &task.priority, times, state, task.version, now);
-    // With PostgreSQL, the look was asked for, so the answer to the insert need not be waited for.
-    let is_new = match tx.has_concurrent_writers() {
-        true if get(tx, &task.id)?.is_some() => false,
-        true => tx.execute_guarded(&INSERT, values).map(|()| true)?,
-        false => tx.execute(&INSERT, values)? > 0,
-    };
-    if !is_new {
+    let exists = |tx: &mut Tx<'_>| Ok(get(tx, &task.id)?.is_some());
+    if !tx.insert_unless(&INSERT, values, exists)? {
         return Ok(false);
     }
     let text = to_json(&TaskDocument::from(&**definition));
