@@ -19,6 +19,10 @@ pub struct Batches {
 
 /// Deletes a limited number of rows that ended before this time, and returns how many.
 type Delete = fn(&mut Tx<'_>, Timestamp, u32) -> Result<u64, StoreError>;
+/// Lists a limited number of rows that can be deleted.
+type Find<T> = fn(&mut Tx<'_>, u32) -> Result<Vec<T>, StoreError>;
+/// Deletes those of these rows that can still be deleted, and returns how many.
+type DeleteFound<T> = fn(&mut Tx<'_>, &[T]) -> Result<u64, StoreError>;
 /// Lists a limited number of rows that are due at this time.
 type ListDue<T> = fn(&mut Tx<'_>, Timestamp, u32) -> Result<Vec<T>, StoreError>;
 type Settle<T> = fn(&mut Change<'_, '_>, T) -> Result<(), StoreError>;
@@ -54,6 +58,25 @@ impl Batches {
     ) -> Result<u64, StoreError> {
         let deletion = move |tx: &mut Tx<'_>| delete(tx, before, self.size);
         self.repeat(|| store.write(name, deletion)).await
+    }
+
+    /// Deletes rows that take long to find. Each batch finds them before its transaction, so that
+    /// other writes do not wait for that.
+    pub(super) async fn delete_found<T: Send + Sync + 'static>(
+        self,
+        store: &Store,
+        [look, write]: [&'static str; 2],
+        find: Find<T>,
+        delete: DeleteFound<T>,
+    ) -> Result<u64, StoreError> {
+        let batch = || async {
+            let found = store.scan(look, move |tx| find(tx, self.size)).await?;
+            if found.is_empty() {
+                return Ok(0);
+            }
+            store.write(write, move |tx| delete(tx, &found)).await
+        };
+        self.repeat(batch).await
     }
 
     /// Settles the rows that were due at `due`. Each batch looks first: that costs less than a

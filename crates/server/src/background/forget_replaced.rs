@@ -1,9 +1,7 @@
 //! Deletes old versions, old costs and steps of budgets, and what is left of deleted pools.
 
 use domain::time::{DAY_MS, Timestamp};
-use store::{
-    Store, StoreError, budgets, configuration_versions, cost_accounts, image_versions, turns,
-};
+use store::{StoreError, budgets, configuration_versions, cost_accounts, image_versions, turns};
 
 use super::batches::Batches;
 use crate::app::App;
@@ -33,8 +31,10 @@ pub(super) async fn forget_replaced(
         image_versions::delete_replaced(tx, before, KEPT_VERSIONS, size)
     });
     let images = images.await?;
-    let turns = batches.repeat(|| delete_turns(store, batches.size));
-    let turns = turns.await?;
+    let names = ["turn_look", "turn_expire"];
+    let turns = batches
+        .delete_found(store, names, turns::list_orphans, turns::delete_orphans)
+        .await?;
     let steps = days_ago(STEPS_KEPT_DAYS);
     let steps = delete("budget_step_expire", steps, budgets::delete_steps_before).await?;
     let old_costs = days_ago(settings.cost_retention_days);
@@ -50,15 +50,4 @@ pub(super) async fn forget_replaced(
         }
     };
     Ok(rules + images + turns + steps + costs + accounts)
-}
-
-/// Deletes turns of pools that no longer exist. The writer does not wait for the look.
-async fn delete_turns(store: &Store, limit: u32) -> Result<u64, StoreError> {
-    let look = store.scan("turn_look", move |tx| turns::list_orphans(tx, limit));
-    let found = look.await?;
-    if found.is_empty() {
-        return Ok(0);
-    }
-    let written = store.write("turn_expire", move |tx| turns::delete_orphans(tx, &found));
-    written.await
 }

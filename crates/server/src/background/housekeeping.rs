@@ -16,7 +16,9 @@ use engine::change::Change;
 use engine::fleet::{WAIT_READER, settle_old_launches};
 use serde_json::Value;
 use store::{Store, StoreError, Tx};
-use store::{cache_purges, launches, offering_memories, offering_news, overrides, plans};
+use store::{
+    cache_purges, launch_configs, launches, offering_memories, offering_news, overrides, plans,
+};
 use store::{pool_news, queue_workers, shadow_plans, worker_errors, workers};
 
 use super::batches::Batches;
@@ -64,8 +66,7 @@ impl Housekeeping {
         let settled = settle_old_launches(&app.engine).await?;
         let left = self.leave_providers(batches.size).await?;
         let pools = forget("pool_expire", now, expire_pools).await?;
-        let configs = batches.repeat(|| delete_launch_configs(store, batches.size));
-        let configs = configs.await?;
+        let configs = delete_launch_configs(store, batches).await?;
         let documentation = forget("documentation_expire", now, |tx, _, size| {
             store::documentation::delete_orphans(tx, size)
         });
@@ -247,8 +248,8 @@ fn leave(tx: &mut Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
 fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, StoreError> {
     let expired = store::pools::list_expirable(tx, size)?;
     for pool in &expired {
-        for config in store::launch_configs::active_between(tx, &pool.id, &pool.id)? {
-            store::launch_configs::archive(tx, &config, now)?;
+        for config in launch_configs::active_between(tx, &pool.id, &pool.id)? {
+            launch_configs::archive(tx, &config, now)?;
         }
         store::pools::delete(tx, &pool.id)?;
     }
@@ -260,17 +261,11 @@ fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, Store
     Ok(expired.len() as u64)
 }
 
-/// Deletes archived launch configs that nothing names. The writer does not wait for the look.
-async fn delete_launch_configs(store: &Store, limit: u32) -> Result<u64, StoreError> {
-    let look = store.scan("launch_config_look", move |tx| {
-        store::launch_configs::list_expirable(tx, limit)
-    });
-    let found = look.await?;
-    if found.is_empty() {
-        return Ok(0);
-    }
-    let written = store.write("launch_config_expire", move |tx| {
-        store::launch_configs::delete_expirable(tx, &found)
-    });
-    written.await
+async fn delete_launch_configs(store: &Store, batches: Batches) -> Result<u64, StoreError> {
+    let names = ["launch_config_look", "launch_config_expire"];
+    let (list, delete) = (
+        launch_configs::list_expirable,
+        launch_configs::delete_expirable,
+    );
+    batches.delete_found(store, names, list, delete).await
 }
