@@ -167,7 +167,7 @@ fn commit(
     if !outside.is_about(&facts) {
         return Ok(None);
     }
-    // Candidates that were seen are not read again, and would be remembered.
+    // With workers that were seen, those that this look finds would be remembered: none.
     if outside.seen.is_none() {
         let tx = &mut *change.tx;
         tx.ask(|tx| outside.read_snapshot(tx, &mut facts.clone()));

@@ -147,6 +147,10 @@ async fn check(databases: [Database; 2]) {
         .flat_map(|(_, names)| *names)
         .copied()
         .collect();
+    let is_known = |name: &&&str| !large.contains_key(**name);
+    let unknown: Vec<_> = allowed.iter().filter(is_known).collect();
+    assert!(unknown.is_empty(), "no transactions: {unknown:?}");
+    assert!(large["plan_commit"] > LITTLE, "{large:?}");
     let mut grown = String::new();
     for (name, work) in &large {
         let before = small.get(name).copied().unwrap_or(0);

@@ -45,7 +45,7 @@ const COMMIT: &str = "COMMIT";
 /// until it reports them, so this lets it report this one at its end.
 const FOUND_ROWS: &str = "SELECT pg_stat_force_next_flush(),
     coalesce(sum(pg_stat_get_xact_tuples_returned(oid)), 0)
-    FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')";
+    FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'i')";
 
 pub(crate) struct PostgresSession {
     config: Config,
@@ -261,7 +261,7 @@ impl PostgresSession {
     pub(crate) fn work(&mut self) -> Result<u64, Failure> {
         let lines = self.lines(FOUND_ROWS)?;
         let found = lines.first().and_then(|found| found.parse().ok());
-        Ok(found.unwrap_or(0))
+        found.ok_or_else(|| Failure::Other("the server does not count what it finds".into()))
     }
 
     pub(crate) fn prepare(&mut self, statement: &Statement) -> Result<usize, Failure> {
