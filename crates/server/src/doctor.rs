@@ -24,6 +24,9 @@ use crate::tls::TlsAcceptor;
 
 /// Time limit of the server's answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// Time limit of a session with the tree. An attempt can take 4 s if the server is slow for a
+/// moment, and then another one shall still fit.
+const TREE_LIMIT: Duration = Duration::from_secs(12);
 /// Time limit of a provider's set-up.
 const SET_UP_LIMIT: Duration = Duration::from_secs(20);
 /// Clients are read in pages of this size.
@@ -381,7 +384,7 @@ async fn tree(config: &Config) -> Vec<Finding> {
 async fn check_tree(settings: ZookeeperSettings) -> Result<(), TreeError> {
     let settings = ZookeeperSettings {
         creates_root: false,
-        call_limit: TIME_LIMIT,
+        call_limit: TREE_LIMIT,
         ..settings
     };
     let tree = ZookeeperTree::open(settings)?;

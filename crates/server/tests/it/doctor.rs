@@ -184,7 +184,7 @@ async fn a_tree_without_servers_or_a_user_is_found() {
     assert_eq!(
         bad(&findings),
         [
-            "ZooKeeper at 127.0.0.1:1 is not usable: no session with the tree within 5000 ms: no \
+            "ZooKeeper at 127.0.0.1:1 is not usable: no session with the tree within 12000 ms: no \
              server of 127.0.0.1:1 accepts the connection",
             "everybody who reaches ZooKeeper at 127.0.0.1:1 can read and write the tree: it has no \
              user",
