@@ -106,7 +106,7 @@ fn upload(world: &World, path: &str, tarball: Vec<u8>) -> Ask {
     world.ask(Method::PUT, path).raw(tarball)
 }
 
-async fn put(world: &World, path: &str, files: &[(&str, &str)]) -> Value {
+pub(crate) async fn put(world: &World, path: &str, files: &[(&str, &str)]) -> Value {
     upload(world, path, tree(files).pack()).await.expect(200)
 }
 

@@ -18,14 +18,18 @@ use crate::image_samples::{build, definition, referring};
 const LINUX: &str = "fleetwright:/image/linux";
 
 impl Fleet {
-    async fn make_image(&self, canary: Value) -> ImageDefinition {
+    pub(crate) async fn make_image(&self, canary: Value) -> ImageDefinition {
         let body = definition(&canary);
         self.put(LINUX, body.clone()).await.expect(200);
         ImageDefinition::parse(&body).unwrap()
     }
 
     /// The steps of the rollout while these builds exist, and the pools after it.
-    async fn roll_out(&self, definition: &ImageDefinition, builds: &[u64]) -> ImageRollout {
+    pub(crate) async fn roll_out(
+        &self,
+        definition: &ImageDefinition,
+        builds: &[u64],
+    ) -> ImageRollout {
         let facts = self.facts(definition, builds).await;
         let rollout = advance(&self.app.engine, facts, self.now()).await.unwrap();
         refresh_pools(&self.app.engine).await.unwrap();

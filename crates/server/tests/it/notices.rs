@@ -45,7 +45,7 @@ pub(crate) async fn report(
     reported
 }
 
-fn hook(inbox: &Inbox, pools: &[&str]) -> Arc<dyn Channel> {
+pub(crate) fn hook(inbox: &Inbox, pools: &[&str]) -> Arc<dyn Channel> {
     let hook = Hook {
         url: Secret::new(format!("http://{}/hook/T0P-SECRET", inbox.address)),
         host: "127.0.0.1".to_owned(),
