@@ -134,6 +134,7 @@ async fn measure(database: &Database, arguments: &Arguments) -> anyhow::Result<V
         before: arguments.before.clone(),
     };
     let api = api::measure(settings, &mut databases).await?.document();
+    output::note(&api.to_string());
     let of_fleet = |only: &[Part], (pools, workers)| fleet::Arguments {
         database: database.clone(),
         pools,

@@ -293,7 +293,7 @@ impl Place {
         let name = step
             .to_possible_value()
             .map(|value| value.get_name().to_owned());
-        figures_of(
+        let figures = figures_of(
             this_program()?
                 .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
                 .arg(self.folder.path())
@@ -305,7 +305,10 @@ impl Place {
                 .args(["--waiting", &size.waiting.to_string()])
                 .args(["--tasks", &size.tasks.to_string()])
                 .args(["--settling-seconds", &size.settling_seconds.to_string()]),
-        )
+        )?;
+        // If a later part fails, these are not lost.
+        output::note(&figures.to_string());
+        Ok(figures)
     }
 }
 
