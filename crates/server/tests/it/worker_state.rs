@@ -11,7 +11,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::background::driver::BackgroundTask;
-use server::background::{Outcomes, QueueClaims};
+use server::background::{Batches, Housekeeping, Outcomes, QueueClaims};
 use server::start::start_with;
 use testing::sizes_around;
 
@@ -402,6 +402,28 @@ on_both!(
         let of_pool = world.get(POOL_STATE).await.expect(200);
         assert_eq!(windows(&of_pool), in_each_window(0, 0, 0, Value::Null));
         assert_eq!(runs(&of_pool).len(), 25);
+    }
+);
+
+on_both!(
+    one_look_at_a_pool_serves_all_batches_of_its_outcomes,
+    |config| {
+        config.fleet.kept_task_runs = 30;
+    },
+    |world| {
+        begin(world).await;
+        let told = (0..130).map(|number| {
+            let worker = format!("w{}", number % 10);
+            outcome(world, &worker, number, i64::from(number) * HOUR_MS)
+        });
+        note(world, told.collect()).await;
+        let house = Housekeeping(Arc::clone(&world.app));
+        let batches = Batches { size: 10, most: 50 };
+        let (done, counts) = world.counted(house.in_batches(batches)).await;
+        assert_eq!(done.unwrap(), json!({"outcomes": 100}));
+        assert_eq!(counts.transactions("run_outcome_look"), 1);
+        // The last one finds nothing.
+        assert_eq!(counts.transactions("run_outcome_trim"), 11);
     }
 );
 

@@ -101,7 +101,8 @@ pub fn find_excess(
     Ok(is_any.then_some(Excess { settled, crowded }))
 }
 
-/// Deletes the outcomes that were found, and returns their number. Look again while it is not 0.
+/// Deletes up to `limit` of the outcomes that were found, and returns their number. Repeat it while
+/// that is the limit; afterwards, another look may find more.
 pub fn trim(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,

@@ -29,8 +29,7 @@ pub(in super::super) async fn forget(
     let mut last: Option<PoolId> = None;
     // Pools are read in the order of their names, so this ends.
     while let Some(pool_id) = next_pool(app, last).await? {
-        let trim = batches.repeat(|| trim(app, &pool_id, kept, batches.size));
-        n_gone += trim.await?;
+        n_gone += trim(app, &pool_id, kept, batches).await?;
         last = Some(pool_id);
     }
     // Counts are kept as long as the longest window.
@@ -43,20 +42,28 @@ pub(in super::super) async fn forget(
     Ok(n_gone)
 }
 
-/// Most pools have nothing to delete, and the writer does not wait for the look.
-async fn trim(app: &App, pool_id: &PoolId, kept: KeptRuns, size: u32) -> Result<u64, StoreError> {
-    let (store, pool) = (&app.engine.store, pool_id.clone());
+/// Most pools have nothing to delete, and the writer does not wait for the look. A look reads all
+/// outcomes of the pool, so one serves all batches; the next activation looks again.
+async fn trim(
+    app: &App,
+    pool_id: &PoolId,
+    kept: KeptRuns,
+    batches: Batches,
+) -> Result<u64, StoreError> {
+    let (store, pool, size) = (&app.engine.store, pool_id.clone(), batches.size);
     let look = store.scan("run_outcome_look", move |tx| {
         kept_runs::find_excess(tx, &pool, kept, size)
     });
     let Some(excess) = look.await? else {
         return Ok(0);
     };
-    let pool = pool_id.clone();
-    let written = store.write("run_outcome_trim", move |tx| {
-        kept_runs::trim(tx, &pool, kept, &excess, size)
-    });
-    written.await
+    let trim = || {
+        let (pool, excess) = (pool_id.clone(), excess.clone());
+        store.write("run_outcome_trim", move |tx| {
+            kept_runs::trim(tx, &pool, kept, &excess, size)
+        })
+    };
+    batches.repeat(trim).await
 }
 
 async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, StoreError> {
