@@ -13,7 +13,7 @@ use metrics::{gauge, histogram};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::telemetry::{TASK_AGE, TASK_SECONDS};
@@ -76,6 +76,7 @@ pub struct Driver {
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
     running: JoinSet<()>,
+    n_started: u32,
 }
 
 impl Driver {
@@ -84,9 +85,11 @@ impl Driver {
             clock,
             stop,
             running: JoinSet::new(),
+            n_started: 0,
         }
     }
 
+    /// Starts a task: its first activation is now, and the second within a period.
     pub fn start<T: BackgroundTask>(&mut self, period: Duration, task: T) -> Handle {
         self.start_woken(period, Arc::default(), task)
     }
@@ -100,8 +103,10 @@ impl Driver {
     ) -> Handle {
         let (status_sender, status) = watch::channel(Status::default());
         let (stop, clock, woken) = (self.stop.clone(), self.clock.clone(), wake.clone());
+        let ticks = periodically(period, self.n_started);
+        self.n_started += 1;
         self.running
-            .spawn(run(task, period, stop, clock, woken, status_sender));
+            .spawn(run(task, ticks, stop, clock, woken, status_sender));
         Handle { wake, status }
     }
 
@@ -119,19 +124,32 @@ impl Driver {
     }
 }
 
+/// The activations after the first. The second comes after a part of the period that differs
+/// between tasks: the periods are multiples of each other, so tasks that all began together would
+/// do so again and again, and requests would wait for them.
+fn periodically(period: Duration, n_before: u32) -> Interval {
+    // Consecutive multiples of the golden ratio are far from each other, as a part of a whole.
+    const PARTS: u32 = 89;
+    const STEP: u32 = 55;
+    let part = n_before % PARTS * STEP % PARTS + 1;
+    let mut ticks = interval_at(Instant::now() + period * part / PARTS, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
 async fn run<T: BackgroundTask>(
     mut task: T,
-    period: Duration,
+    mut ticks: Interval,
     stop: CancellationToken,
     clock: Arc<dyn Clock>,
     wake: Arc<Notify>,
     status_sender: watch::Sender<Status>,
 ) {
-    let mut ticks = tokio::time::interval(period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_first = true;
     loop {
-        let idle_for = task.idle_for().unwrap_or(period);
+        let idle_for = task.idle_for().unwrap_or(ticks.period());
         tokio::select! {
+            () = std::future::ready(()), if is_first => is_first = false,
             _ = ticks.tick() => {}
             _ = tokio::time::timeout(idle_for, wake.notified()) => {}
             () = stop.cancelled() => return,
@@ -187,6 +205,7 @@ pub fn summary(counts: &[(&str, u64)]) -> Value {
 #[cfg(test)]
 mod tests {
     use domain::time::Timestamp;
+    use tokio::sync::mpsc;
 
     use super::*;
 
@@ -224,6 +243,52 @@ mod tests {
         assert_eq!(handle.finished(3).await.last, Some(Ok(json!(1))));
         stop.cancel();
         driver.join().await;
+    }
+
+    /// Notes the time of each activation.
+    struct Noted(mpsc::UnboundedSender<Duration>, Instant);
+
+    #[async_trait]
+    impl BackgroundTask for Noted {
+        const NAME: &'static str = "noted";
+
+        async fn activate(&mut self) -> ActivationResult {
+            self.0.send(self.1.elapsed())?;
+            Ok(Value::Null)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_of_one_period_begin_together_only_at_the_start() {
+        let (period, begun) = (Duration::from_secs(60), Instant::now());
+        for count in [1, 2, 30, 89] {
+            let (mut driver, stop) = driver();
+            let mut noted = Vec::new();
+            for _ in 0..count {
+                let (sender, times) = mpsc::unbounded_channel();
+                noted.push((driver.start(period, Noted(sender, begun)), times));
+            }
+            let mut second = Vec::new();
+            let begun = begun.elapsed();
+            for (_handle, times) in &mut noted {
+                let mut next = async || times.recv().await.unwrap();
+                let [first, then, third] = [next().await, next().await, next().await];
+                assert!(first <= begun + Duration::from_millis(1), "{first:?}");
+                assert!(
+                    then <= begun + period + Duration::from_millis(2),
+                    "{then:?}"
+                );
+                let apart = third.abs_diff(then + period);
+                assert!(apart < Duration::from_millis(2), "{apart:?}");
+                second.push(then);
+            }
+            second.sort_unstable();
+            let nearest = second.windows(2).map(|pair| pair[1] - pair[0]).min();
+            let nearest = nearest.unwrap_or(period);
+            assert!(nearest >= period / 90, "{count}: {nearest:?}");
+            stop.cancel();
+            driver.join().await;
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -270,7 +335,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_task_that_knows_the_time_of_its_next_work_is_activated_then() {
         let (mut driver, stop) = driver();
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let an_age = Duration::from_secs(1_000_000);
         let mut handle = driver.start(an_age, Soon(4));
         assert_eq!(handle.finished(4).await.last, Some(Ok(json!(0))));

@@ -15,6 +15,7 @@ use domain::waits::WaitCause;
 use engine::change::Change;
 use engine::fleet::{WAIT_READER, settle_old_launches};
 use serde_json::Value;
+use store::events::Expired;
 use store::{Store, StoreError, Tx};
 use store::{
     cache_purges, launch_configs, launches, offering_memories, offering_news, overrides, plans,
@@ -123,20 +124,34 @@ impl Housekeeping {
 
     /// Old events that no reader still needs.
     async fn expire_events(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
-        let (app, size) = (&self.0, batches.size);
+        let app = &self.0;
         let hours = app.config.worker_manager.event_retention_hours;
         let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
         let has_broker = app.events.broker.is_some();
         let has_queue = !app.engine.demand_source.is_outside();
-        let expire = move |tx: &mut Tx<'_>| {
-            let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
-            let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
-            let by_waits = needed_by(tx, WAIT_READER, has_queue, old_events)?;
-            let keep_after = by_broker.min(by_outcomes).min(by_waits);
-            store::events::delete_before(tx, old_events, keep_after, size)
+        let expire = |after: i64| {
+            app.engine.store.write("outbox_expire", move |tx| {
+                let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
+                let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
+                let by_waits = needed_by(tx, WAIT_READER, has_queue, old_events)?;
+                let expired = Expired {
+                    before: old_events,
+                    up_to: by_broker.min(by_outcomes).min(by_waits),
+                    after,
+                };
+                store::events::delete_expired(tx, expired, batches.size)
+            })
         };
-        let expired = batches.repeat(|| app.engine.store.write("outbox_expire", expire));
-        expired.await
+        let (mut total, mut after) = (0, 0);
+        for _ in 0..batches.most {
+            let (n_deleted, last) = expire(after).await?;
+            total += n_deleted;
+            after = last;
+            if n_deleted < u64::from(batches.size) {
+                break;
+            }
+        }
+        Ok(total)
     }
 
     async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {

@@ -41,10 +41,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "PostgreSQL reads all of a table for a batch, as long as the table is small",
         &["recorded_run_expire", "run_count_expire"],
     ),
-    (
-        "it grew in one of five runs, on PostgreSQL; the cause is not known",
-        &["outbox_expire"],
-    ),
 ];
 
 async fn open(database: Database, divisor: u32) -> World {

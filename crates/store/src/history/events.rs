@@ -29,7 +29,7 @@ statements! { TABLE;
         " FROM outbox WHERE position > $1 ORDER BY position LIMIT $2");
     TIMES "event_times_after" =
         "SELECT position, created FROM outbox WHERE position > $1 ORDER BY position LIMIT $2";
-    DELETE "event_delete_until" = "DELETE FROM outbox WHERE position <= $1";
+    DELETE "event_delete_between" = "DELETE FROM outbox WHERE position > $1 AND position <= $2";
 }
 
 /// The last assigned position, or 0.
@@ -106,21 +106,28 @@ pub fn position_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64> {
     Ok(low)
 }
 
-/// Deletes events from before this time, at most `limit` of the oldest, and none after the position
-/// `keep_after`.
-pub fn delete_before(
-    tx: &mut Tx<'_>,
-    before: Timestamp,
-    keep_after: i64,
-    limit: u32,
-) -> Result<u64> {
-    let oldest = times_after(tx, 0, limit)?;
-    let old = oldest
-        .iter()
-        .take_while(|(position, created)| *created < before && *position <= keep_after);
-    match old.last() {
-        Some((last, _)) => tx.execute(&DELETE, *last),
-        None => Ok(0),
+/// Which events can be deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Expired {
+    /// Those from before this time.
+    pub before: Timestamp,
+    /// Those up to this position: readers need the later ones.
+    pub up_to: i64,
+    /// Those after this position: the earlier ones are deleted. PostgreSQL would pass over the
+    /// remains of each as long as a transaction that began before the deletion runs.
+    pub after: i64,
+}
+
+/// Deletes at most `limit` of the oldest expired events. Returns their number, and the position of
+/// the last.
+pub fn delete_expired(tx: &mut Tx<'_>, expired: Expired, limit: u32) -> Result<(u64, i64)> {
+    let oldest = times_after(tx, expired.after, limit)?;
+    let is_old = |(position, created): &&(i64, Timestamp)| {
+        *created < expired.before && *position <= expired.up_to
+    };
+    match oldest.iter().take_while(is_old).last() {
+        Some((last, _)) => Ok((tx.execute(&DELETE, (expired.after, *last))?, *last)),
+        None => Ok((0, expired.after)),
     }
 }
 

@@ -6,6 +6,7 @@ use domain::event::{Event, EventBody};
 use domain::task::{Task, TaskEvent};
 use domain::time::Timestamp;
 use store::event_readers::{self, EventReader};
+use store::events::Expired;
 use store::{Store, events, outbox};
 
 use crate::samples::{at, event, pool_id};
@@ -40,6 +41,15 @@ async fn assign(store: &Store, limit: u32) -> Vec<(i64, String)> {
     let placed = write(store, move |tx| events::assign_positions(tx, limit)).await;
     let placed = placed.items.into_iter();
     placed.map(|row| (row.position, row.event_id)).collect()
+}
+
+async fn delete(store: &Store, before: i64, up_to: i64, after: i64, limit: u32) -> (u64, i64) {
+    let expired = Expired {
+        before: at(before),
+        up_to,
+        after,
+    };
+    write(store, move |tx| events::delete_expired(tx, expired, limit)).await
 }
 
 async fn all(store: &Store) -> Vec<(i64, String)> {
@@ -259,30 +269,49 @@ on_both!(
         let store = database.migrated().await;
         push_at(&store, [10, 20, 30, 40]).await;
         assign(&store, 9).await;
-        let forget = async |before: i64, keep_after: i64, limit: u32| {
-            write(&store, move |tx| {
-                events::delete_before(tx, at(before), keep_after, limit)
-            })
-            .await
+        let forget = async |before: i64, up_to: i64, after: i64, limit: u32| {
+            delete(&store, before, up_to, after, limit).await
         };
-        assert_eq!(forget(10, i64::MAX, 9).await, 0);
-        assert_eq!(forget(99, 1, 9).await, 1);
-        assert_eq!(forget(99, 1, 9).await, 0);
-        assert_eq!(forget(40, i64::MAX, 1).await, 1);
-        assert_eq!(forget(40, i64::MAX, 9).await, 1);
+        assert_eq!(forget(10, i64::MAX, 0, 9).await, (0, 0));
+        assert_eq!(forget(99, 1, 0, 9).await, (1, 1));
+        assert_eq!(forget(99, 1, 1, 9).await, (0, 1));
+        assert_eq!(forget(99, 1, 0, 9).await, (0, 0));
+        assert_eq!(forget(40, i64::MAX, 1, 1).await, (1, 2));
+        assert_eq!(forget(40, i64::MAX, 2, 9).await, (1, 3));
         assert_eq!(all(&store).await, named(&[(4, "e")]));
-        assert_eq!(forget(99, i64::MAX, 9).await, 1);
+        assert_eq!(forget(99, i64::MAX, 0, 9).await, (1, 4));
         // Positions are never assigned twice, even if no event is left.
         push(&store, &["next"]).await;
         assert_eq!(assign(&store, 9).await, named(&[(5, "next")]));
     }
 );
 
+on_both!(
+    a_deletion_neither_reads_nor_deletes_events_up_to_its_start,
+    |database| {
+        let store = database.migrated().await;
+        push_at(&store, (1..=40).map(|n| n * 10)).await;
+        assign(&store, 100).await;
+        let mut after = 0;
+        for (number, limit) in [(0, 1), (1, 9), (10, 10), (20, 11), (31, 9)] {
+            assert_eq!(number, after);
+            let (deleted, last) = delete(&store, 1_000, i64::MAX, after, limit).await;
+            assert_eq!(deleted, u64::from(limit));
+            assert_eq!(last, after + i64::from(limit));
+            after = last;
+        }
+        assert_eq!(delete(&store, 1_000, i64::MAX, 0, 9).await, (0, 0));
+        push_at(&store, [410, 420]).await;
+        assign(&store, 100).await;
+        assert_eq!(delete(&store, 1_000, i64::MAX, 41, 9).await, (1, 42));
+        assert_eq!(all(&store).await, named(&[(41, "e")]));
+    }
+);
+
 on_both!(an_event_without_a_position_is_never_deleted, |database| {
     let store = database.migrated().await;
     push_at(&store, [10]).await;
-    let forgotten = write(&store, |tx| events::delete_before(tx, at(99), i64::MAX, 9));
-    assert_eq!(forgotten.await, 0);
+    assert_eq!(delete(&store, 99, i64::MAX, 0, 9).await, (0, 0));
     assert_eq!(assign(&store, 9).await.len(), 1);
 });
 
@@ -293,10 +322,7 @@ on_both!(the_position_before_a_time_is_found, |database| {
     assert_eq!(before(at(5)).await, 0);
     push_at(&store, (1..=50).map(|n| n * 10)).await;
     assign(&store, 100).await;
-    write(&store, |tx| {
-        events::delete_before(tx, at(101), i64::MAX, 100)
-    })
-    .await;
+    delete(&store, 101, i64::MAX, 0, 100).await;
     for (time, position) in [
         (0, 10),
         (110, 10),
