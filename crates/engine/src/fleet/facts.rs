@@ -83,7 +83,10 @@ fn supply(
         None => Workers::read(tx, &pools, (&first, &last), horizon, defaults)?,
     };
     let overrides = store::overrides::list_in_force(tx, now)?;
-    let budgets = store::budgets::list_all(tx)?;
+    let budgets = match pools.as_slice() {
+        [pool] => store::budgets::list_limiting(tx, pool)?,
+        _ => store::budgets::list_all(tx)?,
+    };
     let contending = read_contending(tx, &pools, defaults)?;
     let mut announced = read_announced(tx, &pools, defaults, now)?;
     let waits = store::pool_waits::between(tx, &first, &last)?;

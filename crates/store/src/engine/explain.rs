@@ -55,8 +55,7 @@ fn explain_one(
     })
 }
 
-/// PostgreSQL decides by the values, so it needs some: it chooses a plan for unknown values only if
-/// that is not worse.
+/// Connections keep one plan of each statement, for all values, but `EXPLAIN` needs some.
 fn explain_in_postgres(
     postgres: &mut PostgresSession,
     statement: &Statement,

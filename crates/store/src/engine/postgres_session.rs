@@ -328,9 +328,11 @@ impl PostgresSession {
     }
 }
 
-/// Prepared plans are kept, and must stay right when a table that was small grows. Without the
-/// second setting, a statement that has to read all of a table would seem worth compiling.
-const INDEXES_ONLY: &str = "SET enable_seqscan = off; SET jit = off";
+/// A statement is planned once, for all values: for many, that takes longer than to run it. The
+/// plan must stay right when a table that was small grows, so it uses indexes. Without the last
+/// setting, a statement that has to read all of a table would seem worth compiling.
+const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+                     SET jit = off";
 
 fn session_settings() -> String {
     let limits = [
@@ -339,7 +341,7 @@ fn session_settings() -> String {
         ("idle_in_transaction_session_timeout", IDLE_TIMEOUT),
     ];
     let limits = limits.map(|(name, limit)| format!("SET {name} = {}", limit.as_millis()));
-    format!("{}; {INDEXES_ONLY}", limits.join("; "))
+    format!("{}; {PLANS}", limits.join("; "))
 }
 
 impl Link {

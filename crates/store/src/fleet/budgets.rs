@@ -5,6 +5,7 @@ use domain::budgets::{
     BudgetPeriod, BudgetScope, BudgetStep, MoneyBudget, Spending, SpentBy, StepShares,
 };
 use domain::id::{BudgetId, ProviderId};
+use domain::pool::Pool;
 use domain::time::Timestamp;
 
 use crate::cost::cost_accounts::cost_up_to;
@@ -82,6 +83,9 @@ statements! { TABLE;
     DELETE "budget_delete" = "DELETE FROM budgets WHERE budget_id = $1 AND version = $2";
     LIST "budget_list" =
         "SELECT {columns} FROM budgets WHERE budget_id > $1 ORDER BY budget_id LIMIT $2";
+    LIMITING "budget_list_limiting" =
+        "SELECT {columns} FROM budgets WHERE worker_pools IN ($1, $2, '*') OR owner = $3 \
+         OR provider_id IS NOT NULL ORDER BY budget_id LIMIT $4";
     NOTE_STEP "budget_note_step" =
         "INSERT INTO budget_steps (budget_id, period, began, step, created) \
          VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
@@ -145,6 +149,16 @@ pub fn list(tx: &mut Tx<'_>, after: Option<&BudgetId>, limit: u32) -> Result<Vec
 /// All budgets, ordered by id.
 pub fn list_all(tx: &mut Tx<'_>) -> Result<Vec<MoneyBudget>> {
     list(tx, None, ALL_ROWS)
+}
+
+/// The budgets that limit machines of this pool, ordered by id.
+pub fn list_limiting(tx: &mut Tx<'_>, pool: &Pool) -> Result<Vec<MoneyBudget>> {
+    let (first, _) = pool.id.parts();
+    let (siblings, owner) = (format!("{first}/*"), pool.definition.owner.as_str());
+    let values = (&pool.id, siblings.as_str(), owner, ALL_ROWS);
+    let mut budgets: Vec<MoneyBudget> = tx.rows(&LIMITING, values)?;
+    budgets.retain(|budget| budget.scope.concerns(pool));
+    Ok(budgets)
 }
 
 /// Records that a step of a period is announced. Returns `false` if it was before.

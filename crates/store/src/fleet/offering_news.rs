@@ -23,9 +23,10 @@ statements! { TABLE;
          VALUES ($1, $2, $3, $4)";
     OLDEST "offering_news_oldest" =
         news!("FROM offering_news AS n ORDER BY n.sequence LIMIT $1");
+    // With `+ 0`, the order does not come from the key, which would be read completely.
     NEWEST "offering_news_newest" = news!(
         "FROM json_each($1) AS v CROSS JOIN offering_news AS n WHERE n.offering = v.value ->> 0 ",
-        "ORDER BY n.sequence DESC LIMIT $2");
+        "ORDER BY n.sequence + 0 DESC LIMIT $2");
     DELETE "offering_news_delete" =
         "DELETE FROM offering_news WHERE sequence >= $1 AND sequence <= $2";
     DELETE_BEFORE "offering_news_delete_before" =

@@ -13,10 +13,11 @@ static TABLE: Table = Table::unlisted("pool_news", 1);
 statements! { TABLE;
     INSERT "pool_news_insert" =
         "INSERT INTO pool_news (worker_pool_id, n_ended, durations) VALUES ($1, $2, $3)";
+    // With `+ 0`, the order does not come from the key, which would be read completely.
     OF "pool_news_list" =
         "SELECT n.sequence, n.worker_pool_id, n.n_ended, n.durations \
          FROM json_each($1) AS v CROSS JOIN pool_news AS n \
-         WHERE n.worker_pool_id = v.value ->> 0 ORDER BY n.sequence LIMIT $2";
+         WHERE n.worker_pool_id = v.value ->> 0 ORDER BY n.sequence + 0 LIMIT $2";
     DELETE "pool_news_delete" =
         "DELETE FROM pool_news WHERE sequence IN (\
          SELECT CAST(v.value ->> 0 AS BIGINT) FROM json_each($1) AS v)";

@@ -101,11 +101,11 @@ INSERT INTO budgets (budget_id, worker_pools, owner, provider_id, period, amount
     version)
 SELECT 'budget-' || i, 'year/pool-' || i, NULL, NULL, 'day', 900000000000, 'USD', 80, 100, 0,
     '', #now() - 31536000000, #now() - 86400000, #now(), 0, 0, 0, 1
-FROM numbers WHERE i < #n(400);
+FROM numbers WHERE i < #n(200);
 
 INSERT INTO budget_steps (budget_id, period, began, step, created)
 SELECT 'budget-' || p.i, 'day', d.i * 86400000, 'warn', #now() - d.i * 86400000
-FROM numbers AS p CROSS JOIN numbers AS d WHERE p.i < #n(400) AND d.i < 60;
+FROM numbers AS p CROSS JOIN numbers AS d WHERE p.i < #n(200) AND d.i < 60;
 
 INSERT INTO pool_waits (worker_pool_id, since, cause)
 SELECT 'year/pool-' || i, #now() - 60000, 'maximum' FROM numbers WHERE i < #n(400);

@@ -8,6 +8,7 @@ mod access;
 mod announced_tasks;
 mod artifacts;
 mod audit;
+mod budgets;
 mod cache_purges;
 mod configuration;
 mod costs;

@@ -116,6 +116,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "launch_health_between",
             "launch_pending_between",
             "launch_pending_providers",
+            "launch_survivors",
             "launch_unsettled_providers",
             "notice_sent",
             "notice_update",
@@ -342,6 +343,6 @@ on_both!(the_rows_of_a_year_are_read_like_any_other, |database| {
             waits.len(),
         ])
     });
-    let expected = [100, 100, 100, 26, 100, 100, 100, 20, 5, 2, 100, 40, 80];
+    let expected = [100, 100, 100, 26, 100, 100, 100, 10, 5, 2, 100, 40, 80];
     assert_eq!(counts.await, expected);
 });
