@@ -77,6 +77,9 @@ fn supply(
         return Ok(Vec::new());
     };
     let (first, last) = (first.id.clone(), last.id.clone());
+    if first != last {
+        tx.plan_for_values()?;
+    }
     let now = horizon.now;
     let mut workers = match seen {
         Some(seen) => Workers::of(seen),

@@ -242,6 +242,7 @@ pub fn lines(
     since: Timestamp,
     until: Timestamp,
 ) -> Result<Vec<CostLine>> {
+    tx.plan_for_values()?;
     let [[charged, open], [charged_of, open_of]] = statements_of(by);
     let mut lines = Vec::new();
     let rows: Vec<ChargedRow> = sums(tx, [charged, charged_of], scope, (since, until))?;

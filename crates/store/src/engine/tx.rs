@@ -76,6 +76,18 @@ impl<'a> Tx<'a> {
         self.is_asking = false;
     }
 
+    /// Lets PostgreSQL plan the next statements of this transaction for their values, for they may
+    /// read most of a table. Planning takes longer than to read a few rows, so other transactions
+    /// use one plan for all values. With SQLite, nothing is done.
+    pub fn plan_for_values(&mut self) -> Result<()> {
+        let Connection::Postgres(postgres) = &mut self.session.connection else {
+            return Ok(());
+        };
+        let setting = &statement::PLAN_FOR_VALUES;
+        let result = postgres.run_later(setting, Vec::new(), Expected::Rows);
+        result.map_err(|failure| self.failed(setting, failure))
+    }
+
     /// Concurrent transactions of one process have different numbers; those of different processes
     /// may share one. A transaction that adds to a sum writes the row of this number, so that it
     /// seldom conflicts with another.

@@ -181,6 +181,7 @@ pub fn delete_steps_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Re
 /// The money spent from a moment up to now, by pool, provider and owner: the sums of the accounts,
 /// and the cost of machines since their last charge.
 pub fn spent_by(tx: &mut Tx<'_>, since: Timestamp, now: Timestamp) -> Result<Vec<SpentBy>> {
+    tx.plan_for_values()?;
     let mut rows: Vec<SpentBy> = tx.rows(&ACCOUNTED, (since, ALL_ROWS))?;
     let metered: Vec<SpentBy> = tx.rows(&METERED, (since, now, ALL_ROWS))?;
     rows.extend(metered);

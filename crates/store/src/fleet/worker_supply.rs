@@ -28,13 +28,14 @@ statements! { TABLE;
     BETWEEN "worker_supply_between" = groups!("$3",
         " FROM workers AS w \
          WHERE w.state <> 'stopped' AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2");
-    // SQLite runs a CROSS JOIN in the order in which it is written: few workers are quarantined.
+    // Few workers are quarantined, so they come first. SQLite keeps the order of a CROSS JOIN;
+    // PostgreSQL begins with the table that has the limits.
     QUARANTINED "worker_supply_quarantined_between" = groups!("$4",
         " FROM queue_workers AS q CROSS JOIN workers AS w \
          WHERE w.worker_pool_id = q.task_queue_id \
          AND w.worker_group = q.worker_group AND w.worker_id = q.worker_id \
          AND q.quarantine_until >= $1 AND w.state = 'running' \
-         AND w.worker_pool_id >= $2 AND w.worker_pool_id <= $3");
+         AND q.task_queue_id >= $2 AND q.task_queue_id <= $3");
     OVERDUE "worker_supply_overdue_between" = groups!("$4",
         " FROM workers AS w \
          WHERE w.state = 'requested' AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2 \

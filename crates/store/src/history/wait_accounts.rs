@@ -137,6 +137,7 @@ pub fn sums(
     (span_ms, since, until): (i64, Timestamp, Timestamp),
     pools: Option<&[PoolId]>,
 ) -> Result<Vec<AccountSum>> {
+    tx.plan_for_values()?;
     let (all, of) = statements_by(grouping);
     let time = (span_ms, since, until);
     let listed = pools.map(list);

@@ -3,7 +3,9 @@
 
 use domain::id::PoolId;
 use domain::pool::Pool;
-use store::{Store, StoreError, Tx, launch_configs, outbox, pools, turns, worker_counts, workers};
+use store::{
+    Store, StoreError, Tx, events, launch_configs, outbox, pools, turns, worker_counts, workers,
+};
 use testing::sizes_around;
 
 use crate::samples::{event, launch_config, pool, pool_id, worker, worker_key};
@@ -258,4 +260,35 @@ async fn a_write_that_changes_nothing_ends_like_a_read() {
     });
     assert!(late.await);
     assert_eq!(n_pushed(&store).await, 2);
+}
+
+#[tokio::test]
+async fn planning_for_values_needs_no_answer_of_its_own() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let store = database.migrated().await;
+    for is_planned in [false, true, false] {
+        for _ in 0..2 {
+            store.take_counts();
+            let waiting = read(&store, move |tx| {
+                if is_planned {
+                    tx.plan_for_values()?;
+                }
+                tx.ask(outbox::depth);
+                outbox::depth(tx)
+            });
+            assert_eq!(waiting.await, 0);
+            let counts = store.take_counts();
+            assert_eq!((counts.trips(), counts.all_statements()), (1, 1));
+        }
+        let written = write(&store, move |tx| {
+            if is_planned {
+                tx.plan_for_values()?;
+            }
+            outbox::push(tx, &event("e", "a/b"))
+        });
+        written.await;
+        write(&store, |tx| events::assign_positions(tx, 9).map(drop)).await;
+    }
 }
