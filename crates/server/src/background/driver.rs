@@ -21,6 +21,9 @@ use crate::telemetry::{TASK_AGE, TASK_SECONDS};
 /// Maximum wait for running activations when the server stops.
 const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);
 
+/// So many tasks with the same period begin at different moments.
+const PARTS: u32 = 89;
+
 /// A summary for people, which is `Null` if there was nothing to do; or the problem.
 pub type ActivationResult = Result<Value, Box<dyn Error + Send + Sync>>;
 
@@ -128,10 +131,8 @@ impl Driver {
 /// between tasks: the periods are multiples of each other, so tasks that all began together would
 /// do so again and again, and requests would wait for them.
 fn periodically(period: Duration, n_before: u32) -> Interval {
-    // Consecutive multiples of the golden ratio are far from each other, as a part of a whole.
-    const PARTS: u32 = 89;
-    const STEP: u32 = 55;
-    let part = n_before % PARTS * STEP % PARTS + 1;
+    // Multiples of the golden ratio (89 to 55) that follow each other are far apart in the period.
+    let part = n_before % PARTS * 55 % PARTS + 1;
     let mut ticks = interval_at(Instant::now() + period * part / PARTS, period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
@@ -205,6 +206,7 @@ pub fn summary(counts: &[(&str, u64)]) -> Value {
 #[cfg(test)]
 mod tests {
     use domain::time::Timestamp;
+    use testing::sizes_around;
     use tokio::sync::mpsc;
 
     use super::*;
@@ -261,7 +263,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn tasks_of_one_period_begin_together_only_at_the_start() {
         let (period, begun) = (Duration::from_secs(60), Instant::now());
-        for count in [1, 2, 30, 89] {
+        for count in sizes_around("server::background::driver::PARTS", PARTS as usize) {
             let (mut driver, stop) = driver();
             let mut noted = Vec::new();
             for _ in 0..count {
@@ -285,7 +287,8 @@ mod tests {
             second.sort_unstable();
             let nearest = second.windows(2).map(|pair| pair[1] - pair[0]).min();
             let nearest = nearest.unwrap_or(period);
-            assert!(nearest >= period / 90, "{count}: {nearest:?}");
+            let is_apart = nearest >= period / 90;
+            assert_eq!(is_apart, count <= PARTS as usize, "{count}: {nearest:?}");
             stop.cancel();
             driver.join().await;
         }
