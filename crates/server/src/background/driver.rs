@@ -21,7 +21,7 @@ use crate::telemetry::{TASK_AGE, TASK_SECONDS};
 /// Maximum wait for running activations when the server stops.
 const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);
 
-/// So many tasks with the same period begin at different moments.
+/// The number of tasks with the same period that begin at different moments.
 const PARTS: u32 = 89;
 
 /// A summary for people, which is `Null` if there was nothing to do; or the problem.
