@@ -148,7 +148,8 @@ async fn run<T: BackgroundTask>(
 ) {
     let mut is_first = true;
     loop {
-        let idle_for = task.idle_for().unwrap_or(ticks.period());
+        // Without a known time only the period counts, so that a tick does not activate it twice.
+        let idle_for = task.idle_for().unwrap_or(Duration::MAX);
         tokio::select! {
             () = std::future::ready(()), if is_first => is_first = false,
             _ = ticks.tick() => {}
