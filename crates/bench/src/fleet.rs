@@ -25,7 +25,7 @@ use host::Host;
 
 use super::child::{Database, figures_of, this_program};
 use crate::databases::{Age, Databases, YearOldArgument};
-use crate::{machine, output};
+use crate::{machine, output, postgres};
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -214,7 +214,7 @@ pub(crate) async fn measure(
                 Age::Fresh => "on a new database",
                 Age::YearOld => "on a year-old database",
             });
-            measure_part(arguments, part, &place, figures)?;
+            measure_part(arguments, part, &place, figures).await?;
             databases.discard(&place.database).await?;
         }
     }
@@ -230,7 +230,7 @@ pub(crate) async fn measure(
     Ok(fresh)
 }
 
-fn measure_part(
+async fn measure_part(
     arguments: &Arguments,
     part: Part,
     place: &Place,
@@ -257,6 +257,10 @@ fn measure_part(
         }
         Part::Round | Part::Scan => {
             step("fill", Step::Fill)?;
+            // PostgreSQL would do so in the middle of a round, and a fleet grows more slowly.
+            if let Database::Postgres { .. } = place.database {
+                postgres::vacuum(&place.url).await?;
+            }
             if wants(Part::Round) {
                 step("round", Step::Round)?;
             }

@@ -52,8 +52,6 @@ pub struct Facts {
     /// The number of the last turn of a pool with many workers. A plan with the next number knows
     /// all launches that others have decided.
     pub turn: Option<i64>,
-    /// Whether a running worker belongs to an archived launch config.
-    pub has_archived: bool,
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
     /// The memory of the strategy `balanced`; `None` if no strategy of the pool learns.
     pub memory: Option<MarketFacts>,
@@ -116,7 +114,6 @@ impl Facts {
             budgets: Vec::new(),
             inventory: Inventory::default(),
             turn: None,
-            has_archived: false,
             records: BTreeMap::new(),
             memory: None,
             announced: Vec::new(),
@@ -187,7 +184,7 @@ impl Facts {
             || (snapshot.settings.external.is_some() && snapshot.capacity.running > 0)
             || !snapshot.rivals.is_empty()
             || !self.pool.previous_provider_ids.is_empty()
-            || self.has_archived
+            || self.inventory.has_archived
     }
 
     /// The cause for which tasks of the pool wait while it needs no decision.

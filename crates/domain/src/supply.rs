@@ -135,6 +135,8 @@ pub struct AwaitedLaunches {
 pub struct Inventory {
     /// Each worker that is not stopped is in one of these groups.
     pub workers: Vec<Group>,
+    /// Whether a running worker belongs to an archived launch config.
+    pub has_archived: bool,
     /// The running workers that are quarantined.
     pub quarantined: Vec<Group>,
     /// The running workers that are silent and not quarantined.
@@ -345,6 +347,7 @@ mod tests {
                 group(Stopping, "active", false, 3),
                 group(Stopped, "active", false, 1_000),
             ],
+            has_archived: false,
             quarantined: vec![
                 group(Running, "active", false, 5),
                 group(Running, "active", true, 2),

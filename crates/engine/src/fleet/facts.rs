@@ -12,6 +12,7 @@ use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
 use domain::waits::WaitCause;
+use domain::worker::WorkerState;
 use store::Tx;
 use store::launch_health::HealthWindow;
 
@@ -103,7 +104,6 @@ fn supply(
         let own = own.filter(|budget| budget.scope.concerns(&facts.pool));
         facts.budgets = own.cloned().collect();
         facts.inventory = workers.inventories.remove(facts.id()).unwrap_or_default();
-        facts.has_archived = workers.archived.binary_search(facts.id()).is_ok();
         facts.announced = announced.remove(facts.id()).unwrap_or_default();
         facts.is_contending = contending.binary_search(facts.id()).is_ok();
         facts.may_have_late = workers.late.binary_search(facts.id()).is_ok();
@@ -123,8 +123,6 @@ fn supply(
 /// The facts that take long to read about pools with many workers.
 struct Workers {
     inventories: BTreeMap<PoolId, Inventory>,
-    /// The pools with running workers of archived launch configs, in the order of their ids.
-    archived: Vec<PoolId>,
     /// The pools with machines that may be late, in the order of their ids.
     late: Vec<PoolId>,
 }
@@ -132,11 +130,9 @@ struct Workers {
 impl Workers {
     fn of(seen: &Facts) -> Self {
         let id = seen.id();
-        let if_so = |is_so: bool| is_so.then(|| id.clone()).into_iter().collect();
         Self {
             inventories: BTreeMap::from([(id.clone(), seen.inventory.clone())]),
-            archived: if_so(seen.has_archived),
-            late: if_so(seen.may_have_late),
+            late: seen.may_have_late.then(|| id.clone()).into_iter().collect(),
         }
     }
 
@@ -149,7 +145,6 @@ impl Workers {
     ) -> store::Result<Self> {
         Ok(Self {
             inventories: read_inventories(tx, horizon, (first, last))?,
-            archived: store::worker_supply::pools_with_archived_between(tx, first, last)?,
             late: read_possibly_late(tx, pools, defaults, horizon.now)?,
         })
     }
@@ -220,8 +215,10 @@ fn read_inventories(
         all.entry(id.clone()).or_default()
     }
     let mut all = BTreeMap::new();
-    for group in store::worker_supply::between(tx, first, last)? {
-        of(&mut all, &group.pool_id).workers.push(group);
+    for (group, is_archived) in store::worker_supply::between(tx, first, last)? {
+        let inventory = of(&mut all, &group.pool_id);
+        inventory.has_archived |= is_archived && group.state == WorkerState::Running;
+        inventory.workers.push(group);
     }
     for group in store::worker_supply::quarantined_between(tx, horizon.now, first, last)? {
         of(&mut all, &group.pool_id).quarantined.push(group);

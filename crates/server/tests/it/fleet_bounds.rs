@@ -460,7 +460,6 @@ fleet_test!(the_plan_of_a_large_pool_reads_its_workers_once, |fleet| {
         "worker_supply_silent_between",
         "worker_supply_fresh_between",
         "worker_supply_overdue_between",
-        "worker_pools_with_archived_between",
         "worker_list_running",
     ];
     for (count, n_reads) in [(limit - 1, 2), (limit, 1)] {

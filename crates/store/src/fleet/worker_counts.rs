@@ -22,7 +22,7 @@ statements! { TABLE;
          LIMIT $3";
     BY_LAUNCH_CONFIG "worker_counts_by_launch_config" =
         "SELECT COALESCE(launch_config_id, ''), state, COUNT(*), CAST(SUM(capacity) AS BIGINT) \
-         FROM workers WHERE worker_pool_id = $1 GROUP BY COALESCE(launch_config_id, ''), state \
+         FROM workers WHERE worker_pool_id = $1 GROUP BY state, launch_config_id \
          ORDER BY 1, 2 LIMIT $2";
     BY_STATE "worker_count_by_state" =
         "SELECT '', state, COUNT(*), CAST(SUM(capacity) AS BIGINT) FROM workers \

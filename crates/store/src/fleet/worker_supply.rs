@@ -16,7 +16,7 @@ macro_rules! groups {
             "SELECT w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining, \
              COUNT(*), CAST(SUM(w.capacity) AS BIGINT)",
             $($rows)+,
-            " GROUP BY w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining \
+            " GROUP BY w.worker_pool_id, w.state, w.launch_config_id, w.draining \
              ORDER BY 1, 2, 3, 4 LIMIT ",
             $limit
         )
@@ -25,9 +25,17 @@ macro_rules! groups {
 pub(crate) use groups;
 
 statements! { TABLE;
-    BETWEEN "worker_supply_between" = groups!("$3",
-        " FROM workers AS w \
-         WHERE w.state <> 'stopped' AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2");
+    // The groups are those of the index, so they are counted in its order, without a sort.
+    BETWEEN "worker_supply_between" =
+        "SELECT g.worker_pool_id, COALESCE(g.launch_config_id, ''), g.state, g.draining, \
+         g.workers, g.capacity, \
+         CASE WHEN g.launch_config_id IS NULL THEN 0 ELSE COALESCE(c.archived, 1) END FROM (\
+         SELECT worker_pool_id, launch_config_id, state, draining, COUNT(*) AS workers, \
+         CAST(SUM(capacity) AS BIGINT) AS capacity FROM workers \
+         WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY worker_pool_id, state, launch_config_id, draining) AS g \
+         LEFT JOIN launch_configs AS c ON c.worker_pool_id = g.worker_pool_id \
+         AND c.launch_config_id = g.launch_config_id ORDER BY 1, 2, 3, 4 LIMIT $3";
     // Few workers are quarantined, so they come first. SQLite keeps the order of a CROSS JOIN;
     // PostgreSQL begins with the table that has the limits.
     QUARANTINED "worker_supply_quarantined_between" = groups!("$4",
@@ -49,19 +57,11 @@ statements! { TABLE;
         "SELECT DISTINCT worker_pool_id FROM workers \
          WHERE state = 'requested' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
          AND created < $3 ORDER BY worker_pool_id LIMIT $4";
-    ARCHIVED "worker_pools_with_archived_between" =
-        "SELECT DISTINCT w.worker_pool_id FROM (\
-         SELECT DISTINCT worker_pool_id, launch_config_id FROM workers \
-         WHERE state <> 'stopped' AND state = 'running' AND launch_config_id IS NOT NULL \
-         AND worker_pool_id >= $1 AND worker_pool_id <= $2) AS w \
-         LEFT JOIN launch_configs AS c ON c.worker_pool_id = w.worker_pool_id \
-         AND c.launch_config_id = w.launch_config_id WHERE COALESCE(c.archived, 1) = 1 \
-         ORDER BY w.worker_pool_id LIMIT $3";
 }
 
 /// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
-/// launch config.
-pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<Group>> {
+/// launch config, and whether this launch config is archived.
+pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(Group, bool)>> {
     tx.rows(&BETWEEN, (first, last, ALL_ROWS))
 }
 
@@ -95,15 +95,6 @@ pub fn pools_with_starting_between(
     last: &PoolId,
 ) -> Result<Vec<PoolId>> {
     tx.rows(&STARTING, (first, last, before, ALL_ROWS))
-}
-
-/// The pools, from the first to the last, with running workers of an archived launch config.
-pub fn pools_with_archived_between(
-    tx: &mut Tx<'_>,
-    first: &PoolId,
-    last: &PoolId,
-) -> Result<Vec<PoolId>> {
-    tx.rows(&ARCHIVED, (first, last, ALL_ROWS))
 }
 
 impl FromRow for Group {

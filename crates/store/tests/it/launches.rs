@@ -7,9 +7,11 @@ use domain::supply::{AwaitedLaunches, Group};
 use domain::worker::{Advice, WorkerState};
 use serde_json::json;
 use store::plans::{self, PlanRecord};
-use store::{StoreError, launches, pools, queue_workers, turns, worker_supply, workers};
+use store::{
+    StoreError, launch_configs, launches, pools, queue_workers, turns, worker_supply, workers,
+};
 
-use crate::samples::{at, edit, pool, pool_id, queue_worker, worker, worker_key};
+use crate::samples::{at, edit, launch_config, pool, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 pub(crate) fn token(number: u8) -> LaunchToken {
@@ -296,7 +298,7 @@ on_both!(
             worker_supply::between(tx, &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
-        let summary: Vec<_> = supply.iter().map(group_text).collect();
+        let summary: Vec<_> = supply.iter().map(|(group, _)| group_text(group)).collect();
         assert_eq!(
             summary,
             [
@@ -317,6 +319,49 @@ on_both!(
             worker_supply::quarantined_between(tx, at(5_001), &pool_id("a/a"), &pool_id("a/z"))
         });
         assert_eq!(after.await, []);
+    }
+);
+
+on_both!(
+    the_workers_of_archived_and_deleted_launch_configs_are_told_apart,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (id, archived) in [("active", false), ("archived", true)] {
+                let mut config = launch_config("a/b", id);
+                config.archived = archived;
+                launch_configs::insert(tx, &config)?;
+            }
+            let mut elsewhere = launch_config("a/c", "active");
+            elsewhere.archived = true;
+            launch_configs::insert(tx, &elsewhere)?;
+            let configs = [None, Some("active"), Some("archived"), Some("deleted")];
+            for (number, id) in configs.into_iter().enumerate() {
+                let mut worker = worker("a/b", "g", &format!("w{number}"));
+                edit(&mut worker, |it| {
+                    it.launch_config_id = id.map(|id| id.parse().unwrap());
+                    it.state = WorkerState::Running;
+                });
+                workers::insert(tx, &worker)?;
+            }
+            Ok(())
+        })
+        .await;
+        let supply = read(&store, |tx| {
+            worker_supply::between(tx, &pool_id("a/a"), &pool_id("a/z"))
+        });
+        let named = supply.await.into_iter().map(|(group, is_archived)| {
+            let config = group.launch_config_id.map(|id| id.to_string());
+            (config.unwrap_or_default(), is_archived)
+        });
+        let expected = [
+            ("", false),
+            ("active", false),
+            ("archived", true),
+            ("deleted", true),
+        ];
+        let expected = expected.map(|(id, is_archived)| (id.to_owned(), is_archived));
+        assert_eq!(named.collect::<Vec<_>>(), expected);
     }
 );
 

@@ -205,6 +205,24 @@ on_both!(
     }
 );
 
+// A page of pools has tens of thousands of workers; sorting them takes longer than reading them.
+on_both!(
+    workers_are_counted_in_the_order_of_an_index_without_a_sort,
+    |database| {
+        let store = filled(database).await;
+        let explained = store.explain_statements(year().now).await.unwrap();
+        for (name, index) in [
+            ("worker_supply_between", "workers_supply"),
+            ("worker_counts_by_launch_config", "workers_counted"),
+        ] {
+            let counted = explained.iter().find(|it| it.statement == name);
+            let plan = counted.unwrap().lines.join("\n");
+            assert!(plan.contains(index), "{name}: {plan}");
+            assert!(!plan.contains("FOR GROUP BY"), "{name}: {plan}");
+        }
+    }
+);
+
 #[test]
 fn full_scans_are_found_in_the_plans_of_both_databases() {
     let grows = BTreeSet::from(["workers", "tasks"]);
