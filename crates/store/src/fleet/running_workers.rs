@@ -23,44 +23,30 @@ macro_rules! known_to_queue {
     };
 }
 
-// The same conditions as `domain::supply` applies to one worker. Most workers ask for work, so only
-// those that meet the other conditions are looked up in the claimed tasks.
+// The same conditions as `domain::supply` applies to one worker.
 macro_rules! without_task {
-    ($registered:literal, $signs:literal) => {
-        concat!(
-            "WHERE w.state = 'running' AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2 \
-             AND (q.quarantine_until IS NULL OR q.quarantine_until < $3) AND ",
-            $registered,
-            " AND CASE WHEN ",
-            $signs,
-            " THEN NOT EXISTS (SELECT 1 FROM claimed_tasks AS c \
-             WHERE c.task_queue_id = w.worker_pool_id AND c.worker_group = w.worker_group \
-             AND c.worker_id = w.worker_id AND c.taken_until > $3) END "
-        )
+    () => {
+        "WHERE w.state = 'running' AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2 \
+         AND (q.quarantine_until IS NULL OR q.quarantine_until < $3) \
+         AND NOT EXISTS (SELECT 1 FROM claimed_tasks AS c WHERE c.task_queue_id = w.worker_pool_id \
+         AND c.worker_group = w.worker_group AND c.worker_id = w.worker_id AND c.taken_until > $3) "
     };
 }
 
 macro_rules! silent {
     () => {
-        concat!(
-            known_to_queue!(),
-            without_task!(
-                "(COALESCE(w.registered, w.created) < $4 \
-                 OR COALESCE(w.registered, w.created) > $5)",
-                "(q.last_date_active IS NULL \
-                 OR q.last_date_active < $6 OR q.last_date_active > $5) \
-                 AND (q.last_task_ended IS NULL \
-                 OR q.last_task_ended < $6 OR q.last_task_ended > $5)"
-            )
-        )
+        concat!(known_to_queue!(), without_task!(), "AND (COALESCE(w.registered, w.created) < $4 \
+         OR COALESCE(w.registered, w.created) > $5) \
+         AND (q.last_date_active IS NULL OR q.last_date_active < $6 OR q.last_date_active > $5) \
+         AND (q.last_task_ended IS NULL OR q.last_task_ended < $6 OR q.last_task_ended > $5) ")
     };
 }
 
 statements! { TABLE;
     SILENT "worker_supply_silent_between" = groups!("$7", silent!());
-    FRESH "worker_supply_fresh_between" = groups!("$6", known_to_queue!(), without_task!(
-        "COALESCE(w.registered, w.created) >= $4 AND COALESCE(w.registered, w.created) <= $5",
-        "q.last_task_ended IS NULL"));
+    FRESH "worker_supply_fresh_between" = groups!("$6", known_to_queue!(), without_task!(),
+        "AND COALESCE(w.registered, w.created) >= $4 AND COALESCE(w.registered, w.created) <= $5 \
+         AND q.last_task_ended IS NULL ");
     LIST_SILENT "worker_list_silent" = concat!(
         "SELECT w.worker_group, w.worker_id, w.provider_id, COALESCE(w.registered, w.created), \
          q.last_date_active, q.last_task_ended", silent!(),
