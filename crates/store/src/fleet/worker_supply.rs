@@ -60,7 +60,7 @@ statements! { TABLE;
 }
 
 /// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
-/// launch config, and whether this launch config is archived.
+/// launch config, and whether this launch config is archived or deleted.
 pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(Group, bool)>> {
     tx.rows(&BETWEEN, (first, last, ALL_ROWS))
 }
