@@ -109,7 +109,7 @@ pub async fn measure(engine: &Arc<Engine>) -> store::Result<u64> {
     }
     let now = engine.clock.now();
     // The sums take long, so they are made before the transaction that writes them.
-    let sum = engine.store.scan("budget_sum", move |tx| {
+    let sum = engine.store.survey("budget_sum", move |tx| {
         let mut spending = SpendingReader::default();
         let budgets = store::budgets::list_all(tx)?.into_iter();
         let measured = budgets.map(|budget| {

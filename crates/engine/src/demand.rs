@@ -61,7 +61,7 @@ impl DemandSource {
         loop {
             let now = engine.clock.now();
             let after = all.last_key_value().map(|(id, _)| PoolId::clone(id));
-            let read = engine.store.scan(transaction, move |tx| {
+            let read = engine.store.survey(transaction, move |tx| {
                 store::demand::all(tx, after.as_ref(), limit, now)
             });
             let page = read.await?;

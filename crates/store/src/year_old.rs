@@ -42,16 +42,27 @@ pub async fn fill(store: &Store, year: YearOld) -> Result<()> {
         .await
 }
 
+/// Fills tables with these statements, in one transaction.
+pub async fn run(store: &Store, sql: String) -> Result<()> {
+    let fill = move |session: &mut Session| {
+        run_part(session, "year_old/other", &sql)?;
+        statistics::gather(session)
+    };
+    store.submit(Mode::Write, fill).await
+}
+
 fn fill_all(session: &mut Session, year: YearOld) -> Result<()> {
     for (name, template) in PARTS {
-        session.once(name, Mode::Write, |session| {
-            run(session, name, &year.fill_in(template))
-        })?;
+        run_part(session, name, &year.fill_in(template))?;
     }
     statistics::gather(session)
 }
 
-fn run(session: &mut Session, name: &str, sql: &str) -> Result<()> {
+fn run_part(session: &mut Session, name: &'static str, sql: &str) -> Result<()> {
+    session.once(name, Mode::Write, |session| run_batch(session, name, sql))
+}
+
+fn run_batch(session: &mut Session, name: &str, sql: &str) -> Result<()> {
     if matches!(session.connection, Connection::Postgres(_)) {
         migration::batch(session, name, "SET LOCAL statement_timeout = 0")?;
     }

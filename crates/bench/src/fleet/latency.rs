@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use domain::id::PoolId;
 use serde_json::{Value, json};
+use store::Counts;
 
 use super::Size;
 use super::fill::make_pool;
@@ -19,6 +20,8 @@ const POOLS: u32 = 100;
 const PER_SECOND: f64 = 50.0;
 /// The longest wait after the last task for the remaining launches.
 const SETTLING: Duration = Duration::from_secs(2);
+/// A transaction that takes this long is named in the figures.
+const SLOW_MS: f64 = 5.0;
 const BEAT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn measure(host: &Host, size: Size) -> anyhow::Result<Value> {
@@ -30,6 +33,7 @@ pub(crate) async fn measure(host: &Host, size: Size) -> anyhow::Result<Value> {
     let open = host.open().await?;
     host.settle(size.settling()).await;
     host.cloud.listen();
+    host.app.engine.store.take_counts();
     let mut connection = Connection::open(open.address).await?;
     let mut created: BTreeMap<PoolId, VecDeque<f64>> = BTreeMap::new();
     for number in 0..n_tasks {
@@ -52,6 +56,7 @@ pub(crate) async fn measure(host: &Host, size: Size) -> anyhow::Result<Value> {
         machine::pause(BEAT).await;
     }
     let elapsed = host.cloud.seconds();
+    let counts = host.app.engine.store.take_counts();
     open.close().await;
     // No worker claims here, so the n-th machine of a pool is for its n-th task.
     let mut latencies = Vec::new();
@@ -70,7 +75,18 @@ pub(crate) async fn measure(host: &Host, size: Size) -> anyhow::Result<Value> {
         "launched": n_launched,
         "medianMs": sample.percentile_ms(50),
         "p99Ms": sample.percentile_ms(99),
+        "slowTransactions": slow_transactions(&counts),
     }))
+}
+
+/// Those that made a launch wait for a noticeable time: the longest time of each, in milliseconds.
+fn slow_transactions(counts: &Counts) -> Value {
+    let most = counts.transaction_seconds().map(|(name, seconds)| {
+        let most = seconds.iter().copied().fold(0.0, f64::max);
+        (name.to_owned(), most * 1_000.0)
+    });
+    let slow = most.filter(|(_, most_ms)| *most_ms >= SLOW_MS);
+    Value::Object(slow.map(|(name, most_ms)| (name, most_ms.into())).collect())
 }
 
 fn pool_id(number: u32) -> PoolId {

@@ -28,7 +28,7 @@ pub async fn list_offered_pools(
     limit: u32,
     now: Timestamp,
 ) -> store::Result<Vec<OfferedPool>> {
-    let read = engine.store.scan("recording_pools", move |tx| {
+    let read = engine.store.survey("recording_pools", move |tx| {
         let pools = store::pools::list(tx, after.as_ref(), limit)?;
         let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
         let configs = store::launch_configs::active_of(tx, &ids)?;

@@ -240,7 +240,7 @@ impl RegionScan {
             loop {
                 let (id, in_group) = (self.provider_id.clone(), group.clone());
                 let size = self.limits.page;
-                let page = self.engine.store.scan("scan_page", move |tx| {
+                let page = self.engine.store.survey("scan_page", move |tx| {
                     store::workers::list_live(tx, &id, &in_group, after.as_ref(), size)
                 });
                 let page = page.await?;
@@ -462,7 +462,7 @@ async fn queue_facts(
             .await);
     }
     let (id, first, last) = (provider_id.clone(), first.key.clone(), last.key.clone());
-    let read = engine.store.scan("scan_queue_workers", move |tx| {
+    let read = engine.store.survey("scan_queue_workers", move |tx| {
         store::queue_workers::list_of_live(tx, &id, &first, &last)
     });
     let rows = read.await?;

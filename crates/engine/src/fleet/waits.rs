@@ -320,7 +320,7 @@ pub async fn forget_waits(
     for _ in 0..limits.batches {
         let process = process.to_owned();
         // The writer does not wait for this look.
-        let look = engine.store.scan("waits_look", move |tx| {
+        let look = engine.store.survey("waits_look", move |tx| {
             store::pool_waits::list_crowded(tx, limits.kept, limits.pools)
         });
         let crowded = look.await?;

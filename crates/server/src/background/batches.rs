@@ -70,7 +70,7 @@ impl Batches {
         delete: DeleteFound<T>,
     ) -> Result<u64, StoreError> {
         let batch = || async {
-            let found = store.scan(look, move |tx| find(tx, self.size)).await?;
+            let found = store.survey(look, move |tx| find(tx, self.size)).await?;
             if found.is_empty() {
                 return Ok(0);
             }

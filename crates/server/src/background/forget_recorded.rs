@@ -46,7 +46,7 @@ async fn trim<P: Copy + Send + 'static>(
     delete: Delete<P>,
 ) -> Result<u64, StoreError> {
     let (store, kept) = (&app.engine.store, app.config.fleet.recorded_runs);
-    let Some(last) = store.scan(look, move |tx| find(tx, kept)).await? else {
+    let Some(last) = store.survey(look, move |tx| find(tx, kept)).await? else {
         return Ok(0);
     };
     let deletion = move |tx: &mut Tx<'_>| delete(tx, last, batches.size);

@@ -31,9 +31,9 @@ use super::publish::READER as BROKER_READER;
 use crate::app::App;
 
 /// Maximum number of rows that one statement deletes, so that other transactions do not wait long.
-const BATCH: u32 = 500;
+const BATCH: u32 = 100;
 /// Maximum number of batches of one kind per activation; the next one continues.
-const MAX_BATCHES: usize = 200;
+const MAX_BATCHES: usize = 1_000;
 /// Memory of an offering without news for this long is of no use.
 const MEMORIES_KEPT_DAYS: u32 = 30;
 /// News that were not added to a memory for this long are deleted.

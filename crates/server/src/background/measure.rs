@@ -55,7 +55,7 @@ impl Measure {
     }
 
     async fn totals(&self) -> Result<(), StoreError> {
-        let read = self.0.engine.store.scan("measure_totals", |tx| {
+        let read = self.0.engine.store.survey("measure_totals", |tx| {
             let workers = store::worker_counts::by_state(tx)?;
             Ok::<_, StoreError>((
                 workers,
@@ -92,7 +92,7 @@ impl Measure {
         let mut after: Option<PoolId> = None;
         for _ in 0..limits.pages {
             let start = after.clone();
-            let read = self.0.engine.store.scan("measure_pools", move |tx| {
+            let read = self.0.engine.store.survey("measure_pools", move |tx| {
                 let pools = store::pools::list(tx, start.as_ref(), limits.page)?;
                 let counts = match (pools.first(), pools.last()) {
                     (Some(first), Some(last)) => {

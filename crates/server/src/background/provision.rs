@@ -31,7 +31,7 @@ use store::{StoreError, Tx};
 use tokio::time::Instant;
 
 use super::driver::{ActivationResult, BackgroundTask};
-use decisions::{AT_ONCE, Decision, Done, ReadError, decide};
+use decisions::{AT_ONCE, Cause, Decision, Done, ReadError, decide};
 use lanes::{Lanes, Place, is_stale};
 pub use rounds::{PageLimits, ProvisionRounds};
 use throttle::PoolThrottle;
@@ -228,12 +228,12 @@ impl BackgroundTask for Provision {
 /// Decides on a pool. Facts that waited for long are read again.
 async fn decide_freshly(engine: &Arc<Engine>, facts: Facts) -> Decision {
     if !is_stale(&facts, engine.clock.now()) {
-        return decide(engine, facts).await;
+        return decide(engine, facts, Cause::WakeUp).await;
     }
     let pool_id = facts.pool.id.clone();
     let result = match read(engine, std::slice::from_ref(&pool_id)).await {
         Ok(mut facts) => match facts.pop() {
-            Some(facts) => return decide(engine, facts).await,
+            Some(facts) => return decide(engine, facts, Cause::WakeUp).await,
             None => Ok(None),
         },
         Err(problem) => Err(problem.to_string()),
@@ -279,7 +279,7 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadEr
     let (facts, quiet) = if is_short {
         engine.store.read("provision_facts", read).await
     } else {
-        engine.store.scan("provision_facts", read).await
+        engine.store.scan("provision_page", read).await
     }?;
     fleet::note_quiet_waits(engine, quiet, now).await?;
     engine.availability.note_answer(now);

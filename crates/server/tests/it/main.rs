@@ -147,4 +147,4 @@ mod worker_state_outside;
 mod workers_declared;
 mod workers_listed;
 mod world;
-mod year_old_writes;
+mod year_old_work;

@@ -78,6 +78,9 @@ impl Session {
     ) -> Result<T, E> {
         let stopwatch = Stopwatch::start();
         let engine = self.engine_name();
+        if let Connection::Postgres(postgres) = &mut self.connection {
+            let _of_migrations = postgres.take_trips();
+        }
         let result = run(self);
         if let Connection::Postgres(postgres) = &mut self.connection {
             self.counter.trips(postgres.take_trips());
@@ -151,7 +154,7 @@ impl Session {
         name: &'static str,
         value: T,
     ) -> AttemptResult<Result<T, E>> {
-        let ended = self.note_work(mode, name).and_then(|()| match mode {
+        let ended = self.note_work(name).and_then(|()| match mode {
             Mode::Read => self.end_read(),
             Mode::Write => self.commit(),
         });

@@ -62,10 +62,9 @@ impl Counts {
         self.commits
     }
 
-    /// For each name, the most that the database did in one transaction that writes: steps of
-    /// SQLite's machine, or rows and entries of indexes that PostgreSQL found. Unlike the rows
-    /// that statements return, it grows with those that they pass over. Only after
-    /// `Store::count_work`.
+    /// For each name, the most that the database did in one transaction: steps of SQLite's machine,
+    /// or rows and entries of indexes that PostgreSQL found. Unlike the rows that statements
+    /// return, it grows with those that they pass over. Only after `Store::count_work`.
     pub fn work(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.work.iter().map(|(name, work)| (*name, *work))
     }

@@ -63,6 +63,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     32 "0032_waits_by_number"
     33 "0033_kept_versions"
     34 "0034_updates_in_place"
+    35 "0035_few_of_many_workers"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

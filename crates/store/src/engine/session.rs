@@ -83,18 +83,15 @@ impl Session {
     }
 
     /// Counts what the database has done in this transaction, if that is wanted.
-    pub(crate) fn note_work(&mut self, mode: Mode, name: &'static str) -> Result<(), Failure> {
+    pub(crate) fn note_work(&mut self, name: &'static str) -> Result<(), Failure> {
         if !self.counter.counts_work() {
             return Ok(());
         }
         let work = match &mut self.connection {
             Connection::Sqlite(sqlite) => sqlite.work(),
-            // Also after reads, which would be added to those of the next transaction.
             Connection::Postgres(postgres) => postgres.work()?,
         };
-        if mode == Mode::Write {
-            self.counter.work(name, work);
-        }
+        self.counter.work(name, work);
         Ok(())
     }
 

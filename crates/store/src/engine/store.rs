@@ -3,7 +3,8 @@
 //! The closure of a transaction is synchronous code and stays on one thread. So the same code
 //! serves both drivers, and nothing is borrowed across an await. SQLite has one writing thread,
 //! reading threads for long reads, and a few connections on which short reads run immediately, on
-//! the caller's thread. PostgreSQL has equal threads for everything.
+//! the caller's thread. PostgreSQL has equal threads for everything. On both, some of the threads
+//! are only for the surveys of background tasks.
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -20,6 +21,8 @@ use crate::engine::{
     stopwatch::Stopwatch, tls, touched::PoolStamp, touched::Touched, tx::Tx,
 };
 
+/// Of each so many connections, one is for surveys.
+const CONNECTIONS_FOR_SURVEY: usize = 4;
 /// Transactions that wait for a thread. Further callers wait until the queue has room.
 const QUEUE_LENGTH: usize = 256;
 
@@ -60,6 +63,7 @@ pub(crate) struct Inner {
 struct Queues {
     write: Sender<Job>,
     read: Sender<Job>,
+    survey: Sender<Job>,
     /// Dropped with the queues, which ends every wait before a retry.
     _open: Sender<()>,
 }
@@ -98,9 +102,19 @@ impl Store {
             Engine::Sqlite => flume::bounded(QUEUE_LENGTH),
             Engine::Postgres => (read.clone(), read_jobs.clone()),
         };
+        let mut n_surveyors = options.connection_count() / CONNECTIONS_FOR_SURVEY;
+        let (survey, survey_jobs) = if n_surveyors == 0 {
+            (read.clone(), read_jobs.clone())
+        } else {
+            flume::bounded(QUEUE_LENGTH)
+        };
         for (mode, session) in sessions {
             let jobs = match mode {
                 Mode::Write => write_jobs.clone(),
+                Mode::Read if n_surveyors > 0 => {
+                    n_surveyors -= 1;
+                    survey_jobs.clone()
+                }
                 Mode::Read => read_jobs.clone(),
             };
             threads.push(spawn(jobs, session)?);
@@ -115,6 +129,7 @@ impl Store {
                 queues: Mutex::new(Some(Queues {
                     write,
                     read,
+                    survey,
                     _open: open,
                 })),
                 inline_readers: Mutex::new(inline_readers),
@@ -141,7 +156,8 @@ impl Store {
                 touched: Arc::default(),
                 queues: Mutex::new(Some(Queues {
                     write: queue.clone(),
-                    read: queue,
+                    read: queue.clone(),
+                    survey: queue,
                     _open: open,
                 })),
                 inline_readers: Mutex::default(),
@@ -174,7 +190,7 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.queue(Mode::Read)?;
+        self.queue(|queues| &queues.read)?;
         self.inner.simulation.begin(Mode::Read).await?;
         let spare = lock(&self.inner.inline_readers).pop();
         let Some(mut session) = spare else {
@@ -194,6 +210,19 @@ impl Store {
     {
         self.submit(Mode::Read, move |session| session.read(name, f))
             .await
+    }
+
+    /// Like `scan`, for a background task that looks at all of something. It has few threads of its
+    /// own, so requests and launches always find a thread and a processor.
+    pub async fn survey<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let queue = self.queue(|queues| &queues.survey)?;
+        let read = move |session: &mut Session| session.read(name, f);
+        self.submit_to(queue, Mode::Read, read).await
     }
 
     /// Runs the closure and commits if it returns `Ok`. The closure runs again after a conflict
@@ -219,7 +248,7 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let queue = self.queue(Mode::Write)?;
+        let queue = self.queue(|queues| &queues.write)?;
         self.inner.simulation.begin(Mode::Write).await?;
         if let Some(mut session) = self.session_in_place() {
             let result = session.write(name, f);
@@ -273,8 +302,8 @@ impl Store {
         self.inner.counter.take()
     }
 
-    /// From now on, counts include what the database does. On PostgreSQL, each transaction that
-    /// writes then asks for it before its commit.
+    /// From now on, counts include what the database does. On PostgreSQL, each transaction then
+    /// asks for it at its end.
     pub fn count_work(&self) {
         self.inner.counter.start_counting_work();
     }
@@ -309,7 +338,23 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let queue = self.queue(mode)?;
+        let queue = self.queue(|queues| match mode {
+            Mode::Read => &queues.read,
+            Mode::Write => &queues.write,
+        })?;
+        self.submit_to(queue, mode, work).await
+    }
+
+    async fn submit_to<T, E>(
+        &self,
+        queue: Sender<Job>,
+        mode: Mode,
+        work: impl FnOnce(&mut Session) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
         self.inner.simulation.begin(mode).await?;
         if let Some(mut session) = self.session_in_place() {
             let result = work(&mut session);
@@ -343,13 +388,10 @@ impl Store {
         Some(session)
     }
 
-    fn queue(&self, mode: Mode) -> Result<Sender<Job>> {
+    fn queue(&self, choose: impl FnOnce(&Queues) -> &Sender<Job>) -> Result<Sender<Job>> {
         let queues = lock(&self.inner.queues);
         let queues = queues.as_ref().ok_or(StoreError::Closed)?;
-        Ok(match mode {
-            Mode::Read => queues.read.clone(),
-            Mode::Write => queues.write.clone(),
-        })
+        Ok(choose(queues).clone())
     }
 }
 

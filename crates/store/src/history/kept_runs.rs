@@ -6,7 +6,7 @@
 use domain::id::PoolId;
 use domain::time::{MINUTE_MS, Timestamp};
 
-use crate::engine::{Bind, Result, Statement, Tx, statements};
+use crate::engine::{Result, Tx, statements};
 use crate::history::run_outcomes::TABLE;
 
 /// Duplicates arrive within this time.
@@ -72,9 +72,14 @@ pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolI
 pub struct Excess {
     /// Later ones stay.
     settled: Timestamp,
-    /// Groups and ids of workers with too many, up to a limit.
-    crowded: Vec<(String, String)>,
+    of_pool: Option<Newest>,
+    /// Group and id of each worker with too many, up to a limit.
+    of_workers: Vec<(String, String, Newest)>,
 }
+
+/// The newest outcome that is too many, as the time of its end, task and run: all older ones are,
+/// too, whatever is added later.
+type Newest = (i64, String, i64);
 
 /// Looks for outcomes of a pool to delete; `None`: there are none. This reads all outcomes of the
 /// pool, so do it outside of the transaction that deletes them.
@@ -91,14 +96,23 @@ pub fn find_excess(
         return Ok(None);
     };
     let settled = newest.plus_millis(-DUPLICATE_MS);
-    let first_too_many: Option<(i64, String, i64)> =
-        tx.row(&FIRST_TOO_MANY, (pool, kept.of_pool))?;
+    let of_pool: Option<Newest> = tx.row(&FIRST_TOO_MANY, (pool, kept.of_pool))?;
     // Only workers with outcomes that can be deleted: others would use up the limit.
     let crowded: Vec<(String, String)> =
         tx.rows(&CROWDED, (pool, kept.of_worker, settled, limit))?;
-    let is_too_many = first_too_many.is_some() && oldest < settled;
-    let is_any = oldest < kept.since || is_too_many || !crowded.is_empty();
-    Ok(is_any.then_some(Excess { settled, crowded }))
+    let mut of_workers = Vec::new();
+    for (group, worker_id) in crowded {
+        let keys = (pool, &group, &worker_id, kept.of_worker);
+        let first: Option<Newest> = tx.row(&FIRST_TOO_MANY_OF_WORKER, keys)?;
+        of_workers.extend(first.map(|first| (group, worker_id, first)));
+    }
+    let is_too_many = of_pool.is_some() && oldest < settled;
+    let is_any = oldest < kept.since || is_too_many || !of_workers.is_empty();
+    Ok(is_any.then_some(Excess {
+        settled,
+        of_pool,
+        of_workers,
+    }))
 }
 
 /// Deletes up to `limit` of the outcomes that were found, and returns their number. Repeat it while
@@ -114,31 +128,19 @@ pub fn trim(
     let mut left = limit;
     let old = tx.execute(&DELETE_OLD, (pool, kept.since, left))?;
     subtract(&mut left, old);
-    let statements = (&FIRST_TOO_MANY, &DELETE_TOO_MANY);
-    delete_excess(tx, statements, pool, kept.of_pool, settled, &mut left)?;
-    let statements = (&FIRST_TOO_MANY_OF_WORKER, &DELETE_TOO_MANY_OF_WORKER);
-    for (group, worker_id) in &excess.crowded {
-        let keys = (pool, group, worker_id);
-        delete_excess(tx, statements, keys, kept.of_worker, settled, &mut left)?;
+    if let Some(newest) = &excess.of_pool {
+        let deleted = tx.execute(&DELETE_TOO_MANY, (pool, newest.clone(), settled, left))?;
+        subtract(&mut left, deleted);
+    }
+    for (group, worker_id, newest) in &excess.of_workers {
+        if left == 0 {
+            break;
+        }
+        let values = ((pool, group, worker_id), newest.clone(), settled, left);
+        let deleted = tx.execute(&DELETE_TOO_MANY_OF_WORKER, values)?;
+        subtract(&mut left, deleted);
     }
     Ok(u64::from(limit - left))
-}
-
-/// Deletes all outcomes but the newest `kept`.
-fn delete_excess<'v>(
-    tx: &mut Tx<'_>,
-    (first_too_many, delete): (&'static Statement, &'static Statement),
-    keys: impl Bind<'v> + Copy,
-    kept: u32,
-    settled: Timestamp,
-    left: &mut u32,
-) -> Result<()> {
-    let first: Option<(i64, String, i64)> = tx.row(first_too_many, (keys, kept))?;
-    if let Some(cursor) = first {
-        let deleted = tx.execute(delete, (keys, cursor, settled, *left))?;
-        subtract(left, deleted);
-    }
-    Ok(())
 }
 
 fn subtract(left: &mut u32, deleted: u64) {

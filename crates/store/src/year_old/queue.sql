@@ -1,4 +1,5 @@
--- 500,000 tasks that wait, 90,000 that run, and a million that have ended.
+-- 500,000 tasks that wait, 90,000 that run, and a million that have ended. Claims last a day: no
+-- worker extends them, and a benchmark takes longer than the usual 20 minutes.
 
 INSERT INTO task_queues (task_queue_id, description, stability, expires, last_date_active)
 SELECT 'year/pool-' || i, '', 'experimental', #now() + 432000000, #now() - 60000
@@ -15,7 +16,7 @@ SELECT #task(i), #queue(i), #task(i - i % 20), i % 3 + 1,
         ELSE '[{"reasonCreated":"scheduled",' || CASE WHEN i < #n(600000) AND i % 20 > 1 THEN ''
             ELSE '"reasonResolved":"completed","resolved":"#iso(-600000)",' END ||
             '"workerGroup":"zone-' || (i % 4) || '","workerId":"' || #worker(i - #n(500000)) ||
-            '","takenUntil":"#iso(1200000)","scheduled":"#iso(-3600000)","started":"#iso(-1200000)"}]'
+            '","takenUntil":"#iso(86400000)","scheduled":"#iso(-3600000)","started":"#iso(-1200000)"}]'
         END,
     2, #now() - 3600000
 FROM numbers WHERE i < #n(1600000);
@@ -42,7 +43,7 @@ FROM numbers WHERE i < #n(500000) ORDER BY i;
 INSERT INTO claimed_tasks (task_id, run_id, task_queue_id, worker_group, worker_id, claimed,
     taken_until)
 SELECT #task(i), 0, #queue(i), 'zone-' || (i % 4), #worker(i - #n(500000)), #now() - 1200000,
-    #now() + 1200000
+    #now() + 86400000
 FROM numbers WHERE i >= #n(500000) AND i < #n(600000) AND i % 20 > 1;
 
 -- Every tenth ended task had a task that depended on it; a few thousand wait for another one.

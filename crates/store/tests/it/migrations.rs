@@ -16,7 +16,7 @@ const RECORDING: usize = 25;
 /// How many migrations a database has whose accounts of waits are kept by name.
 const WAITS_BY_NAME: Range<usize> = 29..32;
 
-const FILES: [(&str, &str); 34] = [
+const FILES: [(&str, &str); 35] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -152,6 +152,10 @@ const FILES: [(&str, &str); 34] = [
     (
         "0034_updates_in_place",
         include_str!("../../migrations/0034_updates_in_place.sql"),
+    ),
+    (
+        "0035_few_of_many_workers",
+        include_str!("../../migrations/0035_few_of_many_workers.sql"),
     ),
 ];
 

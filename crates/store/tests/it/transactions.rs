@@ -1,13 +1,13 @@
 //! Transactions: all or nothing, on one snapshot, without a lost update or a lost thread.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 use store::{
-    Counts, Engine, MAX_ATTEMPTS, MAX_ROWS, Options, Store, StoreError, outbox, pools,
+    Counts, Engine, MAX_ATTEMPTS, MAX_ROWS, Options, Store, StoreError, Tx, outbox, pools,
     worker_types, workers,
 };
+use testing::sizes_around;
 
 use crate::samples::{edit, event, pool, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
@@ -346,6 +346,65 @@ on_both!(
         }
     }
 );
+
+/// Of so many connections, one is for surveys.
+const CONNECTIONS_FOR_SURVEY: usize = 4;
+
+on_both!(surveys_leave_threads_to_other_transactions, |database| {
+    let path = "store::engine::store::CONNECTIONS_FOR_SURVEY";
+    database.migrated().await;
+    for connections in sizes_around(path, CONNECTIONS_FOR_SURVEY) {
+        let store = Store::open(&Options {
+            connections,
+            ..database.options.clone()
+        });
+        let store = store.unwrap();
+        let n_surveyors = connections / CONNECTIONS_FOR_SURVEY;
+        if n_surveyors == 0 {
+            let survey = store.survey("survey", |tx| pools::list(tx, None, 1));
+            assert_eq!(survey.await.unwrap(), []);
+        } else {
+            assert_eq!(most_surveys(&store, n_surveyors).await, n_surveyors);
+        }
+        store.close().await;
+    }
+});
+
+/// Starts ten surveys for each of their threads, which wait until other transactions have ended.
+/// Returns how many ran at the same time.
+async fn most_surveys(store: &Store, n_surveyors: usize) -> usize {
+    let (begins, begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    let may_go_on = Arc::new(Mutex::new(may_go_on));
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let start = |_| {
+        let (store, begins, may_go_on) = (store.clone(), begins.clone(), may_go_on.clone());
+        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+        let survey = move |_tx: &mut Tx<'_>| {
+            let n_running = running.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(n_running, Ordering::SeqCst);
+            begins.send(()).unwrap();
+            may_go_on.lock().unwrap().recv().unwrap();
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok::<_, StoreError>(())
+        };
+        tokio::spawn(async move { store.survey("survey", survey).await })
+    };
+    let surveys: Vec<_> = (0..10 * n_surveyors).map(start).collect();
+    let all_begin = tokio::task::spawn_blocking(move || {
+        (0..n_surveyors).for_each(|_| begun.recv().unwrap());
+        begun
+    });
+    let _begun = all_begin.await.unwrap();
+    write(store, |tx| pools::delete(tx, &pool_id("a/b"))).await;
+    let scan = store.scan("scan", |tx| pools::list(tx, None, 1));
+    assert_eq!(scan.await.unwrap(), []);
+    surveys.iter().for_each(|_| go_on.send(()).unwrap());
+    for survey in surveys {
+        survey.await.unwrap().unwrap();
+    }
+    most.load(Ordering::SeqCst)
+}
 
 on_both!(a_corrupt_row_is_an_error_that_names_it, |database| {
     let store = database.migrated().await;

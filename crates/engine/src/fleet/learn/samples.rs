@@ -64,7 +64,7 @@ pub(super) async fn take(
     let mut after: Option<PoolId> = None;
     loop {
         let (start, size) = (after.take(), limits.pools);
-        let list = engine.store.scan("learn_pools", move |tx| {
+        let list = engine.store.survey("learn_pools", move |tx| {
             store::pools::list(tx, start.as_ref(), size)
         });
         let mut page = list.await?;
@@ -102,7 +102,7 @@ async fn read_states(engine: &Engine, limit: u32) -> store::Result<States> {
     let mut states = States::new();
     loop {
         let after = states.last_key_value().map(|(id, _)| PoolId::clone(id));
-        let read = engine.store.scan("learn_states", move |tx| {
+        let read = engine.store.survey("learn_states", move |tx| {
             store::pool_memories::list_states(tx, after.as_ref(), limit)
         });
         let some = read.await?;
@@ -131,7 +131,7 @@ impl Round<'_> {
         let horizon = self.engine.horizon(self.time.clock);
         let defaults = self.engine.strategies;
         let (of_page, states) = (Arc::clone(&demand), Arc::clone(&self.states));
-        let read = self.engine.store.scan("learn_supply", move |tx| {
+        let read = self.engine.store.survey("learn_supply", move |tx| {
             let mut awake = facts::read_supply(tx, page, &of_page, &horizon, defaults)?;
             let is_at_rest = |facts: &Facts| states.get(facts.id()).copied().unwrap_or(true);
             awake.retain(|facts| !facts.is_asleep() || !is_at_rest(facts));
@@ -150,7 +150,7 @@ impl Round<'_> {
         pools: Vec<Facts>,
         demand: &Demands,
     ) -> store::Result<Vec<SampledPool>> {
-        let read = self.engine.store.scan("learn_launch_configs", move |tx| {
+        let read = self.engine.store.survey("learn_launch_configs", move |tx| {
             let ids: Vec<PoolId> = pools.iter().map(|facts| facts.id().clone()).collect();
             let configs = store::launch_configs::active_of(tx, &ids)?;
             Ok::<_, StoreError>((pools, configs))
@@ -179,7 +179,7 @@ impl Round<'_> {
         let gap = engine.availability.gap(time.clock);
         let n_given_up = usize::try_from(done.given_up).unwrap_or(usize::MAX);
         let limit = limits.give_ups.saturating_sub(n_given_up);
-        let read = engine.store.scan("learn_memories", move |tx| {
+        let read = engine.store.survey("learn_memories", move |tx| {
             let (pools, shadows): (Vec<SampledPool>, Vec<SampledPool>) =
                 pools.into_iter().partition(|pool| pool.decides_by_memory);
             let memories = market_facts::read_memories(tx, &named(&pools))?;

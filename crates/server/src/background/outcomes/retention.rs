@@ -51,7 +51,7 @@ async fn trim(
     batches: Batches,
 ) -> Result<u64, StoreError> {
     let (store, pool, size) = (&app.engine.store, pool_id.clone(), batches.size);
-    let look = store.scan("run_outcome_look", move |tx| {
+    let look = store.survey("run_outcome_look", move |tx| {
         kept_runs::find_excess(tx, &pool, kept, size)
     });
     let Some(excess) = look.await? else {

@@ -8,7 +8,7 @@ use domain::id::PoolId;
 use engine::Engine;
 use engine::fleet::{self, CommittedPlan};
 use futures_util::FutureExt;
-use store::StoreError;
+use store::{StoreError, Tx};
 
 use super::super::driver::{ActivationResult, summary};
 
@@ -46,14 +46,26 @@ pub(super) struct Decision {
     pub(super) result: Result<Option<CommittedPlan>, String>,
 }
 
+/// Whose decision it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The pool was woken.
+    WakeUp,
+    /// It is the pool's turn in a round: other decisions go first.
+    Round,
+}
+
 /// Decides on a pool whose launch configs have not been read.
-pub(super) async fn decide(engine: &Arc<Engine>, facts: Facts) -> Decision {
+pub(super) async fn decide(engine: &Arc<Engine>, facts: Facts, cause: Cause) -> Decision {
     let pool_id = facts.pool.id.clone();
     let deciding = AssertUnwindSafe(async {
-        let facts = engine.store.scan("provision_launch_configs", move |tx| {
-            fleet::add_launch_configs(tx, facts)
-        });
-        fleet::decide(engine, facts.await?).await
+        let (store, name) = (&engine.store, "provision_launch_configs");
+        let read = move |tx: &mut Tx<'_>| fleet::add_launch_configs(tx, facts);
+        let facts = match cause {
+            Cause::WakeUp => store.scan(name, read).await?,
+            Cause::Round => store.survey(name, read).await?,
+        };
+        fleet::decide(engine, facts).await
     });
     let result = match deciding.catch_unwind().await {
         Ok(decided) => decided.map_err(|problem| problem.to_string()),

@@ -15,7 +15,7 @@ use futures_util::{FutureExt, StreamExt};
 use store::StoreError;
 
 use super::super::driver::{ActivationResult, BackgroundTask};
-use super::decisions::{AT_ONCE, Done, ReadError, decide};
+use super::decisions::{AT_ONCE, Cause, Done, ReadError, decide};
 
 /// Limits on how much of the fleet is read at a time.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +88,7 @@ impl ProvisionRounds {
                     {
                         done.add(engine, decision);
                     }
-                    decisions.push(decide(engine, facts).boxed());
+                    decisions.push(decide(engine, facts, Cause::Round).boxed());
                 }
             }
             if !is_full {
@@ -108,7 +108,7 @@ async fn pages(
     after: Option<PoolId>,
     limits: PageLimits,
 ) -> Result<Vec<Vec<Pool>>, StoreError> {
-    let read = engine.store.scan("provision_pools", move |tx| {
+    let read = engine.store.survey("provision_pools", move |tx| {
         let pools = store::pools::list(tx, after.as_ref(), limits.pools)?;
         let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
             return Ok(Vec::new());
@@ -194,7 +194,7 @@ async fn read(
     let now = engine.clock.now();
     let horizon = engine.horizon(now);
     let defaults = engine.strategies;
-    let read = engine.store.scan("provision_facts", move |tx| {
+    let read = engine.store.survey("provision_round", move |tx| {
         let mut facts = fleet::read_supply(tx, pools, &demand, &horizon, defaults)?;
         let quiet = fleet::take_quiet(&mut facts);
         Ok::<_, StoreError>((facts, quiet))
