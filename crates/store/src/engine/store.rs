@@ -3,8 +3,8 @@
 //! The closure of a transaction is synchronous code and stays on one thread. So the same code
 //! serves both drivers, and nothing is borrowed across an await. SQLite has one writing thread,
 //! reading threads for long reads, and a few connections on which short reads run immediately, on
-//! the caller's thread. PostgreSQL has equal threads for everything. On both, some of the threads
-//! are only for the surveys of background tasks.
+//! the caller's thread. PostgreSQL has equal threads for everything. Both have a few more threads
+//! for the surveys of background tasks.
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -21,7 +21,7 @@ use crate::engine::{
     stopwatch::Stopwatch, tls, touched::PoolStamp, touched::Touched, tx::Tx,
 };
 
-/// Of each so many connections, one is for surveys.
+/// For each so many connections, there is one more for surveys.
 const CONNECTIONS_FOR_SURVEY: usize = 4;
 /// Transactions that wait for a thread. Further callers wait until the queue has room.
 const QUEUE_LENGTH: usize = 256;
@@ -78,6 +78,7 @@ impl Store {
             closing,
             retry_locks: Arc::default(),
             connections: options.connection_count(),
+            surveyors: options.connection_count() / CONNECTIONS_FOR_SURVEY,
             counter: Counter::default(),
             touched: Arc::default(),
         };
@@ -102,7 +103,7 @@ impl Store {
             Engine::Sqlite => flume::bounded(QUEUE_LENGTH),
             Engine::Postgres => (read.clone(), read_jobs.clone()),
         };
-        let mut n_surveyors = options.connection_count() / CONNECTIONS_FOR_SURVEY;
+        let mut n_surveyors = builder.surveyors;
         let (survey, survey_jobs) = if n_surveyors == 0 {
             (read.clone(), read_jobs.clone())
         } else {
@@ -172,6 +173,7 @@ impl Store {
             address: self.inner.options.url.clone(),
             closing,
             connections: 1,
+            surveyors: 0,
             counter: self.inner.counter.clone(),
             retry_locks: Arc::default(),
             touched: Arc::clone(&self.inner.touched),
@@ -400,6 +402,7 @@ struct Builder {
     closing: Receiver<()>,
     retry_locks: Arc<RetryLocks>,
     connections: usize,
+    surveyors: usize,
     counter: Counter,
     touched: Arc<Touched>,
 }
@@ -450,9 +453,11 @@ impl Builder {
         writer.checkpoints = Some(checkpoints);
         let mut threads = vec![(Mode::Write, writer)];
         let mut inline = Vec::new();
-        for number in 1..=self.connections {
+        for number in 1..=self.connections + self.surveyors {
             threads.push((Mode::Read, reader(number)?));
-            inline.push(reader(number)?);
+            if number <= self.connections {
+                inline.push(reader(number)?);
+            }
         }
         Ok((threads, inline, thread))
     }
@@ -462,7 +467,7 @@ impl Builder {
         config: &tokio_postgres::Config,
         tls: Option<&tokio_postgres_rustls::MakeRustlsConnect>,
     ) -> Vec<(Mode, Session)> {
-        (0..self.connections)
+        (0..self.connections + self.surveyors)
             .map(|number| {
                 let session = PostgresSession::new(config.clone(), tls.cloned());
                 let connection = Connection::Postgres(Box::new(session));

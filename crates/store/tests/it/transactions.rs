@@ -347,7 +347,7 @@ on_both!(
     }
 );
 
-/// Of so many connections, one is for surveys.
+/// For so many connections, there is one more for surveys.
 const CONNECTIONS_FOR_SURVEY: usize = 4;
 
 on_both!(surveys_leave_threads_to_other_transactions, |database| {
