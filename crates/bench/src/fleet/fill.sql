@@ -6,7 +6,7 @@ WITH RECURSIVE counted(i) AS (
     SELECT CAST(#first AS BIGINT) UNION ALL SELECT i + 1 FROM counted WHERE i + 1 < #end
 )
 -- Consecutive ids are written next to each other. Those of a year-old database have another letter
--- in the place of `A` and `V`.
+-- in the place of `B` and `V`.
 SELECT i % #each AS place, 'bench/pool-' || substr(CAST(1000000 + i / #each AS TEXT), 2) AS pool,
     'w' || substr(CAST(10000000 + i % #each AS TEXT), 2) AS worker,
     substr(CAST(100000000 + i AS TEXT), 2) || 'QACBAAAAAAAAAA' AS running,

@@ -351,9 +351,11 @@ on_both!(
 const CONNECTIONS_FOR_SURVEY: usize = 4;
 
 on_both!(surveys_leave_threads_to_other_transactions, |database| {
-    let path = "store::engine::store::CONNECTIONS_FOR_SURVEY";
     database.migrated().await;
-    for connections in sizes_around(path, CONNECTIONS_FOR_SURVEY) {
+    for connections in sizes_around(
+        "store::engine::store::CONNECTIONS_FOR_SURVEY",
+        CONNECTIONS_FOR_SURVEY,
+    ) {
         let store = Store::open(&Options {
             connections,
             ..database.options.clone()

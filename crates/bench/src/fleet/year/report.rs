@@ -114,19 +114,20 @@ pub(super) fn text(figures: &Value) -> String {
     )
 }
 
+/// By the longest time: the median is that of small pools.
 fn slowest_first(heading: &str, figures: &Value) -> String {
-    let median = |value: &Value| value["medianMs"].as_f64().unwrap_or_default();
+    let most = |value: &Value| value["mostMs"].as_f64().unwrap_or_default();
     let mut sorted: Vec<_> = figures.as_object().into_iter().flatten().collect();
-    sorted.sort_by(|(_, one), (_, other)| median(other).total_cmp(&median(one)));
+    sorted.sort_by(|(_, one), (_, other)| most(other).total_cmp(&most(one)));
     let headings = [heading, "TIMES", "MEDIAN", "MOST"];
     let mut rows = vec![headings.map(str::to_owned).to_vec()];
     for (name, value) in sorted {
-        let most = value["mostMs"].as_f64().unwrap_or_default();
+        let median = value["medianMs"].as_f64().unwrap_or_default();
         rows.push(vec![
             name.to_owned(),
             value["count"].to_string(),
-            format!("{:.3}", median(value)),
-            format!("{most:.3}"),
+            format!("{median:.3}"),
+            format!("{:.3}", most(value)),
         ]);
     }
     output::table(&rows)
