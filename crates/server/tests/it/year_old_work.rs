@@ -32,7 +32,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "a background task surveys all of something, on a thread of its own",
         &[
             "budget_sum",
-            "launch_list_pending",
             "learn_demand",
             "measure_pools",
             "measure_totals",
@@ -44,6 +43,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "scan_queue_workers",
             "waits_look",
         ],
+    ),
+    (
+        "it lists the launches under way, and a larger database launches for more pools",
+        &["launch_list_pending"],
     ),
     (
         "it counts the workers of the pool, from an index",

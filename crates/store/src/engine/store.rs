@@ -21,7 +21,7 @@ use crate::engine::{
     stopwatch::Stopwatch, tls, touched::PoolStamp, touched::Touched, tx::Tx,
 };
 
-/// For each so many connections, there is one more for surveys.
+/// The number of connections for which there is one more, for surveys.
 const CONNECTIONS_FOR_SURVEY: usize = 4;
 /// Transactions that wait for a thread. Further callers wait until the queue has room.
 const QUEUE_LENGTH: usize = 256;
@@ -214,8 +214,8 @@ impl Store {
             .await
     }
 
-    /// Like `scan`, for a background task that looks at all of something. It has few threads of its
-    /// own, so requests and launches always find a thread and a processor.
+    /// Like `scan`, for a background task that looks at all of something. It runs on few threads of
+    /// its own, and takes none from requests and launches.
     pub async fn survey<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,

@@ -347,7 +347,7 @@ on_both!(
     }
 );
 
-/// For so many connections, there is one more for surveys.
+/// The number of connections for which there is one more, for surveys.
 const CONNECTIONS_FOR_SURVEY: usize = 4;
 
 on_both!(surveys_leave_threads_to_other_transactions, |database| {

@@ -46,7 +46,7 @@ pub(super) struct Decision {
     pub(super) result: Result<Option<CommittedPlan>, String>,
 }
 
-/// Whose decision it is.
+/// Why a pool is decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The pool was woken.
