@@ -20,6 +20,7 @@ mod override_events;
 mod pool_errors;
 mod reconcile;
 mod recorded_pools;
+mod region_look;
 mod region_scan;
 mod regions;
 mod scan;

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cloud::Region;
+use cloud::{CloudError, Region};
 use domain::id::{ProviderId, WorkerGroup, WorkerId};
 use domain::time::Timestamp;
+use domain::worker::Worker;
 
 use crate::Engine;
+
+/// The time limit of a call; the next scan makes the call again.
+pub(super) const MAX_CALL: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimits {
@@ -36,6 +41,14 @@ pub struct ScanResult {
 
 /// The group and id of a machine.
 pub(super) type MachineName = (WorkerGroup, WorkerId);
+
+pub(super) fn name(worker: &Worker) -> MachineName {
+    (worker.key.group.clone(), worker.key.id.clone())
+}
+
+pub(super) fn timeout_error() -> CloudError {
+    CloudError::Unavailable(format!("no answer within {} s", MAX_CALL.as_secs()))
+}
 
 /// Machines of unknown launches, and when each was first seen.
 pub(super) type FirstSeen = BTreeMap<MachineName, Timestamp>;

@@ -1,8 +1,8 @@
 //! Compares the machines of a provider with their rows, region by region.
 //!
 //! A region is listed page by page, and its rows are read. A machine in the list needs no further
-//! call; the others are queried in batches. Regions are scanned concurrently, without waiting for
-//! each other.
+//! call; the others are queried in batches (`region_look`). Regions are scanned concurrently,
+//! without waiting for each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,18 +12,19 @@ use cloud::{
     CloudError, LaunchedMachine, MAX_OWNED_PAGES, MachineEnd, Machines, OwnedMachine, Region,
     Sighting,
 };
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
-use domain::judge::{Attention, Judgement, QueueFacts, Work, end_news, judge};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup};
+use domain::judge::{Judgement, Work, end_news};
 use domain::market::OfferingNews;
-use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::StreamExt as _;
 use store::StoreError;
 
 use super::reconcile;
-use super::region_scan::{FirstSeen, MachineName, RegionScan, ScanLimits, ScanResult};
+use super::region_look::{PageEvidence, RegionLook, WorkerEvidence};
+use super::region_scan::{
+    FirstSeen, MAX_CALL, MachineName, RegionScan, ScanLimits, ScanResult, name, timeout_error,
+};
 use super::regions::RegionTasks;
 use super::worker_end::{mark_stopped_with_news, request_stop_with_news};
 use crate::Engine;
@@ -32,8 +33,6 @@ use crate::change::Change;
 const PAGE: u32 = 1_000;
 const MAX_CHANGES: usize = 100;
 const MAX_CALLS: usize = 4;
-/// The time limit of a call; the next scan makes the call again.
-const MAX_CALL: Duration = Duration::from_secs(60);
 const MAX_FAILURES: u64 = 2;
 /// A scan waits at most this long for its regions. The next one does not wait for slow regions.
 const MAX_REGION_WAIT: Duration = Duration::from_secs(30);
@@ -42,10 +41,6 @@ const MAX_GROUPS: usize = 1_000;
 const CHECKED_MS: i64 = 5 * MINUTE_MS;
 /// The row of an existing machine expires this much later.
 const LIFE_MS: i64 = 8 * DAY_MS;
-
-const CHANGES_NOTHING: Judgement = Judgement::Keep {
-    extend_expiry: false,
-};
 
 impl Default for ScanLimits {
     fn default() -> Self {
@@ -76,28 +71,6 @@ struct RegionList {
     sightings: BTreeMap<MachineName, Sighting>,
     /// Machines with the token of their launch.
     machines: Vec<(LaunchToken, Option<PoolId>, LaunchedMachine)>,
-}
-
-/// All that is known of a worker when it is judged.
-#[derive(Clone)]
-struct WorkerEvidence {
-    worker: Worker,
-    /// `None`: the machine could not be queried.
-    seen: Option<Sighting>,
-    /// `None`: the queue could not be queried; `Some(None)`: it does not know the worker.
-    queue: Option<Option<QueueWorker>>,
-    attention: Attention,
-}
-
-impl WorkerEvidence {
-    fn judge(&self) -> Judgement {
-        let queue = match &self.queue {
-            None => QueueFacts::Unknown,
-            Some(None) => QueueFacts::NeverSeen,
-            Some(Some(seen)) => QueueFacts::Seen(seen),
-        };
-        judge(&self.worker, self.seen.clone(), queue, &self.attention)
-    }
 }
 
 impl ScanResult {
@@ -231,31 +204,27 @@ impl RegionScan {
         // then. The list says nothing about machines made after this moment.
         self.began = self.engine.clock.now();
         let list = self.list(machines).await;
-        let sightings = list.as_ref().map(|list| &list.sightings);
-        let nothing = BTreeMap::new();
-        let sightings = sightings.unwrap_or(&nothing);
+        let (sightings, machines_of_launches) = match list {
+            Some(list) => (list.sightings, Some(list.machines)),
+            None => (BTreeMap::new(), None),
+        };
+        let adopts = machines_of_launches
+            .as_ref()
+            .is_some_and(|listed| !listed.is_empty());
         let mut known = BTreeSet::new();
-        for group in self.groups.clone() {
-            let mut after: Option<WorkerKey> = None;
-            loop {
-                let (id, in_group) = (self.provider_id.clone(), group.clone());
-                let size = self.limits.page;
-                let page = self.engine.store.survey("scan_page", move |tx| {
-                    store::workers::list_live(tx, &id, &in_group, after.as_ref(), size)
-                });
-                let page = page.await?;
-                after = page.last().map(|worker| worker.key.clone());
-                let is_last = page.len() < size as usize;
-                known.extend(page.iter().map(name));
-                self.scan_page(machines, page, sightings).await?;
-                if is_last {
-                    break;
-                }
+        let look = Arc::new(RegionLook::new(self, sightings));
+        let mut pages = Arc::clone(&look).pages(self.groups.clone());
+        while let Some(page) = pages.next().await {
+            let page = page?;
+            if adopts {
+                known.extend(page.workers.iter().map(name));
             }
+            self.apply_page(page).await?;
         }
-        if let Some(list) = list {
-            let unmatched = list.machines.into_iter();
-            let unmatched = unmatched.filter(|(_, _, machine)| {
+        drop(pages);
+        self.scanned.problems += look.n_problems();
+        if let Some(listed) = machines_of_launches {
+            let unmatched = listed.into_iter().filter(|(_, _, machine)| {
                 !known.contains(&(machine.group.clone(), machine.id.clone()))
             });
             self.adopt_machines(machines, unmatched).await?;
@@ -279,47 +248,22 @@ impl RegionScan {
         None
     }
 
-    async fn scan_page(
-        &mut self,
-        machines: &dyn Machines,
-        page: Vec<Worker>,
-        listed: &BTreeMap<MachineName, Sighting>,
-    ) -> store::Result<()> {
-        let (first, last) = match (page.first(), page.last()) {
-            (Some(first), Some(last)) => (first.key.clone(), last.key.clone()),
-            (None, _) | (_, None) => return Ok(()),
-        };
-        let seen = self.query_states(machines, &page, listed).await;
-        let queue = queue_facts(&self.engine, &self.provider_id, &page).await?;
-        let now = self.engine.clock.now();
-        let attention = Attention {
-            // The clock may have been set back since.
-            looked: self.began.min(now),
-            listening: self.engine.availability.since(now),
-            gap: self.engine.availability.gap(now),
-        };
-        let affected = page.iter().filter_map(|worker| {
-            let found = WorkerEvidence {
-                worker: worker.clone(),
-                seen: seen.get(&worker.key).cloned(),
-                queue: queue.as_ref().map(|known| known.get(&worker.key).cloned()),
-                attention,
-            };
-            (found.judge() != CHANGES_NOTHING).then_some(found)
-        });
-        let affected: Vec<WorkerEvidence> = affected.collect();
-        let alive = seen.values().filter(|seen| **seen == Sighting::Alive);
+    async fn apply_page(&mut self, page: PageEvidence) -> store::Result<()> {
+        let alive = page.seen.values().filter(|seen| **seen == Sighting::Alive);
         self.scanned.seen += alive.count() as u64;
-        let stale = page
-            .iter()
-            .any(|worker| worker.last_checked < now.plus_millis(-CHECKED_MS));
-        if stale {
-            let (id, stale) = (self.provider_id.clone(), now.plus_millis(-CHECKED_MS));
+        let now = page.at;
+        let stale = now.plus_millis(-CHECKED_MS);
+        let is_stale = |worker: &Worker| worker.last_checked < stale;
+        if let Some((first, last)) = page.ends()
+            && page.workers.iter().any(is_stale)
+        {
+            let (id, first, last) = (self.provider_id.clone(), first.clone(), last.clone());
             let written = self.engine.store.write("scan_note_checked", move |tx| {
                 store::workers::note_checked(tx, &id, &first, &last, now, stale)
             });
             written.await?;
         }
+        let affected = page.affected();
         for affected in affected.chunks(self.limits.changes.max(1)) {
             self.apply_evidence(affected.to_vec(), now).await?;
         }
@@ -339,7 +283,6 @@ impl RegionScan {
             let mut done = ScanResult::default();
             for found in &affected {
                 apply(change, found, is_outside, &mut done)?;
-                change.wake_pool(&found.worker.key.pool_id);
             }
             if done.ended > 0 {
                 change.wake_ending(&id);
@@ -349,57 +292,6 @@ impl RegionScan {
         self.scanned.add(written.await?);
         Ok(())
     }
-
-    /// The state of each machine, from the list or from a query; machines without one are absent.
-    async fn query_states(
-        &mut self,
-        machines: &dyn Machines,
-        page: &[Worker],
-        listed: &BTreeMap<MachineName, Sighting>,
-    ) -> BTreeMap<WorkerKey, Sighting> {
-        let mut seen = BTreeMap::new();
-        let mut unlisted = Vec::new();
-        for worker in page {
-            match listed.get(&name(worker)) {
-                Some(sighting) => {
-                    seen.insert(worker.key.clone(), sighting.clone());
-                }
-                None => unlisted.push(worker.clone()),
-            }
-        }
-        if self.n_failed >= self.limits.failures {
-            return seen;
-        }
-        // Collected first: a future with a closure over borrows is not `Send` for any lifetime.
-        let mut queries = Vec::new();
-        for chunk in unlisted.chunks(machines.look_batch().max(1)) {
-            queries.push(query_machines(machines, chunk));
-        }
-        let mut queries = stream::iter(queries).buffer_unordered(self.limits.calls);
-        while let Some(answer) = queries.next().await {
-            let problem = match answer {
-                Ok(sightings) => {
-                    seen.extend(sightings);
-                    continue;
-                }
-                Err(problem) => problem,
-            };
-            self.n_failed += 1;
-            self.scanned.problems += 1;
-            let (id, region) = (&self.provider_id, &self.region);
-            tracing::warn!(provider.id = %id, region = %region, error = %problem,
-                "cannot query some machines of {id} in {region}; the next scan tries again: \
-                 {problem}");
-            if self.n_failed >= self.limits.failures {
-                break;
-            }
-        }
-        seen
-    }
-}
-
-fn name(worker: &Worker) -> MachineName {
-    (worker.key.group.clone(), worker.key.id.clone())
 }
 
 /// The time limit holds for each page: a large region may have many.
@@ -431,44 +323,6 @@ async fn list(machines: &dyn Machines, region: &Region) -> Result<RegionList, Cl
     Err(CloudError::Unavailable(format!(
         "the list of machines did not end within {MAX_OWNED_PAGES} pages"
     )))
-}
-
-/// The time limit begins when the call is made.
-async fn query_machines(
-    machines: &dyn Machines,
-    workers: &[Worker],
-) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-    let answer = tokio::time::timeout(MAX_CALL, machines.look(workers)).await;
-    answer.unwrap_or_else(|_| Err(timeout_error()))
-}
-
-fn timeout_error() -> CloudError {
-    CloudError::Unavailable(format!("no answer within {} s", MAX_CALL.as_secs()))
-}
-
-/// The queue's records of a page of workers in one group. `None`: the queue could not be queried.
-async fn queue_facts(
-    engine: &Arc<Engine>,
-    provider_id: &ProviderId,
-    page: &[Worker],
-) -> store::Result<Option<BTreeMap<WorkerKey, QueueWorker>>> {
-    let (Some(first), Some(last)) = (page.first(), page.last()) else {
-        return Ok(None);
-    };
-    if engine.demand_source.is_outside() {
-        return Ok(engine
-            .demand_source
-            .worker_activity(page, engine.clock.now())
-            .await);
-    }
-    let (id, first, last) = (provider_id.clone(), first.key.clone(), last.key.clone());
-    let read = engine.store.survey("scan_queue_workers", move |tx| {
-        store::queue_workers::list_of_live(tx, &id, &first, &last)
-    });
-    let rows = read.await?;
-    Ok(Some(
-        rows.into_iter().map(|row| (row.key.clone(), row)).collect(),
-    ))
 }
 
 /// Applies a judgement, if the worker is unchanged. It is judged again, as it may have claimed

@@ -234,6 +234,36 @@ fleet_test!(
     }
 );
 
+fleet_test!(calls_about_machines_of_different_pages_overlap, |fleet| {
+    const MAX_CALLS: usize = 4;
+    let key = fleet.running_one().await;
+    let limits = ScanLimits {
+        page: 2,
+        ..ScanLimits::default()
+    };
+    for n_pages in [1, MAX_CALLS - 1, MAX_CALLS, MAX_CALLS + 1, 10 * MAX_CALLS] {
+        // With the one that the list shows, which needs no call.
+        let copies = fleet.copies(&key, 2 * n_pages - 1, WorkerState::Running);
+        let keys = copies.await;
+        let permits = Arc::new(Semaphore::new(0));
+        *fleet.one.look_permits.lock().unwrap() = Some(Arc::clone(&permits));
+        fleet.one.looks.take_most();
+        let expected = n_pages.min(MAX_CALLS);
+        let opening = async {
+            until(|| fleet.one.looks.now() == expected).await;
+            permits.add_permits(n_pages);
+        };
+        let mut scanner = fleet.limited_scanner(limits);
+        let (scanned, ()) = tokio::join!(scanner.scan(), opening);
+        let scanned = scanned.unwrap().unwrap();
+        assert_eq!((scanned.problems, scanned.seen), (0, 1));
+        assert_eq!(permits.available_permits(), 0);
+        assert_eq!(fleet.one.looks.take_most(), expected);
+        fleet.stop(keys).await;
+    }
+    *fleet.one.look_permits.lock().unwrap() = None;
+});
+
 fleet_test!(a_region_in_which_too_many_reads_fail_is_skipped, |fleet| {
     const MAX_FAILURES: usize = 2;
     const N_WORKERS: usize = 30;

@@ -36,6 +36,8 @@ pub(crate) struct TestCloud {
     pub(crate) launches: AtOnce,
     /// Launches wait here for as long as there is one.
     pub(crate) launch_permits: Mutex<Option<Arc<Semaphore>>>,
+    /// Each call that describes machines takes one of these.
+    pub(crate) look_permits: Mutex<Option<Arc<Semaphore>>>,
     /// Refreshes wait here for as long as there is one.
     pub(crate) refresh_permits: Mutex<Option<Arc<Semaphore>>>,
     /// Where this cloud meets others that check a config at the same time.
@@ -93,6 +95,7 @@ impl TestCloud {
             looks: AtOnce::default(),
             launches: AtOnce::default(),
             launch_permits: Mutex::default(),
+            look_permits: Mutex::default(),
             refresh_permits: Mutex::default(),
             meeting: Mutex::default(),
         })
@@ -176,7 +179,14 @@ impl Machines for TestCloud {
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        let seen = self.looks.count(self.fake.look(workers)).await;
+        let look_permits = self.look_permits.lock().unwrap().clone();
+        let passing = async {
+            if let Some(look_permits) = look_permits {
+                look_permits.acquire().await.unwrap().forget();
+            }
+            self.fake.look(workers).await
+        };
+        let seen = self.looks.count(passing).await;
         let happening = self.meanwhile.lock().unwrap().take();
         if let Some(happening) = happening {
             happening.await;

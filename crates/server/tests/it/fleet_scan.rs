@@ -225,9 +225,12 @@ fleet_test!(the_row_of_a_living_worker_does_not_expire, |fleet| {
         worker.terms.queue_inactivity_timeout = Some(100 * DAY_MS);
     };
     fleet.edit(&worker.key, endless).await;
+    let wakeups = &fleet.app.engine.wakeups;
     for _ in 0..10 {
         fleet.pass_ms(DAY_MS);
+        wakeups.take_pools();
         fleet.scan().await;
+        assert!(wakeups.take_pools().is_empty(), "the pool has what it had");
         fleet.keep_house().await;
     }
     let row = fleet.worker(&worker.key).await.unwrap();
