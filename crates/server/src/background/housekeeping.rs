@@ -30,10 +30,11 @@ use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
 
-/// Maximum number of rows that one statement deletes, so that other transactions do not wait long.
-const BATCH: u32 = 100;
+/// Maximum number of rows that one statement deletes, so that other transactions do not wait long:
+/// on SQLite, it takes about a millisecond, and a launch may wait for it several times.
+const BATCH: u32 = 25;
 /// Maximum number of batches of one kind per activation; the next one continues.
-const MAX_BATCHES: usize = 1_000;
+const MAX_BATCHES: usize = 4_000;
 /// Memory of an offering without news for this long is of no use.
 const MEMORIES_KEPT_DAYS: u32 = 30;
 /// News that were not added to a memory for this long are deleted.

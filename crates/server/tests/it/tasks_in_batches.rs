@@ -138,7 +138,7 @@ on_both!(overrides_that_end_are_written_down_in_batches, |world| {
 });
 
 on_both!(expired_tasks_are_deleted_in_batches, |world| {
-    const BATCH: usize = 100;
+    const BATCH: usize = 25;
     let long_ago = world.now().plus_millis(-100 * DAY_MS);
     for count in sizes_around("server::background::housekeeping::BATCH", BATCH) {
         pause(world, count, long_ago, Some(long_ago)).await;

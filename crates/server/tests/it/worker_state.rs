@@ -178,7 +178,7 @@ on_both!(a_rerun_does_not_count_old_runs_again, |world| {
             };
             let pool = "pp/ee".parse().unwrap();
             let excess = store::kept_runs::find_excess(tx, &pool, kept, 9)?;
-            store::kept_runs::trim(tx, &pool, kept, &excess.unwrap(), 9)
+            store::kept_runs::trim(tx, &pool, kept, &excess.unwrap(), 9).map(drop)
         })
         .await;
     let rerun = world.about_task(1, "rerun");

@@ -3,6 +3,8 @@
 //! Outcomes of the last minutes stay even if there are too many, because a broker delivers messages
 //! again that were not confirmed, and duplicates must be recognized.
 
+use std::sync::Arc;
+
 use domain::id::PoolId;
 use domain::time::{MINUTE_MS, Timestamp};
 
@@ -72,9 +74,20 @@ pub fn next_pool(tx: &mut Tx<'_>, after: Option<&PoolId>) -> Result<Option<PoolI
 pub struct Excess {
     /// Later ones stay.
     settled: Timestamp,
+    has_old: bool,
     of_pool: Option<Newest>,
     /// Group and id of each worker with too many, up to a limit.
-    of_workers: Vec<(String, String, Newest)>,
+    of_workers: Arc<[(String, String, Newest)]>,
+    /// The first of these workers have none left to delete.
+    n_done: usize,
+}
+
+/// The result of deleting some of an excess.
+#[derive(Clone, Debug)]
+pub struct Trimmed {
+    pub n_deleted: u64,
+    /// Where to go on.
+    pub rest: Excess,
 }
 
 /// The newest outcome that is too many, as the time of its end, task and run: all older ones are,
@@ -106,41 +119,54 @@ pub fn find_excess(
         let first: Option<Newest> = tx.row(&FIRST_TOO_MANY_OF_WORKER, keys)?;
         of_workers.extend(first.map(|first| (group, worker_id, first)));
     }
+    let has_old = oldest < kept.since;
     let is_too_many = of_pool.is_some() && oldest < settled;
-    let is_any = oldest < kept.since || is_too_many || !of_workers.is_empty();
-    Ok(is_any.then_some(Excess {
+    let is_any = has_old || is_too_many || !of_workers.is_empty();
+    Ok(is_any.then(|| Excess {
         settled,
+        has_old,
         of_pool,
-        of_workers,
+        of_workers: of_workers.into(),
+        n_done: 0,
     }))
 }
 
-/// Deletes up to `limit` of the outcomes that were found, and returns their number. Repeat it while
-/// that is the limit; afterwards, another look may find more.
+/// Deletes up to `limit` of the outcomes that were found. Repeat it with the rest while it deletes
+/// that many; afterwards, another look may find more.
 pub fn trim(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     kept: KeptRuns,
     excess: &Excess,
     limit: u32,
-) -> Result<u64> {
+) -> Result<Trimmed> {
     let (pool, settled) = (pool_id.as_str(), excess.settled);
-    let mut left = limit;
-    let old = tx.execute(&DELETE_OLD, (pool, kept.since, left))?;
-    subtract(&mut left, old);
-    if let Some(newest) = &excess.of_pool {
+    let (mut left, mut rest) = (limit, excess.clone());
+    if rest.has_old {
+        let deleted = tx.execute(&DELETE_OLD, (pool, kept.since, left))?;
+        subtract(&mut left, deleted);
+        rest.has_old = left == 0;
+    }
+    if left > 0
+        && let Some(newest) = rest.of_pool.take()
+    {
         let deleted = tx.execute(&DELETE_TOO_MANY, (pool, newest.clone(), settled, left))?;
         subtract(&mut left, deleted);
+        rest.of_pool = (left == 0).then_some(newest);
     }
-    for (group, worker_id, newest) in &excess.of_workers {
+    for (group, worker_id, newest) in excess.of_workers.iter().skip(excess.n_done) {
         if left == 0 {
             break;
         }
         let values = ((pool, group, worker_id), newest.clone(), settled, left);
         let deleted = tx.execute(&DELETE_TOO_MANY_OF_WORKER, values)?;
         subtract(&mut left, deleted);
+        rest.n_done += usize::from(left > 0);
     }
-    Ok(u64::from(limit - left))
+    Ok(Trimmed {
+        n_deleted: u64::from(limit - left),
+        rest,
+    })
 }
 
 fn subtract(left: &mut u32, deleted: u64) {

@@ -245,24 +245,67 @@ async fn has_excess(store: &Store, pool: &'static str, kept: KeptRuns) -> bool {
     read(store, find).await.is_some()
 }
 
-/// Trims in steps of this size, and returns the number of deleted outcomes.
+/// Trims in steps of this size until a look finds nothing, and returns the number of deleted
+/// outcomes.
 async fn trim(store: &Store, pool: &'static str, kept: KeptRuns, step: u32) -> u64 {
+    trim_found(store, pool, kept, [step, step]).await
+}
+
+/// The same. A look finds at most this many crowded workers.
+async fn trim_found(
+    store: &Store,
+    pool: &'static str,
+    kept: KeptRuns,
+    [step, n_workers]: [u32; 2],
+) -> u64 {
     let mut total = 0;
     loop {
-        let gone = write(store, move |tx| {
-            match kept_runs::find_excess(tx, &pool_id(pool), kept, step)? {
-                Some(excess) => kept_runs::trim(tx, &pool_id(pool), kept, &excess, step),
-                None => Ok(0),
-            }
-        });
-        let gone = gone.await;
-        assert!(gone <= u64::from(step));
-        total += gone;
-        if gone < u64::from(step) {
+        let look =
+            move |tx: &mut Tx<'_>| kept_runs::find_excess(tx, &pool_id(pool), kept, n_workers);
+        let Some(mut excess) = read(store, look).await else {
             return total;
+        };
+        loop {
+            let trim =
+                move |tx: &mut Tx<'_>| kept_runs::trim(tx, &pool_id(pool), kept, &excess, step);
+            let trimmed = write(store, trim).await;
+            assert!(trimmed.n_deleted <= u64::from(step));
+            total += trimmed.n_deleted;
+            if trimmed.n_deleted < u64::from(step) {
+                break;
+            }
+            excess = trimmed.rest;
         }
     }
 }
+
+on_both!(trimming_asks_about_each_crowded_worker_once, |database| {
+    let store = with_pools(database).await;
+    let hour = |number: u32| i64::from(number) * HOUR;
+    let kept = KeptRuns {
+        of_pool: 1_000,
+        of_worker: 1,
+        since: at(0),
+    };
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    for n_workers in [1, 2, 9, 10] {
+        // Two of each worker, in different order, and a newer one of another.
+        let workers = names.iter().take(n_workers).enumerate();
+        let told = workers.flat_map(|(place, name)| {
+            let place = u32::try_from(place).unwrap();
+            let outcomes = [place, 50 - place];
+            outcomes.map(|number| outcome("p/one", name, number, hour(number)))
+        });
+        let newest = outcome("p/one", "w", 99, hour(99));
+        note(&store, told.chain([newest]).collect()).await;
+        store.take_counts();
+        let n_deleted = trim_found(&store, "p/one", kept, [1, 100]).await;
+        assert_eq!(n_deleted, n_workers as u64);
+        let counts = store.take_counts();
+        let n_asked = counts.statements("run_outcome_delete_too_many_of_worker");
+        assert!(n_asked <= 2 * n_workers as u64, "{n_asked}");
+    }
+});
 
 on_both!(
     the_newest_outcomes_of_a_pool_and_of_a_worker_are_kept,

@@ -51,19 +51,26 @@ async fn trim(
     batches: Batches,
 ) -> Result<u64, StoreError> {
     let (store, pool, size) = (&app.engine.store, pool_id.clone(), batches.size);
+    // A worker may have a single one too many: these are enough for several batches.
+    let n_workers = size.saturating_mul(KEPT_OF_WORKER);
     let look = store.survey("run_outcome_look", move |tx| {
-        kept_runs::find_excess(tx, &pool, kept, size)
+        kept_runs::find_excess(tx, &pool, kept, n_workers)
     });
-    let Some(excess) = look.await? else {
-        return Ok(0);
-    };
-    let trim = || {
-        let (pool, excess) = (pool_id.clone(), excess.clone());
-        store.write("run_outcome_trim", move |tx| {
-            kept_runs::trim(tx, &pool, kept, &excess, size)
-        })
-    };
-    batches.repeat(trim).await
+    let mut excess = look.await?;
+    let mut n_deleted = 0;
+    for _ in 0..batches.most {
+        let Some(found) = excess.take() else {
+            break;
+        };
+        let pool = pool_id.clone();
+        let trim = store.write("run_outcome_trim", move |tx| {
+            kept_runs::trim(tx, &pool, kept, &found, size)
+        });
+        let trimmed = trim.await?;
+        n_deleted += trimmed.n_deleted;
+        excess = (trimmed.n_deleted >= u64::from(size)).then_some(trimmed.rest);
+    }
+    Ok(n_deleted)
 }
 
 async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, StoreError> {
