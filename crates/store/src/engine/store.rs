@@ -110,15 +110,15 @@ impl Store {
             flume::bounded(QUEUE_LENGTH)
         };
         for (mode, session) in sessions {
-            let jobs = match mode {
-                Mode::Write => write_jobs.clone(),
+            let (jobs, priority) = match mode {
+                Mode::Write => (write_jobs.clone(), Priority::Usual),
                 Mode::Read if n_surveyors > 0 => {
                     n_surveyors -= 1;
-                    survey_jobs.clone()
+                    (survey_jobs.clone(), Priority::Low)
                 }
-                Mode::Read => read_jobs.clone(),
+                Mode::Read => (read_jobs.clone(), Priority::Usual),
             };
-            threads.push(spawn(jobs, session)?);
+            threads.push(spawn(jobs, session, priority)?);
         }
         Ok(Self {
             inner: Arc::new(Inner {
@@ -491,11 +491,31 @@ fn not_started(address: String, error: std::io::Error) -> StoreError {
     }
 }
 
-fn spawn(jobs: Receiver<Job>, mut session: Session) -> Result<JoinHandle<()>> {
+/// That of a thread, for the operating system.
+#[derive(Clone, Copy)]
+enum Priority {
+    Usual,
+    Low,
+}
+
+/// Gives other threads of this process about ten times as much of a processor as this one, if they
+/// compete for it. Linux has a priority for each thread, and other systems for each process.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    if let Err(problem) = rustix::process::nice(10) {
+        tracing::debug!("surveys keep the usual priority: {problem}");
+    }
+}
+
+fn spawn(jobs: Receiver<Job>, mut session: Session, priority: Priority) -> Result<JoinHandle<()>> {
     let address = session.address.clone();
     std::thread::Builder::new()
         .name("store".into())
         .spawn(move || {
+            match priority {
+                Priority::Usual => {}
+                Priority::Low => lower_priority(),
+            }
             let mut next = None;
             while let Some(job) = next.take().or_else(|| jobs.recv().ok()) {
                 // Panics of closures are caught where they run. This catches panics in the code

@@ -372,6 +372,16 @@ on_both!(surveys_leave_threads_to_other_transactions, |database| {
     }
 });
 
+on_both!(surveys_yield_the_processor_to_other_threads, |database| {
+    let store = database.migrated().await;
+    let priority =
+        |_tx: &mut Tx<'_>| Ok::<_, StoreError>(rustix::process::getpriority_process(None).unwrap());
+    let usual = store.scan("scan", priority).await.unwrap();
+    assert_eq!(store.write("write", priority).await.unwrap(), usual);
+    let survey = store.survey("survey", priority).await.unwrap();
+    assert_eq!(survey, (usual + 10).min(19));
+});
+
 /// Starts ten surveys for each of their threads, which wait until other transactions have ended.
 /// Returns how many ran at the same time.
 async fn most_surveys(store: &Store, n_surveyors: usize) -> usize {
