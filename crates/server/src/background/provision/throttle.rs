@@ -1,8 +1,8 @@
 //! Limits how often a woken pool is decided on.
 //!
-//! The first decision is immediate. Under load, decisions of one pool keep a minimum interval,
-//! since each sees all changes since the last one. Rounds ignore this limit; they have a period of
-//! their own.
+//! The first decisions are immediate. Under load, decisions of one pool keep a minimum interval on
+//! average, since each sees all changes since the last one. After a launch, the next one waits for
+//! that interval. Rounds ignore this limit; they have a period of their own.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,9 @@ use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
 
 /// Interval after a decision that launched nothing.
 const AFTER_LOOK_MS: i64 = 100;
+/// Decisions that launched nothing may be ahead of their intervals by this time. So a task does not
+/// wait because something else happened in its pool a moment before.
+const MAX_AHEAD_MS: i64 = 3 * AFTER_LOOK_MS;
 /// Interval after a decision that launched workers.
 const AFTER_LAUNCH_MS: i64 = SECOND_MS;
 /// Interval after a decision for which a strategy service was asked.
@@ -30,6 +33,8 @@ pub(super) struct PoolThrottle {
 #[derive(Clone, Copy)]
 struct Delay {
     not_before: Timestamp,
+    /// When the intervals of all decisions will have passed.
+    over: Timestamp,
     /// Failures in a row.
     n_failed: u32,
 }
@@ -44,15 +49,25 @@ impl PoolThrottle {
     }
 
     pub(super) fn looked(&mut self, id: &PoolId, now: Timestamp) {
-        self.set(id, now, AFTER_LOOK_MS, 0);
+        let before = self.by_pool.get(id).map_or(now, |delay| delay.over);
+        let is_clock_back = before.millis_since(now) > LONGEST_AFTER_FAILURE_MS;
+        let begin = if is_clock_back { now } else { before.max(now) };
+        let over = begin.plus_millis(AFTER_LOOK_MS);
+        let not_before = over.plus_millis(-MAX_AHEAD_MS - AFTER_LOOK_MS);
+        let delay = Delay {
+            not_before,
+            over,
+            n_failed: 0,
+        };
+        self.insert(id, now, delay);
     }
 
     pub(super) fn asked(&mut self, id: &PoolId, now: Timestamp) {
-        self.set(id, now, AFTER_ASKING_MS, 0);
+        self.wait(id, now, AFTER_ASKING_MS, 0);
     }
 
     pub(super) fn launched(&mut self, id: &PoolId, now: Timestamp) {
-        self.set(id, now, AFTER_LAUNCH_MS, 0);
+        self.wait(id, now, AFTER_LAUNCH_MS, 0);
     }
 
     /// Returns the time of the next try.
@@ -60,23 +75,28 @@ impl PoolThrottle {
         let before = self.by_pool.get(id).map_or(0, |delay| delay.n_failed);
         let wait_ms = AFTER_FAILURE_MS << before.min(6);
         let wait_ms = wait_ms.min(LONGEST_AFTER_FAILURE_MS);
-        self.set(id, now, wait_ms, before.saturating_add(1));
+        self.wait(id, now, wait_ms, before.saturating_add(1));
         now.plus_millis(wait_ms)
     }
 
-    fn set(&mut self, id: &PoolId, now: Timestamp, wait_ms: i64, n_failed: u32) {
+    fn wait(&mut self, id: &PoolId, now: Timestamp, wait_ms: i64, n_failed: u32) {
+        let over = now.plus_millis(wait_ms);
+        let delay = Delay {
+            not_before: over,
+            over,
+            n_failed,
+        };
+        self.insert(id, now, delay);
+    }
+
+    fn insert(&mut self, id: &PoolId, now: Timestamp, delay: Delay) {
         let is_new = !self.by_pool.contains_key(id);
         if is_new && self.by_pool.len() >= MAX_KEPT {
             let late = now.plus_millis(-LONGEST_AFTER_FAILURE_MS);
             self.by_pool.retain(|_, delay| {
-                delay.not_before > now || delay.n_failed > 0 && delay.not_before > late
+                delay.over > now || delay.n_failed > 0 && delay.not_before > late
             });
         }
-        let not_before = now.plus_millis(wait_ms);
-        let delay = Delay {
-            not_before,
-            n_failed,
-        };
         self.by_pool.insert(id.clone(), delay);
     }
 }
@@ -96,13 +116,32 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_decided_on_at_once_then_ten_times_a_second_and_launched_for_once_a_second() {
+    fn a_pool_is_decided_on_four_times_at_once_and_then_ten_times_a_second() {
         let mut throttle = PoolThrottle::default();
         let id = pool(0);
-        assert_eq!(throttle.not_before(&id, at(0)), None);
-        throttle.looked(&id, at(0));
-        assert_eq!(throttle.not_before(&id, at(99)), Some(at(100)));
-        assert_eq!(throttle.not_before(&id, at(100)), None);
+        for _ in 0..4 {
+            assert_eq!(throttle.not_before(&id, at(0)), None);
+            throttle.looked(&id, at(0));
+        }
+        for number in 1..20 {
+            let due = at(number * 100);
+            let early = due.plus_millis(-1);
+            assert_eq!(throttle.not_before(&id, early), Some(due), "{number}");
+            assert_eq!(throttle.not_before(&id, due), None);
+            throttle.looked(&id, due);
+        }
+        // Two intervals without a decision: two more at once.
+        for _ in 0..3 {
+            assert_eq!(throttle.not_before(&id, at(2_200)), None);
+            throttle.looked(&id, at(2_200));
+        }
+        assert_eq!(throttle.not_before(&id, at(2_299)), Some(at(2_300)));
+    }
+
+    #[test]
+    fn a_pool_is_launched_for_once_a_second() {
+        let mut throttle = PoolThrottle::default();
+        let id = pool(0);
         throttle.launched(&id, at(100));
         assert_eq!(throttle.not_before(&id, at(1_099)), Some(at(1_100)));
         assert_eq!(throttle.not_before(&id, at(1_100)), None);
@@ -129,6 +168,8 @@ mod tests {
     fn a_clock_that_was_set_back_delays_no_pool() {
         let mut throttle = PoolThrottle::default();
         throttle.launched(&pool(0), at(7_200_000));
+        assert_eq!(throttle.not_before(&pool(0), at(0)), None);
+        throttle.looked(&pool(0), at(0));
         assert_eq!(throttle.not_before(&pool(0), at(0)), None);
     }
 
