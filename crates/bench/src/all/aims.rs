@@ -126,6 +126,11 @@ pub(super) const AIMS: &[Aim] = &[
         Unit::Seconds,
         (0.3, 0.5),
     ),
+    Aim::none(
+        "… processor time",
+        Place::Fleet("/scan/processorSecondsPer100000"),
+        Unit::Seconds,
+    ),
     Aim::most(
         "`createTask` to launch call, p99",
         Place::Fleet("/latency/p99Ms"),
@@ -133,6 +138,7 @@ pub(super) const AIMS: &[Aim] = &[
         (10.0, 15.0),
     )
     .year_old(),
+    Aim::none("… median", Place::Fleet("/latency/medianMs"), Unit::Millis),
     Aim {
         name: "memory of an idle `up`",
         place: Place::Start("/idleResidentBytes"),
@@ -168,6 +174,18 @@ impl Aim {
             age: Age::Fresh,
             sqlite: Some(sqlite),
             postgres: Some(postgres),
+        }
+    }
+
+    /// A figure that explains the one before.
+    const fn none(name: &'static str, place: Place, unit: Unit) -> Self {
+        Self {
+            name,
+            place,
+            unit,
+            age: Age::Fresh,
+            sqlite: None,
+            postgres: None,
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct Host {
     pub(crate) cloud: Arc<BenchCloud>,
     token: Secret,
     /// Of this process and its database.
-    meter: Meter,
+    pub(crate) meter: Meter,
 }
 
 /// The host with a listener: it serves requests and runs its background tasks.

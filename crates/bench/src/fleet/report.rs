@@ -34,6 +34,11 @@ const LINES: &[(&str, &str, &str)] = &[
         "  other time, for 100,000 workers",
         "s",
     ),
+    (
+        "/scan/processorSecondsPer100000",
+        "  processor time, for 100,000 workers",
+        "s",
+    ),
     ("/scan/peakBytes", "  peak memory", "bytes"),
     (
         "/idle/cpuShareOfOneCore",

@@ -35,21 +35,26 @@ pub(crate) async fn round(host: &Host) -> anyhow::Result<Value> {
     }))
 }
 
-/// Each scan is also counted without the time of the cloud, which no program can save.
+/// Each scan is also given without the time of the cloud, which no program can save. The server
+/// works while the cloud does, so its processor time is given, too.
 pub(crate) async fn scan(host: &Host) -> anyhow::Result<Value> {
     let provider_id = PROVIDER.parse().context("this is the id of a provider")?;
     let mut scanner = Scanner::new(Arc::clone(&host.app.engine), provider_id);
     let (mut seconds, mut of_cloud, mut own) = (Vec::new(), Vec::new(), Vec::new());
+    let mut processor = Vec::new();
     let (mut calls, mut n_workers) = (0, 0);
     for _ in 0..=ROUNDS {
-        let watch = Stopwatch::start();
+        let (watch, before) = (Stopwatch::start(), host.meter.read());
         scanner.scan_for(LONGEST_SCAN).await?;
         let took = watch.elapsed().as_secs_f64();
+        let used = host.meter.read().zip(before);
         let looks = host.cloud.take_looks();
         (calls, n_workers) = (looks.count, looks.n_workers);
         seconds.push(took);
         of_cloud.push(looks.seconds);
-        own.push((took - looks.seconds) * PER_WORKERS / count(n_workers).max(1.0));
+        let share = PER_WORKERS / count(n_workers).max(1.0);
+        own.push((took - looks.seconds) * share);
+        processor.extend(used.map(|(after, before)| (after - before).answering() * share));
     }
     anyhow::ensure!(n_workers > 0, "the scan found no workers");
     let later = |seconds: Vec<f64>| median(seconds.into_iter().skip(1));
@@ -61,6 +66,7 @@ pub(crate) async fn scan(host: &Host) -> anyhow::Result<Value> {
         "cloudSeconds": later(of_cloud),
         "workers": n_workers,
         "ownSecondsPer100000": later(own),
+        "processorSecondsPer100000": (!processor.is_empty()).then(|| later(processor)),
     }))
 }
 
