@@ -1,11 +1,18 @@
 //! Work in batches, each in a transaction of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::time::Timestamp;
 use engine::Engine;
 use engine::change::Change;
+use engine::measures::Stopwatch;
 use store::{Store, StoreError, Tx};
+
+/// Deletions pause for this many times as long as they took, so that other writes get most of the
+/// time, and the disk most of its work from them.
+const PAUSES: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Limits of one activation of a task; the next one continues.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +56,31 @@ impl Batches {
         Ok(total)
     }
 
+    /// The same for deletions, which can wait: it pauses after each batch. A batch begins where the
+    /// last one ended, and also returns where it ended.
+    pub(super) async fn delete_from<P, F>(
+        self,
+        mut place: P,
+        mut batch: impl FnMut(P) -> F,
+    ) -> Result<u64, StoreError>
+    where
+        F: Future<Output = Result<(u64, P), StoreError>>,
+    {
+        let mut total = 0;
+        for _ in 0..self.most {
+            let watch = Stopwatch::start();
+            let (n_deleted, end) = batch(place).await?;
+            total += n_deleted;
+            place = end;
+            if n_deleted < u64::from(self.size) {
+                break;
+            }
+            let pause = watch.elapsed().saturating_mul(PAUSES);
+            tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+        }
+        Ok(total)
+    }
+
     pub(super) async fn delete(
         self,
         store: &Store,
@@ -57,7 +89,8 @@ impl Batches {
         delete: Delete,
     ) -> Result<u64, StoreError> {
         let deletion = move |tx: &mut Tx<'_>| delete(tx, before, self.size);
-        self.repeat(|| store.write(name, deletion)).await
+        let batch = |()| async { Ok((store.write(name, deletion).await?, ())) };
+        self.delete_from((), batch).await
     }
 
     /// Deletes rows that take long to find. Each batch finds them before its transaction, so that
@@ -69,14 +102,15 @@ impl Batches {
         find: Find<T>,
         delete: DeleteFound<T>,
     ) -> Result<u64, StoreError> {
-        let batch = || async {
+        let batch = |()| async {
             let found = store.survey(look, move |tx| find(tx, self.size)).await?;
             if found.is_empty() {
-                return Ok(0);
+                return Ok((0, ()));
             }
-            store.write(write, move |tx| delete(tx, &found)).await
+            let deletion = store.write(write, move |tx| delete(tx, &found));
+            Ok((deletion.await?, ()))
         };
-        self.repeat(batch).await
+        self.delete_from((), batch).await
     }
 
     /// Settles the rows that were due at `due`. Each batch looks first: that costs less than a

@@ -27,8 +27,9 @@ const PARTS: u32 = 89;
 /// A summary for people, which is `Null` if there was nothing to do; or the problem.
 pub type ActivationResult = Result<Value, Box<dyn Error + Send + Sync>>;
 
-/// The body of a loop: reads the current state and acts on it. An activation does not sleep, does
-/// not retry and does a limited amount of work; the next activation is the retry.
+/// The body of a loop: reads the current state and acts on it. An activation does not sleep (apart
+/// from the pauses of deletions), does not retry and does a limited amount of work; the next
+/// activation is the retry.
 #[async_trait]
 pub trait BackgroundTask: Send + 'static {
     const NAME: &'static str;

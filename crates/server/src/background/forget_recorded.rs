@@ -50,5 +50,6 @@ async fn trim<P: Copy + Send + 'static>(
         return Ok(0);
     };
     let deletion = move |tx: &mut Tx<'_>| delete(tx, last, batches.size);
-    batches.repeat(|| store.write(trim, deletion)).await
+    let batch = |()| async { Ok((store.write(trim, deletion).await?, ())) };
+    batches.delete_from((), batch).await
 }

@@ -143,16 +143,7 @@ impl Housekeeping {
                 store::events::delete_expired(tx, expired, batches.size)
             })
         };
-        let (mut total, mut after) = (0, 0);
-        for _ in 0..batches.most {
-            let (n_deleted, last) = expire(after).await?;
-            total += n_deleted;
-            after = last;
-            if n_deleted < u64::from(batches.size) {
-                break;
-            }
-        }
-        Ok(total)
+        batches.delete_from(0, expire).await
     }
 
     async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {

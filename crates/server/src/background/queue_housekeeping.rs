@@ -10,8 +10,8 @@ use super::batches::Batches;
 use super::driver::{ActivationResult, BackgroundTask, summary};
 
 /// Maximum number of rows that one transaction deletes, so that others do not wait long.
-const BATCH: u32 = 200;
-const MAX_BATCHES: usize = 200;
+const BATCH: u32 = 50;
+const MAX_BATCHES: usize = 800;
 
 pub struct QueueHousekeeping(pub Arc<Engine>);
 

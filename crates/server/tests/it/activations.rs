@@ -123,7 +123,7 @@ async fn resolved(world: &World, from: u32, count: usize) {
 }
 
 on_both!(expired_tasks_are_forgotten_in_batches, |world| {
-    const BATCH: usize = 200;
+    const BATCH: usize = 50;
     for count in sizes_around("server::background::queue_housekeeping::BATCH", BATCH) {
         resolved(world, 0, count).await;
         world.clock.advance_ms(2 * DAY_MS);

@@ -4,7 +4,7 @@ use domain::id::PoolId;
 use domain::run_outcome::Window;
 use domain::time::{DAY_MS, Timestamp};
 use store::StoreError;
-use store::kept_runs::{self, KeptRuns};
+use store::kept_runs::{self, Excess, KeptRuns, Trimmed};
 
 use super::super::batches::Batches;
 use crate::app::App;
@@ -56,21 +56,20 @@ async fn trim(
     let look = store.survey("run_outcome_look", move |tx| {
         kept_runs::find_excess(tx, &pool, kept, n_workers)
     });
-    let mut excess = look.await?;
-    let mut n_deleted = 0;
-    for _ in 0..batches.most {
-        let Some(found) = excess.take() else {
-            break;
-        };
+    let Some(excess) = look.await? else {
+        return Ok(0);
+    };
+    let trim = |excess: Excess| {
         let pool = pool_id.clone();
-        let trim = store.write("run_outcome_trim", move |tx| {
-            kept_runs::trim(tx, &pool, kept, &found, size)
-        });
-        let trimmed = trim.await?;
-        n_deleted += trimmed.n_deleted;
-        excess = (trimmed.n_deleted >= u64::from(size)).then_some(trimmed.rest);
-    }
-    Ok(n_deleted)
+        async {
+            let trimmed = store.write("run_outcome_trim", move |tx| {
+                kept_runs::trim(tx, &pool, kept, &excess, size)
+            });
+            let Trimmed { n_deleted, rest } = trimmed.await?;
+            Ok((n_deleted, rest))
+        }
+    };
+    batches.delete_from(excess, trim).await
 }
 
 async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, StoreError> {
