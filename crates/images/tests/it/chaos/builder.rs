@@ -97,12 +97,16 @@ async fn run(builder: Arc<Builder>, monitor: Arc<super::monitor::Monitor>) {
 }
 
 impl ChaosBuilder {
-    /// Ends it in an orderly way.
+    /// Ends it in an orderly way, unless it dies meanwhile. Then calls that never return hold its
+    /// session, so that is ended for it.
     pub(super) async fn stop(mut self) {
         self.stop.cancel();
         if let Some(run) = self.tasks.pop() {
             let limit = Duration::from_secs(120);
             let _ = tokio::time::timeout(limit, run).await;
+        }
+        if self.tree.is_dead() {
+            self.session.vanish();
         }
     }
 
