@@ -74,8 +74,7 @@ impl Batches {
             if n_deleted < u64::from(self.size) {
                 break;
             }
-            let pause = watch.elapsed().saturating_mul(3);
-            tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+            pause_after(&watch).await;
         }
         Ok(total)
     }
@@ -137,6 +136,15 @@ impl Batches {
         };
         self.repeat(batch).await
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "deletions may wait between their batches: no request and no other task does"
+)]
+async fn pause_after(deletion: &Stopwatch) {
+    let pause = deletion.elapsed().saturating_mul(3);
+    tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl PoolThrottle {
         let is_clock_back = before.millis_since(now) > LONGEST_AFTER_FAILURE_MS;
         let begin = if is_clock_back { now } else { before.max(now) };
         let over = begin.plus_millis(AFTER_LOOK_MS);
-        let not_before = over.plus_millis(-MAX_AHEAD_MS - AFTER_LOOK_MS);
+        let not_before = over.plus_millis(-MAX_AHEAD_MS);
         let delay = Delay {
             not_before,
             over,
