@@ -140,7 +140,7 @@ impl Batches {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "deletions may wait between their batches: no request and no other task does"
+    reason = "deletions may wait between their batches, and no request waits for them"
 )]
 async fn pause_after(deletion: &Stopwatch) {
     let pause = deletion.elapsed().saturating_mul(3);
