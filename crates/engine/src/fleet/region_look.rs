@@ -36,7 +36,7 @@ pub(super) struct RegionLook {
     /// Machines that were listed: they need no call.
     listed: BTreeMap<MachineName, Sighting>,
     calls: Semaphore,
-    n_failed_before: u64,
+    /// Including the list, if that failed.
     n_failed: AtomicU64,
 }
 
@@ -82,16 +82,14 @@ impl RegionLook {
             began: scan.began,
             listed,
             calls: Semaphore::new(scan.limits.calls),
-            n_failed_before: scan.n_failed,
             n_failed: AtomicU64::new(scan.n_failed),
         }
     }
 
-    /// The number of calls that failed, up to the limit.
-    pub(super) fn n_problems(&self) -> u64 {
+    /// The number of calls that failed, up to the limit, including the list.
+    pub(super) fn n_failed(&self) -> u64 {
         let n_failed = self.n_failed.load(Ordering::Relaxed);
-        let n_failed = n_failed.min(self.limits.failures);
-        n_failed.saturating_sub(self.n_failed_before)
+        n_failed.min(self.limits.failures)
     }
 
     /// The pages of these groups in their order, as many at once as calls are allowed.

@@ -222,7 +222,7 @@ impl RegionScan {
             self.apply_page(page).await?;
         }
         drop(pages);
-        self.scanned.problems += look.n_problems();
+        self.scanned.problems += look.n_failed().saturating_sub(self.n_failed);
         if let Some(listed) = machines_of_launches {
             let unmatched = listed.into_iter().filter(|(_, _, machine)| {
                 !known.contains(&(machine.group.clone(), machine.id.clone()))
