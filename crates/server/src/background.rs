@@ -5,6 +5,7 @@ mod backoff;
 mod batches;
 mod budgets;
 mod costs;
+mod deletions;
 pub mod driver;
 mod file_reload;
 mod forget_recorded;
@@ -151,9 +152,9 @@ fn start_housekeeping(app: &Arc<App>, driver: &mut Driver) {
     }
     driver.start(every(2), QueueClaims(engine()));
     driver.start(every(5), QueueDeadlines(engine()));
-    driver.start(every(300), QueueHousekeeping(engine()));
+    driver.start(deletions::PERIOD, QueueHousekeeping::new(engine()));
     driver.start(every(30), Measure(own()));
-    driver.start(every(300), Housekeeping(own()));
+    driver.start(deletions::PERIOD, Housekeeping::new(own()));
     driver.start(every(300), ArtifactCleanup::new(engine()));
 }
 

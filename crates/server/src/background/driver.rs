@@ -33,6 +33,8 @@ pub type ActivationResult = Result<Value, Box<dyn Error + Send + Sync>>;
 #[async_trait]
 pub trait BackgroundTask: Send + 'static {
     const NAME: &'static str;
+    /// A stop drops a running activation immediately, because it can last for minutes.
+    const DROPS_AT_STOP: bool = false;
 
     /// The name in logs and metrics, for tasks with several instances.
     fn name(&self) -> String {
@@ -157,7 +159,11 @@ async fn run<T: BackgroundTask>(
             _ = tokio::time::timeout(idle_for, wake.notified()) => {}
             () = stop.cancelled() => return,
         }
-        let outcome = activate(&mut task, &*clock).await;
+        let outcome = tokio::select! {
+            biased;
+            outcome = activate(&mut task, &*clock) => outcome,
+            () = stop.cancelled(), if T::DROPS_AT_STOP => return,
+        };
         status_sender.send_modify(|status| {
             status.finished += 1;
             status.last = Some(outcome);
@@ -351,14 +357,15 @@ mod tests {
     }
 
     /// Waits for ever; `_alive` shows whether it was dropped.
-    struct Stuck {
+    struct Stuck<const DROPS_AT_STOP: bool> {
         _alive: Arc<()>,
         begun: Arc<Notify>,
     }
 
     #[async_trait]
-    impl BackgroundTask for Stuck {
+    impl<const DROPS_AT_STOP: bool> BackgroundTask for Stuck<DROPS_AT_STOP> {
         const NAME: &'static str = "stuck";
+        const DROPS_AT_STOP: bool = DROPS_AT_STOP;
 
         async fn activate(&mut self) -> ActivationResult {
             self.begun.notify_one();
@@ -366,20 +373,28 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_task_that_waits_for_others_does_not_delay_the_end() {
+    /// How long the stop waits for a task that waits for ever.
+    async fn stopping_took<const DROPS_AT_STOP: bool>() -> Duration {
         let (mut driver, stop) = driver();
         let (alive, begun) = (Arc::new(()), Arc::new(Notify::new()));
         driver.start(
             Duration::from_secs(1),
-            Stuck {
+            Stuck::<DROPS_AT_STOP> {
                 _alive: Arc::clone(&alive),
                 begun: Arc::clone(&begun),
             },
         );
         begun.notified().await;
+        let stopped = Instant::now();
         stop.cancel();
         driver.join().await;
         assert_eq!(Arc::strong_count(&alive), 1);
+        stopped.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_waits_a_limited_time_for_activations_and_not_for_those_that_may_last() {
+        assert!(stopping_took::<false>().await >= LAST_ACTIVATIONS);
+        assert!(stopping_took::<true>().await < Duration::from_millis(2));
     }
 }

@@ -3,7 +3,7 @@
 use domain::time::{DAY_MS, Timestamp};
 use store::{StoreError, Tx, recorded_gaps, recorded_runs, recorded_workers};
 
-use super::batches::Batches;
+use super::deletions::Deletions;
 use crate::app::App;
 
 /// Finds the newest of the rows beyond a number of kept rows.
@@ -11,15 +11,15 @@ type Find<P> = fn(&mut Tx<'_>, u32) -> Result<Option<P>, StoreError>;
 /// Deletes rows until this one, at most as many as the limit.
 type Delete<P> = fn(&mut Tx<'_>, P, u32) -> Result<u64, StoreError>;
 
-/// Returns how many rows were deleted. `batches` limits the deletions of each kind.
+/// Returns how many rows were deleted. `deletions` limits each kind.
 pub(super) async fn forget_recorded(
     app: &App,
     now: Timestamp,
-    batches: Batches,
+    deletions: Deletions,
 ) -> Result<u64, StoreError> {
     let (store, fleet) = (&app.engine.store, &app.config.fleet);
     let before = now.plus_millis(-i64::from(fleet.recording_days) * DAY_MS);
-    let delete = |name, delete| batches.delete(store, name, before, delete);
+    let delete = |name, delete| deletions.delete(store, name, before, delete);
     let mut n_deleted = 0;
     n_deleted += delete("recorded_run_expire", recorded_runs::delete_before).await?;
     n_deleted += delete("recorded_worker_expire", recorded_workers::delete_before).await?;
@@ -27,20 +27,20 @@ pub(super) async fn forget_recorded(
     let names = ("recorded_run_look", "recorded_run_trim");
     let (find, delete): (Find<_>, Delete<_>) =
         (recorded_runs::find_excess, recorded_runs::delete_until);
-    n_deleted += trim(app, batches, names, find, delete).await?;
+    n_deleted += trim(app, deletions, names, find, delete).await?;
     let names = ("recorded_worker_look", "recorded_worker_trim");
     let (find, delete): (Find<_>, Delete<_>) = (
         recorded_workers::find_excess,
         recorded_workers::delete_until,
     );
-    n_deleted += trim(app, batches, names, find, delete).await?;
+    n_deleted += trim(app, deletions, names, find, delete).await?;
     Ok(n_deleted)
 }
 
 /// Deletes the oldest rows beyond the number that is kept. The writer does not wait for the look.
 async fn trim<P: Copy + Send + 'static>(
     app: &App,
-    batches: Batches,
+    deletions: Deletions,
     (look, trim): (&'static str, &'static str),
     find: Find<P>,
     delete: Delete<P>,
@@ -49,7 +49,7 @@ async fn trim<P: Copy + Send + 'static>(
     let Some(last) = store.survey(look, move |tx| find(tx, kept)).await? else {
         return Ok(0);
     };
-    let deletion = move |tx: &mut Tx<'_>| delete(tx, last, batches.size);
+    let deletion = move |tx: &mut Tx<'_>| delete(tx, last, deletions.size());
     let batch = |()| async { Ok((store.write(trim, deletion).await?, ())) };
-    batches.delete_from((), batch).await
+    deletions.delete_from((), batch).await
 }

@@ -3,7 +3,7 @@
 use domain::time::{DAY_MS, Timestamp};
 use store::{StoreError, budgets, configuration_versions, cost_accounts, image_versions, turns};
 
-use super::batches::Batches;
+use super::deletions::Deletions;
 use crate::app::App;
 
 /// The newest versions of a worker configuration or an image that exists are kept at any age.
@@ -11,15 +11,15 @@ const KEPT_VERSIONS: u32 = 10;
 /// Announced steps of budgets are remembered for longer than any period is.
 const STEPS_KEPT_DAYS: u32 = 90;
 
-/// Returns how many rows were deleted. `batches` limits the deletions of each kind.
+/// Returns how many rows were deleted. `deletions` limits each kind.
 pub(super) async fn forget_replaced(
     app: &App,
     now: Timestamp,
-    batches: Batches,
+    deletions: Deletions,
 ) -> Result<u64, StoreError> {
     let (store, settings) = (&app.engine.store, &app.config.worker_manager);
     let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
-    let delete = |name, before, delete| batches.delete(store, name, before, delete);
+    let delete = |name, before, delete| deletions.delete(store, name, before, delete);
     let replaced = days_ago(settings.version_retention_days);
     let rules = delete(
         "configuration_version_expire",
@@ -32,7 +32,7 @@ pub(super) async fn forget_replaced(
     });
     let images = images.await?;
     let names = ["turn_look", "turn_expire"];
-    let turns = batches
+    let turns = deletions
         .delete_found(store, names, turns::list_orphans, turns::delete_orphans)
         .await?;
     let steps = days_ago(STEPS_KEPT_DAYS);

@@ -14,6 +14,7 @@ use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use domain::waits::WaitCause;
 use engine::change::Change;
 use engine::fleet::{WAIT_READER, settle_old_launches};
+use engine::measures::Stopwatch;
 use serde_json::Value;
 use store::events::Expired;
 use store::{Store, StoreError, Tx};
@@ -23,6 +24,7 @@ use store::{
 use store::{pool_news, queue_workers, shadow_plans, worker_errors, workers};
 
 use super::batches::Batches;
+use super::deletions::{DeletionPace, Deletions};
 use super::driver::{ActivationResult, BackgroundTask, summary};
 use super::forget_recorded::forget_recorded;
 use super::forget_replaced::forget_replaced;
@@ -42,42 +44,61 @@ const NEWS_KEPT_DAYS: u32 = 1;
 /// How long ended overrides are shown.
 const OVERRIDES_KEPT_DAYS: u32 = 30;
 
-pub struct Housekeeping(pub Arc<App>);
+pub struct Housekeeping {
+    app: Arc<App>,
+    pace: DeletionPace,
+}
 
 #[async_trait]
 impl BackgroundTask for Housekeeping {
     const NAME: &'static str = "housekeeping";
+    const DROPS_AT_STOP: bool = true;
 
     async fn activate(&mut self) -> ActivationResult {
-        self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await
+        let watch = Stopwatch::start();
+        let batches = Batches::new(BATCH, MAX_BATCHES);
+        let deleted = self.delete(self.pace.deletions(batches)).await;
+        self.pace.note(&watch);
+        deleted
     }
 }
 
 impl Housekeeping {
-    /// An activation with other limits, which apply to each kind of row.
+    pub fn new(app: Arc<App>) -> Self {
+        Self {
+            app,
+            pace: DeletionPace::default(),
+        }
+    }
+
+    /// An activation with other limits, which apply to each kind of row, and hardly a pause.
     pub async fn in_batches(&self, batches: Batches) -> ActivationResult {
-        let (app, store) = (&self.0, &self.0.engine.store);
+        self.delete(Deletions::hasty(batches)).await
+    }
+
+    async fn delete(&self, deletions: Deletions) -> ActivationResult {
+        let (app, store) = (&self.app, &self.app.engine.store);
         let now = app.engine.clock.now();
         let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
         let old_errors = days_ago(app.config.worker_manager.error_retention_days);
         let old_plans = days_ago(app.config.fleet.history_days);
-        let forget = |name, before, delete| batches.delete(store, name, before, delete);
+        let forget = |name, before, delete| deletions.delete(store, name, before, delete);
         self.note_uses(now).await?;
         let workers = forget("worker_expire", now, workers::delete_expired).await?;
         let seen = forget("queue_worker_expire", now, queue_workers::delete_expired).await?;
         let settled = settle_old_launches(&app.engine).await?;
-        let left = self.leave_providers(batches.size).await?;
+        let left = self.leave_providers(deletions.size()).await?;
         let pools = forget("pool_expire", now, expire_pools).await?;
-        let configs = delete_launch_configs(store, batches).await?;
+        let configs = delete_launch_configs(store, deletions).await?;
         let documentation = forget("documentation_expire", now, |tx, _, size| {
             store::documentation::delete_orphans(tx, size)
         });
         let documentation = documentation.await?;
         let errors = forget("error_expire", old_errors, worker_errors::delete_older_than).await?;
-        let events = self.expire_events(now, batches).await?;
+        let events = self.expire_events(now, deletions).await?;
         let old_audit = days_ago(app.config.worker_manager.audit_retention_days);
         let audit = forget("audit_expire", old_audit, store::audit::delete_before).await?;
-        let outcomes = forget_outcomes(app, now, batches).await?;
+        let outcomes = forget_outcomes(app, now, deletions).await?;
         let launches = forget("launch_expire", old_plans, launches::delete_before).await?;
         let plans = forget("plan_expire", old_plans, plans::delete_before).await?;
         let shadows = shadow_plans::delete_before;
@@ -95,10 +116,10 @@ impl Housekeeping {
             pool_news::delete_orphans(tx, size)
         });
         let news = news + orphans.await?;
-        let recorded = forget_recorded(app, now, batches).await?;
+        let recorded = forget_recorded(app, now, deletions).await?;
         let purges = forget("cache_purge_expire", now, cache_purges::delete_expired).await?;
-        let clients = self.expire_clients(now, batches).await?;
-        let replaced = forget_replaced(app, now, batches).await?;
+        let clients = self.expire_clients(now, deletions).await?;
+        let replaced = forget_replaced(app, now, deletions).await?;
         Ok(summary(&[
             ("workers", workers),
             ("queue_workers", seen),
@@ -124,8 +145,8 @@ impl Housekeeping {
     }
 
     /// Old events that no reader still needs.
-    async fn expire_events(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
-        let app = &self.0;
+    async fn expire_events(&self, now: Timestamp, deletions: Deletions) -> Result<u64, StoreError> {
+        let app = &self.app;
         let hours = app.config.worker_manager.event_retention_hours;
         let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
         let has_broker = app.events.broker.is_some();
@@ -140,14 +161,18 @@ impl Housekeeping {
                     up_to: by_broker.min(by_outcomes).min(by_waits),
                     after,
                 };
-                store::events::delete_expired(tx, expired, batches.size)
+                store::events::delete_expired(tx, expired, deletions.size())
             })
         };
-        batches.delete_from(0, expire).await
+        deletions.delete_from(0, expire).await
     }
 
-    async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
-        let (size, actor) = (batches.size, self.0.engine.issuer.client_id.clone());
+    async fn expire_clients(
+        &self,
+        now: Timestamp,
+        deletions: Deletions,
+    ) -> Result<u64, StoreError> {
+        let (size, actor) = (deletions.size(), self.app.engine.issuer.client_id.clone());
         let expire = move |change: &mut Change<'_, '_>| {
             let expired = store::clients::delete_expired(change.tx, now, size)?;
             let n_expired = expired.len() as u64;
@@ -162,14 +187,14 @@ impl Housekeeping {
             change.announce(events)?;
             Ok::<_, StoreError>(n_expired)
         };
-        let expired = batches.repeat(|| {
-            self.0
+        let expired = deletions.repeat(|| {
+            self.app
                 .engine
                 .change_alone("client_expire", now, expire.clone())
         });
         let n_expired = expired.await?;
         if n_expired > 0 {
-            self.0.authenticator.forget();
+            self.app.authenticator.forget();
         }
         Ok(n_expired)
     }
@@ -182,7 +207,7 @@ impl Housekeeping {
         // after the last pool of the one before, so this ends.
         loop {
             let start = after.take();
-            let page = self.0.engine.store.write("provider_leave", move |tx| {
+            let page = self.app.engine.store.write("provider_leave", move |tx| {
                 let leaving = store::pools::list_leaving(tx, start.as_ref(), size)?;
                 let n_left = leaving.iter().map(|pool| leave(tx, pool));
                 let n_left = n_left.sum::<Result<u64, StoreError>>()?;
@@ -201,13 +226,13 @@ impl Housekeeping {
 
     /// Stores when clients were last used, to the precision of this task's period.
     async fn note_uses(&self, now: Timestamp) -> Result<(), StoreError> {
-        let used = self.0.authenticator.take_used();
+        let used = self.app.authenticator.take_used();
         let used: Vec<ClientId> = used.iter().filter_map(|id| id.parse().ok()).collect();
         if used.is_empty() {
             return Ok(());
         }
         let touch = move |tx: &mut Tx<'_>| store::clients::touch(tx, &used, now);
-        self.0.engine.store.write("client_touch", touch).await
+        self.app.engine.store.write("client_touch", touch).await
     }
 }
 
@@ -268,11 +293,11 @@ fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, Store
     Ok(expired.len() as u64)
 }
 
-async fn delete_launch_configs(store: &Store, batches: Batches) -> Result<u64, StoreError> {
+async fn delete_launch_configs(store: &Store, deletions: Deletions) -> Result<u64, StoreError> {
     let names = ["launch_config_look", "launch_config_expire"];
     let (list, delete) = (
         launch_configs::list_expirable,
         launch_configs::delete_expirable,
     );
-    batches.delete_found(store, names, list, delete).await
+    deletions.delete_found(store, names, list, delete).await
 }

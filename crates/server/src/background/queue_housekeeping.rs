@@ -4,31 +4,52 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine::Engine;
+use engine::measures::Stopwatch;
 use store::{task_groups, task_queues, tasks};
 
 use super::batches::Batches;
+use super::deletions::{DeletionPace, Deletions};
 use super::driver::{ActivationResult, BackgroundTask, summary};
 
 /// Maximum number of rows that one transaction deletes, so that others do not wait long.
 const BATCH: u32 = 50;
 const MAX_BATCHES: usize = 800;
 
-pub struct QueueHousekeeping(pub Arc<Engine>);
+pub struct QueueHousekeeping {
+    engine: Arc<Engine>,
+    pace: DeletionPace,
+}
 
 #[async_trait]
 impl BackgroundTask for QueueHousekeeping {
     const NAME: &'static str = "queue_housekeeping";
+    const DROPS_AT_STOP: bool = true;
 
     async fn activate(&mut self) -> ActivationResult {
-        self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await
+        let watch = Stopwatch::start();
+        let batches = Batches::new(BATCH, MAX_BATCHES);
+        let deleted = self.delete(self.pace.deletions(batches)).await;
+        self.pace.note(&watch);
+        deleted
     }
 }
 
 impl QueueHousekeeping {
-    /// An activation with other limits, which apply to each kind of row.
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self {
+            engine,
+            pace: DeletionPace::default(),
+        }
+    }
+
+    /// An activation with other limits, which apply to each kind of row, and hardly a pause.
     pub async fn in_batches(&self, batches: Batches) -> ActivationResult {
-        let (now, store) = (self.0.clock.now(), &self.0.store);
-        let forget = |name, delete| batches.delete(store, name, now, delete);
+        self.delete(Deletions::hasty(batches)).await
+    }
+
+    async fn delete(&self, deletions: Deletions) -> ActivationResult {
+        let (now, store) = (self.engine.clock.now(), &self.engine.store);
+        let forget = |name, delete| deletions.delete(store, name, now, delete);
         let tasks = forget("task_expire", tasks::delete_expired).await?;
         let groups = forget("task_group_expire", task_groups::delete_expired).await?;
         let queues = forget("task_queue_expire", task_queues::delete_expired).await?;

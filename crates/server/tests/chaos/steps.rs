@@ -73,8 +73,8 @@ impl Process {
     }
 
     pub(crate) async fn keep_house(&self) {
-        self.run(Housekeeping(Arc::clone(&self.app))).await;
-        self.run(QueueHousekeeping(Arc::clone(&self.app.engine)))
+        self.run(Housekeeping::new(Arc::clone(&self.app))).await;
+        self.run(QueueHousekeeping::new(Arc::clone(&self.app.engine)))
             .await;
     }
 }

@@ -127,7 +127,7 @@ on_both!(expired_tasks_are_forgotten_in_batches, |world| {
     for count in sizes_around("server::background::queue_housekeeping::BATCH", BATCH) {
         resolved(world, 0, count).await;
         world.clock.advance_ms(2 * DAY_MS);
-        let mut task = QueueHousekeeping(Arc::clone(&world.app.engine));
+        let mut task = QueueHousekeeping::new(Arc::clone(&world.app.engine));
         let (forgotten, counts) = world.counted(task.activate()).await;
         assert_eq!(forgotten.unwrap(), done("tasks", count));
         let n_looks = (count / BATCH + 1) as u64;
@@ -139,7 +139,7 @@ on_both!(an_activation_deletes_a_bounded_number_of_tasks, |world| {
     for count in sizes_around("server::background::queue_housekeeping::MAX_BATCHES", MOST) {
         resolved(world, 0, SIZE * count).await;
         world.clock.advance_ms(2 * DAY_MS);
-        let task = QueueHousekeeping(Arc::clone(&world.app.engine));
+        let task = QueueHousekeeping::new(Arc::clone(&world.app.engine));
         in_steps("tasks", SIZE * count, SIZE * MOST, async || {
             task.in_batches(BATCHES).await.unwrap()
         })
@@ -154,7 +154,7 @@ on_both!(
             let ended = world.now();
             pause(world, SIZE * count, ended, Some(ended)).await;
             world.clock.advance_ms(100 * DAY_MS);
-            let task = Housekeeping(Arc::clone(&world.app));
+            let task = Housekeeping::new(Arc::clone(&world.app));
             in_steps("overrides", SIZE * count, SIZE * MOST, async || {
                 task.in_batches(BATCHES).await.unwrap()
             })
@@ -179,7 +179,7 @@ on_both!(
             };
             world.insert(Worker::from_stored(worker)).await;
         }
-        let task = Housekeeping(Arc::clone(&world.app));
+        let task = Housekeeping::new(Arc::clone(&world.app));
         let one = Batches { size: 1, most: 1 };
         assert_eq!(
             task.in_batches(one).await.unwrap(),

@@ -340,7 +340,7 @@ fleet_test!(
         let (config, clock) = (fleet.app.config.clone(), Arc::clone(&fleet.clock));
         let random = Random::new(StdRng::seed_from_u64(3));
         let app = Box::pin(start_with(config, clock, random, others.collect())).await;
-        let mut keeping = Housekeeping(app.unwrap());
+        let mut keeping = Housekeeping::new(app.unwrap());
         fleet.pass_ms(6 * HOUR_MS);
         keeping.activate().await.unwrap();
         for pool in pools {

@@ -131,7 +131,7 @@ on_both!(replaced_versions_are_deleted_in_batches, |world| {
     write_versions(world, "rules", &[old; 19], true).await;
     let batches = Batches { size: 2, most: 3 };
     for expected in [13, 10, 10] {
-        let house = Housekeeping(Arc::clone(&world.app));
+        let house = Housekeeping::new(Arc::clone(&world.app));
         house.in_batches(batches).await.unwrap();
         assert_eq!(left(world, "rules").await.len(), expected);
     }

@@ -27,6 +27,7 @@ use crate::notices::{hook, report};
 use crate::queue_samples::task_id;
 use crate::receivers::Inbox;
 use crate::samples::DAY_MS;
+use crate::world::KEEPING;
 
 const MONTH: u32 = 30;
 /// More than steps of budgets are kept.
@@ -226,9 +227,11 @@ impl Months<'_> {
         self.waits.activate().await.unwrap();
         activate(Outcomes(Arc::clone(app))).await;
         activate(Costs(Arc::clone(engine))).await;
-        activate(QueueHousekeeping(Arc::clone(engine))).await;
+        let queue = QueueHousekeeping::new(Arc::clone(engine));
+        queue.in_batches(KEEPING).await.unwrap();
         self.artifacts.activate().await.unwrap();
-        activate(Housekeeping(Arc::clone(app))).await;
+        let house = Housekeeping::new(Arc::clone(app));
+        house.in_batches(KEEPING).await.unwrap();
     }
 
     async fn count(&mut self) {

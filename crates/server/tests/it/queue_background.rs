@@ -29,7 +29,7 @@ async fn miss_deadlines(world: &World) -> Value {
 }
 
 async fn forget(world: &World) -> Value {
-    QueueHousekeeping(Arc::clone(&world.app.engine))
+    QueueHousekeeping::new(Arc::clone(&world.app.engine))
         .activate()
         .await
         .unwrap()

@@ -417,7 +417,7 @@ on_both!(
             outcome(world, &worker, number, i64::from(number) * HOUR_MS)
         });
         note(world, told.collect()).await;
-        let house = Housekeeping(Arc::clone(&world.app));
+        let house = Housekeeping::new(Arc::clone(&world.app));
         let batches = Batches { size: 10, most: 50 };
         let (done, counts) = world.counted(house.in_batches(batches)).await;
         assert_eq!(done.unwrap(), json!({"outcomes": 100}));

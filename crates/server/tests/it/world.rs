@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use server::api::listener::Server;
 use server::app::App;
 use server::background::driver::BackgroundTask;
-use server::background::{Housekeeping, Outcomes, ProviderSetup, WaitAccounts};
+use server::background::{Batches, Housekeeping, Outcomes, ProviderSetup, WaitAccounts};
 use server::config::Config;
 use server::start::start_with;
 use store::outbox::OutboxRow;
@@ -43,6 +43,11 @@ pub(crate) const START_MS: i64 = 1_790_000_000_000;
 const ROOT_TOKEN: &str = "root-root-root-root-root-root-root-root-root";
 /// The lists of a test are shorter.
 const MAX_EVENTS: u32 = 1_000;
+/// Those of housekeeping, which pauses after each of them otherwise.
+pub(crate) const KEEPING: Batches = Batches {
+    size: 25,
+    most: 4_000,
+};
 
 /// Stands still unless it is moved.
 pub(crate) struct TestClock(AtomicI64);
@@ -296,10 +301,8 @@ impl World {
     }
 
     pub(crate) async fn keep_house(&self) -> Value {
-        Housekeeping(Arc::clone(&self.app))
-            .activate()
-            .await
-            .unwrap()
+        let house = Housekeeping::new(Arc::clone(&self.app));
+        house.in_batches(KEEPING).await.unwrap()
     }
 
     /// Events are kept until the outcomes and the waits in them have been read.

@@ -19,7 +19,7 @@ use crate::database::Database;
 use crate::fleet_clouds::TestCloud;
 use crate::fleet_world::MINUTE_MS;
 use crate::queue_samples::{new_task, task_id};
-use crate::world::World;
+use crate::world::{KEEPING, World};
 
 /// Two databases, by what their size is divided by: one has four times as many rows.
 const DIVISORS: [u32; 2] = [100, 25];
@@ -126,8 +126,10 @@ async fn work(world: &World) {
     activate(WaitAccounts::new(own())).await;
     activate(Costs(engine())).await;
     activate(Measure(own())).await;
-    activate(QueueHousekeeping(engine())).await;
-    activate(Housekeeping(own())).await;
+    let queue = QueueHousekeeping::new(engine());
+    queue.in_batches(KEEPING).await.unwrap();
+    let house = Housekeeping::new(own());
+    house.in_batches(KEEPING).await.unwrap();
     activate(ArtifactCleanup::new(engine())).await;
 }
 

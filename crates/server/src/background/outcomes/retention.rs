@@ -6,7 +6,7 @@ use domain::time::{DAY_MS, Timestamp};
 use store::StoreError;
 use store::kept_runs::{self, Excess, KeptRuns, Trimmed};
 
-use super::super::batches::Batches;
+use super::super::deletions::Deletions;
 use crate::app::App;
 
 /// Runs of a worker that are kept, among those of its pool.
@@ -14,11 +14,11 @@ const KEPT_OF_WORKER: u32 = 20;
 /// Maximum age of outcomes.
 const KEPT_DAYS: i64 = 14;
 
-/// Returns how many outcomes were deleted. `batches` limits the deletions of each pool.
+/// Returns how many outcomes were deleted. `deletions` limits those of each pool.
 pub(in super::super) async fn forget(
     app: &App,
     now: Timestamp,
-    batches: Batches,
+    deletions: Deletions,
 ) -> Result<u64, StoreError> {
     let kept = KeptRuns {
         of_pool: app.config.fleet.kept_task_runs,
@@ -29,14 +29,14 @@ pub(in super::super) async fn forget(
     let mut last: Option<PoolId> = None;
     // Pools are read in the order of their names, so this ends.
     while let Some(pool_id) = next_pool(app, last).await? {
-        n_gone += trim(app, &pool_id, kept, batches).await?;
+        n_gone += trim(app, &pool_id, kept, deletions).await?;
         last = Some(pool_id);
     }
     // Counts are kept as long as the longest window.
     let [.., longest] = Window::ALL;
     let (store, before) = (&app.engine.store, longest.since(now));
     let delete = store::run_counts::delete_before;
-    batches
+    deletions
         .delete(store, "run_count_expire", before, delete)
         .await?;
     Ok(n_gone)
@@ -48,9 +48,9 @@ async fn trim(
     app: &App,
     pool_id: &PoolId,
     kept: KeptRuns,
-    batches: Batches,
+    deletions: Deletions,
 ) -> Result<u64, StoreError> {
-    let (store, pool, size) = (&app.engine.store, pool_id.clone(), batches.size);
+    let (store, pool, size) = (&app.engine.store, pool_id.clone(), deletions.size());
     // A worker may have a single one too many: these are enough for several batches.
     let n_workers = size.saturating_mul(KEPT_OF_WORKER);
     let look = store.survey("run_outcome_look", move |tx| {
@@ -69,7 +69,7 @@ async fn trim(
             Ok((n_deleted, rest))
         }
     };
-    batches.delete_from(excess, trim).await
+    deletions.delete_from(excess, trim).await
 }
 
 async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, StoreError> {
