@@ -13,8 +13,8 @@ use domain::plan::StrategyName;
 use serde_json::{Map, Value, json};
 
 use crate::child::{Database, figures_of, this_program};
-use crate::databases::{Databases, YearOldArgument};
-use crate::fleet::{Effort, Part};
+use crate::databases::{Age, Databases, YearOldArgument};
+use crate::fleet::{Effort, Part, year};
 use crate::scenario::Pace;
 use crate::{api, fleet, machine, output, postgres};
 
@@ -22,6 +22,8 @@ use crate::{api, fleet, machine, output, postgres};
 const WITH_POSTGRES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/with-postgres");
 /// The variable in which that command finds the server.
 const POSTGRES_URL: &str = "TEST_PG_URL";
+/// The divisor of year-old databases that leaves hardly anything.
+const SMALLEST: u32 = 400;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
@@ -149,8 +151,20 @@ async fn measure(database: &Database, arguments: &Arguments) -> anyhow::Result<V
     let fleet = fleet::measure(&of_fleet(&parts, size.scanned), &mut databases).await?;
     let rounds = of_fleet(&[Part::Round], size.planned);
     let rounds = fleet::measure(&rounds, &mut databases).await?;
+    let year = measure_year(arguments.divisor(), &mut databases).await?;
     databases.remove().await?;
-    Ok(json!({"api": api, "fleet": fleet, "rounds": rounds}))
+    Ok(json!({"api": api, "fleet": fleet, "rounds": rounds, "year": year}))
+}
+
+/// Measures each statement on a year-old database.
+async fn measure_year(divisor: u32, databases: &mut Databases) -> anyhow::Result<Value> {
+    let folder = machine::temporary_folder()?;
+    let file = folder.path().join(year::FILE);
+    let database = databases.make(Age::YearOld, &file).await?;
+    let url = database.url(&file);
+    let figures = year::measure(folder.path(), &url, divisor, year::Parts::All).await?;
+    databases.discard(&database).await?;
+    Ok(figures)
 }
 
 impl Kind {
@@ -167,6 +181,16 @@ impl Kind {
             Self::Sqlite => "SQLite",
             Self::Postgres => "PostgreSQL without fsync",
             Self::PostgresFsync => "PostgreSQL with fsync",
+        }
+    }
+}
+
+impl Arguments {
+    /// The divisor of year-old databases.
+    fn divisor(&self) -> u32 {
+        match self.quick {
+            true => SMALLEST,
+            false => self.divisor,
         }
     }
 }
@@ -205,7 +229,7 @@ impl Size {
     fn quick() -> Self {
         Self {
             year_old: YearOldArgument {
-                year_old: Some(400),
+                year_old: Some(SMALLEST),
             },
             pace: Pace {
                 length: Duration::from_millis(100),

@@ -8,6 +8,9 @@ use crate::databases::Age;
 /// Figures on a year-old database may take this many times as long as on a new one.
 pub(super) const MAX_SLOWDOWN: f64 = 1.2;
 
+/// Less than this is the difference of two times, or counted in too few steps of the clock.
+const MIN_COMPARED_SECONDS: f64 = 0.1;
+
 /// A figure, and its aims.
 pub(super) struct Aim {
     pub(super) name: &'static str,
@@ -239,6 +242,7 @@ impl Aim {
     /// How many times as long it takes on a year-old database.
     pub(super) fn slowdown(&self, fresh: f64, year_old: f64) -> Option<f64> {
         match self.unit {
+            Unit::Seconds if fresh.max(year_old) < MIN_COMPARED_SECONDS => None,
             Unit::PerSecond => Some(fresh / year_old.max(f64::MIN_POSITIVE)),
             Unit::Millis | Unit::Seconds => Some(year_old / fresh.max(f64::MIN_POSITIVE)),
             Unit::OfBare | Unit::Bytes => None,

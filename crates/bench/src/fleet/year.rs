@@ -3,9 +3,11 @@
 mod report;
 mod steps;
 
+use std::path::Path;
+
 use clap::Args;
 use domain::plan::StrategyName;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::report::Report;
 use super::host::Host;
@@ -14,6 +16,8 @@ use crate::{databases, machine, output};
 
 /// That of the pools in the database.
 const PROVIDER: &str = "cloud";
+/// The name of a SQLite database.
+pub(crate) const FILE: &str = "year.db";
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -28,25 +32,48 @@ pub(crate) struct Arguments {
     requests_only: bool,
 }
 
+/// The parts of the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parts {
+    Requests,
+    /// Requests, rounds and scans.
+    All,
+}
+
 pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
     let folder = machine::temporary_folder()?;
-    let url = arguments.database.url(&folder.path().join("year.db"));
+    let url = arguments.database.url(&folder.path().join(FILE));
     let fill_seconds = databases::fill(&url, arguments.divisor).await?;
-    let host = Host::start(folder.path(), &url, StrategyName::Balanced, PROVIDER).await?;
+    let parts = match arguments.requests_only {
+        true => Parts::Requests,
+        false => Parts::All,
+    };
+    let mut figures = measure(folder.path(), &url, arguments.divisor, parts).await?;
+    figures["database"] = arguments.database.name().into();
+    figures["fillSeconds"] = fill_seconds.into();
+    output::figures(&figures, as_json, report::text);
+    Ok(())
+}
+
+/// Measures on a database that is filled with a year.
+pub(crate) async fn measure(
+    folder: &Path,
+    url: &str,
+    divisor: u32,
+    parts: Parts,
+) -> anyhow::Result<Value> {
+    output::note("measuring: each statement on a year-old database");
+    let host = Host::start(folder, url, StrategyName::Balanced, PROVIDER).await?;
     let mut report = Report::default();
-    steps::requests(&host, arguments.divisor, &mut report).await?;
-    if !arguments.requests_only {
+    steps::requests(&host, divisor, &mut report).await?;
+    if parts == Parts::All {
         steps::background(&host, &mut report).await?;
     }
     host.stop().await;
-    let figures = json!({
-        "database": arguments.database.name(),
-        "divisor": arguments.divisor,
-        "fillSeconds": fill_seconds,
+    Ok(json!({
+        "divisor": divisor,
         "steps": report.steps(),
         "statements": report.statements(),
         "transactions": report.transactions(),
-    });
-    output::figures(&figures, as_json, report::text);
-    Ok(())
+    }))
 }
