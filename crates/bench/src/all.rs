@@ -2,6 +2,7 @@
 
 mod aims;
 mod tables;
+mod year_tables;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,20 +1,17 @@
 //! The tables of docs/performance.md: the machine, the aims, and each request.
 
-use std::collections::BTreeMap;
-
 use clap::ValueEnum as _;
 use serde_json::Value;
 
 use super::Kind;
 use super::aims::{AIMS, Aim, MAX_SLOWDOWN, Unit};
+use super::year_tables;
 use crate::databases::Age;
 
 const MISSED: &str = " (**missed**)";
 const GIB: f64 = 1_073_741_824.0;
 const MIB: f64 = 1_048_576.0;
 const MAX_COLUMNS: usize = 100;
-/// The aim of the median time of a statement on a year-old database.
-const MAX_STATEMENT_MS: f64 = 5.0;
 
 const OF_AIMS: &[&str] = &[
     "Measurement",
@@ -47,57 +44,7 @@ pub(super) fn text(figures: &Value) -> String {
         text.push('\n');
         text.push_str(&table(OF_REQUESTS, &requests(&of_kind["api"])));
     }
-    text.push_str("\n### On the year-old database\n");
-    for (title, key, limit) in [
-        ("Transaction", "transactions", None),
-        ("Statement", "statements", Some(MAX_STATEMENT_MS)),
-    ] {
-        text.push('\n');
-        text.push_str(&year(title, key, limit, &figures["databases"]));
-    }
-    text
-}
-
-/// The median and the longest time of each statement or transaction, on each database. The limit is
-/// for medians.
-fn year(title: &str, key: &str, limit: Option<f64>, databases: &Value) -> String {
-    let kinds: Vec<Kind> = Kind::value_variants()
-        .iter()
-        .copied()
-        .filter(|kind| databases.get(kind.key()).is_some())
-        .collect();
-    let mut headings = vec![title.to_owned()];
-    let mut longest: BTreeMap<&str, f64> = BTreeMap::new();
-    for kind in &kinds {
-        let title = kind.title();
-        headings.extend(["times", "median, ms", "longest, ms"].map(|of| format!("{title}: {of}")));
-        let of_kind = databases[kind.key()]["year"][key].as_object();
-        for (name, figures) in of_kind.into_iter().flatten() {
-            let most = figures["mostMs"].as_f64().unwrap_or_default();
-            let known = longest.entry(name).or_default();
-            *known = known.max(most);
-        }
-    }
-    let mut names: Vec<(&str, f64)> = longest.into_iter().collect();
-    names.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-    let rows = names.into_iter().map(|(name, _)| {
-        let of_kinds = kinds.iter().flat_map(|kind| {
-            let figures = &databases[kind.key()]["year"][key][name];
-            let time = |of: &str| figures[of].as_f64();
-            let text = |time: Option<f64>| time.map(|time| format!("{time:.2}"));
-            let median = time("medianMs");
-            let is_missed = median.zip(limit).is_some_and(|(time, limit)| time > limit);
-            let median = text(median).map(|median| median + mark(is_missed));
-            let times = figures["count"].as_u64();
-            let times = times.map(|times| times.to_string());
-            [times, median, text(time("mostMs"))].map(Option::unwrap_or_default)
-        });
-        std::iter::once(format!("`{name}`"))
-            .chain(of_kinds)
-            .collect()
-    });
-    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    table(&headings, &rows.collect::<Vec<_>>())
+    text + &year_tables::text(&figures["databases"])
 }
 
 fn machine(figures: &Value) -> String {
@@ -172,7 +119,7 @@ fn aims(kind: Kind, figures: &Value) -> Vec<Vec<String>> {
     rows
 }
 
-fn mark(is_missed: bool) -> &'static str {
+pub(super) fn mark(is_missed: bool) -> &'static str {
     if is_missed { MISSED } else { "" }
 }
 
@@ -255,7 +202,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+pub(super) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let mut text = format!(
         "| {} |\n|{}\n",
         headings.join(" | "),
@@ -301,9 +248,15 @@ mod tests {
             "servers": {"fresh": side(51_234.0), "year-old": side(40_000.0)}}]});
         let rounds = json!({"round": {"seconds": 0.4}, "yearOld": {"round": {"seconds": 1.25}}});
         let time = |median: f64, most: f64| json!({"count": 3, "medianMs": median, "mostMs": most});
-        let year = json!({"transactions": {"plan_commit": time(1.0, 2.0)},
+        let step = |name: &str, median: f64| {
+            json!({"name": name, "count": 3, "transactions": 1.0, "statements": 2.5, "rows": 1_000.0,
+                "medianMs": median, "mostMs": 9.0})
+        };
+        let year = json!({"steps": [step("round", 3.0), step("claimWork", 1.0)],
+            "transactions": {"plan_commit": time(1.0, 2.0)},
             "statements": {"one": time(0.126, 4.0), "other": time(5.1, 6.0)}});
-        let other = json!({"transactions": {"plan_commit": time(2.0, 3.0)},
+        let other = json!({"steps": [step("round", 4.0)],
+            "transactions": {"plan_commit": time(2.0, 3.0)},
             "statements": {"one": time(5.0, 7.0)}});
         json!({
             "machine": {"date": "2026-11-26", "version": "0.1.0", "build": "release", "cores": 2,
@@ -348,14 +301,19 @@ mod tests {
 
         ### On the year-old database
 
+        | Request or work | SQLite: statements | SQLite: rows | SQLite: median, ms | SQLite: longest, ms | PostgreSQL with fsync: statements | PostgreSQL with fsync: rows | PostgreSQL with fsync: median, ms | PostgreSQL with fsync: longest, ms |
+        |---|---|---|---|---|---|---|---|---|
+        | `round` | 2.5 | 1000.0 | 3.00 | 9.00 | 2.5 | 1000.0 | 4.00 | 9.00 |
+        | `claimWork` | 2.5 | 1000.0 | 1.00 | 9.00 |  |  |  |  |
+
         | Transaction | SQLite: times | SQLite: median, ms | SQLite: longest, ms | PostgreSQL with fsync: times | PostgreSQL with fsync: median, ms | PostgreSQL with fsync: longest, ms |
         |---|---|---|---|---|---|---|
         | `plan_commit` | 3 | 1.00 | 2.00 | 3 | 2.00 | 3.00 |
 
         | Statement | SQLite: times | SQLite: median, ms | SQLite: longest, ms | PostgreSQL with fsync: times | PostgreSQL with fsync: median, ms | PostgreSQL with fsync: longest, ms |
         |---|---|---|---|---|---|---|
-        | `one` | 3 | 0.13 | 4.00 | 3 | 5.00 | 7.00 |
         | `other` | 3 | 5.10 (**missed**) | 6.00 |  |  |  |
+        | `one` | 3 | 0.13 | 4.00 | 3 | 5.00 | 7.00 |
         ");
     }
 
