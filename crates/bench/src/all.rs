@@ -1,4 +1,4 @@
-//! Everything that has an aim, on each database, new and year-old, with the machine.
+//! Everything that has an aim, on each database.
 
 mod aims;
 mod tables;

@@ -5,7 +5,12 @@
 //! for every statement.
 //!
 //! A list is one text parameter: a JSON array of arrays, read with `json_each($1) AS v` and
-//! `v.value ->> 0`. PostgreSQL has another name for this function, which is replaced here.
+//! `v.value ->> 0`. PostgreSQL has another name for this function, which is replaced here. Rows
+//! whose key is in a long list are found with
+//! `IN (SELECT member.value ->> 0 FROM json_each($1) AS member)`. That becomes a comparison with an
+//! array: PostgreSQL looks up each member in the index. A join is planned by the size of the table,
+//! which it takes for empty if it was counted before the commit that filled it: it would compare
+//! every row with every member.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -14,6 +19,10 @@ use crate::engine::{
     error::Result, error::StoreError, row::BadRow, row::Row, table::Table,
     table::highest_parameter, value::MAX_TEXT_BYTES, value::Value,
 };
+
+/// The text around the list in a comparison with its members.
+const MEMBERS: &str = "IN (SELECT member.value ->> 0 FROM ";
+const MEMBERS_END: &str = ") AS member)";
 
 pub(crate) struct Statement {
     pub(crate) name: &'static str,
@@ -77,8 +86,24 @@ impl Statement {
             let end = part.find(')').unwrap_or(part.len());
             let (number, rest) = part.split_at(end);
             let list = format!("json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)");
-            sql.push_str(&list);
-            sql.push_str(rest);
+            let ends = match (sql.strip_suffix(MEMBERS), rest.strip_prefix(MEMBERS_END)) {
+                (Some(before), Some(after)) => Some((before.len(), after)),
+                (_, _) => None,
+            };
+            match ends {
+                Some((start, after)) => {
+                    sql.truncate(start);
+                    let array = format!(
+                        "= ANY (ARRAY(SELECT member.value ->> 0 FROM {list}) AS member))"
+                    );
+                    sql.push_str(&array);
+                    sql.push_str(after);
+                }
+                None => {
+                    sql.push_str(&list);
+                    sql.push_str(rest);
+                }
+            }
         }
         Cow::Owned(sql)
     }
@@ -165,6 +190,25 @@ mod tests {
         );
         let statement = Statement::new(&TABLE, "s", "SELECT 1");
         assert_eq!(statement.postgres_sql(), "SELECT 1");
+    }
+
+    #[test]
+    fn postgresql_compares_keys_with_an_array_of_the_members_of_a_list() {
+        static TABLE: Table = Table::unlisted("t", 1);
+        let list = |number: u32| {
+            format!("json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)) AS")
+        };
+        let sql = "SELECT a FROM t WHERE b IN (SELECT member.value ->> 0 FROM json_each($1) AS \
+                   member) AND c IN (SELECT v.value ->> 0 FROM json_each($2) AS v)";
+        assert_eq!(
+            Statement::new(&TABLE, "s", sql).postgres_sql(),
+            format!(
+                "SELECT a FROM t WHERE b = ANY (ARRAY(SELECT member.value ->> 0 FROM {} member)) \
+                 AND c IN (SELECT v.value ->> 0 FROM {} v)",
+                list(1),
+                list(2)
+            )
+        );
     }
 
     #[test]

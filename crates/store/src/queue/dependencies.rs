@@ -29,17 +29,19 @@ macro_rules! dependents {
 
 statements! { TABLE;
     REQUIRED "task_required" =
-        "SELECT t.task_id, t.expires FROM json_each($1) AS v CROSS JOIN tasks AS t \
-         WHERE t.task_id = v.value ->> 0";
+        "SELECT task_id, expires FROM tasks \
+         WHERE task_id IN (SELECT member.value ->> 0 FROM json_each($1) AS member)";
     ADD_COMPLETED "task_require_completed" =
         "INSERT INTO task_dependencies (required_task_id, task_id, any_end, released) \
-         SELECT t.task_id, $1, 0, CASE WHEN t.state = 'completed' THEN 1 ELSE 0 END \
-         FROM json_each($2) AS v CROSS JOIN tasks AS t WHERE t.task_id = v.value ->> 0 \
+         SELECT task_id, $1, 0, CASE WHEN state = 'completed' THEN 1 ELSE 0 END \
+         FROM tasks \
+         WHERE task_id IN (SELECT member.value ->> 0 FROM json_each($2) AS member) \
          ON CONFLICT DO NOTHING";
     ADD_RESOLVED "task_require_resolved" = concat!(
         "INSERT INTO task_dependencies (required_task_id, task_id, any_end, released) \
          SELECT task_id, $1, 1, CASE WHEN ", active!(), " THEN 0 ELSE 1 END \
-         FROM json_each($2) AS v CROSS JOIN tasks WHERE task_id = v.value ->> 0 \
+         FROM tasks \
+         WHERE task_id IN (SELECT member.value ->> 0 FROM json_each($2) AS member) \
          ON CONFLICT DO NOTHING");
     OPEN "task_open_dependencies" =
         "SELECT required_task_id FROM task_dependencies \
