@@ -1,6 +1,7 @@
 //! Everything that has an aim, on each database.
 
 mod aims;
+mod markdown;
 mod tables;
 mod year_tables;
 

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::Kind;
 use super::aims::{AIMS, Aim, MAX_SLOWDOWN, Unit};
+use super::markdown::{mark, table};
 use super::year_tables;
 use crate::databases::Age;
 
-const MISSED: &str = " (**missed**)";
 const GIB: f64 = 1_073_741_824.0;
 const MIB: f64 = 1_048_576.0;
 const MAX_COLUMNS: usize = 100;
@@ -119,10 +119,6 @@ fn aims(kind: Kind, figures: &Value) -> Vec<Vec<String>> {
     rows
 }
 
-pub(super) fn mark(is_missed: bool) -> &'static str {
-    if is_missed { MISSED } else { "" }
-}
-
 fn aim_of(aim: &Aim, limit: f64) -> String {
     let sign = match aim.unit {
         Unit::PerSecond | Unit::OfBare => "≥",
@@ -198,18 +194,6 @@ fn grouped(value: f64) -> String {
             text.push(',');
         }
         text.push(digit);
-    }
-    text
-}
-
-pub(super) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
-    let mut text = format!(
-        "| {} |\n|{}\n",
-        headings.join(" | "),
-        "---|".repeat(headings.len())
-    );
-    for row in rows {
-        text.push_str(&format!("| {} |\n", row.join(" | ")));
     }
     text
 }

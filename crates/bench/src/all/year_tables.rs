@@ -4,7 +4,7 @@ use clap::ValueEnum as _;
 use serde_json::Value;
 
 use super::Kind;
-use super::tables::{mark, table};
+use super::markdown::{mark, table};
 
 /// A figure of each database.
 struct Column {

@@ -93,9 +93,8 @@ impl Statement {
             match ends {
                 Some((start, after)) => {
                     sql.truncate(start);
-                    let array = format!(
-                        "= ANY (ARRAY(SELECT member.value ->> 0 FROM {list}) AS member))"
-                    );
+                    let array =
+                        format!("= ANY (ARRAY(SELECT member.value ->> 0 FROM {list}) AS member))");
                     sql.push_str(&array);
                     sql.push_str(after);
                 }
@@ -195,9 +194,8 @@ mod tests {
     #[test]
     fn postgresql_compares_keys_with_an_array_of_the_members_of_a_list() {
         static TABLE: Table = Table::unlisted("t", 1);
-        let list = |number: u32| {
-            format!("json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)) AS")
-        };
+        let list =
+            |number: u32| format!("json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)) AS");
         let sql = "SELECT a FROM t WHERE b IN (SELECT member.value ->> 0 FROM json_each($1) AS \
                    member) AND c IN (SELECT v.value ->> 0 FROM json_each($2) AS v)";
         assert_eq!(
