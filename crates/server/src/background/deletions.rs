@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_HALVINGS: u32 = 6;
 
 /// The least pause after a deletion. While activations take longer than their period, each halves
-/// it for the next one, so that deletions keep up with a fleet that leaves many rows.
+/// it for the next one, so that many kinds of rows do not wait for each other too long.
 #[derive(Debug, Default)]
 pub(super) struct DeletionPace {
     n_halvings: u32,

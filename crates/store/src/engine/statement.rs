@@ -9,8 +9,7 @@
 //! whose key is in a long list are found with
 //! `IN (SELECT member.value ->> 0 FROM json_each($1) AS member)`. That becomes a comparison with an
 //! array: PostgreSQL looks up each member in the index. A join is planned by the size of the table,
-//! which it takes for empty if it was counted before the commit that filled it: it would compare
-//! every row with every member.
+//! which it takes for empty if it was counted before the commit that filled it.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
