@@ -21,7 +21,7 @@ pub use cost::{cost_accounts, cost_reports, meters};
 pub use engine::attempts::MAX_ATTEMPTS;
 pub use engine::counts::Counts;
 pub use engine::error::{DriverError, Result, StoreError};
-pub use engine::explain::Explanation;
+pub use engine::explain::{Explanation, Joins};
 pub use engine::options::{DatabaseLock, LockError, MAX_CONNECTIONS, Options};
 pub use engine::part::{MAX_PART_BYTES, Part};
 pub use engine::store::{Engine, Store};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use domain::time::Timestamp;
 
 use crate::engine::{
-    Result, Statement, StoreError, explain, explain::Explanation, session::Session, sqlite::Mode,
-    statement::PING, store::Store,
+    Result, Statement, StoreError, explain, explain::Explanation, explain::Joins, session::Session,
+    sqlite::Mode, statement::PING, store::Store,
 };
 
 /// The lists of these files, by folder.
@@ -43,10 +43,14 @@ impl Store {
     }
 
     /// How the database runs every statement.
-    pub async fn explain_statements(&self, now: Timestamp) -> Result<Vec<Explanation>> {
+    pub async fn explain_statements(
+        &self,
+        joins: Joins,
+        now: Timestamp,
+    ) -> Result<Vec<Explanation>> {
         let all = ALL.iter().copied().flatten().copied();
         self.submit(Mode::Read, move |session| {
-            explain::explain(session, all, now)
+            explain::explain(session, all, joins, now)
         })
         .await
     }

@@ -214,5 +214,6 @@ pub fn delete_before(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u
 /// Deletes accounts without costs of which no machine can start any more. Call it again while it
 /// returns the limit.
 pub fn delete_unused(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
+    tx.plan_for_values()?;
     tx.execute(&DELETE_UNUSED, limit)
 }

@@ -26,14 +26,38 @@ pub struct Explanation {
     pub lines: Vec<String>,
 }
 
+/// How PostgreSQL joins tables. SQLite always looks rows up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joins {
+    /// The rows of the second table are looked up for each row of the first, as in nearly all
+    /// transactions.
+    Lookups,
+    /// Both tables are read, as far as the conditions on each of them allow. A transaction that
+    /// plans for its values may choose this.
+    Reads,
+}
+
+impl Joins {
+    fn settings(self) -> &'static str {
+        match self {
+            Self::Lookups => "",
+            Self::Reads => {
+                "SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; \
+                 SET LOCAL enable_material = on; SET LOCAL enable_nestloop = off; "
+            }
+        }
+    }
+}
+
 /// Explains statements with the values that they would have in a year-old database.
 pub(crate) fn explain(
     session: &mut Session,
     statements: impl Iterator<Item = &'static Statement>,
+    joins: Joins,
     now: Timestamp,
 ) -> Result<Vec<Explanation>> {
     session.once("explain", Mode::Read, |session| {
-        let explained = statements.map(|statement| explain_one(session, statement, now));
+        let explained = statements.map(|statement| explain_one(session, statement, joins, now));
         explained.collect()
     })
 }
@@ -41,12 +65,13 @@ pub(crate) fn explain(
 fn explain_one(
     session: &mut Session,
     statement: &'static Statement,
+    joins: Joins,
     now: Timestamp,
 ) -> Result<Explanation> {
     let sql = statement.sql();
     let lines = match &mut session.connection {
         Connection::Sqlite(sqlite) => sqlite.lines(&format!("EXPLAIN QUERY PLAN {sql}")),
-        Connection::Postgres(postgres) => explain_in_postgres(postgres, statement, now),
+        Connection::Postgres(postgres) => explain_in_postgres(postgres, statement, joins, now),
     };
     Ok(Explanation {
         statement: statement.name,
@@ -59,14 +84,12 @@ fn explain_one(
 fn explain_in_postgres(
     postgres: &mut PostgresSession,
     statement: &Statement,
+    joins: Joins,
     now: Timestamp,
 ) -> Result<Vec<String>, Failure> {
     let (name, sql) = (statement.name, statement.postgres_sql());
-    // In a small table, it prefers scans to an index that it would use in a larger one.
-    postgres.batch(&format!(
-        "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; \
-         SET LOCAL enable_mergejoin = off; PREPARE {name} AS {sql}"
-    ))?;
+    let joins = joins.settings();
+    postgres.batch(&format!("{joins}PREPARE {name} AS {sql}"))?;
     let types = postgres.lines(&format!(
         "SELECT unnest(parameter_types) FROM pg_prepared_statements WHERE name = '{name}'"
     ))?;

@@ -165,11 +165,14 @@ pub(crate) const AFTER_ALL: &str = "\u{10FFFF}";
 pub(crate) static PING: Statement =
     Statement::new(&Table::unlisted("(none)", 0), "ping", "SELECT 1");
 
-/// Until the end of the transaction, PostgreSQL plans each statement for its values.
+/// Until the end of the transaction, PostgreSQL plans each statement for its values, and may join
+/// tables in any way.
 pub(crate) static PLAN_FOR_VALUES: Statement = Statement::new(
     &Table::unlisted("(none)", 0),
     "plan_for_values",
-    "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)",
+    "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), \
+     set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), \
+     set_config('enable_material', 'on', true)",
 );
 
 #[cfg(test)]

@@ -165,6 +165,7 @@ pub fn archive(tx: &mut Tx<'_>, config: &LaunchConfig, now: Timestamp) -> Result
 /// Archived launch configs that no worker of their pool and no launch without an answer names. This
 /// reads all that are archived, so do it outside of the transaction that deletes them.
 pub fn list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<(PoolId, LaunchConfigId)>> {
+    tx.plan_for_values()?;
     tx.rows(&LIST_EXPIRABLE, limit)
 }
 

@@ -83,6 +83,8 @@ pub fn between(
     first: &PoolId,
     last: &PoolId,
 ) -> Result<Vec<LaunchFailures>> {
+    // The failures are joined with what the statement counts, which has no index.
+    tx.plan_for_values()?;
     window.rows(tx, [&OF_POOL, &BETWEEN], first, last)
 }
 

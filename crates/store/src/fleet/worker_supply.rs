@@ -25,7 +25,9 @@ macro_rules! groups {
 pub(crate) use groups;
 
 statements! { TABLE;
-    // The groups are those of the index, so they are counted in its order, without a sort.
+    // The groups are those of the index, so they are counted in its order, without a sort. The
+    // limits of the launch configs follow from the join, but PostgreSQL does not infer them: it
+    // would read those of all pools.
     BETWEEN "worker_supply_between" =
         "SELECT g.worker_pool_id, COALESCE(g.launch_config_id, ''), g.state, g.draining, \
          g.workers, g.capacity, \
@@ -35,7 +37,8 @@ statements! { TABLE;
          WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
          GROUP BY worker_pool_id, state, launch_config_id, draining) AS g \
          LEFT JOIN launch_configs AS c ON c.worker_pool_id = g.worker_pool_id \
-         AND c.launch_config_id = g.launch_config_id ORDER BY 1, 2, 3, 4 LIMIT $3";
+         AND c.launch_config_id = g.launch_config_id \
+         AND c.worker_pool_id >= $1 AND c.worker_pool_id <= $2 ORDER BY 1, 2, 3, 4 LIMIT $3";
     // Few workers are quarantined, so they come first. SQLite keeps the order of a CROSS JOIN;
     // PostgreSQL begins with the table that has the limits.
     QUARANTINED "worker_supply_quarantined_between" = groups!("$4",
@@ -44,14 +47,17 @@ statements! { TABLE;
          AND w.worker_group = q.worker_group AND w.worker_id = q.worker_id \
          AND q.quarantine_until >= $1 AND w.state = 'running' \
          AND q.task_queue_id >= $2 AND q.task_queue_id <= $3");
+    // PostgreSQL reads the pools and the archived launch configs once for all workers.
     OVERDUE "worker_supply_overdue_between" = groups!("$4",
         " FROM workers AS w \
          WHERE w.state = 'requested' AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2 \
          AND (w.created < $3 OR EXISTS (SELECT 1 FROM worker_pools AS p \
-         WHERE p.worker_pool_id = w.worker_pool_id AND p.provider_id <> w.provider_id \
+         WHERE p.worker_pool_id >= $1 AND p.worker_pool_id <= $2 \
+         AND p.worker_pool_id = w.worker_pool_id AND p.provider_id <> w.provider_id \
          AND REPLACE(p.further_provider_ids, '\"' || w.provider_id || '\"', '') \
          = p.further_provider_ids) OR EXISTS (SELECT 1 FROM launch_configs AS c \
-         WHERE c.worker_pool_id = w.worker_pool_id \
+         WHERE c.worker_pool_id >= $1 AND c.worker_pool_id <= $2 \
+         AND c.worker_pool_id = w.worker_pool_id \
          AND c.launch_config_id = w.launch_config_id AND c.archived = 1))");
     STARTING "worker_pools_with_starting_between" =
         "SELECT DISTINCT worker_pool_id FROM workers \

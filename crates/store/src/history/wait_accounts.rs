@@ -236,6 +236,7 @@ pub fn delete_before(tx: &mut Tx<'_>, span_ms: i64, before: Timestamp, limit: u3
 /// Transactions that add to accounts must not run at the same time: they could add to an account
 /// that is deleted here.
 pub fn delete_unused(tx: &mut Tx<'_>, limit: u32) -> Result<u64> {
+    tx.plan_for_values()?;
     tx.execute(&DELETE_UNUSED, limit)
 }
 
