@@ -330,8 +330,8 @@ impl PostgresSession {
 
 /// A statement is planned once, for all values: for many, that takes longer than to run it. The
 /// plan must stay right when a table that was small grows, so it uses indexes, and looks up the
-/// rows that it joins. Without values, PostgreSQL expects that a limit is a tenth of the rows: for a
-/// deletion of some of a million rows, it would read them all. Without the last setting, a
+/// rows that it joins. Without values, PostgreSQL takes a limit for a tenth of the rows: for a
+/// deletion of a few of a million rows, it would read them all. Without the last setting, a
 /// statement that has to read all of a table would seem worth compiling.
 const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
                      SET enable_hashjoin = off; SET enable_mergejoin = off; \
