@@ -47,7 +47,8 @@ statements! { TABLE;
          AND w.worker_group = q.worker_group AND w.worker_id = q.worker_id \
          AND q.quarantine_until >= $1 AND w.state = 'running' \
          AND q.task_queue_id >= $2 AND q.task_queue_id <= $3");
-    // PostgreSQL reads the pools and the archived launch configs once for all workers.
+    // PostgreSQL may read pools and archived launch configs once for all workers, so they have
+    // limits, too.
     OVERDUE "worker_supply_overdue_between" = groups!("$4",
         " FROM workers AS w \
          WHERE w.state = 'requested' AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2 \
