@@ -53,7 +53,8 @@ for one in resolv.conf hosts; do
         cp -L "/etc/$one" "$new/etc/$one"
     fi
 done
-if [ -n "$program" ]; then
+# A program in a shared folder is there already. To make a place for it would delete it.
+if [ -n "$program" ] && [ ! "$new$program" -ef "$program" ]; then
     place "${program%/*}"
     rm -f "$new$program"
     : >"$new$program"

@@ -161,6 +161,40 @@ async fn a_worker_runs_in_its_image_and_does_not_change_it() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+// The image has the `/dev` of this machine, so the program would be deleted for everyone.
+#[test]
+fn a_program_in_a_folder_that_images_share_is_run_and_stays() {
+    let (image, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let shared = tempfile::tempdir_in("/dev/shm").unwrap();
+    let program = shared.path().join("program");
+    fs::copy("/bin/cat", &program).unwrap();
+    fs::create_dir(image.path().join("etc")).unwrap();
+    fs::write(image.path().join("etc/os-release"), "ID=tiny\n").unwrap();
+    copy_program("/bin/cat", image.path());
+    let (isolation, _) = Isolation::probe(scratch.path()).unwrap();
+    if !is_permitted(isolation.as_str()) {
+        return;
+    }
+    let folder = scratch.path().join("worker");
+    fs::create_dir_all(folder.join("work")).unwrap();
+    let words = isolation.words(image.path(), &folder, program.to_str().unwrap());
+    let (first, rest) = words.split_first().unwrap();
+    let mut command = Program::new(first);
+    let output = command
+        .args(rest)
+        .arg(&program)
+        .arg("/etc/os-release")
+        .output();
+    let output = output.unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "ID=tiny\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(fs::read(&program).unwrap(), fs::read("/bin/cat").unwrap());
+}
+
 #[tokio::test]
 async fn where_no_root_is_permitted_a_worker_and_its_tasks_get_the_path_of_the_image() {
     let world = World::new(
