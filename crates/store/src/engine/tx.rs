@@ -76,9 +76,9 @@ impl<'a> Tx<'a> {
         self.is_asking = false;
     }
 
-    /// Lets PostgreSQL plan the next statements of this transaction for their values, with any join,
-    /// for they may read most of a table. Planning takes longer than to read a few rows, so other
-    /// transactions use one plan for all values. With SQLite, nothing is done.
+    /// Lets PostgreSQL plan the next statements of this transaction for their values, with any
+    /// join, for they may read most of a table. Planning takes longer than to read a few rows, so
+    /// other transactions use one plan for all values. With SQLite, nothing is done.
     pub fn plan_for_values(&mut self) -> Result<()> {
         let Connection::Postgres(postgres) = &mut self.session.connection else {
             return Ok(());
