@@ -23,8 +23,8 @@ use crate::fleet_world::{Fleet, POOL, fleet_test};
 const HOURS: i64 = 6;
 /// How far the simulated cost may be from the recorded one, in percent.
 const MAX_COST: f64 = 5.0;
-/// That of the mean wait, which depends on a few bursts: in eight recorded loads it was up to 5.4 %
-/// from the simulated one, in both directions.
+/// That of the mean wait, which depends on a few bursts: in histories of nine loads it was up to
+/// 6.5 % from the simulated one, in both directions.
 const MAX_WAIT: f64 = 10.0;
 
 impl Fleet {
