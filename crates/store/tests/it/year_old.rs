@@ -196,8 +196,8 @@ on_both!(
     }
 );
 
-// A round plans its looks for their values, and PostgreSQL may then join tables in any way. Only two
-// of them could then read the workers and claims of all other pools.
+// A round plans its looks for their values, and PostgreSQL may then join tables in any way. Only
+// two of them could then read the workers and claims of all other pools.
 #[tokio::test]
 async fn a_look_at_some_pools_reads_no_others_when_postgres_joins_whole_tables() {
     let Some(database) = Database::postgres() else {
