@@ -26,8 +26,8 @@ const DIVISORS: [u32; 2] = [100, 25];
 /// Less work than this does not matter: steps of SQLite, or rows that PostgreSQL has found.
 const LITTLE: u64 = 5_000;
 
-/// As long as PostgreSQL analyzes a table by itself, it passes over rows that were just changed, for
-/// the analysis could still see them.
+/// As long as PostgreSQL analyzes a table by itself, it passes over rows that were just changed,
+/// for the analysis could still see them.
 const ANALYZE_NOTHING: &str = "DO $$
     DECLARE name text;
     BEGIN

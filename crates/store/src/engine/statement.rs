@@ -5,8 +5,12 @@
 //! for every statement.
 //!
 //! A list is one text parameter: a JSON array of arrays, read with `json_each($1) AS v` and
-//! `v.value ->> 0`. PostgreSQL has another name for this function, which is replaced here. Rows
-//! whose key is in a long list are found with
+//! `v.value ->> 0`. PostgreSQL has another name for this function, which is replaced here. It takes
+//! each list for a hundred rows, and a table for what it held when the statement was planned. It
+//! would rather read a table that was small then, and the list again for each of its rows, than
+//! look up a hundred. The condition on the list, which is always true, lets it expect a single row.
+//!
+//! Rows whose key is in a long list are found with
 //! `IN (SELECT member.value ->> 0 FROM json_each($1) AS member)`. That becomes a comparison with an
 //! array: PostgreSQL looks up each member in the index. A join is planned by the size of the table,
 //! which it takes for empty if it was counted before the commit that filled it.
@@ -22,6 +26,10 @@ use crate::engine::{
 /// The text around the list in a comparison with its members.
 const MEMBERS: &str = "IN (SELECT member.value ->> 0 FROM ";
 const MEMBERS_END: &str = ") AS member)";
+
+/// A list in PostgreSQL, around the function's argument.
+const ELEMENTS: &str = "(SELECT e.value FROM json_array_elements(";
+const EXPECTED_ONE: &str = ") AS e WHERE json_typeof(e.value) = 'array'";
 
 pub(crate) struct Statement {
     pub(crate) name: &'static str,
@@ -84,7 +92,7 @@ impl Statement {
         for part in parts {
             let end = part.find(')').unwrap_or(part.len());
             let (number, rest) = part.split_at(end);
-            let list = format!("json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)");
+            let list = format!("{ELEMENTS}CAST(CAST(${number} AS TEXT) AS JSON){EXPECTED_ONE}");
             let ends = match (sql.strip_suffix(MEMBERS), rest.strip_prefix(MEMBERS_END)) {
                 (Some(before), Some(after)) => Some((before.len(), after)),
                 (_, _) => None,
@@ -179,6 +187,13 @@ pub(crate) static PLAN_FOR_VALUES: Statement = Statement::new(
 mod tests {
     use super::*;
 
+    fn list(number: u32) -> String {
+        format!(
+            "(SELECT e.value FROM json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)) AS e \
+             WHERE json_typeof(e.value) = 'array')"
+        )
+    }
+
     #[test]
     fn postgresql_reads_lists_with_another_function() {
         static TABLE: Table = Table::unlisted("t", 1);
@@ -186,8 +201,11 @@ mod tests {
         let statement = Statement::new(&TABLE, "s", sql);
         assert_eq!(
             statement.postgres_sql(),
-            "SELECT a FROM t, json_array_elements(CAST(CAST($1 AS TEXT) AS JSON)) AS v, \
-             json_array_elements(CAST(CAST($2 AS TEXT) AS JSON)) AS w WHERE b = $3"
+            format!(
+                "SELECT a FROM t, {} AS v, {} AS w WHERE b = $3",
+                list(1),
+                list(2)
+            )
         );
         let statement = Statement::new(&TABLE, "s", "SELECT 1");
         assert_eq!(statement.postgres_sql(), "SELECT 1");
@@ -196,15 +214,13 @@ mod tests {
     #[test]
     fn postgresql_compares_keys_with_an_array_of_the_members_of_a_list() {
         static TABLE: Table = Table::unlisted("t", 1);
-        let list =
-            |number: u32| format!("json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)) AS");
         let sql = "SELECT a FROM t WHERE b IN (SELECT member.value ->> 0 FROM json_each($1) AS \
                    member) AND c IN (SELECT v.value ->> 0 FROM json_each($2) AS v)";
         assert_eq!(
             Statement::new(&TABLE, "s", sql).postgres_sql(),
             format!(
-                "SELECT a FROM t WHERE b = ANY (ARRAY(SELECT member.value ->> 0 FROM {} member)) \
-                 AND c IN (SELECT v.value ->> 0 FROM {} v)",
+                "SELECT a FROM t WHERE b = ANY (ARRAY(SELECT member.value ->> 0 FROM {} AS member)) \
+                 AND c IN (SELECT v.value ->> 0 FROM {} AS v)",
                 list(1),
                 list(2)
             )

@@ -77,19 +77,19 @@ statements! { TABLE;
         "SELECT {columns} FROM workers \
          WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3";
     SOME "worker_get_some" =
-        "SELECT {columns} FROM json_each($1) AS v CROSS JOIN workers WHERE worker_pool_id = $2 \
-         AND worker_group = v.value ->> 0 AND worker_id = v.value ->> 1 \
-         ORDER BY worker_group, worker_id";
+        "SELECT {columns} FROM json_each($1) AS v CROSS JOIN workers \
+         WHERE worker_pool_id = v.value ->> 0 AND worker_group = v.value ->> 1 \
+         AND worker_id = v.value ->> 2 ORDER BY worker_group, worker_id";
     INSERT "worker_insert" =
         "INSERT INTO workers ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
     UPDATE "worker_update" =
         "UPDATE workers SET {changes} WHERE {key}";
     ADVISE "worker_advise" =
-        "UPDATE workers SET terms = v.value ->> 3, \
-         draining = CAST(v.value ->> 4 AS BIGINT), advised = CAST(v.value ->> 5 AS BIGINT), \
-         advice_reason = v.value ->> 6, version = version + 1 FROM json_each($1) AS v \
-         WHERE worker_pool_id = $2 AND worker_group = v.value ->> 0 AND worker_id = v.value ->> 1 \
-         AND version = CAST(v.value ->> 2 AS BIGINT)";
+        "UPDATE workers SET terms = v.value ->> 4, \
+         draining = CAST(v.value ->> 5 AS BIGINT), advised = CAST(v.value ->> 6 AS BIGINT), \
+         advice_reason = v.value ->> 7, version = version + 1 FROM json_each($1) AS v \
+         WHERE worker_pool_id = v.value ->> 0 AND worker_group = v.value ->> 1 \
+         AND worker_id = v.value ->> 2 AND version = CAST(v.value ->> 3 AS BIGINT)";
     FIRST_CLAIM "worker_note_first_claim" =
         "UPDATE workers SET first_claim = $1 WHERE worker_pool_id = $2 AND worker_group = $3 \
          AND worker_id = $4 AND first_claim IS NULL AND state = 'running' RETURNING {columns}";
@@ -139,13 +139,13 @@ pub fn get_some<'k>(
     keys: impl IntoIterator<Item = &'k WorkerKey>,
 ) -> Result<Vec<Worker>> {
     let keys = keys.into_iter();
-    let keys: Vec<[&str; 2]> = keys
-        .map(|key| [key.group.as_str(), key.id.as_str()])
+    let keys: Vec<[&str; 3]> = keys
+        .map(|key| [pool_id.as_str(), key.group.as_str(), key.id.as_str()])
         .collect();
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    tx.rows(&SOME, (&to_json(&keys), pool_id))
+    tx.rows(&SOME, &to_json(&keys))
 }
 
 /// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists.
@@ -186,7 +186,7 @@ pub fn advise(tx: &mut Tx<'_>, pool_id: &PoolId, workers: &[Worker]) -> Result<(
         if rows.len() >= LIST_BYTES || number + 1 == workers.len() {
             rows.push(']');
             tx.touch(pool_id.as_str());
-            if tx.execute(&ADVISE, (&rows, pool_id))? < n_rows {
+            if tx.execute(&ADVISE, &rows)? < n_rows {
                 return Err(tx.lost_race());
             }
             (rows, n_rows) = (String::new(), 0);
@@ -198,6 +198,7 @@ pub fn advise(tx: &mut Tx<'_>, pool_id: &PoolId, workers: &[Worker]) -> Result<(
 fn advice_row(worker: &Worker) -> String {
     let advice = worker.terms.advice.as_ref();
     to_json(&(
+        worker.key.pool_id.as_str(),
         worker.key.group.as_str(),
         worker.key.id.as_str(),
         worker.version.0,

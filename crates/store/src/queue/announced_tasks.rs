@@ -24,7 +24,7 @@ statements! { TABLE;
          WHERE e.required_task_id = c.task_id AND e.released = 0 AND c.taken_until > $1 \
          ORDER BY c.task_id, e.task_id LIMIT $2) AS r CROSS JOIN tasks AS t \
          WHERE t.task_id = r.task_id AND t.state = 'unscheduled' AND t.deadline > $1 \
-         AND t.task_queue_id IN (SELECT v.value ->> 0 FROM json_each($3) AS v) \
+         AND t.task_queue_id IN (SELECT member.value ->> 0 FROM json_each($3) AS member) \
          AND NOT EXISTS (SELECT 1 FROM task_dependencies AS o \
          LEFT JOIN claimed_tasks AS oc ON oc.task_id = o.required_task_id \
          WHERE o.task_id = r.task_id AND o.released = 0 AND (oc.task_id IS NULL \

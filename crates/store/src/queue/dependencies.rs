@@ -75,7 +75,8 @@ statements! { TABLE;
          ORDER BY inserted, task_id LIMIT $2";
     GET_RECHECK "task_recheck_get" = "SELECT task_id FROM task_releases WHERE task_id = $1";
     DELETE_RECHECKS "task_recheck_delete" =
-        "DELETE FROM task_releases WHERE task_id IN (SELECT v.value ->> 0 FROM json_each($1) AS v)";
+        "DELETE FROM task_releases \
+         WHERE task_id IN (SELECT member.value ->> 0 FROM json_each($1) AS member)";
 }
 
 /// One task waits for another.

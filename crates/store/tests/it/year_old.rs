@@ -161,20 +161,36 @@ fn names(list: &[(&str, &[&'static str])]) -> BTreeSet<&'static str> {
     names.copied().collect()
 }
 
-/// Statements of which PostgreSQL may read the second table of a join completely for each row of the
-/// first, and why.
+/// Statements of which PostgreSQL may read the second side of a join completely for each row of
+/// the first, and why.
 const REREAD: &[(&str, &[&str])] = &[
     (
-        "few pools are in this database, and few configurations in every one",
+        "few pools and accounts are in these databases, and few configurations in every one",
         &[
             "turn_delete_of_no_shadow",
             "turn_list_of_no_shadow",
+            "wait_account_open",
             "worker_type_payload_schema_version",
         ],
     ),
     (
         "it plans for its values, and may then read both tables once",
-        &["launch_failures_between", "launch_failures_of_pool"],
+        &[
+            "launch_failures_between",
+            "launch_failures_of_pool",
+            "wait_sum_by_cause_of",
+            "wait_sum_by_owner_of",
+            "wait_sum_by_pool_of",
+        ],
+    ),
+    (
+        "it looks for texts in texts, for which no index helps",
+        &["pool_memory_list_rivals"],
+    ),
+    (
+        "an empty database expects as few archived launch configs as there are in the list, and \
+         few launches that wait for an answer",
+        &["launch_config_delete_expirable"],
     ),
 ];
 
@@ -214,15 +230,18 @@ on_both!(
     }
 );
 
-// PostgreSQL looks the rows of a join up one after the other, and the test above cannot see a second
-// side without an index, such as what the statement itself counts.
+// PostgreSQL looks the rows of a join up one after the other, and the test above cannot see a
+// second side without an index, such as a list that the statement got or what it counts itself. A
+// plan from a time when the database was empty stays until its tables are counted.
 #[tokio::test]
 async fn no_join_of_postgres_reads_its_second_side_for_each_row_of_the_first() {
     let Some(database) = Database::postgres() else {
         return;
     };
-    let store = filled(&database).await;
-    let explained = explain(&store, Joins::Lookups).await;
+    let store = database.migrated().await;
+    let mut explained = explain(&store, Joins::Lookups).await;
+    year_old::fill(&store, year()).await.unwrap();
+    explained.extend(explain(&store, Joins::Lookups).await);
     let allowed = names(REREAD);
     let sides = explained.iter().filter_map(|explanation| {
         let sides = reread_sides(&explanation.lines);
@@ -379,7 +398,8 @@ fn full_scans(explanation: &Explanation, grows: &BTreeSet<String>) -> Vec<String
 
 #[test]
 fn reread_sides_are_found_in_the_plans_of_postgres() {
-    let found = [
+    let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+    let found: Vec<String> = lines(&[
         "Limit  (cost=1)",
         "  CTE recent",
         "    ->  Seq Scan on workers  (cost=1)",
@@ -391,38 +411,33 @@ fn reread_sides_are_found_in_the_plans_of_postgres() {
         "                    Index Cond: (a = recent.a)",
         "        ->  HashAggregate  (cost=1)",
         "              ->  CTE Scan on recent r  (cost=1)",
-    ];
-    let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
-    let found: Vec<String> = lines(&found);
+    ]);
     assert_eq!(reread_sides(&found), ["->  HashAggregate"]);
-    for looked_up in [
-        &[
-            "Nested Loop  (cost=1)",
-            "  ->  Function Scan on json_array_elements v  (cost=1)",
-            "  ->  Bitmap Heap Scan on tasks  (cost=1)",
-            "        ->  Bitmap Index Scan on tasks_pkey  (cost=1)",
-            "              Index Cond: (a = v.a)",
-        ] as &[&str],
-        &[
-            "Nested Loop  (cost=1)",
-            "  ->  CTE Scan on recent  (cost=1)",
-            "  ->  Function Scan on json_array_elements v  (cost=1)",
-        ],
-    ] {
-        let looked_up: Vec<String> = lines(looked_up);
-        assert_eq!(reread_sides(&looked_up), Vec::<&str>::new());
-    }
+    let list: Vec<String> = lines(&[
+        "Nested Loop  (cost=1)",
+        "  ->  Index Scan using workers_pkey on workers w  (cost=1)",
+        "        Index Cond: (worker_pool_id = $2)",
+        "  ->  Function Scan on json_array_elements v  (cost=1)",
+    ]);
+    assert_eq!(
+        reread_sides(&list),
+        ["->  Function Scan on json_array_elements v"]
+    );
+    let looked_up: Vec<String> = lines(&[
+        "Nested Loop  (cost=1)",
+        "  ->  Function Scan on json_array_elements v  (cost=1)",
+        "  ->  Bitmap Heap Scan on tasks  (cost=1)",
+        "        ->  Bitmap Index Scan on tasks_pkey  (cost=1)",
+        "              Index Cond: (a = v.a)",
+    ]);
+    assert_eq!(reread_sides(&looked_up), Vec::<&str>::new());
 }
 
-/// The second sides of joins that PostgreSQL reads without an index, for each row of the first. A
-/// list that the statement got is read so, too; it has a limit.
+/// The second sides of joins that PostgreSQL reads without an index, for each row of the first.
 fn reread_sides(lines: &[String]) -> Vec<&str> {
     const ARROW: &str = "->  ";
     let depth = |line: &String| line.find(ARROW);
-    let is_bounded = |line: &String| {
-        let mut marks = ["Index Cond: ", "Function Scan on json_"].iter();
-        marks.any(|mark| line.contains(mark))
-    };
+    let is_looked_up = |line: &String| line.contains("Index Cond: ");
     let joins = lines.iter().enumerate().filter(|(_, line)| {
         let node = line.trim_start().trim_start_matches(ARROW);
         node.starts_with("Nested Loop") && node.contains("  (cost")
@@ -437,7 +452,7 @@ fn reread_sides(lines: &[String]) -> Vec<&str> {
         let (first, rest) = plan.split_first()?;
         let mut nodes = iter::once(first).chain(rest.iter().take_while(is_inside));
         let node = first.trim().split("  (cost").next().unwrap_or_default();
-        (!nodes.any(is_bounded)).then_some(node)
+        (!nodes.any(is_looked_up)).then_some(node)
     });
     second_sides.collect()
 }
