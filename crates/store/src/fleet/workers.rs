@@ -145,7 +145,7 @@ pub fn get_some<'k>(
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    tx.rows(&SOME, &to_json(&keys))
+    tx.rows(&SOME, to_json(&keys))
 }
 
 /// Starts the meter of its machine, too. Returns `false` and changes nothing if the key exists.
