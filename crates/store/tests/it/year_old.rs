@@ -161,6 +161,12 @@ fn names(list: &[(&str, &[&'static str])]) -> BTreeSet<&'static str> {
     names.copied().collect()
 }
 
+fn check_names(names: &BTreeSet<&str>, explained: &[Explanation]) {
+    let known: BTreeSet<&str> = explained.iter().map(|it| it.statement).collect();
+    let unknown: Vec<_> = names.difference(&known).collect();
+    assert!(unknown.is_empty(), "no statements: {unknown:?}");
+}
+
 /// Statements of which PostgreSQL may read the second side of a join completely for each row of
 /// the first, and why.
 const REREAD: &[(&str, &[&str])] = &[
@@ -224,9 +230,7 @@ on_both!(
             found.is_empty(),
             "these read all of a table; add an index, or a reason to ALLOWED:\n{found}"
         );
-        let known: BTreeSet<&str> = explained.iter().map(|it| it.statement).collect();
-        let unknown: Vec<_> = allowed.difference(&known).collect();
-        assert!(unknown.is_empty(), "no statements: {unknown:?}");
+        check_names(&allowed, &explained);
     }
 );
 
@@ -253,9 +257,7 @@ async fn no_join_of_postgres_reads_its_second_side_for_each_row_of_the_first() {
         sides.is_empty(),
         "add an index, or a reason to REREAD: {sides:#?}"
     );
-    let known: BTreeSet<&str> = explained.iter().map(|it| it.statement).collect();
-    let unknown: Vec<_> = allowed.difference(&known).collect();
-    assert!(unknown.is_empty(), "no statements: {unknown:?}");
+    check_names(&allowed, &explained);
 }
 
 // A round plans its looks for their values, and PostgreSQL may then join tables in any way. Only
