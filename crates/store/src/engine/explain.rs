@@ -43,7 +43,8 @@ impl Joins {
             Self::Lookups => "",
             Self::Reads => {
                 "SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; \
-                 SET LOCAL enable_material = on; SET LOCAL enable_nestloop = off; "
+                 SET LOCAL enable_material = on; SET LOCAL enable_bitmapscan = on; \
+                 SET LOCAL enable_nestloop = off; "
             }
         }
     }

@@ -64,6 +64,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     33 "0033_kept_versions"
     34 "0034_updates_in_place"
     35 "0035_few_of_many_workers"
+    36 "0036_pools_of_any_size"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);

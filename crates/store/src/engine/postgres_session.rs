@@ -331,11 +331,12 @@ impl PostgresSession {
 /// A statement is planned once, for all values: for many, that takes longer than to run it. The
 /// plan must stay right when a table that was small grows, so it uses indexes, and looks up the
 /// rows that it joins. Without values, PostgreSQL takes a limit for a tenth of the rows: for a
-/// deletion of a few of a million rows, it would read them all. Without the last setting, a
-/// statement that has to read all of a table would seem worth compiling.
+/// deletion of a few of a million rows, it would read them all. A bitmap loses the order of its
+/// index: for each page of a large pool, PostgreSQL would read and sort the pool. Without the last
+/// setting, a statement that has to read all of a table would seem worth compiling.
 const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
                      SET enable_hashjoin = off; SET enable_mergejoin = off; \
-                     SET enable_material = off; SET jit = off";
+                     SET enable_material = off; SET enable_bitmapscan = off; SET jit = off";
 
 fn session_settings() -> String {
     let limits = [

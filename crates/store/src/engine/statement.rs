@@ -180,7 +180,7 @@ pub(crate) static PLAN_FOR_VALUES: Statement = Statement::new(
     "plan_for_values",
     "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), \
      set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), \
-     set_config('enable_material', 'on', true)",
+     set_config('enable_material', 'on', true), set_config('enable_bitmapscan', 'on', true)",
 );
 
 #[cfg(test)]

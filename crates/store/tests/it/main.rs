@@ -27,6 +27,7 @@ mod notices;
 mod overrides;
 mod pools;
 mod postgres_pipeline;
+mod postgres_plans;
 mod postgres_trips;
 mod postgres_updates;
 mod queue_workers;

@@ -16,7 +16,7 @@ const RECORDING: usize = 25;
 /// How many migrations a database has whose accounts of waits are kept by name.
 const WAITS_BY_NAME: Range<usize> = 29..32;
 
-const FILES: [(&str, &str); 35] = [
+const FILES: [(&str, &str); 36] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -156,6 +156,10 @@ const FILES: [(&str, &str); 35] = [
     (
         "0035_few_of_many_workers",
         include_str!("../../migrations/0035_few_of_many_workers.sql"),
+    ),
+    (
+        "0036_pools_of_any_size",
+        include_str!("../../migrations/0036_pools_of_any_size.sql"),
     ),
 ];
 

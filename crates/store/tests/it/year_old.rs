@@ -2,7 +2,6 @@
 //! grows, unless a list says why.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter;
 
 use domain::cost::{CostGrouping, CostScope};
 use domain::time::{DAY_MS, Timestamp};
@@ -22,7 +21,7 @@ const NOW_MS: i64 = 1_795_000_000_000;
 /// Tables with fewer rows, in a database of this size, do not grow.
 const FEW_ROWS: u64 = 200;
 
-fn year() -> YearOld {
+pub(crate) fn year() -> YearOld {
     YearOld {
         now: Timestamp::from_millis(NOW_MS),
         divisor: 20,
@@ -30,7 +29,7 @@ fn year() -> YearOld {
     }
 }
 
-async fn filled(database: &Database) -> Store {
+pub(crate) async fn filled(database: &Database) -> Store {
     let store = database.migrated().await;
     year_old::fill(&store, year()).await.unwrap();
     store
@@ -156,51 +155,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// The statements of a list with reasons.
-fn names(list: &[(&str, &[&'static str])]) -> BTreeSet<&'static str> {
+pub(crate) fn names(list: &[(&str, &[&'static str])]) -> BTreeSet<&'static str> {
     let names = list.iter().flat_map(|(_, names)| *names);
     names.copied().collect()
 }
 
-fn check_names(names: &BTreeSet<&str>, explained: &[Explanation]) {
+pub(crate) fn check_names(names: &BTreeSet<&str>, explained: &[Explanation]) {
     let known: BTreeSet<&str> = explained.iter().map(|it| it.statement).collect();
     let unknown: Vec<_> = names.difference(&known).collect();
     assert!(unknown.is_empty(), "no statements: {unknown:?}");
 }
 
-/// Statements of which PostgreSQL may read the second side of a join completely for each row of
-/// the first, and why.
-const REREAD: &[(&str, &[&str])] = &[
-    (
-        "few pools and accounts are in these databases, and few configurations in every one",
-        &[
-            "turn_delete_of_no_shadow",
-            "turn_list_of_no_shadow",
-            "wait_account_open",
-            "worker_type_payload_schema_version",
-        ],
-    ),
-    (
-        "it plans for its values, and may then read both tables once",
-        &[
-            "launch_failures_between",
-            "launch_failures_of_pool",
-            "wait_sum_by_cause_of",
-            "wait_sum_by_owner_of",
-            "wait_sum_by_pool_of",
-        ],
-    ),
-    (
-        "it looks for texts in texts, for which no index helps",
-        &["pool_memory_list_rivals"],
-    ),
-    (
-        "an empty database expects as few archived launch configs as there are in the list, and \
-         few launches that wait for an answer",
-        &["launch_config_delete_expirable"],
-    ),
-];
-
-async fn explain(store: &Store, joins: Joins) -> Vec<Explanation> {
+pub(crate) async fn explain(store: &Store, joins: Joins) -> Vec<Explanation> {
     let explained = store.explain_statements(joins, year().now);
     explained.await.unwrap()
 }
@@ -233,32 +199,6 @@ on_both!(
         check_names(&allowed, &explained);
     }
 );
-
-// PostgreSQL looks the rows of a join up one after the other, and the test above cannot see a
-// second side without an index, such as a list that the statement got or what it counts itself. A
-// plan from a time when the database was empty stays until its tables are counted.
-#[tokio::test]
-async fn no_join_of_postgres_reads_its_second_side_for_each_row_of_the_first() {
-    let Some(database) = Database::postgres() else {
-        return;
-    };
-    let store = database.migrated().await;
-    let mut explained = explain(&store, Joins::Lookups).await;
-    year_old::fill(&store, year()).await.unwrap();
-    explained.extend(explain(&store, Joins::Lookups).await);
-    let allowed = names(REREAD);
-    let sides = explained.iter().filter_map(|explanation| {
-        let sides = reread_sides(&explanation.lines);
-        let is_found = !sides.is_empty() && !allowed.contains(explanation.statement);
-        is_found.then_some((explanation.statement, sides))
-    });
-    let sides: Vec<_> = sides.collect();
-    assert!(
-        sides.is_empty(),
-        "add an index, or a reason to REREAD: {sides:#?}"
-    );
-    check_names(&allowed, &explained);
-}
 
 // A round plans its looks for their values, and PostgreSQL may then join tables in any way. Only
 // two of them could then read the workers and claims of all other pools.
@@ -396,67 +336,6 @@ fn full_scans(explanation: &Explanation, grows: &BTreeSet<String>) -> Vec<String
     let full = lines.iter().enumerate().filter(is_full);
     full.map(|(_, line)| line.split("  (cost").next().unwrap_or_default().to_owned())
         .collect()
-}
-
-#[test]
-fn reread_sides_are_found_in_the_plans_of_postgres() {
-    let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
-    let found: Vec<String> = lines(&[
-        "Limit  (cost=1)",
-        "  CTE recent",
-        "    ->  Seq Scan on workers  (cost=1)",
-        "  ->  Nested Loop Left Join  (cost=1)",
-        "        Join Filter: (a = b)",
-        "        ->  Nested Loop  (cost=1)",
-        "              ->  CTE Scan on recent  (cost=1)",
-        "              ->  Index Scan using workers_pkey on workers w  (cost=1)",
-        "                    Index Cond: (a = recent.a)",
-        "        ->  HashAggregate  (cost=1)",
-        "              ->  CTE Scan on recent r  (cost=1)",
-    ]);
-    assert_eq!(reread_sides(&found), ["->  HashAggregate"]);
-    let list: Vec<String> = lines(&[
-        "Nested Loop  (cost=1)",
-        "  ->  Index Scan using workers_pkey on workers w  (cost=1)",
-        "        Index Cond: (worker_pool_id = $2)",
-        "  ->  Function Scan on json_array_elements v  (cost=1)",
-    ]);
-    assert_eq!(
-        reread_sides(&list),
-        ["->  Function Scan on json_array_elements v"]
-    );
-    let looked_up: Vec<String> = lines(&[
-        "Nested Loop  (cost=1)",
-        "  ->  Function Scan on json_array_elements v  (cost=1)",
-        "  ->  Bitmap Heap Scan on tasks  (cost=1)",
-        "        ->  Bitmap Index Scan on tasks_pkey  (cost=1)",
-        "              Index Cond: (a = v.a)",
-    ]);
-    assert_eq!(reread_sides(&looked_up), Vec::<&str>::new());
-}
-
-/// The second sides of joins that PostgreSQL reads without an index, for each row of the first.
-fn reread_sides(lines: &[String]) -> Vec<&str> {
-    const ARROW: &str = "->  ";
-    let depth = |line: &String| line.find(ARROW);
-    let is_looked_up = |line: &String| line.contains("Index Cond: ");
-    let joins = lines.iter().enumerate().filter(|(_, line)| {
-        let node = line.trim_start().trim_start_matches(ARROW);
-        node.starts_with("Nested Loop") && node.contains("  (cost")
-    });
-    let second_sides = joins.filter_map(|(join, line)| {
-        // The first node of a plan has no arrow.
-        let side = depth(line).map_or(2, |arrow| arrow + 6);
-        let below = &lines[join + 1..];
-        let mut sides = (0..below.len()).filter(|at| depth(&below[*at]) == Some(side));
-        let plan = &below[sides.nth(1)?..];
-        let is_inside = |line: &&String| depth(line).is_none_or(|arrow| arrow > side);
-        let (first, rest) = plan.split_first()?;
-        let mut nodes = iter::once(first).chain(rest.iter().take_while(is_inside));
-        let node = first.trim().split("  (cost").next().unwrap_or_default();
-        (!nodes.any(is_looked_up)).then_some(node)
-    });
-    second_sides.collect()
 }
 
 /// The table of each alias.
