@@ -19,7 +19,7 @@ const ROUNDS: usize = 3;
 /// Times of scans are given for this many workers.
 const PER_WORKERS: f64 = 100_000.0;
 /// The server leaves a scan of more than 30 s to the next one, which would then find less.
-const LONGEST_SCAN: Duration = Duration::from_secs(600);
+pub(super) const LONGEST_SCAN: Duration = Duration::from_secs(600);
 
 pub(crate) async fn round(host: &Host) -> anyhow::Result<Value> {
     let mut rounds = ProvisionRounds(Arc::clone(&host.app.engine));

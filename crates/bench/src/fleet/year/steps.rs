@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use api_client::{Call, QUEUE, WORKER_MANAGER};
+use async_trait::async_trait;
+use engine::fleet::Scanner;
 use serde_json::{Value, json};
-use server::background::driver::BackgroundTask;
-use server::background::{ProvisionRounds, Scan};
+use server::background::ProvisionRounds;
+use server::background::driver::{ActivationResult, BackgroundTask};
 
 use super::super::host::{Host, Open};
+use super::super::round::LONGEST_SCAN;
 use super::report::{Report, Step};
 use crate::load::Connection;
 use crate::machine::{self, Stopwatch};
@@ -279,11 +282,25 @@ pub(super) async fn background(host: &Host, report: &mut Report) -> anyhow::Resu
     let mut rounds = ProvisionRounds(Arc::clone(engine));
     activate(host, report, "first round", 1, &mut rounds).await?;
     activate(host, report, "round", ROUNDS, &mut rounds).await?;
-    let mut each = Scan::each(engine);
-    let scan = each.last_mut().context("no provider is configured")?;
-    activate(host, report, "first scan", 1, scan).await?;
-    activate(host, report, "scan", ROUNDS, scan).await?;
+    let last = engine.providers.listed().last();
+    let (provider_id, _) = last.context("no provider is configured")?;
+    let mut scans = CompleteScans(Scanner::new(Arc::clone(engine), provider_id.clone()));
+    activate(host, report, "first scan", 1, &mut scans).await?;
+    activate(host, report, "scan", ROUNDS, &mut scans).await?;
     Ok(())
+}
+
+/// Scans that leave nothing to the next one.
+struct CompleteScans(Scanner);
+
+#[async_trait]
+impl BackgroundTask for CompleteScans {
+    const NAME: &'static str = "scan";
+
+    async fn activate(&mut self) -> ActivationResult {
+        self.0.scan_for(LONGEST_SCAN).await?;
+        Ok(Value::Null)
+    }
 }
 
 async fn activate(
