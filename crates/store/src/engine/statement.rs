@@ -173,8 +173,8 @@ pub(crate) const AFTER_ALL: &str = "\u{10FFFF}";
 pub(crate) static PING: Statement =
     Statement::new(&Table::unlisted("(none)", 0), "ping", "SELECT 1");
 
-/// Until the end of the transaction, PostgreSQL plans each statement for its values, and may join
-/// tables in any way.
+/// Until the end of the transaction, PostgreSQL plans each statement for its values, and may read
+/// and join tables in any way.
 pub(crate) static PLAN_FOR_VALUES: Statement = Statement::new(
     &Table::unlisted("(none)", 0),
     "plan_for_values",
