@@ -5,16 +5,6 @@ mod chance;
 
 pub use chance::Chance;
 
-/// SQL for PostgreSQL, after which it analyzes no table of the schema by itself. As long as it
-/// does, it keeps old rows and the index entries of all rows that are changed or deleted.
-pub const ANALYZE_NOTHING: &str = "DO $$
-    DECLARE name text;
-    BEGIN
-        FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = current_schema() LOOP
-            EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', name);
-        END LOOP;
-    END $$";
-
 /// The sizes around a limit at which errors show: zero, one, just below, at and above the limit,
 /// and far beyond.
 ///

@@ -252,7 +252,7 @@ fn nodes(lines: &[String]) -> Vec<Node<'_>> {
 }
 
 impl<'p> Node<'p> {
-    /// What it reads, by the name that conditions use.
+    /// The table or list that it reads, by the name that conditions use.
     fn alias(&self) -> Option<&'p str> {
         self.text.split_once(" on ")?.1.rsplit(' ').next()
     }

