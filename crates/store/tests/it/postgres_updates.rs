@@ -149,7 +149,8 @@ async fn most_signs_of_life_stay_in_their_place() {
     for (table, (all, in_place)) in &updates {
         assert_eq!(*all, n_signs, "{table}");
         // It is 95 %, and none if an index has a changed column. As long as another transaction
-        // writes, in any database, PostgreSQL keeps old rows, and it is 47 %: the room in the pages.
+        // writes, in any database, PostgreSQL keeps old rows. Then it is 47 %, for which the pages
+        // have room.
         assert!(in_place * 4 >= *all, "{table}: {in_place} of {all}");
     }
 }
