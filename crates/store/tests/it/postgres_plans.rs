@@ -177,26 +177,28 @@ type Indexes = BTreeMap<String, Index>;
 
 struct Index {
     columns: Vec<String>,
-    /// Those of the table's primary key.
-    key: Vec<String>,
+    /// Those of each unique index of the table.
+    keys: Vec<Vec<String>>,
 }
 
 fn indexes(database: &Database) -> Indexes {
     const COLUMNS: &str = "SELECT i.relname, ARRAY(
             SELECT pg_get_indexdef(x.indexrelid, k, true)
             FROM generate_series(1, x.indnkeyatts) AS k ORDER BY k), ARRAY(
-            SELECT pg_get_indexdef(p.indexrelid, k, true)
-            FROM generate_series(1, p.indnkeyatts) AS k ORDER BY k)
+            SELECT pg_get_indexdef(u.indexrelid, k, true)
+            FROM generate_series(1, u.indnkeyatts) AS k ORDER BY k)
         FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid
-        JOIN pg_index AS p ON p.indrelid = x.indrelid AND p.indisprimary
+        JOIN pg_index AS u ON u.indrelid = x.indrelid AND u.indisunique AND u.indpred IS NULL
         WHERE i.relnamespace = CAST(current_schema() AS regnamespace)";
     ask_server(&database.options.url, |client| {
-        let rows = client.query(COLUMNS, &[]).unwrap().into_iter();
-        let indexes = rows.map(|row| {
-            let (columns, key) = (row.get(1), row.get(2));
-            (row.get(0), Index { columns, key })
-        });
-        indexes.collect()
+        let mut indexes = Indexes::new();
+        for row in client.query(COLUMNS, &[]).unwrap() {
+            let keys = Vec::new();
+            let columns = row.get(1);
+            let index = indexes.entry(row.get(0)).or_insert(Index { columns, keys });
+            index.keys.push(row.get(2));
+        }
+        indexes
     })
 }
 
@@ -328,8 +330,10 @@ fn looks_by_a_part<'p>(lines: &'p [String], indexes: &Indexes) -> Vec<&'p str> {
         }
         let is_first = |column: &&String| looked_up.contains(column.as_str());
         let first: Vec<_> = index.columns.iter().take_while(is_first).collect();
-        let is_known = index.key.iter().all(|it| known.contains(it.as_str()));
-        is_known && !index.key.iter().all(|column| first.contains(&column))
+        let is_known = |key: &&Vec<String>| key.iter().all(|it| known.contains(it.as_str()));
+        let mut keys = index.keys.iter().filter(is_known).peekable();
+        let is_complete = |key: &Vec<String>| key.iter().all(|column| first.contains(&column));
+        keys.peek().is_some() && !keys.any(is_complete)
     });
     scans.map(|(_, node)| node.text).collect()
 }
@@ -410,9 +414,9 @@ fn reread_sides_are_found_in_plans() {
 fn looks_by_a_part_of_a_key_are_found_in_plans() {
     let columns = |columns: &[&str]| columns.iter().map(|it| (*it).to_owned()).collect();
     let index = |name: &str, of: &[&str]| {
-        let key = columns(&["pool", "id"]);
+        let keys = vec![columns(&["pool", "id"])];
         let columns = columns(of);
-        (name.to_owned(), Index { columns, key })
+        (name.to_owned(), Index { columns, keys })
     };
     let indexes = [
         index("workers_pkey", &["pool", "id"]),
