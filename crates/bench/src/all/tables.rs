@@ -1,4 +1,4 @@
-//! The tables of docs/performance.md: the machine, the aims, and each request.
+//! The tables that `bench all` prints: the machine, the aims, and each request.
 
 use clap::ValueEnum as _;
 use serde_json::Value;
