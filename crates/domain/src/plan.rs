@@ -160,8 +160,8 @@ pub struct Settings {
     /// Dollars that an hour of waiting of one task costs, for the strategy `balanced`.
     #[serde(default = "settings::usual_wait_price")]
     pub wait_price: f64,
-    /// For the strategy `balanced`: plans count on tasks that are announced, and on those that
-    /// earlier days let expect.
+    /// For the strategy `balanced`: plans count on tasks that are announced, and on tasks that are
+    /// predicted from earlier days.
     #[serde(default)]
     pub foresight: bool,
     pub strategy: StrategyName,

@@ -9,11 +9,11 @@ use crate::id::StrategyServiceId;
 
 /// A maximum price that no price reaches.
 pub const NO_MAX_PRICE: f64 = 1e9;
-/// A larger ratio is a typing error.
+/// Higher ratios are refused as typing errors.
 pub(super) const MAX_RATIO: f64 = 100.0;
-/// A dearer wait is a typing error.
+/// Higher prices of waiting are refused as typing errors.
 const MAX_WAIT_PRICE: f64 = 1e6;
-/// Larger capacities are typing errors; also keeps sums far from overflow.
+/// Larger capacities are refused as typing errors. The limit also keeps sums far from overflow.
 const MAX_CAPACITY: u64 = 1_000_000_000;
 
 /// The pool's config has invalid settings.

@@ -154,7 +154,6 @@ impl ApiError {
         Self::new(Code::RequestConflict, message)
     }
 
-    /// Another deployment's queue does not report its pending tasks.
     /// This process has no tree, or has not read it yet.
     /// `problem` says why; empty: the server has just started.
     pub fn tree_unavailable(problem: &str) -> Self {
@@ -169,6 +168,7 @@ impl ApiError {
         Self::new(Code::TreeUnavailable, format!("Try again: {problem}"))
     }
 
+    /// Another deployment's queue does not report its pending tasks.
     pub fn queue_unavailable(problem: &str) -> Self {
         let message = format!(
             "The queue at `queue.taskcluster.root_url` does not answer as it should: {problem}. See \
