@@ -65,37 +65,34 @@ impl Engine {
     /// Writes one change; afterwards its events are published and its wake-ups sent.
     ///
     /// After a conflict with another transaction, `f` runs again from the start.
-    pub async fn change<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    pub fn change<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,
         now: Timestamp,
         f: impl FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E> {
-        let written = self.store.write_shared(name, self.attempt(now, f)).await;
-        self.follow_up(written)
+    ) -> impl Future<Output = Result<T, E>> + Send {
+        self.follow_up(self.store.write_shared(name, self.attempt(now, f)))
     }
 
     /// Like `change`, for a change that can take longer than a few milliseconds. No other waits for
     /// its commit.
-    pub async fn change_alone<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    pub fn change_alone<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,
         now: Timestamp,
         f: impl FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E> {
-        let written = self.store.write(name, self.attempt(now, f)).await;
-        self.follow_up(written)
+    ) -> impl Future<Output = Result<T, E>> + Send {
+        self.follow_up(self.store.write(name, self.attempt(now, f)))
     }
 
     /// Like `change`; the transaction also survives a power cut.
-    pub async fn change_durably<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    pub fn change_durably<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,
         now: Timestamp,
         f: impl FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E> {
-        let written = self.store.write_durably(name, self.attempt(now, f)).await;
-        self.follow_up(written)
+    ) -> impl Future<Output = Result<T, E>> + Send {
+        self.follow_up(self.store.write_durably(name, self.attempt(now, f)))
     }
 
     /// Runs a change once in its transaction.
@@ -112,7 +109,11 @@ impl Engine {
         }
     }
 
-    fn follow_up<T, E>(self: &Arc<Self>, written: Result<(T, PendingWakeups), E>) -> Result<T, E> {
+    async fn follow_up<T, E>(
+        self: &Arc<Self>,
+        writing: impl Future<Output = Result<(T, PendingWakeups), E>>,
+    ) -> Result<T, E> {
+        let written = writing.await;
         self.wakeups.publish.notify_one();
         let (result, wakeups) = written?;
         self.send_wakeups(wakeups);

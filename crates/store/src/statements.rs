@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 
 use crate::engine::{
     Result, Statement, StoreError, explain, explain::Explanation, explain::Joins, session::Session,
-    sqlite::Mode, statement::PING, store::Store,
+    sqlite::Mode, statement::PING, store::Lane, store::Store,
 };
 
 /// The lists of these files, by folder.
@@ -39,7 +39,7 @@ static ALL: &[&[&Statement]] = lists! {
 impl Store {
     /// Lets the database prepare every statement, and returns their number.
     pub async fn check_statements(&self) -> Result<usize> {
-        self.submit(Mode::Read, check_all).await
+        self.submit(Lane::Read, check_all).await
     }
 
     /// How the database runs every statement.
@@ -49,7 +49,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Vec<Explanation>> {
         let all = ALL.iter().copied().flatten().copied();
-        self.submit(Mode::Read, move |session| {
+        self.submit(Lane::Read, move |session| {
             explain::explain(session, all, joins, now)
         })
         .await
@@ -57,7 +57,7 @@ impl Store {
 
     /// The number of rows of each table.
     pub async fn count_rows(&self) -> Result<BTreeMap<String, u64>> {
-        self.submit(Mode::Read, explain::count_rows).await
+        self.submit(Lane::Read, explain::count_rows).await
     }
 }
 

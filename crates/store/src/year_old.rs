@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 use crate::engine::migration;
 use crate::engine::session::{Connection, Session};
 use crate::engine::sqlite::Mode;
-use crate::engine::store::Store;
+use crate::engine::store::{Lane, Store};
 use crate::engine::{Result, statistics, to_json};
 
 /// The parts, each with its statements.
@@ -38,7 +38,7 @@ pub struct YearOld {
 /// Fills a new database with all migrations.
 pub async fn fill(store: &Store, year: YearOld) -> Result<()> {
     store
-        .submit(Mode::Write, move |session| fill_all(session, year))
+        .submit(Lane::Write, move |session| fill_all(session, year))
         .await
 }
 
@@ -48,7 +48,7 @@ pub async fn run(store: &Store, sql: String) -> Result<()> {
         run_part(session, "year_old/other", &sql)?;
         statistics::gather(session)
     };
-    store.submit(Mode::Write, fill).await
+    store.submit(Lane::Write, fill).await
 }
 
 fn fill_all(session: &mut Session, year: YearOld) -> Result<()> {

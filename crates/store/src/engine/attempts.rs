@@ -10,12 +10,24 @@ use crate::engine::{
 /// Maximum number of attempts of a transaction that conflicts with others.
 pub const MAX_ATTEMPTS: u32 = 20;
 
-/// Result of one attempt to run a transaction.
-enum AttemptResult<R> {
-    Finished(R),
+/// What a transaction does. It keeps its result, and returns whether it succeeded.
+///
+/// All that surrounds a transaction takes this instead of a closure of any type, so it is compiled
+/// once. Only `write` and `read` are compiled for each transaction.
+type Work<'w> = &'w mut dyn FnMut(&mut Tx<'_>) -> bool;
+
+/// How one attempt to run a transaction ended.
+enum Attempt {
+    /// The result that the work kept is valid.
+    Finished(Success),
+    /// The transaction failed, whatever the work returned.
+    Failed(StoreError),
     /// This statement conflicted with another transaction.
     Conflict(&'static str),
 }
+
+/// Whether the work succeeded.
+type Success = bool;
 
 impl Session {
     /// Runs the closure until it commits, fails, or has conflicted too often.
@@ -24,37 +36,22 @@ impl Session {
         name: &'static str,
         mut f: impl FnMut(&mut Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.measured(name, |session| {
-            let mut run = |session: &mut Self| match session.attempt(Mode::Write, name, &mut f) {
-                AttemptResult::Finished(result) => Some(result),
-                AttemptResult::Conflict(statement) => {
-                    metrics::counter!(
-                        "fleetwright_store_conflicts_total",
-                        "name" => name,
-                        "statement" => statement
-                    )
-                    .increment(1);
-                    None
-                }
-            };
-            if let Some(result) = run(session) {
-                return result;
-            }
-            let retry_lock = session.retry_locks.of(name);
-            let _guard = lock(&retry_lock);
-            for attempt in 2..=MAX_ATTEMPTS {
-                metrics::counter!("fleetwright_store_retries_total", "name" => name).increment(1);
-                session.backoff.wait_before_attempt(attempt);
-                if let Some(result) = run(session) {
-                    return result;
-                }
-            }
-            Err(StoreError::TooManyConflicts {
-                name,
-                attempts: MAX_ATTEMPTS,
-            }
-            .into())
-        })
+        let mut kept = None;
+        let ended = self.run_write(name, &mut |tx| keep(&mut kept, f(tx)));
+        settle(ended, kept)
+    }
+
+    /// Like `write`, but the commit also survives a power failure.
+    pub(crate) fn write_durably<T, E: From<StoreError>>(
+        &mut self,
+        name: &'static str,
+        mut f: impl FnMut(&mut Tx<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut kept = None;
+        self.set_durable(true)?;
+        let ended = self.run_write(name, &mut |tx| keep(&mut kept, f(tx)));
+        self.set_durable(false)?;
+        settle(ended, kept)
     }
 
     /// Runs the closure once, on one snapshot.
@@ -63,72 +60,125 @@ impl Session {
         name: &'static str,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.measured(name, |session| match session.attempt(Mode::Read, name, f) {
-            AttemptResult::Finished(result) => result,
-            AttemptResult::Conflict(_) => {
-                Err(StoreError::TooManyConflicts { name, attempts: 1 }.into())
+        let (mut f, mut kept) = (Some(f), None);
+        let ended = self.run_read(name, &mut |tx| match f.take() {
+            Some(f) => keep(&mut kept, f(tx)),
+            None => false,
+        });
+        settle(ended, kept)
+    }
+
+    fn run_write(&mut self, name: &'static str, work: Work<'_>) -> Result<Success> {
+        self.measured(name, |session| {
+            if let Some(ended) = session.attempt_write(name, work) {
+                return ended;
+            }
+            let retry_lock = session.retry_locks.of(name);
+            let _guard = lock(&retry_lock);
+            for attempt in 2..=MAX_ATTEMPTS {
+                metrics::counter!("fleetwright_store_retries_total", "name" => name).increment(1);
+                session.backoff.wait_before_attempt(attempt);
+                if let Some(ended) = session.attempt_write(name, work) {
+                    return ended;
+                }
+            }
+            Err(StoreError::TooManyConflicts {
+                name,
+                attempts: MAX_ATTEMPTS,
+            })
+        })
+    }
+
+    /// `None`: it conflicted with another transaction.
+    fn attempt_write(&mut self, name: &'static str, work: Work<'_>) -> Option<Result<Success>> {
+        match self.attempt(Mode::Write, name, work) {
+            Attempt::Finished(success) => Some(Ok(success)),
+            Attempt::Failed(error) => Some(Err(error)),
+            Attempt::Conflict(statement) => {
+                metrics::counter!(
+                    "fleetwright_store_conflicts_total", "name" => name, "statement" => statement
+                )
+                .increment(1);
+                None
+            }
+        }
+    }
+
+    fn run_read(&mut self, name: &'static str, work: Work<'_>) -> Result<Success> {
+        self.measured(name, |session| {
+            match session.attempt(Mode::Read, name, work) {
+                Attempt::Finished(success) => Ok(success),
+                Attempt::Failed(error) => Err(error),
+                Attempt::Conflict(_) => Err(StoreError::TooManyConflicts { name, attempts: 1 }),
             }
         })
     }
 
-    fn measured<T, E>(
+    fn measured(
         &mut self,
         name: &'static str,
-        run: impl FnOnce(&mut Self) -> Result<T, E>,
-    ) -> Result<T, E> {
+        run: impl FnOnce(&mut Self) -> Result<Success>,
+    ) -> Result<Success> {
         let stopwatch = Stopwatch::start();
         let engine = self.engine_name();
         if let Connection::Postgres(postgres) = &mut self.connection {
             let _of_migrations = postgres.take_trips();
         }
-        let result = run(self);
+        let ended = run(self);
         if let Connection::Postgres(postgres) = &mut self.connection {
             self.counter.trips(postgres.take_trips());
         }
         self.counter.transaction_took(name, &stopwatch);
-        let outcome = if result.is_ok() { "ok" } else { "error" };
+        let outcome = if matches!(ended, Ok(true)) {
+            "ok"
+        } else {
+            "error"
+        };
         metrics::histogram!(
             "fleetwright_store_seconds", "name" => name, "engine" => engine, "outcome" => outcome
         )
         .record(stopwatch.seconds());
-        result
+        ended
     }
 
-    fn attempt<T, E: From<StoreError>>(
-        &mut self,
-        mode: Mode,
-        name: &'static str,
-        f: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
-    ) -> AttemptResult<Result<T, E>> {
+    fn attempt(&mut self, mode: Mode, name: &'static str, work: Work<'_>) -> Attempt {
         self.counter.transaction(name);
         if let Err(failure) = self.begin(mode) {
             return match failure {
-                Failure::Conflict(_) => AttemptResult::Conflict("begin"),
+                Failure::Conflict(_) => Attempt::Conflict("begin"),
                 Failure::Lost(_) | Failure::NotMigrated(_) | Failure::Other(_) => {
-                    AttemptResult::Finished(Err(self.error("begin", failure).into()))
+                    Attempt::Failed(self.error("begin", failure))
                 }
             };
         }
         let mut tx = Tx::new(self);
-        let outcome = catch_unwind(AssertUnwindSafe(|| f(&mut tx)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut tx)));
         let (conflict, has_failed) = (tx.conflict(), tx.has_failed());
         let touches = std::mem::take(&mut tx.touches);
-        let is_conflict = conflict.is_some();
-        match outcome {
-            Err(_panic) => {
-                self.abandon_connection();
-                AttemptResult::Finished(Err(StoreError::Panicked { name }.into()))
-            }
-            Ok(Err(error)) if !is_conflict => {
+        let Ok(success) = outcome else {
+            self.abandon_connection();
+            return Attempt::Failed(StoreError::Panicked { name });
+        };
+        match (success, conflict) {
+            // A read runs once, and its own error says more than `TooManyConflicts`.
+            (false, Some(_)) if mode == Mode::Read => {
                 self.rollback();
-                AttemptResult::Finished(Err(error))
+                Attempt::Finished(false)
             }
-            Ok(Ok(_)) if has_failed && !is_conflict && mode == Mode::Write => {
+            (_, Some(statement)) => {
                 self.rollback();
-                AttemptResult::Finished(Err(StoreError::IgnoredFailure { name }.into()))
+                Attempt::Conflict(statement)
             }
-            Ok(Ok(value)) if !is_conflict => {
-                let finished = self.finish(mode, name, value);
+            (false, None) => {
+                self.rollback();
+                Attempt::Finished(false)
+            }
+            (true, None) if has_failed && mode == Mode::Write => {
+                self.rollback();
+                Attempt::Failed(StoreError::IgnoredFailure { name })
+            }
+            (true, None) => {
+                let finished = self.finish(mode, name);
                 // Also if the result of the commit is not known.
                 match &mut self.group {
                     Some(group) => group.push(touches),
@@ -136,48 +186,48 @@ impl Session {
                 }
                 finished
             }
-            // A read runs once, and its own error says more than `TooManyConflicts`.
-            Ok(Err(error)) if mode == Mode::Read => {
-                self.rollback();
-                AttemptResult::Finished(Err(error))
-            }
-            Ok(_) => {
-                self.rollback();
-                AttemptResult::Conflict(conflict.unwrap_or("unknown"))
-            }
         }
     }
 
-    fn finish<T, E: From<StoreError>>(
-        &mut self,
-        mode: Mode,
-        name: &'static str,
-        value: T,
-    ) -> AttemptResult<Result<T, E>> {
+    fn finish(&mut self, mode: Mode, name: &'static str) -> Attempt {
         let ended = self.note_work(name).and_then(|()| match mode {
             Mode::Read => self.end_read(),
             Mode::Write => self.commit(),
         });
         match ended {
-            Ok(()) => AttemptResult::Finished(Ok(value)),
+            Ok(()) => Attempt::Finished(true),
             // The closure has read everything, so a failed commit does not matter.
             Err(_) if mode == Mode::Read => {
                 self.rollback();
-                AttemptResult::Finished(Ok(value))
+                Attempt::Finished(true)
             }
             Err(Failure::Conflict(_)) => {
                 let statement = self.take_failed().unwrap_or("commit");
                 self.rollback();
-                AttemptResult::Conflict(statement)
+                Attempt::Conflict(statement)
             }
             Err(Failure::Lost(source)) => {
-                AttemptResult::Finished(Err(StoreError::OutcomeUnknown { name, source }.into()))
+                Attempt::Failed(StoreError::OutcomeUnknown { name, source })
             }
             Err(failure @ (Failure::NotMigrated(_) | Failure::Other(_))) => {
                 let statement = self.take_failed().unwrap_or("commit");
                 self.rollback();
-                AttemptResult::Finished(Err(self.error(statement, failure).into()))
+                Attempt::Failed(self.error(statement, failure))
             }
         }
     }
+}
+
+fn keep<T, E>(kept: &mut Option<Result<T, E>>, result: Result<T, E>) -> Success {
+    let success = result.is_ok();
+    *kept = Some(result);
+    success
+}
+
+fn settle<T, E: From<StoreError>>(
+    ended: Result<Success>,
+    kept: Option<Result<T, E>>,
+) -> Result<T, E> {
+    ended?;
+    kept.expect("a transaction that finished has kept its result")
 }

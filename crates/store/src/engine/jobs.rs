@@ -6,99 +6,98 @@
 //! that transaction cannot be committed, nothing has happened, and each of them runs alone. So a
 //! change that the disk has no room for does not fail the others.
 
+use std::any::Any;
+
 use flume::Receiver;
 use tokio::sync::oneshot;
 
-use crate::engine::{
-    error::Result, error::StoreError, session::Connection, session::Session, sqlite::Mode,
-    stopwatch::Stopwatch, tx::Tx,
-};
+use crate::engine::{session::Connection, session::Session, sqlite::Mode, stopwatch::Stopwatch};
 
 /// Transactions that are committed together. More would save little, and the first would wait long.
 const MAX_MEMBERS: usize = 32;
 
-pub(crate) enum Job {
-    Alone(Box<dyn FnOnce(&mut Session) + Send>),
-    Shared(Box<dyn Member>),
+/// What a transaction returned, in a box: queues and threads need not know its type, so they are
+/// compiled once.
+pub(crate) type Answer = Box<dyn Any + Send>;
+
+/// What a caller hands to a session.
+pub(crate) enum Work {
+    Alone(Box<dyn FnOnce(&mut Session) -> Answer + Send>),
+    /// A transaction that can be committed together with others, and then perhaps runs again.
+    Shared(Box<dyn FnMut(&mut Session) -> Answer + Send>),
 }
 
-/// A transaction that can be committed together with others.
-pub(crate) trait Member: Send {
-    /// Runs the transaction and keeps its result.
-    fn run(&mut self, session: &mut Session);
-    /// Hands the result to the caller.
-    fn answer(self: Box<Self>);
-}
-
-pub(crate) struct SharedWrite<T, E, F> {
-    name: &'static str,
-    f: F,
-    waiting: Option<Stopwatch>,
-    result: Option<Result<T, E>>,
-    answer: oneshot::Sender<Result<T, E>>,
-}
-
-impl<T, E, F> SharedWrite<T, E, F> {
-    pub(crate) fn new(name: &'static str, f: F) -> (Self, oneshot::Receiver<Result<T, E>>) {
-        let (answer, answered) = oneshot::channel();
-        let write = Self {
-            name,
-            f,
-            waiting: Some(Stopwatch::start()),
-            result: None,
-            answer,
-        };
-        (write, answered)
+impl Work {
+    pub(crate) fn run(self, session: &mut Session) -> Answer {
+        match self {
+            Self::Alone(run) => run(session),
+            Self::Shared(mut run) => run(session),
+        }
     }
 }
 
-impl<T, E, F> Member for SharedWrite<T, E, F>
-where
-    F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send,
-    T: Send,
-    E: From<StoreError> + Send,
-{
-    fn run(&mut self, session: &mut Session) {
-        if let Some(waiting) = self.waiting.take() {
-            session.has_waited(&waiting);
+/// Work that waits for a session, and where its caller waits for the answer.
+pub(crate) struct Job {
+    work: Work,
+    waiting: Stopwatch,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Job {
+    pub(crate) fn new(work: Work) -> (Self, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Stopwatch::start();
+        let job = Self {
+            work,
+            waiting,
+            answer,
+        };
+        (job, answered)
+    }
+
+    /// Runs it, unless its caller was dropped before it began.
+    fn run_alone(self, session: &mut Session) {
+        session.has_waited(&self.waiting);
+        if !self.answer.is_closed() {
+            reply(self.answer, self.work.run(session));
         }
+    }
+}
+
+/// The caller may have been dropped meanwhile. The answer is lost then, but a commit stays.
+fn reply(caller: oneshot::Sender<Answer>, answer: Answer) {
+    let _ = caller.send(answer);
+}
+
+/// A transaction that is committed together with others, with its answer until the commit.
+struct Member {
+    run: Box<dyn FnMut(&mut Session) -> Answer + Send>,
+    result: Option<Answer>,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Member {
+    fn run(&mut self, session: &mut Session) {
         // The caller was dropped before the transaction began.
         if self.result.is_none() && self.answer.is_closed() {
             return;
         }
-        self.result = Some(session.write(self.name, &mut self.f));
-    }
-
-    fn answer(self: Box<Self>) {
-        if let Some(result) = self.result {
-            // The caller may have been dropped meanwhile. The result is lost then, but a commit
-            // stays.
-            let _ = self.answer.send(result);
-        }
+        self.result = Some((self.run)(session));
     }
 }
 
 /// Runs the job, together with those that wait behind it. Returns the next one if it was taken
 /// from the queue, and must run alone.
 pub(crate) fn run(job: Job, waiting: &Receiver<Job>, session: &mut Session) -> Option<Job> {
-    let first = match job {
-        Job::Alone(work) => {
-            work(session);
-            return None;
-        }
-        Job::Shared(member) => member,
-    };
-    let mut members = vec![first];
-    let mut next = None;
-    while session.can_share_commits() && members.len() < MAX_MEMBERS {
-        match waiting.try_recv() {
-            Ok(Job::Shared(member)) => members.push(member),
-            Ok(alone @ Job::Alone(_)) => {
-                next = Some(alone);
-                break;
-            }
-            Err(_) => break,
-        }
+    let mut members = Vec::new();
+    let mut next = enlist(job, &mut members, session);
+    if members.is_empty() {
+        next?.run_alone(session);
+        return None;
+    }
+    while session.can_share_commits() && members.len() < MAX_MEMBERS && next.is_none() {
+        let Ok(job) = waiting.try_recv() else { break };
+        next = enlist(job, &mut members, session);
     }
     if members.len() == 1 || !session.commit_together(&mut members) {
         for member in &mut members {
@@ -106,9 +105,25 @@ pub(crate) fn run(job: Job, waiting: &Receiver<Job>, session: &mut Session) -> O
         }
     }
     for member in members {
-        member.answer();
+        if let Some(result) = member.result {
+            reply(member.answer, result);
+        }
     }
     next
+}
+
+/// Adds the job to the members, or returns it if it must run alone.
+fn enlist(job: Job, members: &mut Vec<Member>, session: &Session) -> Option<Job> {
+    let Work::Shared(run) = job.work else {
+        return Some(job);
+    };
+    session.has_waited(&job.waiting);
+    members.push(Member {
+        run,
+        result: None,
+        answer: job.answer,
+    });
+    None
 }
 
 impl Session {
@@ -119,7 +134,7 @@ impl Session {
 
     /// Runs every member in one transaction. Returns whether it is committed; otherwise nothing
     /// has changed.
-    fn commit_together(&mut self, members: &mut [Box<dyn Member>]) -> bool {
+    fn commit_together(&mut self, members: &mut [Member]) -> bool {
         if self.begin(Mode::Write).is_err() {
             return false;
         }
@@ -155,11 +170,12 @@ mod tests {
     use testing::sizes_around;
 
     use super::*;
+    use crate::engine::{error::Result, error::StoreError, tx::Tx};
     use crate::engine::{lock::lock, options::Options, turns};
     use crate::engine::{migration, sqlite::SqliteSession};
     use crate::engine::{simulation_state::SimulationState, store::Engine, store::Store};
 
-    type Answered = oneshot::Receiver<Result<i64>>;
+    type Answered = oneshot::Receiver<Answer>;
 
     fn world() -> (Store, Session) {
         let options = Options {
@@ -174,9 +190,10 @@ mod tests {
         (store, session)
     }
 
-    fn shared(f: impl FnMut(&mut Tx<'_>) -> Result<i64> + Send + 'static) -> (Job, Answered) {
-        let (write, answered) = SharedWrite::new("test", f);
-        (Job::Shared(Box::new(write)), answered)
+    fn shared(mut f: impl FnMut(&mut Tx<'_>) -> Result<i64> + Send + 'static) -> (Job, Answered) {
+        let write =
+            move |session: &mut Session| -> Answer { Box::new(session.write("test", &mut f)) };
+        Job::new(Work::Shared(Box::new(write)))
     }
 
     fn turn() -> (Job, Answered) {
@@ -208,8 +225,12 @@ mod tests {
         }
     }
 
-    fn value(mut answered: Answered) -> i64 {
-        answered.try_recv().unwrap().unwrap()
+    fn result(mut answered: Answered) -> Result<i64> {
+        *answered.try_recv().unwrap().downcast().unwrap()
+    }
+
+    fn value(answered: Answered) -> i64 {
+        result(answered).unwrap()
     }
 
     #[test]
@@ -233,20 +254,19 @@ mod tests {
     fn a_transaction_that_fails_or_panics_changes_nothing_and_the_others_stay() {
         let (store, mut session) = world();
         let (first, first_turn) = turn();
-        let (failing, mut failed) = shared(|tx| {
+        let (failing, failed) = shared(|tx| {
             turns::take(tx, "a")?;
             Err(StoreError::Closed)
         });
-        let (panicking, mut panicked) = shared(|tx| {
+        let (panicking, panicked) = shared(|tx| {
             turns::take(tx, "a")?;
             panic!("a closure that panics")
         });
         let (last, last_turn) = turn();
         run_all(&mut session, vec![first, failing, panicking, last]);
         assert_eq!((value(first_turn), value(last_turn)), (1, 2));
-        assert!(matches!(failed.try_recv(), Ok(Err(StoreError::Closed))));
-        let panicked = panicked.try_recv();
-        assert!(matches!(panicked, Ok(Err(StoreError::Panicked { .. }))));
+        assert!(matches!(result(failed), Err(StoreError::Closed)));
+        assert!(matches!(result(panicked), Err(StoreError::Panicked { .. })));
         assert_eq!(store.take_counts().commits(), 1);
     }
 
@@ -277,10 +297,11 @@ mod tests {
         let ((first, _first), (second, _second)) = (turn(), turn());
         let ((third, _third), order) = (turn(), Arc::new(Mutex::new(Vec::new())));
         let noted = Arc::clone(&order);
-        let alone = Job::Alone(Box::new(move |session: &mut Session| {
+        let (alone, _answered) = Job::new(Work::Alone(Box::new(move |session: &mut Session| {
             let taken: Result<i64> = session.write("alone", |tx| turns::take(tx, "a"));
             lock(&noted).push(taken.unwrap());
-        }));
+            Box::new(())
+        })));
         run_all(&mut session, vec![first, second, alone, third]);
         assert_eq!(*lock(&order), [3]);
         assert_eq!(store.take_counts().commits(), 3);

@@ -20,7 +20,7 @@ use crate::engine::{
     error::Result,
     failure::Failure,
     pipeline::{DriverResult, Expected, Pipeline, Prepared, parameters},
-    row::BadRow,
+    row::ReadRow,
     row::Row,
     sqlite::Mode,
     statement::Statement,
@@ -201,12 +201,12 @@ impl PostgresSession {
     }
 
     /// The outer result is an error of the driver, the inner one an error of `read`.
-    pub(crate) fn rows<T>(
+    pub(crate) fn rows(
         &mut self,
         statement: &Statement,
         values: &[Value<'_>],
-        read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Result<Vec<T>>, Failure> {
+        read: ReadRow<'_>,
+    ) -> Result<Result<usize>, Failure> {
         if !statement.only_reads() {
             self.pipeline.note_write(statement);
         }
@@ -220,15 +220,13 @@ impl PostgresSession {
                 pipeline.send(&link.client, &prepared, rows).await
             })?,
         };
-        let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             let row = Row::Postgres(row);
-            match read(&row) {
-                Ok(item) => found.push(item),
-                Err(bad) => return Ok(Err(statement.corrupt(&row, bad))),
+            if let Err(bad) = read(&row) {
+                return Ok(Err(statement.corrupt(&row, bad)));
             }
         }
-        Ok(Ok(found))
+        Ok(Ok(rows.len()))
     }
 
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Failure> {

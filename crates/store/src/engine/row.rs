@@ -13,6 +13,9 @@ pub(crate) enum Row<'a> {
 #[derive(Debug)]
 pub(crate) struct BadRow(pub(crate) String);
 
+/// Reads a row and keeps what it read.
+pub(crate) type ReadRow<'f> = &'f mut dyn FnMut(&Row<'_>) -> Result<(), BadRow>;
+
 impl<E: std::error::Error> From<E> for BadRow {
     fn from(error: E) -> Self {
         Self(error.to_string())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::{
     backoff::Backoff, checkpoints::Checkpoints, counts::Counter, error::Result, error::StoreError,
     failure::Failure, pipeline::Expected, pipeline::lost_race, postgres_session::PostgresSession,
-    retry_locks::RetryLocks, row::BadRow, row::Row, sqlite::Mode, sqlite::SqliteSession,
+    retry_locks::RetryLocks, row::ReadRow, sqlite::Mode, sqlite::SqliteSession,
     statement::Statement, stopwatch::Stopwatch, touched::Touched, touched::Touches, value::Value,
 };
 
@@ -30,18 +30,8 @@ pub(crate) enum Connection {
 }
 
 impl Session {
-    /// Runs `run` with durable commits: they survive a power failure.
-    pub(crate) fn with_durable_commits<T, E: From<StoreError>>(
-        &mut self,
-        run: impl FnOnce(&mut Self) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.set_durable(true)?;
-        let result = run(self);
-        self.set_durable(false)?;
-        result
-    }
-
-    fn set_durable(&mut self, is_durable: bool) -> Result<()> {
+    /// Durable commits survive a power failure.
+    pub(crate) fn set_durable(&mut self, is_durable: bool) -> Result<()> {
         let set = match &self.connection {
             Connection::Sqlite(sqlite) => sqlite.set_durable(is_durable),
             // PostgreSQL waits for the disk at each commit, unless its configuration says
@@ -182,12 +172,14 @@ impl Session {
         }
     }
 
-    pub(crate) fn rows<T>(
+    /// Hands each row to `read`, and returns their number. The inner error is that of a row that
+    /// cannot be read.
+    pub(crate) fn rows(
         &mut self,
         statement: &Statement,
         values: &[Value<'_>],
-        read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Result<Vec<T>>, Failure> {
+        read: ReadRow<'_>,
+    ) -> Result<Result<usize>, Failure> {
         if self.is_full && statement.inserts() {
             return Err(Failure::Other("database or disk is full".into()));
         }
@@ -197,7 +189,7 @@ impl Session {
             Connection::Postgres(postgres) => postgres.rows(statement, values, read),
         };
         let n_rows = match &rows {
-            Ok(Ok(rows)) => rows.len(),
+            Ok(Ok(n_rows)) => *n_rows,
             Ok(Err(_)) | Err(_) => 0,
         };
         self.counter.statement(statement, n_rows, watch.as_ref());

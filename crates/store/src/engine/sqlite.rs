@@ -8,8 +8,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, StatementStatus};
 
 use crate::engine::{
-    backoff::Backoff, error::Result, failure::Failure, row::BadRow, row::Row, statement::Statement,
-    value::Value,
+    backoff::Backoff, error::Result, failure::Failure, row::ReadRow, row::Row,
+    statement::Statement, value::Value,
 };
 
 /// How long SQLite waits for a lock that another process holds.
@@ -193,26 +193,26 @@ impl SqliteSession {
     }
 
     /// The outer result is an error of the driver, the inner one an error of `read`.
-    pub(crate) fn rows<T>(
+    pub(crate) fn rows(
         &self,
         statement: &Statement,
         values: &[Value<'_>],
-        read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
-    ) -> Result<Result<Vec<T>>, Failure> {
+        read: ReadRow<'_>,
+    ) -> Result<Result<usize>, Failure> {
         let mut prepared = self.connection.prepare_cached(statement.sql())?;
         bind(&mut prepared, values)?;
         let mut rows = prepared.raw_query();
-        let mut found = Vec::new();
+        let mut n_rows = 0;
         while let Some(row) = rows.next()? {
             let row = Row::Sqlite(row);
-            match read(&row) {
-                Ok(item) => found.push(item),
-                Err(bad) => return Ok(Err(statement.corrupt(&row, bad))),
+            if let Err(bad) = read(&row) {
+                return Ok(Err(statement.corrupt(&row, bad)));
             }
+            n_rows += 1;
         }
         drop(rows);
         self.note_work(&prepared);
-        Ok(Ok(found))
+        Ok(Ok(n_rows))
     }
 
     fn note_work(&self, prepared: &rusqlite::Statement<'_>) {

@@ -1,7 +1,7 @@
 //! The statistics from which PostgreSQL plans its statements.
 
 use crate::engine::{
-    error::Result, session::Connection, session::Session, sqlite::Mode, store::Store,
+    error::Result, session::Connection, session::Session, sqlite::Mode, store::Lane, store::Store,
 };
 
 const NAME: &str = "database_analyze";
@@ -27,13 +27,13 @@ impl Store {
     /// Counts again. PostgreSQL plans badly for about a minute after very many rows were written
     /// at once. SQLite does not need it: it plans from the indexes alone.
     pub async fn gather_statistics(&self) -> Result<()> {
-        self.submit(Mode::Write, gather).await
+        self.submit(Lane::Write, gather).await
     }
 
     /// Counts the tables that were never counted. PostgreSQL itself does it after a minute or more.
     pub async fn gather_missing_statistics(&self) -> Result<()> {
         let gather = |session: &mut Session| run(session, NAME_OF_MISSING, ANALYZE_MISSING);
-        self.submit(Mode::Write, gather).await
+        self.submit(Lane::Write, gather).await
     }
 }
 

@@ -10,15 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use flume::{Receiver, Sender};
-use tokio::sync::oneshot;
 
 use crate::engine::{
     backoff::Backoff, checkpoints::Checkpoints, counts::Counter, counts::Counts,
-    error::DriverError, error::Result, error::StoreError, failure::Failure, jobs, jobs::Job,
-    jobs::SharedWrite, lock::lock, migration, options::Options, options::Target,
+    error::DriverError, error::Result, error::StoreError, failure::Failure, jobs, jobs::Answer,
+    jobs::Job, jobs::Work, lock::lock, migration, options::Options, options::Target,
     postgres_session::PostgresSession, retry_locks::RetryLocks, session::Connection,
-    session::Session, simulation_state::SimulationState, sqlite::Mode, sqlite::SqliteSession,
-    stopwatch::Stopwatch, tls, touched::PoolStamp, touched::Touched, tx::Tx,
+    session::Session, simulation_state::SimulationState, sqlite::Mode, sqlite::SqliteSession, tls,
+    touched::PoolStamp, touched::Touched, tx::Tx,
 };
 
 /// The number of connections for which there is one more, for surveys.
@@ -58,6 +57,25 @@ pub(crate) struct Inner {
     /// Connections for short reads on the caller's thread; SQLite only.
     pub(crate) inline_readers: Mutex<Vec<Session>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Where a transaction runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// On the caller's thread, if there is a connection for it.
+    ShortRead,
+    Read,
+    Survey,
+    Write,
+}
+
+impl Lane {
+    fn mode(self) -> Mode {
+        match self {
+            Self::ShortRead | Self::Read | Self::Survey => Mode::Read,
+            Self::Write => Mode::Write,
+        }
+    }
 }
 
 struct Queues {
@@ -186,45 +204,46 @@ impl Store {
     }
 
     /// Runs a short read on one snapshot. SQLite runs it immediately, on this thread.
-    pub async fn read<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    pub fn read<T, E, F>(
+        &self,
+        name: &'static str,
+        f: F,
+    ) -> impl Future<Output = Result<T, E>> + Send
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.queue(|queues| &queues.read)?;
-        self.inner.simulation.begin(Mode::Read).await?;
-        let spare = lock(&self.inner.inline_readers).pop();
-        let Some(mut session) = spare else {
-            return self.scan(name, f).await;
-        };
-        let result = session.read(name, f);
-        lock(&self.inner.inline_readers).push(session);
-        result
+        self.submit(Lane::ShortRead, move |session| session.read(name, f))
     }
 
     /// Runs a long read on one snapshot, never on this thread.
-    pub async fn scan<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    pub fn scan<T, E, F>(
+        &self,
+        name: &'static str,
+        f: F,
+    ) -> impl Future<Output = Result<T, E>> + Send
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.submit(Mode::Read, move |session| session.read(name, f))
-            .await
+        self.submit(Lane::Read, move |session| session.read(name, f))
     }
 
     /// Like `scan`, for a background task that looks at all of something. It runs on few threads of
     /// its own, and takes none from requests and launches.
-    pub async fn survey<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    pub fn survey<T, E, F>(
+        &self,
+        name: &'static str,
+        f: F,
+    ) -> impl Future<Output = Result<T, E>> + Send
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let queue = self.queue(|queues| &queues.survey)?;
-        let read = move |session: &mut Session| session.read(name, f);
-        self.submit_to(queue, Mode::Read, read).await
+        self.submit(Lane::Survey, move |session| session.read(name, f))
     }
 
     /// Runs the closure and commits if it returns `Ok`. The closure runs again after a conflict
@@ -232,57 +251,55 @@ impl Store {
     ///
     /// Dropping the future cancels the transaction if it has not begun. Otherwise it still
     /// finishes.
-    pub async fn write<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    pub fn write<T, E, F>(
+        &self,
+        name: &'static str,
+        f: F,
+    ) -> impl Future<Output = Result<T, E>> + Send
     where
         F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.submit(Mode::Write, move |session| session.write(name, f))
-            .await
+        self.submit(Lane::Write, move |session| session.write(name, f))
     }
 
     /// Like `write`, for a transaction of at most a few milliseconds: SQLite commits those that
     /// wait together. Each still takes effect completely or not at all, whatever the others do.
-    pub async fn write_shared<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    pub fn write_shared<T, E, F>(
+        &self,
+        name: &'static str,
+        mut f: F,
+    ) -> impl Future<Output = Result<T, E>> + Send
     where
         F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let queue = self.queue(|queues| &queues.write)?;
-        self.inner.simulation.begin(Mode::Write).await?;
-        if let Some(mut session) = self.session_in_place() {
-            let result = session.write(name, f);
-            self.inner.simulation.put_back(session);
-            return result;
-        }
-        let (write, answered) = SharedWrite::new(name, f);
-        let job = Job::Shared(Box::new(write));
-        queue
-            .send_async(job)
-            .await
-            .map_err(|_| StoreError::Closed)?;
-        answered.await.map_err(|_| StoreError::Closed)?
+        let work = Work::Shared(Box::new(move |session| {
+            Box::new(session.write(name, &mut f))
+        }));
+        open(self.run(Lane::Write, work))
     }
 
     /// Like `write`, but the commit also survives a power failure. On SQLite, other commits reach
     /// the disk a moment later, which is faster.
-    pub async fn write_durably<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    pub fn write_durably<T, E, F>(
+        &self,
+        name: &'static str,
+        f: F,
+    ) -> impl Future<Output = Result<T, E>> + Send
     where
         F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.submit(Mode::Write, move |session| {
-            session.with_durable_commits(|session| session.write(name, f))
-        })
-        .await
+        self.submit(Lane::Write, move |session| session.write_durably(name, f))
     }
 
     /// Applies all missing migrations and returns their names.
     pub async fn migrate(&self, now_ms: i64) -> Result<Vec<String>> {
-        self.submit(Mode::Write, move |session| {
+        self.submit(Lane::Write, move |session| {
             migration::migrate(session, now_ms)
         })
         .await
@@ -290,12 +307,12 @@ impl Store {
 
     /// The names of the migrations that `migrate` would apply.
     pub async fn pending_migrations(&self) -> Result<Vec<String>> {
-        self.submit(Mode::Write, migration::pending).await
+        self.submit(Lane::Write, migration::pending).await
     }
 
     /// Returns when the database has answered.
     pub async fn ping(&self) -> Result<()> {
-        self.submit(Mode::Read, |session| session.read("ping", |tx| tx.ping()))
+        self.submit(Lane::Read, |session| session.read("ping", |tx| tx.ping()))
             .await
     }
 
@@ -331,55 +348,42 @@ impl Store {
         self.inner.touched.stamp(pool)
     }
 
-    pub(crate) async fn submit<T, E>(
+    pub(crate) fn submit<T, E>(
         &self,
-        mode: Mode,
+        lane: Lane,
         work: impl FnOnce(&mut Session) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E>
+    ) -> impl Future<Output = Result<T, E>> + Send
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let queue = self.queue(|queues| match mode {
-            Mode::Read => &queues.read,
-            Mode::Write => &queues.write,
-        })?;
-        self.submit_to(queue, mode, work).await
+        let work = Work::Alone(Box::new(move |session| Box::new(work(session))));
+        open(self.run(lane, work))
     }
 
-    async fn submit_to<T, E>(
-        &self,
-        queue: Sender<Job>,
-        mode: Mode,
-        work: impl FnOnce(&mut Session) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        self.inner.simulation.begin(mode).await?;
-        if let Some(mut session) = self.session_in_place() {
-            let result = work(&mut session);
-            self.inner.simulation.put_back(session);
-            return result;
-        }
-        let (answer, answered) = oneshot::channel();
-        let waiting = Stopwatch::start();
-        let job = Box::new(move |session: &mut Session| {
-            session.has_waited(&waiting);
-            // The caller was dropped before the transaction began.
-            if answer.is_closed() {
-                return;
+    /// Not generic, so that the way to a session and back is compiled once.
+    async fn run(&self, lane: Lane, work: Work) -> Result<Answer> {
+        let queue = self.queue(lane)?;
+        self.inner.simulation.begin(lane.mode()).await?;
+        if lane == Lane::ShortRead {
+            let spare = lock(&self.inner.inline_readers).pop();
+            if let Some(mut session) = spare {
+                let answer = work.run(&mut session);
+                lock(&self.inner.inline_readers).push(session);
+                return Ok(answer);
             }
-            // The caller may have been dropped meanwhile. The result is lost then, but a commit
-            // stays.
-            let _ = answer.send(work(session));
-        });
+        }
+        if let Some(mut session) = self.session_in_place() {
+            let answer = work.run(&mut session);
+            self.inner.simulation.put_back(session);
+            return Ok(answer);
+        }
+        let (job, answered) = Job::new(work);
         queue
-            .send_async(Job::Alone(job))
+            .send_async(job)
             .await
             .map_err(|_| StoreError::Closed)?;
-        answered.await.map_err(|_| StoreError::Closed)?
+        answered.await.map_err(|_| StoreError::Closed)
     }
 
     /// For simulations: the session of the caller's thread.
@@ -390,11 +394,26 @@ impl Store {
         Some(session)
     }
 
-    fn queue(&self, choose: impl FnOnce(&Queues) -> &Sender<Job>) -> Result<Sender<Job>> {
+    fn queue(&self, lane: Lane) -> Result<Sender<Job>> {
         let queues = lock(&self.inner.queues);
         let queues = queues.as_ref().ok_or(StoreError::Closed)?;
-        Ok(choose(queues).clone())
+        let queue = match lane {
+            Lane::ShortRead | Lane::Read => &queues.read,
+            Lane::Survey => &queues.survey,
+            Lane::Write => &queues.write,
+        };
+        Ok(queue.clone())
     }
+}
+
+/// Takes the result of a transaction out of its box.
+async fn open<T, E>(answer: impl Future<Output = Result<Answer>>) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<StoreError> + Send + 'static,
+{
+    let result = answer.await?.downcast::<Result<T, E>>();
+    *result.expect("an answer has the type of its transaction")
 }
 
 struct Builder {

@@ -2,7 +2,7 @@
 
 use crate::engine::{
     columns::Bind, columns::Cells, columns::Entity, columns::FromRow, error::Result,
-    error::StoreError, failure::Failure, pipeline::Expected, row::BadRow, row::Row,
+    error::StoreError, failure::Failure, pipeline::Expected, row::BadRow, row::ReadRow, row::Row,
     session::Connection, session::Session, statement, statement::Statement, touched::Touches,
     value::Value,
 };
@@ -132,10 +132,18 @@ impl<'a> Tx<'a> {
         statement: &'static Statement,
         values: impl Bind<'v>,
     ) -> Result<u64> {
-        let values = checked(statement, values)?;
+        self.execute_bound(statement, &bound(values))
+    }
+
+    fn execute_bound(
+        &mut self,
+        statement: &'static Statement,
+        values: &[Value<'_>],
+    ) -> Result<u64> {
+        statement.check(values)?;
         self.ensure_not_asking()?;
         self.touches.note(statement);
-        let result = self.session.execute(statement, &values);
+        let result = self.session.execute(statement, values);
         result.map_err(|failure| self.failed(statement, failure))
     }
 
@@ -146,16 +154,16 @@ impl<'a> Tx<'a> {
         statement: &'static Statement,
         values: impl Bind<'v>,
     ) -> Result<()> {
-        self.run_later(statement, values, Expected::Done)
+        self.run_later(statement, bound(values), Expected::Done)
     }
 
-    fn run_later<'v>(
+    fn run_later(
         &mut self,
         statement: &'static Statement,
-        values: impl Bind<'v>,
+        values: Vec<Value<'_>>,
         expected: Expected,
     ) -> Result<()> {
-        let values = checked(statement, values)?;
+        statement.check(&values)?;
         self.ensure_not_asking()?;
         self.touches.note(statement);
         let result = self.session.run_later(statement, values, expected);
@@ -169,7 +177,7 @@ impl<'a> Tx<'a> {
         statement: &'static Statement,
         values: impl Bind<'v>,
     ) -> Result<()> {
-        self.run_later(statement, values, Expected::Change)
+        self.run_later(statement, bound(values), Expected::Change)
     }
 
     /// Returns `false` and changes nothing if the key exists already.
@@ -225,7 +233,21 @@ impl<'a> Tx<'a> {
         statement: &'static Statement,
         values: impl Bind<'v>,
     ) -> Result<Vec<T>> {
-        self.rows_with(statement, values, |row| T::read(&mut Cells::of(row)))
+        self.entities(statement, bound(values))
+    }
+
+    /// `rows` without the type of its values: compiled once for each type of row.
+    fn entities<T: FromRow>(
+        &mut self,
+        statement: &'static Statement,
+        values: Vec<Value<'_>>,
+    ) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        self.read_rows(statement, values, &mut |row| {
+            found.push(T::read(&mut Cells::of(row))?);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// The rows of a statement that ends with a limit and an offset. They are read in pages of one
@@ -265,8 +287,7 @@ impl<'a> Tx<'a> {
         statement: &'static Statement,
         values: impl Bind<'v>,
     ) -> Result<bool> {
-        let found = self.rows_with(statement, values, |_| Ok(()))?;
-        Ok(!found.is_empty())
+        Ok(self.read_rows(statement, bound(values), &mut |_| Ok(()))? > 0)
     }
 
     pub(crate) fn row_with<'v, T>(
@@ -284,17 +305,31 @@ impl<'a> Tx<'a> {
         values: impl Bind<'v>,
         mut read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
     ) -> Result<Vec<T>> {
-        let values = checked(statement, values)?;
+        let mut found = Vec::new();
+        self.read_rows(statement, bound(values), &mut |row| {
+            found.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Returns the number of rows.
+    fn read_rows(
+        &mut self,
+        statement: &'static Statement,
+        values: Vec<Value<'_>>,
+        read: ReadRow<'_>,
+    ) -> Result<usize> {
+        statement.check(&values)?;
         if self.is_asking {
             self.ask_for(statement, values)?;
-            return Ok(Vec::new());
+            return Ok(0);
         }
         self.touches.note(statement);
-        let rows = match self.session.rows(statement, &values, &mut read) {
-            Ok(rows) => rows?,
-            Err(failure) => return Err(self.failed(statement, failure)),
-        };
-        bounded(statement, rows)
+        match self.session.rows(statement, &values, read) {
+            Ok(n_rows) => bounded(statement, n_rows?),
+            Err(failure) => Err(self.failed(statement, failure)),
+        }
     }
 
     fn ask_for(&mut self, statement: &'static Statement, values: Vec<Value<'_>>) -> Result<()> {
@@ -324,11 +359,10 @@ impl<'a> Tx<'a> {
     }
 }
 
-fn checked<'v>(statement: &Statement, values: impl Bind<'v>) -> Result<Vec<Value<'v>>> {
+fn bound<'v>(values: impl Bind<'v>) -> Vec<Value<'v>> {
     let mut bound = Vec::new();
     values.bind(&mut bound);
-    statement.check(&bound)?;
-    Ok(bound)
+    bound
 }
 
 /// `None`: there are more pages.
@@ -349,14 +383,14 @@ fn in_pages<T>(
     Ok(None)
 }
 
-fn bounded<T>(statement: &'static Statement, rows: Vec<T>) -> Result<Vec<T>> {
-    if rows.len() > MAX_ROWS {
+fn bounded(statement: &'static Statement, n_rows: usize) -> Result<usize> {
+    if n_rows > MAX_ROWS {
         return Err(StoreError::TooManyRows {
             statement: statement.name,
             limit: MAX_ROWS,
         });
     }
-    Ok(rows)
+    Ok(n_rows)
 }
 
 #[cfg(test)]
@@ -387,9 +421,8 @@ mod tests {
         let mut sizes = sizes_around("store::engine::tx::MAX_ROWS", MAX_ROWS);
         sizes.extend(sizes_around("store::engine::tx::ALL_ROWS", requested));
         for n_existing in sizes {
-            let answer = vec![(); n_existing.min(requested)];
-            match bounded(&statement::PING, answer) {
-                Ok(rows) => assert_eq!((rows.len(), n_existing <= MAX_ROWS), (n_existing, true)),
+            match bounded(&statement::PING, n_existing.min(requested)) {
+                Ok(n_rows) => assert_eq!((n_rows, n_existing <= MAX_ROWS), (n_existing, true)),
                 Err(refused) => {
                     assert!(n_existing > MAX_ROWS, "{n_existing}: {refused}");
                     let expected = "`ping` found more than 100000 rows";
