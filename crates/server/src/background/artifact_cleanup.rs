@@ -68,7 +68,9 @@ enum Problem {
 
 #[async_trait]
 impl BackgroundTask for ArtifactCleanup {
-    const NAME: &'static str = "artifacts";
+    fn name(&self) -> String {
+        "artifacts".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let now = self.engine.clock.now();

@@ -13,7 +13,9 @@ pub struct Budgets(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for Budgets {
-    const NAME: &'static str = "budgets";
+    fn name(&self) -> String {
+        "budgets".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let measured = budgets::measure(&self.0).await?;

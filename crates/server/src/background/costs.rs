@@ -17,7 +17,9 @@ pub struct Costs(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for Costs {
-    const NAME: &'static str = "costs";
+    fn name(&self) -> String {
+        "costs".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await

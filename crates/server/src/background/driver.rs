@@ -32,13 +32,12 @@ pub type ActivationResult = Result<Value, Box<dyn Error + Send + Sync>>;
 /// activation is the retry.
 #[async_trait]
 pub trait BackgroundTask: Send + 'static {
-    const NAME: &'static str;
-    /// A stop drops a running activation immediately, because it can last for minutes.
-    const DROPS_AT_STOP: bool = false;
+    /// The name in logs and metrics.
+    fn name(&self) -> String;
 
-    /// The name in logs and metrics, for tasks with several instances.
-    fn name(&self) -> String {
-        Self::NAME.to_owned()
+    /// Whether a stop drops a running activation immediately, because it can last for minutes.
+    fn drops_at_stop(&self) -> bool {
+        false
     }
 
     async fn activate(&mut self) -> ActivationResult;
@@ -111,8 +110,14 @@ impl Driver {
         let (stop, clock, woken) = (self.stop.clone(), self.clock.clone(), wake.clone());
         let ticks = periodically(period, self.n_started);
         self.n_started += 1;
-        self.running
-            .spawn(run(task, ticks, stop, clock, woken, status_sender));
+        self.running.spawn(run(
+            Box::new(task),
+            ticks,
+            stop,
+            clock,
+            woken,
+            status_sender,
+        ));
         Handle { wake, status }
     }
 
@@ -141,8 +146,8 @@ fn periodically(period: Duration, n_before: u32) -> Interval {
     ticks
 }
 
-async fn run<T: BackgroundTask>(
-    mut task: T,
+async fn run(
+    mut task: Box<dyn BackgroundTask>,
     mut ticks: Interval,
     stop: CancellationToken,
     clock: Arc<dyn Clock>,
@@ -150,6 +155,7 @@ async fn run<T: BackgroundTask>(
     status_sender: watch::Sender<Status>,
 ) {
     let mut is_first = true;
+    let drops_at_stop = task.drops_at_stop();
     loop {
         // Without a known time only the period counts, so that a tick does not activate it twice.
         let idle_for = task.idle_for().unwrap_or(Duration::MAX);
@@ -161,8 +167,8 @@ async fn run<T: BackgroundTask>(
         }
         let outcome = tokio::select! {
             biased;
-            outcome = activate(&mut task, &*clock) => outcome,
-            () = stop.cancelled(), if T::DROPS_AT_STOP => return,
+            outcome = activate(&mut *task, &*clock) => outcome,
+            () = stop.cancelled(), if drops_at_stop => return,
         };
         status_sender.send_modify(|status| {
             status.finished += 1;
@@ -172,7 +178,7 @@ async fn run<T: BackgroundTask>(
 }
 
 /// Runs one activation and measures it. A panic counts as a failure.
-async fn activate<T: BackgroundTask>(task: &mut T, clock: &dyn Clock) -> Result<Value, String> {
+async fn activate(task: &mut dyn BackgroundTask, clock: &dyn Clock) -> Result<Value, String> {
     let (watch, name) = (Stopwatch::start(), task.name());
     let outcome = AssertUnwindSafe(task.activate()).catch_unwind().await;
     let outcome = outcome
@@ -232,7 +238,9 @@ mod tests {
 
     #[async_trait]
     impl BackgroundTask for Scripted {
-        const NAME: &'static str = "scripted";
+        fn name(&self) -> String {
+            "scripted".to_owned()
+        }
 
         async fn activate(&mut self) -> ActivationResult {
             let step = self.0.remove(0);
@@ -260,7 +268,9 @@ mod tests {
 
     #[async_trait]
     impl BackgroundTask for Noted {
-        const NAME: &'static str = "noted";
+        fn name(&self) -> String {
+            "noted".to_owned()
+        }
 
         async fn activate(&mut self) -> ActivationResult {
             self.0.send(self.1.elapsed())?;
@@ -331,7 +341,9 @@ mod tests {
 
     #[async_trait]
     impl BackgroundTask for Soon {
-        const NAME: &'static str = "soon";
+        fn name(&self) -> String {
+            "soon".to_owned()
+        }
 
         async fn activate(&mut self) -> ActivationResult {
             self.0 = self.0.saturating_sub(1);
@@ -364,8 +376,13 @@ mod tests {
 
     #[async_trait]
     impl<const DROPS_AT_STOP: bool> BackgroundTask for Stuck<DROPS_AT_STOP> {
-        const NAME: &'static str = "stuck";
-        const DROPS_AT_STOP: bool = DROPS_AT_STOP;
+        fn name(&self) -> String {
+            "stuck".to_owned()
+        }
+
+        fn drops_at_stop(&self) -> bool {
+            DROPS_AT_STOP
+        }
 
         async fn activate(&mut self) -> ActivationResult {
             self.begun.notify_one();

@@ -13,7 +13,9 @@ pub struct FileReload(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for FileReload {
-    const NAME: &'static str = "file_reload";
+    fn name(&self) -> String {
+        "file_reload".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let providers = &self.0.providers;

@@ -12,7 +12,9 @@ pub struct HealthCheck(pub Arc<App>);
 
 #[async_trait]
 impl BackgroundTask for HealthCheck {
-    const NAME: &'static str = "check_vitals";
+    fn name(&self) -> String {
+        "check_vitals".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let app = &self.0;

@@ -51,8 +51,13 @@ pub struct Housekeeping {
 
 #[async_trait]
 impl BackgroundTask for Housekeeping {
-    const NAME: &'static str = "housekeeping";
-    const DROPS_AT_STOP: bool = true;
+    fn name(&self) -> String {
+        "housekeeping".to_owned()
+    }
+
+    fn drops_at_stop(&self) -> bool {
+        true
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let watch = Stopwatch::start();

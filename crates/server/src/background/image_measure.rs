@@ -38,7 +38,9 @@ impl ImageMeasure {
 
 #[async_trait]
 impl BackgroundTask for ImageMeasure {
-    const NAME: &'static str = "image_measure";
+    fn name(&self) -> String {
+        "image_measure".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let images = self.app.tree.images();

@@ -20,7 +20,9 @@ pub struct ImageMirror(pub Arc<App>);
 
 #[async_trait]
 impl BackgroundTask for ImageMirror {
-    const NAME: &'static str = "image_mirror";
+    fn name(&self) -> String {
+        "image_mirror".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let images = self.0.tree.images();

@@ -73,7 +73,9 @@ impl ImageRollouts {
 
 #[async_trait]
 impl BackgroundTask for ImageRollouts {
-    const NAME: &'static str = "image_rollouts";
+    fn name(&self) -> String {
+        "image_rollouts".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let images = self.app.tree.images();

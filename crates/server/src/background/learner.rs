@@ -27,7 +27,9 @@ impl Learner {
 
 #[async_trait]
 impl BackgroundTask for Learner {
-    const NAME: &'static str = "learn";
+    fn name(&self) -> String {
+        "learn".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let done = fleet::learn(&self.engine, &self.limits, self.scan_ms).await?;

@@ -38,7 +38,9 @@ pub struct Measure(pub Arc<App>);
 
 #[async_trait]
 impl BackgroundTask for Measure {
-    const NAME: &'static str = "measure";
+    fn name(&self) -> String {
+        "measure".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let (page, pages) = (PAGE, MAX_PAGES);

@@ -76,7 +76,9 @@ pub struct Notifier {
 
 #[async_trait]
 impl BackgroundTask for Notifier {
-    const NAME: &'static str = "notify";
+    fn name(&self) -> String {
+        "notify".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         self.collect().await?;

@@ -67,7 +67,9 @@ struct Noted {
 
 #[async_trait]
 impl BackgroundTask for Outcomes {
-    const NAME: &'static str = "outcomes";
+    fn name(&self) -> String {
+        "outcomes".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let messages = Batches::new(BATCH, MAX_BATCHES);

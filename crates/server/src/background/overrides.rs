@@ -17,7 +17,9 @@ pub struct Overrides(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for Overrides {
-    const NAME: &'static str = "overrides";
+    fn name(&self) -> String {
+        "overrides".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let (now, names) = (self.0.clock.now(), ["override_list_due", "override_end"]);

@@ -63,7 +63,9 @@ impl PendingTaskListener {
 
 #[async_trait]
 impl BackgroundTask for PendingTaskListener {
-    const NAME: &'static str = "hints";
+    fn name(&self) -> String {
+        "hints".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let now = self.app.engine.clock.now();

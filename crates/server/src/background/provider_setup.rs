@@ -16,7 +16,9 @@ pub struct ProviderSetup(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for ProviderSetup {
-    const NAME: &'static str = "provider_setup";
+    fn name(&self) -> String {
+        "provider_setup".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let (ready, failed) = self.0.providers.set_up_missing(SET_UP).await;

@@ -187,7 +187,9 @@ impl Provision {
 
 #[async_trait]
 impl BackgroundTask for Provision {
-    const NAME: &'static str = "provision";
+    fn name(&self) -> String {
+        "provision".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let mut done = Done::default();

@@ -28,7 +28,9 @@ pub struct EventPublisher(pub Arc<App>);
 
 #[async_trait]
 impl BackgroundTask for EventPublisher {
-    const NAME: &'static str = "publish";
+    fn name(&self) -> String {
+        "publish".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await

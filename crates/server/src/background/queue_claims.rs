@@ -21,7 +21,9 @@ pub struct QueueClaims(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for QueueClaims {
-    const NAME: &'static str = "queue_claims";
+    fn name(&self) -> String {
+        "queue_claims".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await

@@ -22,7 +22,9 @@ pub struct QueueDeadlines(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for QueueDeadlines {
-    const NAME: &'static str = "queue_deadlines";
+    fn name(&self) -> String {
+        "queue_deadlines".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await

@@ -22,8 +22,13 @@ pub struct QueueHousekeeping {
 
 #[async_trait]
 impl BackgroundTask for QueueHousekeeping {
-    const NAME: &'static str = "queue_housekeeping";
-    const DROPS_AT_STOP: bool = true;
+    fn name(&self) -> String {
+        "queue_housekeeping".to_owned()
+    }
+
+    fn drops_at_stop(&self) -> bool {
+        true
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let watch = Stopwatch::start();

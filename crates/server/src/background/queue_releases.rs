@@ -30,7 +30,9 @@ pub struct QueueReleases(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for QueueReleases {
-    const NAME: &'static str = "queue_releases";
+    fn name(&self) -> String {
+        "queue_releases".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let (tasks, batches) = (MAX_TASKS, MAX_BATCHES);

@@ -49,10 +49,8 @@ impl Refresh {
 
 #[async_trait]
 impl BackgroundTask for Refresh {
-    const NAME: &'static str = "refresh";
-
     fn name(&self) -> String {
-        format!("{} {}", Self::NAME, self.provider_id)
+        format!("refresh {}", self.provider_id)
     }
 
     async fn activate(&mut self) -> ActivationResult {

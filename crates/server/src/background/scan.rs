@@ -56,10 +56,8 @@ fn provider_ids(engine: &Engine) -> impl Iterator<Item = ProviderId> {
 
 #[async_trait]
 impl BackgroundTask for Scan {
-    const NAME: &'static str = "scan";
-
     fn name(&self) -> String {
-        format!("{} {}", Self::NAME, self.provider_id)
+        format!("scan {}", self.provider_id)
     }
 
     async fn activate(&mut self) -> ActivationResult {
@@ -78,10 +76,8 @@ impl BackgroundTask for Scan {
 
 #[async_trait]
 impl BackgroundTask for MachineTermination {
-    const NAME: &'static str = "ending";
-
     fn name(&self) -> String {
-        format!("{} {}", Self::NAME, self.provider_id)
+        format!("ending {}", self.provider_id)
     }
 
     async fn activate(&mut self) -> ActivationResult {

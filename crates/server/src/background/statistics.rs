@@ -12,7 +12,9 @@ pub struct MissingStatistics(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for MissingStatistics {
-    const NAME: &'static str = "missing_statistics";
+    fn name(&self) -> String {
+        "missing_statistics".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         self.0.store.gather_missing_statistics().await?;

@@ -12,7 +12,9 @@ pub struct TlsReload(pub Arc<TlsAcceptor>);
 
 #[async_trait]
 impl BackgroundTask for TlsReload {
-    const NAME: &'static str = "tls_reload";
+    fn name(&self) -> String {
+        "tls_reload".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let tls = Arc::clone(&self.0);

@@ -44,7 +44,9 @@ impl WaitAccounts {
 
 #[async_trait]
 impl BackgroundTask for WaitAccounts {
-    const NAME: &'static str = "wait_accounts";
+    fn name(&self) -> String {
+        "wait_accounts".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let (app, now) = (&self.app, self.app.engine.clock.now());

@@ -472,7 +472,9 @@ struct Slow {
 
 #[async_trait]
 impl BackgroundTask for Slow {
-    const NAME: &'static str = "slow";
+    fn name(&self) -> String {
+        "slow".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;

@@ -88,7 +88,9 @@ impl OutsideOutcomes {
 
 #[async_trait]
 impl BackgroundTask for OutsideOutcomes {
-    const NAME: &'static str = "outside_outcomes";
+    fn name(&self) -> String {
+        "outside_outcomes".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let now = self.engine.clock.now();

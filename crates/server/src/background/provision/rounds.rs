@@ -46,7 +46,9 @@ pub struct ProvisionRounds(pub Arc<Engine>);
 
 #[async_trait]
 impl BackgroundTask for ProvisionRounds {
-    const NAME: &'static str = "provision_round";
+    fn name(&self) -> String {
+        "provision_round".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         self.with_pages(PageLimits::USUAL).await

@@ -182,7 +182,9 @@ impl BrokerPublisher {
 
 #[async_trait]
 impl BackgroundTask for BrokerPublisher {
-    const NAME: &'static str = "publish_to_broker";
+    fn name(&self) -> String {
+        "publish_to_broker".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         let now = self.app.engine.clock.now();
