@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -11,7 +12,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use domain::configuration::CONFIG_KEYS;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 use crate::api_help::with_api_texts;
 use crate::client::Flags;
@@ -298,8 +299,7 @@ impl Cli {
             Command::Override(verb) => common.ask(verb, overrides::run),
             Command::Worker(noun) => match noun.into_command()? {
                 WorkerCommand::Manage(verb) => common.ask(verb, worker::run),
-                WorkerCommand::Run(worker) => runtime(Builder::new_current_thread())?
-                    .block_on(worker.run(common.root_url, common.json)),
+                WorkerCommand::Run(worker) => asking(worker.run(common.root_url, common.json)),
             },
             Command::Task(verb) => common.ask(verb, task::run),
             Command::Queue(verb) => common.ask(verb, queue::run),
@@ -330,8 +330,9 @@ impl Common {
                 .ask(arguments, async |arguments, session| {
                     import::taskcluster(&arguments, session, verbose).await
                 }),
-            import::Verb::Rules(arguments) => runtime(Builder::new_current_thread())?
-                .block_on(import::rules::run(&arguments, self.json, verbose)),
+            import::Verb::Rules(arguments) => {
+                asking(import::rules::run(&arguments, self.json, verbose))
+            }
             import::Verb::Nodepool(arguments) => import::nodepool::run(&arguments, self.json),
         }
     }
@@ -347,18 +348,27 @@ impl Common {
             profile: self.profile,
         };
         let session = Session::open(&flags, self.json, self.verbose)?;
-        runtime(Builder::new_current_thread())?.block_on(command(verb, &session))
+        asking(command(verb, &session))
     }
+}
+
+/// Runs on this thread, as clients do.
+fn asking(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    block_on(Builder::new_current_thread(), Box::pin(work))
 }
 
 /// Runs on all cores, as servers do.
 fn serving(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    runtime(Builder::new_multi_thread())?.block_on(work)
+    block_on(Builder::new_multi_thread(), Box::pin(work))
 }
 
-fn runtime(mut builder: Builder) -> Result<Runtime, Failure> {
+/// Takes a boxed future, so that the runtime is compiled once and not for each command.
+fn block_on(
+    mut builder: Builder,
+    work: Pin<Box<dyn Future<Output = Result<(), Failure>> + '_>>,
+) -> Result<(), Failure> {
     let runtime = builder.enable_all().build();
-    Ok(runtime.context("cannot start the runtime")?)
+    runtime.context("cannot start the runtime")?.block_on(work)
 }
 
 #[cfg(test)]
