@@ -16,15 +16,17 @@ use tokio::runtime::Builder;
 
 use crate::api_help::with_api_texts;
 use crate::client::Flags;
+#[cfg(not(all(feature = "import", feature = "simulate")))]
+use crate::commands::left_out;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
     explain, health, image, launch_config, migrate, overrides, pool, provider, queue, role, rules,
-    run_worker, scope, serve, simulate, task, tree, up, version, wait, worker,
+    run_worker, scope, serve, task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
-use crate::{code, import, output};
+use crate::{code, output};
 
 /// Scale fleets of CI workers, and schedule their tasks.
 #[derive(Parser, Debug)]
@@ -173,11 +175,21 @@ enum Command {
     /// overwritten.
     Apply(code::Applying),
     /// Import from a Taskcluster deployment or a Nodepool
+    #[cfg(feature = "import")]
     #[command(subcommand)]
-    Import(import::Verb),
+    Import(crate::import::Verb),
+    /// Import from a Taskcluster deployment or a Nodepool (left out of this build)
+    #[cfg(not(feature = "import"))]
+    #[command(disable_help_flag = true)]
+    Import(left_out::Arguments),
     /// Simulate fleets, to compare strategies
+    #[cfg(feature = "simulate")]
     #[command(subcommand)]
-    Simulate(simulate::Verb),
+    Simulate(crate::commands::simulate::Verb),
+    /// Simulate fleets, to compare strategies (left out of this build)
+    #[cfg(not(feature = "simulate"))]
+    #[command(disable_help_flag = true)]
+    Simulate(left_out::Arguments),
     /// Print the version
     Version,
     /// Print shell completions
@@ -275,10 +287,13 @@ impl Cli {
                 version::run(common.json);
                 Ok(())
             }
+            #[cfg(feature = "simulate")]
             Command::Simulate(verb) => match verb.run_local(common.json) {
                 Ok(done) => done,
-                Err(recorded) => common.ask(*recorded, simulate::run_remote),
+                Err(recorded) => common.ask(*recorded, crate::commands::simulate::run_remote),
             },
+            #[cfg(not(feature = "simulate"))]
+            Command::Simulate(_) => Err(left_out::failure("simulate")),
             Command::Completions { shell } => {
                 completions::print(shell, command());
                 Ok(())
@@ -317,13 +332,19 @@ impl Cli {
             Command::Audit(verb) => common.ask(verb, audit::run),
             Command::Plan(arguments) => common.ask(arguments, code::plan),
             Command::Apply(arguments) => common.ask(arguments, code::apply),
+            #[cfg(feature = "import")]
             Command::Import(verb) => common.import(verb),
+            #[cfg(not(feature = "import"))]
+            Command::Import(_) => Err(left_out::failure("import")),
         }
     }
 }
 
 impl Common {
-    fn import(self, verb: import::Verb) -> Result<(), Failure> {
+    #[cfg(feature = "import")]
+    fn import(self, verb: crate::import::Verb) -> Result<(), Failure> {
+        use crate::import;
+
         let verbose = self.verbose;
         match verb {
             import::Verb::Taskcluster(arguments) => self

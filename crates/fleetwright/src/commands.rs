@@ -18,6 +18,8 @@ mod first_role;
 pub(crate) mod health;
 pub(crate) mod image;
 pub(crate) mod launch_config;
+#[cfg(not(all(feature = "import", feature = "simulate")))]
+pub(crate) mod left_out;
 pub(crate) mod migrate;
 mod name;
 pub(crate) mod overrides;
@@ -31,6 +33,7 @@ pub(crate) mod run_worker;
 mod runs;
 pub(crate) mod scope;
 pub(crate) mod serve;
+#[cfg(feature = "simulate")]
 pub(crate) mod simulate;
 pub(crate) mod task;
 pub(crate) mod tree;

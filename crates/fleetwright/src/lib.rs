@@ -10,6 +10,7 @@ mod data_folder;
 #[cfg(test)]
 mod documented;
 mod failure;
+#[cfg(feature = "import")]
 mod import;
 mod input;
 mod machine;

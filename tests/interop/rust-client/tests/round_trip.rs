@@ -48,6 +48,7 @@ fn credentials_in(reply: &Value) -> Credentials {
 }
 
 #[tokio::test]
+#[ignore = "needs a server: see tests/interop/fleet_server.py"]
 async fn a_pool_and_its_worker_live_through_their_whole_life() -> Result<()> {
     let fleet = WorkerManager::new(owner()?)?;
     let pool = "interop/rust";
@@ -99,6 +100,7 @@ async fn a_pool_and_its_worker_live_through_their_whole_life() -> Result<()> {
 
 /// This client leaves the query out of what it signs, and our server is set to accept that.
 #[tokio::test]
+#[ignore = "needs a server: see tests/interop/fleet_server.py"]
 async fn lists_are_paged_although_the_query_is_not_signed() -> Result<()> {
     let fleet = WorkerManager::new(owner()?)?;
     for pool in ["interop/page-1", "interop/page-2"] {
@@ -121,6 +123,7 @@ async fn lists_are_paged_although_the_query_is_not_signed() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "needs a server: see tests/interop/fleet_server.py"]
 async fn temporary_and_restricted_credentials_are_held_to_their_scopes() -> Result<()> {
     let hour = Duration::from_secs(3600);
     let held = Credentials::from_env()?.create_named_temp_creds("interop/rust", hour, [LIST])?;
@@ -142,6 +145,7 @@ async fn temporary_and_restricted_credentials_are_held_to_their_scopes() -> Resu
 }
 
 #[tokio::test]
+#[ignore = "needs a server: see tests/interop/fleet_server.py"]
 async fn a_client_and_a_role_live_through_their_whole_life() -> Result<()> {
     let auth = Auth::new(owner()?)?;
     let scopes = json!(["assume:interop-rust"]);
