@@ -4,11 +4,12 @@ use std::future::Future;
 use std::time::Duration;
 
 use access::Secret;
-use lapin::tcp::OwnedTLSConfig;
 use lapin::types::ShortString;
 use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties};
 use tokio::time::timeout;
+
+use crate::broker_stream;
 
 /// Time limit for a connection and for each command.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -101,14 +102,9 @@ impl Broker {
     pub(crate) async fn connect(&self, purpose: &str) -> Result<Connection, BrokerError> {
         let uri = self.uri()?;
         let address = format!("{}:{}", uri.authority.host, uri.authority.port);
-        let tls = OwnedTLSConfig {
-            identity: None,
-            cert_chain: self.root_certificates.clone(),
-        };
         let properties = ConnectionProperties::default()
             .with_connection_name(format!("fleetwright {purpose}").into());
-        let runtime = lapin::runtime::default_runtime().map_err(BrokerError::Lost)?;
-        let connecting = Connection::connect_uri_with_config(uri, properties, tls, runtime);
+        let connecting = broker_stream::connect(uri, self.root_certificates.as_deref(), properties);
         let connected = timeout(CONNECT_LIMIT, connecting).await;
         match connected {
             Ok(connected) => {

@@ -3,6 +3,7 @@
 #![doc = include_str!("../README.md")]
 
 mod broker;
+mod broker_stream;
 mod inbox;
 mod listener;
 mod publisher;

@@ -1,9 +1,12 @@
 //! Publishing: in order, confirmed, and with the properties that consumers need.
 
+use std::error::Error;
+use std::io::Read;
+
 use access::Secret;
 use backplane::{Broker, BrokerError, Publisher};
 
-use crate::broker::{FullQueue, Reader, broker, message, unique};
+use crate::broker::{FullQueue, Reader, WAIT_LIMIT, broker, message, unique};
 
 #[tokio::test]
 async fn messages_arrive_in_their_order_with_their_properties() {
@@ -114,6 +117,8 @@ async fn a_wrong_password_is_no_connection() {
         matches!(problem, BrokerError::Unreachable { .. }),
         "{problem:?}"
     );
+    let cause = problem.source().unwrap().to_string();
+    assert!(cause.contains("ACCESS-REFUSED"), "{cause}");
     broker.check().await.unwrap();
 }
 
@@ -130,6 +135,10 @@ async fn a_silent_broker_is_an_error_after_a_time() {
         matches!(problem, BrokerError::TimedOut { .. }),
         "{problem:?}"
     );
+    // The connection that was given up is closed, so nothing of it waits for ever.
+    let (mut connection, _) = mute.accept().unwrap();
+    connection.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+    connection.read_to_end(&mut Vec::new()).unwrap();
 }
 
 #[tokio::test]

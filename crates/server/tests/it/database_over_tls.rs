@@ -16,7 +16,7 @@ use crate::tls::{Identity, files};
 /// Asks whether the server encrypts.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-fn acceptor(identity: &Identity) -> TlsAcceptor {
+pub(crate) fn acceptor(identity: &Identity) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let certificate = CertificateDer::from(identity.certificate.clone());
     let key = PrivatePkcs8KeyDer::from(identity.key.clone());

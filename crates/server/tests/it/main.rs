@@ -17,6 +17,7 @@ mod body_limits;
 mod bounds;
 mod bounds_listed;
 mod broker;
+mod broker_over_tls;
 mod canary_chaos;
 mod clients;
 mod compressed;
