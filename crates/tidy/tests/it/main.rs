@@ -7,6 +7,7 @@
 mod bounds;
 mod bounds_listed;
 mod crates;
+mod deny;
 mod dependencies;
 mod doors;
 mod imports;
