@@ -15,4 +15,5 @@ mod places;
 mod repository;
 mod rings;
 mod states;
+mod timing;
 mod words;
