@@ -68,6 +68,7 @@ mod tests {
         let sample = sample((1..=100).rev());
         assert!((sample.percentile_ms(50) - 50.0).abs() < 1e-9);
         assert!((sample.percentile_ms(99) - 99.0).abs() < 1e-9);
+        // Time: computed from given latencies.
         assert!((sample.per_second() - 50.0).abs() < 1e-9);
     }
 

@@ -168,6 +168,7 @@ mod tests {
         let measured = outcome.measured[0];
         assert!((measured.ratio - 0.5).abs() < 1e-9);
         assert!((measured.of_first - 1.0).abs() < 1e-9);
+        // Time: computed from given rounds.
         assert!((measured.side.per_second - 75.0).abs() < 1e-9);
     }
 

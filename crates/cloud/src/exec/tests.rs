@@ -176,6 +176,7 @@ impl Fixture for World {
     }
 
     async fn settle(&self) {
+        // Time: between looks at a process that is about to end.
         let mut beat = tokio::time::interval(Duration::from_millis(10));
         beat.tick().await;
         beat.tick().await;

@@ -266,6 +266,7 @@ impl Fixture for Machine {
     }
 
     async fn settle(&self) {
+        // Time: between looks at a process that is about to end.
         let mut beat = tokio::time::interval(Duration::from_millis(10));
         beat.tick().await;
         beat.tick().await;

@@ -139,6 +139,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         }
         assert!(now() - start < LIMIT, "not reached: {what}");
         // Hands the processor to whom is waited for.
+        // Time: between looks.
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }

@@ -253,6 +253,7 @@ mod tests {
         tokio::task::yield_now().await;
         given_up.abort();
         assert!(given_up.await.unwrap_err().is_cancelled());
+        // Time: between looks, as often as needed.
         let mut rounds = tokio::time::interval(std::time::Duration::from_millis(1));
         while work() > 0 {
             rounds.tick().await;

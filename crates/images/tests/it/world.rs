@@ -93,6 +93,7 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 
 /// Waits for something that no watch tells, such as a file.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    // Time: between looks.
     let mut rounds = tokio::time::interval(Duration::from_millis(5));
     within(what, async {
         while !is_so() {

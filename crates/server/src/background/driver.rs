@@ -273,6 +273,7 @@ mod tests {
         }
 
         async fn activate(&mut self) -> ActivationResult {
+            // Time: its tests stop it.
             self.0.send(self.1.elapsed())?;
             Ok(Value::Null)
         }
@@ -402,10 +403,12 @@ mod tests {
             },
         );
         begun.notified().await;
+        // Time: its tests stop it.
         let stopped = Instant::now();
         stop.cancel();
         driver.join().await;
         assert_eq!(Arc::strong_count(&alive), 1);
+        // Time: its tests stop it.
         stopped.elapsed()
     }
 

@@ -325,6 +325,7 @@ impl World {
     pub(crate) async fn let_things_happen(&self) {
         if self.is_postgres() {
             for process in self.processes() {
+                // Time: a launch that takes longer is a fault of the world; no rule counts on it.
                 let finished = tokio::time::timeout(
                     LONGEST_ANSWER,
                     process.app.engine.launch_tracker.finish(),
@@ -415,6 +416,7 @@ impl World {
     ) -> Option<Answer> {
         let limit = async {
             if self.is_postgres() {
+                // Time: a call that takes longer counts as lost, which may happen anyway.
                 let _ = tokio::time::timeout(limit, std::future::pending::<()>()).await;
             }
             for _ in 0..TURNS {

@@ -21,7 +21,7 @@ use crate::samples::{static_pool, static_worker, worker};
 use crate::world::World;
 
 /// Whatever is waited for comes within this time, or never.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const EVENTS: &str = "fleetwright:/events";
 
 /// One message of the stream.

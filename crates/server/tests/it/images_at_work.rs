@@ -141,6 +141,7 @@ async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
                 return found;
             }
             let pause = Duration::from_millis(5);
+            // Time: between looks.
             let _ = timeout(pause, std::future::pending::<()>()).await;
         }
     };
@@ -466,6 +467,8 @@ on_both!(
         // A known image is not waited for.
         let path = format!("{LINUX}/status?newerThan=1&wait=20");
         let limit = Duration::from_secs(15);
+        // Time: a slow machine can fail this: the reply has to come before the wait that it asks
+        // for ends.
         timeout(limit, world.get(&path)).await.unwrap().expect(200);
         tree.close().await;
     }

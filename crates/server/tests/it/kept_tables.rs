@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use regex::Regex;
 
 use crate::database::on_both;
-use crate::tidy::repository;
+use crate::references::repository;
 
 /// Made by SQLite itself.
 const OF_SQLITE: &str = "sqlite_sequence";

@@ -347,6 +347,7 @@ on_both!(
         task.activate().await.unwrap();
         world.clock.advance_ms(GATHER_MS);
         // Dies in the middle of sending.
+        // Time: a slow machine can fail this: the notice has to arrive in this time.
         let _ = tokio::time::timeout(Duration::from_secs(1), task.activate()).await;
         drop(task);
         let [first] = inbox.take().try_into().unwrap();

@@ -332,6 +332,6 @@ fleet_test!(providers_check_their_parts_at_the_same_time, |fleet| {
     let definition = spread(&["one", "two"], &machines_of_two());
     let made = async { fleet.put(PATH, definition).await.expect(200) };
     // One after the other, they would not meet.
-    let made = tokio::time::timeout(Duration::from_secs(20), made).await;
+    let made = tokio::time::timeout(Duration::from_secs(60), made).await;
     assert_eq!(made.unwrap()["config"]["providers"], json!(["one", "two"]));
 });

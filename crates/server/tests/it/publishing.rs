@@ -380,6 +380,7 @@ async fn drive(app: Arc<App>, clock: Arc<TestClock>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::SeqCst) {
         tell(&app, &mut publisher).await;
         clock.advance_ms(100);
+        // Time: the pace of a driver; no assertion counts on it.
         let _moment = timeout(A_MOMENT, app.engine.wakeups.publish.notified()).await;
     }
 }
@@ -445,6 +446,7 @@ async fn killed_under_load(database: Database) {
             if waiting == 0 && reader.unwrap().position == head {
                 return;
             }
+            // Time: between looks.
             let _moment = timeout(A_MOMENT, pending::<()>()).await;
         }
     };

@@ -165,8 +165,10 @@ on_both!(tasks_of_another_process_are_found_quickly, |world| {
             .await
     );
     stopped.resume();
+    // Time: a slow machine can fail this: the task has to be found in half of the wait.
     let began = tokio::time::Instant::now();
     assert_eq!(ids(&worker.await.unwrap().expect(200)), [task_id(0)]);
+    // Time: a slow machine can fail this: see above.
     assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
 });
 

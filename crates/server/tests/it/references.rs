@@ -391,7 +391,7 @@ on_both!(a_document_is_made_once_for_all_who_ask, |world| {
     }
 });
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -16,7 +16,7 @@ use crate::world::World;
 
 const LOG: &str = "fleetwright:/task/fN1SbArXTPSVFNUvaOlinQ/runs/0/log";
 /// Nothing takes longer, unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn state(length: usize, finished: bool, truncated: bool) -> Value {
     json!({"length": length, "finished": finished, "truncated": truncated, "running": true})
@@ -197,6 +197,7 @@ async fn a_follower_is_woken_at_once() {
         clippy::disallowed_methods,
         reason = "how long it takes is what is tested"
     )]
+    // Time: a slow machine can fail this: twenty pieces have a limit in all.
     let start = std::time::Instant::now();
     for _ in 0..20 {
         let appended = world.append(&format!("offset={offset}"), "x\n").send();
@@ -207,9 +208,10 @@ async fn a_follower_is_woken_at_once() {
     }
     // Without wake-ups it would be half a second each.
     assert!(
+        // Time: a slow machine can fail this: see above.
         start.elapsed() < Duration::from_secs(6),
         "{:?}",
-        start.elapsed()
+        start.elapsed() // Time: for the message.
     );
 }
 

@@ -477,6 +477,7 @@ impl Shared {
                 changes.changed().await.unwrap();
             }
         };
+        // Time: how long the fake server holds a call open.
         let claims = tokio::time::timeout(POLL, claims).await.unwrap_or_default();
         (200, json!({"tasks": claims}))
     }

@@ -228,6 +228,7 @@ async fn a_silent_region_does_not_delay_the_set_up() {
     let world = World::new(&["us-west-2"]).await;
     world.proxy.next(ACTION, InjectedFailure::Stall);
     // The call itself would wait for half a minute.
+    // Time: a slow machine can fail this: the set-up has to be faster than one call.
     tokio::time::timeout(Duration::from_secs(20), world.set_up())
         .await
         .unwrap();

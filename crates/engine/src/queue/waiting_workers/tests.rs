@@ -20,6 +20,7 @@ fn waiting_worker(queue: &str, name: u64, gone: &CancellationToken) -> WaitingWo
             wanted: 1,
             is_new: true,
         },
+        // Time: no test waits for its end.
         until: Instant::now() + MAX_WAIT,
         answer: {
             // The receiver stays open.

@@ -328,6 +328,7 @@ impl Cluster {
         let start = now();
         while !is_so() {
             assert!(now() - start < LIMIT, "not reached: {what}{}", self.logs());
+            // Time: between looks.
             std::thread::park_timeout(Duration::from_millis(20));
         }
     }

@@ -92,6 +92,7 @@ async fn run(builder: Arc<Builder>, monitor: Arc<super::monitor::Monitor>) {
     while let Err(error) = builder.run().await {
         monitor.note(format!("a builder starts again: {error}"));
         let pause = Duration::from_secs(1);
+        // Time: between starts, mostly in stopped time.
         let _ = tokio::time::timeout(pause, std::future::pending::<()>()).await;
     }
 }

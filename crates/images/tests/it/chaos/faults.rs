@@ -123,6 +123,7 @@ impl ChaosTree {
         if slow > 0 && !self.faults.monitor.is_calm() {
             let millis = self.faults.chance.between(0, slow);
             let millis = u64::try_from(millis).unwrap();
+            // Time: a slow call, mostly in stopped time.
             let _ = timeout(Duration::from_millis(millis), pending::<()>()).await;
         }
     }

@@ -159,10 +159,12 @@ impl ChaosWorld {
         self.monitor.note(format!("pass {milliseconds} ms"));
         if self.is_virtual {
             let time = Duration::from_millis(u64::try_from(milliseconds).unwrap());
+            // Time: it is stopped.
             let _ = timeout(time, std::future::pending::<()>()).await;
             return;
         }
         let short = Duration::from_millis(u64::try_from(milliseconds.min(40)).unwrap());
+        // Time: lets builders go on between steps; no step counts on it.
         let _ = timeout(short, std::future::pending::<()>()).await;
         self.world.advance(milliseconds).await;
     }
@@ -188,6 +190,7 @@ impl ChaosWorld {
             let millis = u64::try_from(self.chance.between(0, 20_000)).unwrap();
             tokio::spawn(async move {
                 let time = Duration::from_millis(millis);
+                // Time: it is stopped.
                 let _ = timeout(time, std::future::pending::<()>()).await;
                 session.expire().await;
             });

@@ -15,6 +15,7 @@ pub(crate) struct TestClock {
 impl TestClock {
     pub(crate) fn start() -> Self {
         Self {
+            // Time: of the runtime, which tests stop.
             start: Instant::now(),
             added_ms: AtomicI64::new(1_790_000_000_000),
         }
@@ -31,6 +32,7 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
+        // Time: of the runtime, which tests stop.
         let passed = i64::try_from(self.start.elapsed().as_millis()).unwrap();
         Timestamp::from_millis(self.added_ms.load(Ordering::SeqCst) + passed)
     }

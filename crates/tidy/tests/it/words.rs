@@ -9,7 +9,7 @@ use std::path::Path;
 
 use regex::Regex;
 
-use crate::tidy::{repository, rust_files};
+use crate::repository::{code, crate_of, is_test, read, repository, rust_files, shipped};
 
 /// Openings of a sentence that make it a riddle.
 const OPENINGS: [&str; 7] = [
@@ -40,6 +40,8 @@ struct Rules {
     code: Regex,
     marks: Regex,
     phrases: Vec<(Regex, &'static str)>,
+    /// Each of the phrases: most sentences have none.
+    any_phrase: Regex,
 }
 
 /// A text to check: where it is, and its sentences.
@@ -102,17 +104,17 @@ fn texts() -> Vec<(String, Text)> {
     let literal = Regex::new(r#""((?:[^"\\\n]|\\[^\n])*)""#).unwrap();
     let mut texts = Vec::new();
     for (path, source) in rust_files(&["src", "tests", "benches", "examples", "build.rs"]) {
-        let group = crate_of(&path);
-        let mut all = comments(&path, &source);
-        if !is_test(&path) {
-            all.extend(messages(&path, &source, &literal));
+        let group = crate_of(path).to_owned();
+        let mut all = comments(path, source);
+        if !is_test(path) {
+            all.extend(messages(path, source, &literal));
         }
         texts.extend(all.into_iter().map(|text| (group.clone(), text)));
     }
     for path in markdown_files() {
-        let source = std::fs::read_to_string(repository().join(&path)).unwrap();
+        let source = read(&path);
         let group = if path.starts_with("crates/") {
-            crate_of(&path)
+            crate_of(&path).to_owned()
         } else {
             path.clone()
         };
@@ -126,14 +128,6 @@ fn texts() -> Vec<(String, Text)> {
         texts.extend(paragraphs.map(|text| (group.clone(), text)));
     }
     texts
-}
-
-fn crate_of(path: &str) -> String {
-    path.split('/').nth(1).unwrap().to_owned()
-}
-
-fn is_test(path: &str) -> bool {
-    path.contains("/tests/") || path.ends_with("tests.rs") || path.contains("/benches/")
 }
 
 fn markdown_files() -> Vec<String> {
@@ -199,12 +193,8 @@ fn comments(path: &str, source: &str) -> Vec<Text> {
 
 /// The string literals of a file that are sentences, outside of its tests.
 fn messages(path: &str, source: &str, literal: &Regex) -> Vec<Text> {
-    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let mut texts = Vec::new();
-    for (index, line) in code.lines().enumerate() {
-        if line.trim_start().starts_with("//") {
-            continue;
-        }
+    for (index, line) in code(&shipped(source)).lines().enumerate() {
         for found in literal.captures_iter(line) {
             let content = found[1].replace(r#"\""#, "`");
             if content.matches(' ').count() >= 2 {
@@ -276,6 +266,7 @@ impl Rules {
             code: Regex::new("``[^`]*``|`[^`]*`").unwrap(),
             marks: Regex::new(r"^\s*((#+|[-*>]|\d+\.) )?").unwrap(),
             phrases: phrases.into(),
+            any_phrase: Regex::new(&PHRASES.map(|(phrase, _)| phrase).join("|")).unwrap(),
         }
     }
 
@@ -288,23 +279,24 @@ impl Rules {
         let text = self.marks.replace(&text, "").into_owned();
         let mut findings = Vec::new();
         for sentence in sentences(&text) {
-            let quoted = shorten(sentence);
+            let quoted = || shorten(sentence);
             for opening in OPENINGS {
                 let rest = sentence.strip_prefix(opening);
                 if rest.is_some_and(|rest| rest.starts_with([' ', ',']))
                     && !sentence.trim_end().ends_with('?')
                 {
-                    findings.push(format!("{opening:?} begins {quoted:?}"));
+                    findings.push(format!("{opening:?} begins {:?}", quoted()));
                 }
             }
             let checked = sentence.replace("whole number", "");
+            let has_phrase = self.any_phrase.is_match(&checked);
             for (phrase, instead) in &self.phrases {
-                if phrase.is_match(&checked) {
-                    findings.push(format!("write {instead} for {phrase} in {quoted:?}"));
+                if has_phrase && phrase.is_match(&checked) {
+                    findings.push(format!("write {instead} for {phrase} in {:?}", quoted()));
                 }
             }
             if has_one_that(sentence) {
-                findings.push(format!("write the noun for \"one that\" in {quoted:?}"));
+                findings.push(format!("write the noun for \"one that\" in {:?}", quoted()));
             }
         }
         findings
@@ -329,6 +321,9 @@ fn sentences(text: &str) -> Vec<&str> {
 
 /// Whether "one that" stands for a noun. "The one that" refers to a noun before it.
 fn has_one_that(sentence: &str) -> bool {
+    if !sentence.contains("ne that") {
+        return false;
+    }
     let words: Vec<&str> = sentence.split_whitespace().collect();
     words.windows(2).enumerate().any(|(index, pair)| {
         let before = index.checked_sub(1).map(|before| words[before]);
@@ -346,14 +341,14 @@ fn duplicate_types() -> Vec<(String, String)> {
     let declared = Regex::new(r"(?m)^\s*pub(\([^)]*\))? (?:struct|enum|trait|type) (\w+)").unwrap();
     let mut declarations: BTreeMap<(String, String), Vec<(String, bool)>> = BTreeMap::new();
     for (path, source) in rust_files(&["src"]) {
-        if is_test(&path) {
+        if is_test(path) {
             continue;
         }
-        for found in declared.captures_iter(&source) {
-            let key = (crate_of(&path), found[2].to_owned());
+        for found in declared.captures_iter(source) {
+            let key = (crate_of(path).to_owned(), found[2].to_owned());
             let is_public = found.get(1).is_none();
             let modules = declarations.entry(key).or_default();
-            modules.push((path.clone(), is_public));
+            modules.push((path.to_owned(), is_public));
         }
     }
     let mut duplicates = Vec::new();

@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use crate::tidy::rust_files;
+use crate::repository::{is_test, rust_files, shipped};
 
 /// Makes a worker, launch, task, build or upload of any fields, whatever moves allow.
 const UNCHECKED: &str = r"\bfrom_stored\b";
@@ -25,12 +25,7 @@ fn only_the_store_makes_states_without_a_move() {
     let unchecked = Regex::new(UNCHECKED).unwrap();
     let mut callers = Vec::new();
     for (path, text) in rust_files(&["src"]) {
-        let is_test = path.ends_with("tests.rs") || path.contains("/tests/");
-        if is_test || DEFINE.contains(&path.as_str()) {
-            continue;
-        }
-        let text = text.split("#[cfg(test)]").next().unwrap();
-        if unchecked.is_match(text) {
+        if !is_test(path) && !DEFINE.contains(&path) && unchecked.is_match(&shipped(text)) {
             callers.push(path);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::tidy::{metadata, repository, rust_files};
+use crate::repository::{code, is_test, our_packages, read, rust_files, shipped};
 
 /// Dependencies that no source names, with the reason why they are needed: crate, dependency,
 /// reason.
@@ -25,15 +25,15 @@ type Source<'a> = (&'a str, &'a str);
 
 #[test]
 fn every_dependency_is_used() {
-    let files = rust_files(&["src", "tests", "benches", "examples", "build.rs"]);
+    let files: Vec<_> = rust_files(&["src", "tests", "benches", "examples", "build.rs"]).collect();
     let mut needless = Vec::new();
-    for package in metadata()["packages"].as_array().unwrap() {
+    for package in our_packages() {
         let manifest = package["manifest_path"].as_str().unwrap();
         let folder = manifest.rsplit('/').nth(1).unwrap();
         let start = format!("crates/{folder}/");
         let sources = files.iter().filter_map(|(path, text)| {
             let path = path.strip_prefix(&start)?;
-            Some((path, text.as_str()))
+            Some((path, *text))
         });
         let sources: Vec<Source<'_>> = sources.collect();
         let dependencies: Vec<_> = package["dependencies"]
@@ -59,11 +59,9 @@ fn every_dependency_is_used() {
 
 #[test]
 fn every_dependency_of_the_workspace_is_named_by_a_crate() {
-    let text = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
-    let manifest: toml::Table = text.parse().unwrap();
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
     let listed = manifest["workspace"]["dependencies"].as_table().unwrap();
-    let metadata = metadata();
-    let packages = metadata["packages"].as_array().unwrap();
+    let packages = our_packages();
     let named: BTreeSet<String> = packages
         .iter()
         .flat_map(|package| package["dependencies"].as_array().unwrap())
@@ -94,6 +92,7 @@ impl Dependency {
 fn find_needless(dependencies: &[Dependency], sources: &[Source<'_>]) -> Vec<String> {
     let shipped: String = sources.iter().filter_map(shipped_code).collect();
     let all: String = sources.iter().map(|(_, text)| code(text)).collect();
+    let (shipped, all) = (named(&shipped), named(&all));
     let is_needless = |dependency: &&Dependency| {
         let library = match dependency.name.as_str() {
             "md-5" => "md5".to_owned(),
@@ -103,8 +102,8 @@ fn find_needless(dependencies: &[Dependency], sources: &[Source<'_>]) -> Vec<Str
             .iter()
             .find(|other| !other.is_dev && other.name == dependency.name);
         match (dependency.is_dev, of_crate) {
-            (false, _) => !is_named(&library, &shipped),
-            (true, None) => !is_named(&library, &all),
+            (false, _) => !shipped.contains(library.as_str()),
+            (true, None) => !all.contains(library.as_str()),
             (true, Some(of_crate)) => dependency.features.is_subset(&of_crate.features),
         }
     };
@@ -112,32 +111,18 @@ fn find_needless(dependencies: &[Dependency], sources: &[Source<'_>]) -> Vec<Str
     needless.map(|dependency| dependency.name.clone()).collect()
 }
 
-/// Whether a path begins with the library, or an import names it.
-fn is_named(library: &str, code: &str) -> bool {
-    let path = format!(r"(?:^|[^:\w])(?:::)?{library}::");
-    let import = format!(r"\b(?:use|extern crate)\s+(?:::)?{library}\s*(?:;|as\b)");
-    [path, import]
-        .iter()
-        .any(|pattern| Regex::new(pattern).unwrap().is_match(code))
+/// The names with which paths begin, and of which imports consist.
+fn named(code: &str) -> BTreeSet<&str> {
+    let path = Regex::new(r"(?:^|[^:\w])(?:::)?([a-z]\w*)::").unwrap();
+    let import = Regex::new(r"\b(?:use|extern crate)\s+(?:::)?(\w+)\s*(?:;|as\b)").unwrap();
+    let found = path.captures_iter(code).chain(import.captures_iter(code));
+    found.map(|found| found.get(1).unwrap().as_str()).collect()
 }
 
 /// The code of a file that is built without tests, if there is any.
 fn shipped_code((path, text): &Source<'_>) -> Option<String> {
-    let is_of_tests = path.contains("/tests/") || path.ends_with("tests.rs");
-    if is_of_tests || !(path.starts_with("src/") || *path == "build.rs") {
-        return None;
-    }
-    let tests = Regex::new(r"#\[cfg\(test\)\]\n(?:pub(?:\([a-z]+\))? )?mod \w+ \{").unwrap();
-    let end = tests.find(text).map_or(text.len(), |tests| tests.start());
-    Some(code(&text[..end]))
-}
-
-/// A text without comments.
-fn code(text: &str) -> String {
-    let lines = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
-    lines.map(|line| format!("{line}\n")).collect()
+    let is_shipped = !is_test(path) && (path.starts_with("src/") || *path == "build.rs");
+    is_shipped.then(|| code(&shipped(text)))
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use regex::Regex;
 
 use crate::bounds_listed::EXCUSED;
-use crate::tidy::rust_files;
+use crate::repository::{is_test, rust_files, shipped};
 
 /// Names that say that they bound a time or a text.
 const OTHER_UNITS: [&str; 10] = [
@@ -31,14 +31,13 @@ fn constants() -> BTreeSet<String> {
     let constant = Regex::new(constant).unwrap();
     let mut found = BTreeSet::new();
     for (file, text) in rust_files(&["src"]) {
-        if file.contains("/tests/") || file.ends_with("tests.rs") {
+        if is_test(file) {
             continue;
         }
-        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        for name in constant.captures_iter(shipped) {
+        for name in constant.captures_iter(&shipped(text)) {
             let name = &name[1];
             if !OTHER_UNITS.iter().any(|unit| name.ends_with(unit)) {
-                found.insert(format!("{}::{name}", module(&file)));
+                found.insert(format!("{}::{name}", module(file)));
             }
         }
     }
@@ -59,9 +58,7 @@ fn module(file: &str) -> String {
 fn counted() -> BTreeSet<String> {
     let named = Regex::new(r#"sizes_around\(\s*"([a-z0-9_:]+::[A-Z0-9_]+)""#).unwrap();
     let files = rust_files(&["src", "tests"]);
-    let files = files
-        .iter()
-        .filter(|(file, _)| !file.starts_with("crates/testing/"));
+    let files = files.filter(|(file, _)| !file.starts_with("crates/testing/"));
     let named = files.flat_map(|(_, text)| named.captures_iter(text));
     named.map(|found| found[1].to_owned()).collect()
 }

@@ -1,0 +1,19 @@
+//! The rules about this repository. They use no crate of the product.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a rule that cannot be checked should say where"
+)]
+
+mod bounds;
+mod bounds_listed;
+mod crates;
+mod deny;
+mod dependencies;
+mod doors;
+mod imports;
+mod places;
+mod repository;
+mod rings;
+mod states;
+mod timing;
+mod words;
