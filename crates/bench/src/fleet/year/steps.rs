@@ -295,7 +295,9 @@ struct CompleteScans(Scanner);
 
 #[async_trait]
 impl BackgroundTask for CompleteScans {
-    const NAME: &'static str = "scan";
+    fn name(&self) -> String {
+        "scan".to_owned()
+    }
 
     async fn activate(&mut self) -> ActivationResult {
         self.0.scan_for(LONGEST_SCAN).await?;
