@@ -1,7 +1,5 @@
 //! Inboxes: no message is lost without a reader, and unacknowledged messages come again.
 
-use std::time::Duration;
-
 use backplane::{
     Binding, Broker, BrokerError, Inbox, Message, Publisher, QueueLimits, ReceivedBatch,
 };
@@ -171,7 +169,7 @@ async fn a_deleted_queue_is_an_error() {
             }
         }
     };
-    let problem = tokio::time::timeout(Duration::from_secs(20), noticing).await;
+    let problem = tokio::time::timeout(WAIT_LIMIT, noticing).await;
     assert!(
         matches!(problem.unwrap(), BrokerError::Ended | BrokerError::Lost(_)),
         "it has ended"

@@ -1,7 +1,6 @@
 //! Listeners: they receive published messages, and notice a lost connection.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use backplane::{Binding, BrokerError, Listener, Message, Publisher, QueueLimits};
 use testing::sizes_around;
@@ -66,9 +65,7 @@ async fn a_queue_belongs_to_one_listener() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), again)
-        .await
-        .unwrap();
+    tokio::time::timeout(WAIT_LIMIT, again).await.unwrap();
 }
 
 /// Sends `count` messages to a listener that is still busy with the first. Returns whether it
