@@ -21,7 +21,7 @@ use crate::strategy_service::{Reply, SECRET, TestStrategy};
 /// Services with a breaker of their own.
 const CASES: usize = 7;
 /// However slow the machine is on which the test runs.
-const PATIENCE_SECONDS: u64 = 60;
+const PATIENCE_SECONDS: u64 = 30;
 
 /// Runs one test body on each database, with a strategy service `brain`, and the same under further
 /// names. As `hasty` it has a second to answer.

@@ -291,7 +291,7 @@ mod after_four_months_no_table_grows {
     use super::{Database, pass};
 
     async fn run(database: Database) {
-        pass(database, 5).await;
+        pass(database, 10).await;
     }
 
     crate::database::on_databases!(sqlite_first, tokio::test);
