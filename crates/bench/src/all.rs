@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::child::{Database, figures_of, this_program};
 use crate::databases::{Age, Databases, YearOldArgument};
 use crate::fleet::{Effort, Part, year};
+use crate::load::Length;
 use crate::scenario::Pace;
 use crate::{api, fleet, machine, output, postgres};
 
@@ -73,11 +74,12 @@ pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<(
             continue;
         }
         output::note(&format!("=== {}", kind.title()));
-        let figures = match kind {
+        let mut figures = match kind {
             Kind::Sqlite => measure(&Database::Sqlite, &arguments).await?,
             Kind::Postgres => beside_postgres(&[], &arguments)?,
             Kind::PostgresFsync => beside_postgres(&["--fsync"], &arguments)?,
         };
+        figures["aims"] = aims::figures(*kind, &figures);
         databases.insert(kind.key().to_owned(), figures);
     }
     let mut described = machine::describe();
@@ -213,7 +215,7 @@ impl Size {
                 year_old: Some(divisor),
             },
             pace: Pace {
-                length: Duration::from_secs(3),
+                length: Length::For(Duration::from_secs(3)),
                 rounds: 5,
                 settling: Duration::from_secs(60),
             },
@@ -233,13 +235,9 @@ impl Size {
             year_old: YearOldArgument {
                 year_old: Some(SMALLEST),
             },
-            pace: Pace {
-                length: Duration::from_millis(100),
-                rounds: 1,
-                settling: Duration::ZERO,
-            },
+            pace: Pace::smallest(1),
             effort: Effort {
-                tasks: 20,
+                tasks: 1,
                 fewer: 64,
                 settling: 0,
             },

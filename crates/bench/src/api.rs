@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::child::{Child, Database, Folder};
 use crate::databases::{Age, Databases, YearOldArgument};
-use crate::load::{self, Requests};
+use crate::load::{self, Length, Requests};
 use crate::prepare::{self, World};
 use crate::processor::Meter;
 use crate::report::{Report, Starts};
@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Seconds for which each side is measured in each scenario
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Send only so many requests in each scenario, which shows that everything works
+    #[arg(long, value_name = "N", hide = true)]
+    requests: Option<usize>,
     #[command(flatten)]
     year_old: YearOldArgument,
     /// Measure this older program too, on a new database
@@ -59,13 +62,17 @@ struct Measured {
 }
 
 pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
-    let settings = Settings {
-        database: arguments.database,
-        pace: Pace {
-            length: Duration::from_secs(arguments.seconds),
+    let pace = match arguments.requests {
+        Some(most) => Pace::smallest(most),
+        None => Pace {
+            length: Length::For(Duration::from_secs(arguments.seconds)),
             rounds: ROUNDS,
             settling: SETTLING_LIMIT,
         },
+    };
+    let settings = Settings {
+        database: arguments.database,
+        pace,
         before: arguments.before,
     };
     let mut databases = Databases::new(&settings.database, arguments.year_old);
@@ -117,7 +124,7 @@ pub(crate) async fn measure(
     }
     Ok(Report {
         database: database.name(),
-        seconds: pace.length.as_secs_f64(),
+        length: pace.length,
         connections: CONNECTIONS,
         rounds: pace.rounds,
         scenarios,
@@ -204,17 +211,18 @@ async fn scenarios(
             .iter()
             .map(|measured| (measured.contender, Vec::new()))
             .collect();
-        load::run(bare.address, &hello, round / 2).await?;
+        load::run(bare.address, &hello, round.divided(2)).await?;
         for (measured, scenario) in measured.iter().zip(&mut scenarios) {
-            load::run(measured.server.address, &scenario.next_round(), round / 2).await?;
+            let warm_up = round.divided(2);
+            load::run(measured.server.address, &scenario.next_round(), warm_up).await?;
         }
         for _ in 0..pace.rounds {
-            of_minimum.push(one_round(bare, of_bare, &hello, round).await?);
+            of_minimum.push(one_round(bare, of_bare, &hello, pace).await?);
             let sides = measured.iter().zip(&mut scenarios).zip(&mut rounds);
             for ((measured, scenario), (_, rounds)) in sides {
                 let requests = scenario.next_round();
                 let Measured { server, meter, .. } = measured;
-                rounds.push(one_round(server, *meter, &requests, round).await?);
+                rounds.push(one_round(server, *meter, &requests, pace).await?);
             }
         }
         outcomes.push(Outcome::new(name, &of_minimum, &rounds));
@@ -225,11 +233,11 @@ async fn one_round(
     server: &Child,
     meter: Meter,
     requests: &Requests,
-    length: Duration,
+    pace: Pace,
 ) -> anyhow::Result<Round> {
     let before = meter.read();
-    let sample = load::run(server.address, requests, length).await?;
-    machine::pause(TAIL).await;
+    let sample = load::run(server.address, requests, pace.round()).await?;
+    machine::pause(TAIL.min(pace.settling)).await;
     let used = meter
         .read()
         .zip(before)

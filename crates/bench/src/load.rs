@@ -19,7 +19,41 @@ use super::figures::Sample;
 use crate::machine::Stopwatch;
 
 /// Time limit of a request; a server that exceeds it hangs.
-const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+const REQUEST_LIMIT: Duration = Duration::from_secs(120);
+
+/// When a load ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Length {
+    /// After this time.
+    For(Duration),
+    /// After this many requests: enough to show that everything works.
+    Requests(usize),
+}
+
+impl Length {
+    pub(crate) fn goes_on(self, n_sent: usize, elapsed: Duration) -> bool {
+        match self {
+            Self::For(length) => elapsed < length,
+            Self::Requests(most) => n_sent < most,
+        }
+    }
+
+    /// A part of the time.
+    pub(crate) fn divided(self, by: u32) -> Self {
+        match self {
+            Self::For(length) => Self::For(length / by.max(1)),
+            Self::Requests(_) => self,
+        }
+    }
+
+    /// No more than there are requests.
+    pub(crate) fn at_most(self, wanted: usize) -> usize {
+        match self {
+            Self::For(_) => wanted,
+            Self::Requests(most) => wanted.min(most),
+        }
+    }
+}
 
 /// Requests that are prepared before the clock starts.
 #[derive(Clone)]
@@ -85,11 +119,11 @@ impl<B> Drop for Connection<B> {
     }
 }
 
-/// Sends requests for this long, or until all requests that may be sent once are sent.
+/// Sends requests until the end, or until all requests that may be sent once are sent.
 pub(crate) async fn run(
     address: SocketAddr,
     requests: &Requests,
-    length: Duration,
+    length: Length,
 ) -> anyhow::Result<Sample> {
     run_on(CONNECTIONS, address, requests, length).await
 }
@@ -98,7 +132,7 @@ pub(crate) async fn run_on(
     n_connections: usize,
     address: SocketAddr,
     requests: &Requests,
-    length: Duration,
+    length: Length,
 ) -> anyhow::Result<Sample> {
     let mut connections = Vec::with_capacity(n_connections);
     for _ in 0..n_connections {
@@ -132,12 +166,13 @@ async fn one(
     requests: Requests,
     next: Arc<AtomicUsize>,
     watch: Arc<Stopwatch>,
-    length: Duration,
+    length: Length,
 ) -> anyhow::Result<Vec<Duration>> {
     let mut latencies = Vec::new();
-    while watch.elapsed() < length {
+    loop {
         let position = next.fetch_add(1, Ordering::Relaxed);
-        if requests.once && position >= requests.prepared.len() {
+        let is_left = !requests.once || position < requests.prepared.len();
+        if !is_left || !length.goes_on(position, watch.elapsed()) {
             break;
         }
         let request = requests.prepared[position % requests.prepared.len()].clone();

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::figures::Sample;
-use super::load::{Connection, Requests, timed};
+use super::load::{Connection, Length, Requests, timed};
 use super::prepare::World;
 use super::scenario::Pace;
 use crate::machine::Stopwatch;
@@ -35,15 +35,17 @@ pub(crate) async fn measure(
     pace: Pace,
 ) -> anyhow::Result<Mixed> {
     let (reads, registrations) = (world.reads(), world.registrations());
-    let (round, total) = (pace.round(), pace.length);
+    let (round, mut total) = (pace.round(), Duration::ZERO);
     let (mut idle, mut busy, mut registered) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..pace.rounds {
         idle.extend(readers(address, &reads, round).await?);
         let beat = Duration::from_secs(60) / REGISTRATIONS_PER_MINUTE;
+        let watch = Stopwatch::start();
         let (read, done) = tokio::join!(
             readers(address, &reads, round),
             one(address, registrations.clone(), 0, beat, round),
         );
+        total += watch.elapsed();
         busy.extend(read?);
         registered.extend(done?);
     }
@@ -59,7 +61,7 @@ pub(crate) async fn measure(
 async fn readers(
     address: SocketAddr,
     reads: &Requests,
-    length: Duration,
+    length: Length,
 ) -> anyhow::Result<Vec<Duration>> {
     let mut tasks = JoinSet::new();
     for reader in 0..READERS {
@@ -78,7 +80,7 @@ async fn one(
     requests: Requests,
     offset: usize,
     beat: Duration,
-    length: Duration,
+    length: Length,
 ) -> anyhow::Result<Vec<Duration>> {
     let mut connection = Connection::open(address)
         .await
@@ -87,7 +89,7 @@ async fn one(
     beat.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let watch = Stopwatch::start();
     let mut latencies = Vec::new();
-    while watch.elapsed() < length {
+    while length.goes_on(latencies.len(), watch.elapsed()) {
         beat.tick().await;
         let position = (offset + latencies.len()) % requests.prepared.len();
         let request = requests.prepared[position].clone();

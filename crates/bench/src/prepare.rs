@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 
 use super::child::Child;
-use super::load::{self, Connection, Requests};
+use super::load::{self, Connection, Length, Requests};
 use super::scenario::Scenario;
 use crate::machine;
 
@@ -33,6 +33,7 @@ pub(crate) struct World {
     credentials: Credentials,
     /// Distinguishes this run's pools from other runs in the same database.
     run: String,
+    round: Length,
     /// Creations that are prepared for each round.
     creations: usize,
 }
@@ -46,8 +47,8 @@ pub(crate) fn hello() -> Requests {
 }
 
 impl World {
-    /// For rounds of at most this length.
-    pub(crate) async fn make(server: &Child, round: Duration) -> anyhow::Result<Self> {
+    /// For rounds of this length.
+    pub(crate) async fn make(server: &Child, round: Length) -> anyhow::Result<Self> {
         let run: String = slugid::nice(&mut machine::chance())
             .to_ascii_lowercase()
             .chars()
@@ -58,15 +59,21 @@ impl World {
             address: server.address,
             credentials: server.credentials.clone(),
             run,
-            creations: usize::try_from(round.as_millis()).map_or(1, |ms| ms * CREATIONS_PER_MS),
+            round,
+            creations: match round {
+                Length::For(length) => {
+                    usize::try_from(length.as_millis()).map_or(1, |ms| ms * CREATIONS_PER_MS)
+                }
+                Length::Requests(most) => most,
+            },
         };
         world.put_pool("read", "fake", two_launch_configs()).await?;
         for fixed in ["list", "few", "make", "tasks"] {
             world.put_pool(fixed, "static", json!({})).await?;
         }
         for (pool, how_many) in [("list", WORKERS), ("few", FEW_WORKERS)] {
-            let workers = world.workers(pool, 0, how_many);
-            let made = load::run(world.address, &workers, SETUP_LIMIT);
+            let workers = world.workers(pool, 0, round.at_most(how_many));
+            let made = load::run(world.address, &workers, Length::For(SETUP_LIMIT));
             made.await.context("cannot prepare the workers")?;
         }
         Ok(world)
@@ -108,7 +115,7 @@ impl World {
 
     /// Requests that register each worker of the list.
     pub(crate) fn registrations(&self) -> Requests {
-        let prepared = (0..WORKERS).map(|number| {
+        let prepared = (0..self.round.at_most(WORKERS)).map(|number| {
             let body = json!({
                 "workerPoolId": self.pool("list"),
                 "providerId": "static",
@@ -156,7 +163,8 @@ impl World {
     }
 
     fn signed(&self, call: &Call) -> Requests {
-        Requests::repeated((0..SIGNATURES).map(|_| self.request(call, true)))
+        let signatures = 0..self.round.at_most(SIGNATURES);
+        Requests::repeated(signatures.map(|_| self.request(call, true)))
     }
 
     fn unsigned(&self, call: &Call) -> Requests {

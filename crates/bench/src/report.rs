@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::load::Length;
 use super::paced::Mixed;
 use super::scenario::{Outcome, Side};
 use crate::output;
@@ -23,7 +24,7 @@ const HEADINGS: [&str; 10] = [
 
 pub(crate) struct Report {
     pub(crate) database: &'static str,
-    pub(crate) seconds: f64,
+    pub(crate) length: Length,
     pub(crate) connections: usize,
     pub(crate) rounds: u32,
     pub(crate) scenarios: Vec<Outcome>,
@@ -51,13 +52,17 @@ impl Report {
             busy_p99_ms,
             registration_p99_ms,
         } = self.mixed;
+        let length = match self.length {
+            Length::For(length) => format!("{} s", length.as_secs()),
+            Length::Requests(most) => format!("{most} requests"),
+        };
         let memory = match self.starts.resident_bytes {
             Some(bytes) => format!("{} MiB", bytes / (1 << 20)),
             None => "unknown on this system".to_owned(),
         };
         format!(
             "\
-{} with {} connections, {} rounds, {} s for each side of each scenario
+{} with {} connections, {} rounds, {} for each side of each scenario
 processor time of all processes for each request, in microseconds
 
 {table}
@@ -68,7 +73,7 @@ memory when idle       {memory}
             self.database,
             self.connections,
             self.rounds,
-            self.seconds,
+            length,
             self.starts.first.as_millis(),
             self.starts.later.as_millis(),
         )
@@ -92,11 +97,15 @@ memory when idle       {memory}
                 })
             })
             .collect();
+        let seconds = match self.length {
+            Length::For(length) => Some(length.as_secs_f64()),
+            Length::Requests(_) => None,
+        };
         json!({
             "database": self.database,
             "connections": self.connections,
             "rounds": self.rounds,
-            "seconds": self.seconds,
+            "seconds": seconds,
             "scenarios": scenarios,
             "readsWhileRegistering": {
                 "registrationsPerMinute": self.mixed.registrations_per_minute,
@@ -186,7 +195,7 @@ mod tests {
         };
         Report {
             database: "sqlite",
-            seconds: 3.0,
+            length: Length::For(Duration::from_secs(3)),
             connections: 16,
             rounds: 5,
             scenarios: vec![Outcome {

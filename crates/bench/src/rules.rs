@@ -39,7 +39,8 @@ pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<(
     output::note("compiling and editing");
     let mut figures = figures_of(this_program()?.arg("rules-part"))?;
     output::note("evaluating by the API");
-    figures["evaluate"] = evaluate(Duration::from_secs(arguments.seconds)).await?;
+    figures["evaluate"] =
+        evaluate(load::Length::For(Duration::from_secs(arguments.seconds))).await?;
     output::figures(&figures, as_json, text);
     Ok(())
 }
@@ -99,7 +100,7 @@ pub(crate) fn part() -> anyhow::Result<()> {
 
 /// Requests for one evaluation with origins: on one connection to measure the latency, and on many
 /// to measure the rate.
-async fn evaluate(length: Duration) -> anyhow::Result<Value> {
+async fn evaluate(length: load::Length) -> anyhow::Result<Value> {
     let folder = child::Folder::new(&Database::Sqlite)?;
     let (server, _) = Child::ours(&folder).await?;
     let path = ["worker-configuration", "bench"];
@@ -117,7 +118,7 @@ async fn evaluate(length: Duration) -> anyhow::Result<Value> {
         prepare::signed(&call, server.address, Some(&server.credentials))
     });
     let requests = load::Requests::repeated(requests);
-    load::run(server.address, &requests, length / 5).await?;
+    load::run(server.address, &requests, length.divided(5)).await?;
     let alone = load::run_on(1, server.address, &requests, length).await?;
     let many = load::run(server.address, &requests, length).await?;
     server.end().await;

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::figures::{Sample, median};
-use super::load::Requests;
+use super::load::{Length, Requests};
 use super::processor::ProcessorTime;
 
 /// How long each side of a scenario is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// In all rounds together.
-    pub(crate) length: Duration,
+    pub(crate) length: Length,
     pub(crate) rounds: u32,
     /// The longest wait for a server to become idle before it is measured.
     pub(crate) settling: Duration,
@@ -70,8 +70,17 @@ pub(crate) struct Outcome {
 }
 
 impl Pace {
-    pub(crate) fn round(self) -> Duration {
-        self.length / self.rounds.max(1)
+    /// One round of so many requests, whose figures mean nothing.
+    pub(crate) fn smallest(n_requests: usize) -> Self {
+        Self {
+            length: Length::Requests(n_requests),
+            rounds: 1,
+            settling: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn round(self) -> Length {
+        self.length.divided(self.rounds)
     }
 }
 

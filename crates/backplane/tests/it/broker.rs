@@ -13,7 +13,7 @@ use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{Channel, Connection, ConnectionProperties, Consumer};
 
 /// Time limit for everything that tests wait for.
-pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// `None`, with a printed note, if no broker is configured.
 #[expect(clippy::print_stdout, reason = "a skipped test must say so")]

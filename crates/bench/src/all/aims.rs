@@ -1,6 +1,6 @@
 //! The aims, and where their figures are.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::Kind;
 use crate::databases::Age;
@@ -152,6 +152,19 @@ pub(super) const AIMS: &[Aim] = &[
     },
 ];
 
+/// Each figure that is measured on this database, by its name and age; null if it is missing.
+pub(super) fn figures(kind: Kind, figures: &Value) -> Value {
+    let aims = AIMS.iter().filter(|aim| aim.is_measured(kind));
+    let aims = aims.map(|aim| {
+        let mut ages = json!({"fresh": aim.value(figures, Age::Fresh)});
+        if !matches!(aim.place, Place::Start(_)) {
+            ages["yearOld"] = aim.value(figures, Age::YearOld).into();
+        }
+        (aim.name.to_owned(), ages)
+    });
+    aims.collect::<Map<String, Value>>().into()
+}
+
 impl Aim {
     const fn rate(name: &'static str, place: Place, sqlite: f64, postgres: f64) -> Self {
         Self {
@@ -204,6 +217,11 @@ impl Aim {
             Kind::Postgres => self.postgres,
             Kind::PostgresFsync => None,
         }
+    }
+
+    /// Of the memory, the database is a part only if it is a file.
+    pub(super) fn is_measured(&self, kind: Kind) -> bool {
+        self.unit != Unit::Bytes || kind == Kind::Sqlite
     }
 
     pub(super) fn is_missed(&self, value: f64, limit: f64) -> bool {

@@ -91,8 +91,7 @@ fn aims(kind: Kind, figures: &Value) -> Vec<Vec<String>> {
             aim.value(figures, Age::Fresh),
             aim.value(figures, Age::YearOld),
         );
-        let is_of_up = aim.unit == Unit::Bytes;
-        if (fresh.is_none() && year_old.is_none()) || (is_of_up && kind != Kind::Sqlite) {
+        if (fresh.is_none() && year_old.is_none()) || !aim.is_measured(kind) {
             continue;
         }
         let limit = aim.limit(kind);

@@ -27,7 +27,8 @@ const BEAT: Duration = Duration::from_millis(20);
 pub(crate) async fn measure(host: &Host, size: Size) -> anyhow::Result<Value> {
     let n_tasks = size.tasks;
     let now = machine::now();
-    for number in 0..POOLS {
+    let n_pools = POOLS.min(n_tasks);
+    for number in 0..n_pools {
         make_pool(host, &pool_id(number), n_tasks, now).await?;
     }
     let open = host.open().await?;
@@ -37,7 +38,7 @@ pub(crate) async fn measure(host: &Host, size: Size) -> anyhow::Result<Value> {
     let mut connection = Connection::open(open.address).await?;
     let mut created: BTreeMap<PoolId, VecDeque<f64>> = BTreeMap::new();
     for number in 0..n_tasks {
-        let pool = pool_id(number % POOLS);
+        let pool = pool_id(number % n_pools);
         let due = f64::from(number) / PER_SECOND;
         let early = due - host.cloud.seconds();
         if early > 0.0 {

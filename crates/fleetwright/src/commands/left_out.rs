@@ -14,6 +14,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn failure(feature: &str) -> Failure {
-    Failure::usage(format!("this build of fleetwright leaves out the command `{feature}`"))
-        .with_hint(format!("build it with: cargo build --release --features {feature}"))
+    Failure::usage(format!(
+        "this build of fleetwright leaves out the command `{feature}`"
+    ))
+    .with_hint(format!(
+        "build it with: cargo build --release --features {feature}"
+    ))
 }

@@ -18,7 +18,7 @@ mod world;
 
 use self::run::{runs, runs_on_zookeeper};
 
-/// Seeds of each test in a normal run.
+/// Seeds of each test.
 const SEEDS_EACH: u64 = 6;
 
 macro_rules! ranges {
@@ -33,7 +33,21 @@ macro_rules! ranges {
 }
 
 ranges! {
-    worlds_0 0, worlds_1 1, worlds_2 2, worlds_3 3,
+    worlds_0 0,
+}
+
+/// Further seeds.
+mod long {
+    use super::{SEEDS_EACH, runs, runs_on_zookeeper};
+
+    ranges! {
+        worlds_1 1, worlds_2 2, worlds_3 3,
+    }
+
+    #[tokio::test]
+    async fn the_same_holds_on_a_real_zookeeper() {
+        runs_on_zookeeper(8..24).await;
+    }
 }
 
 /// A fetched file that was left, and a deletion that was repeated while the copy was behind.
@@ -55,5 +69,5 @@ fn the_seeds_that_were_asked_for() {
 
 #[tokio::test]
 async fn the_same_holds_on_a_real_zookeeper() {
-    runs_on_zookeeper(0..24).await;
+    runs_on_zookeeper(0..8).await;
 }

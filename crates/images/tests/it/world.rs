@@ -32,7 +32,7 @@ pub(crate) use self::interrupted::InterruptedTree;
 pub(crate) use self::twin::{TestSession, Twin};
 
 /// Nothing that tests wait for takes this long.
-pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 pub(crate) struct World {
     pub(crate) twin: Twin,

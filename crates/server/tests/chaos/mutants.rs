@@ -18,19 +18,21 @@ use crate::world::{CLOUDS, Process, ROOT_URL, World};
 /// Seeds to try at most for each mutant.
 const SEEDS: u64 = 200;
 
-/// At least one seed must find it, and report this invariant.
 /// A mutant's own calls to a cloud have no other time limit.
 const ANSWER_LIMIT: std::time::Duration = std::time::Duration::from_millis(20);
 
-async fn is_found(mutant: Mutant, invariant: &str) {
+#[expect(clippy::print_stdout, reason = "it is the first seed to write here")]
+/// At least one seed must find it, and report this invariant. The first seed saves time.
+async fn is_found(mutant: Mutant, first_seed: u64, invariant: &str) {
     let mut others = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in first_seed..first_seed + SEEDS {
         let ran = run(seed, Some(mutant), None).await;
         if ran
             .problems
             .iter()
             .any(|problem| problem.starts_with(invariant))
         {
+            println!("found by the seed {seed}");
             return;
         }
         others.extend(ran.problems);
@@ -40,77 +42,82 @@ async fn is_found(mutant: Mutant, invariant: &str) {
 
 #[tokio::test]
 async fn a_provider_that_ignores_tokens_is_found() {
-    is_found(Mutant::IgnoresTokens, "I2").await;
+    is_found(Mutant::IgnoresTokens, 0, "I2").await;
 }
 
 #[tokio::test]
 async fn a_provider_that_believes_everybody_is_found() {
-    is_found(Mutant::BelievesEverybody, "a wrong claim got credentials").await;
+    is_found(
+        Mutant::BelievesEverybody,
+        0,
+        "a wrong claim got credentials",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_provider_that_treats_unseen_machines_as_lost_is_found() {
-    is_found(Mutant::TakesTheUnseenForGone, "I4").await;
+    is_found(Mutant::TakesTheUnseenForGone, 0, "I4").await;
 }
 
 #[tokio::test]
 async fn a_provider_that_ends_foreign_machines_is_found() {
-    is_found(Mutant::EndsForeignMachines, "I14").await;
+    is_found(Mutant::EndsForeignMachines, 0, "I14").await;
 }
 
 #[tokio::test]
 async fn a_provider_that_forgets_to_end_is_found() {
-    is_found(Mutant::ForgetsToEnd, "I11").await;
+    is_found(Mutant::ForgetsToEnd, 0, "I11").await;
 }
 
 #[tokio::test]
 async fn deciding_on_old_facts_without_a_turn_is_found() {
-    is_found(Mutant::PlansOnOldFacts, "I").await;
+    is_found(Mutant::PlansOnOldFacts, 0, "I").await;
 }
 
 #[tokio::test]
 async fn a_provider_that_treats_a_silent_region_as_empty_is_found() {
-    is_found(Mutant::TakesTheSilentForGone, "I4").await;
+    is_found(Mutant::TakesTheSilentForGone, 0, "I4").await;
 }
 
 #[tokio::test]
 async fn asking_again_at_once_after_a_refusal_is_found() {
-    is_found(Mutant::ForgetsRefusals, "I9: asked again").await;
+    is_found(Mutant::ForgetsRefusals, 0, "I9: asked again").await;
 }
 
 #[tokio::test]
 async fn a_provider_that_lists_nothing_is_found() {
-    is_found(Mutant::ListsNothing, "I11").await;
+    is_found(Mutant::ListsNothing, 0, "I11").await;
 }
 
 #[tokio::test]
 async fn serving_one_batch_of_those_who_wait_is_found() {
-    is_found(Mutant::ServesOneBatch, "queue: tasks wait").await;
+    is_found(Mutant::ServesOneBatch, 0, "queue: tasks wait").await;
 }
 
 #[tokio::test]
 async fn launching_withdrawn_workers_after_a_freeze_is_found() {
-    is_found(Mutant::LaunchesAfterThawing, "I2: no row").await;
+    is_found(Mutant::LaunchesAfterThawing, 0, "I2: no row").await;
 }
 
 #[tokio::test]
 async fn counting_signs_from_before_the_clocks_were_set_back_is_found() {
-    is_found(Mutant::CountsSignsAhead, "I8").await;
+    is_found(Mutant::CountsSignsAhead, 0, "I8").await;
 }
 
 #[tokio::test]
 async fn launching_workers_that_could_not_be_stored_is_found() {
-    is_found(Mutant::LaunchesUnwritten, "I2").await;
+    is_found(Mutant::LaunchesUnwritten, 0, "I2").await;
 }
 
 #[tokio::test]
 async fn charging_a_second_twice_is_found() {
-    is_found(Mutant::ChargesASecondTwice, "I20").await;
+    is_found(Mutant::ChargesASecondTwice, 0, "I20").await;
 }
 
 #[tokio::test]
 async fn charging_a_second_to_nobody_is_found() {
-    is_found(Mutant::ChargesASecondToNobody, "I20").await;
+    is_found(Mutant::ChargesASecondToNobody, 0, "I20").await;
 }
 
 impl World {

@@ -11,7 +11,9 @@ use server::background::driver::BackgroundTask;
 use server::background::{Costs, WaitAccounts};
 use testing::Chance;
 
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, Running, fleet_test, machine, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, Running, fleet_in_long, fleet_test, machine, pool,
+};
 use crate::queue_samples::task_id;
 
 const STEP_MS: i64 = 12_000;
@@ -123,7 +125,7 @@ impl Hour<'_> {
     }
 
     /// Milliseconds that runs waited, by the times in the statuses of their tasks.
-    async fn waited(&self) -> (i64, i64) {
+    async fn waited(&self) -> (i64, usize) {
         let (mut waited, mut n_runs) = (0, 0);
         for number in 1..=self.n_tasks {
             let path = format!("queue:/task/{}/status", task_id(number));
@@ -139,63 +141,76 @@ impl Hour<'_> {
     }
 }
 
+/// The accounts of so many minutes, in which at least this many machines are taken back and runs
+/// end.
+async fn check_accounts(fleet: &Fleet, minutes: i64, least_interrupted: u32, least_runs: usize) {
+    fleet.one.fake.keep_bill();
+    let configs = [
+        launch_config("spot", "east", SPOT_PRICE),
+        launch_config("on-demand", "west", PRICE),
+    ];
+    fleet.make_pool(POOL, pool("one", 0, 12, &configs)).await;
+    let mut hour = Hour {
+        fleet,
+        chance: Chance::new(14),
+        n_tasks: 0,
+        workers: Vec::new(),
+        interrupted: 0,
+    };
+    for _ in 0..minutes * MINUTE_MS / STEP_MS {
+        hour.step().await;
+    }
+    // All that waits is cancelled, all that runs is ended, and the machines stop.
+    for number in 1..=hour.n_tasks {
+        let path = format!("queue:/task/{}/cancel", task_id(number));
+        fleet.post(&path, json!({})).await;
+    }
+    let keys: Vec<WorkerKey> = fleet.machines().into_iter().map(|it| it.key).collect();
+    for key in keys {
+        fleet.kill(&key);
+    }
+    fleet.listen_ms(2 * MINUTE_MS);
+    fleet.scan().await;
+    fleet.round().await;
+    fleet.listen_ms(MINUTE_MS);
+    hour.charge().await;
+    hour.charge().await;
+
+    let bill = fleet.one.fake.bill();
+    let billed: i64 = bill.iter().filter_map(|machine| machine.micros).sum();
+    let costs = fleet.get("fleetwright:/cost?by=launch-config").await;
+    let costs = costs.expect(200);
+    assert_eq!(costs["total"]["costMicros"], billed);
+    let mut by_config: BTreeMap<&str, i64> = BTreeMap::new();
+    for machine in &bill {
+        let config = machine.launch_config_id.as_ref().unwrap().as_str();
+        *by_config.entry(config).or_default() += machine.micros.unwrap();
+    }
+    assert!(
+        by_config.len() == 2 && hour.interrupted >= least_interrupted,
+        "{by_config:?}"
+    );
+    for line in costs["lines"].as_array().unwrap() {
+        let config = line["launchConfigId"].as_str().unwrap();
+        assert_eq!(line["costMicros"], by_config[config], "{config}");
+    }
+
+    let (waited, n_runs) = hour.waited().await;
+    assert!(n_runs >= least_runs, "{n_runs} runs");
+    let waits = fleet.get("fleetwright:/waits?by=cause").await.expect(200);
+    assert_eq!(waits["totalMs"], waited, "{waits:#}");
+}
+
 fleet_test!(
+    minutes_with_moving_prices_and_interruptions_are_accounted_to_the_unit,
+    |fleet| {
+        check_accounts(fleet, 12, 1, 20).await;
+    }
+);
+
+fleet_in_long!(
     an_hour_with_moving_prices_and_interruptions_is_accounted_to_the_unit,
     |fleet| {
-        fleet.one.fake.keep_bill();
-        let configs = [
-            launch_config("spot", "east", SPOT_PRICE),
-            launch_config("on-demand", "west", PRICE),
-        ];
-        fleet.make_pool(POOL, pool("one", 0, 12, &configs)).await;
-        let mut hour = Hour {
-            fleet,
-            chance: Chance::new(14),
-            n_tasks: 0,
-            workers: Vec::new(),
-            interrupted: 0,
-        };
-        for _ in 0..60 * MINUTE_MS / STEP_MS {
-            hour.step().await;
-        }
-        // All that waits is cancelled, all that runs is ended, and the machines stop.
-        for number in 1..=hour.n_tasks {
-            let path = format!("queue:/task/{}/cancel", task_id(number));
-            fleet.post(&path, json!({})).await;
-        }
-        let keys: Vec<WorkerKey> = fleet.machines().into_iter().map(|it| it.key).collect();
-        for key in keys {
-            fleet.kill(&key);
-        }
-        fleet.listen_ms(2 * MINUTE_MS);
-        fleet.scan().await;
-        fleet.round().await;
-        fleet.listen_ms(MINUTE_MS);
-        hour.charge().await;
-        hour.charge().await;
-
-        let bill = fleet.one.fake.bill();
-        let billed: i64 = bill.iter().filter_map(|machine| machine.micros).sum();
-        let costs = fleet.get("fleetwright:/cost?by=launch-config").await;
-        let costs = costs.expect(200);
-        assert_eq!(costs["total"]["costMicros"], billed);
-        let mut by_config: BTreeMap<&str, i64> = BTreeMap::new();
-        for machine in &bill {
-            let config = machine.launch_config_id.as_ref().unwrap().as_str();
-            *by_config.entry(config).or_default() += machine.micros.unwrap();
-        }
-        assert!(
-            by_config.len() == 2 && hour.interrupted > 5,
-            "{by_config:?}"
-        );
-        for line in costs["lines"].as_array().unwrap() {
-            let config = line["launchConfigId"].as_str().unwrap();
-            assert_eq!(line["costMicros"], by_config[config], "{config}");
-        }
-
-        let (waited, n_runs) = hour.waited().await;
-        assert!(n_runs > 100, "{n_runs} runs");
-        let waits = fleet.get("fleetwright:/waits?by=cause").await.expect(200);
-        assert_eq!(waits["totalMs"], waited, "{waits:#}");
+        check_accounts(fleet, 60, 6, 101).await;
     }
 );

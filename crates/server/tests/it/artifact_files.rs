@@ -17,7 +17,7 @@ use server::background::driver::BackgroundTask;
 
 use crate::artifacts::{FOREVER, RUN, link, path, s3};
 use crate::ask::{Answer, Ask};
-use crate::database::{Database, on_both};
+use crate::database::{Database, on_both, on_sqlite_first};
 use crate::runs::{OTHER_TASK, TASK};
 use crate::samples::DAY_MS;
 use crate::world::{ROOT_URL, World};
@@ -75,7 +75,7 @@ fn all_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-on_both!(a_file_is_uploaded_and_fetched, |world| {
+on_sqlite_first!(a_file_is_uploaded_and_fetched, |world| {
     world.running_task().await;
     let made = world
         .create("public/a.txt", s3("text/plain; charset=utf-8"))
@@ -108,7 +108,7 @@ on_both!(a_file_is_uploaded_and_fetched, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(a_packed_file_is_given_back_packed, |world| {
+on_sqlite_first!(a_packed_file_is_given_back_packed, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     world
@@ -120,7 +120,7 @@ on_both!(a_packed_file_is_given_back_packed, |world| {
     assert_eq!(fetched.header("content-encoding"), "gzip");
 });
 
-on_both!(odd_names_are_names_like_others, |world| {
+on_sqlite_first!(odd_names_are_names_like_others, |world| {
     world.running_task().await;
     let names = [
         "public/../../../etc/passwd",
@@ -151,7 +151,7 @@ on_both!(odd_names_are_names_like_others, |world| {
     refused.refused_with(400, "InputError", "printable ASCII");
 });
 
-on_both!(
+on_sqlite_first!(
     a_file_may_be_uploaded_again_while_its_run_goes_on,
     |world| {
         world.running_task().await;
@@ -169,7 +169,7 @@ on_both!(
     }
 );
 
-on_both!(a_url_is_good_for_one_thing_for_a_while, |world| {
+on_sqlite_first!(a_url_is_good_for_one_thing_for_a_while, |world| {
     world.running_task().await;
     let put = world.upload_url("public/a", "text/plain").await;
     let refused = |answer: Answer| {
@@ -201,7 +201,7 @@ on_both!(a_url_is_good_for_one_thing_for_a_while, |world| {
     refused(world.upload(&put, "z").await);
 });
 
-on_both!(
+on_sqlite_first!(
     an_artifact_without_an_upload_cannot_be_downloaded,
     |world| {
         world.running_task().await;
@@ -229,7 +229,7 @@ on_both!(
     }
 );
 
-on_both!(a_missing_file_is_reported_to_the_operator, |world| {
+on_sqlite_first!(a_missing_file_is_reported_to_the_operator, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     world.upload(&url, "x").await.expect(200);
@@ -243,7 +243,7 @@ on_both!(a_missing_file_is_reported_to_the_operator, |world| {
     assert_eq!(world.log.lines("do all servers share the folder?").len(), 1);
 });
 
-on_both!(
+on_sqlite_first!(
     a_disk_that_refuses_is_our_fault_and_leaves_nothing,
     |world| {
         world.running_task().await;
@@ -353,7 +353,7 @@ async fn put(
     reply.status().as_u16()
 }
 
-on_both!(an_upload_is_never_completely_in_memory, |world| {
+on_sqlite_first!(an_upload_is_never_completely_in_memory, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     let held = Arc::new(Held::default());
@@ -366,7 +366,7 @@ on_both!(an_upload_is_never_completely_in_memory, |world| {
     assert!((1..=4).contains(&most), "{most} of 320 pieces at once");
 });
 
-on_both!(an_upload_that_breaks_off_leaves_nothing, |world| {
+on_sqlite_first!(an_upload_that_breaks_off_leaves_nothing, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     let held = Arc::new(Held::default());
@@ -450,7 +450,7 @@ on_both!(files_that_belong_to_nothing_are_found, |world| {
     assert_eq!(world.tidy_artifacts().await, json!({}));
 });
 
-on_both!(head_has_the_headers_of_get, |world| {
+on_sqlite_first!(head_has_the_headers_of_get, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     world.upload(&url, "x").await.expect(200);

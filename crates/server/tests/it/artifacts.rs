@@ -4,7 +4,7 @@ use domain::artifact::{Artifact, Content};
 use serde_json::{Value, json};
 use testing::sizes_around;
 
-use crate::database::{Database, on_both};
+use crate::database::{Database, on_both, on_sqlite_first};
 use crate::runs::{OTHER_TASK, TASK};
 use crate::samples::DAY_MS;
 use crate::world::World;
@@ -61,7 +61,7 @@ async fn a_server_without_a_folder_reports_the_missing_setting() {
     world.tidy_artifacts().await;
 }
 
-on_both!(
+on_sqlite_first!(
     references_links_and_errors_lead_where_they_should,
     |world| {
         world.running_task().await;
@@ -119,7 +119,7 @@ on_both!(
     }
 );
 
-on_both!(references_lead_to_the_web_and_nowhere_else, |world| {
+on_sqlite_first!(references_lead_to_the_web_and_nowhere_else, |world| {
     world.running_task().await;
     for url in [
         "javascript:alert(1)",
@@ -148,7 +148,7 @@ on_both!(references_lead_to_the_web_and_nowhere_else, |world| {
     }
 });
 
-on_both!(links_that_lead_nowhere_are_refused, |world| {
+on_sqlite_first!(links_that_lead_nowhere_are_refused, |world| {
     world.running_task().await;
     world.create("public/a", link("public/b")).await;
     world.create("public/b", link("public/a")).await;
@@ -161,7 +161,7 @@ on_both!(links_that_lead_nowhere_are_refused, |world| {
         .refused(404, "ResourceNotFound", "Artifact not found");
 });
 
-on_both!(a_bounded_number_of_links_is_followed, |world| {
+on_sqlite_first!(a_bounded_number_of_links_is_followed, |world| {
     const LIMIT: usize = 100;
     let artifact = |number: usize, content| Artifact {
         task_id: TASK.parse().unwrap(),
@@ -210,7 +210,7 @@ on_both!(a_bounded_number_of_links_is_followed, |world| {
     }
 });
 
-on_both!(each_name_on_the_way_needs_its_scope, |world| {
+on_sqlite_first!(each_name_on_the_way_needs_its_scope, |world| {
     world.running_task().await;
     world
         .create("private/x", reference("https://example.com/"))
@@ -231,7 +231,7 @@ on_both!(each_name_on_the_way_needs_its_scope, |world| {
     assert_eq!(world.get(&unknown).by(&some).await.status, 403);
 });
 
-on_both!(
+on_sqlite_first!(
     public_artifacts_are_open_if_the_anonymous_role_says_so,
     |world| {
         world.running_task().await;
@@ -246,7 +246,7 @@ on_both!(
     }
 );
 
-on_both!(the_latest_run_counts_where_none_is_named, |world| {
+on_sqlite_first!(the_latest_run_counts_where_none_is_named, |world| {
     world.running_task().await;
     world
         .create("public/x", reference("https://example.com/0"))
@@ -279,7 +279,7 @@ on_both!(the_latest_run_counts_where_none_is_named, |world| {
     assert_eq!(listed["artifacts"], json!([info]));
 });
 
-on_both!(missing_artifacts_are_not_found, |world| {
+on_sqlite_first!(missing_artifacts_are_not_found, |world| {
     for (path, text) in [
         ("task/fN1SbArXTPSVFNUvaOlinQ/artifacts", "Task not found"),
         (
@@ -316,7 +316,7 @@ on_both!(missing_artifacts_are_not_found, |world| {
     }
 });
 
-on_both!(
+on_sqlite_first!(
     artifacts_at_the_wrong_time_or_above_the_size_are_refused,
     |world| {
         let create = async |name: &str, body: Value| world.post(&path(name), body).await;
@@ -360,7 +360,7 @@ on_both!(
     }
 );
 
-on_both!(logs_are_accepted_for_a_while_after_an_exception, |world| {
+on_sqlite_first!(logs_are_accepted_for_a_while_after_an_exception, |world| {
     world.running_task().await;
     world.lose_run(0).await;
     world.clock.advance_ms(25 * 60_000 - 1);
@@ -370,7 +370,7 @@ on_both!(logs_are_accepted_for_a_while_after_an_exception, |world| {
     refused.refused_with(409, "RequestConflict", "for 25 minutes");
 });
 
-on_both!(an_artifact_does_not_become_another, |world| {
+on_sqlite_first!(an_artifact_does_not_become_another, |world| {
     world.running_task().await;
     world.create("x", reference("https://example.com/1")).await;
     world.told().await;
@@ -397,7 +397,7 @@ on_both!(an_artifact_does_not_become_another, |world| {
     }
 });
 
-on_both!(nothing_needs_to_be_finished, |world| {
+on_sqlite_first!(nothing_needs_to_be_finished, |world| {
     let body = json!({"uploadId": OTHER_TASK});
     let finish = async |path: &str| world.put(path, body.clone()).await;
     let text = format!("Artifact with taskId `{TASK}`, runId 0, name `x` not found");

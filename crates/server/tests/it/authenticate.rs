@@ -6,7 +6,7 @@ use domain::time::HOUR_MS;
 use serde_json::{Value, json};
 
 use crate::ask::Who;
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_sqlite_first};
 use crate::world::{START_MS, World};
 
 const LINE: RequestLine<'static> = RequestLine {
@@ -37,7 +37,7 @@ async fn ask(world: &World, question: Value) -> Value {
         .expect(200)
 }
 
-on_both!(
+on_sqlite_first!(
     the_signer_of_a_request_is_reported_with_its_scopes,
     |world| {
         let role = json!({"description": "", "scopes": ["anybody"]});
@@ -93,7 +93,7 @@ on_both!(
     }
 );
 
-on_both!(a_signed_url_is_answered_as_a_signed_request, |world| {
+on_sqlite_first!(a_signed_url_is_answered_as_a_signed_request, |world| {
     let root = world.root();
     let bewit = sign_bewit(
         &LINE,
@@ -112,7 +112,7 @@ on_both!(a_signed_url_is_answered_as_a_signed_request, |world| {
     assert_eq!(told["scopes"], json!(["*"]));
 });
 
-on_both!(
+on_sqlite_first!(
     requests_without_credentials_have_the_anonymous_scopes,
     |world| {
         let told = ask(world, question(None)).await;
@@ -129,7 +129,7 @@ on_both!(
     }
 );
 
-on_both!(an_invalid_signature_is_reported_with_status_200, |world| {
+on_sqlite_first!(an_invalid_signature_is_reported_with_status_200, |world| {
     let root = world.root();
     let stale = sign_header(
         &LINE,
@@ -159,7 +159,7 @@ on_both!(an_invalid_signature_is_reported_with_status_200, |world| {
     }
 });
 
-on_both!(a_question_must_make_sense, |world| {
+on_sqlite_first!(a_question_must_make_sense, |world| {
     for (name, value) in [
         ("method", json!("dance")),
         ("port", json!(70_000)),
@@ -181,7 +181,7 @@ fn tester() -> Who {
     Who::new("tester", "no-secret")
 }
 
-on_both!(clients_can_test_their_signatures, |world| {
+on_sqlite_first!(clients_can_test_their_signatures, |world| {
     let body = json!({"clientScopes": ["test:a", "auth:create-client:test:*"],
         "requiredScopes": ["test:a"]});
     let path = "auth:/test-authenticate";
@@ -215,7 +215,7 @@ on_both!(clients_can_test_their_signatures, |world| {
     answer.refused_with(401, "AuthenticationFailed", "Bad mac");
 });
 
-on_both!(
+on_sqlite_first!(
     without_credentials_a_test_passes_if_it_needs_nothing,
     |world| {
         let path = "auth:/test-authenticate";
@@ -235,7 +235,7 @@ on_both!(
     }
 );
 
-on_both!(clients_can_test_their_reads_and_signed_urls, |world| {
+on_sqlite_first!(clients_can_test_their_reads_and_signed_urls, |world| {
     let path = "auth:/test-authenticate-get/";
     let told = world.get(path).by(&tester()).await.expect(200);
     let scopes = json!(["assume:anonymous", "auth:create-client:test:*", "test:*"]);

@@ -6,7 +6,7 @@ use server::api::endpoint::{Endpoint, Service, Verb};
 use server::api::endpoints;
 
 use crate::ask::{Answer, Ask};
-use crate::database::on_both;
+use crate::database::on_sqlite_first;
 use crate::samples::{static_pool, static_worker};
 use crate::world::World;
 
@@ -566,7 +566,7 @@ async fn check(world: &World, endpoint: &Endpoint, case: &Case) {
     );
 }
 
-on_both!(every_endpoint_lets_in_exactly_who_may_ask, |world| {
+on_sqlite_first!(every_endpoint_lets_in_exactly_who_may_ask, |world| {
     world.client("ci", &["old"]).await;
     crate::queue_authorization::make_tasks(world).await;
     let role = json!({"description": "", "scopes": ["old"]});

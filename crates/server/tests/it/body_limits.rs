@@ -16,7 +16,7 @@ use server::api::endpoints;
 use server::app::App;
 
 use crate::ask::Ask;
-use crate::database::{Database, on_both};
+use crate::database::{Database, on_sqlite_first};
 use crate::samples::static_pool;
 use crate::world::World;
 
@@ -39,7 +39,7 @@ fn json_of(bytes: usize) -> String {
     }
 }
 
-on_both!(
+on_sqlite_first!(
     a_call_that_anybody_can_make_takes_64_kib_and_no_more,
     |world| {
         for bytes in [
@@ -145,7 +145,7 @@ fn path_of(endpoint: &Endpoint) -> String {
     path
 }
 
-on_both!(
+on_sqlite_first!(
     no_route_keeps_much_of_a_body_before_its_sender_may_call,
     |world| {
         let at_first = world.app.body_budget.free();
@@ -183,7 +183,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     callers_without_scopes_are_refused_whatever_the_body_is,
     |world| {
         let nobody = world.client("nobody", &[]).await;
@@ -198,7 +198,7 @@ on_both!(
     }
 );
 
-on_both!(anonymous_scopes_do_not_allow_large_bodies, |world| {
+on_sqlite_first!(anonymous_scopes_do_not_allow_large_bodies, |world| {
     let scopes = ["auth:create-role:*", "worker-manager:list-worker-pools"];
     let role = json!({"description": "", "scopes": scopes});
     world.put("auth:/roles/anonymous", role).await.expect(200);
@@ -238,7 +238,7 @@ on_both!(anonymous_scopes_do_not_allow_large_bodies, |world| {
     ask.await.refused_with(400, "InputValidationError", "");
 });
 
-on_both!(an_unexpected_body_must_be_small, |world| {
+on_sqlite_first!(an_unexpected_body_must_be_small, |world| {
     for (method, path, expected) in [
         (Method::GET, "/worker-pools", 200),
         (Method::DELETE, "auth:/roles/none", 204),

@@ -18,7 +18,7 @@ use lapin::{Channel, Connection, ConnectionProperties, Consumer};
 use server::config::{Amqp, Config};
 
 /// Whatever is waited for comes within this time, or never.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// `None`, with a word to the reader, when there is no broker to test with.
 #[expect(clippy::print_stdout, reason = "a skipped test must say so")]

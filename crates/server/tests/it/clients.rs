@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::ask::Who;
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::world::World;
 
 const CLIENT: &str = "auth:/clients/ci%2Fone";
@@ -22,7 +22,7 @@ fn without_token(mut client: Value) -> Value {
     client
 }
 
-on_both!(a_made_client_shows_its_token_once, |world| {
+on_sqlite_first!(a_made_client_shows_its_token_once, |world| {
     let role = json!({"description": "", "scopes": ["x:*"]});
     world.put("auth:/roles/r", role).await.expect(200);
     world.events().await;
@@ -74,7 +74,7 @@ on_both!(
     }
 );
 
-on_both!(a_client_that_is_not_the_same_is_a_conflict, |world| {
+on_sqlite_first!(a_client_that_is_not_the_same_is_a_conflict, |world| {
     world.put(CLIENT, body(&["a", "b"])).await.expect(200);
     let mut others = vec![body(&["a"]), body(&["b", "a"])];
     for (key, value) in [
@@ -100,7 +100,7 @@ on_both!(a_client_that_is_not_the_same_is_a_conflict, |world| {
     }
 });
 
-on_both!(creating_a_client_needs_its_scopes, |world| {
+on_sqlite_first!(creating_a_client_needs_its_scopes, |world| {
     let maker = world
         .client("maker", &["auth:create-client:ci/*", "a:*"])
         .await;
@@ -135,7 +135,7 @@ on_both!(creating_a_client_needs_its_scopes, |world| {
     );
 });
 
-on_both!(an_update_needs_only_the_added_scopes, |world| {
+on_sqlite_first!(an_update_needs_only_the_added_scopes, |world| {
     let editor = world
         .client("editor", &["auth:update-client:ci/*", "c"])
         .await;
@@ -163,7 +163,7 @@ on_both!(an_update_needs_only_the_added_scopes, |world| {
     answer.refused_with(400, "InputError", "`**`");
 });
 
-on_both!(missing_clients_are_not_found_but_may_be_deleted, |world| {
+on_sqlite_first!(missing_clients_are_not_found_but_may_be_deleted, |world| {
     let text = "Client not found";
     world
         .get(CLIENT)
@@ -184,7 +184,7 @@ on_both!(missing_clients_are_not_found_but_may_be_deleted, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(a_reset_token_replaces_the_old_one_at_once, |world| {
+on_sqlite_first!(a_reset_token_replaces_the_old_one_at_once, |world| {
     let made = world
         .put(CLIENT, body(&["auth:current-scopes"]))
         .await
@@ -207,7 +207,7 @@ on_both!(a_reset_token_replaces_the_old_one_at_once, |world| {
         .refused_with(401, "AuthenticationFailed", "Bad mac");
 });
 
-on_both!(a_deleted_client_has_no_access, |world| {
+on_sqlite_first!(a_deleted_client_has_no_access, |world| {
     let made = world
         .put(CLIENT, body(&["auth:current-scopes"]))
         .await
@@ -221,7 +221,7 @@ on_both!(a_deleted_client_has_no_access, |world| {
     answer.refused_with(401, "AuthenticationFailed", "not found");
 });
 
-on_both!(static_clients_cannot_be_changed, |world| {
+on_sqlite_first!(static_clients_cannot_be_changed, |world| {
     let before = world.get("auth:/clients/static%2Froot").await.expect(200);
     assert_eq!(before["description"], "May do everything");
     assert!(before["expires"].as_str().unwrap() > "2900");
@@ -306,7 +306,7 @@ on_both!(changes_of_a_client_and_by_it_can_be_read, |world| {
     }
 });
 
-on_both!(only_some_things_have_a_history, |world| {
+on_sqlite_first!(only_some_things_have_a_history, |world| {
     for kind in ["client", "role", "secret", "hook", "worker-pool"] {
         let history = world
             .get(&format!("auth:/audit/{kind}/nosuch"))
@@ -365,7 +365,7 @@ on_both!(tokens_are_neither_in_the_database_nor_in_the_log, |world| {
     }
 });
 
-on_both!(dates_that_are_none_are_refused, |world| {
+on_sqlite_first!(dates_that_are_none_are_refused, |world| {
     for expires in [
         "tomorrow",
         "2027-01-01",
@@ -395,7 +395,7 @@ async fn source_of_change(world: &World, id: &str, forwarded: &str) -> String {
     entry.source_ip.unwrap()
 }
 
-on_both!(where_a_change_came_from_is_written_down, |world| {
+on_sqlite_first!(where_a_change_came_from_is_written_down, |world| {
     // Anybody can write this header.
     assert_eq!(
         source_of_change(world, "a", "198.51.100.1").await,
@@ -403,7 +403,7 @@ on_both!(where_a_change_came_from_is_written_down, |world| {
     );
 });
 
-on_both!(
+on_sqlite_first!(
     only_entries_of_trusted_proxies_count,
     |config| { config.server.trusted_proxies = 2 },
     |world| {

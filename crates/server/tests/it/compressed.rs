@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use crate::database::on_both;
+use crate::database::on_sqlite_first;
 use crate::samples::static_pool;
 use crate::world::World;
 
@@ -41,7 +41,7 @@ async fn make_reply(world: &World, length: usize) {
     assert_eq!(padded.text.len(), length);
 }
 
-on_both!(long_replies_are_compressed_if_the_client_asks, |world| {
+on_sqlite_first!(long_replies_are_compressed_if_the_client_asks, |world| {
     world.put(POOL, static_pool()).await.expect(200);
     for length in [
         1_000,
@@ -73,7 +73,7 @@ on_both!(long_replies_are_compressed_if_the_client_asks, |world| {
     }
 });
 
-on_both!(replies_to_changes_are_not_compressed, |world| {
+on_sqlite_first!(replies_to_changes_are_not_compressed, |world| {
     world.put(POOL, static_pool()).await.expect(200);
     make_reply(world, 10 * MIN_BYTES).await;
     let same = world.post(POOL, static_pool());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::ask::Ask;
 use crate::authorization::{Case, case, case_with};
 use crate::configurations::{BUILD, build, image, made, rule, with_rule, zones};
-use crate::database::on_both;
+use crate::database::on_sqlite_first;
 use crate::world::World;
 
 const MANAGE: &[&str] = &["worker-manager:manage-worker-configuration:build"];
@@ -151,7 +151,7 @@ async fn takes(world: &World, ask: impl Fn() -> Ask, scopes: &[&str]) -> Value {
     with(world, ask(), scopes).await.expect(200)
 }
 
-on_both!(
+on_sqlite_first!(
     worker_types_are_taken_away_only_by_those_who_may_manage_them,
     zones,
     |world| {
@@ -168,7 +168,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_rule_is_edited_with_its_own_scope_or_with_those_of_an_update,
     zones,
     |world| {
@@ -189,7 +189,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_rule_that_opts_out_of_a_provider_needs_that_providers_scope,
     zones,
     |world| {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::configurations::{BUILD, build, refused, rule, with_rule, zones};
-use crate::database::on_both;
+use crate::database::on_sqlite_first;
 use crate::queue_samples::{new_task, task_id};
 use crate::world::World;
 
@@ -22,7 +22,7 @@ fn path(number: u32) -> String {
     format!("queue:/task/{}", task_id(number))
 }
 
-on_both!(
+on_sqlite_first!(
     the_schema_of_now_decides_also_if_another_is_known,
     zones,
     |world| {
@@ -46,7 +46,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_payload_that_would_be_judged_for_ever_is_refused,
     zones,
     |world| {
@@ -64,7 +64,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_schema_by_which_nothing_is_judged_in_time_is_refused_when_it_is_written,
     zones,
     |world| {

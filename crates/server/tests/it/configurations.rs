@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use server::config::Config;
 
 use crate::ask::Ask;
-use crate::database::on_both;
+use crate::database::{on_both, on_sqlite_first};
 use crate::samples::{static_pool, worker};
 use crate::world::World;
 
@@ -92,7 +92,7 @@ pub(crate) async fn refused(ask: Ask, status: u16) -> String {
     text.split("\n\n---\n\n").next().unwrap().to_owned()
 }
 
-on_both!(
+on_sqlite_first!(
     rules_become_pools_with_a_launch_config_for_each_place,
     zones,
     |world| {
@@ -118,7 +118,7 @@ on_both!(
     }
 );
 
-on_both!(an_edit_of_one_rule_changes_nothing_else, zones, |world| {
+on_sqlite_first!(an_edit_of_one_rule_changes_nothing_else, zones, |world| {
     made(world).await;
     let before = ids(world, OPT).await;
     let narrow = json!({"description": "", "conditions": {"availabilityZone": "us-east-1b"},
@@ -143,7 +143,7 @@ on_both!(an_edit_of_one_rule_changes_nothing_else, zones, |world| {
     }
 });
 
-on_both!(
+on_sqlite_first!(
     a_pool_made_of_rules_is_read_only_for_the_api_of_pools,
     zones,
     |world| {
@@ -162,7 +162,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_worker_type_is_in_one_configuration_at_most,
     zones,
     |world| {
@@ -257,7 +257,7 @@ on_both!(parallel many_writers_of_different_rules_lose_no_edit, |world| {
     assert_eq!(history["versions"].as_array().unwrap().len(), 1 + landed.len());
 });
 
-on_both!(
+on_sqlite_first!(
     rules_are_added_moved_replaced_and_removed_in_place,
     zones,
     |world| {
@@ -289,7 +289,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     edits_of_rules_that_make_no_sense_are_refused_each_in_its_own_way,
     zones,
     |world| {
@@ -385,7 +385,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_worker_type_that_is_taken_out_loses_its_workers_provider_and_may_come_back,
     zones,
     |world| {
@@ -407,7 +407,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_pool_made_by_hand_is_taken_over_only_when_asked_to,
     zones,
     |world| {
@@ -451,7 +451,7 @@ fn by_hand(images: [&str; 3]) -> Value {
         "config": {"minCapacity": 0, "maxCapacity": 10, "launchConfigs": configs}})
 }
 
-on_both!(
+on_sqlite_first!(
     a_plan_compares_pools_to_adopt_with_their_definitions,
     zones,
     |world| {
@@ -521,7 +521,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_pool_can_have_launch_configs_of_several_providers,
     zones,
     |world| {
@@ -561,7 +561,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     replies_to_clients_without_rules_keep_their_form,
     zones,
     |world| {

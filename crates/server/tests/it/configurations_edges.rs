@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use server::config::Config;
 
 use crate::configurations::{BUILD, OPT, build, made, refused, rule, with_rule, zones};
-use crate::database::on_both;
+use crate::database::{on_both, on_sqlite_first};
 use crate::world::World;
 
 /// A second cloud like `aws`, and both without places.
@@ -52,7 +52,7 @@ async fn steering(world: &World) -> Vec<Value> {
         .collect()
 }
 
-on_both!(
+on_sqlite_first!(
     two_providers_may_launch_the_same_each_under_an_id_of_its_own,
     twins,
     |world| {
@@ -73,7 +73,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     an_id_that_is_given_for_two_contents_is_refused_with_both_places,
     twins,
     |world| {
@@ -97,7 +97,7 @@ fn given(steering: &[Value]) -> Vec<String> {
     ids.map(|id| id.as_str().unwrap().to_owned()).collect()
 }
 
-on_both!(
+on_sqlite_first!(
     an_id_that_stands_for_other_content_is_a_conflict_that_a_plan_foresees,
     |world| {
         let with = |ami: &str, ids: Value| {
@@ -138,7 +138,7 @@ fn generous(config: &mut Config) {
     config.providers.0.push((id, cloud));
 }
 
-on_both!(
+on_sqlite_first!(
     completed_launch_configs_have_their_ids_in_plans_and_schemas,
     generous,
     |world| {
@@ -202,7 +202,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_provider_that_comes_and_goes_makes_no_versions_of_those_who_do_not_use_it,
     zones,
     |world| {
@@ -216,7 +216,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_rule_that_names_an_unknown_strategy_service_is_refused,
     twins,
     |world| {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testing::sizes_around;
 
 use crate::configurations::{BUILD, OPT, build, ids, image, made, refused, rule, with_rule, zones};
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::queue_samples::{new_task, task_id};
 use crate::samples::static_worker;
 
@@ -76,7 +76,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_providers_refusal_names_the_place_and_the_rule,
     zones,
     |world| {
@@ -98,7 +98,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     bad_documents_are_refused_with_rule_and_path_and_change_nothing,
     zones,
     |world| {
@@ -137,7 +137,7 @@ on_both!(
     }
 );
 
-on_both!(a_failed_provider_is_distinguished_from_a_mistake, |world| {
+on_sqlite_first!(a_failed_provider_is_distinguished_from_a_mistake, |world| {
     let wanted = json!({"workerTypes": ["a"], "rules": [rule("basics", Value::Null,
         json!({"owner": "ops@example.com", "description": "d", "maxCapacity": 1, "providers": {"shaky": {}}, "shaky": {}}))]});
     let text = refused(world.put(BUILD, wanted), 503).await;
@@ -148,7 +148,7 @@ on_both!(a_failed_provider_is_distinguished_from_a_mistake, |world| {
     world.get(BUILD).await.expect(404);
 });
 
-on_both!(
+on_sqlite_first!(
     an_evaluation_says_where_each_value_comes_from,
     zones,
     |world| {
@@ -191,7 +191,7 @@ on_both!(
     }
 );
 
-on_both!(rules_are_evaluated_without_being_stored, |world| {
+on_sqlite_first!(rules_are_evaluated_without_being_stored, |world| {
     let rules = json!([
         rule("one", Value::Null, json!({"a": 1})),
         rule("two", json!({"x": "y*"}), json!({"a": 2}))
@@ -221,7 +221,7 @@ on_both!(rules_are_evaluated_without_being_stored, |world| {
     }
 });
 
-on_both!(the_number_of_conditions_is_bounded, |world| {
+on_sqlite_first!(the_number_of_conditions_is_bounded, |world| {
     const LIMIT: usize = 64;
     for count in sizes_around(
         "server::api::worker_manager::configurations::evaluate::MAX_CONDITIONS",
@@ -250,7 +250,7 @@ on_both!(the_number_of_conditions_is_bounded, |world| {
     }
 });
 
-on_both!(a_plan_shows_the_changes_and_makes_none, zones, |world| {
+on_sqlite_first!(a_plan_shows_the_changes_and_makes_none, zones, |world| {
     let plan = world
         .post(&format!("{BUILD}/plan"), build())
         .await
@@ -302,7 +302,7 @@ on_both!(a_plan_shows_the_changes_and_makes_none, zones, |world| {
     assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
 });
 
-on_both!(
+on_sqlite_first!(
     payload_schemas_are_shown_and_checked_if_rules_ask_for_that,
     zones,
     |world| {
@@ -378,7 +378,7 @@ on_both!(
     }
 );
 
-on_both!(the_offers_of_providers_are_listed, zones, |world| {
+on_sqlite_first!(the_offers_of_providers_are_listed, zones, |world| {
     let reply = world.get("/provider-places").await.expect(200);
     let providers = reply["providers"].as_array().unwrap();
     let of = |id: &str| {
@@ -398,7 +398,7 @@ on_both!(the_offers_of_providers_are_listed, zones, |world| {
     assert!(!problem.is_empty());
 });
 
-on_both!(
+on_sqlite_first!(
     nothing_is_written_while_a_provider_cannot_list_its_offers,
     zones,
     |world| {
@@ -416,7 +416,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_payload_schema_that_makes_no_sense_is_refused_with_its_place_and_rule,
     zones,
     |world| {
@@ -435,7 +435,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     workers_that_people_declare_have_pools_of_rules_too,
     zones,
     |world| {

@@ -48,50 +48,111 @@ const RESTORE: &str = "
             FROM pg_sequences WHERE schemaname = 'public';
     END $$";
 
-/// Runs one test body on each database: `name::sqlite` and `name::postgres`. With `parallel` in
-/// front, tasks that the body spawns run on several threads.
-macro_rules! on_both {
-    ($name:ident, |$world:ident| $body:block) => {
-        crate::database::on_both!($name, |_config| {}, |$world| $body);
-    };
-    ($name:ident, |$config:ident| $change:block, |$world:ident| $body:block) => {
-        crate::database::on_both!(@ $name, $config $change, $world $body, (tokio::test));
-    };
-    ($name:ident, $change:ident, |$world:ident| $body:block) => {
-        crate::database::on_both!(@ $name, config { super::$change(config) }, $world $body, (tokio::test));
-    };
-    (parallel $name:ident, |$world:ident| $body:block) => {
-        crate::database::on_both!(@ $name, _config {}, $world $body,
-            (tokio::test(flavor = "multi_thread", worker_threads = 4)));
-    };
-    (parallel $name:ident, $change:ident, |$world:ident| $body:block) => {
-        crate::database::on_both!(@ $name, config { super::$change(config) }, $world $body,
-            (tokio::test(flavor = "multi_thread", worker_threads = 4)));
-    };
-    (@ $name:ident, $config:ident $change:block, $world:ident $body:block, ($test:meta)) => {
-        async fn $name($world: &crate::world::World) $body
+/// The tests of a module in which `run` takes a database. Those in a module `long` run only in
+/// `./check all`.
+macro_rules! on_databases {
+    (both, $test:meta) => {
+        #[$test]
+        async fn sqlite() {
+            Box::pin(run(crate::database::Database::sqlite())).await;
+        }
 
-        mod $name {
-            use crate::database::Database;
-            use crate::world::World;
-
-            fn change($config: &mut server::config::Config) $change
-
-            #[$test]
-            async fn sqlite() {
-                super::$name(&World::open(Database::sqlite(), change).await).await;
+        #[$test]
+        async fn postgres() {
+            if let Some(database) = crate::database::Database::postgres() {
+                Box::pin(run(database)).await;
             }
+        }
+    };
+    (long, $test:meta) => {
+        mod long {
+            use super::run;
+
+            crate::database::on_databases!(both, $test);
+        }
+    };
+    (sqlite_first, $test:meta) => {
+        #[$test]
+        async fn sqlite() {
+            Box::pin(run(crate::database::Database::sqlite())).await;
+        }
+
+        mod long {
+            use super::run;
 
             #[$test]
             async fn postgres() {
-                if let Some(database) = Database::postgres() {
-                    super::$name(&World::open(database, change).await).await;
+                if let Some(database) = crate::database::Database::postgres() {
+                    Box::pin(run(database)).await;
                 }
             }
         }
     };
 }
+pub(crate) use on_databases;
+
+/// Runs one test body on each database: `name::sqlite` and `name::postgres`. With `parallel` in
+/// front, tasks that the body spawns run on several threads.
+macro_rules! on_both {
+    ($($test:tt)*) => {
+        crate::database::test_of_world!(both $($test)*);
+    };
+}
 pub(crate) use on_both;
+
+/// As `on_both`, for a body to which the kind of database does not matter: in `./check` it runs on
+/// SQLite only. A body with races, several processes, batches, pages, counts of statements, the
+/// order of rows, or texts as they are stored belongs on both.
+macro_rules! on_sqlite_first {
+    ($($test:tt)*) => {
+        crate::database::test_of_world!(sqlite_first $($test)*);
+    };
+}
+pub(crate) use on_sqlite_first;
+
+/// As `on_both`, only in `./check all`: for what a smaller body shows, too.
+macro_rules! on_both_in_long {
+    ($($test:tt)*) => {
+        crate::database::test_of_world!(long $($test)*);
+    };
+}
+pub(crate) use on_both_in_long;
+
+macro_rules! test_of_world {
+    ($lanes:ident $name:ident, |$world:ident| $body:block) => {
+        crate::database::test_of_world!($lanes $name, |_config| {}, |$world| $body);
+    };
+    ($lanes:ident $name:ident, |$config:ident| $change:block, |$world:ident| $body:block) => {
+        crate::database::test_of_world!(@ $lanes $name, $config $change, $world $body, (tokio::test));
+    };
+    ($lanes:ident $name:ident, $change:ident, |$world:ident| $body:block) => {
+        crate::database::test_of_world!(@ $lanes $name, config { super::$change(config) },
+            $world $body, (tokio::test));
+    };
+    ($lanes:ident parallel $name:ident, |$world:ident| $body:block) => {
+        crate::database::test_of_world!(@ $lanes $name, _config {}, $world $body,
+            (tokio::test(flavor = "multi_thread", worker_threads = 4)));
+    };
+    ($lanes:ident parallel $name:ident, $change:ident, |$world:ident| $body:block) => {
+        crate::database::test_of_world!(@ $lanes $name, config { super::$change(config) },
+            $world $body, (tokio::test(flavor = "multi_thread", worker_threads = 4)));
+    };
+    (@ $lanes:ident $name:ident, $config:ident $change:block, $world:ident $body:block,
+        ($test:meta)) => {
+        async fn $name($world: &crate::world::World) $body
+
+        mod $name {
+            fn change($config: &mut server::config::Config) $change
+
+            async fn run(database: crate::database::Database) {
+                super::$name(&crate::world::World::open(database, change).await).await;
+            }
+
+            crate::database::on_databases!($lanes, $test);
+        }
+    };
+}
+pub(crate) use test_of_world;
 
 /// As insta's, in a test that runs on both databases in one process.
 macro_rules! assert_snapshot {

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::ask::{Answer, Ask};
 use crate::authorization::{Case, case};
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::static_pool;
 use crate::world::World;
 
@@ -135,7 +135,7 @@ async fn page(world: &World, path: &str) -> Answer {
     answer
 }
 
-on_both!(an_upload_is_served_as_a_tarball_and_as_a_page, |world| {
+on_sqlite_first!(an_upload_is_served_as_a_tarball_and_as_a_page, |world| {
     with_configuration(world).await;
     let files = [("README.md", "# Build"), ("docs/a.md", "More")];
     let put = put(world, BUILD, &files).await;
@@ -196,7 +196,7 @@ on_both!(an_upload_is_served_as_a_tarball_and_as_a_page, |world| {
     assert_eq!(actions, ["documentation-updated", "documentation-deleted"]);
 });
 
-on_both!(
+on_sqlite_first!(
     the_same_again_changes_nothing_and_who_has_it_is_not_sent_it,
     |world| {
         with_configuration(world).await;
@@ -257,7 +257,7 @@ fn tar_of(files: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
-on_both!(
+on_sqlite_first!(
     a_worker_types_documentation_is_followed_by_that_of_its_configuration,
     |world| {
         with_configuration(world).await;
@@ -366,7 +366,7 @@ on_both!(a_refused_upload_changes_nothing, |world| {
     assert_eq!(bytes_of(world.get(BUILD)).await, kept.pack());
 });
 
-on_both!(only_existing_subjects_can_be_documented, |world| {
+on_sqlite_first!(only_existing_subjects_can_be_documented, |world| {
     with_configuration(world).await;
     let tarball = tree(&[]).pack();
     for (path, text) in [
@@ -399,7 +399,7 @@ on_both!(only_existing_subjects_can_be_documented, |world| {
         .refused_with(400, "InvalidRequestArguments", "workerConfigurationId");
 });
 
-on_both!(
+on_sqlite_first!(
     a_worker_type_takes_the_same_scope_by_either_of_its_names,
     |world| {
         with_configuration(world).await;
@@ -440,7 +440,7 @@ on_both!(documentation_is_deleted_with_its_subject, |world| {
     assert_eq!(count().await, 0);
 });
 
-on_both!(malicious_documentation_is_harmless, |world| {
+on_sqlite_first!(malicious_documentation_is_harmless, |world| {
     with_configuration(world).await;
     let text = "<script>alert(1)</script>\n\n[a](javascript:alert(1)) <img src=x onerror=alert(1)> \
          ![b](data:text/html,<script>) [c](https://ok.example)";

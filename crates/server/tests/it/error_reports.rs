@@ -5,7 +5,7 @@ use domain::time::{HOUR_MS, Timestamp};
 use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::{DAY_MS, pool, worker};
 use crate::world::World;
 
@@ -31,7 +31,7 @@ fn report() -> Value {
     })
 }
 
-on_both!(a_reported_error_is_stored_and_published, |world| {
+on_sqlite_first!(a_reported_error_is_stored_and_published, |world| {
     with_pool(world).await;
     let answer = world.post(ERRORS, report()).await;
     let reported = answer.expect(200);
@@ -55,7 +55,7 @@ on_both!(a_reported_error_is_stored_and_published, |world| {
     assert_eq!(listed, json!({"workerPoolErrors": [reported]}));
 });
 
-on_both!(
+on_sqlite_first!(
     an_error_of_a_worker_with_a_launch_config_names_it,
     |world| {
         with_pool(world).await;
@@ -74,7 +74,7 @@ on_both!(
     }
 );
 
-on_both!(an_error_of_a_missing_pool_is_refused, |world| {
+on_sqlite_first!(an_error_of_a_missing_pool_is_refused, |world| {
     let text = "Worker pool does not exist";
     world
         .post(ERRORS, report())
@@ -87,7 +87,7 @@ on_both!(an_error_of_a_missing_pool_is_refused, |world| {
     );
 });
 
-on_both!(an_error_needs_a_provider_in_service, |world| {
+on_sqlite_first!(an_error_needs_a_provider_in_service, |world| {
     with_pool(world).await;
     for (provider, status, code, text) in [
         ("nosuch", 400, "InputError", "Invalid Provider"),

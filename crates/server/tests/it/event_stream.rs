@@ -16,12 +16,12 @@ use server::start::start_with;
 use testing::sizes_around;
 
 use crate::ask::Ask;
-use crate::database::on_both;
+use crate::database::{on_both, on_sqlite_first};
 use crate::samples::{static_pool, static_worker, worker};
 use crate::world::World;
 
 /// Whatever is waited for comes within this time, or never.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 const EVENTS: &str = "fleetwright:/events";
 
 /// One message of the stream.
@@ -216,7 +216,7 @@ on_both!(a_listener_can_begin_in_the_past, |world| {
     assert_eq!(listening.rest().await.0, Vec::<String>::new());
 });
 
-on_both!(a_listener_gets_only_events_that_it_could_read, |world| {
+on_sqlite_first!(a_listener_gets_only_events_that_it_could_read, |world| {
     make_pool(world, "pp/a").await;
     make_pool(world, "pp/b").await;
     world.insert(worker("pp/a", "g", "w")).await;
@@ -387,7 +387,7 @@ on_both!(events_of_another_process_arrive_here, |world| {
     );
 });
 
-on_both!(
+on_sqlite_first!(
     a_listener_shows_its_credentials_again_after_a_while,
     |world| {
         let mut listening = Listening::open(world.get(EVENTS)).await;
@@ -405,7 +405,7 @@ on_both!(
     }
 );
 
-on_both!(credentials_that_expire_end_the_stream, |world| {
+on_sqlite_first!(credentials_that_expire_end_the_stream, |world| {
     let short = world.root().temporary_between(
         None,
         &["*"],
@@ -430,7 +430,7 @@ async fn a_silent_stream_gives_heartbeats_with_its_position() {
     assert_eq!((life.event, life.id), (None, Some(place + 1)));
 }
 
-on_both!(questions_that_make_no_sense_are_refused, |world| {
+on_sqlite_first!(questions_that_make_no_sense_are_refused, |world| {
     let path = |query: &str| format!("{EVENTS}?{query}");
     let refused = |answer: crate::ask::Answer, part| {
         answer.refused_with(400, "InvalidRequestArguments", part);
@@ -451,7 +451,7 @@ on_both!(questions_that_make_no_sense_are_refused, |world| {
     refused(world.get(&path("pool=a%2Fb")).await, "is not supported");
 });
 
-on_both!(the_number_of_a_listeners_exchanges_is_bounded, |world| {
+on_sqlite_first!(the_number_of_a_listeners_exchanges_is_bounded, |world| {
     make_pool(world, "pp/a").await;
     for count in sizes_around("server::api::fleetwright::events::MAX_EXCHANGES", 50) {
         // The only matching event comes last.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use server::background::driver::BackgroundTask;
 use server::background::{EventPublisher, Measure};
 
-use crate::database::on_both;
+use crate::database::{on_both, on_sqlite_first};
 use crate::samples::{STATIC_SECRET, aws_pool, launch_config, static_pool, static_worker, worker};
 use crate::world::World;
 
@@ -63,7 +63,7 @@ on_both!(many_events_are_published_in_batches, |world| {
     assert_eq!(told(world).len(), 210);
 });
 
-on_both!(events_contain_no_secrets, |world| {
+on_sqlite_first!(events_contain_no_secrets, |world| {
     world
         .put("/worker-pool/pp%2Fee", static_pool())
         .await
@@ -133,7 +133,7 @@ on_both!(pools_workers_and_waiting_events_are_measured, |world| {
     assert!(metrics.contains("fleetwright_outbox_events "));
 });
 
-on_both!(requests_are_counted_by_endpoint_and_status, |world| {
+on_sqlite_first!(requests_are_counted_by_endpoint_and_status, |world| {
     world.get("/worker-pool/counted%2Fpool").await.expect(404);
     let metrics = world.get("root:/metrics").locally().await.text;
     let count = "http_requests_total{service=\"worker-manager\",name=\"workerPool\",method=\"GET\",\

@@ -9,8 +9,8 @@ use server::background::Refresh;
 use server::background::driver::BackgroundTask;
 use server::config::Config;
 
-use crate::database::{assert_snapshot, on_both};
-use crate::fleet_world::{Fleet, POOL, fleet_test, machine, pool, round};
+use crate::database::{assert_snapshot, on_sqlite_first};
+use crate::fleet_world::{Fleet, POOL, fleet_on_sqlite_first, machine, pool, round};
 use crate::samples;
 
 fn bid(price: f64) -> Bid {
@@ -53,7 +53,7 @@ fn offers(explained: &Value) -> String {
     rows.map(text).collect()
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     the_price_of_the_bid_that_won_stays_with_launch_and_worker,
     |fleet| {
         fleet
@@ -91,7 +91,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_launch_gives_the_data_of_its_bid_back, |fleet| {
+fleet_on_sqlite_first!(a_launch_gives_the_data_of_its_bid_back, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 0, 9, &[machine("a")]))
         .await;
@@ -114,7 +114,7 @@ fleet_test!(a_launch_gives_the_data_of_its_bid_back, |fleet| {
     assert_eq!(*orders.lock().unwrap(), [(Some(0.5), data)]);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_plan_tells_what_each_launch_config_offered_and_why_it_was_taken_or_not,
     |fleet| {
         let machines = ["a", "b", "c", "d", "e"].map(machine);
@@ -213,7 +213,7 @@ fn with_bidder(config: &mut Config) {
     config.providers.0.push(racks);
 }
 
-on_both!(
+on_sqlite_first!(
     a_bidder_outside_is_asked_before_the_first_launch_and_each_bad_bid_has_its_reason,
     |config| { super::with_bidder(config) },
     |world| {

@@ -13,7 +13,9 @@ use testing::sizes_around;
 
 use crate::database::Database;
 use crate::fleet_two_processes::{both_at_once, second};
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, pool,
+};
 use crate::queue_samples::task_id;
 
 const HOUR_MS: i64 = 60 * MINUTE_MS;
@@ -147,7 +149,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_budget_of_zero_launches_nothing_and_the_pool_says_why,
     |fleet| {
         fleet.priced_pool(POOL, "one", 0.1).await;
@@ -200,7 +202,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_budget_of_a_provider_leaves_the_others_alone, |fleet| {
+fleet_on_sqlite_first!(a_budget_of_a_provider_leaves_the_others_alone, |fleet| {
     fleet.priced_pool(POOL, "one", 0.1).await;
     fleet.priced_pool("pp/free", "three", 0.1).await;
     fleet
@@ -218,7 +220,7 @@ fleet_test!(a_budget_of_a_provider_leaves_the_others_alone, |fleet| {
     assert_eq!(missing.await.status, 404);
 });
 
-fleet_test!(the_maximum_is_lowered_before_all_is_spent, |fleet| {
+fleet_on_sqlite_first!(the_maximum_is_lowered_before_all_is_spent, |fleet| {
     fleet.priced_pool(POOL, "one", 1.0).await;
     fleet
         .set_budget("day", ("workerPools", "pp/*"), "day", 100.0)
@@ -239,7 +241,7 @@ fleet_test!(the_maximum_is_lowered_before_all_is_spent, |fleet| {
     );
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_plan_under_a_budget_is_made_again_from_its_input,
     |fleet| {
         fleet.priced_pool(POOL, "one", 0.3).await;
@@ -325,7 +327,7 @@ async fn a_budget_is_summed_again_if_a_plan_has_launched_under_it_meanwhile() {
     }
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_budget_is_set_changed_listed_and_removed_with_its_history,
     |fleet| {
         let set = fleet
@@ -443,7 +445,7 @@ async fn only_so_many_budgets_exist() {
     }
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_task_that_waits_for_money_names_the_budget_and_its_next_period,
     |fleet| {
         fleet.priced_pool(POOL, "one", 0.1).await;
@@ -467,7 +469,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_task_in_a_pool_whose_maximum_is_lowered_waits_for_the_budget,
     |fleet| {
         fleet.priced_pool(POOL, "one", 0.1).await;

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use store::plans::PlanRecord;
 
 use crate::database::assert_snapshot;
-use crate::fleet_world::{Fleet, IDLE_MS, POOL, fleet_test, machine, plain_pool, pool};
+use crate::fleet_world::{
+    Fleet, IDLE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, plain_pool, pool,
+};
 
 impl Fleet {
     /// The decision that would be made now, as text.
@@ -59,7 +61,7 @@ fleet_test!(every_stored_plan_is_made_again_from_its_input, |fleet| {
     assert_eq!(missing.unwrap(), None);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_plan_with_a_damaged_or_without_an_input_is_not_made_again,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -86,7 +88,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_pool_explains_its_present_and_earlier_decisions, |fleet| {
+fleet_on_sqlite_first!(a_pool_explains_its_present_and_earlier_decisions, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 2).await;
     assert_snapshot!(fleet.present().await, @r"
@@ -115,7 +117,7 @@ fleet_test!(a_pool_explains_its_present_and_earlier_decisions, |fleet| {
     assert_snapshot!(launch, @r#"{"cause":null,"created":"2026-09-21T14:13:20.000Z","launch":"[launch]","launchConfigId":"a","machines":2,"made":2,"plan":1,"price":null,"problem":null,"providerId":"one","state":"accepted"}"#);
 });
 
-fleet_test!(a_pool_says_why_nothing_happens, |fleet| {
+fleet_on_sqlite_first!(a_pool_says_why_nothing_happens, |fleet| {
     fleet.make_pool(POOL, plain_pool(1)).await;
     assert_snapshot!(fleet.reasons().await.join("\n"), @"needed 0: 0 pending, maximum 1, ratio 1");
     // The maximum is reached.
@@ -127,7 +129,7 @@ fleet_test!(a_pool_says_why_nothing_happens, |fleet| {
     ");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_pool_says_which_launch_configs_cannot_be_used_and_why,
     |fleet| {
         let mut off = machine("off");
@@ -153,7 +155,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_pool_says_that_its_provider_launches_nothing, |fleet| {
+fleet_on_sqlite_first!(a_pool_says_that_its_provider_launches_nothing, |fleet| {
     fleet
         .make_pool(POOL, pool("null-provider", 0, 4, &[machine("a")]))
         .await;
@@ -166,7 +168,7 @@ fleet_test!(a_pool_says_that_its_provider_launches_nothing, |fleet| {
     ");
 });
 
-fleet_test!(a_worker_explains_its_launch_its_work_and_its_end, |fleet| {
+fleet_on_sqlite_first!(a_worker_explains_its_launch_its_work_and_its_end, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
     fleet.round().await;
@@ -199,7 +201,7 @@ fleet_test!(a_worker_explains_its_launch_its_work_and_its_end, |fleet| {
     assert_eq!(explained["plan"]["number"], 1);
 });
 
-fleet_test!(an_ended_worker_names_the_rule, |fleet| {
+fleet_on_sqlite_first!(an_ended_worker_names_the_rule, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
     fleet.round().await;
@@ -242,7 +244,7 @@ fleet_test!(a_preview_writes_nothing_and_matches_the_decision, |fleet| {
     assert_eq!((plan.number, fleet.machines().len()), (1, 3));
 });
 
-fleet_test!(a_preview_shows_the_advice_and_sends_none, |fleet| {
+fleet_on_sqlite_first!(a_preview_shows_the_advice_and_sends_none, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
     fleet.pass_ms(IDLE_MS);
@@ -254,7 +256,7 @@ fleet_test!(a_preview_shows_the_advice_and_sends_none, |fleet| {
     assert_eq!(fleet.advice(&worker).await, "go: over capacity");
 });
 
-fleet_test!(an_explanation_needs_a_scope, |fleet| {
+fleet_on_sqlite_first!(an_explanation_needs_a_scope, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let path = "fleetwright:/explain/pool/pp%2Fee";
     let curious = fleet

@@ -14,7 +14,8 @@ use store::offering_news;
 use testing::sizes_around;
 
 use crate::fleet_world::{
-    Fleet, IDLE_MS, MINUTE_MS, POOL, REGISTRATION_MS, fleet_test, machine, plain_pool, pool,
+    Fleet, IDLE_MS, MINUTE_MS, POOL, REGISTRATION_MS, fleet_on_sqlite_first, fleet_test, machine,
+    plain_pool, pool,
 };
 
 const SECOND_MS: i64 = 1_000;
@@ -106,7 +107,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_region_that_is_taken_away_is_left_within_a_tick_and_gets_its_share_back,
     |fleet| {
         fleet
@@ -240,7 +241,7 @@ fleet_test!(a_stored_plan_contains_what_was_learned, |fleet| {
     assert_eq!(troubles.flatten().count(), 1);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     what_happens_to_machines_is_news_of_their_offering,
     |fleet| {
         fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
@@ -294,7 +295,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_launch_of_which_a_part_is_made_lacks_capacity, |fleet| {
+fleet_on_sqlite_first!(a_launch_of_which_a_part_is_made_lacks_capacity, |fleet| {
     fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
     fleet.one.fake.next_launches([LaunchOutcome::Partial(3)]);
     fleet.tasks(POOL, 5).await;
@@ -305,7 +306,7 @@ fleet_test!(a_launch_of_which_a_part_is_made_lacks_capacity, |fleet| {
     );
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_whose_answer_is_lost_is_news_when_it_is_settled,
     |fleet| {
         fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
@@ -319,7 +320,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     workers_that_leave_by_themselves_are_not_interrupted,
     |fleet| {
         fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
@@ -335,7 +336,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(pools_of_other_strategies_make_no_news, |fleet| {
+fleet_on_sqlite_first!(pools_of_other_strategies_make_no_news, |fleet| {
     fleet.make_pool(POOL, plain_pool(100)).await;
     fleet
         .one

@@ -14,7 +14,9 @@ use testing::sizes_around;
 
 use crate::fleet_learned::{in_region, learning_pool, offering};
 use crate::fleet_two_processes::second;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, plain_pool, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, plain_pool, pool,
+};
 
 const SECOND_MS: i64 = 1_000;
 const SCAN_MS: i64 = 20 * SECOND_MS;
@@ -129,7 +131,7 @@ async fn two_processes_learn_each_row_once_and_one_of_them_samples() {
     );
 }
 
-fleet_test!(a_pool_that_learns_is_sampled_until_it_is_at_rest, |fleet| {
+fleet_on_sqlite_first!(a_pool_that_learns_is_sampled_until_it_is_at_rest, |fleet| {
     fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
     fleet.make_pool("pp/plain", plain_pool(100)).await;
     fleet.tasks("pp/plain", 1).await;
@@ -247,7 +249,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_machine_that_takes_too_long_is_given_up, |fleet| {
+fleet_on_sqlite_first!(a_machine_that_takes_too_long_is_given_up, |fleet| {
     fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
     fleet.add_boots("east", 3).await;
     fleet.learn().await;
@@ -284,7 +286,7 @@ fleet_test!(a_machine_that_takes_too_long_is_given_up, |fleet| {
     assert_eq!(memory.window, Some(1));
 });
 
-fleet_test!(a_step_of_the_clock_gives_up_no_machine, |fleet| {
+fleet_on_sqlite_first!(a_step_of_the_clock_gives_up_no_machine, |fleet| {
     fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
     fleet.add_boots("east", 3).await;
     fleet.tasks(POOL, 1).await;
@@ -299,7 +301,7 @@ fleet_test!(a_step_of_the_clock_gives_up_no_machine, |fleet| {
     assert_eq!(fleet.record(POOL).await.unwrap().level, 1);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     machines_that_survive_end_the_doubt_about_an_offering,
     |fleet| {
         fleet.make_pool(POOL, learning_pool(1_000, &["east"])).await;
@@ -344,7 +346,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     machines_that_were_launched_before_a_failure_do_not_end_the_doubt,
     |fleet| {
         fleet.make_pool(POOL, learning_pool(1_000, &["east"])).await;
@@ -401,7 +403,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_pool_above_its_share_of_a_quota_gives_way_to_others,
     |fleet| {
         for id in ["pp/rich", "pp/poor"] {

@@ -15,7 +15,8 @@ use server::background::driver::BackgroundTask;
 use server::start::start_with;
 
 use crate::fleet_world::{
-    Fleet, IDLE_MS, MINUTE_MS, POOL, Running, fleet_test, machine, plain_pool, pool, worker_path,
+    Fleet, IDLE_MS, MINUTE_MS, POOL, Running, fleet_on_sqlite_first, fleet_test, machine,
+    plain_pool, pool, worker_path,
 };
 use crate::samples::{static_pool, static_worker};
 
@@ -42,7 +43,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(surplus_workers_stop_only_after_the_idle_time, |fleet| {
+fleet_on_sqlite_first!(surplus_workers_stop_only_after_the_idle_time, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let idle = fleet.idle(POOL, 2).await;
     fleet.pass_ms(IDLE_MS - 1);
@@ -67,7 +68,7 @@ fleet_test!(the_longest_idle_goes_first, |fleet| {
     assert_eq!(fleet.advice(&first).await, STAY);
 });
 
-fleet_test!(a_busy_worker_is_never_too_many, |fleet| {
+fleet_on_sqlite_first!(a_busy_worker_is_never_too_many, |fleet| {
     fleet.make_pool(POOL, plain_pool(2)).await;
     let busy = fleet.busy(POOL, 2).await;
     fleet.change_pool(POOL, plain_pool(1)).await;
@@ -86,7 +87,7 @@ fleet_test!(a_busy_worker_is_never_too_many, |fleet| {
     assert_eq!(fleet.advice(&busy[1].0).await, STAY);
 });
 
-fleet_test!(workers_of_the_minimum_do_not_stop, |fleet| {
+fleet_on_sqlite_first!(workers_of_the_minimum_do_not_stop, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 1, 4, &[machine("a")]))
         .await;
@@ -98,7 +99,7 @@ fleet_test!(workers_of_the_minimum_do_not_stop, |fleet| {
     assert_eq!(advices, [GO, STAY]);
 });
 
-fleet_test!(advice_to_stop_is_withdrawn_when_work_comes, |fleet| {
+fleet_on_sqlite_first!(advice_to_stop_is_withdrawn_when_work_comes, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
     fleet.pass_ms(IDLE_MS);
@@ -110,7 +111,7 @@ fleet_test!(advice_to_stop_is_withdrawn_when_work_comes, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 running");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_stopping_worker_is_no_supply_beyond_its_capacity,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -124,7 +125,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     workers_of_a_provider_that_the_pool_has_left_finish_and_go,
     |fleet| {
         let (worker, claim) = fleet.busy_in_a_cloud_that_is_left().await;
@@ -190,7 +191,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_pool_of_the_null_provider_launches_nothing_whatever_waits,
     |fleet| {
         fleet
@@ -203,7 +204,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     workers_of_an_archived_launch_config_go_between_two_tasks,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(8)).await;
@@ -230,7 +231,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_quarantined_worker_is_replaced_and_counts_again_when_released,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -252,7 +253,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_quarantined_worker_is_kept_for_a_day, |fleet| {
+fleet_on_sqlite_first!(a_quarantined_worker_is_kept_for_a_day, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
     fleet.quarantine(&worker.key, 100 * DAY_MS).await;
@@ -285,7 +286,7 @@ fleet_test!(a_removed_worker_loses_its_task_and_its_machine, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopping");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_worker_that_stops_without_advice_is_not_called_surplus,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -298,7 +299,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_pool_that_returns_to_a_provider_keeps_its_workers_there,
     |fleet| {
         let (worker, claim) = fleet.busy_in_a_cloud_that_is_left().await;
@@ -310,7 +311,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_worker_gets_its_advice_when_it_asks, |fleet| {
+fleet_on_sqlite_first!(a_worker_gets_its_advice_when_it_asks, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let (worker, claim) = fleet.busy(POOL, 1).await.remove(0);
     fleet.complete(&claim).await;
@@ -368,7 +369,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launched_machine_is_not_declared_anew_once_its_pool_is_static,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;

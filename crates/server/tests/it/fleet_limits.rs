@@ -5,10 +5,11 @@ use domain::time::DAY_MS;
 use serde_json::json;
 
 use crate::fleet_world::{
-    IDLE_MS, MAX_MACHINES, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool,
+    IDLE_MS, MAX_MACHINES, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, plain_pool,
+    pool,
 };
 
-fleet_test!(the_minimum_runs_without_work_and_is_replaced, |fleet| {
+fleet_on_sqlite_first!(the_minimum_runs_without_work_and_is_replaced, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 2, 4, &[machine("a")]))
         .await;
@@ -27,7 +28,7 @@ fleet_test!(the_minimum_runs_without_work_and_is_replaced, |fleet| {
     );
 });
 
-fleet_test!(the_maximum_holds_however_much_waits, |fleet| {
+fleet_on_sqlite_first!(the_maximum_holds_however_much_waits, |fleet| {
     fleet.make_pool(POOL, plain_pool(3)).await;
     fleet.tasks(POOL, 10).await;
     for _ in 0..3 {
@@ -38,7 +39,7 @@ fleet_test!(the_maximum_holds_however_much_waits, |fleet| {
     assert_eq!(fleet.machines().len(), 3);
 });
 
-fleet_test!(a_stopping_worker_counts_until_it_has_stopped, |fleet| {
+fleet_on_sqlite_first!(a_stopping_worker_counts_until_it_has_stopped, |fleet| {
     fleet.make_pool(POOL, plain_pool(1)).await;
     let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
     fleet.one.fake.set_stop_ms(MINUTE_MS);
@@ -53,7 +54,7 @@ fleet_test!(a_stopping_worker_counts_until_it_has_stopped, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopped");
 });
 
-fleet_test!(a_launch_without_an_answer_takes_room, |fleet| {
+fleet_on_sqlite_first!(a_launch_without_an_answer_takes_room, |fleet| {
     fleet.make_pool(POOL, plain_pool(2)).await;
     fleet.tasks(POOL, 2).await;
     fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
@@ -63,7 +64,7 @@ fleet_test!(a_launch_without_an_answer_takes_room, |fleet| {
     assert_eq!(fleet.machines().len(), 2);
 });
 
-fleet_test!(a_launch_config_has_a_maximum_of_its_own, |fleet| {
+fleet_on_sqlite_first!(a_launch_config_has_a_maximum_of_its_own, |fleet| {
     let mut small = machine("small");
     small["workerManager"]["maxCapacity"] = json!(1);
     fleet.make_pool(POOL, pool("one", 0, 9, &[small])).await;
@@ -73,7 +74,7 @@ fleet_test!(a_launch_config_has_a_maximum_of_its_own, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 requested");
 });
 
-fleet_test!(a_launch_config_of_weight_zero_is_switched_off, |fleet| {
+fleet_on_sqlite_first!(a_launch_config_of_weight_zero_is_switched_off, |fleet| {
     let mut off = machine("off");
     off["workerManager"]["initialWeight"] = json!(0);
     fleet.make_pool(POOL, pool("one", 0, 9, &[off])).await;
@@ -106,7 +107,7 @@ fleet_test!(two_pools_share_the_limit_of_their_provider, |fleet| {
     assert_eq!(fleet.two.fake.n_machines(), MAX_MACHINES);
 });
 
-fleet_test!(more_than_fifty_machines_are_asked_for_in_parts, |fleet| {
+fleet_on_sqlite_first!(more_than_fifty_machines_are_asked_for_in_parts, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 120, 200, &[machine("a")]))
         .await;

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::fleet_world::{IDLE_MS, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
+use crate::fleet_world::{
+    IDLE_MS, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, plain_pool, pool,
+};
 
 fleet_test!(
     a_task_brings_a_worker_which_goes_when_it_is_no_longer_needed,
@@ -55,7 +57,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_row_of_a_worker_says_which_launch_made_it, |fleet| {
+fleet_on_sqlite_first!(a_row_of_a_worker_says_which_launch_made_it, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
     fleet.provision().await;
@@ -99,7 +101,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(started_machines_are_not_launched_again, |fleet| {
+fleet_on_sqlite_first!(started_machines_are_not_launched_again, |fleet| {
     fleet.make_pool(POOL, plain_pool(10)).await;
     fleet.tasks(POOL, 2).await;
     for _ in 0..3 {
@@ -112,7 +114,7 @@ fleet_test!(started_machines_are_not_launched_again, |fleet| {
     assert_eq!(fleet.states(POOL).await, "3 requested");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     an_idle_worker_gets_the_next_task_and_none_is_launched,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(10)).await;
@@ -126,7 +128,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_busy_worker_is_no_help_for_the_next_task, |fleet| {
+fleet_on_sqlite_first!(a_busy_worker_is_no_help_for_the_next_task, |fleet| {
     fleet.make_pool(POOL, plain_pool(10)).await;
     fleet.busy(POOL, 2).await;
     fleet.tasks(POOL, 1).await;
@@ -134,7 +136,7 @@ fleet_test!(a_busy_worker_is_no_help_for_the_next_task, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 requested, 2 running");
 });
 
-fleet_test!(a_machine_for_two_tasks_is_launched_once_for_both, |fleet| {
+fleet_on_sqlite_first!(a_machine_for_two_tasks_is_launched_once_for_both, |fleet| {
     let mut double = machine("double");
     double["workerManager"]["capacityPerInstance"] = json!(2);
     fleet.make_pool(POOL, pool("one", 0, 10, &[double])).await;
@@ -146,7 +148,7 @@ fleet_test!(a_machine_for_two_tasks_is_launched_once_for_both, |fleet| {
     assert_eq!(fleet.states(POOL).await, "2 requested");
 });
 
-fleet_test!(a_task_that_was_cancelled_costs_nothing, |fleet| {
+fleet_on_sqlite_first!(a_task_that_was_cancelled_costs_nothing, |fleet| {
     fleet.make_pool(POOL, plain_pool(10)).await;
     let task = fleet.tasks(POOL, 1).await;
     fleet.about_task(task, "cancel").await.expect(200);
@@ -155,7 +157,7 @@ fleet_test!(a_task_that_was_cancelled_costs_nothing, |fleet| {
     assert_eq!(fleet.plans(POOL).await, []);
 });
 
-fleet_test!(a_blocked_task_launches_no_worker, |fleet| {
+fleet_on_sqlite_first!(a_blocked_task_launches_no_worker, |fleet| {
     fleet.make_pool(POOL, plain_pool(10)).await;
     fleet.tasks(POOL, 1).await;
     let first = crate::queue_samples::task_id(1);

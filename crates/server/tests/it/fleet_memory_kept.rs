@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use store::{offering_news, pool_memories};
 
 use crate::fleet_learned::{learning_pool, offering};
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test};
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test};
 
 const SECOND_MS: i64 = 1_000;
 const SCAN_MS: i64 = 20 * SECOND_MS;
@@ -46,7 +46,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     workers_of_paused_and_archived_launch_configs_have_their_hours,
     |fleet| {
         fleet
@@ -68,7 +68,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_machine_of_a_paused_launch_config_is_given_up_as_others_are,
     |fleet| {
         fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
@@ -85,7 +85,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_used_up_quota_stays_one_while_its_launch_config_is_paused,
     |fleet| {
         fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
@@ -102,7 +102,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     machines_that_may_still_start_hide_no_late_ones_of_others,
     |fleet| {
         // Nothing is known about the east: its machines have 450 s, those of the west 240 s.

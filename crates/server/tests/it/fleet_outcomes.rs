@@ -13,7 +13,8 @@ use server::app::App;
 
 use crate::fleet_two_processes::second;
 use crate::fleet_world::{
-    Fleet, MINUTE_MS, POOL, REGISTRATION_MS, fleet_test, machine, plain_pool, pool,
+    Fleet, MINUTE_MS, POOL, REGISTRATION_MS, fleet_on_sqlite_first, fleet_test, machine,
+    plain_pool, pool,
 };
 
 /// By then a launch without an answer is concluded, and a pause after a failure is over.
@@ -175,7 +176,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     while_an_answer_is_on_its_way_nothing_more_is_asked_for,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -219,7 +220,7 @@ fleet_test!(an_answer_that_comes_after_the_scan_adds_nothing, |fleet| {
     assert_eq!((&launch.state, launch.made), (&LaunchState::Accepted, 1));
 });
 
-fleet_test!(an_overdue_launch_does_not_count_as_supply, |fleet| {
+fleet_on_sqlite_first!(an_overdue_launch_does_not_count_as_supply, |fleet| {
     fleet.make_pool(POOL, plain_pool(2)).await;
     fleet.tasks(POOL, 1).await;
     let lost = [LaunchOutcome::CallLost, LaunchOutcome::CallLost];
@@ -234,7 +235,7 @@ fleet_test!(an_overdue_launch_does_not_count_as_supply, |fleet| {
     assert_eq!(fleet.n_launch_calls(), 2);
 });
 
-fleet_test!(a_former_provider_without_answers_delays_no_task, |fleet| {
+fleet_on_sqlite_first!(a_former_provider_without_answers_delays_no_task, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
     fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
@@ -308,7 +309,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_that_was_never_requested_is_withdrawn_without_an_error,
     |fleet| {
         fleet.decide_and_die().await;
@@ -323,7 +324,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_machine_whose_launch_is_over_is_ended_by_the_next_scan,
     |fleet| {
         let withdrawn = || LaunchState::Withdrawn {
@@ -357,7 +358,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_refusal_is_reported_and_published_and_counts_if_the_config_caused_it,
     |fleet| {
         let causes = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Lost);
@@ -381,7 +382,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_cloud_that_asks_to_slow_down_is_left_alone_for_longer_each_time,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -405,7 +406,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     missing_capacity_of_one_launch_config_comes_from_another,
     |fleet| {
         let mut first = machine("first");
@@ -432,7 +433,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_partial_launch_is_accepted_and_the_rest_requested_after_a_pause,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(10)).await;
@@ -458,7 +459,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_cloud_that_says_it_has_none_is_not_asked, |fleet| {
+fleet_on_sqlite_first!(a_cloud_that_says_it_has_none_is_not_asked, |fleet| {
     fleet.make_pool(POOL, plain_pool(10)).await;
     fleet.tasks(POOL, 1).await;
     fleet.one.fake.set_stock("a", 0);
@@ -472,7 +473,7 @@ fleet_test!(a_cloud_that_says_it_has_none_is_not_asked, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 requested");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_config_whose_machines_do_not_come_up_gets_one_at_a_time,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(10)).await;
@@ -499,7 +500,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_failure_of_one_pool_says_nothing_about_another, |fleet| {
+fleet_on_sqlite_first!(a_failure_of_one_pool_says_nothing_about_another, |fleet| {
     for pool in [POOL, "pp/other"] {
         fleet.make_pool(pool, plain_pool(4)).await;
         fleet.tasks(pool, 1).await;
@@ -544,7 +545,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_that_does_not_get_its_turn_is_nobodys_error,
     |fleet| {
         const AT_ONCE: u64 = 16;
@@ -576,7 +577,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     the_report_of_a_refusal_does_not_show_the_launch_config,
     |fleet| {
         let mut secretive = machine("a");

@@ -12,7 +12,9 @@ use serde_json::json;
 use server::background::Provision;
 use server::background::driver::BackgroundTask;
 
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, plain_pool, pool,
+};
 
 const SECOND_MS: i64 = 1_000;
 const FIVE_MINUTES_S: i64 = 300;
@@ -72,7 +74,7 @@ fn refuse(
     calls
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_cloud_that_is_out_of_stock_after_it_worked_is_asked_less_and_less,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(100)).await;
@@ -97,7 +99,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_pool_is_looked_at_when_the_pause_ends_and_not_before,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(100)).await;
@@ -139,7 +141,7 @@ fleet_test!(a_clock_that_is_set_back_lengthens_no_pause, |fleet| {
     assert_eq!(since, [0, 10, 30, 70, 150]);
 });
 
-fleet_test!(every_launch_config_has_a_pause_of_its_own, |fleet| {
+fleet_on_sqlite_first!(every_launch_config_has_a_pause_of_its_own, |fleet| {
     let machines: Vec<_> = ["a", "b", "c", "d"].map(machine).into();
     fleet.make_pool(POOL, pool("one", 0, 100, &machines)).await;
     fleet.busy(POOL, 8).await;
@@ -183,7 +185,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_of_which_only_a_part_is_made_is_a_sign_of_shortage,
     |fleet| {
         let machines: Vec<_> = ["a", "b"].map(machine).into();
@@ -236,7 +238,7 @@ fleet_test!(a_burst_of_refused_machines_is_one_refusal, |fleet| {
     );
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     machines_that_do_not_come_up_count_when_they_should_have_and_when_they_are_given_up,
     |fleet| {
         // As by default: half an hour to start up, two hours until a machine is given up.
@@ -271,7 +273,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_launch_that_was_turned_away_is_no_attempt, |fleet| {
+fleet_on_sqlite_first!(a_launch_that_was_turned_away_is_no_attempt, |fleet| {
     fleet.make_pool(POOL, plain_pool(100)).await;
     fleet.tasks(POOL, 5).await;
     fleet
@@ -285,7 +287,7 @@ fleet_test!(a_launch_that_was_turned_away_is_no_attempt, |fleet| {
     assert_eq!(offer["tries"]["refusals"]["inARow"], json!(1));
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_busy_queue_is_planned_for_once_a_second_and_a_quiet_one_at_once,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(100)).await;
@@ -308,7 +310,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_registration_long_after_a_refusal_does_not_end_its_pause,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(100)).await;
@@ -324,7 +326,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     workers_that_never_ask_for_work_count_against_their_launch_config,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(100)).await;

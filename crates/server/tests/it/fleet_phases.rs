@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::database::assert_snapshot;
-use crate::fleet_world::{Fleet, POOL, fleet_test, plain_pool};
+use crate::fleet_world::{Fleet, POOL, fleet_on_sqlite_first, plain_pool};
 
 impl Fleet {
     async fn explain_launch_config(&self, id: &str) -> Value {
@@ -29,7 +29,7 @@ fn steps(explained: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_config_shows_how_long_its_machines_took_for_each_step,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -83,7 +83,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(an_unknown_launch_config_has_no_explanation, |fleet| {
+fleet_on_sqlite_first!(an_unknown_launch_config_has_no_explanation, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let path = "fleetwright:/explain/launch-config/pp%2Fee/nosuch";
     assert_eq!(fleet.ask(Method::GET, path).await.status, 404);

@@ -31,7 +31,7 @@ use crate::world::World;
 
 const SECOND_MS: i64 = 1_000;
 /// Something that should happen within moments.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn name(number: usize) -> String {
     format!("pp/pool-{number:04}")

@@ -19,7 +19,7 @@ use serde_json::json;
 use server::app::App;
 use server::start::start_with;
 
-use crate::fleet_world::{Fleet, fleet_test, machine, pool, round};
+use crate::fleet_world::{Fleet, fleet_on_sqlite_first, machine, pool, round};
 use crate::world::TestClock;
 
 const N_POOLS: usize = 100;
@@ -72,7 +72,7 @@ impl Fleet {
 /// Calls to launch by region and second, as the cloud heard them.
 type Heard = Arc<Mutex<BTreeMap<(String, i64), u64>>>;
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_region_that_asks_to_slow_down_is_left_alone_by_all_pools_and_others_are_not,
     |fleet| {
         for number in 0..N_POOLS {
@@ -124,7 +124,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_cloud_that_takes_everything_is_asked_at_a_steady_rate,
     |fleet| {
         for number in 0..N_POOLS {
@@ -148,7 +148,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_scan_that_is_throttled_pauses_its_region_and_says_so,
     |fleet| {
         fleet.pool_in("pp/one", "here").await;

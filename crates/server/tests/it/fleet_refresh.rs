@@ -10,7 +10,7 @@ use server::background::driver::BackgroundTask;
 use server::background::{FileReload, Refresh};
 use tokio::sync::Semaphore;
 
-use crate::fleet_world::{Fleet, POOL, fleet_test, machine, pool};
+use crate::fleet_world::{Fleet, POOL, fleet_on_sqlite_first, fleet_test, machine, pool};
 
 impl Fleet {
     fn refreshes(&self) -> BTreeMap<String, Refresh> {
@@ -29,7 +29,7 @@ fn pools(ids: &[&str]) -> BTreeSet<PoolId> {
     ids.iter().map(|id| id.parse().unwrap()).collect()
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_provider_that_does_not_answer_delays_no_prices_of_others,
     |fleet| {
         let wakeups = &fleet.app.engine.wakeups;
@@ -52,7 +52,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_refresh_that_fails_wakes_its_pools_and_is_counted,
     |fleet| {
         let wakeups = &fleet.app.engine.wakeups;
@@ -71,7 +71,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(files_are_read_again_for_all_providers, |fleet| {
+fleet_on_sqlite_first!(files_are_read_again_for_all_providers, |fleet| {
     let mut reload = FileReload(Arc::clone(&fleet.app.engine));
     assert_eq!(reload.activate().await.unwrap(), json!(null));
 });

@@ -11,7 +11,9 @@ use engine::fleet::{ScanResult, Scanner, Terminator};
 use serde_json::{Value, json};
 use testing::sizes_around;
 
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, plain_pool, pool,
+};
 
 /// How many workers one call takes in these tests.
 const BATCH: usize = 5;
@@ -136,7 +138,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(a_region_that_hangs_delays_the_scan_of_no_other, |fleet| {
+fleet_on_sqlite_first!(a_region_that_hangs_delays_the_scan_of_no_other, |fleet| {
     let keys = fleet.one_in_each_region().await;
     let hangs = region(0);
     fleet.one.fake.set_hanging(&hangs, true);
@@ -173,7 +175,7 @@ fleet_test!(a_region_that_hangs_delays_the_scan_of_no_other, |fleet| {
     panic!("{stopped} workers were found gone");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_region_that_fails_twice_is_left_alone_until_the_next_scan,
     |fleet| {
         let key = fleet.stopping_one().await;
@@ -192,7 +194,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(listed_machines_are_not_read_again, |fleet| {
+fleet_on_sqlite_first!(listed_machines_are_not_read_again, |fleet| {
     fleet.make_pool(POOL, plain_pool(100)).await;
     fleet.one.fake.set_batches(BATCH, BATCH);
     let mut n_there = 0;
@@ -215,7 +217,7 @@ fleet_test!(listed_machines_are_not_read_again, |fleet| {
     }
 });
 
-fleet_test!(a_list_is_read_page_by_page, |fleet| {
+fleet_on_sqlite_first!(a_list_is_read_page_by_page, |fleet| {
     fleet.make_pool(POOL, plain_pool(100)).await;
     fleet.one.fake.set_page_size(BATCH);
     let mut n_there = 0;
@@ -242,7 +244,7 @@ fleet_test!(a_list_is_read_page_by_page, |fleet| {
     }
 });
 
-fleet_test!(machines_are_ended_many_by_one_call, |fleet| {
+fleet_on_sqlite_first!(machines_are_ended_many_by_one_call, |fleet| {
     let first = fleet.stopping_one().await;
     fleet.one.fake.set_batches(BATCH, BATCH);
     fleet
@@ -261,7 +263,7 @@ fleet_test!(machines_are_ended_many_by_one_call, |fleet| {
     }
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     machines_that_cannot_be_ended_keep_no_other_from_its_end,
     |fleet| {
         let last = fleet.stopping_one().await;
@@ -299,7 +301,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_region_that_is_down_is_called_a_few_times_and_no_more,
     |fleet| {
         let first = fleet.stopping_one().await;
@@ -315,7 +317,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_region_that_answers_nothing_is_called_again_after_three_seconds_each_time,
     |fleet| {
         fleet.stopping_one().await;
@@ -362,7 +364,7 @@ fleet_test!(machines_without_an_answer_come_last, |fleet| {
     assert_eq!(ender.end_for(FOREVER).await.unwrap(), 1);
 });
 
-fleet_test!(a_region_that_hangs_delays_no_ending_in_another, |fleet| {
+fleet_on_sqlite_first!(a_region_that_hangs_delays_no_ending_in_another, |fleet| {
     for key in fleet.one_in_each_region().await {
         fleet
             .edit(&key, |worker| worker.state = WorkerState::Stopping)
@@ -384,7 +386,7 @@ fleet_test!(a_region_that_hangs_delays_no_ending_in_another, |fleet| {
     assert_eq!(fleet.one.fake.n_hanging(&hangs, Call::End), 1);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_machine_with_our_mark_that_no_launch_made_is_ended_after_an_hour,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -423,7 +425,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_machine_of_an_unknown_launch_is_not_ended_at_first_sight,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;

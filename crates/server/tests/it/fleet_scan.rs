@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::ask::Who;
 use crate::fleet_world::{
-    Fleet, INACTIVITY_MS, MINUTE_MS, POOL, REGISTRATION_MS, REREGISTRATION_MS, Running, fleet_test,
-    plain_pool,
+    Fleet, INACTIVITY_MS, MINUTE_MS, POOL, REGISTRATION_MS, REREGISTRATION_MS, Running,
+    fleet_on_sqlite_first, fleet_test, plain_pool,
 };
 
 const UNAVAILABLE: fn() -> CloudError = || CloudError::Unavailable("down".to_owned());
@@ -39,7 +39,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(a_worker_that_does_not_register_in_time_is_ended, |fleet| {
+fleet_on_sqlite_first!(a_worker_that_does_not_register_in_time_is_ended, |fleet| {
     let key = fleet.requested().await;
     fleet.pass_ms(REGISTRATION_MS);
     assert_eq!(fleet.scan().await, json!(null));
@@ -51,7 +51,7 @@ fleet_test!(a_worker_that_does_not_register_in_time_is_ended, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 stopped");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_worker_that_does_not_register_again_in_time_is_ended_even_if_it_works,
     |fleet| {
         let (worker, _) = fleet.one_busy().await;
@@ -73,7 +73,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_worker_that_registers_again_keeps_running, |fleet| {
+fleet_on_sqlite_first!(a_worker_that_registers_again_keeps_running, |fleet| {
     let key = fleet.requested().await;
     let reply = fleet.registration(&key).await.expect(200);
     fleet.pass_ms(REREGISTRATION_MS - MINUTE_MS);
@@ -85,7 +85,7 @@ fleet_test!(a_worker_that_registers_again_keeps_running, |fleet| {
     assert_eq!(fleet.scan().await, json!(null));
 });
 
-fleet_test!(a_worker_that_never_asks_for_work_is_ended, |fleet| {
+fleet_on_sqlite_first!(a_worker_that_never_asks_for_work_is_ended, |fleet| {
     let key = fleet.requested().await;
     fleet.register(&key).await;
     fleet.listen_ms(INACTIVITY_MS);
@@ -96,7 +96,7 @@ fleet_test!(a_worker_that_never_asks_for_work_is_ended, |fleet| {
     assert!(reason.starts_with("worker never claimed work"), "{reason}");
 });
 
-fleet_test!(a_silent_worker_is_ended, |fleet| {
+fleet_on_sqlite_first!(a_silent_worker_is_ended, |fleet| {
     let worker = fleet.one_idle().await;
     fleet.listen_ms(INACTIVITY_MS + 1);
     assert_eq!(fleet.scan().await, json!({"ended": 1}));
@@ -104,7 +104,7 @@ fleet_test!(a_silent_worker_is_ended, |fleet| {
     assert!(reason.starts_with("worker inactive"), "{reason}");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     after_the_clock_was_set_forward_whoever_is_heard_again_stays,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(9)).await;
@@ -125,7 +125,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_quarantined_worker_may_be_silent, |fleet| {
+fleet_on_sqlite_first!(a_quarantined_worker_may_be_silent, |fleet| {
     let worker = fleet.one_idle().await;
     fleet.quarantine(&worker.key, 3 * HOUR_MS).await;
     fleet.pass_ms(2 * INACTIVITY_MS);
@@ -146,7 +146,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_fresh_machine_that_is_not_seen_yet_may_still_come,
     |fleet| {
         let key = fleet.requested().await;
@@ -160,7 +160,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_cloud_that_cannot_be_asked_has_not_lost_anything,
     |fleet| {
         fleet.one_idle().await;
@@ -171,7 +171,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     the_end_of_a_slow_machine_is_requested_again_after_a_minute,
     |fleet| {
         let key = fleet.requested().await;
@@ -193,7 +193,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     an_end_that_failed_is_tried_again_after_three_seconds,
     |fleet| {
         let key = fleet.requested().await;
@@ -209,7 +209,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_machine_whose_row_is_stopped_is_ended, |fleet| {
+fleet_on_sqlite_first!(a_machine_whose_row_is_stopped_is_ended, |fleet| {
     let key = fleet.requested().await;
     fleet
         .edit(&key, |worker| worker.state = WorkerState::Stopped)

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use crate::database::{Database, assert_snapshot};
 use crate::fleet_two_processes::{both_at_once, second};
-use crate::fleet_world::{Fleet, MAX_MACHINES, MINUTE_MS, POOL, fleet_test, machine, pool};
+use crate::fleet_world::{
+    Fleet, MAX_MACHINES, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, pool,
+};
 use crate::samples::static_worker;
 
 impl Fleet {
@@ -78,7 +80,7 @@ fn two_places() -> [(Value, &'static str); 2] {
     [(machine("a"), "one"), (machine("b"), "two")]
 }
 
-fleet_test!(a_pool_has_machines_of_all_its_providers_at_once, |fleet| {
+fleet_on_sqlite_first!(a_pool_has_machines_of_all_its_providers_at_once, |fleet| {
     fleet.spread(0, 9, &two_places()).await;
     fleet.tasks(POOL, 4).await;
     fleet.round().await;
@@ -102,7 +104,7 @@ fleet_test!(a_pool_has_machines_of_all_its_providers_at_once, |fleet| {
     assert_eq!(fleet.states(POOL).await, "4 running");
 });
 
-fleet_test!(launches_that_one_provider_refuses_go_to_another, |fleet| {
+fleet_on_sqlite_first!(launches_that_one_provider_refuses_go_to_another, |fleet| {
     fleet.spread(0, 9, &two_places()).await;
     fleet
         .one
@@ -127,7 +129,7 @@ fleet_test!(launches_that_one_provider_refuses_go_to_another, |fleet| {
     assert_eq!(fleet.by_cloud().await, [2, 3, 0]);
 });
 
-fleet_test!(a_missing_provider_removes_only_its_own_offers, |fleet| {
+fleet_on_sqlite_first!(a_missing_provider_removes_only_its_own_offers, |fleet| {
     let places = [
         (machine("a"), "nosuch"),
         (machine("b"), "three"),
@@ -147,7 +149,7 @@ fleet_test!(a_missing_provider_removes_only_its_own_offers, |fleet| {
     assert_eq!(fleet.by_cloud().await, [0, 0, 2]);
 });
 
-fleet_test!(launches_above_one_providers_limit_go_to_others, |fleet| {
+fleet_on_sqlite_first!(launches_above_one_providers_limit_go_to_others, |fleet| {
     let mut small = machine("a");
     small["workerManager"]["maxCapacity"] = json!(2);
     let places = [
@@ -181,7 +183,7 @@ fleet_test!(launches_above_one_providers_limit_go_to_others, |fleet| {
     );
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     workers_of_a_provider_that_is_left_go_and_the_others_stay,
     |fleet| {
         fleet.spread(0, 9, &two_places()).await;
@@ -227,7 +229,7 @@ fleet_test!(workers_of_a_former_provider_are_no_supply, |fleet| {
     );
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_machine_of_a_lost_answer_is_adopted_where_it_was_launched,
     |fleet| {
         let mut off = machine("a");
@@ -256,7 +258,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_cloud_that_cannot_be_listed_holds_up_only_its_own_launches,
     |fleet| {
         fleet.spread(0, 9, &two_places()).await;
@@ -289,7 +291,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_worker_is_declared_at_the_provider_that_takes_such,
     |fleet| {
         fleet

@@ -8,7 +8,9 @@ use store::shadow_plans::{self, ShadowRecord};
 use testing::sizes_around;
 
 use crate::fleet_learned::in_region;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, plain_pool, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, plain_pool, pool,
+};
 use crate::world::World;
 
 const PATH: &str = "fleetwright:/explain/shadow/pp%2Fee";
@@ -126,7 +128,7 @@ fleet_test!(a_pool_without_a_shadow_costs_no_statement, |fleet| {
     assert!(alone > 0);
 });
 
-fleet_test!(a_plan_is_stored_with_that_of_its_shadow, |fleet| {
+fleet_on_sqlite_first!(a_plan_is_stored_with_that_of_its_shadow, |fleet| {
     fleet
         .make_pool(POOL, watched("aws-provisioner", "weighted", 0.0))
         .await;
@@ -189,7 +191,7 @@ fleet_test!(of_the_decisions_with_a_shadow_the_last_are_kept, |fleet| {
     assert_eq!(shown["sums"]["decisions"], KEPT);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_shadow_that_learns_does_so_from_the_real_launches_and_apart,
     |fleet| {
         let mut definition = watched("weighted", "balanced", 1.0);

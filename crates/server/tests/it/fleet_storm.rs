@@ -5,24 +5,26 @@ use std::collections::BTreeSet;
 use tokio::task::JoinSet;
 
 use crate::ask::Answer;
-use crate::database::Database;
+use crate::database::{Database, on_databases};
 use crate::fleet_world::{Fleet, POOL, machine, pool};
 
 /// Machines that started within a minute when an API of a peer failed.
 const STORM: u32 = 2_000;
+/// As many requests at once as wait for each other.
+const SMALL_STORM: u32 = 200;
 /// Reads that are sent meanwhile.
 const READS: u32 = 100;
 
-async fn b20_a_storm_of_registrations_takes_nothing_down(database: Database) {
+async fn b20_a_storm_of_registrations_takes_nothing_down(database: Database, storm: u32) {
     let fleet = Fleet::open(database).await;
     fleet
-        .make_pool(POOL, pool("one", STORM, STORM, &[machine("a")]))
+        .make_pool(POOL, pool("one", storm, storm, &[machine("a")]))
         .await;
     // One plan starts a thousand machines at most.
     fleet.round().await;
     fleet.round().await;
     let keys = fleet.workers_in(POOL, "requested").await;
-    assert_eq!(keys.len(), STORM as usize);
+    assert_eq!(keys.len(), storm as usize);
     fleet.news().await;
 
     let (mut registrations, mut reads) = (JoinSet::new(), JoinSet::new());
@@ -39,21 +41,35 @@ async fn b20_a_storm_of_registrations_takes_nothing_down(database: Database) {
         secrets.insert(answer.expect(200)["secret"].to_string());
     }
     assert_eq!(secrets.len(), keys.len());
-    assert_eq!(fleet.states(POOL).await, format!("{STORM} running"));
+    assert_eq!(fleet.states(POOL).await, format!("{storm} running"));
     let told = fleet.n_told("worker-running").await;
     assert_eq!(told, keys.len());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn b20_on_sqlite() {
-    b20_a_storm_of_registrations_takes_nothing_down(Database::sqlite()).await;
+mod b20 {
+    use super::*;
+
+    async fn run(database: Database) {
+        b20_a_storm_of_registrations_takes_nothing_down(database, SMALL_STORM).await;
+    }
+
+    on_databases!(
+        both,
+        tokio::test(flavor = "multi_thread", worker_threads = 4)
+    );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn b20_on_postgres() {
-    if let Some(database) = Database::postgres() {
-        b20_a_storm_of_registrations_takes_nothing_down(database).await;
+mod b20_with_two_thousand_machines {
+    use super::*;
+
+    async fn run(database: Database) {
+        b20_a_storm_of_registrations_takes_nothing_down(database, STORM).await;
     }
+
+    on_databases!(
+        long,
+        tokio::test(flavor = "multi_thread", worker_threads = 4)
+    );
 }
 
 impl Fleet {

@@ -19,40 +19,45 @@ use crate::fleet_world::{Fleet, MINUTE_MS, POOL, machine, plain_pool};
 use crate::strategy_service::{Reply, SECRET, TestStrategy};
 
 /// Services with a breaker of their own.
-const CASES: usize = 8;
+const CASES: usize = 7;
+/// However slow the machine is on which the test runs.
+const PATIENCE_SECONDS: u64 = 30;
 
-/// Runs one test body on each database, with a strategy service `brain` that has a second to
-/// answer, the same as `patient` with half a minute, and under further names.
+/// Runs one test body on each database, with a strategy service `brain`, and the same under further
+/// names. As `hasty` it has a second to answer.
 macro_rules! strategy_test {
     ($name:ident, |$fleet:ident, $service:ident| $body:block) => {
+        test_of_strategy!(both $name, |$fleet, $service| $body);
+    };
+}
+
+/// As `on_sqlite_first`, with these services.
+macro_rules! strategy_on_sqlite_first {
+    ($name:ident, |$fleet:ident, $service:ident| $body:block) => {
+        test_of_strategy!(sqlite_first $name, |$fleet, $service| $body);
+    };
+}
+
+macro_rules! test_of_strategy {
+    ($lanes:ident $name:ident, |$fleet:ident, $service:ident| $body:block) => {
         async fn $name($fleet: &Fleet, $service: &TestStrategy) $body
 
         mod $name {
             use super::*;
 
-            async fn on(database: Database) {
+            async fn run(database: Database) {
                 let service = TestStrategy::open().await;
                 let fleet = Fleet::open_with(database, |config| {
-                    service.add_to(config, "brain", 1);
-                    service.add_to(config, "patient", 30);
+                    service.add_to(config, "brain", PATIENCE_SECONDS);
+                    service.add_to(config, "hasty", 1);
                     for number in 0..CASES {
-                        service.add_to(config, &format!("case-{number}"), 1);
+                        service.add_to(config, &format!("case-{number}"), PATIENCE_SECONDS);
                     }
                 });
                 super::$name(&fleet.await, &service).await;
             }
 
-            #[tokio::test]
-            async fn sqlite() {
-                on(Database::sqlite()).await;
-            }
-
-            #[tokio::test]
-            async fn postgres() {
-                if let Some(database) = Database::postgres() {
-                    on(database).await;
-                }
-            }
+            crate::database::on_databases!($lanes, tokio::test);
         }
     };
 }
@@ -95,7 +100,7 @@ impl Fleet {
     }
 }
 
-strategy_test!(a_service_decides_and_the_plan_says_so, |fleet, service| {
+strategy_on_sqlite_first!(a_service_decides_and_the_plan_says_so, |fleet, service| {
     fleet.make_pool(POOL, served_by("brain", 9)).await;
     fleet.tasks(POOL, 1).await;
     service.start(3);
@@ -121,7 +126,7 @@ strategy_test!(a_service_decides_and_the_plan_says_so, |fleet, service| {
     fleet.expect_replay(POOL).await;
 });
 
-strategy_test!(a_service_cannot_exceed_the_maximum, |fleet, service| {
+strategy_on_sqlite_first!(a_service_cannot_exceed_the_maximum, |fleet, service| {
     fleet.make_pool(POOL, served_by("brain", 4)).await;
     fleet.tasks(POOL, 1).await;
     service.start(1_000_000_000);
@@ -135,7 +140,7 @@ strategy_test!(a_service_cannot_exceed_the_maximum, |fleet, service| {
     );
 });
 
-strategy_test!(a_service_lets_idle_workers_go, |fleet, service| {
+strategy_on_sqlite_first!(a_service_lets_idle_workers_go, |fleet, service| {
     fleet.make_pool(POOL, served_by("brain", 4)).await;
     service.start(2);
     fleet.tasks(POOL, 2).await;
@@ -162,7 +167,7 @@ strategy_test!(a_service_lets_idle_workers_go, |fleet, service| {
     assert_eq!(fleet.advice(&idle[1]).await, "stay: none");
 });
 
-strategy_test!(
+strategy_on_sqlite_first!(
     a_wrong_answer_leaves_the_decision_to_the_fallback,
     |fleet, service| {
         let launch = |machines: Value| {
@@ -190,7 +195,6 @@ strategy_test!(
                 Reply::Says(200, "{\"version\": NaN}".to_owned()),
                 "its answer is not JSON: ",
             ),
-            (Reply::Silence, "no answer within 1 s"),
             (
                 Reply::Answer(json!({"version": 2})),
                 "its answer has the version 2",
@@ -200,8 +204,12 @@ strategy_test!(
                 "its answer is longer than 10000 bytes",
             ),
         ];
-        for (number, (reply, wanted)) in cases.into_iter().enumerate() {
-            let (pool, name) = (format!("pp/e{number}"), format!("case-{number}"));
+        let names = (0..CASES).map(|number| format!("case-{number}"));
+        let cases: Vec<_> = names.zip(cases).collect();
+        assert_eq!(cases.len(), CASES);
+        let hasty = ("hasty".to_owned(), (Reply::Silence, "no answer within 1 s"));
+        for (name, (reply, wanted)) in cases.into_iter().chain([hasty]) {
+            let pool = format!("pp/{name}");
             fleet.make_pool(&pool, served_by(&name, 9)).await;
             fleet.tasks(&pool, 2).await;
             service.set(reply);
@@ -217,7 +225,7 @@ strategy_test!(
     }
 );
 
-strategy_test!(
+strategy_on_sqlite_first!(
     a_service_that_is_down_for_a_day_is_asked_rarely_and_work_goes_on,
     |fleet, service| {
         fleet.make_pool(POOL, served_by("brain", 9)).await;
@@ -256,7 +264,7 @@ strategy_test!(
     }
 );
 
-strategy_test!(
+strategy_on_sqlite_first!(
     a_service_that_nobody_can_reach_leaves_the_decision_to_the_fallback,
     |fleet, service| {
         let mut definition = served_by("brain", 9);
@@ -276,7 +284,7 @@ strategy_test!(
     }
 );
 
-strategy_test!(
+strategy_on_sqlite_first!(
     an_answer_that_wants_nothing_writes_no_plan,
     |fleet, service| {
         fleet.make_pool(POOL, served_by("brain", 9)).await;
@@ -299,12 +307,12 @@ strategy_test!(
     }
 );
 
-strategy_test!(a_slow_service_delays_no_other_pool, |fleet, service| {
+strategy_on_sqlite_first!(a_slow_service_delays_no_other_pool, |fleet, service| {
     service.hold();
     service.start(1);
     for number in 0..20 {
         let (slow, quick) = (format!("pp/slow-{number}"), format!("pp/quick-{number}"));
-        fleet.make_pool(&slow, served_by("patient", 9)).await;
+        fleet.make_pool(&slow, served_by("brain", 9)).await;
         fleet.make_pool(&quick, plain_pool(9)).await;
         fleet.tasks(&slow, 1).await;
         fleet.tasks(&quick, 1).await;
@@ -326,7 +334,7 @@ strategy_test!(a_slow_service_delays_no_other_pool, |fleet, service| {
 strategy_test!(
     an_answer_is_cut_again_by_the_facts_of_the_transaction,
     |fleet, service| {
-        fleet.make_pool(POOL, served_by("patient", 9)).await;
+        fleet.make_pool(POOL, served_by("brain", 9)).await;
         fleet.tasks(POOL, 1).await;
         service.hold();
         service.start(5);
@@ -334,7 +342,7 @@ strategy_test!(
             while service.n_requests() == 0 {
                 tokio::task::yield_now().await;
             }
-            fleet.change_pool(POOL, served_by("patient", 2)).await;
+            fleet.change_pool(POOL, served_by("brain", 2)).await;
             service.let_go();
         };
         tokio::join!(fleet.provision(), meanwhile);
@@ -354,7 +362,7 @@ strategy_test!(
         let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
         let others = MAX_CANDIDATES as usize;
         fleet.copies(&first.key, others, WorkerState::Running).await;
-        fleet.change_pool(POOL, served_by("patient", 20_000)).await;
+        fleet.change_pool(POOL, served_by("brain", 20_000)).await;
         service.start(1);
         fleet.plan_all().await;
         // How long the answer takes, whether another process plans meanwhile, and how often the
@@ -391,10 +399,10 @@ strategy_test!(
     }
 );
 
-strategy_test!(
+strategy_on_sqlite_first!(
     an_answer_to_another_question_is_dropped,
     |fleet, service| {
-        fleet.make_pool(POOL, served_by("patient", 9)).await;
+        fleet.make_pool(POOL, served_by("brain", 9)).await;
         fleet.tasks(POOL, 1).await;
         service.hold();
         service.start(5);
@@ -416,7 +424,7 @@ strategy_test!(
     }
 );
 
-strategy_test!(a_pool_names_a_configured_service, |fleet, _service| {
+strategy_on_sqlite_first!(a_pool_names_a_configured_service, |fleet, _service| {
     let path = "/worker-pool/pp%2Fee";
     let refused = fleet.put(path, served_by("nobody", 9)).await.expect(400);
     let text = refused["message"].as_str().unwrap();
@@ -530,14 +538,8 @@ async fn plan_by_the_example(database: Database) {
     assert_eq!(fleet.states("pp/forged").await, "2 requested");
 }
 
-#[tokio::test]
-async fn the_example_in_python_plans_a_pool_on_sqlite() {
-    plan_by_the_example(Database::sqlite()).await;
-}
+mod the_example_in_python_plans_a_pool {
+    use super::plan_by_the_example as run;
 
-#[tokio::test]
-async fn the_example_in_python_plans_a_pool_on_postgres() {
-    if let Some(database) = Database::postgres() {
-        plan_by_the_example(database).await;
-    }
+    crate::database::on_databases!(sqlite_first, tokio::test);
 }

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::ask::Who;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, Running, fleet_test, machine, plain_pool, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, Running, fleet_on_sqlite_first, machine, plain_pool, pool,
+};
 use crate::samples::{STATIC_SECRET, key, static_worker};
 
 /// Decides on all pools each minute, for this many minutes.
@@ -49,7 +51,7 @@ async fn first_claims(fleet: &Fleet) -> u64 {
     records.iter().map(|(_, _, record)| record.claimed).sum()
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_knows_how_many_of_its_machines_asked_for_work,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -73,7 +75,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_worker_that_never_asks_is_replaced_after_minutes_and_ended,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -109,7 +111,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(declared_hosts_that_do_not_ask_are_no_supply, |fleet| {
+fleet_on_sqlite_first!(declared_hosts_that_do_not_ask_are_no_supply, |fleet| {
     fleet
         .spread(0, 9, &[(machine("a"), "one"), (machine("b"), "static")])
         .await;
@@ -134,7 +136,7 @@ fleet_test!(declared_hosts_that_do_not_ask_are_no_supply, |fleet| {
     assert_eq!(running.len(), 3);
 });
 
-fleet_test!(no_worker_is_silent_after_a_gap_of_the_server, |fleet| {
+fleet_on_sqlite_first!(no_worker_is_silent_after_a_gap_of_the_server, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
     fleet.round().await;
@@ -151,7 +153,7 @@ fleet_test!(no_worker_is_silent_after_a_gap_of_the_server, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 requested, 1 running");
 });
 
-fleet_test!(short_tasks_with_gaps_are_done_by_one_worker, |fleet| {
+fleet_on_sqlite_first!(short_tasks_with_gaps_are_done_by_one_worker, |fleet| {
     // No setting limits how long a worker may be idle.
     let plain = json!({"workerConfig": {}, "workerManager": {"launchConfigId": "a"}});
     fleet.make_pool(POOL, pool("one", 0, 4, &[plain])).await;
@@ -180,7 +182,7 @@ fleet_test!(short_tasks_with_gaps_are_done_by_one_worker, |fleet| {
     assert_eq!(advice, "go: over capacity");
 });
 
-fleet_test!(a_pool_that_can_launch_nothing_is_reported_once, |fleet| {
+fleet_on_sqlite_first!(a_pool_that_can_launch_nothing_is_reported_once, |fleet| {
     let mut off = machine("off");
     off["workerManager"]["initialWeight"] = json!(0);
     fleet.make_pool(POOL, pool("one", 0, 4, &[off])).await;
@@ -210,7 +212,7 @@ fleet_test!(a_pool_that_can_launch_nothing_is_reported_once, |fleet| {
     assert_eq!(*text, expected);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     machines_of_an_archived_launch_config_are_not_counted_on,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(9)).await;

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use server::background::WaitAccounts;
 use server::background::driver::BackgroundTask;
 
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, plain_pool, pool,
+};
 use crate::queue_samples::task_id;
 
 const SECOND_MS: i64 = 1_000;
@@ -79,7 +81,7 @@ fn owned(cause: &str, seconds: i64) -> (String, i64) {
     (cause.to_owned(), seconds)
 }
 
-fleet_test!(tasks_without_a_usable_pool_wait_for_a_person, |fleet| {
+fleet_on_sqlite_first!(tasks_without_a_usable_pool_wait_for_a_person, |fleet| {
     let stray = fleet.tasks("pp/stray", 1).await;
     assert_eq!(fleet.why(stray).await, owned("unknown-queue", DEADLINE_S));
 
@@ -103,7 +105,7 @@ fleet_test!(tasks_without_a_usable_pool_wait_for_a_person, |fleet| {
     assert_eq!(fleet.why(lost).await, owned("out-of-service", 60));
 });
 
-fleet_test!(a_task_waits_for_the_tasks_that_it_depends_on, |fleet| {
+fleet_on_sqlite_first!(a_task_waits_for_the_tasks_that_it_depends_on, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let first = fleet.tasks(POOL, 1).await;
     let deadline = fleet.now().plus_millis(60 * MINUTE_MS).to_string();
@@ -118,7 +120,7 @@ fleet_test!(a_task_waits_for_the_tasks_that_it_depends_on, |fleet| {
     assert_eq!(fleet.why(1_000).await, owned("dependencies", 3_595));
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_task_waits_for_the_planner_and_then_for_its_machine,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
@@ -143,7 +145,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_task_waits_for_the_limits_of_its_pool, |fleet| {
+fleet_on_sqlite_first!(a_task_waits_for_the_limits_of_its_pool, |fleet| {
     let mut frugal = one_machine("f", 4);
     frugal["config"]["scalingRatio"] = json!(0);
     let frugal = fleet.waiting_in("pp/frugal", frugal).await;
@@ -167,7 +169,7 @@ fleet_test!(a_task_waits_for_the_limits_of_its_pool, |fleet| {
     assert_eq!(fleet.why(dear).await, owned("price", DEADLINE_S));
 });
 
-fleet_test!(a_task_waits_while_its_pool_is_paused, |fleet| {
+fleet_on_sqlite_first!(a_task_waits_while_its_pool_is_paused, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let until = fleet.now().plus_millis(10 * MINUTE_MS).to_string();
     let pause = json!({"workerPoolId": POOL, "pause": true, "reason": "prices are up",
@@ -180,7 +182,7 @@ fleet_test!(a_task_waits_while_its_pool_is_paused, |fleet| {
     assert!(reason.contains("prices are up"), "{reason}");
 });
 
-fleet_test!(a_task_waits_for_the_next_try_after_refusals, |fleet| {
+fleet_on_sqlite_first!(a_task_waits_for_the_next_try_after_refusals, |fleet| {
     // Another pool has machines of the same provider.
     fleet.make_pool("pp/other", one_machine("o", 4)).await;
     fleet.tasks("pp/other", 1).await;
@@ -198,7 +200,7 @@ fleet_test!(a_task_waits_for_the_next_try_after_refusals, |fleet| {
     assert!(reason.contains("capacity"), "{reason}");
 });
 
-fleet_test!(a_task_waits_for_workers_that_do_not_work, |fleet| {
+fleet_on_sqlite_first!(a_task_waits_for_workers_that_do_not_work, |fleet| {
     fleet.make_pool(POOL, plain_pool(1)).await;
     let worker = &fleet.idle(POOL, 1).await[0];
     fleet.quarantine(&worker.key, 20 * MINUTE_MS).await;
@@ -329,7 +331,7 @@ fleet_test!(a_canceled_task_and_a_dependency_are_charged_too, |fleet| {
     assert_eq!(fleet.waits_by_cause().await, expected);
 });
 
-fleet_test!(an_owner_sees_the_waits_of_their_pools, |fleet| {
+fleet_on_sqlite_first!(an_owner_sees_the_waits_of_their_pools, |fleet| {
     for name in [POOL, "pp/other"] {
         fleet.make_pool(name, plain_pool(4)).await;
         fleet.round().await;

@@ -49,27 +49,41 @@ const ALL: u32 = 10_000;
 /// Runs one test body on each database, in a world with clouds.
 macro_rules! fleet_test {
     ($name:ident, |$fleet:ident| $body:block) => {
-        async fn $name($fleet: &crate::fleet_world::Fleet) $body
-
-        mod $name {
-            use crate::database::Database;
-            use crate::fleet_world::Fleet;
-
-            #[tokio::test]
-            async fn sqlite() {
-                super::$name(&Fleet::open(Database::sqlite()).await).await;
-            }
-
-            #[tokio::test]
-            async fn postgres() {
-                if let Some(database) = Database::postgres() {
-                    super::$name(&Fleet::open(database).await).await;
-                }
-            }
-        }
+        crate::fleet_world::test_of_fleet!(both $name, |$fleet| $body);
     };
 }
 pub(crate) use fleet_test;
+
+/// As `on_sqlite_first`, in a world with clouds.
+macro_rules! fleet_on_sqlite_first {
+    ($name:ident, |$fleet:ident| $body:block) => {
+        crate::fleet_world::test_of_fleet!(sqlite_first $name, |$fleet| $body);
+    };
+}
+pub(crate) use fleet_on_sqlite_first;
+
+/// As `on_both_in_long`, in a world with clouds.
+macro_rules! fleet_in_long {
+    ($name:ident, |$fleet:ident| $body:block) => {
+        crate::fleet_world::test_of_fleet!(long $name, |$fleet| $body);
+    };
+}
+pub(crate) use fleet_in_long;
+
+macro_rules! test_of_fleet {
+    ($lanes:ident $name:ident, |$fleet:ident| $body:block) => {
+        async fn $name($fleet: &crate::fleet_world::Fleet) $body
+
+        mod $name {
+            async fn run(database: crate::database::Database) {
+                super::$name(&crate::fleet_world::Fleet::open(database).await).await;
+            }
+
+            crate::database::on_databases!($lanes, tokio::test);
+        }
+    };
+}
+pub(crate) use test_of_fleet;
 
 pub(crate) struct Fleet {
     world: World,

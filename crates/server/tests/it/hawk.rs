@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use crate::ask::{Answer, Who};
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_sqlite_first};
 use crate::samples::static_pool;
 use crate::world::START_MS;
 
@@ -18,7 +18,7 @@ fn unauthorized(answer: Answer, text: &str) {
     answer.refused(401, "AuthenticationFailed", text);
 }
 
-on_both!(a_signed_request_is_believed, |world| {
+on_sqlite_first!(a_signed_request_is_believed, |world| {
     world.get(PATH).await.expect(200);
     world.get("/providers?limit=1").await.expect(200);
     world
@@ -39,7 +39,7 @@ on_both!(a_signed_request_is_believed, |world| {
     empty.await.expect(200);
 });
 
-on_both!(each_bad_header_has_its_text, |world| {
+on_sqlite_first!(each_bad_header_has_its_text, |world| {
     let good = world.get(PATH).signature(&world.root());
     let replaced = |from: &str, to: &str| good.replace(from, to);
     let mut told = Vec::new();
@@ -88,7 +88,7 @@ on_both!(each_bad_header_has_its_text, |world| {
     world.get(PATH).authorization(&lower).await.expect(200);
 });
 
-on_both!(
+on_sqlite_first!(
     a_request_signed_for_something_else_is_not_believed,
     |world| {
         let root = world.root();
@@ -111,7 +111,7 @@ on_both!(
     }
 );
 
-on_both!(the_port_is_the_one_that_the_client_saw, |world| {
+on_sqlite_first!(the_port_is_the_one_that_the_client_saw, |world| {
     let root = world.root();
     for (host, headers, port) in [
         ("fleet.example.com", vec![], 80),
@@ -145,7 +145,7 @@ on_both!(the_port_is_the_one_that_the_client_saw, |world| {
     }
 });
 
-on_both!(a_quarter_of_an_hour_of_clock_skew_is_forgiven, |world| {
+on_sqlite_first!(a_quarter_of_an_hour_of_clock_skew_is_forgiven, |world| {
     let root = world.root();
     let at = |seconds| world.get(PATH).signature_with(&root, NOW_S + seconds, None);
     for seconds in [-15 * 60, 0, 15 * 60] {
@@ -170,7 +170,7 @@ on_both!(a_quarter_of_an_hour_of_clock_skew_is_forgiven, |world| {
     );
 });
 
-on_both!(a_body_that_is_not_the_signed_one_is_refused, |world| {
+on_sqlite_first!(a_body_that_is_not_the_signed_one_is_refused, |world| {
     let signed = world.put("/worker-pool/pp%2Fee", static_pool());
     let header = signed.signature(&world.root());
     let sent = world.put("/worker-pool/pp%2Fee", json!({"another": "body"}));
@@ -198,7 +198,7 @@ on_both!(a_body_that_is_not_the_signed_one_is_refused, |world| {
         .refused_with(401, "AuthenticationFailed", "Invalid payload");
 });
 
-on_both!(two_headers_are_none_that_anybody_understands, |world| {
+on_sqlite_first!(two_headers_are_none_that_anybody_understands, |world| {
     let header = world.get(PATH).signature(&world.root());
     let answer = world
         .get(PATH)
@@ -208,7 +208,7 @@ on_both!(two_headers_are_none_that_anybody_understands, |world| {
     assert_eq!(answer.status, 401);
 });
 
-on_both!(unknown_disabled_and_expired_clients_are_refused, |world| {
+on_sqlite_first!(unknown_disabled_and_expired_clients_are_refused, |world| {
     let unknown = Who::new("nosuch", "x");
     let answer = world.get(PATH).by(&unknown).await;
     answer.refused_with(
@@ -243,7 +243,7 @@ on_both!(unknown_disabled_and_expired_clients_are_refused, |world| {
     );
 });
 
-on_both!(a_signed_url_is_good_for_reading_until_its_time, |world| {
+on_sqlite_first!(a_signed_url_is_good_for_reading_until_its_time, |world| {
     let root = world.root();
     for path in ["/providers", "/providers?limit=1"] {
         world
@@ -275,7 +275,7 @@ on_both!(a_signed_url_is_good_for_reading_until_its_time, |world| {
     assert_eq!(garbage.status, 401);
 });
 
-on_both!(a_signed_url_may_be_limited_and_temporary, |world| {
+on_sqlite_first!(a_signed_url_may_be_limited_and_temporary, |world| {
     let list = "worker-manager:list-providers";
     let temporary = world
         .root()
@@ -302,7 +302,7 @@ on_both!(a_signed_url_may_be_limited_and_temporary, |world| {
     );
 });
 
-on_both!(two_schemes_at_once_are_refused, |world| {
+on_sqlite_first!(two_schemes_at_once_are_refused, |world| {
     let root = world.root();
     let ask = world.get(PATH).by_bewit(&root, NOW_S + 60);
     let header = world.get(PATH).signature(&root);
@@ -311,7 +311,7 @@ on_both!(two_schemes_at_once_are_refused, |world| {
     answer.refused_with(401, "AuthenticationFailed", part);
 });
 
-on_both!(
+on_sqlite_first!(
     requests_without_credentials_have_the_scopes_of_the_anonymous_role,
     |world| {
         let refused = world.get(PATH).anonymously().await;
@@ -340,13 +340,13 @@ on_both!(
     }
 );
 
-on_both!(a_mac_over_the_path_only_is_refused, |world| {
+on_sqlite_first!(a_mac_over_the_path_only_is_refused, |world| {
     let header = world.get(PATH).signature(&world.root());
     let answer = world.get("/providers?limit=1").authorization(&header).await;
     unauthorized(answer, "Unauthorized: Bad mac");
 });
 
-on_both!(
+on_sqlite_first!(
     a_mac_over_the_path_only_is_accepted_if_the_configuration_says_so,
     |config| { config.auth.accept_mac_over_path_only = true },
     |world| {

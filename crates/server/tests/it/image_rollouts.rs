@@ -12,7 +12,7 @@ use engine::images::{
 use serde_json::{Value, json};
 
 use crate::configurations::refused;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, pool};
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, pool};
 use crate::image_samples::{build, definition, referring};
 
 const LINUX: &str = "fleetwright:/image/linux";
@@ -118,7 +118,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(a_pool_waits_for_its_image_and_says_so, |fleet| {
+fleet_on_sqlite_first!(a_pool_waits_for_its_image_and_says_so, |fleet| {
     let definition = fleet.make_image(json!({})).await;
     fleet
         .make_pool(POOL, pool("one", 0, 10, &[referring()]))
@@ -150,7 +150,7 @@ fleet_test!(a_pool_waits_for_its_image_and_says_so, |fleet| {
     );
 });
 
-fleet_test!(what_a_client_reads_can_be_written_back, |fleet| {
+fleet_on_sqlite_first!(what_a_client_reads_can_be_written_back, |fleet| {
     let definition = fleet.make_image(json!({"share": 0.5})).await;
     fleet
         .make_pool(POOL, pool("one", 0, 10, &[referring()]))
@@ -168,7 +168,7 @@ fleet_test!(what_a_client_reads_can_be_written_back, |fleet| {
     assert_eq!(fleet.ids_by_image().await, ids);
 });
 
-fleet_test!(a_good_canary_is_promoted_and_its_machines_stay, |fleet| {
+fleet_on_sqlite_first!(a_good_canary_is_promoted_and_its_machines_stay, |fleet| {
     let canary = json!({"share": 0.5, "minStarts": 3});
     let definition = fleet.make_image(canary).await;
     fleet
@@ -199,7 +199,7 @@ fleet_test!(a_good_canary_is_promoted_and_its_machines_stay, |fleet| {
     assert_eq!(fleet.launch_configs().await, ["\"disk-2\" 2"]);
 });
 
-fleet_test!(a_canary_that_never_registers_is_rolled_back, |fleet| {
+fleet_on_sqlite_first!(a_canary_that_never_registers_is_rolled_back, |fleet| {
     let definition = fleet.make_image(json!({"share": 0.5})).await;
     fleet
         .make_pool(POOL, pool("one", 0, 400, &[referring()]))
@@ -247,7 +247,7 @@ fleet_test!(a_canary_that_never_registers_is_rolled_back, |fleet| {
     assert_eq!(again, rollout);
 });
 
-fleet_test!(people_promote_roll_back_and_try_again, |fleet| {
+fleet_on_sqlite_first!(people_promote_roll_back_and_try_again, |fleet| {
     let definition = fleet.make_image(json!({"share": 0.25})).await;
     fleet
         .make_pool(POOL, pool("one", 0, 10, &[referring()]))
@@ -301,7 +301,7 @@ fleet_test!(people_promote_roll_back_and_try_again, |fleet| {
     assert_eq!(steps, expected);
 });
 
-fleet_test!(rules_refer_to_images_and_only_their_pools_change, |fleet| {
+fleet_on_sqlite_first!(rules_refer_to_images_and_only_their_pools_change, |fleet| {
     let definition = fleet.make_image(json!({})).await;
     let values = json!({
         "owner": "ops@example.com", "description": "d", "maxCapacity": 10,
@@ -344,7 +344,7 @@ fleet_test!(rules_refer_to_images_and_only_their_pools_change, |fleet| {
     assert_eq!(fleet.ids_by_image().await, ids);
 });
 
-fleet_test!(bad_references_are_refused_with_their_place, |fleet| {
+fleet_on_sqlite_first!(bad_references_are_refused_with_their_place, |fleet| {
     let with = |image: Value| {
         let mut config = referring();
         config["image"] = image;
@@ -370,7 +370,7 @@ fleet_test!(bad_references_are_refused_with_their_place, |fleet| {
     fleet.delete(LINUX).await.expect(200);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     only_holders_of_its_roles_may_use_a_restricted_image,
     |fleet| {
         let mut body = definition(&json!({}));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::authorization::{Case, case, case_with};
 use crate::configurations::refused;
-use crate::database::on_both;
+use crate::database::{on_both, on_sqlite_first};
 use crate::world::World;
 
 const LINUX: &str = "fleetwright:/image/linux";
@@ -87,7 +87,7 @@ async fn actions(world: &World) -> Vec<String> {
     versions.map(line).collect()
 }
 
-on_both!(an_image_is_created_shown_listed_and_deleted, |world| {
+on_sqlite_first!(an_image_is_created_shown_listed_and_deleted, |world| {
     let image = made(world).await;
     assert_eq!(image["imageId"], "linux");
     assert_eq!(image["version"], 1);
@@ -184,7 +184,7 @@ on_both!(every_version_is_kept_and_can_be_restored, |world| {
     assert_eq!(history["auditHistory"].as_array().unwrap().len(), 5);
 });
 
-on_both!(
+on_sqlite_first!(
     a_plan_says_what_a_change_needs_and_changes_nothing,
     |world| {
         let path = "fleetwright:/image/linux/plan";
@@ -212,7 +212,7 @@ on_both!(
     }
 );
 
-on_both!(what_is_wrong_with_a_definition_is_named, |world| {
+on_sqlite_first!(what_is_wrong_with_a_definition_is_named, |world| {
     for (body, part) in [
         (with("build", json!({"command": []})), "/build/command"),
         (with("keep", json!(1)), "keep"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use testing::sizes_around;
 
 use crate::configurations::{BUILD, build, refused, zones};
-use crate::database::on_both;
+use crate::database::{on_both, on_sqlite_first};
 use crate::samples::DAY_MS;
 use crate::world::World;
 
@@ -137,7 +137,7 @@ on_both!(replaced_versions_are_deleted_in_batches, |world| {
     }
 });
 
-on_both!(
+on_sqlite_first!(
     a_deleted_version_is_not_found_and_the_reply_says_why,
     zones,
     |world| {

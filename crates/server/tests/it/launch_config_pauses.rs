@@ -10,7 +10,7 @@ use server::background::{BrokerPublisher, EventPublisher, Overrides};
 
 use crate::broker::{Deliveries, Reader, address, publish_to, unique};
 use crate::database::Database;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, machine, pool};
 
 const PAUSE: &str = "/launch-config/pp%2Fee/a/pause";
 const RESUME: &str = "/launch-config/pp%2Fee/a/resume";
@@ -98,7 +98,7 @@ async fn a_launch_config_that_is_paused_for_ten_minutes_launches_nothing_resumes
     }
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_pause_that_is_invalid_is_refused_with_the_reason,
     |fleet| {
         fleet
@@ -159,7 +159,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_pause_can_be_changed_and_ends_early_or_by_itself,
     |fleet| {
         fleet

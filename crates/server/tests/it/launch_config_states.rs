@@ -11,7 +11,9 @@ use testing::sizes_around;
 
 use crate::database::assert_snapshot;
 use crate::fleet_learned::learning_pool;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, pool,
+};
 
 const LIST: &str = "/launch-configs/pp%2Fee";
 
@@ -159,7 +161,7 @@ fn assert_shown(text: &str) {
     "#);
 }
 
-fleet_test!(a_launch_config_is_shown_with_all_its_numbers, |fleet| {
+fleet_on_sqlite_first!(a_launch_config_is_shown_with_all_its_numbers, |fleet| {
     let mut east = machine("a");
     east["region"] = json!("us-east-1");
     east["workerManager"]["initialWeight"] = json!(0.5);
@@ -187,7 +189,7 @@ fleet_test!(a_launch_config_is_shown_with_all_its_numbers, |fleet| {
     assert_eq!(health["launchConfigs"], json!([shown]));
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_config_is_active_paused_or_archived_whatever_the_target_of_the_pause,
     |fleet| {
         let mut east = machine("b");
@@ -243,7 +245,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(what_does_not_exist_or_makes_no_sense_is_refused, |fleet| {
+fleet_on_sqlite_first!(what_does_not_exist_or_makes_no_sense_is_refused, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 0, 9, &[machine("a")]))
         .await;
@@ -304,7 +306,7 @@ fleet_test!(what_does_not_exist_or_makes_no_sense_is_refused, |fleet| {
     }
 });
 
-fleet_test!(texts_of_errors_are_for_those_who_may_list_errors, |fleet| {
+fleet_on_sqlite_first!(texts_of_errors_are_for_those_who_may_list_errors, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 0, 9, &[machine("a")]))
         .await;
@@ -446,7 +448,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_config_of_a_pool_that_learns_says_when_its_breaker_lets_it_be_tried,
     |fleet| {
         fleet

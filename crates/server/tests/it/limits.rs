@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::database::{Database, on_both};
+use crate::database::{Database, on_both, on_sqlite_first};
 use crate::samples::{aws_pool, launch_config, pool, static_pool};
 use crate::world::World;
 
@@ -20,7 +20,7 @@ fn pool_with_text(text: &str) -> Value {
     pool("static", json!({"workerConfig": {"text": text}}))
 }
 
-on_both!(a_body_of_twenty_megabytes_is_too_large, |world| {
+on_sqlite_first!(a_body_of_twenty_megabytes_is_too_large, |world| {
     let large = pool_with_text(&"x".repeat(20 * MEGABYTE));
     let answer = world.put(POOL, large).await;
     assert!(answer.text.len() < 2_000);
@@ -40,7 +40,7 @@ on_both!(a_body_just_below_the_limit_is_stored, |world| {
     again.refused(409, "RequestConflict", "Worker pool already exists");
 });
 
-on_both!(large_bodies_are_not_repeated_in_errors, |world| {
+on_sqlite_first!(large_bodies_are_not_repeated_in_errors, |world| {
     let mut large = pool_with_text(&"x".repeat(MEGABYTE));
     large["surprise"] = json!(1);
     let answer = world.put(POOL, large).await;
@@ -48,7 +48,7 @@ on_both!(large_bodies_are_not_repeated_in_errors, |world| {
     assert_eq!(answer.body()["requestInfo"]["payload"], "(OMITTED)");
 });
 
-on_both!(deep_nesting_is_refused, |world| {
+on_sqlite_first!(deep_nesting_is_refused, |world| {
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         for depth in [200, 50_000] {
             let text = format!("{}1{}", open.repeat(depth), close.repeat(depth));
@@ -76,7 +76,7 @@ on_both!(deep_nesting_is_refused, |world| {
         .refused_with(400, "MalformedPayload", "Failed to parse body as JSON");
 });
 
-on_both!(a_bounded_number_of_problems_is_listed, |world| {
+on_sqlite_first!(a_bounded_number_of_problems_is_listed, |world| {
     let scopes: Vec<Value> = (0..50_000).map(|number| json!(number)).collect();
     let body = json!({"description": "", "scopes": scopes});
     let answer = world.put("auth:/roles/r", body).await;

@@ -287,14 +287,23 @@ async fn pass(database: Database, every: u32) {
     assert!(wrong.is_empty(), "{wrong:#?} of {:#?}", months.most);
 }
 
-#[tokio::test]
-async fn after_four_months_no_table_grows_in_sqlite() {
-    pass(Database::sqlite(), 1).await;
+mod after_four_months_no_table_grows {
+    use super::{Database, pass};
+
+    async fn run(database: Database) {
+        pass(database, 10).await;
+    }
+
+    crate::database::on_databases!(sqlite_first, tokio::test);
 }
 
-#[tokio::test]
-async fn after_four_months_no_table_grows_in_postgres() {
-    if let Some(database) = Database::postgres() {
-        pass(database, 5).await;
+mod after_four_months_of_days_no_table_grows {
+    mod long {
+        use super::super::{Database, pass};
+
+        #[tokio::test]
+        async fn sqlite() {
+            pass(Database::sqlite(), 1).await;
+        }
     }
 }

@@ -4,12 +4,12 @@ use http::Method;
 use serde_json::{Value, json};
 use testing::sizes_around;
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_sqlite_first};
 use crate::samples::{pool, static_pool};
 
 const POOL: &str = "/worker-pool/pp%2Fee";
 
-on_both!(an_error_has_exactly_this_form, |world| {
+on_sqlite_first!(an_error_has_exactly_this_form, |world| {
     let answer = world.get("/worker-pool/proj-x%2Fnone").await;
     assert_eq!(answer.status, 404);
     assert_snapshot!(answer.text, @r#"
@@ -28,7 +28,7 @@ on_both!(an_error_has_exactly_this_form, |world| {
     "#);
 });
 
-on_both!(
+on_sqlite_first!(
     missing_scopes_are_reported_to_callers_with_credentials,
     |world| {
         let scopes = ["worker-manager:manage-worker-pool:pp/ee"];
@@ -97,7 +97,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     without_credentials_the_needed_scopes_are_reported,
     |world| {
         let answer = world.get(POOL).anonymously().await;
@@ -119,7 +119,7 @@ on_both!(
     }
 );
 
-on_both!(problems_of_a_body_are_listed, |world| {
+on_sqlite_first!(problems_of_a_body_are_listed, |world| {
     let mut wrong = pool("static", json!({}));
     wrong["owner"] = json!("nobody");
     wrong["emailOnError"] = json!("yes");
@@ -148,7 +148,7 @@ on_both!(problems_of_a_body_are_listed, |world| {
     answer.refused_with(400, "InputValidationError", "Schema Validation Failed!");
 });
 
-on_both!(the_body_is_read_before_anything_else, |world| {
+on_sqlite_first!(the_body_is_read_before_anything_else, |world| {
     for text in [
         "{",
         "nul",
@@ -181,7 +181,7 @@ on_both!(the_body_is_read_before_anything_else, |world| {
         .refused_with(400, "MalformedPayload", "Failed to parse body as JSON");
 });
 
-on_both!(a_body_must_be_declared_as_json, |world| {
+on_sqlite_first!(a_body_must_be_declared_as_json, |world| {
     for content_type in [
         "text/plain",
         "application/x-www-form-urlencoded",
@@ -213,7 +213,7 @@ on_both!(a_body_must_be_declared_as_json, |world| {
     }
 });
 
-on_both!(
+on_sqlite_first!(
     scopes_of_the_url_are_checked_before_parameters_query_and_body,
     |world| {
         let nobody = world.client("nobody", &[]).await;
@@ -242,7 +242,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     scopes_that_depend_on_the_body_are_checked_after_its_schema,
     |world| {
         let nobody = world.client("nobody", &[]).await;
@@ -280,7 +280,7 @@ on_both!(
     }
 );
 
-on_both!(scopes_are_checked_before_the_content_of_a_pool, |world| {
+on_sqlite_first!(scopes_are_checked_before_the_content_of_a_pool, |world| {
     let scopes = ["worker-manager:manage-worker-pool:pp/ee"];
     let client = world.client("ci", &scopes).await;
     for wanted in [
@@ -294,7 +294,7 @@ on_both!(scopes_are_checked_before_the_content_of_a_pool, |world| {
     }
 });
 
-on_both!(bad_parameters_are_listed_one_a_line, |world| {
+on_sqlite_first!(bad_parameters_are_listed_one_a_line, |world| {
     let answer = world.get("/workers/no-pool/a%20b/w%2Fw").await;
     answer.refused(
         400,
@@ -309,7 +309,7 @@ on_both!(bad_parameters_are_listed_one_a_line, |world| {
     );
 });
 
-on_both!(each_problem_with_a_query_has_its_text, |world| {
+on_sqlite_first!(each_problem_with_a_query_has_its_text, |world| {
     for (query, text) in [
         (
             "surprise=1",
@@ -351,7 +351,7 @@ on_both!(each_problem_with_a_query_has_its_text, |world| {
         .refused_with(400, "InvalidRequestArguments", "x is not supported");
 });
 
-on_both!(
+on_sqlite_first!(
     a_query_with_many_problems_names_some_and_counts_the_others,
     |world| {
         let limit = 10;
@@ -378,7 +378,7 @@ on_both!(
     }
 );
 
-on_both!(methods_without_scopes_never_look_at_credentials, |world| {
+on_sqlite_first!(methods_without_scopes_never_look_at_credentials, |world| {
     for bad in ["Hawk id=\"nobody\"", "Basic abc", "nonsense", ""] {
         world.get("/ping").authorization(bad).await.expect(200);
         let answer = world
@@ -389,7 +389,7 @@ on_both!(methods_without_scopes_never_look_at_credentials, |world| {
     }
 });
 
-on_both!(defaults_of_the_schema_are_put_into_the_body, |world| {
+on_sqlite_first!(defaults_of_the_schema_are_put_into_the_body, |world| {
     let body = json!({"expires": "2027-01-01T00:00:00.000Z", "description": ""});
     let made = world.put("auth:/clients/plain", body).await.expect(200);
     assert_eq!(
@@ -398,7 +398,7 @@ on_both!(defaults_of_the_schema_are_put_into_the_body, |world| {
     );
 });
 
-on_both!(numbers_are_read_as_javascript_reads_them, |world| {
+on_sqlite_first!(numbers_are_read_as_javascript_reads_them, |world| {
     let text = static_pool()
         .to_string()
         .replace("\"a\":1", "\"a\":1.0,\"b\":1e2,\"c\":12345678901234567890");

@@ -26,7 +26,7 @@ use crate::database::Database;
 use crate::samples::worker;
 use crate::world::World;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server with a queue, and a server that uses this queue.
 struct Two {

@@ -8,7 +8,9 @@ use server::background::driver::BackgroundTask;
 
 use crate::database::assert_snapshot;
 use crate::fleet_two_processes::second;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool, round};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, plain_pool, pool, round,
+};
 
 const END_MS: i64 = 10 * MINUTE_MS;
 
@@ -47,7 +49,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_paused_pool_launches_nothing_until_the_end_and_says_so,
     |fleet| {
         fleet.tasks_wait(2).await;
@@ -70,7 +72,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(each_kind_of_target_is_paused_and_nothing_else, |fleet| {
+fleet_on_sqlite_first!(each_kind_of_target_is_paused_and_nothing_else, |fleet| {
     let mut east = machine("east");
     east["region"] = json!("us-east-1");
     let configs = [machine("a"), east];
@@ -110,7 +112,7 @@ fleet_test!(each_kind_of_target_is_paused_and_nothing_else, |fleet| {
     );
 });
 
-fleet_test!(a_boost_is_kept_without_work_and_ends_by_itself, |fleet| {
+fleet_on_sqlite_first!(a_boost_is_kept_without_work_and_ends_by_itself, |fleet| {
     fleet.make_pool(POOL, plain_pool(9)).await;
     fleet
         .overridden("rush", json!({"workerPoolId": POOL, "minCapacity": 3}))
@@ -129,7 +131,7 @@ fleet_test!(a_boost_is_kept_without_work_and_ends_by_itself, |fleet| {
     assert!(!fleet.plan_now().await.contains("rush"));
 });
 
-fleet_test!(a_cap_holds_and_lets_go_of_who_is_too_many, |fleet| {
+fleet_on_sqlite_first!(a_cap_holds_and_lets_go_of_who_is_too_many, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 4, 9, &[machine("a")]))
         .await;

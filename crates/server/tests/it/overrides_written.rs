@@ -5,8 +5,8 @@ use domain::overrides::{Effect, Override, Target};
 use serde_json::{Value, json};
 use testing::sizes_around;
 
-use crate::database::{assert_snapshot, on_both};
-use crate::fleet_world::{fleet_test, machine, pool};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
+use crate::fleet_world::{fleet_on_sqlite_first, machine, pool};
 use crate::queue_samples::HOUR_MS;
 use crate::samples::static_pool;
 use crate::world::World;
@@ -30,7 +30,7 @@ async fn with_pool(world: &World) {
     world.events().await;
 }
 
-on_both!(an_override_is_set_shown_listed_and_removed, |world| {
+on_sqlite_first!(an_override_is_set_shown_listed_and_removed, |world| {
     with_pool(world).await;
     let set = world.put(PATH, pause("workerPoolId", "pp/ee")).await;
     assert_snapshot!(set.text, @r#"
@@ -119,7 +119,7 @@ on_both!(
     }
 );
 
-on_both!(invalid_overrides_are_refused_with_advice, |world| {
+on_sqlite_first!(invalid_overrides_are_refused_with_advice, |world| {
     with_pool(world).await;
     let good = || pause("workerPoolId", "pp/ee");
     for (body, status, part) in [
@@ -181,7 +181,7 @@ on_both!(invalid_overrides_are_refused_with_advice, |world| {
     assert_eq!(world.told().await, "");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_launch_config_is_paused_and_resumed_as_rfc_191_has_it,
     |fleet| {
         let definition = pool("one", 0, 3, &[machine("lc")]);

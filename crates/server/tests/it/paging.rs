@@ -16,7 +16,7 @@ use server::start::start_with;
 use testing::sizes_around;
 
 use crate::ask::Ask;
-use crate::database::{Database, on_both};
+use crate::database::{Database, on_both, on_sqlite_first};
 use crate::samples::{aws_pool, key, launch_config, static_pool, worker};
 use crate::world::World;
 
@@ -222,7 +222,7 @@ on_both!(
     }
 );
 
-on_both!(bad_tokens_are_refused, |world| {
+on_sqlite_first!(bad_tokens_are_refused, |world| {
     populate(world).await;
     for path in [
         "/worker-pools",

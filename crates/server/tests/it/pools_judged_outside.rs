@@ -4,7 +4,7 @@ use cloud::{ExecSettings, ProviderConfig};
 use serde_json::json;
 use server::config::Config;
 
-use crate::database::on_both;
+use crate::database::on_sqlite_first;
 use crate::samples::pool;
 
 /// The program refuses a huge size, and fails for an unknown one.
@@ -36,7 +36,7 @@ fn body(size: &serde_json::Value) -> serde_json::Value {
     pool("shell", config)
 }
 
-on_both!(
+on_sqlite_first!(
     a_config_is_completed_refused_or_put_off_by_the_other_side,
     |config| { super::with_program(config) },
     |world| {

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
 use crate::configurations::refused;
-use crate::database::on_both;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine};
+use crate::database::on_sqlite_first;
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, machine};
 use crate::samples::{self, launch_config, static_worker};
 
 const PATH: &str = "/worker-pool/pp%2Fee";
@@ -55,7 +55,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_pool_made_by_hand_takes_machines_of_several_providers,
     |fleet| {
         let definition = spread(&["one", "two"], &machines_of_two());
@@ -104,7 +104,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(an_edit_that_drops_a_provider_lets_its_workers_go, |fleet| {
+fleet_on_sqlite_first!(an_edit_that_drops_a_provider_lets_its_workers_go, |fleet| {
     let two = spread(&["one", "two"], &machines_of_two());
     fleet.put(PATH, two.clone()).await.expect(200);
     fleet.tasks(POOL, 4).await;
@@ -145,7 +145,7 @@ fleet_test!(an_edit_that_drops_a_provider_lets_its_workers_go, |fleet| {
     assert_eq!(fleet.providers_of_pool().await, ["one two", ""]);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     declared_hosts_and_machines_share_a_pool_made_by_hand,
     |fleet| {
         let mut definition = spread(&["one", "static"], &[machine("a")]);
@@ -168,7 +168,7 @@ fleet_test!(
     }
 );
 
-on_both!(each_provider_checks_its_own_launch_configs, |world| {
+on_sqlite_first!(each_provider_checks_its_own_launch_configs, |world| {
     let config = |image: Value| {
         let mut one = launch_config(Some("big"), "ami-1");
         one["launchConfig"]["ImageId"] = image;
@@ -219,7 +219,7 @@ on_both!(each_provider_checks_its_own_launch_configs, |world| {
     assert_eq!(world.get(PATH).await.expect(200), made);
 });
 
-on_both!(
+on_sqlite_first!(
     a_list_of_providers_that_contradicts_itself_is_refused,
     |world| {
         let aws = |id: &str| launch_config(Some(id), "ami-1");
@@ -284,7 +284,7 @@ on_both!(
     }
 );
 
-fleet_test!(the_same_content_at_two_providers_has_two_ids, |fleet| {
+fleet_on_sqlite_first!(the_same_content_at_two_providers_has_two_ids, |fleet| {
     let plain = json!({"workerConfig": {}, "workerManager": {}});
     let definition = spread(&["one", "two"], &[plain.clone(), of("two", plain)]);
     let made = fleet.put(PATH, definition.clone()).await.expect(200);
@@ -297,7 +297,7 @@ fleet_test!(the_same_content_at_two_providers_has_two_ids, |fleet| {
     assert_eq!(fleet.put(PATH, definition).await.expect(200), made);
 });
 
-on_both!(creating_a_pool_needs_the_scope_of_each_provider, |world| {
+on_sqlite_first!(creating_a_pool_needs_the_scope_of_each_provider, |world| {
     let body = samples::pool(
         "aws",
         json!({"minCapacity": 0, "maxCapacity": 1, "providers": ["aws", "google"],
@@ -324,7 +324,7 @@ on_both!(creating_a_pool_needs_the_scope_of_each_provider, |world| {
         .expect(200);
 });
 
-fleet_test!(providers_check_their_parts_at_the_same_time, |fleet| {
+fleet_on_sqlite_first!(providers_check_their_parts_at_the_same_time, |fleet| {
     let meeting = Arc::new(Barrier::new(2));
     for cloud in [&fleet.one, &fleet.two] {
         *cloud.meeting.lock().unwrap() = Some(Arc::clone(&meeting));
@@ -332,6 +332,6 @@ fleet_test!(providers_check_their_parts_at_the_same_time, |fleet| {
     let definition = spread(&["one", "two"], &machines_of_two());
     let made = async { fleet.put(PATH, definition).await.expect(200) };
     // One after the other, they would not meet.
-    let made = tokio::time::timeout(Duration::from_secs(60), made).await;
+    let made = tokio::time::timeout(Duration::from_secs(120), made).await;
     assert_eq!(made.unwrap()["config"]["providers"], json!(["one", "two"]));
 });

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::configurations::{OPT, made, refused, zones};
-use crate::database::on_both;
+use crate::database::on_sqlite_first;
 use crate::samples::{aws_pool, launch_config, pool, static_pool};
 
 const POOL: &str = "/worker-pool/pp%2Fee";
 const PLAN: &str = "/plan-worker-pool/pp%2Fee";
 
-on_both!(a_plan_of_a_pool_shows_the_update_and_makes_none, |world| {
+on_sqlite_first!(a_plan_of_a_pool_shows_the_update_and_makes_none, |world| {
     let first = aws_pool(&[launch_config(None, "ami-1"), launch_config(None, "ami-2")]);
     let plan = world.post(PLAN, first.clone()).await.expect(200);
     let n = |plan: &Value, what: &str| plan["launchConfigs"][what].as_array().unwrap().len();
@@ -39,7 +39,7 @@ on_both!(a_plan_of_a_pool_shows_the_update_and_makes_none, |world| {
     assert_eq!((n(&plan, "archived"), &plan["changes"]), (2, &json!(true)));
 });
 
-on_both!(a_plan_of_a_pool_is_refused_like_an_update, |world| {
+on_sqlite_first!(a_plan_of_a_pool_is_refused_like_an_update, |world| {
     let text = refused(world.post(PLAN, pool("nosuch", json!({}))), 400).await;
     assert_eq!(text, "Invalid Provider");
     let mut bad = aws_pool(&[launch_config(None, "ami-1")]);
@@ -48,7 +48,7 @@ on_both!(a_plan_of_a_pool_is_refused_like_an_update, |world| {
     assert!(text.contains("maxCapacity"), "{text}");
 });
 
-on_both!(a_plan_of_a_pool_reports_obstacles, zones, |world| {
+on_sqlite_first!(a_plan_of_a_pool_reports_obstacles, zones, |world| {
     made(world).await;
     let plan = OPT.replace("/worker-pool/", "/plan-worker-pool/");
     let plan = world.post(&plan, static_pool()).await.expect(200);

@@ -3,19 +3,19 @@
 use domain::worker::{StoredWorker, Worker, WorkerState};
 use serde_json::{Value, json};
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::{DAY_MS, aws_pool, launch_config, static_pool, static_worker, worker};
 use crate::world::World;
 
 const NOT_THERE: &str = "Worker pool does not exist";
 
-on_both!(ping_answers_without_credentials, |world| {
+on_sqlite_first!(ping_answers_without_credentials, |world| {
     world.clock.advance_ms(1_500);
     let alive = json!({"alive": true, "uptime": 1.5});
     assert_eq!(world.get("/ping").anonymously().await.expect(200), alive);
 });
 
-on_both!(
+on_sqlite_first!(
     providers_are_listed_in_the_order_of_the_configuration,
     |world| {
         let listed = world.get("/providers").await.expect(200);
@@ -23,7 +23,7 @@ on_both!(
     }
 );
 
-on_both!(a_missing_pool_is_not_found, |world| {
+on_sqlite_first!(a_missing_pool_is_not_found, |world| {
     for path in ["", "/stats", "/launch-configs"] {
         let path = format!("/worker-pool/pp%2Fee{path}");
         world
@@ -143,7 +143,7 @@ on_both!(the_statistics_of_all_pools_count_their_workers, |world| {
     assert_snapshot!(numbers(&stats[1]), @"currentCapacity=111 requestedCapacity=1 requestedCount=1 runningCapacity=10 runningCount=1 stoppedCapacity=1000 stoppedCount=1 stoppingCapacity=100 stoppingCount=1");
 });
 
-on_both!(one_running_worker_counts_once, |world| {
+on_sqlite_first!(one_running_worker_counts_once, |world| {
     world
         .put("/worker-pool/pp%2Fee", static_pool())
         .await
@@ -203,7 +203,7 @@ on_both!(the_statistics_of_a_pool_are_by_launch_config, |world| {
     );
 });
 
-on_both!(launch_configs_are_listed_as_they_were_written, |world| {
+on_sqlite_first!(launch_configs_are_listed_as_they_were_written, |world| {
     let wanted = [
         launch_config(Some("b"), "ami-1"),
         launch_config(None, "ami-2"),
@@ -306,7 +306,7 @@ on_both!(
     }
 );
 
-on_both!(a_pool_that_is_not_there_is_not_kept, |world| {
+on_sqlite_first!(a_pool_that_is_not_there_is_not_kept, |world| {
     world
         .get(EE)
         .await

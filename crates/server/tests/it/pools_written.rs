@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::{aws_pool, launch_config, pool, static_pool};
 
 const POOL: &str = "/worker-pool/pp%2Fee";
@@ -39,7 +39,7 @@ fn definition(pool: &Value) -> Value {
     definition
 }
 
-on_both!(a_created_pool_is_shown_with_its_counts, |world| {
+on_sqlite_first!(a_created_pool_is_shown_with_its_counts, |world| {
     let answer = world.put(POOL, static_pool()).await;
     assert_snapshot!(answer.text, @r#"
     {
@@ -85,7 +85,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     creating_a_pool_that_exists_differently_is_a_conflict,
     |world| {
         let first = world.put(POOL, static_pool()).await.expect(200);
@@ -117,7 +117,7 @@ on_both!(a_creation_with_launch_configs_can_be_repeated, |world| {
     assert_eq!(world.put(POOL, wanted).await.expect(200), first);
 });
 
-on_both!(a_launch_config_without_an_id_gets_one, |world| {
+on_sqlite_first!(a_launch_config_without_an_id_gets_one, |world| {
     let made = world
         .put(POOL, aws_pool(&[launch_config(None, "ami-1")]))
         .await
@@ -138,7 +138,7 @@ on_both!(a_launch_config_without_an_id_gets_one, |world| {
     "#);
 });
 
-on_both!(
+on_sqlite_first!(
     the_defaults_of_a_lifecycle_are_stored_and_returned,
     |world| {
         let mut wanted = aws_pool(&[]);
@@ -165,7 +165,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     an_empty_list_of_launch_configs_is_read_back_as_none,
     |world| {
         let made = world.put(POOL, aws_pool(&[])).await.expect(200);
@@ -199,7 +199,7 @@ on_both!(
     }
 );
 
-on_both!(a_pool_that_was_read_can_be_sent_back, |world| {
+on_sqlite_first!(a_pool_that_was_read_can_be_sent_back, |world| {
     let made = world
         .put(POOL, aws_pool(&[launch_config(None, "ami-1")]))
         .await
@@ -211,7 +211,7 @@ on_both!(a_pool_that_was_read_can_be_sent_back, |world| {
     assert_eq!(world.post(POOL, sent).await.expect(200), made);
 });
 
-on_both!(
+on_sqlite_first!(
     an_update_tells_which_launch_configs_stay_come_and_go,
     |world| {
         let (one, two, three) = (
@@ -252,7 +252,7 @@ on_both!(
     }
 );
 
-on_both!(weights_and_limits_change_without_a_new_id, |world| {
+on_sqlite_first!(weights_and_limits_change_without_a_new_id, |world| {
     let mut config = launch_config(None, "ami-1");
     let made = world
         .put(POOL, aws_pool(std::slice::from_ref(&config)))
@@ -269,7 +269,7 @@ on_both!(weights_and_limits_change_without_a_new_id, |world| {
     assert_eq!(world.get(POOL).await.expect(200), updated);
 });
 
-on_both!(
+on_sqlite_first!(
     one_launch_config_id_for_two_contents_is_a_conflict,
     |world| {
         let text = "Launch config with ID `lc1` already exists with different configuration";
@@ -298,7 +298,7 @@ on_both!(
     }
 );
 
-on_both!(two_pools_may_use_the_same_launch_config_id, |world| {
+on_sqlite_first!(two_pools_may_use_the_same_launch_config_id, |world| {
     let one = aws_pool(&[launch_config(Some("lc1"), "ami-1")]);
     let two = aws_pool(&[launch_config(Some("lc1"), "ami-2")]);
     world.put(POOL, one).await.expect(200);
@@ -306,7 +306,7 @@ on_both!(two_pools_may_use_the_same_launch_config_id, |world| {
     assert_eq!(ids(&other), ["lc1"]);
 });
 
-on_both!(an_unknown_provider_is_refused, |world| {
+on_sqlite_first!(an_unknown_provider_is_refused, |world| {
     let wanted = pool("nosuch", json!({}));
     world
         .put(POOL, wanted.clone())
@@ -319,7 +319,7 @@ on_both!(an_unknown_provider_is_refused, |world| {
         .refused(400, "InputError", "Invalid Provider");
 });
 
-on_both!(a_provider_out_of_service_is_tried_again, |world| {
+on_sqlite_first!(a_provider_out_of_service_is_tried_again, |world| {
     let text = "Provider backend may be down or misconfigured";
     let wanted = pool("shaky", json!({}));
     world
@@ -342,7 +342,7 @@ on_both!(a_provider_out_of_service_is_tried_again, |world| {
     world.put(POOL, wanted).await.expect(200);
 });
 
-on_both!(a_body_for_another_pool_is_refused, |world| {
+on_sqlite_first!(a_body_for_another_pool_is_refused, |world| {
     world.put(POOL, static_pool()).await.expect(200);
     let mut wanted = static_pool();
     wanted["workerPoolId"] = json!("pp/other");
@@ -360,7 +360,7 @@ on_both!(a_body_for_another_pool_is_refused, |world| {
     );
 });
 
-on_both!(
+on_sqlite_first!(
     a_config_that_its_provider_does_not_take_is_refused,
     |world| {
         let mut wanted = aws_pool(&[]);
@@ -385,7 +385,7 @@ on_both!(
     }
 );
 
-on_both!(updating_or_deleting_a_missing_pool_is_not_found, |world| {
+on_sqlite_first!(updating_or_deleting_a_missing_pool_is_not_found, |world| {
     let text = "Worker pool does not exist";
     world
         .post(POOL, static_pool())
@@ -397,7 +397,7 @@ on_both!(updating_or_deleting_a_missing_pool_is_not_found, |world| {
         .refused(404, "ResourceNotFound", text);
 });
 
-on_both!(
+on_sqlite_first!(
     a_deleted_pool_has_the_null_provider_and_no_launch_configs,
     |world| {
         let made = aws_pool(&[
@@ -422,7 +422,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_pool_may_be_updated_to_the_null_provider_with_any_config,
     |world| {
         world.put(POOL, static_pool()).await.expect(200);
@@ -432,7 +432,7 @@ on_both!(
     }
 );
 
-on_both!(changes_of_a_pool_are_in_its_history, |world| {
+on_sqlite_first!(changes_of_a_pool_are_in_its_history, |world| {
     world.put(POOL, static_pool()).await.expect(200);
     world.clock.advance_ms(1_000);
     world.post(POOL, static_pool()).await.expect(200);

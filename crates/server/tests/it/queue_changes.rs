@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::queue_samples::{HOUR_MS, task_id};
 use crate::world::World;
 
@@ -19,7 +19,7 @@ async fn waiting(world: &World, number: u32) {
     assert_eq!(status["state"], "unscheduled");
 }
 
-on_both!(an_unscheduled_task_can_be_scheduled_by_hand, |world| {
+on_sqlite_first!(an_unscheduled_task_can_be_scheduled_by_hand, |world| {
     world.created(1, json!({})).await;
     waiting(world, 2).await;
     world.events().await;
@@ -98,7 +98,7 @@ on_both!(fifty_runs_are_enough, |world| {
         .refused_with(409, "RequestConflict", "has had 50 runs");
 });
 
-on_both!(after_the_deadline_nothing_is_begun, |world| {
+on_sqlite_first!(after_the_deadline_nothing_is_begun, |world| {
     world.created(1, json!({})).await;
     world.clock.advance_ms(HOUR_MS + 1);
     for what in ["schedule", "rerun", "cancel"] {
@@ -110,7 +110,7 @@ on_both!(after_the_deadline_nothing_is_begun, |world| {
     }
 });
 
-on_both!(each_change_is_allowed_in_three_ways, |world| {
+on_sqlite_first!(each_change_is_allowed_in_three_ways, |world| {
     for (number, verb) in (1..).zip(["schedule", "rerun", "cancel"]) {
         let changes = json!({"schedulerId": "s", "projectId": "p", "taskGroupId": task_id(number)});
         world.created(number, changes).await;
@@ -184,7 +184,7 @@ on_both!(a_higher_priority_goes_first_from_then_on, |world| {
         .refused_with(400, "InputValidationError", "data/newPriority");
 });
 
-on_both!(a_group_is_shown_listed_and_sealed_once, |world| {
+on_sqlite_first!(a_group_is_shown_listed_and_sealed_once, |world| {
     world.created(1, json!({})).await;
     waiting(world, 2).await;
     let path = format!("queue:/task-group/{}", task_id(1));

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::ask::Who;
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::queue_samples::{HOUR_MS, task_id};
 use crate::samples::{key, worker};
 use crate::world::World;
@@ -24,7 +24,7 @@ async fn quarantine(world: &World, worker: &str) {
     world.put(&path, body).await.expect(200);
 }
 
-on_both!(a_claim_has_all_that_a_worker_needs, |world| {
+on_sqlite_first!(a_claim_has_all_that_a_worker_needs, |world| {
     world
         .created(1, json!({"scopes": ["secret:x"], "tags": {"a": "b"}}))
         .await;
@@ -96,7 +96,7 @@ on_both!(a_claim_has_all_that_a_worker_needs, |world| {
     assert_snapshot!(told, @r#"task-running primary.00000001QACAAAAAAAAAAA.0.g.w.pp.ee.-.00000001QACAAAAAAAAAAA._ {"runId":0,"status":[status],"takenUntil":"2026-09-21T14:33:20.000Z","task":{"tags":{"a":"b"}},"version":1,"workerGroup":"g","workerId":"w"}"#);
 });
 
-on_both!(
+on_sqlite_first!(
     the_credentials_of_a_run_have_the_scopes_of_the_run_and_the_task,
     |world| {
         world

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::queue_samples::{HOUR_MS, QUEUE, new_task, task_id};
 use crate::samples::DAY_MS;
 
@@ -79,14 +79,14 @@ on_both!(
     }
 );
 
-on_both!(the_pool_of_a_new_task_is_looked_at, |world| {
+on_sqlite_first!(the_pool_of_a_new_task_is_looked_at, |world| {
     world.app.engine.wakeups.take_pools();
     world.created(1, json!({})).await;
     let rung: Vec<_> = world.app.engine.wakeups.take_pools().into_iter().collect();
     assert_eq!(rung, [QUEUE.parse().unwrap()]);
 });
 
-on_both!(
+on_sqlite_first!(
     the_queue_is_named_in_either_form_and_returned_in_both,
     |world| {
         let split = json!({"taskQueueId": null, "provisionerId": "pp", "workerType": "ee"});
@@ -149,7 +149,7 @@ on_both!(
     }
 );
 
-on_both!(dates_must_make_sense, |world| {
+on_sqlite_first!(dates_must_make_sense, |world| {
     let at = |millis| world.now().plus_millis(millis).to_string();
     for (changes, refusal) in [
         (
@@ -192,7 +192,7 @@ on_both!(dates_must_make_sense, |world| {
     assert_eq!(status["expires"], "2027-09-21T15:13:20.000Z");
 });
 
-on_both!(creating_a_task_needs_the_scopes_of_the_task, |world| {
+on_sqlite_first!(creating_a_task_needs_the_scopes_of_the_task, |world| {
     let changes = json!({
         "scopes": ["secret:x"], "routes": ["index.a"], "projectId": "proj", "schedulerId": "sched",
         "priority": "high",
@@ -225,7 +225,7 @@ on_both!(creating_a_task_needs_the_scopes_of_the_task, |world| {
     ask_with(&held).await.expect(200);
 });
 
-on_both!(scopes_are_asked_for_after_ids_and_before_dates, |world| {
+on_sqlite_first!(scopes_are_asked_for_after_ids_and_before_dates, |world| {
     let nobody = world.root().temporary(None, &[], world.now());
     let torn =
         json!({"provisionerId": "other", "workerType": "ee", "deadline": "1999-01-01T00:00:00Z"});
@@ -285,7 +285,7 @@ on_both!(
     }
 );
 
-on_both!(a_task_that_does_not_fit_the_schema_is_refused, |world| {
+on_sqlite_first!(a_task_that_does_not_fit_the_schema_is_refused, |world| {
     for (changes, problem) in [
         (json!({"payload": "x"}), "data/payload must be object"),
         (json!({"retries": 50}), "must be <= 49"),
@@ -330,7 +330,7 @@ on_both!(a_task_that_does_not_fit_the_schema_is_refused, |world| {
         );
 });
 
-on_both!(
+on_sqlite_first!(
     fewer_dependencies_may_be_allowed,
     |config| {
         config.queue.max_dependencies = 1;
@@ -347,7 +347,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_task_that_is_too_large_is_refused_and_says_by_how_much,
     |world| {
         let padding = |size: usize| "x".repeat(size);

@@ -14,18 +14,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::Answer;
-use crate::database::on_both;
+use crate::database::{on_both, on_both_in_long};
 use crate::queue_samples::{HOUR_MS, numbered, stop_time, stored_task, task_id};
 use crate::samples::key;
-use crate::world::World;
+use crate::world::{MAX_TRIPS, World};
 
 /// Workers that are served in one transaction.
 const BATCH: usize = 64;
 /// The time from one sweep to the next, with the maximum jitter.
-const SWEEP_AT_THE_LATEST: Duration = Duration::from_millis(1_500);
-/// A sweep that has not begun after this many trips to the database never will. On a busy machine
-/// the threads of the database need the time of many trips.
-const MAX_TRIPS: u64 = 50_000;
+pub(crate) const SWEEP_AT_THE_LATEST: Duration = Duration::from_millis(1_500);
 /// After this many trips, time passes more slowly, so that no worker waits for too long.
 const QUICK_TRIPS: u64 = 500;
 const SLOWER: u64 = 50;
@@ -74,7 +71,7 @@ async fn one_sweep(world: &World, count: usize) -> Counts {
 }
 
 /// A trip to the database gives a trip of the server the time to begin.
-async fn let_server_begin(world: &World, number: u64) {
+pub(crate) async fn let_server_begin(world: &World, number: u64) {
     world.trip().await;
     // Time that passed before the server chose the moment of its sweep did not count.
     if number < QUICK_TRIPS || number.is_multiple_of(SLOWER) {
@@ -139,7 +136,10 @@ async fn crowd(world: &World, count: usize) {
 
 macro_rules! crowd_of {
     ($name:ident, $count:literal) => {
-        on_both!($name, |world| {
+        crowd_of!(on_both, $name, $count);
+    };
+    ($lane:ident, $name:ident, $count:literal) => {
+        $lane!($name, |world| {
             crowd(world, $count).await;
         });
     };
@@ -151,8 +151,8 @@ crowd_of!(one_less_than_a_batch_waits, 63);
 crowd_of!(a_batch_waits, 64);
 crowd_of!(one_more_than_a_batch_waits, 65);
 crowd_of!(ten_batches_wait, 640);
-crowd_of!(a_thousand_wait, 1_000);
-crowd_of!(five_thousand_wait, 5_000);
+crowd_of!(on_both_in_long, a_thousand_wait, 1_000);
+crowd_of!(on_both_in_long, five_thousand_wait, 5_000);
 
 on_both!(
     workers_that_may_not_claim_a_task_do_not_block_the_next_ones,

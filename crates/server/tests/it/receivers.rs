@@ -80,6 +80,16 @@ impl Inbox {
         self.reactions.lock().unwrap().extend(reactions);
     }
 
+    /// The next request, once it is there.
+    pub(crate) async fn next(&self) -> Posted {
+        loop {
+            if let Some(posted) = self.posted.lock().unwrap().pop() {
+                return posted;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The requests since the last call.
     pub(crate) fn take(&self) -> Vec<Posted> {
         std::mem::take(&mut self.posted.lock().unwrap())

@@ -12,7 +12,7 @@ use server::background::Measure;
 use server::background::driver::BackgroundTask;
 use server::telemetry::catalogue::METRICS;
 
-use crate::database::{Database, on_both};
+use crate::database::{Database, on_sqlite_first};
 use crate::world::{ROOT_URL, World};
 
 /// The keys of an entry from which clients are generated.
@@ -201,7 +201,7 @@ async fn our_exchanges_are_those_of_the_contract() {
     }
 }
 
-on_both!(every_event_of_rfc_191_is_in_the_references, |world| {
+on_sqlite_first!(every_event_of_rfc_191_is_in_the_references, |world| {
     let reference = served(world, "/references/fleetwright/v1/exchanges.json").await;
     assert_eq!(reference["exchangePrefix"], "exchange/fleetwright/v1/");
     let entries = reference["entries"].as_array().unwrap().iter();
@@ -245,7 +245,7 @@ on_both!(every_event_of_rfc_191_is_in_the_references, |world| {
     }
 });
 
-on_both!(
+on_sqlite_first!(
     every_published_document_fits_the_schema_that_it_names,
     |world| {
         let manifest = served(world, "/references/manifest.json").await;
@@ -279,7 +279,7 @@ on_both!(
     }
 );
 
-on_both!(everything_that_is_measured_is_in_the_catalogue, |world| {
+on_sqlite_first!(everything_that_is_measured_is_in_the_catalogue, |world| {
     world.get("/worker-pools").await.expect(200);
     Measure(world.app.clone()).activate().await.unwrap();
     let measured = world.app.telemetry.render();
@@ -318,7 +318,7 @@ fn every_name_of_a_metric_is_in_the_catalogue() {
     assert_eq!(named, known);
 }
 
-on_both!(everything_that_a_reference_names_is_served, |world| {
+on_sqlite_first!(everything_that_a_reference_names_is_served, |world| {
     let mut schemas = Vec::new();
     for service in [
         "worker-manager",
@@ -349,7 +349,7 @@ on_both!(everything_that_a_reference_names_is_served, |world| {
     }
 });
 
-on_both!(one_document_has_all_references_and_schemas, |world| {
+on_sqlite_first!(one_document_has_all_references_and_schemas, |world| {
     let all = served(world, "/references/references.json").await;
     let all = all.as_array().unwrap();
     let names: Vec<&str> = all
@@ -367,7 +367,7 @@ on_both!(one_document_has_all_references_and_schemas, |world| {
     }
 });
 
-on_both!(a_document_is_made_once_for_all_who_ask, |world| {
+on_sqlite_first!(a_document_is_made_once_for_all_who_ask, |world| {
     // Where the bytes of a reply are, and the reply so that they stay there.
     let opened = async |path: &str| {
         let reply = world.get(&format!("root:{path}")).anonymously().open();

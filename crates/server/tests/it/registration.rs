@@ -11,7 +11,7 @@ use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::ask::{Answer, Who};
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::{STATIC_SECRET, key, pool, static_pool, static_worker, worker};
 use crate::world::World;
 
@@ -128,7 +128,7 @@ on_both!(a_requested_worker_that_proves_itself_runs, |world| {
     assert_eq!(stored.terms.registered_at, Some(world.now().as_millis()));
 });
 
-on_both!(the_credentials_of_a_worker_are_good_for_it_alone, |world| {
+on_sqlite_first!(the_credentials_of_a_worker_are_good_for_it_alone, |world| {
     with_requested_worker(world).await;
     world.insert(worker("pp/ee", "g", "neighbour")).await;
     let reply = register(world, google_claim(world)).await.expect(200);
@@ -175,7 +175,7 @@ on_both!(a_worker_registers_once, |world| {
     .await;
 });
 
-on_both!(a_static_worker_registers_as_often_as_it_likes, |world| {
+on_sqlite_first!(a_static_worker_registers_as_often_as_it_likes, |world| {
     with_static_worker(world).await;
     let first = register(world, static_claim()).await.expect(200);
     assert_eq!(first["workerConfig"], json!({"a": 1}));
@@ -187,7 +187,7 @@ on_both!(a_static_worker_registers_as_often_as_it_likes, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(
+on_sqlite_first!(
     the_lifecycle_of_a_static_pool_says_how_long_credentials_last,
     |world| {
         let config = json!({"lifecycle": {"reregistrationTimeout": 60}});
@@ -202,7 +202,7 @@ on_both!(
     }
 );
 
-on_both!(each_refusal_has_its_text_and_one_line_in_the_log, |world| {
+on_sqlite_first!(each_refusal_has_its_text_and_one_line_in_the_log, |world| {
     let claim = static_claim();
     let text = "Worker pool pp/ee does not exist";
     refused(world, claim.clone(), 404, text, text).await;
@@ -238,7 +238,7 @@ on_both!(each_refusal_has_its_text_and_one_line_in_the_log, |world| {
     refused(world, claim, 400, text, text).await;
 });
 
-on_both!(each_bad_proof_of_a_static_worker_has_its_text, |world| {
+on_sqlite_first!(each_bad_proof_of_a_static_worker_has_its_text, |world| {
     with_static_worker(world).await;
     let text = "missing staticSecret in workerIdentityProof";
     let token = claim("static", json!({"token": "abc"}));
@@ -270,7 +270,7 @@ on_both!(a_changed_secret_is_the_only_one_that_counts, |world| {
         .expect(200);
 });
 
-on_both!(bad_proofs_of_a_cloud_worker_all_look_the_same, |world| {
+on_sqlite_first!(bad_proofs_of_a_cloud_worker_all_look_the_same, |world| {
     with_requested_worker(world).await;
     let text = "Token validation error";
     for (proof, logged) in [
@@ -305,7 +305,7 @@ on_both!(bad_proofs_of_a_cloud_worker_all_look_the_same, |world| {
     .await;
 });
 
-on_both!(a_proof_must_be_of_exactly_one_kind, |world| {
+on_sqlite_first!(a_proof_must_be_of_exactly_one_kind, |world| {
     with_static_worker(world).await;
     for proof in [
         json!({}),
@@ -319,7 +319,7 @@ on_both!(a_proof_must_be_of_exactly_one_kind, |world| {
     }
 });
 
-on_both!(
+on_sqlite_first!(
     a_worker_of_a_provider_that_the_pool_has_left_may_still_register,
     |world| {
         with_requested_worker(world).await;
@@ -336,7 +336,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_provider_that_failed_to_start_registers_no_worker,
     |world| {
         world.shaky.works.store(true, Ordering::Release);
@@ -348,7 +348,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_proof_that_cannot_be_verified_now_may_be_sent_again_later,
     |world| {
         world.shaky.works.store(true, Ordering::Release);
@@ -407,7 +407,7 @@ on_both!(
     }
 );
 
-on_both!(the_time_since_boot_is_measured, |world| {
+on_sqlite_first!(the_time_since_boot_is_measured, |world| {
     world
         .put("/worker-pool/boot%2Ftime", google_pool())
         .await
@@ -456,7 +456,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     names_that_anybody_may_make_up_are_no_labels_of_metrics,
     |world| {
         let mut made_up = static_claim();

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::ask::{Answer, Ask};
 use crate::database::Database;
 use crate::fleet_two_processes::second;
-use crate::fleet_world::{Fleet, POOL, fleet_test, plain_pool};
+use crate::fleet_world::{Fleet, POOL, fleet_on_sqlite_first, fleet_test, plain_pool};
 use crate::queue_samples::stop_time;
 
 const ANSWER_MS: i64 = 1_000;
@@ -86,7 +86,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_registration_whose_launch_is_not_answered_is_to_be_tried_again,
     |fleet| {
         let (key, token) = early_machine(fleet).await;
@@ -120,7 +120,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(names_that_no_launch_offered_are_refused_at_once, |fleet| {
+fleet_on_sqlite_first!(names_that_no_launch_offered_are_refused_at_once, |fleet| {
     let (key, token) = early_machine(fleet).await;
     let _stopped = stop_time();
     let right = claim(fleet, &key);

@@ -5,7 +5,7 @@ use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::ask::{Answer, Who};
-use crate::database::on_both;
+use crate::database::{on_both, on_sqlite_first};
 use crate::samples::{
     DAY_MS, STATIC_SECRET, aws_pool, key, launch_config, static_pool, static_worker,
 };
@@ -56,7 +56,7 @@ async fn change(world: &World, edit: impl Fn(&mut StoredWorker) + Send + 'static
     world.write(write).await;
 }
 
-on_both!(a_worker_renews_its_credentials_again_and_again, |world| {
+on_sqlite_first!(a_worker_renews_its_credentials_again_and_again, |world| {
     let mut reply = registered(world).await;
     for _ in 0..3 {
         world.clock.advance_ms(DAY_MS);
@@ -76,7 +76,7 @@ on_both!(a_worker_renews_its_credentials_again_and_again, |world| {
     assert_eq!(stored.expires.to_string(), "2026-12-01T00:00:00.000Z");
 });
 
-on_both!(a_worker_may_have_been_promised_another_time, |world| {
+on_sqlite_first!(a_worker_may_have_been_promised_another_time, |world| {
     let reply = registered(world).await;
     let two_hours = Some(2 * HOUR_MS);
     change(world, move |worker| {
@@ -92,7 +92,7 @@ on_both!(a_worker_may_have_been_promised_another_time, |world| {
     assert_eq!(stored.terms.terminate_after, None);
 });
 
-on_both!(the_end_of_a_worker_moves_with_its_credentials, |world| {
+on_sqlite_first!(the_end_of_a_worker_moves_with_its_credentials, |world| {
     let reply = registered(world).await;
     change(world, |worker| worker.terms.terminate_after = Some(7)).await;
     reregister(world, &reply["secret"]).await.expect(200);
@@ -103,7 +103,7 @@ on_both!(the_end_of_a_worker_moves_with_its_credentials, |world| {
     );
 });
 
-on_both!(
+on_sqlite_first!(
     a_wrong_secret_an_unknown_worker_and_one_that_never_registered_look_the_same,
     |world| {
         let reply = registered(world).await;
@@ -132,7 +132,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_worker_that_is_not_running_or_has_expired_is_refused,
     |world| {
         let reply = registered(world).await;
@@ -155,7 +155,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_worker_whose_launch_config_is_archived_is_refused,
     |world| {
         let reply = registered(world).await;
@@ -223,7 +223,7 @@ on_both!(a_new_registration_ends_all_secrets_before_it, |world| {
     }
 });
 
-on_both!(only_the_worker_itself_may_renew_its_credentials, |world| {
+on_sqlite_first!(only_the_worker_itself_may_renew_its_credentials, |world| {
     let reply = registered(world).await;
     let anonymous = world
         .post("/worker/reregister", body(&reply["secret"]))

@@ -13,7 +13,7 @@ use server::config::{Config, StaticClient};
 use server::start::{StartError, start};
 
 use crate::ask::{Ask, Who};
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::{STATIC_SECRET, static_pool, static_worker};
 use crate::world::World;
 
@@ -196,7 +196,7 @@ on_both!(a_lost_key_stops_the_start_and_names_the_client, |world| {
     );
 });
 
-on_both!(each_unusable_configuration_is_named, |world| {
+on_sqlite_first!(each_unusable_configuration_is_named, |world| {
     let mut problems = Vec::new();
     let changes: [fn(&mut Config); 5] = [
         |config| config.database.url = String::new(),

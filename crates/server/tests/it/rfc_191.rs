@@ -5,7 +5,9 @@
 use domain::launch::Cause;
 use serde_json::{Value, json};
 
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, pool,
+};
 
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 
@@ -76,7 +78,7 @@ fleet_test!(scenario_1_no_failures, |fleet| {
     assert_eq!(fleet.number("b", "weight").await, 0.67);
 });
 
-fleet_test!(scenario_2_failures_in_some_regions, |fleet| {
+fleet_on_sqlite_first!(scenario_2_failures_in_some_regions, |fleet| {
     fleet.three_launch_configs().await;
     fleet.launched("a", 2).await;
     fleet.register_all(POOL).await;
@@ -116,7 +118,7 @@ fleet_test!(scenario_2_failures_in_some_regions, |fleet| {
     assert_eq!(later["launches"]["refused"], json!({}));
 });
 
-fleet_test!(scenario_3_new_launch_configs, |fleet| {
+fleet_on_sqlite_first!(scenario_3_new_launch_configs, |fleet| {
     fleet.three_launch_configs().await;
     // 1. No workers created yet: all are alike.
     assert_eq!(fleet.chances(&["a", "b", "c"]).await, [0.33; 3]);
@@ -140,7 +142,7 @@ fleet_test!(scenario_3_new_launch_configs, |fleet| {
     assert_eq!(fleet.number("a", "health").await, 1.0);
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     scenario_3_2_workers_that_do_not_register_for_30_minutes,
     |fleet| {
         fleet.three_launch_configs().await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::world::World;
 
 fn body(scopes: &[&str]) -> Value {
@@ -24,7 +24,7 @@ async fn expand(world: &World, scopes: &[&str]) -> Vec<String> {
     serde_json::from_value(reply["scopes"].clone()).unwrap()
 }
 
-on_both!(a_made_role_is_shown_expanded, |world| {
+on_sqlite_first!(a_made_role_is_shown_expanded, |world| {
     role(world, "inner", &["x"]).await;
     world.events().await;
     let made = role(world, "outer", &["b", "assume:inner", "a*", "ab"]).await;
@@ -60,7 +60,7 @@ on_both!(a_made_role_is_shown_expanded, |world| {
     other.refused(409, "RequestConflict", "Role already exists");
 });
 
-on_both!(creating_or_changing_a_role_needs_its_scopes, |world| {
+on_sqlite_first!(creating_or_changing_a_role_needs_its_scopes, |world| {
     let scopes = ["auth:create-role:r", "auth:update-role:r", "a", "c"];
     let editor = world.client("editor", &scopes).await;
     let answer = world
@@ -87,7 +87,7 @@ on_both!(creating_or_changing_a_role_needs_its_scopes, |world| {
     answer.refused_with(403, "InsufficientScopes", "auth:create-role:other");
 });
 
-on_both!(
+on_sqlite_first!(
     an_update_of_a_role_needs_only_the_scopes_that_it_adds,
     |world| {
         role(world, "inner", &["x:*"]).await;
@@ -138,7 +138,7 @@ on_both!(a_changed_role_counts_at_once, |world| {
     "#);
 });
 
-on_both!(missing_roles_are_not_found_but_may_be_deleted, |world| {
+on_sqlite_first!(missing_roles_are_not_found_but_may_be_deleted, |world| {
     let text = "Role not found";
     world
         .get("auth:/roles/r")
@@ -152,7 +152,7 @@ on_both!(missing_roles_are_not_found_but_may_be_deleted, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(roles_with_a_parameter_are_filled_in, |world| {
+on_sqlite_first!(roles_with_a_parameter_are_filled_in, |world| {
     role(world, "repo:*", &["read:<..>", "assume:project:<..>/x"]).await;
     role(world, "project:*", &["of:<..>"]).await;
     assert_eq!(
@@ -174,7 +174,7 @@ on_both!(roles_with_a_parameter_are_filled_in, |world| {
     assert_eq!(expand(world, &["a*"]).await, ["a*", "of:*", "read:*"]);
 });
 
-on_both!(endless_and_invalid_roles_are_refused, |world| {
+on_sqlite_first!(endless_and_invalid_roles_are_refused, |world| {
     role(world, "a:*", &["assume:b:<..>"]).await;
     for (id, scopes) in [
         ("b:*", vec!["assume:a:x<..>"]),
@@ -222,7 +222,7 @@ on_both!(roles_are_listed_in_three_ways, |world| {
     );
 });
 
-on_both!(
+on_sqlite_first!(
     everybody_may_ask_for_its_own_scopes_if_it_may_ask,
     |world| {
         role(world, "anonymous", &["anybody"]).await;

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::ask::Answer;
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_sqlite_first};
 use crate::samples::{static_pool, static_worker};
 use crate::world::World;
 
@@ -21,7 +21,7 @@ fn nowhere(answer: Answer) {
     );
 }
 
-on_both!(
+on_sqlite_first!(
     every_service_answers_its_health_without_credentials,
     |world| {
         for service in ["worker-manager", "auth"] {
@@ -44,7 +44,7 @@ on_both!(
     }
 );
 
-on_both!(pages_outside_the_api_answer_without_credentials, |world| {
+on_sqlite_first!(pages_outside_the_api_answer_without_credentials, |world| {
     for (path, content_type, text) in [
         ("/__lbheartbeat__", "application/json; charset=utf-8", "{}"),
         ("/__heartbeat__", "application/json; charset=utf-8", "{}"),
@@ -75,7 +75,7 @@ on_both!(pages_outside_the_api_answer_without_credentials, |world| {
     assert_eq!(welcome["openapi"], "http://fleet.example.com/openapi.json");
 });
 
-on_both!(metrics_are_for_this_machine_only, |world| {
+on_sqlite_first!(metrics_are_for_this_machine_only, |world| {
     nowhere(world.get("root:/metrics").await);
     nowhere(
         world
@@ -89,7 +89,7 @@ on_both!(metrics_are_for_this_machine_only, |world| {
     assert!(answer.text.contains("fleetwright_build_info"));
 });
 
-on_both!(unknown_paths_are_not_found, |world| {
+on_sqlite_first!(unknown_paths_are_not_found, |world| {
     for path in [
         "root:/nosuch",
         "root:/api",
@@ -131,7 +131,7 @@ async fn reached(world: &World, method: Method, path: &str) -> String {
     )
 }
 
-on_both!(raw_and_encoded_slashes_reach_the_same_pool, |world| {
+on_sqlite_first!(raw_and_encoded_slashes_reach_the_same_pool, |world| {
     let (get, post) = (Method::GET, Method::POST);
     let mut lines = Vec::new();
     for (method, path) in [
@@ -197,7 +197,7 @@ on_both!(raw_and_encoded_slashes_reach_the_same_pool, |world| {
     "#);
 });
 
-on_both!(paths_that_are_no_text_are_refused, |world| {
+on_sqlite_first!(paths_that_are_no_text_are_refused, |world| {
     let answer = world.get("/worker-pool/%FF%FE").await;
     answer.refused_with(
         400,
@@ -206,7 +206,7 @@ on_both!(paths_that_are_no_text_are_refused, |world| {
     );
 });
 
-on_both!(an_empty_or_trailing_wildcard_fails_its_pattern, |world| {
+on_sqlite_first!(an_empty_or_trailing_wildcard_fails_its_pattern, |world| {
     for path in [
         "/worker-pool/",
         "/worker-pool/pp/ee/",
@@ -229,7 +229,7 @@ on_both!(an_empty_or_trailing_wildcard_fails_its_pattern, |world| {
     );
 });
 
-on_both!(old_clients_may_write_a_colon_behind_the_pool, |world| {
+on_sqlite_first!(old_clients_may_write_a_colon_behind_the_pool, |world| {
     world
         .put("/worker-pool/pp%2Fee", static_pool())
         .await
@@ -248,7 +248,7 @@ on_both!(old_clients_may_write_a_colon_behind_the_pool, |world| {
     answer.refused(404, "ResourceNotFound", text);
 });
 
-on_both!(a_trailing_slash_is_tolerated, |world| {
+on_sqlite_first!(a_trailing_slash_is_tolerated, |world| {
     for path in [
         "/ping/",
         "/providers/",
@@ -260,7 +260,7 @@ on_both!(a_trailing_slash_is_tolerated, |world| {
     }
 });
 
-on_both!(head_is_answered_as_get_without_the_body, |world| {
+on_sqlite_first!(head_is_answered_as_get_without_the_body, |world| {
     let get = world.get("/providers").await;
     let head = world.ask(Method::HEAD, "/providers").await;
     assert_eq!((head.status, head.text.as_str()), (200, ""));
@@ -269,7 +269,7 @@ on_both!(head_is_answered_as_get_without_the_body, |world| {
     assert_eq!((refused.status, refused.text.as_str()), (403, ""));
 });
 
-on_both!(options_lists_the_allowed_methods, |world| {
+on_sqlite_first!(options_lists_the_allowed_methods, |world| {
     for (path, allowed) in [
         ("/worker-pool/pp%2Fee", "GET,PUT,POST,DELETE,HEAD"),
         ("/worker/register", "POST"),
@@ -284,7 +284,7 @@ on_both!(options_lists_the_allowed_methods, |world| {
     nowhere(world.ask(Method::OPTIONS, "/nosuch").anonymously().await);
 });
 
-on_both!(
+on_sqlite_first!(
     every_reply_has_the_headers_that_browsers_and_proxies_want,
     |world| {
         for path in ["/ping", "/providers", "/nosuch", "root:/ready"] {
@@ -315,7 +315,7 @@ on_both!(
     }
 );
 
-on_both!(a_trace_id_is_given_back_and_a_request_id_is_new, |world| {
+on_sqlite_first!(a_trace_id_is_given_back_and_a_request_id_is_new, |world| {
     let ask = || {
         world
             .get("/ping")
@@ -336,7 +336,7 @@ on_both!(a_trace_id_is_given_back_and_a_request_id_is_new, |world| {
     assert_eq!(huge.header("x-for-trace-id").len(), 36);
 });
 
-on_both!(replies_are_indented_by_two_spaces, |world| {
+on_sqlite_first!(replies_are_indented_by_two_spaces, |world| {
     let answer = world.get("/worker-pools").await;
     assert_eq!(answer.text, "{\n  \"workerPools\": []\n}");
     assert_eq!(

@@ -14,8 +14,8 @@ use server::start::start_with;
 use store::StoreError;
 
 use crate::configurations::{BUILD, build, refused, rule, with_rule, zones};
-use crate::database::on_both;
-use crate::fleet_world::{POOL, fleet_test, machine, plain_pool, pool};
+use crate::database::on_sqlite_first;
+use crate::fleet_world::{POOL, fleet_on_sqlite_first, machine, plain_pool, pool};
 use crate::samples::{self, launch_config};
 use crate::world::World;
 
@@ -38,7 +38,7 @@ fn by_default(config: &mut Config) {
     config.planning.default_shadow_strategy = Some(StrategyName::Weighted);
 }
 
-on_both!(
+on_sqlite_first!(
     a_pool_its_worker_configuration_or_the_server_chooses,
     by_default,
     |world| {
@@ -105,7 +105,7 @@ async fn accepted(world: &World, provider: &str, config: Value) {
     assert_eq!(plan["changes"], false, "{provider}: {plan}");
 }
 
-on_both!(
+on_sqlite_first!(
     pools_of_each_provider_accept_the_keys_of_planning,
     zones,
     |world| {
@@ -139,7 +139,7 @@ on_both!(
     }
 );
 
-on_both!(bad_planning_keys_are_refused_by_name, |world| {
+on_sqlite_first!(bad_planning_keys_are_refused_by_name, |world| {
     let with = |key: &str, value: Value| {
         let mut definition = samples::aws_pool(&[launch_config(None, "ami-1")]);
         definition["config"][key] = value;
@@ -179,7 +179,7 @@ on_both!(bad_planning_keys_are_refused_by_name, |world| {
     }
 });
 
-fleet_test!(a_stored_plan_names_the_strategy_that_made_it, |fleet| {
+fleet_on_sqlite_first!(a_stored_plan_names_the_strategy_that_made_it, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
     fleet.round().await;
@@ -192,7 +192,7 @@ fleet_test!(a_stored_plan_names_the_strategy_that_made_it, |fleet| {
     assert_eq!(explained["plans"][0]["strategy"], "weighted");
 });
 
-fleet_test!(
+fleet_on_sqlite_first!(
     a_stored_plan_is_made_again_after_the_default_was_changed,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;

@@ -4,7 +4,7 @@ use access::Secret;
 use domain::time::{HOUR_MS, MINUTE_MS};
 
 use crate::ask::Who;
-use crate::database::on_both;
+use crate::database::on_sqlite_first;
 use crate::samples::DAY_MS;
 use crate::world::{START_MS, World};
 
@@ -16,7 +16,7 @@ async fn refused(world: &World, who: &Who, part: &str) {
     answer.refused_with(401, "AuthenticationFailed", part);
 }
 
-on_both!(
+on_sqlite_first!(
     temporary_credentials_have_the_scopes_of_their_certificate,
     |world| {
         let client = world.client("ci", &["worker-manager:*"]).await;
@@ -28,7 +28,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     temporary_credentials_may_have_a_name_if_their_issuer_may_give_it,
     |world| {
         let issuer = world
@@ -46,7 +46,7 @@ on_both!(
     }
 );
 
-on_both!(roles_of_the_issuer_count, |world| {
+on_sqlite_first!(roles_of_the_issuer_count, |world| {
     let role = serde_json::json!({"description": "", "scopes": [LIST]});
     world.put("auth:/roles/lister", role).await.expect(200);
     let issuer = world.client("ci", &["assume:lister"]).await;
@@ -59,13 +59,13 @@ on_both!(roles_of_the_issuer_count, |world| {
     world.get(PATH).by(&assumed).await.expect(200);
 });
 
-on_both!(temporary_credentials_never_exceed_their_issuer, |world| {
+on_sqlite_first!(temporary_credentials_never_exceed_their_issuer, |world| {
     let issuer = world.client("ci", &[LIST]).await;
     let greedy = issuer.temporary(None, &["worker-manager:*"], world.now());
     refused(world, &greedy, "ext.certificate").await;
 });
 
-on_both!(temporary_credentials_hold_for_their_time, |world| {
+on_sqlite_first!(temporary_credentials_hold_for_their_time, |world| {
     let root = world.root();
     let between =
         |start, expiry| root.temporary_between(None, &[LIST], START_MS + start, START_MS + expiry);
@@ -95,7 +95,7 @@ on_both!(temporary_credentials_hold_for_their_time, |world| {
     refused(world, &soon_over, "ext.certificate.expiry").await;
 });
 
-on_both!(a_forged_certificate_is_refused, |world| {
+on_sqlite_first!(a_forged_certificate_is_refused, |world| {
     let issuer = world
         .client("ci", &[LIST, "auth:create-client:job/*"])
         .await;
@@ -154,7 +154,7 @@ on_both!(a_forged_certificate_is_refused, |world| {
     refused(world, &guessed, "Bad mac").await;
 });
 
-on_both!(they_end_with_their_issuer, |world| {
+on_sqlite_first!(they_end_with_their_issuer, |world| {
     let issuer = world.client("ci", &[LIST]).await;
     let temporary = issuer.temporary(None, &[LIST], world.now());
     world.get(PATH).by(&temporary).await.expect(200);
@@ -178,7 +178,7 @@ on_both!(they_end_with_their_issuer, |world| {
     refused(world, &temporary, "Client with clientId 'ci' not found").await;
 });
 
-on_both!(a_request_may_limit_itself, |world| {
+on_sqlite_first!(a_request_may_limit_itself, |world| {
     let client = world.client("ci", &["worker-manager:*"]).await;
     world
         .get(PATH)
@@ -217,7 +217,7 @@ on_both!(a_request_may_limit_itself, |world| {
     );
 });
 
-on_both!(an_extension_that_is_none_is_refused, |world| {
+on_sqlite_first!(an_extension_that_is_none_is_refused, |world| {
     use base64::Engine;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
     let root = world.root();

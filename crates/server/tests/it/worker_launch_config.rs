@@ -6,8 +6,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::ask::{Answer, Who};
-use crate::database::on_both;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, Running, fleet_test, machine, pool, worker_path};
+use crate::database::on_sqlite_first;
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, Running, fleet_on_sqlite_first, fleet_test, machine, pool, worker_path,
+};
 use crate::samples::{STATIC_SECRET, static_pool, static_worker};
 
 impl Fleet {
@@ -26,7 +28,7 @@ fn checked(answer: &Answer) -> Value {
     answer.body()
 }
 
-fleet_test!(a_launched_worker_asks_with_its_own_credentials, |fleet| {
+fleet_on_sqlite_first!(a_launched_worker_asks_with_its_own_credentials, |fleet| {
     let both = ["a", "b"].map(machine);
     fleet.make_pool(POOL, pool("one", 0, 9, &both[..1])).await;
     fleet.tasks(POOL, 1).await;
@@ -95,7 +97,7 @@ fleet_test!(
     }
 );
 
-on_both!(a_declared_worker_asks_too, |world| {
+on_sqlite_first!(a_declared_worker_asks_too, |world| {
     let (pool, worker) = ("/worker-pool/pp%2Fee", "/workers/pp%2Fee/g/w");
     world.put(pool, static_pool()).await.expect(200);
     world.put(worker, static_worker()).await.expect(200);

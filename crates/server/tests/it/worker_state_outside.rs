@@ -24,7 +24,7 @@ use crate::queue_samples::task_id;
 use crate::samples::static_pool;
 use crate::world::World;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that listens to another deployment's queue, and a publisher for that queue.
 struct Two {

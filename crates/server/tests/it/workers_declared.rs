@@ -3,7 +3,7 @@
 use domain::worker::{StoredWorker, Worker, WorkerState};
 use serde_json::{Value, json};
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::{STATIC_SECRET, key, pool, static_pool, static_worker, worker};
 use crate::world::World;
 
@@ -20,7 +20,7 @@ fn with(mut body: Value, name: &str, value: Value) -> Value {
     body
 }
 
-on_both!(
+on_sqlite_first!(
     a_declared_worker_runs_at_once_and_shows_no_secret,
     |world| {
         with_pool(world).await;
@@ -45,7 +45,7 @@ on_both!(
     }
 );
 
-on_both!(a_capacity_may_be_given, |world| {
+on_sqlite_first!(a_capacity_may_be_given, |world| {
     with_pool(world).await;
     let made = world
         .put(WORKER, with(static_worker(), "capacity", json!(4)))
@@ -59,7 +59,7 @@ on_both!(a_capacity_may_be_given, |world| {
     );
 });
 
-on_both!(declaring_a_worker_of_a_missing_pool_is_not_found, |world| {
+on_sqlite_first!(declaring_a_worker_of_a_missing_pool_is_not_found, |world| {
     let text = "Worker pool pp/ee does not exist";
     world
         .put(WORKER, static_worker())
@@ -71,7 +71,7 @@ on_both!(declaring_a_worker_of_a_missing_pool_is_not_found, |world| {
         .refused(404, "ResourceNotFound", text);
 });
 
-on_both!(a_new_worker_must_expire_in_the_future, |world| {
+on_sqlite_first!(a_new_worker_must_expire_in_the_future, |world| {
     with_pool(world).await;
     let past = with(
         static_worker(),
@@ -85,7 +85,7 @@ on_both!(a_new_worker_must_expire_in_the_future, |world| {
         .refused(400, "InputError", text);
 });
 
-on_both!(
+on_sqlite_first!(
     a_pool_whose_provider_is_not_configured_has_no_new_workers,
     |world| {
         with_pool(world).await;
@@ -107,7 +107,7 @@ on_both!(
     }
 );
 
-on_both!(
+on_sqlite_first!(
     a_provider_that_launches_its_workers_takes_none_by_hand,
     |world| {
         world
@@ -144,7 +144,7 @@ on_both!(
     }
 );
 
-on_both!(a_provider_out_of_service_takes_no_workers, |world| {
+on_sqlite_first!(a_provider_out_of_service_takes_no_workers, |world| {
     world
         .shaky
         .works
@@ -177,7 +177,7 @@ on_both!(a_provider_out_of_service_takes_no_workers, |world| {
         .refused(503, "ProviderSetupFailed", text);
 });
 
-on_both!(names_that_are_too_long_are_refused, |world| {
+on_sqlite_first!(names_that_are_too_long_are_refused, |world| {
     with_pool(world).await;
     let long = "x".repeat(39);
     for path in [
@@ -189,7 +189,7 @@ on_both!(names_that_are_too_long_are_refused, |world| {
     }
 });
 
-on_both!(a_static_worker_needs_a_secret, |world| {
+on_sqlite_first!(a_static_worker_needs_a_secret, |world| {
     with_pool(world).await;
     let body = json!({"expires": "2026-12-01T00:00:00.000Z"});
     let text = "no worker staticSecret provided";
@@ -259,7 +259,7 @@ on_both!(the_id_of_a_removed_worker_is_not_given_again, |world| {
     world.put(WORKER, static_worker()).await.expect(200);
 });
 
-on_both!(an_update_changes_expiry_capacity_and_secret, |world| {
+on_sqlite_first!(an_update_changes_expiry_capacity_and_secret, |world| {
     with_pool(world).await;
     let made = world.put(WORKER, static_worker()).await.expect(200);
     let before = world.worker(&key("pp/ee", "g", "w")).await.unwrap();
@@ -278,7 +278,7 @@ on_both!(an_update_changes_expiry_capacity_and_secret, |world| {
     assert_ne!(before.provider_data, after.provider_data);
 });
 
-on_both!(an_update_keeps_omitted_fields, |world| {
+on_sqlite_first!(an_update_keeps_omitted_fields, |world| {
     with_pool(world).await;
     world
         .put(WORKER, with(static_worker(), "capacity", json!(4)))
@@ -292,7 +292,7 @@ on_both!(an_update_keeps_omitted_fields, |world| {
     assert_eq!(before.provider_data, after.provider_data);
 });
 
-on_both!(updating_a_missing_worker_is_not_found, |world| {
+on_sqlite_first!(updating_a_missing_worker_is_not_found, |world| {
     with_pool(world).await;
     let text = "Worker pp/ee/g/w does not exist";
     world
@@ -319,7 +319,7 @@ on_both!(a_removed_static_worker_is_stopped, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(a_removed_cloud_worker_is_stopping, |world| {
+on_sqlite_first!(a_removed_cloud_worker_is_stopping, |world| {
     with_pool(world).await;
     let launch_config_id = Some("lc-1".parse().unwrap());
     let running = Worker::from_stored(StoredWorker {
@@ -335,7 +335,7 @@ on_both!(a_removed_cloud_worker_is_stopping, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(removing_a_missing_worker_is_not_found, |world| {
+on_sqlite_first!(removing_a_missing_worker_is_not_found, |world| {
     world
         .delete(WORKER)
         .await
@@ -356,7 +356,7 @@ on_both!(removing_a_missing_worker_is_not_found, |world| {
         .refused(404, "ResourceNotFound", text);
 });
 
-on_both!(a_provider_that_cannot_end_a_worker_says_so, |world| {
+on_sqlite_first!(a_provider_that_cannot_end_a_worker_says_so, |world| {
     let stray = Worker::from_stored(StoredWorker {
         provider_id: "null-provider".parse().unwrap(),
         ..worker("pp/ee", "g", "w").into_stored()

@@ -4,7 +4,7 @@ use domain::queue_worker::{QuarantineEntry, QueueWorker, TaskRun};
 use domain::worker::{Advice, StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
-use crate::database::{assert_snapshot, on_both};
+use crate::database::{assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::{DAY_MS, key, static_pool, worker};
 use crate::world::World;
 
@@ -43,7 +43,7 @@ fn ids(listed: &Value) -> Vec<&str> {
         .collect()
 }
 
-on_both!(the_workers_of_a_missing_pool_are_not_found, |world| {
+on_sqlite_first!(the_workers_of_a_missing_pool_are_not_found, |world| {
     let text = "Worker Pool does not exist";
     for query in ["", "?state=running", "?state=standalone"] {
         let path = format!("{LIST}{query}");
@@ -54,7 +54,7 @@ on_both!(the_workers_of_a_missing_pool_are_not_found, |world| {
     }
 });
 
-on_both!(a_pool_without_workers_has_an_empty_list, |world| {
+on_sqlite_first!(a_pool_without_workers_has_an_empty_list, |world| {
     world
         .put("/worker-pool/pp%2Fee", static_pool())
         .await
@@ -103,7 +103,7 @@ on_both!(filters_work_alone_and_together, |world| {
     }
 });
 
-on_both!(the_workers_of_a_group_are_only_those, |world| {
+on_sqlite_first!(the_workers_of_a_group_are_only_those, |world| {
     populate(world).await;
     let listed = world.get("/workers/pp%2Fee/g1").await.expect(200);
     assert_eq!(ids(&listed), ["w2", "w1"]);
@@ -114,7 +114,7 @@ on_both!(the_workers_of_a_group_are_only_those, |world| {
     assert_eq!(listed, json!({"workers": []}));
 });
 
-on_both!(a_worker_gets_the_last_decision_about_it, |world| {
+on_sqlite_first!(a_worker_gets_the_last_decision_about_it, |world| {
     let path = |id: &str| format!("/workers/pp%2Fee/g/{id}/should-terminate");
     for (id, terminate, reason) in [("go", true, "over capacity"), ("stay", false, "needed")] {
         let advice = Advice {
@@ -218,7 +218,7 @@ on_both!(a_worker_is_shown_with_the_queues_data, |world| {
     );
 });
 
-on_both!(
+on_sqlite_first!(
     a_worker_that_the_queue_does_not_know_is_not_found,
     |world| {
         populate(world).await;
@@ -345,7 +345,7 @@ on_both!(the_queues_workers_are_filtered_by_our_data, |world| {
     }
 });
 
-on_both!(workers_of_an_invalid_pool_are_an_empty_list, |world| {
+on_sqlite_first!(workers_of_an_invalid_pool_are_an_empty_list, |world| {
     let path = "/provisioners/no%20pool/worker-types/UPPER/workers";
     assert_eq!(world.get(path).await.expect(200), json!({"workers": []}));
     let answer = world.get(&format!("{path}/g/w")).await;

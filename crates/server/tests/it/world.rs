@@ -36,6 +36,7 @@ use crate::ask::{Ask, Who};
 use crate::database::Database;
 use crate::measuring::{Measuring, measure_here};
 use crate::providers::{Pausing, Shaky};
+use crate::queue_samples::stop_time;
 
 pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
 /// 2026-09-21T14:13:20.000Z
@@ -43,6 +44,8 @@ pub(crate) const START_MS: i64 = 1_790_000_000_000;
 const ROOT_TOKEN: &str = "root-root-root-root-root-root-root-root-root";
 /// The lists of a test are shorter.
 const MAX_EVENTS: u32 = 1_000;
+/// What has not come after this many trips to the database never will, on a busy machine too.
+pub(crate) const MAX_TRIPS: u64 = 50_000;
 /// Those of housekeeping, which pauses after each of them otherwise.
 pub(crate) const KEEPING: Batches = Batches {
     size: 25,
@@ -285,6 +288,22 @@ impl World {
     pub(crate) async fn trip(&self) {
         let store = &self.app.engine.store;
         store.scan("trip", store::probe::clock).await.unwrap();
+    }
+
+    /// The result of this future, which comes while timers stand still.
+    pub(crate) async fn at_once<T>(&self, what: impl Future<Output = T>) -> T {
+        let stopped = stop_time();
+        let many_trips = async {
+            for _ in 0..MAX_TRIPS {
+                self.trip().await;
+            }
+        };
+        let value = tokio::select! {
+            value = what => value,
+            () = many_trips => panic!("it waits for a timer"),
+        };
+        stopped.resume();
+        value
     }
 
     /// The result of this future, and the counts of the database's work for it.

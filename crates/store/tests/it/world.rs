@@ -118,7 +118,7 @@ impl Database {
             Home::File(home) => {
                 let connection = rusqlite::Connection::open(home.path().join("store.db")).unwrap();
                 connection
-                    .busy_timeout(std::time::Duration::from_secs(5))
+                    .busy_timeout(std::time::Duration::from_secs(120))
                     .unwrap();
                 connection.execute_batch(sql).unwrap();
             }

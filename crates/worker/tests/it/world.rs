@@ -15,7 +15,7 @@ use worker::{Identity, Kind, Machine, Names, Proof, Stop, Stops, Worker, WorkerE
 use crate::fleet::{Fleet, GROUP, POOL, PROOF, PROVIDER, State};
 
 /// Time limit for everything that tests wait for.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 pub(crate) struct SystemClock;
 

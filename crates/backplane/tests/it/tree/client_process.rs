@@ -1,13 +1,13 @@
 //! A process of its own that holds a lock: this test binary, started again.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use backplane::tree::{Lock, TreePath};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::twin::{Server, connect, path, within};
+use crate::broker::WAIT_LIMIT;
 
 const ROOT: &str = "FLEETWRIGHT_TEST_LOCK_ROOT";
 const HELD: &str = "holds the lock";
@@ -56,7 +56,7 @@ async fn hold_a_lock() {
     let server = Server::main().unwrap();
     let tree = connect(server.settings(&root.parse().unwrap())).await;
     let node = path("/a");
-    let lock = Lock::acquire(&tree, &node, "process", Duration::from_secs(20));
+    let lock = Lock::acquire(&tree, &node, "process", WAIT_LIMIT);
     let lock = lock.await.unwrap();
     println!("{HELD}");
     lock.uncertain().await;

@@ -27,7 +27,7 @@ on_both! {
     each_release_wakes_one_waiter
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 
 async fn lockable(tree: &Arc<dyn Tree>) -> TreePath {
     let node = path("/build");

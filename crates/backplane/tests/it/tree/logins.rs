@@ -9,7 +9,7 @@ use backplane::tree::{
 };
 
 use super::twin::{Server, connect, path, within};
-use crate::broker::unique;
+use crate::broker::{WAIT_LIMIT, unique};
 
 fn root() -> TreePath {
     path(&format!("/{}/below", unique("login")))
@@ -111,7 +111,7 @@ async fn a_wrong_password_for_sasl_is_an_error_at_once() {
     for login in [sasl("fleetwright", "wrong"), sasl("nobody", "x")] {
         let mut settings = server.settings(&root());
         settings.login = login;
-        settings.call_limit = Duration::from_secs(60);
+        settings.call_limit = WAIT_LIMIT;
         let tree = ZookeeperTree::open(settings).unwrap();
         let error = within(tree.connected()).await.unwrap_err();
         let text = "the tree refused the login: the user or the password is wrong";
@@ -126,7 +126,6 @@ async fn certificates_are_checked_by_both_sides() {
     };
     let mut settings = server.settings(&root());
     settings.servers = server.read("main/tls_address");
-    settings.call_limit = Duration::from_secs(5);
     let key = Secret::new(server.read("client.key"));
     let identity = Some((server.read("client.pem"), key));
     let tls = |ca: &str, identity| {
@@ -161,6 +160,7 @@ async fn certificates_are_checked_by_both_sides() {
     for tls in [tls("ca.pem", None), tls("client.pem", identity), None] {
         let tree = ZookeeperTree::open(ZookeeperSettings {
             tls,
+            call_limit: Duration::from_secs(5),
             ..settings.clone()
         })
         .unwrap();

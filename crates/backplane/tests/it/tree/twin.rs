@@ -171,7 +171,7 @@ impl Server {
             root: root.clone(),
             creates_root: true,
             session: SESSION,
-            call_limit: Duration::from_secs(20),
+            call_limit: WAIT_LIMIT,
             login: None,
             tls: None,
         }

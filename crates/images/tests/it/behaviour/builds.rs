@@ -3,7 +3,7 @@
 use domain::image::BuildNumber;
 use serde_json::json;
 
-use super::on_both;
+use super::on_embedded_first;
 use crate::world::{
     BuilderPlan, Twin, World, asker, build_states, debian, failure, image, is_building, until,
 };
@@ -11,7 +11,7 @@ use crate::world::{
 const DAY_MS: i64 = 86_400_000;
 const GOOD: &str = r#"echo disk >"$1.raw""#;
 
-on_both! {
+on_embedded_first! {
     a_new_definition_is_built_and_uploaded_and_a_request_does_it_again
     one_image_is_built_once_at_a_time_however_many_builders_there_are
     a_builder_builds_no_more_images_side_by_side_than_it_has_slots

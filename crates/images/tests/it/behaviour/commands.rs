@@ -5,14 +5,14 @@ use images::Place;
 use processes::Stat;
 use serde_json::{Value, json};
 
-use super::on_both;
+use super::on_embedded_first;
 use crate::world::{
     BuilderPlan, Twin, World, asker, debian, failure, image, is_building, keyring, until,
 };
 
 const GOOD: &str = r#"echo disk >"$1.raw""#;
 
-on_both! {
+on_embedded_first! {
     a_cancelled_build_ends_and_says_who_cancelled_it
     a_time_limit_ends_every_process_of_a_build
     a_build_gets_its_secrets_and_its_log_does_not_show_them

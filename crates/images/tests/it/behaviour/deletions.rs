@@ -7,12 +7,12 @@ use domain::image::{BuildNumber, UploadNumber};
 use images::{ImageNode, Place};
 use serde_json::json;
 
-use super::on_both;
+use super::on_embedded_first;
 use crate::world::{Twin, World, asker, build_states, debian, image, until, upload_states};
 
 const GOOD: &str = r#"echo disk >"$1.raw""#;
 
-on_both! {
+on_embedded_first! {
     the_third_good_build_removes_the_first_with_all_that_belongs_to_it
     a_pinned_build_stays_until_it_is_unpinned
     more_builds_are_kept_if_the_definition_says_so

@@ -4,12 +4,12 @@ use domain::image::{BuildNumber, UploadNumber};
 use images::{ImageNode, Place};
 use serde_json::json;
 
-use super::on_both;
+use super::on_embedded_first;
 use crate::world::{Twin, World, debian, image, upload_states};
 
 const GOOD: &str = r#"echo disk >"$1.raw""#;
 
-on_both! {
+on_embedded_first! {
     an_abandoned_build_is_noted_and_removed_after_the_next_success
     an_abandoned_upload_is_noted_and_made_again
     a_record_that_cannot_be_read_is_removed

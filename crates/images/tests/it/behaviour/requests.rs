@@ -7,10 +7,10 @@ use domain::image::BuildNumber;
 use domain::time::Timestamp;
 use images::{ImageTree, Place};
 
-use super::on_both;
+use super::on_embedded_first;
 use crate::world::{InterruptedTree, Twin, World, asker, debian, image};
 
-on_both! {
+on_embedded_first! {
     a_request_that_replaces_an_answered_one_is_not_cleared_in_its_place
     a_request_that_follows_a_cleared_one_is_not_cleared_in_its_place
     a_request_is_cleared_by_its_time

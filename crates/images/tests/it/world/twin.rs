@@ -13,7 +13,7 @@ use domain::time::Clock;
 
 use super::clock::TestClock;
 use super::proxy::Proxy;
-use super::within;
+use super::{WAIT_LIMIT, within};
 
 /// Sessions with ZooKeeper end this long after their last contact. On a busy machine, a shorter one
 /// would end by itself.
@@ -86,7 +86,7 @@ impl Twin {
                     root: root.clone(),
                     creates_root: true,
                     session: SESSION,
-                    call_limit: Duration::from_secs(20),
+                    call_limit: WAIT_LIMIT,
                     login: None,
                     tls: None,
                 });
