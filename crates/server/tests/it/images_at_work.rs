@@ -466,7 +466,9 @@ on_sqlite_first!(
         assert_eq!(found["builds"][0]["build"], 2);
         // A known image is not waited for.
         let path = format!("{LINUX}/status?newerThan=1&wait=20");
-        world.at_once(world.get(&path).send()).await.expect(200);
+        Box::pin(world.at_once(world.get(&path).send()))
+            .await
+            .expect(200);
         tree.close().await;
     }
 );

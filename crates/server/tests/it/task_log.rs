@@ -197,7 +197,7 @@ async fn a_follower_is_woken_at_once() {
         let appended = world.append(&format!("offset={offset}"), "x\n").send();
         // Without wake-ups, the follower would look again after half a second.
         let both = async { tokio::join!(appended, next(&mut body)) };
-        let (appended, read) = world.at_once(both).await;
+        let (appended, read) = Box::pin(world.at_once(both)).await;
         appended.expect(200);
         assert_eq!(read.as_deref(), Some("x\n"));
         offset += 2;
