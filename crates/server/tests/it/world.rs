@@ -44,7 +44,7 @@ pub(crate) const START_MS: i64 = 1_790_000_000_000;
 const ROOT_TOKEN: &str = "root-root-root-root-root-root-root-root-root";
 /// The lists of a test are shorter.
 const MAX_EVENTS: u32 = 1_000;
-/// What has not come after this many trips to the database never will, on a busy machine too.
+/// After this many trips to the database, a wait is over, on a busy machine too.
 pub(crate) const MAX_TRIPS: u64 = 50_000;
 /// Those of housekeeping, which pauses after each of them otherwise.
 pub(crate) const KEEPING: Batches = Batches {

@@ -10,10 +10,10 @@ use crate::engine::{
 /// Maximum number of attempts of a transaction that conflicts with others.
 pub const MAX_ATTEMPTS: u32 = 20;
 
-/// What a transaction does. It keeps its result, and returns whether it succeeded.
+/// The body of a transaction: it keeps its result, and returns whether it succeeded.
 ///
-/// All that surrounds a transaction takes this instead of a closure of any type, so it is compiled
-/// once. Only `write` and `read` are compiled for each transaction.
+/// The code around it takes this instead of a closure of any type, so it is compiled once. Only
+/// `write` and `read` are compiled for each transaction.
 type Work<'w> = &'w mut dyn FnMut(&mut Tx<'_>) -> bool;
 
 /// How one attempt to run a transaction ended.

@@ -16,11 +16,11 @@ use crate::engine::{session::Connection, session::Session, sqlite::Mode, stopwat
 /// Transactions that are committed together. More would save little, and the first would wait long.
 const MAX_MEMBERS: usize = 32;
 
-/// What a transaction returned, in a box: queues and threads need not know its type, so they are
+/// The result of a transaction, in a box: queues and threads need not know its type, so they are
 /// compiled once.
 pub(crate) type Answer = Box<dyn Any + Send>;
 
-/// What a caller hands to a session.
+/// Work for a session.
 pub(crate) enum Work {
     Alone(Box<dyn FnOnce(&mut Session) -> Answer + Send>),
     /// A transaction that can be committed together with others, and then perhaps runs again.

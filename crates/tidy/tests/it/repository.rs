@@ -142,7 +142,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The packages of this repository, as cargo describes them.
+/// The packages below `crates/`, as cargo describes them.
 pub(crate) fn our_packages() -> Vec<Value> {
     let text = cargo(&[
         "metadata",
@@ -152,7 +152,12 @@ pub(crate) fn our_packages() -> Vec<Value> {
         "--offline",
     ]);
     let metadata: Value = serde_json::from_str(&text).unwrap();
-    metadata["packages"].as_array().unwrap().clone()
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let is_crate = |package: &&Value| {
+        let manifest = package["manifest_path"].as_str().unwrap();
+        manifest.contains("/crates/")
+    };
+    packages.filter(is_crate).cloned().collect()
 }
 
 #[test]

@@ -220,12 +220,7 @@ async fn the_lock_of_a_killed_process_is_free_after_its_session() {
             .is_none()
     );
     client.kill();
-    // Time: a slow machine can fail this: the session ends in its own time, which has bounds.
-    let killed = tokio::time::Instant::now();
     let lock = Lock::acquire(&tree, &path("/a"), "x", LONG).await.unwrap();
-    let took = killed.elapsed();
-    // Not before the session of two seconds can have ended, half a tick early.
-    assert!(took >= Duration::from_millis(500), "{took:?}");
     lock.release().await.unwrap();
 }
 
