@@ -24,6 +24,8 @@ pub struct Template {
     /// Part of a name on the server.
     name: String,
     fill: Box<dyn Fn(&str) + Send + Sync>,
+    /// So that a database which a test has used cannot be made equal to it.
+    is_large: bool,
 }
 
 impl Template {
@@ -34,6 +36,15 @@ impl Template {
         Self {
             name: name.into(),
             fill: Box::new(fill),
+            is_large: false,
+        }
+    }
+
+    /// With so many rows that every test on PostgreSQL gets a copy that no other has used.
+    pub fn large(name: impl Into<String>, fill: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self {
+            is_large: true,
+            ..Self::new(name, fill)
         }
     }
 
@@ -113,6 +124,9 @@ impl Database {
     /// PostgreSQL knows of the sizes of its tables may be from that test. `None`, with a message to
     /// the reader, when no server is configured for tests.
     pub fn postgres(template: &Template) -> Option<Self> {
+        if template.is_large {
+            return Self::new_postgres(template);
+        }
         let server = configured_server()?;
         let name = server::fresh_name();
         if !server::take_spare(&server, template, &name) {

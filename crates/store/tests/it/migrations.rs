@@ -8,7 +8,7 @@ use crate::world::{Database, on_both};
 
 const N_MIGRATIONS: usize = 1;
 
-on_both!(migrating_twice_changes_nothing, |database| {
+on_both!(empty migrating_twice_changes_nothing, |database| {
     let store = database.open();
     let pending = store.pending_migrations().await.unwrap();
     assert_eq!(pending.len(), N_MIGRATIONS);
@@ -18,7 +18,7 @@ on_both!(migrating_twice_changes_nothing, |database| {
     assert!(store.migrate(2).await.unwrap().is_empty());
 });
 
-on_both!(without_tables_the_error_says_to_migrate, |database| {
+on_both!(empty without_tables_the_error_says_to_migrate, |database| {
     let store = database.open();
     let failed = store
         .read("early", |tx| pools::get(tx, &pool_id("a/b")))
@@ -39,7 +39,7 @@ async fn check_refused(database: &Database, message: &str) {
     }
 }
 
-on_both!(an_edited_migration_is_refused, |database| {
+on_both!(empty an_edited_migration_is_refused, |database| {
     database.migrated().await;
     database.raw("UPDATE schema_migrations SET checksum = 'other' WHERE number = 1");
     let message = "the database has the migration 0001_schema, whose content is not that of this \
@@ -47,7 +47,7 @@ on_both!(an_edited_migration_is_refused, |database| {
     check_refused(database, message).await;
 });
 
-on_both!(a_database_of_a_newer_program_is_refused, |database| {
+on_both!(empty a_database_of_a_newer_program_is_refused, |database| {
     database.migrated().await;
     database.raw("INSERT INTO schema_migrations VALUES (99, '0099_future', 'x', 1)");
     let message =
@@ -56,7 +56,7 @@ on_both!(a_database_of_a_newer_program_is_refused, |database| {
 });
 
 // Before the first release, the schema was made in many steps.
-on_both!(a_database_of_an_unreleased_program_is_refused, |database| {
+on_both!(empty a_database_of_an_unreleased_program_is_refused, |database| {
     database.raw(
         "CREATE TABLE schema_migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, \
          checksum TEXT NOT NULL, applied BIGINT NOT NULL); \
@@ -73,7 +73,7 @@ on_both!(a_database_of_an_unreleased_program_is_refused, |database| {
 });
 
 on_both!(
-    of_many_concurrent_migrations_one_applies_the_changes,
+    empty of_many_concurrent_migrations_one_applies_the_changes,
     |database| {
         let stores: Vec<_> = (0..6).map(|_| database.open()).collect();
         let tasks: Vec<_> = stores
@@ -90,7 +90,7 @@ on_both!(
     }
 );
 
-on_both!(a_failed_migration_leaves_no_changes, |database| {
+on_both!(empty a_failed_migration_leaves_no_changes, |database| {
     let store = database.open();
     // Conflicts with one of the tables, after others were made.
     database.raw("CREATE TABLE workers (x BIGINT)");

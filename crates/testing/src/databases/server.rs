@@ -103,12 +103,14 @@ pub(super) fn remove(server: &str, name: &str) {
 }
 
 pub(super) fn copy(server: &str, template: &Template, name: &str) {
+    let strategy = if template.is_large {
+        "file_copy"
+    } else {
+        "wal_log"
+    };
     let template = made(server, template);
-    run(
-        server,
-        &format!("CREATE DATABASE {name} TEMPLATE {template}"),
-    )
-    .unwrap();
+    let create = format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY {strategy}");
+    run(server, &create).unwrap();
 }
 
 /// The name of the database that is the template. The first process that needs it makes it; others
@@ -139,7 +141,9 @@ fn make(client: &mut Client, server: &str, template: &Template, name: &str) {
     client.batch_execute(&create).unwrap();
     let address = address_of(server, &unfinished);
     template.fill(&address);
-    run(&address, KEEP_FIRST_ROWS).unwrap();
+    if !template.is_large {
+        run(&address, KEEP_FIRST_ROWS).unwrap();
+    }
     let rename = format!("ALTER DATABASE {unfinished} RENAME TO {name}");
     client.batch_execute(&rename).unwrap();
 }
