@@ -432,7 +432,7 @@ async fn database(config: &Config) -> Vec<Finding> {
         ),
         Err(problem) => Finding::bad(
             format!("cannot read the version of the database: {problem}"),
-            "use the program that last used the database, or a newer one",
+            "use the program that last used the database, a newer one, or a new database",
         ),
     };
     findings.push(migrated);

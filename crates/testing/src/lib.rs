@@ -2,6 +2,8 @@
 #![doc = include_str!("../README.md")]
 
 mod chance;
+#[cfg(feature = "databases")]
+pub mod databases;
 
 pub use chance::Chance;
 

@@ -69,6 +69,12 @@ pub enum StoreError {
     },
     #[error("migration {migration} failed: {reason}")]
     Migration { migration: String, reason: String },
+    /// The database is not of this program, or of this version of it. Nothing was changed.
+    #[error("the database has the migration {migration}, {problem}")]
+    OtherMigration {
+        migration: String,
+        problem: &'static str,
+    },
     #[error("the database address is invalid: {0}")]
     BadUrl(String),
     #[error("cannot set up TLS for the connection to the database: {0}")]

@@ -29,42 +29,7 @@ macro_rules! migrations {
 
 /// In order, without gaps.
 static MIGRATIONS: &[Migration] = migrations! {
-    1 "0001_access"
-    2 "0002_pools_and_workers"
-    3 "0003_outbox_and_audit"
-    4 "0004_queue"
-    5 "0005_launches_and_plans"
-    6 "0006_events"
-    7 "0007_notices"
-    8 "0008_providers_of_pools"
-    9 "0009_worker_configurations"
-    10 "0010_run_outcomes"
-    11 "0011_overrides"
-    12 "0012_documentation"
-    13 "0013_configuration_summaries"
-    14 "0014_first_claims"
-    15 "0015_launches_asked"
-    16 "0016_workers_by_region"
-    17 "0017_cache_purges"
-    18 "0018_health_by_events"
-    19 "0019_supply"
-    20 "0020_roles_by_revision"
-    21 "0021_inputs_of_plans"
-    22 "0022_agreed_prices"
-    23 "0023_market"
-    24 "0024_shadow_plans"
-    25 "0025_recording"
-    26 "0026_tree_nodes"
-    27 "0027_images"
-    28 "0028_image_rollouts"
-    29 "0029_waits"
-    30 "0030_costs"
-    31 "0031_budgets"
-    32 "0032_waits_by_number"
-    33 "0033_kept_versions"
-    34 "0034_updates_in_place"
-    35 "0035_few_of_many_workers"
-    36 "0036_pools_of_any_size"
+    1 "0001_schema"
 };
 
 static TABLE: Table = Table::unlisted("schema_migrations", 1);
@@ -84,11 +49,16 @@ const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
 const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; \
      SELECT pg_advisory_xact_lock(439804749172)";
 
-/// Applies all missing migrations in one transaction.
 pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>> {
+    apply(session, MIGRATIONS, now_ms)
+}
+
+/// Applies all missing migrations in one transaction.
+fn apply(session: &mut Session, known: &[Migration], now_ms: i64) -> Result<Vec<String>> {
     locked(session, |session| {
         batch(session, "schema_migrations", CREATE_TABLE)?;
-        let missing = missing(&applied(session)?)?;
+        let applied = applied_in(&mut Tx::new(session))?;
+        let missing = missing(known, &applied)?;
         for migration in missing {
             batch(session, migration.name, &translate(session, migration.sql))?;
             let Migration { number, name, sql } = *migration;
@@ -104,15 +74,11 @@ pub(crate) fn pending(session: &mut Session) -> Result<Vec<String>> {
         Err(StoreError::NotMigrated { .. }) => Vec::new(),
         other => other?,
     };
-    Ok(names(missing(&applied)?))
+    Ok(names(missing(MIGRATIONS, &applied)?))
 }
 
 /// Number, name and checksum of an applied migration.
 type Applied = (i64, String, String);
-
-fn applied(session: &mut Session) -> Result<Vec<Applied>> {
-    applied_in(&mut Tx::new(session))
-}
 
 fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>> {
     tx.rows(&APPLIED, ())
@@ -120,27 +86,24 @@ fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>> {
 
 /// Compares the migrations of the database with those of this program, and returns the missing
 /// ones.
-fn missing(applied: &[Applied]) -> Result<&'static [Migration]> {
+fn missing<'k>(known: &'k [Migration], applied: &[Applied]) -> Result<&'k [Migration]> {
     for (index, (number, name, applied_checksum)) in applied.iter().enumerate() {
-        let refuse = |reason: &str| {
-            Err(StoreError::Migration {
-                migration: name.clone(),
-                reason: reason.to_owned(),
-            })
+        let problem = match known.get(index) {
+            None => "of a newer program; use a newer fleetwright",
+            Some(ours) if ours.number != *number || ours.name != name => {
+                "which this program does not have: an unreleased fleetwright or another program \
+                 made this database; use a new database, or that program"
+            }
+            Some(ours) if checksum(ours.sql) != *applied_checksum => {
+                "whose content is not that of this program; use the program that migrated the \
+                 database last, or a new database"
+            }
+            Some(_) => continue,
         };
-        let Some(known) = MIGRATIONS.get(index) else {
-            return refuse("the database is newer than this program; use a newer fleetwright");
-        };
-        if known.number != *number || known.name != name {
-            return refuse(
-                "this program does not have it; another program may have created the database",
-            );
-        }
-        if checksum(known.sql) != *applied_checksum {
-            return refuse("its content differs from this program's migration of that name");
-        }
+        let migration = name.clone();
+        return Err(StoreError::OtherMigration { migration, problem });
     }
-    Ok(&MIGRATIONS[applied.len()..])
+    Ok(&known[applied.len()..])
 }
 
 fn names(migrations: &[Migration]) -> Vec<String> {
@@ -223,4 +186,112 @@ fn checksum(sql: &str) -> String {
         write!(text, "{byte:02x}").expect("writing to a String cannot fail");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::databases::Database;
+
+    use super::*;
+    use crate::engine::{options::Options, store::Store};
+
+    static THREE: &[Migration] = &[
+        Migration {
+            number: 1,
+            name: "0001_words",
+            sql: "CREATE TABLE words (word {key} NOT NULL PRIMARY KEY);
+                INSERT INTO words VALUES ('first')",
+        },
+        Migration {
+            number: 2,
+            name: "0002_lengths",
+            sql: "ALTER TABLE words ADD COLUMN length BIGINT;
+                UPDATE words SET length = LENGTH(word)",
+        },
+        Migration {
+            number: 3,
+            name: "0003_long_words",
+            sql: "CREATE TABLE long_words AS SELECT word FROM words WHERE length > 4",
+        },
+    ];
+
+    fn databases() -> impl Iterator<Item = (Database, Store)> {
+        let databases = [Some(Database::empty_sqlite()), Database::empty_postgres()];
+        databases.into_iter().flatten().map(|database| {
+            let options = Options {
+                url: database.url.clone(),
+                connections: 1,
+            };
+            let store = Store::open(&options).unwrap();
+            (database, store)
+        })
+    }
+
+    async fn apply_to(store: &Store, known: &'static [Migration]) -> Result<Vec<String>> {
+        let applying = store.submit(Mode::Write, move |session| apply(session, known, 1));
+        applying.await
+    }
+
+    async fn run(store: &Store, sql: &'static str) -> Result<()> {
+        let running = store.submit(Mode::Write, move |session| {
+            session.once("test", Mode::Write, |session| batch(session, "test", sql))
+        });
+        running.await
+    }
+
+    #[tokio::test]
+    async fn missing_migrations_are_applied_in_their_order_to_a_database_with_data() {
+        for n_applied in 0..=THREE.len() {
+            for (_database, store) in databases() {
+                apply_to(&store, &THREE[..n_applied]).await.unwrap();
+                if n_applied == 1 {
+                    run(&store, "INSERT INTO words VALUES ('a')").await.unwrap();
+                }
+                let applied = apply_to(&store, THREE).await.unwrap();
+                assert_eq!(applied, names(&THREE[n_applied..]));
+                assert!(apply_to(&store, THREE).await.unwrap().is_empty());
+                // Fails if there is another one.
+                let unique = "CREATE UNIQUE INDEX one_row ON long_words ((word IS NULL))";
+                run(&store, unique).await.unwrap();
+                let more = "INSERT INTO long_words SELECT word FROM words WHERE word = 'first'";
+                assert!(run(&store, more).await.is_err());
+                store.close().await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn if_one_migration_fails_none_is_applied() {
+        for (_database, store) in databases() {
+            apply_to(&store, &THREE[..1]).await.unwrap();
+            run(&store, "CREATE TABLE long_words (x BIGINT)")
+                .await
+                .unwrap();
+            let failed = apply_to(&store, THREE).await.unwrap_err();
+            let failed = failed.to_string();
+            assert!(
+                failed.starts_with("migration 0003_long_words failed: "),
+                "{failed}"
+            );
+            run(&store, "DROP TABLE long_words").await.unwrap();
+            let applied = apply_to(&store, THREE).await.unwrap();
+            assert_eq!(applied, names(&THREE[1..]));
+            store.close().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_without_a_migration_of_the_database_refuses_it() {
+        for (_database, store) in databases() {
+            apply_to(&store, THREE).await.unwrap();
+            for (known, problem) in [
+                (&THREE[..2], "0003_long_words, of a newer program"),
+                (&THREE[1..], "0001_words, which this program does not have"),
+            ] {
+                let refused = apply_to(&store, known).await.unwrap_err().to_string();
+                assert!(refused.contains(problem), "{refused}");
+            }
+            store.close().await;
+        }
+    }
 }

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
-use store::{Explanation, Joins, year_old};
+use store::{Explanation, Joins};
 
 use crate::world::{Database, ask_server};
-use crate::year_old::{check_names, explain, filled, names, year};
+use crate::year_old::{check_names, explain, names};
 
 /// Statements of which PostgreSQL may read the second side of a join completely for each row of
 /// the first, and why.
@@ -120,13 +120,12 @@ END $$";
 // from a time when the database was empty stays until its tables are counted.
 #[tokio::test]
 async fn postgres_reads_no_second_side_again_for_each_row_and_no_pool_for_each_page() {
-    let Some(database) = Database::postgres() else {
+    let databases = (Database::new_postgres(), Database::year_old_postgres());
+    let (Some(new), Some(year_old)) = databases else {
         return;
     };
-    let store = database.migrated().await;
-    let mut explained = explain(&store, Joins::Lookups).await;
-    year_old::fill(&store, year()).await.unwrap();
-    let explained_later = explain(&store, Joins::Lookups).await;
+    let mut explained = explain(&new.open(), Joins::Lookups).await;
+    let explained_later = explain(&year_old.open(), Joins::Lookups).await;
     // Nearly all accounts may be those of one owner.
     let meter = explained_later
         .iter()
@@ -143,10 +142,10 @@ async fn postgres_reads_no_second_side_again_for_each_row_and_no_pool_for_each_p
 // the pool alone looks as good as the complete key.
 #[tokio::test]
 async fn postgres_looks_for_a_worker_by_its_key_where_nearly_all_pools_are_small() {
-    let Some(database) = Database::postgres_alone() else {
+    let Some(database) = Database::year_old_postgres() else {
         return;
     };
-    let store = filled(&database).await;
+    let store = database.open();
     database.raw(SMALL_POOLS);
     store.gather_statistics().await.unwrap();
     let explained = explain(&store, Joins::Lookups).await;

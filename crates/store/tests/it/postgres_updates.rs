@@ -77,7 +77,7 @@ fn updates(url: &str, tables: &[&str], expected: i64) -> BTreeMap<String, (i64, 
 
 #[tokio::test]
 async fn no_index_has_what_a_sign_of_life_changes_and_pages_have_room_for_it() {
-    let Some(database) = Database::postgres_alone() else {
+    let Some(database) = Database::new_postgres() else {
         return;
     };
     let _store = database.migrated().await;
@@ -117,7 +117,7 @@ async fn no_index_has_what_a_sign_of_life_changes_and_pages_have_room_for_it() {
 
 #[tokio::test]
 async fn most_signs_of_life_stay_in_their_place() {
-    let Some(database) = Database::postgres_alone() else {
+    let Some(database) = Database::new_postgres() else {
         return;
     };
     let store = database.migrated().await;

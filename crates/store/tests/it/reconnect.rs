@@ -11,23 +11,14 @@ use crate::world::{Database, read, write};
 /// Closes every connection of this test's stores.
 fn close_connections(database: &Database) {
     database.raw(
-        "SELECT pg_terminate_backend(s.pid) FROM pg_stat_activity AS s \
-         JOIN pg_locks AS l ON l.pid = s.pid JOIN pg_class AS c ON c.oid = l.relation \
-         WHERE s.pid <> pg_backend_pid() AND c.relname = 'worker_pools' \
-         AND c.relnamespace = current_schema()::regnamespace",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
     );
 }
 
-/// Opens a store with its own application name, so that connections of other tests are not closed.
-fn open_named(database: &Database, name: &str, connections: usize) -> Store {
-    let url = format!("{}&application_name={name}", database.options.url);
+fn open(database: &Database, connections: usize) -> Store {
+    let url = database.options.url.clone();
     Store::open(&Options { url, connections }).unwrap()
-}
-
-fn close_connections_named(database: &Database, name: &str) {
-    database.raw(&format!(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
-    ));
 }
 
 #[tokio::test]
@@ -35,14 +26,12 @@ async fn closed_idle_connections_are_replaced_without_an_error() {
     let Some(database) = Database::postgres() else {
         return;
     };
-    let name = format!("idle_{}", std::process::id());
-    let store = open_named(&database, &name, 3);
-    store.migrate(1).await.unwrap();
+    let store = open(&database, 3);
     for round in 0..5 {
         for _ in 0..3 {
             assert!(read(&store, |tx| pools::list(tx, None, 1)).await.len() <= 1);
         }
-        close_connections_named(&database, &name);
+        close_connections(&database);
         write(&store, move |tx| {
             pools::insert(tx, &pool(&format!("a/p{round}"), "one"))
         })
@@ -56,19 +45,17 @@ async fn statements_that_wait_are_sent_on_the_connection_that_replaces_a_closed_
     let Some(database) = Database::postgres() else {
         return;
     };
-    let name = format!("waiting_{}", std::process::id());
-    let store = open_named(&database, &name, 1);
-    store.migrate(1).await.unwrap();
+    let store = open(&database, 1);
     write(&store, |tx| {
         launch_configs::insert(tx, &launch_config("a/b", "lc-1"))?;
         pools::insert(tx, &pool("a/b", "one"))
     })
     .await;
     for round in 0..5 {
-        close_connections_named(&database, &name);
+        close_connections(&database);
         let event = event(&format!("e{round}"), "a/b");
         write(&store, move |tx| outbox::push(tx, &event)).await;
-        close_connections_named(&database, &name);
+        close_connections(&database);
         let seen = read(&store, |tx| {
             let id = pool_id("a/b");
             tx.ask(|tx| launch_configs::active_between(tx, &id, &id));

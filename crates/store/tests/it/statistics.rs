@@ -34,7 +34,7 @@ fn indexed_reads(url: &str, table: &'static str, at_least: i64) -> i64 {
 // A prepared plan is kept. If it read all of a small table, it would do so when the table is large.
 #[tokio::test]
 async fn a_small_table_is_read_through_its_index() {
-    let Some(database) = Database::postgres_alone() else {
+    let Some(database) = Database::new_postgres() else {
         return;
     };
     let url = database.options.url.clone();
@@ -63,7 +63,7 @@ fn counted(url: &str, tables: [&'static str; 2]) -> [bool; 2] {
     })
 }
 
-on_both!(a_large_table_without_statistics_is_counted, |database| {
+on_both!(new a_large_table_without_statistics_is_counted, |database| {
     let store = database.migrated().await;
     for thousand in 0..EVENTS / 1_000 {
         write(&store, move |tx| {

@@ -1,36 +1,96 @@
 //! A separate database for each test, deleted at its end.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
+use std::sync::LazyLock;
 
-use postgres::NoTls;
-use store::{Options, Store, StoreError, Tx};
-use tempfile::TempDir;
+use store::{Options, Store, StoreError, Tx, year_old};
+use testing::databases::{self, Template};
+
+pub(crate) use testing::databases::ask_server;
+
+use crate::year_old::year;
+
+const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+
+static MIGRATED: LazyLock<Template> = LazyLock::new(|| {
+    let name = format!("migrated_{}", digest(&["migrations"]));
+    Template::new(name, |url| fill(url, async |_| ()))
+});
+
+static YEAR_OLD: LazyLock<Template> = LazyLock::new(|| {
+    let digest = digest(&[
+        "migrations",
+        "src/year_old",
+        "src/year_old.rs",
+        "tests/it/year_old.rs",
+        "tests/it/world.rs",
+    ]);
+    Template::large(format!("year_old_{digest}"), |url| {
+        fill(url, async |store| {
+            year_old::fill(store, year()).await.unwrap();
+        });
+        // Otherwise PostgreSQL would do so during a test, and plan in another way from then on.
+        if url.starts_with("postgres") {
+            ask_server(url, |client| client.batch_execute("VACUUM").unwrap());
+        }
+    })
+});
+
+fn digest(paths: &[&str]) -> String {
+    let paths: Vec<_> = paths
+        .iter()
+        .map(|path| Path::new(CRATE).join(path))
+        .collect();
+    databases::digest(&paths)
+}
+
+/// Makes all tables in an empty database, and the rest on them.
+fn fill(url: &str, rest: impl AsyncFnOnce(&Store)) {
+    let options = Options {
+        url: url.to_owned(),
+        connections: 1,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        let store = Store::open(&options).unwrap();
+        store.migrate(1).await.unwrap();
+        rest(&store).await;
+        store.close().await;
+    });
+}
 
 pub(crate) struct Database {
     pub(crate) options: Options,
-    home: Home,
+    home: databases::Database,
 }
 
-enum Home {
-    File(TempDir),
-    Schema { server: String, name: String },
-    Alone { server: String, name: String },
-}
-
-/// Runs one test body on each database: `name::sqlite` and `name::postgres`.
+/// Runs one test body on each database: `name::sqlite` and `name::postgres`. In front of the name
+/// may stand `empty` (without tables), `new` (no test has used it), or `year_old`.
 macro_rules! on_both {
     ($name:ident, |$database:ident| $body:block) => {
+        crate::world::on_both!(@ $name, $database $body, sqlite, postgres);
+    };
+    (empty $name:ident, |$database:ident| $body:block) => {
+        crate::world::on_both!(@ $name, $database $body, empty_sqlite, empty_postgres);
+    };
+    (new $name:ident, |$database:ident| $body:block) => {
+        crate::world::on_both!(@ $name, $database $body, sqlite, new_postgres);
+    };
+    (year_old $name:ident, |$database:ident| $body:block) => {
+        crate::world::on_both!(@ $name, $database $body, year_old_sqlite, year_old_postgres);
+    };
+    (@ $name:ident, $database:ident $body:block, $sqlite:ident, $postgres:ident) => {
         async fn $name($database: &crate::world::Database) $body
 
         mod $name {
             #[tokio::test]
             async fn sqlite() {
-                super::$name(&crate::world::Database::sqlite()).await;
+                super::$name(&crate::world::Database::$sqlite()).await;
             }
 
             #[tokio::test]
             async fn postgres() {
-                if let Some(database) = crate::world::Database::postgres() {
+                if let Some(database) = crate::world::Database::$postgres() {
                     super::$name(&database).await;
                 }
             }
@@ -41,64 +101,51 @@ pub(crate) use on_both;
 
 impl Database {
     pub(crate) fn sqlite() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", home.path().join("store.db").display());
-        Self {
-            options: Options {
-                url,
-                connections: 4,
-            },
-            home: Home::File(home),
-        }
+        Self::new(databases::Database::sqlite(&MIGRATED))
     }
 
-    /// Returns `None` and prints a message if no server is configured.
-    #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
+    /// `None`, with a message to the reader, when no server is configured for tests.
     pub(crate) fn postgres() -> Option<Self> {
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let Ok(server) = std::env::var("TEST_PG_URL") else {
-            println!("skipped: TEST_PG_URL is not set");
-            return None;
+        databases::Database::postgres(&MIGRATED).map(Self::new)
+    }
+
+    /// One that no test has used: PostgreSQL has not counted its tables. `None` as above.
+    pub(crate) fn new_postgres() -> Option<Self> {
+        databases::Database::new_postgres(&MIGRATED).map(Self::new)
+    }
+
+    /// As a large fleet leaves it after a year.
+    pub(crate) fn year_old_sqlite() -> Self {
+        Self::new(databases::Database::sqlite(&YEAR_OLD))
+    }
+
+    pub(crate) fn year_old_postgres() -> Option<Self> {
+        databases::Database::postgres(&YEAR_OLD).map(Self::new)
+    }
+
+    /// Without tables.
+    pub(crate) fn empty_sqlite() -> Self {
+        Self::new(databases::Database::empty_sqlite())
+    }
+
+    /// Without tables; `None` as above.
+    pub(crate) fn empty_postgres() -> Option<Self> {
+        databases::Database::empty_postgres().map(Self::new)
+    }
+
+    fn new(home: databases::Database) -> Self {
+        let options = Options {
+            url: home.url.clone(),
+            connections: 4,
         };
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("test_{}_{number}", std::process::id());
-        on_server(
-            &server,
-            &format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}"),
-        );
-        let separator = if server.contains('?') { '&' } else { '?' };
-        let url = format!("{server}{separator}options=-csearch_path%3D{name}");
-        Some(Self {
-            options: Options {
-                url,
-                connections: 4,
-            },
-            home: Home::Schema { server, name },
-        })
+        Self { options, home }
     }
 
-    /// A database that no other test uses, so that no transaction of theirs delays a clean-up.
-    pub(crate) fn postgres_alone() -> Option<Self> {
-        let mut database = Self::postgres()?;
-        if let Home::Schema { server, name } = &database.home {
-            on_server(
-                server,
-                &format!("CREATE DATABASE {name} TEMPLATE template0"),
-            );
-            let (address, rest) = server.rsplit_once('/').unwrap();
-            let options = rest.split_once('?').map_or("", |(_, options)| options);
-            database.options.url = format!("{address}/{name}?{options}");
-            let (server, name) = (server.clone(), name.clone());
-            database.home = Home::Alone { server, name };
-        }
-        Some(database)
-    }
-
-    /// Another, empty database of the same engine.
+    /// Another database of the same engine.
     pub(crate) fn another(&self) -> Self {
-        match &self.home {
-            Home::File(_) => Self::sqlite(),
-            Home::Schema { .. } | Home::Alone { .. } => Self::postgres().unwrap(),
+        match self.home.is_postgres() {
+            false => Self::sqlite(),
+            true => Self::postgres().unwrap(),
         }
     }
 
@@ -106,6 +153,7 @@ impl Database {
         Store::open(&self.options).unwrap()
     }
 
+    /// Opens it, and makes the tables unless they are there.
     pub(crate) async fn migrated(&self) -> Store {
         let store = self.open();
         store.migrate(1).await.unwrap();
@@ -114,48 +162,8 @@ impl Database {
 
     /// Runs SQL outside of the store.
     pub(crate) fn raw(&self, sql: &str) {
-        match &self.home {
-            Home::File(home) => {
-                let connection = rusqlite::Connection::open(home.path().join("store.db")).unwrap();
-                connection
-                    .busy_timeout(std::time::Duration::from_secs(120))
-                    .unwrap();
-                connection.execute_batch(sql).unwrap();
-            }
-            Home::Schema { .. } | Home::Alone { .. } => on_server(&self.options.url, sql),
-        }
+        self.home.raw(sql);
     }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        match &self.home {
-            Home::File(_) => {}
-            Home::Schema { server, name } => {
-                on_server(server, &format!("DROP SCHEMA {name} CASCADE"));
-            }
-            Home::Alone { server, name } => {
-                on_server(server, &format!("DROP DATABASE {name} WITH (FORCE)"));
-                on_server(server, &format!("DROP SCHEMA {name} CASCADE"));
-            }
-        }
-    }
-}
-
-fn on_server(url: &str, sql: &str) {
-    let sql = sql.to_owned();
-    ask_server(url, move |client| client.batch_execute(&sql).unwrap());
-}
-
-/// Asks PostgreSQL. On a separate thread, because the driver blocks on its own runtime.
-pub(crate) fn ask_server<T: Send + 'static>(
-    url: &str,
-    ask: impl FnOnce(&mut postgres::Client) -> T + Send + 'static,
-) -> T {
-    let url = url.to_owned();
-    let asking =
-        std::thread::spawn(move || ask(&mut postgres::Client::connect(&url, NoTls).unwrap()));
-    asking.join().unwrap()
 }
 
 /// Runs a write transaction that must succeed.

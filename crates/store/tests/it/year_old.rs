@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::cost::{CostGrouping, CostScope};
 use domain::time::{DAY_MS, Timestamp};
 use domain::waits::Grouping;
-use store::year_old::{self, YearOld};
+use store::year_old::YearOld;
 use store::{
     Explanation, Joins, Store, budgets, claimed_tasks, configurations, cost_reports,
     image_rollouts, images, launch_configs, launches, overrides, pending_tasks, plans, pools,
@@ -27,12 +27,6 @@ pub(crate) fn year() -> YearOld {
         divisor: 20,
         seed: 7,
     }
-}
-
-pub(crate) async fn filled(database: &Database) -> Store {
-    let store = database.migrated().await;
-    year_old::fill(&store, year()).await.unwrap();
-    store
 }
 
 /// Tables that are empty or small in every fleet.
@@ -178,9 +172,9 @@ async fn tables_that_grow(store: &Store) -> BTreeSet<String> {
 }
 
 on_both!(
-    statements_do_not_read_all_of_a_table_that_grows,
+    year_old statements_do_not_read_all_of_a_table_that_grows,
     |database| {
-        let store = filled(database).await;
+        let store = database.open();
         let grows = tables_that_grow(&store).await;
         let explained = explain(&store, Joins::Lookups).await;
         assert!(explained.len() > 400, "{}", explained.len());
@@ -204,14 +198,16 @@ on_both!(
 // two of them could then read the workers and claims of all other pools.
 #[tokio::test]
 async fn a_look_at_some_pools_reads_no_others_when_postgres_joins_whole_tables() {
-    let Some(database) = Database::postgres() else {
+    let Some(database) = Database::year_old_postgres() else {
         return;
     };
-    let store = filled(&database).await;
+    let store = database.open();
     let grows = tables_that_grow(&store).await;
     let explained = explain(&store, Joins::Reads).await;
-    // Limits on claims, too, would let PostgreSQL read all claims of the queue for each worker.
+    // Limits on claims, too, would let PostgreSQL read all claims of the queue for each worker, and
+    // limits on workers, too, all workers of the pool for each that is quarantined.
     let unlimited = [
+        "worker_supply_quarantined_between",
         "worker_supply_fresh_between",
         "worker_supply_silent_between",
     ];
@@ -231,9 +227,9 @@ async fn a_look_at_some_pools_reads_no_others_when_postgres_joins_whole_tables()
 // An index that begins with the queue and the time of the claim has the smallest time first, and
 // looks quick: but a worker of a large pool may be the last of thousands in it.
 on_both!(
-    a_machine_is_charged_by_the_claims_of_its_own_worker,
+    year_old a_machine_is_charged_by_the_claims_of_its_own_worker,
     |database| {
-        let store = filled(database).await;
+        let store = database.open();
         let explained = explain(&store, Joins::Lookups).await;
         let due = explained.iter().find(|it| it.statement == "meter_list_due");
         let plan = due.unwrap().lines.join("\n");
@@ -245,9 +241,9 @@ on_both!(
 // A page of pools has tens of thousands of workers; sorting them takes longer than reading them.
 // PostgreSQL sorts, or groups with a hash table, as it expects few or many.
 on_both!(
-    workers_are_counted_from_an_index_and_sqlite_does_not_sort_them,
+    year_old workers_are_counted_from_an_index_and_sqlite_does_not_sort_them,
     |database| {
-        let store = filled(database).await;
+        let store = database.open();
         let explained = explain(&store, Joins::Lookups).await;
         for (name, index) in [
             ("worker_supply_between", "workers_supply"),
@@ -348,8 +344,8 @@ fn aliases(sql: &str) -> BTreeMap<&str, &str> {
     aliases.map(|three| (three[2], three[0])).collect()
 }
 
-on_both!(every_table_has_rows_after_a_year, |database| {
-    let store = filled(database).await;
+on_both!(year_old every_table_has_rows_after_a_year, |database| {
+    let store = database.open();
     let rows = store.count_rows().await.unwrap();
     let empty = rows.iter().filter(|(table, count)| {
         let is_small = SMALL.contains(&table.as_str());
@@ -362,8 +358,8 @@ on_both!(every_table_has_rows_after_a_year, |database| {
     assert_eq!(rows["tasks"], 1_600_000 / 20);
 });
 
-on_both!(the_rows_of_a_year_are_read_like_any_other, |database| {
-    let store = filled(database).await;
+on_both!(year_old the_rows_of_a_year_are_read_like_any_other, |database| {
+    let store = database.open();
     let now = year().now;
     let counts = read(&store, move |tx| {
         let pool = pool_id("year/pool-0");
