@@ -182,7 +182,7 @@ impl Database {
         match &self.home {
             Home::Folder(folder) => {
                 let connection = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
-                connection.busy_timeout(Duration::from_secs(5)).unwrap();
+                connection.busy_timeout(Duration::from_secs(120)).unwrap();
                 connection.execute_batch(sql).unwrap();
             }
             Home::Server { reuse, .. } => {

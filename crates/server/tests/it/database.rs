@@ -228,7 +228,7 @@ impl Database {
         match &self.home {
             Home::File(home) => {
                 let connection = rusqlite::Connection::open(home.path().join("server.db")).unwrap();
-                let patience = std::time::Duration::from_secs(5);
+                let patience = std::time::Duration::from_secs(120);
                 connection.busy_timeout(patience).unwrap();
                 connection.execute_batch(sql).unwrap();
             }

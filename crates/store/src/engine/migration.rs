@@ -193,7 +193,7 @@ mod tests {
     use testing::databases::Database;
 
     use super::*;
-    use crate::engine::{options::Options, store::Store};
+    use crate::engine::{options::Options, store::Lane, store::Store};
 
     static THREE: &[Migration] = &[
         Migration {
@@ -228,12 +228,12 @@ mod tests {
     }
 
     async fn apply_to(store: &Store, known: &'static [Migration]) -> Result<Vec<String>> {
-        let applying = store.submit(Mode::Write, move |session| apply(session, known, 1));
+        let applying = store.submit(Lane::Write, move |session| apply(session, known, 1));
         applying.await
     }
 
     async fn run(store: &Store, sql: &'static str) -> Result<()> {
-        let running = store.submit(Mode::Write, move |session| {
+        let running = store.submit(Lane::Write, move |session| {
             session.once("test", Mode::Write, |session| batch(session, "test", sql))
         });
         running.await
