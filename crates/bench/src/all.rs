@@ -155,18 +155,22 @@ async fn measure(database: &Database, arguments: &Arguments) -> anyhow::Result<V
     let fleet = fleet::measure(&of_fleet(&parts, size.scanned), &mut databases).await?;
     let rounds = of_fleet(&[Part::Round], size.planned);
     let rounds = fleet::measure(&rounds, &mut databases).await?;
-    let year = measure_year(arguments.divisor(), &mut databases).await?;
+    let year = measure_year(arguments, &mut databases).await?;
     databases.remove().await?;
     Ok(json!({"api": api, "fleet": fleet, "rounds": rounds, "year": year}))
 }
 
 /// Measures each statement on a year-old database.
-async fn measure_year(divisor: u32, databases: &mut Databases) -> anyhow::Result<Value> {
+async fn measure_year(arguments: &Arguments, databases: &mut Databases) -> anyhow::Result<Value> {
     let folder = machine::temporary_folder()?;
     let file = folder.path().join(year::FILE);
     let database = databases.make(Age::YearOld, &file).await?;
     let url = database.url(&file);
-    let figures = year::measure(folder.path(), &url, divisor, year::Parts::All).await?;
+    let parts = match arguments.quick {
+        true => year::Parts::Once,
+        false => year::Parts::All,
+    };
+    let figures = year::measure(folder.path(), &url, arguments.divisor(), parts).await?;
     databases.discard(&database).await?;
     Ok(figures)
 }

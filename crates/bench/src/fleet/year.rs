@@ -38,6 +38,8 @@ pub(crate) enum Parts {
     Requests,
     /// Requests, rounds and scans.
     All,
+    /// All of them, but each request once: this shows that everything works.
+    Once,
 }
 
 pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
@@ -65,8 +67,8 @@ pub(crate) async fn measure(
     output::note("measuring: each statement on a year-old database");
     let host = Host::start(folder, url, StrategyName::Balanced, PROVIDER).await?;
     let mut report = Report::default();
-    steps::requests(&host, divisor, &mut report).await?;
-    if parts == Parts::All {
+    steps::requests(&host, divisor, parts, &mut report).await?;
+    if parts != Parts::Requests {
         steps::background(&host, &mut report).await?;
     }
     host.stop().await;

@@ -237,6 +237,11 @@ fn a_failed_build_shows_its_error_and_the_next_try() {
     let mut without = definition("exit 0");
     without["secrets"] = json!(["TOKEN"]);
     store(&server, "update", &without);
+    // A request during the build that the change begins would wait for the try after its failure.
+    status_when(&server, "the change is built", |status| {
+        let newest = &status["builds"][0];
+        newest["build"] == 3 && newest["state"] == "failed"
+    });
     let done = server.run(&["image", "build", "tiny", "--follow", "--json"]);
     let record: Value = serde_json::from_str(&done.out).unwrap();
     let error = record["error"].as_str().unwrap();

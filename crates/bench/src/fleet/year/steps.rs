@@ -12,6 +12,7 @@ use server::background::driver::{ActivationResult, BackgroundTask};
 
 use super::super::host::{Host, Open};
 use super::super::round::LONGEST_SCAN;
+use super::Parts;
 use super::report::{Report, Step};
 use crate::load::Connection;
 use crate::machine::{self, Stopwatch};
@@ -28,6 +29,7 @@ struct Client<'a> {
     connection: Connection<http_body_util::Full<hyper::body::Bytes>>,
     report: &'a mut Report,
     n_pools: usize,
+    parts: Parts,
 }
 
 impl Client<'_> {
@@ -38,6 +40,10 @@ impl Client<'_> {
         times: usize,
         call: impl Fn(usize) -> Call,
     ) -> anyhow::Result<Vec<Value>> {
+        let times = match self.parts {
+            Parts::Requests | Parts::All => times,
+            Parts::Once => times.min(1),
+        };
         let store = &self.host.app.engine.store;
         let (mut seconds, mut replies) = (Vec::new(), Vec::new());
         store.take_counts();
@@ -66,7 +72,12 @@ impl Client<'_> {
     }
 }
 
-pub(super) async fn requests(host: &Host, divisor: u32, report: &mut Report) -> anyhow::Result<()> {
+pub(super) async fn requests(
+    host: &Host,
+    divisor: u32,
+    parts: Parts,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let open = host.serve().await?;
     let mut client = Client {
         host,
@@ -74,6 +85,7 @@ pub(super) async fn requests(host: &Host, divisor: u32, report: &mut Report) -> 
         connection: Connection::open(open.address).await?,
         report,
         n_pools: (N_POOLS / divisor as usize).max(1),
+        parts,
     };
     read_pools(&mut client).await?;
     write_pools(&mut client).await?;
