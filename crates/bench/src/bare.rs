@@ -1,12 +1,15 @@
-//! A minimal HTTP server to compare with: axum, one route, five bytes.
+//! A minimal HTTP server to compare with: hyper, one route, five bytes.
 
-use std::future::IntoFuture as _;
+use std::convert::Infallible;
 use std::io::Read as _;
 
 use anyhow::Context as _;
-use axum::Router;
-use axum::routing::get;
-use axum::serve::ListenerExt as _;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 use crate::output;
@@ -20,11 +23,6 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
         .context("cannot listen")?;
     let address = listener.local_addr().context("cannot listen")?;
     output::out(&address.to_string());
-    let listener = listener.tap_io(|stream| {
-        // Otherwise small replies are delayed; a stream that does not support it is only slower.
-        let _slower = stream.set_nodelay(true);
-    });
-    let router = Router::new().route(ROUTE, get(|| async { "hello" }));
     let (parent_is_alive, parent_is_gone) = tokio::sync::oneshot::channel::<()>();
     // A thread, because a read of standard input cannot be cancelled.
     std::thread::spawn(move || {
@@ -32,7 +30,25 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
         drop(parent_is_alive);
     });
     tokio::select! {
-        served = axum::serve(listener, router).into_future() => Ok(served.context("cannot serve")?),
+        served = accept_connections(listener) => served,
         _ = parent_is_gone => Ok(()),
     }
+}
+
+async fn accept_connections(listener: TcpListener) -> anyhow::Result<()> {
+    loop {
+        let (stream, _) = listener.accept().await.context("cannot serve")?;
+        // Otherwise small replies are delayed; a stream that does not support it is only slower.
+        let _slower = stream.set_nodelay(true);
+        let connection = http1::Builder::new();
+        tokio::spawn(connection.serve_connection(TokioIo::new(stream), service_fn(reply)));
+    }
+}
+
+async fn reply(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let mut reply = Response::new(Full::from("hello"));
+    if request.uri().path() != ROUTE {
+        *reply.status_mut() = StatusCode::NOT_FOUND;
+    }
+    Ok(reply)
 }

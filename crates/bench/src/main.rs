@@ -52,7 +52,7 @@ enum Verb {
     /// Measure the API against a bare HTTP server
     ///
     /// Starts a server with its own database in a temporary folder, or on the given PostgreSQL
-    /// server. Next to it runs a minimal axum server: a process of the same program, with the same
+    /// server. Next to it runs a minimal hyper server: a process of the same program, with the same
     /// runtime. Short rounds of both alternate. Every figure is the median of the rounds, and a
     /// ratio compares rounds that ran next to each other.
     ///
