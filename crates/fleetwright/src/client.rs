@@ -10,8 +10,8 @@ mod send;
 
 pub(crate) use call::{AUTH, Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 pub(crate) use config_file::ConfigFile;
-pub(crate) use credentials::{
-    Flags, Settings, credentials_of_environment, from_environment, resolve,
-};
+#[cfg(feature = "import")]
+pub(crate) use credentials::credentials_of_environment;
+pub(crate) use credentials::{Flags, Settings, from_environment, resolve};
 pub(crate) use refusal::NOT_OUR_SERVER;
 pub(crate) use send::{Client, OpenOutcome};

@@ -10,6 +10,7 @@ mod execute;
 mod kind;
 mod order;
 mod ownership;
+#[cfg(feature = "simulate")]
 mod pool_definitions;
 mod pools;
 mod preview;
@@ -37,8 +38,10 @@ use change::{Action, Change, Plan};
 use document::Document;
 use execute::{Outcome, WriteOptions};
 pub(crate) use kind::Kind;
+#[cfg(feature = "simulate")]
 pub(crate) use pool_definitions::{DefinedPools, read_pools};
 use show::Tense;
+#[cfg(feature = "import")]
 pub(crate) use show::gist_of_new;
 pub(crate) use style::Style;
 

@@ -5,6 +5,7 @@
 
 mod apply;
 mod compare;
+mod diff;
 mod fleet;
 pub(crate) mod nodepool;
 mod provider_guess;
@@ -142,7 +143,7 @@ fn show(
             output::out(&format!("+ {} ({})", change.title(), change.gist));
             continue;
         }
-        output::out(&output::unified(
+        output::out(&diff::unified(
             &change.title(),
             change.before.as_deref(),
             &change.after,

@@ -6,6 +6,7 @@
 
 mod files;
 mod server;
+mod template;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
@@ -15,44 +16,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 pub use server::ask_server;
+pub use template::Template;
 
 const FILE: &str = "test.db";
-
-/// What databases are copied from. It is made once: on SQLite by each process, on PostgreSQL by the
-/// first process that needs it.
-pub struct Template {
-    /// Part of a name on the server.
-    name: String,
-    fill: Box<dyn Fn(&str) + Send + Sync>,
-    /// So that a database which a test has used cannot be made equal to it.
-    is_large: bool,
-}
-
-impl Template {
-    /// `fill` gets the address of an empty database, fills it, and closes it. The name must change
-    /// whenever its effect does, because a server keeps templates ([`digest`]). It consists of
-    /// small letters, digits and `_`.
-    pub fn new(name: impl Into<String>, fill: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self {
-            name: name.into(),
-            fill: Box::new(fill),
-            is_large: false,
-        }
-    }
-
-    /// With so many rows that every test on PostgreSQL gets a copy that no other has used.
-    pub fn large(name: impl Into<String>, fill: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self {
-            is_large: true,
-            ..Self::new(name, fill)
-        }
-    }
-
-    /// On its own thread, where `fill` may run a runtime.
-    fn fill(&self, url: &str) {
-        std::thread::scope(|scope| scope.spawn(|| (self.fill)(url)).join().unwrap());
-    }
-}
 
 /// Differs when the content of one of these files, or of a file in one of these folders, does.
 pub fn digest(paths: &[impl AsRef<Path>]) -> String {
@@ -120,8 +86,8 @@ impl Database {
         database
     }
 
-    /// With the rows of the template: a copy of it, or one that another test has used. What
-    /// PostgreSQL knows of the sizes of its tables may be from that test. `None`, with a message to
+    /// With the rows of the template: a copy of it, or a database that another test has used. Then
+    /// PostgreSQL may know the sizes of its tables from that test. `None`, with a message to
     /// the reader, when no server is configured for tests.
     pub fn postgres(template: &Template) -> Option<Self> {
         if template.is_large {

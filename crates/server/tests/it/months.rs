@@ -114,6 +114,7 @@ impl Months<'_> {
         fleet.pass_ms(EVENING_MS);
         fleet.scan().await;
         self.keep_house().await;
+        self.count().await;
         fleet.pass_ms(i64::from(self.every) * DAY_MS - EVENING_MS - 5 * MINUTE_MS);
         self.keep_house().await;
         self.count().await;

@@ -1,4 +1,4 @@
-//! The migrations of this program, on an empty database and on one that they do not fit. Tests of
+//! The migrations of this program, on an empty database and on a database of another program. Tests of
 //! what migrations do in general are beside the code.
 
 use store::{StoreError, pools};

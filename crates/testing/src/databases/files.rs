@@ -6,7 +6,7 @@ use std::io::Seek as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::Template;
+use super::template::Template;
 
 /// Open files of templates, by their names. They are in no folder, so they end with the process.
 static FILES: Mutex<BTreeMap<String, Arc<OnceLock<Mutex<File>>>>> = Mutex::new(BTreeMap::new());

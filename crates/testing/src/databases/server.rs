@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use postgres::{Client, NoTls};
 
-use super::Template;
+use super::template::Template;
 
 /// Names of templates begin so. The number changes with what this file does to a template.
 const TEMPLATE: &str = "fleetwright_template3";

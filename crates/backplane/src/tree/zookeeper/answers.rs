@@ -22,8 +22,17 @@ pub(super) fn call_error(error: Error, path: &TreePath) -> TreeError {
         Error::NotEmpty => TreeError::NotEmpty(path()),
         Error::NoChildrenForEphemerals => TreeError::EphemeralParent(path()),
         Error::NoAuth => TreeError::NotPermitted(path()),
-        other => session_error(other),
+        other => request_error(other),
     }
+}
+
+/// The error of a call that was sent. The library has texts for a connection that the system
+/// closed, or on which nobody answers: the session goes on, with the next connection.
+fn request_error(error: Error) -> TreeError {
+    if matches!(error, Error::Custom(_)) {
+        return TreeError::ConnectionLost;
+    }
+    session_error(error)
 }
 
 /// The error of a creation: a node that does not exist is the parent.
@@ -56,11 +65,11 @@ pub(super) fn session_error(error: Error) -> TreeError {
 
 pub(super) fn multi_error(error: MultiWriteError, ops: &[Op]) -> TreeError {
     match error {
-        MultiWriteError::RequestFailed { source } => session_error(source),
+        MultiWriteError::RequestFailed { source } => request_error(source),
         MultiWriteError::OperationFailed { index, source } => match ops.get(index) {
             Some(Op::Create { path, .. }) => create_error(source, path).of_op(index),
             Some(op) => call_error(source, op.path()).of_op(index),
-            None => session_error(source),
+            None => request_error(source),
         },
     }
 }
