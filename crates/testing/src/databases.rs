@@ -1,4 +1,4 @@
-//! A database of its own for each test, on SQLite and on PostgreSQL: a copy of a template.
+//! A database for each test: a copy of a template, on SQLite or PostgreSQL.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on should say where"

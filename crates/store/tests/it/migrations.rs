@@ -1,4 +1,4 @@
-//! The migrations of this program, on an empty database and on a database of another program. Tests of
+//! The migrations of this program, on an empty database and on that of another program. Tests of
 //! what migrations do in general are beside the code.
 
 use store::{StoreError, pools};

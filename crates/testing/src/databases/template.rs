@@ -12,8 +12,8 @@ pub struct Template {
 
 impl Template {
     /// `fill` gets the address of an empty database, fills it, and closes it. The name must change
-    /// whenever its effect does, because a server keeps templates ([`super::digest`]). It consists of
-    /// small letters, digits and `_`.
+    /// whenever its effect does, because a server keeps templates ([`super::digest`]). It consists
+    /// of small letters, digits and `_`.
     pub fn new(name: impl Into<String>, fill: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             name: name.into(),

@@ -179,7 +179,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "fleetwright::code::recheck::MAX_LINES",
             "fleetwright::code::values::CONTEXT_LINES",
             "fleetwright::failure::MAX_LISTED",
-            "fleetwright::output::diff::CONTEXT_LINES",
+            "fleetwright::import::diff::CONTEXT_LINES",
             "rules::limits::MAX_PROBLEMS",
             "rules::lint::SHOWN",
             "engine::queue::create_task::MAX_NAMED",
