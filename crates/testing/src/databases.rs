@@ -18,8 +18,8 @@ pub use server::ask_server;
 
 const FILE: &str = "test.db";
 
-/// What databases are copied from. It is made once: on SQLite by each process, on PostgreSQL by the
-/// first process that needs it.
+/// The database that others are copied from. It is made once: on SQLite by each process, on
+/// PostgreSQL by the first process that needs it.
 pub struct Template {
     /// Part of a name on the server.
     name: String,
@@ -120,9 +120,9 @@ impl Database {
         database
     }
 
-    /// With the rows of the template: a copy of it, or one that another test has used. What
-    /// PostgreSQL knows of the sizes of its tables may be from that test. `None`, with a message to
-    /// the reader, when no server is configured for tests.
+    /// With the rows of the template: a copy of it, or a database that another test has used.
+    /// PostgreSQL may know the sizes of its tables from that test. `None`, with a message to the
+    /// reader, when no server is configured for tests.
     pub fn postgres(template: &Template) -> Option<Self> {
         if template.is_large {
             return Self::new_postgres(template);

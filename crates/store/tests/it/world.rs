@@ -109,7 +109,7 @@ impl Database {
         databases::Database::postgres(&MIGRATED).map(Self::new)
     }
 
-    /// One that no test has used: PostgreSQL has not counted its tables. `None` as above.
+    /// A database that no test has used: PostgreSQL has not counted its tables. `None` as above.
     pub(crate) fn new_postgres() -> Option<Self> {
         databases::Database::new_postgres(&MIGRATED).map(Self::new)
     }
