@@ -86,9 +86,9 @@ impl Database {
         database
     }
 
-    /// With the rows of the template: a copy of it, or a database that another test has used. Then
-    /// PostgreSQL may know the sizes of its tables from that test. `None`, with a message to
-    /// the reader, when no server is configured for tests.
+    /// With the rows of the template: a copy of it, or a database that another test has used.
+    /// PostgreSQL may know the sizes of its tables from that test. `None`, with a message to the
+    /// reader, when no server is configured for tests.
     pub fn postgres(template: &Template) -> Option<Self> {
         if template.is_large {
             return Self::new_postgres(template);

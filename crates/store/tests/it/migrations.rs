@@ -1,5 +1,5 @@
-//! The migrations of this program, on an empty database and on that of another program. Tests of
-//! what migrations do in general are beside the code.
+//! The migrations of this program, on an empty database and on databases that they do not fit.
+//! Tests of what migrations do in general are beside the code.
 
 use store::{StoreError, pools};
 
