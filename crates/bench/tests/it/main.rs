@@ -46,6 +46,7 @@ mod all_aims_are_measured_on_new_and_year_old_databases_of_a_server {
         }
 
         /// It starts a server of its own, which needs the same programs.
+        #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
         fn on_a_server(database: &str, key: &str) {
             if std::env::var_os("TEST_PG_URL").is_none() {
                 println!("skipped: TEST_PG_URL is not set");
