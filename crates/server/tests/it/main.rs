@@ -6,6 +6,7 @@
 )]
 
 mod a_busy_hour;
+mod a_year_old_database;
 mod activations;
 mod artifact_bounds;
 mod artifact_files;
@@ -140,4 +141,3 @@ mod worker_state_outside;
 mod workers_declared;
 mod workers_listed;
 mod world;
-mod year_old_work;
