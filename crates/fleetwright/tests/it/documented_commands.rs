@@ -51,11 +51,6 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright builder",
         Way::Skip("is run by the tests of builders"),
     ),
-    (
-        "CONTRIBUTING.md",
-        "./check quick",
-        Way::Skip("is what runs this test"),
-    ),
     ("docs/api.md", ". DIR/owner.env", Way::Run(declared_worker)),
     (
         "docs/api.md",
