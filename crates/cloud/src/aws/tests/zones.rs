@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::time::MINUTE_MS;
 use serde_json::json;
@@ -227,11 +226,8 @@ async fn a_failure_is_logged_when_it_begins_and_when_it_ends() {
 async fn a_silent_region_does_not_delay_the_set_up() {
     let world = World::new(&["us-west-2"]).await;
     world.proxy.next(ACTION, InjectedFailure::Stall);
-    // The call itself would wait for half a minute.
-    // Time: a slow machine can fail this: the set-up has to be faster than one call.
-    tokio::time::timeout(Duration::from_secs(20), world.set_up())
-        .await
-        .unwrap();
+    world.set_up().await;
+    // After the end of the call, the error would be another one.
     let error = world.unknown_error();
     assert!(
         error.ends_with("EC2 has not answered yet, try again in a few minutes"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::testing::sizes_around;
 use access::Secret;
 use processes::Stat;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::*;
 use crate::image::build_log::read_log;
@@ -297,11 +297,10 @@ async fn a_build_may_clean_up_after_sigterm() {
     let root = tempfile::tempdir().unwrap();
     let script = "trap 'echo cleaned; exit 3' TERM; echo begun; while :; do sleep 0.01; done";
     let mut spec = spec(root.path(), script);
-    spec.grace = Duration::from_secs(20);
+    // If this was waited for, the test would not end.
+    spec.grace = Duration::from_secs(3_600);
     let mut run = start(spec).await;
     run.progress().wait_for(|bytes| *bytes > 0).await.unwrap();
-    // Time: a slow machine can fail this: the build has to end before its grace time.
-    let begun = Instant::now();
     // A dropped wait does no harm.
     // Time: the build does not end by itself.
     assert!(timeout(Duration::from_millis(1), run.wait()).await.is_err());
@@ -311,11 +310,6 @@ async fn a_build_may_clean_up_after_sigterm() {
     assert_eq!(again.exit_code, outcome.exit_code);
     assert!(matches!(outcome.result, Err(BuildError::Cancelled)));
     assert_eq!(outcome.exit_code, Some(3));
-    assert!(
-        // Time: a slow machine can fail this: see above.
-        begun.elapsed() < Duration::from_secs(15),
-        "the grace time is not waited for"
-    );
     let log = log_of(root.path());
     assert!(
         log.starts_with("begun\n") && log.ends_with("cleaned\n"),
