@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Seconds for which each side is measured in each scenario
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Send only so many requests in each scenario, which shows that everything works
+    /// Send this number of requests in each scenario, to show that everything works
     #[arg(long, value_name = "N", hide = true)]
     requests: Option<usize>,
     #[command(flatten)]

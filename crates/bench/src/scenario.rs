@@ -70,7 +70,7 @@ pub(crate) struct Outcome {
 }
 
 impl Pace {
-    /// One round of so many requests, whose figures mean nothing.
+    /// One round of this number of requests. Its figures mean nothing.
     pub(crate) fn smallest(n_requests: usize) -> Self {
         Self {
             length: Length::Requests(n_requests),

@@ -22,7 +22,7 @@ impl Template {
         }
     }
 
-    /// With so many rows that every test on PostgreSQL gets a copy that no other has used.
+    /// For many rows: on PostgreSQL, each test gets a new copy and never a used database.
     pub fn large(name: impl Into<String>, fill: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             is_large: true,

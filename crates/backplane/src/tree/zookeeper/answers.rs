@@ -26,8 +26,8 @@ pub(super) fn call_error(error: Error, path: &TreePath) -> TreeError {
     }
 }
 
-/// The error of a call that was sent. The library has texts for a connection that the system
-/// closed, or on which nobody answers: the session goes on, with the next connection.
+/// The error of a call that was sent. The library reports a closed or silent connection as a text.
+/// The session continues on its next connection.
 fn request_error(error: Error) -> TreeError {
     if matches!(error, Error::Custom(_)) {
         return TreeError::ConnectionLost;
