@@ -3,7 +3,8 @@
 //! Each text names its key and is bound to a purpose such as `client:<id>`, so a sealed token that
 //! is moved to another row does not open there. The first key seals, and all keys open. To change
 //! the key, add a new key in first position, rewrite the texts for which [`Keyring::is_current`] is
-//! false, then remove the old key.
+//! false, then remove the old key. A key that others may know is *retired* at once: it opens what it
+//! sealed, and nothing that it signs is believed.
 
 use std::fmt;
 
@@ -23,6 +24,7 @@ const KEY_LENGTH: usize = 32;
 const MAX_KEY_ID_LENGTH: usize = 38;
 const SEALED: &str = "s1";
 const DIGEST: &str = "d1";
+const TAG: &str = "t1";
 
 /// A configured key.
 #[derive(Clone, Debug)]
@@ -76,10 +78,13 @@ pub enum OpenError {
 /// Keys derived from one key, one for each use, so that uses cannot affect each other.
 struct DerivedKeys {
     id: String,
+    /// It only opens.
+    is_retired: bool,
     sealing: LessSafeKey,
     nonces: [u8; KEY_LENGTH],
     digests: [u8; KEY_LENGTH],
     names: [u8; KEY_LENGTH],
+    builders: [u8; KEY_LENGTH],
 }
 
 /// A new random key.
@@ -106,6 +111,33 @@ impl Keyring {
             derived.push(DerivedKeys::new(key)?);
         }
         Ok(Self(derived))
+    }
+
+    /// Adds keys that only open what they sealed.
+    pub fn with_retired(self, retired: Vec<Key>) -> Result<Self, BadKeyring> {
+        let mut all = self.0;
+        for key in retired {
+            if all.len() >= MAX_KEYS {
+                return Err(BadKeyring::TooMany);
+            }
+            if all.iter().any(|other| other.id == key.id) {
+                return Err(BadKeyring::DuplicateId(key.id));
+            }
+            let mut key = DerivedKeys::new(key)?;
+            key.is_retired = true;
+            all.push(key);
+        }
+        Ok(Self(all))
+    }
+
+    /// The ids of all keys but the first one.
+    pub fn older_ids(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().skip(1).map(|key| key.id.as_str())
+    }
+
+    /// The keys whose signatures are believed.
+    fn trusted(&self) -> impl Iterator<Item = &DerivedKeys> {
+        self.0.iter().filter(|key| !key.is_retired)
     }
 
     /// Seals a text. It can be opened only with the same purpose.
@@ -163,9 +195,50 @@ impl Keyring {
     /// time with regard to the secret.
     pub fn digest_matches(&self, purpose: &str, digest: &str, candidate: &Secret) -> bool {
         let found = parts(digest, DIGEST).and_then(|(key_id, body)| {
-            Some((self.key(key_id)?, URL_SAFE_NO_PAD.decode(body).ok()?))
+            let key = self.trusted().find(|key| key.id == key_id)?;
+            Some((key, URL_SAFE_NO_PAD.decode(body).ok()?))
         });
         found.is_some_and(|(key, tag)| key.digest(purpose, candidate).0.ct_eq(&tag).into())
+    }
+
+    /// A tag that only a holder of the key can make: it authenticates a message to other processes
+    /// of the deployment.
+    pub fn tag(&self, purpose: &str, message: &[u8]) -> String {
+        let key = &self.0[0];
+        let tag = add_bound(Hmac::new(&key.digests), purpose, message);
+        format!("{TAG}.{}.{}", key.id, tag.to_base64_url())
+    }
+
+    /// Whether any of the keys made the tag of this message with this purpose.
+    pub fn check_tag(&self, purpose: &str, tag: &str, message: &[u8]) -> Result<(), OpenError> {
+        let (key_id, body) = parts(tag, TAG).ok_or(OpenError::NotSealed)?;
+        let key = self.trusted().find(|key| key.id == key_id);
+        let key = key.ok_or_else(|| OpenError::UnknownKey(key_id.to_owned()))?;
+        let expected = add_bound(Hmac::new(&key.digests), purpose, message);
+        let given = URL_SAFE_NO_PAD.decode(body);
+        let given = given.map_err(|_| OpenError::NotSealed)?;
+        if expected.0.ct_eq(&given).into() {
+            return Ok(());
+        }
+        Err(OpenError::Refused)
+    }
+
+    /// The keys of processes that build images. They are derived from these, so a server has them,
+    /// too; a builder that has no others can do nothing else.
+    pub fn for_builders(&self) -> Vec<Key> {
+        let keys = self.trusted();
+        keys.map(|key| Key {
+            id: key.id.clone(),
+            secret: Secret::new(STANDARD.encode(key.builders)),
+        })
+        .collect()
+    }
+
+    /// A keyring of the keys for builders.
+    pub fn of_builders(&self) -> Self {
+        let keys = self.for_builders().into_iter();
+        let keys = keys.map(|key| DerivedKeys::new(key).expect("a derived key has 32 bytes"));
+        Self(keys.collect())
     }
 
     /// A secret of 44 letters, digits, `_` and `-` that is derived from a name, so that it need not
@@ -176,23 +249,27 @@ impl Keyring {
 
     /// The secrets that all keys derive from this name, the newest key's first.
     pub fn derive_all(&self, purpose: &str, name: &str) -> Vec<Secret> {
-        let keys = self.0.iter();
-        keys.map(|key| key.derive(purpose, name)).collect()
+        self.trusted()
+            .map(|key| key.derive(purpose, name))
+            .collect()
     }
 
     /// Whether any of the keys derives the candidate from this name with this purpose. Takes
     /// constant time with regard to the candidate.
     pub fn derived_matches(&self, purpose: &str, name: &str, candidate: &Secret) -> bool {
-        let keys = self.0.iter();
-        keys.fold(false, |found, key| {
+        self.trusted().fold(false, |found, key| {
             found | (key.derive(purpose, name) == *candidate)
         })
     }
 
     /// Whether the first key made this text. If not, open it and seal it again.
     pub fn is_current(&self, sealed_or_digest: &str) -> bool {
-        let parts = parts(sealed_or_digest, SEALED).or_else(|| parts(sealed_or_digest, DIGEST));
-        parts.is_some_and(|(key_id, _)| key_id == self.0[0].id)
+        let mut parts = [SEALED, DIGEST, TAG]
+            .into_iter()
+            .filter_map(|kind| parts(sealed_or_digest, kind));
+        parts
+            .next()
+            .is_some_and(|(key_id, _)| key_id == self.0[0].id)
     }
 
     fn key(&self, id: &str) -> Option<&DerivedKeys> {
@@ -230,7 +307,9 @@ impl DerivedKeys {
             sealing: LessSafeKey::new(sealing),
             nonces: derive("fleetwright nonce 1"),
             digests: derive("fleetwright digest 1"),
+            is_retired: false,
             names: derive("fleetwright name 1"),
+            builders: derive("fleetwright builder 1"),
             id: key.id,
         })
     }
@@ -240,7 +319,8 @@ impl DerivedKeys {
     fn nonce(&self, purpose: &str, plain: &Secret, rng: &mut dyn Rng) -> [u8; NONCE_LEN] {
         let mut random = [0; KEY_LENGTH];
         rng.fill_bytes(&mut random);
-        let tag = add_bound(Hmac::new(&self.nonces).add_bytes(&random), purpose, plain);
+        let random = Hmac::new(&self.nonces).add_bytes(&random);
+        let tag = add_bound(random, purpose, plain.expose().as_bytes());
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&tag.0[..NONCE_LEN]);
         nonce
@@ -249,19 +329,23 @@ impl DerivedKeys {
     /// 43 characters of base64 after a letter: a text that begins with `-` is hard to pass on a
     /// command line.
     fn derive(&self, purpose: &str, name: &str) -> Secret {
-        let tag = add_bound(Hmac::new(&self.names), purpose, &Secret::new(name));
+        let tag = add_bound(Hmac::new(&self.names), purpose, name.as_bytes());
         Secret::new(format!("s{}", tag.to_base64_url()))
     }
 
     fn digest(&self, purpose: &str, secret: &Secret) -> Tag {
-        add_bound(Hmac::new(&self.digests), purpose, secret)
+        add_bound(
+            Hmac::new(&self.digests),
+            purpose,
+            secret.expose().as_bytes(),
+        )
     }
 }
 
-/// Adds purpose and secret, with a length first, so that no two pairs make the same message.
-fn add_bound(hmac: Hmac, purpose: &str, secret: &Secret) -> Tag {
+/// Adds purpose and message, with a length first, so that no two pairs make the same message.
+fn add_bound(hmac: Hmac, purpose: &str, message: &[u8]) -> Tag {
     hmac.add(&format!("{}:{purpose}", purpose.len()))
-        .add(secret.expose())
+        .add_bytes(message)
         .tag()
 }
 

@@ -2,7 +2,8 @@
 //!
 //! [`Tree`] is one session's view of it. There are two implementations: [`EmbeddedTree`] keeps the
 //! nodes in this process and in a database, for one machine; [`ZookeeperTree`] is a client of
-//! ZooKeeper. Everything else here (locks, members, shards, exports) uses the trait only.
+//! ZooKeeper. [`SealedTree`] authenticates the nodes of either. Everything else here (locks, members,
+//! shards, exports) uses the trait only.
 
 mod embedded;
 mod error;
@@ -15,6 +16,7 @@ mod members;
 mod node;
 mod nodepool;
 mod path;
+mod sealed;
 mod session;
 mod shards;
 mod walk;
@@ -41,6 +43,7 @@ pub use members::{MEMBERS_PATH, Member, Membership, local_host, members};
 pub use node::{Lifetime, Node, Op, OpResult, Stat};
 pub use nodepool::{NodepoolImport, convert_nodepool};
 pub use path::{BadTreePath, MAX_PATH_BYTES, TreePath};
+pub use sealed::SealedTree;
 pub use session::{SessionId, SessionState};
 pub use shards::{keeper, rank};
 pub use walk::{MAX_WALKED, create_parents, delete_subtree, walk};

@@ -29,10 +29,11 @@ pub use diskimage_builder::{ElementBuild, element_command};
 pub use object_store::{
     BadObjectStore, MAX_PART_BYTES, MAX_PARTS, MIN_PART_BYTES, ObjectStore, ObjectStoreSettings,
 };
+pub(crate) use output::hex;
+pub use output::sha256_of;
 pub use output::{
     Checksum, MAX_FOLDER_ENTRIES, OutputError, OutputFile, check_outputs, checksum_of,
 };
-pub(crate) use output::{hex, sha256_of};
 pub use provenance::{
     BadProvenance, BadReport, BuildFacts, MAX_REPORT_BYTES, ProvenanceKey, TrustedKeys, canonical,
     read_report, statement,

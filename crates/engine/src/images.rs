@@ -6,7 +6,8 @@ mod rollouts;
 mod trials;
 
 pub use definitions::{
-    DefinitionEdit, ImageError, check_providers, create, delete, note_request, update,
+    DefinitionEdit, ImageError, check_providers, create, delete, exists, is_deleted, note_request,
+    update,
 };
 pub use refresh_pools::refresh_pools;
 pub use rollouts::{ImageFacts, PersonalDecision, RolloutError, advance, start_canary, use_build};

@@ -21,8 +21,8 @@ use crate::commands::left_out;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
-    explain, health, image, launch_config, migrate, overrides, pool, provider, queue, role, rules,
-    run_worker, scope, serve, task, tree, up, version, wait, worker,
+    explain, health, image, keys, launch_config, migrate, overrides, pool, provider, queue, role,
+    rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -150,6 +150,9 @@ enum Command {
     /// docs/operations.md. These commands need no running server.
     #[command(subcommand)]
     Tree(tree::Verb),
+    /// Print the keys for builders of images
+    #[command(subcommand)]
+    Keys(keys::Verb),
     /// Manage API clients
     #[command(subcommand)]
     Client(client::Verb),
@@ -319,6 +322,7 @@ impl Cli {
             Command::Task(verb) => common.ask(verb, task::run),
             Command::Queue(verb) => common.ask(verb, queue::run),
             Command::Explain(verb) => common.ask(verb, explain::run),
+            Command::Keys(verb) => keys::run(verb),
             Command::Tree(verb) => serving(tree::run(verb, common.json)),
             Command::Event(verb) => common.ask(verb, event::run),
             Command::Wait(arguments) => common.ask(arguments, wait::run),

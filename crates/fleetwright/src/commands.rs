@@ -17,6 +17,7 @@ pub(crate) mod first_pool;
 mod first_role;
 pub(crate) mod health;
 pub(crate) mod image;
+pub(crate) mod keys;
 pub(crate) mod launch_config;
 #[cfg(not(all(feature = "import", feature = "simulate")))]
 pub(crate) mod left_out;

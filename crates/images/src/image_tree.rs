@@ -5,6 +5,7 @@
 
 mod known;
 mod node;
+mod provenance;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use backplane::tree::{MAX_WALKED, Node, SubtreeWatch, Tree, TreeError, TreeEvent, TreePath, walk};
+use cloud::image::TrustedKeys;
 use domain::id::{ImageName, ProviderId};
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -45,11 +47,12 @@ pub struct ImageTree {
 }
 
 impl ImageTree {
-    /// An empty copy, which `follow` fills.
-    pub fn new(tree: Arc<dyn Tree>) -> Arc<Self> {
+    /// An empty copy, which `follow` fills. Builds count only with a record that one of the keys
+    /// signed.
+    pub fn new(tree: Arc<dyn Tree>, trusted: TrustedKeys) -> Arc<Self> {
         Arc::new(Self {
             tree,
-            known: RwLock::default(),
+            known: RwLock::new(Known::new(Arc::new(trusted))),
             revision: watch::channel(0).0,
         })
     }
@@ -85,7 +88,7 @@ impl ImageTree {
     }
 
     async fn read_all(&self) -> Result<(), TreeError> {
-        let mut read = Known::default();
+        let mut read = self.known().empty();
         for root in [
             ImagePaths::images()?,
             ImagePaths::builders()?,

@@ -6,6 +6,7 @@ mod image_tree;
 mod live_builds;
 mod logs;
 mod mirror;
+mod ownership;
 mod paths;
 mod requests;
 mod status;
@@ -21,7 +22,8 @@ pub use image_tree::{
 };
 pub use live_builds::{LiveBuild, LiveBuilds};
 pub use logs::{LogError, LogPage, LogQuery, read_build_log};
-pub use mirror::StoredDefinition;
+pub use mirror::{Mirrored, StoredDefinition};
+pub use ownership::{TreeOwnership, adopt_tree, claim_tree};
 pub use paths::{ImagePaths, Place};
 pub use requests::{Asker, RequestError};
 pub use status::{ImageAge, status_before_mirror};

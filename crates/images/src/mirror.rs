@@ -5,13 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use backplane::tree::{Lifetime, Op, TreeError, create_parents, lock_path};
 use domain::id::{ImageName, ProviderId};
 use domain::image::Standing;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::image_tree::{DefinitionText, ImageTree};
 use crate::paths::Place;
 
 /// Attempts to write what another server writes at the same time.
 const ATTEMPTS: usize = 10;
+
+/// What was found while definitions were copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirrored {
+    pub n_written: usize,
+    /// Images of the tree that the database does not have.
+    pub unknown: Vec<ImageName>,
+}
 
 /// A definition in the database.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,12 +29,14 @@ pub struct StoredDefinition {
 }
 
 impl ImageTree {
-    /// Makes the tree have these definitions and no others. Only differences are written. Returns
-    /// how many.
+    /// Makes the tree have these definitions. Only differences are written.
+    ///
+    /// Other images of the tree are returned and stay: that a database lacks them may mean that it
+    /// is another one, or was restored. `remove` removes those that somebody deleted.
     pub async fn mirror(
         &self,
         stored: &BTreeMap<ImageName, StoredDefinition>,
-    ) -> Result<usize, TreeError> {
+    ) -> Result<Mirrored, TreeError> {
         let mut n_written = 0;
         for (image, definition) in stored {
             if !self.has(image, definition) {
@@ -34,16 +44,29 @@ impl ImageTree {
                 n_written += 1;
             }
         }
-        for image in self.names() {
-            let is_defined = self.image(&image, |it| {
-                it.definition.is_some() || it.definition_error.is_some()
-            });
-            if is_defined == Some(true) && !stored.contains_key(&image) {
-                self.mirror_one(&image, None).await?;
-                n_written += 1;
-            }
-        }
-        Ok(n_written)
+        let unknown = self.names().into_iter().filter(|image| {
+            let is_removed = self.image(image, |it| it.is_removed);
+            !stored.contains_key(image) && is_removed == Some(false)
+        });
+        Ok(Mirrored {
+            n_written,
+            unknown: unknown.collect(),
+        })
+    }
+
+    /// Has builders delete an image with its builds and uploads.
+    pub async fn remove(&self, image: &ImageName) -> Result<(), TreeError> {
+        self.mirror_one(image, None).await
+    }
+
+    /// The definition of an image that the tree has; an empty one if it cannot be read.
+    pub fn left(&self, image: &ImageName) -> Option<Value> {
+        let left = self.image(image, |it| {
+            let definition = it.definition.as_ref();
+            let document = definition.map(|known| known.definition.to_document().clone());
+            (!it.is_removed).then(|| document.unwrap_or_else(|| Value::Object(Map::new())))
+        });
+        left.flatten()
     }
 
     fn has(&self, image: &ImageName, definition: &StoredDefinition) -> bool {
@@ -57,8 +80,9 @@ impl ImageTree {
         known == Some(true)
     }
 
-    /// Writes a definition, or deletes it. A newer version is not replaced by an older one.
-    pub async fn mirror_one(
+    /// Writes a definition, or that the image was deleted. A newer version is not replaced by an
+    /// older one.
+    async fn mirror_one(
         &self,
         image: &ImageName,
         definition: Option<&StoredDefinition>,
@@ -66,7 +90,7 @@ impl ImageTree {
         for _ in 0..ATTEMPTS {
             let written = match definition {
                 Some(definition) => self.write_definition(image, definition).await,
-                None => self.delete_definition(image).await,
+                None => self.write_removal(image).await,
             };
             match written {
                 // Another server, or the builder that removes the image, was faster.
@@ -93,7 +117,10 @@ impl ImageTree {
         match self.tree().get(&path).await {
             Ok(node) => {
                 let known: Option<DefinitionText> = serde_json::from_slice(&node.data).ok();
-                if known.is_some_and(|known| known.version > definition.version) {
+                let is_newer = |known: DefinitionText| {
+                    !known.document.is_null() && known.version > definition.version
+                };
+                if known.is_some_and(is_newer) {
                     return Ok(());
                 }
                 if node.data != data {
@@ -108,7 +135,7 @@ impl ImageTree {
         }
         let node = Place::Image(image.clone()).path()?;
         create_parents(self.tree(), &node).await?;
-        // Together: an image without a definition is removed.
+        // Together: without one of them, nothing is done with the image.
         let builds = Place::Builds(image.clone()).path()?;
         let mut ops = Vec::new();
         for path in [node, builds.clone(), lock_path(&builds)?] {
@@ -117,13 +144,35 @@ impl ImageTree {
             }
         }
         ops.push(Op::create(path, data));
+        let standing = Place::Standing(image.clone()).path()?;
+        if self.tree().exists(&standing).await?.is_none() {
+            ops.push(Op::create(standing, text(&Standing::default())?));
+        }
         self.write_together(&ops).await
     }
 
-    async fn delete_definition(&self, image: &ImageName) -> Result<(), TreeError> {
+    /// Writes that the image was deleted: a missing node would not tell who deleted it.
+    async fn write_removal(&self, image: &ImageName) -> Result<(), TreeError> {
         let path = Place::Definition(image.clone()).path()?;
-        match self.tree().delete(&path, None).await {
-            Ok(()) | Err(TreeError::NoNode(_)) => Ok(()),
+        let removed = |version| {
+            let document = Value::Null;
+            text(&DefinitionText { version, document })
+        };
+        match self.tree().get(&path).await {
+            Ok(node) => {
+                let known: Option<DefinitionText> = serde_json::from_slice(&node.data).ok();
+                let version = known.map(|known| known.version).unwrap_or_default();
+                let (data, expected) = (removed(version)?, Some(node.stat.version));
+                self.tree().set(&path, &data, expected).await.map(drop)
+            }
+            Err(TreeError::NoNode(_)) => {
+                let ops = [Op::create(path, removed(0)?)];
+                match self.write_together(&ops).await {
+                    // The image has no nodes any more.
+                    Err(TreeError::NoNode(_)) => Ok(()),
+                    written => written,
+                }
+            }
             Err(error) => Err(error),
         }
     }
@@ -134,11 +183,14 @@ impl ImageTree {
         image: &ImageName,
         standing: &Standing,
     ) -> Result<(), TreeError> {
-        let known = self.image(image, |it| (it.standing.clone(), it.standing_version));
-        let Some((known, version)) = known else {
+        let known = self.image(image, |it| {
+            let is_written = it.standing_error.is_none() && it.standing_version.is_some();
+            (is_written && it.standing == *standing, it.standing_version)
+        });
+        let Some((is_known, version)) = known else {
             return Ok(());
         };
-        if known == *standing {
+        if is_known {
             return Ok(());
         }
         let (path, data) = (Place::Standing(image.clone()).path()?, text(standing)?);

@@ -16,6 +16,7 @@ const PIN: &str = "pin";
 const CANCEL: &str = "cancel";
 const PROVIDER: &str = "provider";
 const IMAGES: &str = "images";
+const DATABASE: &str = "database";
 const REQUEST: &str = "request-build";
 const PAUSE: &str = "pause";
 const STANDING: &str = "standing";
@@ -47,6 +48,8 @@ pub enum Place {
     Builder(String),
     /// The ids of the configured providers.
     Providers,
+    /// The id of the database whose servers use the tree.
+    Database,
 }
 
 /// Makes the paths.
@@ -89,7 +92,7 @@ impl Place {
             | Self::Pause(image)
             | Self::Standing(image)
             | Self::Canary(image) => Some(image),
-            Self::Builder(_) | Self::Providers => None,
+            Self::Builder(_) | Self::Providers | Self::Database => None,
         }
     }
 
@@ -124,6 +127,7 @@ impl Place {
             Self::Canary(image) => of_image(image)?.join(CANARY),
             Self::Builder(name) => ImagePaths::builders()?.join(name),
             Self::Providers => ImagePaths::root()?.join(PROVIDERS),
+            Self::Database => ImagePaths::root()?.join(DATABASE),
         }
     }
 
@@ -135,6 +139,7 @@ impl Place {
             (IMAGE, [image, rest @ ..]) => Self::of_image(image.parse().ok()?, rest),
             (BUILDER, [name]) => Some(Self::Builder((*name).to_owned())),
             (PROVIDERS, []) => Some(Self::Providers),
+            (DATABASE, []) => Some(Self::Database),
             _ => None,
         }
     }
@@ -201,6 +206,7 @@ mod tests {
             Place::Canary(image),
             Place::Builder("host-1".to_owned()),
             Place::Providers,
+            Place::Database,
         ];
         for place in places {
             assert_eq!(Place::of(&place.path().unwrap()), Some(place));

@@ -45,7 +45,7 @@ fn status(name: &ImageName, image: &ImageNode, view: Option<&OwnedView>) -> Valu
             "version",
             json!(definition.map(|definition| definition.version)),
         ),
-        ("definitionError", json!(image.definition_error)),
+        ("definitionError", json!(image.problem())),
         ("state", json!(state(image, &steps))),
         ("pause", json!(image.pause.as_ref().map(note_json))),
         ("request", json!(image.request.as_ref().map(note_json))),
@@ -66,12 +66,11 @@ fn state(image: &ImageNode, steps: &[Step]) -> &'static str {
             .iter()
             .any(|step| matches!(step, Step::Wait { reason, .. } if of(reason)))
     };
-    if image.definition.is_none() {
-        return if image.definition_error.is_some() {
-            "unreadable"
-        } else {
-            "being removed"
-        };
+    if image.problem().is_some() {
+        return "unreadable";
+    }
+    if image.is_removed {
+        return "being removed";
     }
     if image.running().is_some() {
         return "building";
@@ -114,7 +113,8 @@ fn build_json(number: BuildNumber, build: &BuildNode, standing: &Standing) -> Va
     let mut fields = build.record.as_ref().map(record_json).unwrap_or_default();
     fields.insert("build".to_owned(), json!(number.0));
     fields.insert("uploads".to_owned(), json!(uploads));
-    fields.insert("hasProvenance".to_owned(), json!(build.has_provenance));
+    let has_provenance = build.provenance.is_some();
+    fields.insert("hasProvenance".to_owned(), json!(has_provenance));
     if let Some(pin) = &build.pin {
         fields.insert("pin".to_owned(), note_json(pin));
     }

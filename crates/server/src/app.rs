@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use access::seal::Keyring;
 use domain::time::Timestamp;
 use engine::Engine;
 use images::LiveBuilds;
@@ -21,6 +22,8 @@ pub struct App {
     pub config: Config,
     /// The state that the workflows share.
     pub engine: Arc<Engine>,
+    /// The keys that builders have, too.
+    pub builder_keys: Arc<Keyring>,
     pub authenticator: Arc<dyn Authenticator>,
     pub telemetry: Telemetry,
     pub events: EventStream,

@@ -30,6 +30,7 @@ mod queue_housekeeping;
 mod queue_releases;
 mod refresh;
 mod scan;
+mod sealing;
 mod statistics;
 mod tls_reload;
 pub mod tree_keeper;
@@ -68,6 +69,7 @@ pub use queue_housekeeping::QueueHousekeeping;
 pub use queue_releases::{QueueReleases, ReleaseLimits};
 pub use refresh::Refresh;
 pub use scan::{MachineTermination, Scan};
+pub use sealing::Sealing;
 pub use statistics::MissingStatistics;
 pub use tls_reload::TlsReload;
 pub use waits::WaitAccounts;
@@ -156,6 +158,7 @@ fn start_housekeeping(app: &Arc<App>, driver: &mut Driver) {
     driver.start(every(30), Measure(own()));
     driver.start(deletions::PERIOD, Housekeeping::new(own()));
     driver.start(every(300), ArtifactCleanup::new(engine()));
+    driver.start(every(600), Sealing(engine()));
 }
 
 /// Images: their copy in the tree, their rollouts, their measures.
@@ -163,7 +166,7 @@ fn start_images(app: &Arc<App>, driver: &mut Driver) {
     let every = Duration::from_secs;
     let own = || Arc::clone(app);
     let bell = Arc::clone(&app.engine.wakeups.images);
-    driver.start_woken(every(60), bell, ImageMirror(own()));
+    driver.start_woken(every(60), bell, ImageMirror::new(own()));
     driver.start(every(15), ImageMeasure::new(own()));
     let bell = Arc::clone(&app.engine.wakeups.image_rollouts);
     driver.start_woken(every(5), bell, ImageRollouts::new(own()));

@@ -1,7 +1,7 @@
 //! Logs of running builds between processes: a builder answers the questions of servers.
 //!
-//! A connection carries one question and its answer. Each is a line, sealed with the keys of the
-//! deployment, which servers and builders share. The answer is bound to its question.
+//! A connection carries one question and its answer. Each is a line, sealed with the keys that servers
+//! and builders share. The answer is bound to its question.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ enum Answer {
 impl LogSeal {
     pub(crate) fn of(app: &App) -> Self {
         Self {
-            keyring: Arc::clone(&app.engine.keyring),
+            keyring: Arc::clone(&app.builder_keys),
             random: Arc::clone(&app.engine.random),
         }
     }

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backplane::tree::{TreeError, ZookeeperTree, local_host};
+use access::seal::Keyring;
+use backplane::tree::{SealedTree, TreeError, ZookeeperTree, local_host};
 use cloud::image::{
     ArtifactStore, ArtifactStoreSettings, BadObjectStore, FolderStore, ProvenanceKey,
-    SupervisorProgram,
+    SupervisorProgram, TrustedKeys,
 };
 use cloud::{Provider, Providers};
 use contract::Schemas;
@@ -19,8 +20,8 @@ use engine::Engine;
 use engine::clock::SystemClock;
 use engine::random::Random;
 use images::{
-    Builder, BuilderError, BuilderParts, BuilderSettings, ImageTree, LiveBuilds, Targets,
-    folder_store_name,
+    Builder, BuilderError, BuilderParts, BuilderSettings, ImagePaths, ImageTree, LiveBuilds,
+    Targets, folder_store_name,
 };
 use rand::SeedableRng as _;
 use rand::rngs::{StdRng, SysRng};
@@ -60,6 +61,24 @@ pub enum BuilderProblem {
     Tree(#[from] TreeError),
 }
 
+/// Why the tree in ZooKeeper cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenProblem {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+impl From<OpenProblem> for BuilderProblem {
+    fn from(problem: OpenProblem) -> Self {
+        match problem {
+            OpenProblem::Config(error) => Self::Config(error),
+            OpenProblem::Tree(error) => Self::Tree(error),
+        }
+    }
+}
+
 /// The providers of a server.
 pub(crate) struct EngineTargets(pub(crate) Arc<Engine>);
 
@@ -81,7 +100,7 @@ pub(crate) struct BuilderNeeds {
     pub(crate) targets: Arc<dyn Targets>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) live: LiveBuilds,
-    /// Seals the logs that servers read.
+    /// Seals the logs that servers read. Its keys sign builds, too.
     pub(crate) seal: LogSeal,
     pub(crate) stop: CancellationToken,
 }
@@ -96,13 +115,14 @@ pub(crate) async fn open(
     };
     let (artifacts, artifacts_name) = open_artifacts(config, &folder, &needs.clock)?;
     let address = serve_logs(config, &needs, &artifacts).await?;
+    let keyring = Arc::clone(&needs.seal.keyring);
     let parts = BuilderParts {
         images: needs.images,
         clock: needs.clock,
         targets: needs.targets,
         artifacts,
         artifacts_name,
-        key: ProvenanceKey::new(&config.keyring()?),
+        key: ProvenanceKey::new(&keyring),
         commands: Arc::new(SupervisorProgram::own().map_err(BuilderProblem::Program)?),
         live: needs.live,
     };
@@ -174,6 +194,21 @@ pub(crate) fn open_artifacts(
     }
 }
 
+/// Opens the tree in ZooKeeper. What is read there is authenticated.
+pub(crate) async fn open_tree(
+    config: &Config,
+    keyring: &Arc<Keyring>,
+) -> Result<Arc<SealedTree>, OpenProblem> {
+    let tree = ZookeeperTree::open(config.tree.zookeeper()?)?;
+    tree.connected().await?;
+    tree.check_protection(&ImagePaths::root().map_err(TreeError::from)?)
+        .await?;
+    Ok(Arc::new(SealedTree::new(
+        Arc::new(tree),
+        Arc::clone(keyring),
+    )))
+}
+
 /// A name that no other process has.
 pub(crate) fn process_name(clock: &dyn Clock) -> String {
     let (host, pid) = (local_host(), std::process::id());
@@ -193,13 +228,12 @@ pub async fn run(
         tracing::debug!("memory is used in huge pages: {problem}");
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let keyring = Arc::new(config.keyring()?);
+    let keyring = Arc::new(config.builder_keyring()?);
     let providers = build_providers(&config, &keyring, &clock, Schemas::new());
     let providers = Arc::new(Providers::new(providers));
     let setting_up = tokio::spawn(set_up(Arc::clone(&providers), stop.clone()));
-    let tree = ZookeeperTree::open(config.tree.zookeeper()?)?;
-    tree.connected().await?;
-    let images = ImageTree::new(Arc::new(tree));
+    let tree = open_tree(&config, &keyring).await?;
+    let images = ImageTree::new(tree, TrustedKeys::new(&keyring));
     let following = tokio::spawn({
         let images = Arc::clone(&images);
         async move { images.follow().await }

@@ -8,6 +8,7 @@ mod auth;
 mod events;
 mod fleet;
 mod images;
+mod keys;
 mod notify;
 mod outside_queue;
 mod planning;
@@ -22,7 +23,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use access::Secret;
-use access::seal::{Key, Keyring};
 use cloud::{ProviderConfig, StrategySettings};
 use domain::id::{BadId, ProviderId, StrategyServiceId};
 use serde::de::{Error, MapAccess, Visitor};
@@ -33,6 +33,7 @@ pub use auth::{Auth, OutsideAuth, StaticClient};
 pub use events::{Amqp, Events};
 pub use fleet::Fleet;
 pub use images::{ImageSecret, Images};
+pub use keys::{Keys, builder_key_file};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use outside_queue::OutsideQueue;
 pub use planning::Planning;
@@ -81,13 +82,6 @@ pub struct Database {
     pub url: String,
     /// The number of connections in the pool.
     pub connections: usize,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Keys {
-    /// A file of lines `<id> <base64 of 32 bytes>`. The first key encrypts; all of them decrypt.
-    pub file: PathBuf,
 }
 
 /// A month and a day, whatever the time zone.
@@ -327,26 +321,6 @@ impl Config {
         self.artifacts.folder.clone().or_else(beside)
     }
 
-    pub fn keyring(&self) -> Result<Keyring, ConfigError> {
-        let wrong = |problem: &str| ConfigError::value("keys.file", problem);
-        if self.keys.file.as_os_str().is_empty() {
-            let problem = "is missing: give a file of keys, one `<id> <base64>` per line";
-            return Err(wrong(problem));
-        }
-        let text = read(&self.keys.file)?;
-        let lines = text.lines().map(str::trim);
-        let keys = lines
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            .map(|line| {
-                let (id, secret) = line.split_once(char::is_whitespace)?;
-                let (id, secret) = (id.to_owned(), Secret::new(secret.trim()));
-                Some(Key { id, secret })
-            });
-        let keys: Option<Vec<Key>> = keys.collect();
-        let keys = keys.ok_or_else(|| wrong("has a line that is not `<id> <base64>`"))?;
-        Keyring::new(keys).map_err(|bad| wrong(&bad.to_string()))
-    }
-
     fn root_url_problem(&self) -> Option<&'static str> {
         let root_url = self.root_url();
         let is_known = |scheme: &str| ["http", "https"].contains(&scheme);
@@ -401,6 +375,7 @@ impl Config {
         }
         self.notify.check()?;
         self.tree.check()?;
+        self.tree.check_security()?;
         self.images.check()?;
         if self.roles.is_empty() {
             let problem = "must name at least one role; omit it for all roles";

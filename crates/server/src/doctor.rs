@@ -424,6 +424,7 @@ async fn database(config: &Config) -> Vec<Finding> {
     let migrated = match store.pending_migrations().await {
         Ok(pending) if pending.is_empty() => {
             findings.extend(sealed_tokens(config, &store).await);
+            findings.extend(older_keys(config, &store).await);
             Finding::good("the database is up to date")
         }
         Ok(pending) => Finding::warning(
@@ -481,6 +482,42 @@ async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
     Some(Finding::bad(
         format!("no key decrypts the access tokens of {n_shut} clients, including {first}"),
         "add the lines of the previous keys below the current one in keys.file",
+    ))
+}
+
+/// Says which keys are not needed any more to read access tokens.
+async fn older_keys(config: &Config, store: &Store) -> Option<Finding> {
+    let keyring = config.keyring().ok()?;
+    let older: Vec<&str> = keyring.older_ids().collect();
+    if older.is_empty() {
+        return None;
+    }
+    let (mut n_old, mut after): (usize, Option<ClientId>) = (0, None);
+    loop {
+        let from = after.take();
+        let read = store.scan("doctor_clients", move |tx| {
+            store::clients::list(tx, "", from.as_ref(), PAGE)
+        });
+        let clients = read.await.ok()?;
+        let old = clients.iter();
+        n_old += old
+            .filter(|it| !keyring.is_current(&it.sealed_access_token))
+            .count();
+        if clients.len() < PAGE as usize {
+            break;
+        }
+        after = clients.into_iter().next_back().map(|last| last.client_id);
+    }
+    let older = older.join(", ");
+    if n_old == 0 {
+        return Some(Finding::good(format!(
+            "no access token needs the keys {older} any more; docs/operations.md says when their \
+             lines can go"
+        )));
+    }
+    Some(Finding::warning(
+        format!("{n_old} access tokens are still sealed with one of the keys {older}"),
+        "keep these lines in keys.file: a running server seals the tokens again within ten minutes",
     ))
 }
 

@@ -194,9 +194,11 @@ async fn assemble(
         claim_seconds: config.queue.claim_seconds,
         clock,
     };
+    let builder_keys = Arc::new(engine.keyring.of_builders());
     Ok(Arc::new(App {
         config,
         engine: Arc::new(engine),
+        builder_keys,
         authenticator,
         telemetry,
         events,

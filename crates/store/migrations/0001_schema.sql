@@ -985,6 +985,12 @@ CREATE TABLE tree_nodes (
     next_sequence BIGINT NOT NULL
 );
 
+-- One row, 'this': a random id, by which a tree knows its database.
+CREATE TABLE database_identity (
+    name {key} NOT NULL PRIMARY KEY,
+    id TEXT NOT NULL
+);
+
 CREATE TABLE tree_owners (
     -- There is one tree: 'tree'.
     name {key} NOT NULL PRIMARY KEY,

@@ -44,4 +44,4 @@ pub use queue::{
     announced_tasks, artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies,
     pending_tasks, queue_workers, task_groups, task_queues, task_waits, tasks, worker_metadata,
 };
-pub use tree::{tree_nodes, tree_owners};
+pub use tree::{database_identity, tree_nodes, tree_owners};

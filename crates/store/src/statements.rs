@@ -33,7 +33,7 @@ static ALL: &[&[&Statement]] = lists! {
         wait_accounts wait_messages worker_errors;
     queue: announced_tasks artifacts cache_purges claimants claimed_tasks demand dependencies
         pending_tasks queue_workers task_groups task_queues task_waits tasks worker_metadata;
-    tree: tree_nodes tree_owners;
+    tree: database_identity tree_nodes tree_owners;
 };
 
 impl Store {

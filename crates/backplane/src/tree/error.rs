@@ -19,6 +19,12 @@ pub enum TreeError {
     Root(&'static str),
     #[error("the tree refuses access to node {0}: another user owns it")]
     NotPermitted(TreePath),
+    #[error(
+        "others may read or write {n_nodes} nodes of the tree: {named}; they were made without its \
+         user, or by somebody else. Look at what they contain (`fleetwright tree get`), and take them \
+         over with `fleetwright tree protect`"
+    )]
+    Unprotected { n_nodes: usize, named: String },
     #[error("{size_bytes} bytes are too many for node {path}: the limit is {MAX_DATA_BYTES}")]
     TooLarge { path: TreePath, size_bytes: usize },
     #[error("{0} bytes are too many for one transaction: the limit is {MAX_DATA_BYTES}")]
@@ -74,6 +80,7 @@ impl TreeError {
             | Self::EphemeralParent(_)
             | Self::Root(_)
             | Self::NotPermitted(_)
+            | Self::Unprotected { .. }
             | Self::TooLarge { .. }
             | Self::MultiTooLarge(_)
             | Self::TooManyOps(_)

@@ -45,25 +45,34 @@ pub struct ExportedNode {
 }
 
 impl TreeExport {
-    /// Reads everything that this session sees. `root` only names it.
+    /// Reads everything that this session sees. `root` only names it. Nodes that are not to be
+    /// trusted are left out, and returned beside the export with the reason.
     pub async fn read(
         tree: &Arc<dyn Tree>,
         root: &TreePath,
         now: Timestamp,
-    ) -> Result<Self, TreeError> {
+    ) -> Result<(Self, Vec<(TreePath, String)>), TreeError> {
         let nodes = walk(tree, &TreePath::root(), MAX_WALKED).await?;
         let is_ephemeral = |node: &Node| node.stat.lifetime() == Lifetime::Ephemeral;
         let n_ephemeral = nodes.iter().filter(|(_, node)| is_ephemeral(node)).count();
-        let persistent = nodes.into_iter().filter(|(_, node)| !is_ephemeral(node));
-        Ok(Self {
+        let mut export = Self {
             version: VERSION,
             root: root.clone(),
             exported: now,
             n_ephemeral,
-            nodes: persistent
-                .map(|(path, node)| ExportedNode::new(path, node))
-                .collect(),
-        })
+            nodes: Vec::new(),
+        };
+        let mut forged = Vec::new();
+        for (path, node) in nodes {
+            // A node without data that has children is only their parent.
+            let is_parent = node.stat.size_bytes == 0 && node.stat.n_children > 0;
+            match &node.forged {
+                _ if is_ephemeral(&node) => {}
+                Some(problem) if !is_parent => forged.push((path, problem.clone())),
+                Some(_) | None => export.nodes.push(ExportedNode::new(path, node)),
+            }
+        }
+        Ok((export, forged))
     }
 
     /// Reads a document, and checks what its types do not say.

@@ -103,6 +103,17 @@ pub(super) async fn contenders(
     Ok(numbered.into_iter().map(|(_, name)| name).collect())
 }
 
+/// Whether a node is a contender for a lock, by its path.
+pub(super) fn is_contender(path: &TreePath) -> bool {
+    let parent = path.parent();
+    parent.is_some_and(|parent| is_lock(&parent)) && sequence_of(path.name()).is_some()
+}
+
+/// Whether a node has contenders as its sequential children, by its path.
+pub(super) fn is_lock(path: &TreePath) -> bool {
+    path.name() == DIRECTORY
+}
+
 /// Whether somebody holds the lock of a node. It writes nothing.
 pub async fn is_locked(tree: &Arc<dyn Tree>, node: &TreePath) -> Result<bool, TreeError> {
     match contenders(tree, &lock_path(node)?).await {

@@ -19,8 +19,11 @@ pub enum Lifetime {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
+    /// Empty if it is not to be trusted.
     pub data: Vec<u8>,
     pub stat: Stat,
+    /// Why the data is not to be trusted, in a tree whose nodes carry seals.
+    pub forged: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 mod access;
 mod answers;
 mod link;
+mod protection;
 mod servers;
 mod settings;
 mod subtree;
@@ -38,6 +39,9 @@ pub struct ZookeeperTree {
     link: watch::Receiver<Link>,
     state: watch::Receiver<SessionState>,
     acls: Arc<Vec<Acl>>,
+    has_login: bool,
+    /// Whether our nodes are below a node of ours, and not below the root of ZooKeeper.
+    has_root: bool,
     limit: Duration,
     /// Its drop ends the task that keeps the session.
     _stop: Arc<oneshot::Sender<()>>,
@@ -49,6 +53,7 @@ impl ZookeeperTree {
         settings.check()?;
         let acls = Arc::new(access::acls(settings.login.as_ref()));
         let limit = settings.call_limit;
+        let (has_login, has_root) = (settings.login.is_some(), !settings.root.is_root());
         let (link_sender, link) = watch::channel(Link::default());
         let (state_sender, state) = watch::channel(SessionState::Lost);
         let (stop, stopped) = oneshot::channel();
@@ -58,6 +63,8 @@ impl ZookeeperTree {
             link,
             state,
             acls,
+            has_login,
+            has_root,
             limit,
             _stop: Arc::new(stop),
         })
@@ -187,7 +194,8 @@ impl Tree for ZookeeperTree {
         });
         let (data, stat) = read.await?;
         let stat = to_stat(&stat);
-        Ok(Node { data, stat })
+        let forged = None;
+        Ok(Node { data, stat, forged })
     }
 
     async fn set(

@@ -7,12 +7,15 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::seal::{Key, Keyring, generate_key};
 use anyhow::Context as _;
-use backplane::tree::ZookeeperTree;
+use backplane::tree::{SealedTree, ZookeeperTree};
+use cloud::image::TrustedKeys;
 use domain::id::ImageName;
 use domain::image::{BuildState, UploadState};
 use images::{BuildNode, ImageNode, ImageTree, StoredDefinition};
 use serde_json::{Value, json};
+use server::config::builder_key_file;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -52,7 +55,16 @@ impl World {
         let settings = zookeeper::settings(servers.clone(), &root, Duration::from_secs(20))?;
         let tree = ZookeeperTree::open(settings)?;
         tree.connected().await?;
-        let images = ImageTree::new(Arc::new(tree));
+        let secret = generate_key(&mut rand::rng());
+        let keyring = Keyring::new(vec![Key {
+            id: "k1".to_owned(),
+            secret,
+        }])?;
+        let keys = files.path().join("builder.keys");
+        std::fs::write(keys, builder_key_file(&keyring)).context("cannot write the keys")?;
+        let keyring = Arc::new(keyring.of_builders());
+        let trusted = TrustedKeys::new(&keyring);
+        let images = ImageTree::new(Arc::new(SealedTree::new(Arc::new(tree), keyring)), trusted);
         let following = tokio::spawn({
             let images = Arc::clone(&images);
             async move { images.follow().await }
@@ -110,9 +122,9 @@ impl World {
         let quoted = |name: &str| toml::Value::from(self.path(name).display().to_string());
         let mut text = format!(
             "[keys]\nfile = {}\n[tree]\nkind = \"zookeeper\"\nservers = \"{}\"\nroot = \"{}\"\n\
-             session_seconds = {}\n[images]\nfolder = {}\n[images.artifacts]\nkind = \"folder\"\n\
+             session_seconds = {}\ninsecure = true\n[images]\nfolder = {}\n[images.artifacts]\nkind = \"folder\"\n\
              path = {}\n",
-            quoted("keys"),
+            quoted("builder.keys"),
             self.servers,
             self.root,
             self.session.as_secs(),

@@ -197,7 +197,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// The SHA-256 of a text, in hexadecimal digits.
-pub(crate) fn sha256_of(bytes: &[u8]) -> String {
+pub fn sha256_of(bytes: &[u8]) -> String {
     hex(aws_lc_rs::digest::digest(&SHA256, bytes).as_ref())
 }
 

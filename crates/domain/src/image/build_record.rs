@@ -313,6 +313,15 @@ impl BuildRecord {
         }
     }
 
+    /// The record, as one that is not used: what proves how the build was made does not fit to it.
+    #[must_use]
+    pub fn distrust(self, error: String) -> Self {
+        let mut stored = self.0;
+        let abandoned = false;
+        stored.state = BuildState::Failed { error, abandoned };
+        Self(stored)
+    }
+
     fn into_failed(self, error: String, abandoned: bool, now: Timestamp) -> Self {
         let mut stored = self.0;
         stored.finished = Some(now);

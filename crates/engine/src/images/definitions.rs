@@ -6,7 +6,7 @@ use domain::Version;
 use domain::audit::AuditEntry;
 use domain::id::{ImageName, PoolId, ProviderId};
 use domain::image::{ImageAction, ImageDefinition, ImageVersion, StoredImage};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::{StoreError, Tx};
 
 use crate::Engine;
@@ -99,16 +99,41 @@ pub async fn update(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<Stored
     written
 }
 
+/// Whether the last that the database knows of the image is that somebody deleted it.
+pub async fn is_deleted(engine: &Engine, id: &ImageName) -> Result<bool, StoreError> {
+    let id = id.clone();
+    let read = engine.store.read("image_is_deleted", move |tx| {
+        store::image_versions::list(tx, &id, None, 1)
+    });
+    let last = read.await?.into_iter().next();
+    Ok(last.is_some_and(|last| last.action == ImageAction::Deleted))
+}
+
+pub async fn exists(engine: &Engine, id: &ImageName) -> Result<bool, StoreError> {
+    let id = id.clone();
+    let read = engine
+        .store
+        .read("image_exists", move |tx| store::images::get(tx, &id));
+    Ok(read.await?.is_some())
+}
+
 /// Deletes a definition. Builders then delete what was made of it.
+///
+/// `left` is the definition of an image that only the tree has: the database notes its deletion, and
+/// knows then that its builds are to be removed.
 pub async fn delete(
     engine: &Arc<Engine>,
     id: ImageName,
     seen: Option<Version>,
+    left: Option<Value>,
     audit: AuditEntry,
 ) -> Result<(), ImageError> {
     let written = engine.change("image_delete", audit.created, move |change| {
         let tx = &mut *change.tx;
-        let known = store::images::get(tx, &id)?.ok_or(ImageError::NotFound)?;
+        let Some(known) = store::images::get(tx, &id)? else {
+            let document = left.clone().ok_or(ImageError::NotFound)?;
+            return note_deletion(tx, &id, document, &audit);
+        };
         check_version(known.version, seen)?;
         let users = store::image_users::list_pools(tx, &id, None, NAMED_USERS)?;
         if !users.is_empty() {
@@ -129,6 +154,26 @@ pub async fn delete(
     let written = written.await;
     engine.wakeups.images.notify_one();
     written
+}
+
+fn note_deletion(
+    tx: &mut Tx<'_>,
+    id: &ImageName,
+    document: Value,
+    audit: &AuditEntry,
+) -> Result<(), ImageError> {
+    let last = store::image_versions::list(tx, id, None, 1)?;
+    let version = last.first().map(|last| last.version.next());
+    let left = StoredImage {
+        id: id.clone(),
+        document,
+        created: audit.created,
+        last_modified: audit.created,
+        version: version.unwrap_or(Version::FIRST),
+    };
+    let record = record(&left, ImageAction::Deleted, "", audit);
+    store::image_versions::insert(tx, &record)?;
+    Ok(store::audit::insert(tx, audit)?)
 }
 
 /// Keeps in the audit history what somebody asked builders to do.

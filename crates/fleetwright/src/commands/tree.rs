@@ -1,5 +1,6 @@
-//! The tree: lists, shows, watches, exports and imports nodes.
+//! The tree: lists, shows, watches, exports, imports and removes nodes; takes it over, protects it.
 
+mod care;
 mod place;
 mod show;
 mod transfer;
@@ -50,6 +51,35 @@ pub(crate) enum Verb {
         #[command(flatten)]
         place: Place,
     },
+    /// Remove a node
+    ///
+    /// For nodes that carry no valid seal: `fleetwright image show` names them. What builders made stays
+    /// at its provider.
+    Remove {
+        /// The node
+        #[arg(value_name = "PATH")]
+        path: TreePath,
+        /// Remove everything below the node, too
+        #[arg(long, short)]
+        recursive: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Close nodes in ZooKeeper to all users but that of the configuration
+    ///
+    /// Servers and builders refuse a tree with nodes that others may write to: they were made before the
+    /// tree had a user, or by somebody else. Prints the nodes.
+    Protect {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Let the database of the configuration have a tree that belongs to another one
+    ///
+    /// Images of the tree that the database does not know stay as they are.
+    Adopt {
+        #[command(flatten)]
+        place: Place,
+    },
     /// Export all persistent nodes as one JSON document
     ///
     /// The document has the data as text or base64, versions, and counters of sequential nodes. To
@@ -96,6 +126,13 @@ pub(crate) async fn run(verb: Verb, json: bool) -> Result<(), Failure> {
         } => show::list(&place, &path, recursive, limit, json).await,
         Verb::Get { path, place } => show::get(&place, &path, json).await,
         Verb::Watch { path, place } => show::watch(&place, &path, json).await,
+        Verb::Remove {
+            path,
+            recursive,
+            place,
+        } => care::remove(&place, &path, recursive, json).await,
+        Verb::Protect { place } => care::protect(&place, json).await,
+        Verb::Adopt { place } => care::adopt(&place).await,
         Verb::Export { output, place } => transfer::export(&place, output.as_deref(), json).await,
         Verb::Import {
             file,

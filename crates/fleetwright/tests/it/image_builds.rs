@@ -483,7 +483,8 @@ fn a_server_shows_the_logs_of_another_builder() {
     let root = format!("/image-builds-{}", std::process::id());
     let common = format!(
         "[providers.local]\nkind = \"static\"\n[providers.cloud]\nkind = \"fake\"\n\
-         [tree]\nkind = \"zookeeper\"\nservers = {servers:?}\nroot = {root:?}\n"
+         [tree]\nkind = \"zookeeper\"\nservers = {servers:?}\nroot = {root:?}\n\
+         insecure = true\n"
     );
     let config = format!("roles = [\"api\", \"housekeeper\"]\n{common}");
     let config = home.write("server.toml", &config);
@@ -493,8 +494,19 @@ fn a_server_shows_the_logs_of_another_builder() {
         "root_url = {:?}\ndata = {:?}\nkeys.file = {:?}\n{common}",
         server.root_url(),
         home.path("builder"),
-        home.path("data/keys"),
+        home.path("builder.keys"),
     );
+    let keys = home.path("builder.keys");
+    let data = home.path("data");
+    let made = home.run(&[
+        "keys",
+        "builder",
+        "--data",
+        data.to_str().unwrap(),
+        "--output",
+        keys.to_str().unwrap(),
+    ]);
+    assert_eq!(made.code, 0, "{}", made.err);
     let builder = Builder::start(home, &home.write("b.toml", &own));
     let gate = home.path("gate");
     let wait = format!("until [ -e '{}' ]; do sleep 0.05; done", gate.display());

@@ -384,7 +384,9 @@ fn a_server_is_a_member_of_the_tree_in_zookeeper_while_it_runs() {
     };
     let home = Home::new();
     let root = format!("/members-{}", std::process::id());
-    let text = format!("[tree]\nkind = \"zookeeper\"\nservers = {servers:?}\nroot = {root:?}\n");
+    let text = format!(
+        "[tree]\nkind = \"zookeeper\"\nservers = {servers:?}\nroot = {root:?}\ninsecure = true\n"
+    );
     let config = home.write("c.toml", &text);
     let server = Server::start_in(home, &["--config", &config]);
     let place = ["--servers", servers.as_str(), "--root", root.as_str()];

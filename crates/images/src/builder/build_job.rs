@@ -175,16 +175,21 @@ impl Builder {
             Err(BuildFailure::Stopped) => (record.abandon(now)?, None),
         };
         let document = text(record.to_document());
-        let mut ops = vec![Op::Set {
+        let set = Op::Set {
             path: begun.path.clone(),
             data: document.clone(),
             expected: Some(0),
-        }];
-        if let Some(provenance) = provenance {
-            let path = Place::Provenance(image.clone(), number).path()?;
-            ops.push(Op::create(path, provenance));
-        }
-        self.write_result(lock, &ops, &document).await?;
+        };
+        let (ops, first) = match provenance {
+            // First: without it, nobody would use the build.
+            Some(provenance) => {
+                let path = Place::Provenance(image.clone(), number).path()?;
+                let create = Op::create(path, provenance.clone());
+                (vec![create, set], provenance.into_bytes())
+            }
+            None => (vec![set], document),
+        };
+        self.write_result(lock, &ops, &first).await?;
         drop(made.entry);
         if record.state == BuildState::Ready {
             tracing::info!(%image, build = %number, "{image} {number} is ready");

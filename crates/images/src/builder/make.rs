@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use cloud::image::{
     ArtifactError, ArtifactKey, BuildFacts, BuildSecret, BuildSpec, Checksum, ElementBuild,
-    OutputFile, checksum_of, element_command, read_report, statement,
+    OutputFile, checksum_of, element_command, read_report, sha256_of, statement,
 };
 use domain::id::ImageName;
 use domain::image::{BuildFile, BuildLeft, BuildLog, BuildMethod, BuildNumber, ImageFormat};
 use domain::time::Timestamp;
-use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
 use super::Builder;
@@ -99,7 +98,7 @@ impl Builder {
                 (Some(image), Some(build)) => {
                     if let Some(note) = &build.cancel {
                         why = format!("{} cancelled it: {}", note.by, note.reason);
-                    } else if image.definition.is_none() && image.definition_error.is_none() {
+                    } else if image.is_removed {
                         "the image was removed".clone_into(&mut why);
                     }
                 }
@@ -403,13 +402,6 @@ pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
         cause = inner.source();
     }
     text
-}
-
-fn sha256_of(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 fn beginning() -> Timestamp {

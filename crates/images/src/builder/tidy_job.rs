@@ -310,7 +310,13 @@ impl Builder {
     /// Removes all nodes of an image without builds, together. A definition that comes back keeps
     /// them.
     async fn remove_image(&self, image: &ImageName) -> JobOutcome {
-        let mut ops = absence(Place::Definition(image.clone()).path()?);
+        let path = Place::Definition(image.clone()).path()?;
+        let expected = Some(self.tree().get(&path).await?.stat.version);
+        // The removal that we saw is this version, or an older one of the same content.
+        if self.images().image(image, |it| it.is_removed) != Some(true) {
+            return Ok(());
+        }
+        let mut ops = vec![Op::Delete { path, expected }];
         for place in [
             Place::Request(image.clone()),
             Place::Pause(image.clone()),

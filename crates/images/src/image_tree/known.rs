@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use backplane::tree::Node;
+use cloud::image::TrustedKeys;
 use domain::id::{ImageName, ProviderId};
 use domain::image::{BuildRecord, ImageDefinition, UploadRecord};
 
@@ -11,10 +12,11 @@ use super::node::{
     BuildNode, BuilderNode, Contender, DefinitionText, ImageNode, MirroredDefinition, Note,
     TargetNode, UploadNode,
 };
+use super::provenance::Provenance;
 use crate::paths::Place;
 
 /// All nodes about images.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Known {
     pub(super) images: BTreeMap<ImageName, ImageNode>,
     pub(super) builders: BTreeMap<String, BuilderNode>,
@@ -22,6 +24,8 @@ pub(super) struct Known {
     pub(super) providers: Option<BTreeSet<ProviderId>>,
     /// Grows with each change.
     pub(super) revision: u64,
+    /// Whose signed records are trusted.
+    trusted: Arc<TrustedKeys>,
     /// The last change of each image, also of removed ones.
     changed: BTreeMap<ImageName, u64>,
     by_revision: BTreeMap<u64, ImageName>,
@@ -38,14 +42,37 @@ pub struct Changes {
 }
 
 impl Known {
+    pub(super) fn new(trusted: Arc<TrustedKeys>) -> Self {
+        Self {
+            images: BTreeMap::new(),
+            builders: BTreeMap::new(),
+            providers: None,
+            revision: 0,
+            trusted,
+            changed: BTreeMap::new(),
+            by_revision: BTreeMap::new(),
+            all_changed: 0,
+        }
+    }
+
+    /// Another copy, without nodes.
+    pub(super) fn empty(&self) -> Self {
+        Self::new(Arc::clone(&self.trusted))
+    }
+
     /// Notes that a node was read, or that it does not exist.
     pub(super) fn note(&mut self, place: &Place, node: Option<&Node>) {
+        // It is read when the tree is opened.
+        if *place == Place::Database {
+            return;
+        }
         self.revision += 1;
         if let Some(image) = place.image() {
             self.note_of_image(image, place, node);
             return;
         }
         if let Place::Builder(name) = place {
+            let node = node.filter(|node| node.forged.is_none());
             let read = node.map(|node| serde_json::from_slice(&node.data).unwrap_or_default());
             set(&mut self.builders, name.clone(), read);
         } else {
@@ -60,9 +87,12 @@ impl Known {
         }
         self.by_revision.insert(self.revision, image.clone());
         let is_image = matches!(place, Place::Image(_));
+        if is_image && node.is_none() {
+            self.images.remove(image);
+            return;
+        }
         match self.images.get_mut(image) {
-            Some(_) if is_image && node.is_none() => drop(self.images.remove(image)),
-            Some(known) => known.note(place, node),
+            Some(known) => known.note(place, node, &self.trusted),
             None if is_image && node.is_some() => {
                 self.images.insert(image.clone(), ImageNode::default());
             }
@@ -116,7 +146,8 @@ impl Known {
 }
 
 impl ImageNode {
-    fn note(&mut self, place: &Place, node: Option<&Node>) {
+    fn note(&mut self, place: &Place, node: Option<&Node>, trusted: &TrustedKeys) {
+        self.note_forged(place, node);
         match place {
             // The parents of other nodes.
             Place::Image(_) | Place::Builds(_) => {}
@@ -126,8 +157,9 @@ impl ImageNode {
                 None => drop(self.builds.remove(number)),
                 Some(node) => {
                     let build = self.builds.entry(*number).or_default();
-                    build.record = BuildRecord::parse(&node.data).ok();
+                    build.as_written = BuildRecord::parse(&node.data).ok();
                     build.version = node.stat.version;
+                    build.compare(place);
                 }
             },
             Place::Provenance(_, number)
@@ -138,7 +170,7 @@ impl ImageNode {
             | Place::Upload(_, number, ..) => {
                 // Its parent was read before; if it is not known, it was deleted meanwhile.
                 if let Some(build) = self.builds.get_mut(number) {
-                    build.note(place, node);
+                    build.note(place, node, trusted);
                 }
             }
             Place::Request(_) => self.request = note(node),
@@ -146,42 +178,76 @@ impl ImageNode {
             Place::Standing(_) => {
                 let read = node.and_then(|node| serde_json::from_slice(&node.data).ok());
                 self.standing = read.unwrap_or_default();
+                self.standing_error = node.and_then(|node| node.forged.clone());
                 self.standing_version = node.map(|node| node.stat.version);
             }
             Place::Canary(_) => {
                 self.canary = node.and_then(|node| serde_json::from_slice(&node.data).ok());
                 self.canary_version = node.map(|node| node.stat.version);
             }
-            Place::Builder(_) | Place::Providers => {}
+            Place::Builder(_) | Place::Providers | Place::Database => {}
+        }
+    }
+
+    /// What only the parents of other nodes say is not acted on.
+    fn note_forged(&mut self, place: &Place, node: Option<&Node>) {
+        // Servers write the other two again.
+        let is_other = matches!(
+            place,
+            Place::Image(_)
+                | Place::Builds(_)
+                | Place::Uploads(..)
+                | Place::Definition(_)
+                | Place::Standing(_)
+        );
+        let Some(path) = place.path().ok().filter(|_| !is_other) else {
+            return;
+        };
+        match node.and_then(|node| node.forged.clone()) {
+            Some(problem) => drop(self.forged.insert(path, problem)),
+            None => drop(self.forged.remove(&path)),
         }
     }
 
     fn note_definition(&mut self, node: Option<&Node>) {
         (self.definition, self.definition_error) = (None, None);
+        self.is_removed = false;
         let Some(node) = node else {
             return;
         };
-        match read_definition(&node.data) {
-            Ok(definition) => self.definition = Some(Arc::new(definition)),
+        let read = match &node.forged {
+            Some(problem) => Err(problem.clone()),
+            None => read_definition(&node.data),
+        };
+        match read {
+            Ok(Some(definition)) => self.definition = Some(Arc::new(definition)),
+            Ok(None) => self.is_removed = true,
             Err(error) => self.definition_error = Some(error),
         }
     }
 }
 
-fn read_definition(data: &[u8]) -> Result<MirroredDefinition, String> {
+/// `None`: the image was deleted.
+fn read_definition(data: &[u8]) -> Result<Option<MirroredDefinition>, String> {
     let text: DefinitionText = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+    if text.document.is_null() {
+        return Ok(None);
+    }
     let definition =
         ImageDefinition::parse(&text.document).map_err(|problems| problems.to_string())?;
-    Ok(MirroredDefinition {
+    Ok(Some(MirroredDefinition {
         version: text.version,
         definition,
-    })
+    }))
 }
 
 impl BuildNode {
-    fn note(&mut self, place: &Place, node: Option<&Node>) {
+    fn note(&mut self, place: &Place, node: Option<&Node>, trusted: &TrustedKeys) {
         match place {
-            Place::Provenance(..) => self.has_provenance = node.is_some(),
+            Place::Provenance(..) => {
+                self.provenance = node.map(|node| Provenance::read(&node.data, trusted));
+                self.compare(place);
+            }
             Place::Pin(..) => self.pin = note(node),
             Place::Cancel(..) => self.cancel = note(node),
             Place::Uploads(_, _, target) => match node {
@@ -208,7 +274,8 @@ impl BuildNode {
             | Place::Standing(_)
             | Place::Canary(_)
             | Place::Builder(_)
-            | Place::Providers => {}
+            | Place::Providers
+            | Place::Database => {}
         }
     }
 }
@@ -224,7 +291,8 @@ impl TargetNode {
 }
 
 fn note(node: Option<&Node>) -> Option<Note> {
-    node.map(|node| Note::read(&node.data, node.stat.created))
+    let node = node.filter(|node| node.forged.is_none())?;
+    Some(Note::read(&node.data, node.stat.created))
 }
 
 fn note_contender(contenders: &mut BTreeMap<i64, Contender>, name: &str, node: Option<&Node>) {

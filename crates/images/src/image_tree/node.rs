@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use backplane::tree::TreePath;
 use domain::id::ProviderId;
 use domain::image::{
     BuildNumber, BuildRecord, BuildState, HeldLock, ImageDefinition, Standing, UploadNumber,
@@ -12,18 +13,27 @@ use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::provenance::Provenance;
+
 /// An image, as far as it has been read.
 #[derive(Clone, Debug, Default)]
 pub struct ImageNode {
     pub definition: Option<Arc<MirroredDefinition>>,
     /// Why the node of the definition cannot be read.
     pub definition_error: Option<String>,
+    /// A server wrote that the image was deleted. That the node is missing does not say so.
+    pub is_removed: bool,
+    /// Nodes below the image that servers do not write again, and why they are not to be trusted.
+    /// Nothing is done with the image while there are any.
+    pub forged: BTreeMap<TreePath, String>,
     pub builds: BTreeMap<BuildNumber, BuildNode>,
     /// Contenders for the lock of builds by their fencing numbers: the lowest holds it.
     pub contenders: BTreeMap<i64, Contender>,
     pub request: Option<Note>,
     pub pause: Option<Note>,
     pub standing: Standing,
+    /// Why the node of the standing is not to be trusted.
+    pub standing_error: Option<String>,
     /// The version of the node of the standing; `None`: there is none.
     pub standing_version: Option<i32>,
     /// The canary that runs, as it was written.
@@ -42,16 +52,20 @@ pub struct MirroredDefinition {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct DefinitionText {
     pub(crate) version: i64,
+    /// `null`: the image was deleted.
     pub(crate) document: Value,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct BuildNode {
-    /// `None`: it cannot be read.
+    /// `None`: it cannot be read. A build whose signed record does not fit has failed.
     pub record: Option<BuildRecord>,
+    /// The record, before it was compared with the signed one.
+    pub(super) as_written: Option<BuildRecord>,
     /// The version of its node.
     pub version: i32,
-    pub has_provenance: bool,
+    /// The signed record of how it was made.
+    pub(crate) provenance: Option<Provenance>,
     pub pin: Option<Note>,
     pub cancel: Option<CancelNote>,
     pub targets: BTreeMap<UploadTargetId, TargetNode>,
@@ -129,6 +143,37 @@ impl Note {
 }
 
 impl ImageNode {
+    /// Why nothing is built, uploaded or deleted for the image. A node that is missing or cannot be
+    /// read is no order to delete.
+    pub fn problem(&self) -> Option<String> {
+        if let Some(problem) = self.problem_without_standing() {
+            return Some(problem);
+        }
+        if let Some(problem) = &self.standing_error {
+            return Some(format!(
+                "which builds are in use is not to be trusted: {problem}"
+            ));
+        }
+        if !self.is_removed && self.standing_version.is_none() {
+            return Some("the node that says which builds are in use is missing".to_owned());
+        }
+        None
+    }
+
+    /// The same for a server, which knows which builds are in use, and writes it.
+    pub(super) fn problem_without_standing(&self) -> Option<String> {
+        if let Some(error) = &self.definition_error {
+            return Some(format!("its definition cannot be read: {error}"));
+        }
+        if let Some((path, problem)) = self.forged.first_key_value() {
+            return Some(format!("node {path} is not to be trusted: {problem}"));
+        }
+        if self.definition.is_none() && !self.is_removed {
+            return Some("its definition is missing in the tree".to_owned());
+        }
+        None
+    }
+
     pub fn build_lock(&self) -> Option<HeldLock> {
         held(&self.contenders)
     }

@@ -31,12 +31,22 @@ pub struct OwnedView {
 }
 
 impl ImageTree {
-    /// The facts about an image; `None`: the tree has no such image.
+    /// The facts about an image; `None`: the tree has no such image, or nothing is to be done with
+    /// it because of a problem.
     pub fn view(&self, name: &ImageName, now: Timestamp) -> Option<OwnedView> {
         let known = self.known();
         let image = known.images.get(name)?;
-        // A definition that cannot be read is no deletion of the image.
-        if image.definition_error.is_some() {
+        if image.problem().is_some() {
+            return None;
+        }
+        Some(OwnedView::of(&known, name, image, now))
+    }
+
+    /// The same for a server, which knows by itself which builds are in use.
+    pub fn view_of_server(&self, name: &ImageName, now: Timestamp) -> Option<OwnedView> {
+        let known = self.known();
+        let image = known.images.get(name)?;
+        if image.problem_without_standing().is_some() {
             return None;
         }
         Some(OwnedView::of(&known, name, image, now))

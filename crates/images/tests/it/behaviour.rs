@@ -5,6 +5,7 @@ mod commands;
 mod crashes;
 mod deletions;
 mod fencing;
+mod forgeries;
 mod leftovers;
 mod requests;
 mod uploads;

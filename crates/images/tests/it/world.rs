@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use access::Secret;
 use access::seal::{Key, Keyring};
-use backplane::tree::{Lifetime, Tree, TreePath};
+use backplane::tree::{Lifetime, Tree, TreeError, TreePath};
+use cloud::image::TrustedKeys;
 use cloud::{FakeCloud, FakeSettings, Provider, ProviderContext};
 use contract::Schemas;
 use domain::id::{ImageName, ProviderId};
@@ -121,7 +122,7 @@ impl World {
     pub(crate) async fn open(twin: Twin) -> Self {
         let clock = Arc::clone(twin.clock());
         let session = twin.session().await;
-        let images = ImageTree::new(Arc::clone(&session.tree));
+        let images = ImageTree::new(Arc::clone(&session.tree), TrustedKeys::new(&keyring()));
         let follower = Arc::clone(&images);
         let follow = AbortOnDropHandle::new(tokio::spawn(async move { follower.follow().await }));
         let world = Self {
@@ -140,6 +141,19 @@ impl World {
 
     pub(crate) fn tree(&self) -> &Arc<dyn Tree> {
         &self.session.tree
+    }
+
+    /// The tree for somebody who has no keys.
+    pub(crate) fn raw_tree(&self) -> &Arc<dyn Tree> {
+        &self.session.raw
+    }
+
+    /// Writes which builds are in use, as a server does.
+    pub(crate) async fn rewrite_standing(&self, name: &str) {
+        let name = image(name);
+        let standing = self.images.image(&name, |it| it.standing.clone());
+        let written = self.images.mirror_standing(&name, &standing.unwrap());
+        written.await.unwrap();
     }
 
     /// A folder that scripts use.
@@ -211,7 +225,7 @@ impl World {
     /// tree is right; here it is done once, and the copy knows of it before the next change.
     async fn mirror(&self, stored: &BTreeMap<ImageName, StoredDefinition>) {
         within("the definitions to be written", async {
-            while let Err(error) = self.images.mirror(stored).await {
+            while let Err(error) = self.mirror_once(stored).await {
                 assert!(error.is_temporary(), "{error}");
                 tokio::task::yield_now().await;
             }
@@ -222,6 +236,16 @@ impl World {
             let found = self.images.wait_for(name, WAIT_LIMIT, is_known).await;
             assert!(found, "waited for the copy of the definition of {name}");
         }
+    }
+
+    async fn mirror_once(
+        &self,
+        stored: &BTreeMap<ImageName, StoredDefinition>,
+    ) -> Result<(), TreeError> {
+        for image in self.images.mirror(stored).await?.unknown {
+            self.images.remove(&image).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn undefine(&self, name: &str) {

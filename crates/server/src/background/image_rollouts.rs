@@ -149,7 +149,7 @@ pub(crate) fn facts(
     image: &ImageName,
     now: domain::time::Timestamp,
 ) -> Option<ImageFacts> {
-    let view = images.view(image, now)?;
+    let view = images.view_of_server(image, now)?;
     Some(ImageFacts {
         definition: view.definition?,
         builds: view.builds,

@@ -4,18 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::with_causes;
-use backplane::tree::{Member, Membership, SessionState, Tree, TreeError, ZookeeperTree};
+use backplane::tree::{Member, Membership, SealedTree, SessionState, Tree, TreeError};
+use cloud::image::TrustedKeys;
 use engine::tree::{OpenTreeError, OwnedTree};
-use images::ImageTree;
+use images::{ImagePaths, ImageTree, TreeOwnership};
+use store::StoreError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
 use crate::build_logs::LogSeal;
 use crate::builder::{self, BuilderNeeds, BuilderProblem, EngineTargets, process_name};
-use crate::config::{ConfigError, Role, TreeKind};
+use crate::config::{Role, TreeKind};
 
 /// Pause between two attempts to open the tree.
 const RETRY: Duration = Duration::from_secs(15);
@@ -23,11 +26,18 @@ const RETRY: Duration = Duration::from_secs(15);
 #[derive(Debug, thiserror::Error)]
 enum TreeProblem {
     #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
     Embedded(#[from] OpenTreeError),
     #[error(transparent)]
     Tree(#[from] TreeError),
+    #[error(transparent)]
+    Open(#[from] builder::OpenProblem),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "it belongs to the database {theirs}, and the database of this server is {ours}: use another \
+         `tree.root`, or let this database take the tree over with `fleetwright tree adopt`"
+    )]
+    OtherDatabase { theirs: String, ours: String },
     #[error("another process took the embedded tree over")]
     TakenOver,
 }
@@ -58,6 +68,8 @@ pub async fn keep(app: Arc<App>, stop: CancellationToken) {
 
 struct OpenedTree {
     tree: Arc<dyn Tree>,
+    /// The same tree, if its nodes carry seals.
+    sealed: Option<Arc<SealedTree>>,
     /// The embedded tree is ours until we close it.
     owned: Option<OwnedTree>,
 }
@@ -67,15 +79,38 @@ async fn open(app: &App) -> Result<OpenedTree, TreeProblem> {
         TreeKind::Embedded => {
             let owned = engine::tree::open(&app.engine.store, &app.engine.clock).await?;
             let tree = Arc::new(owned.tree.session());
-            let owned = Some(owned);
-            Ok(OpenedTree { tree, owned })
+            let (owned, sealed) = (Some(owned), None);
+            Ok(OpenedTree {
+                tree,
+                sealed,
+                owned,
+            })
         }
         TreeKind::Zookeeper => {
-            let tree = ZookeeperTree::open(app.config.tree.zookeeper()?)?;
-            tree.connected().await?;
-            let (tree, owned) = (Arc::new(tree), None);
-            Ok(OpenedTree { tree, owned })
+            let sealed = builder::open_tree(&app.config, &app.builder_keys).await?;
+            let tree: Arc<dyn Tree> = Arc::clone(&sealed) as _;
+            claim(app, &tree).await?;
+            let (owned, sealed) = (None, Some(sealed));
+            Ok(OpenedTree {
+                tree,
+                sealed,
+                owned,
+            })
         }
+    }
+}
+
+/// Fails if the tree belongs to another database: a server would take images that its own database
+/// lacks for deleted, and those of the same name for its own.
+async fn claim(app: &App, tree: &Arc<dyn Tree>) -> Result<(), TreeProblem> {
+    let id = app.engine.random.slugid();
+    let ours = app.engine.store.write("database_identity", move |tx| {
+        store::database_identity::get_or_insert(tx, &id)
+    });
+    let ours = ours.await?;
+    match images::claim_tree(tree, &ours).await? {
+        TreeOwnership::Ours => Ok(()),
+        TreeOwnership::Other(theirs) => Err(TreeProblem::OtherDatabase { theirs, ours }),
     }
 }
 
@@ -84,7 +119,7 @@ impl OpenedTree {
     async fn serve(self, app: &Arc<App>, stop: &CancellationToken) -> Result<(), TreeProblem> {
         let name = process_name(app.engine.clock.as_ref());
         let membership = Membership::join(&self.tree, &name, &member(app)).await?;
-        let images = ImageTree::new(Arc::clone(&self.tree));
+        let images = ImageTree::new(Arc::clone(&self.tree), TrustedKeys::new(&app.builder_keys));
         let following = tokio::spawn({
             let images = Arc::clone(&images);
             async move { images.follow().await }
@@ -103,6 +138,10 @@ impl OpenedTree {
             }
         });
         let mirroring = tokio::spawn(mirror_after_outages(Arc::clone(app), self.tree.session()));
+        let sealing = self.sealed.map(|sealed| {
+            let app = Arc::clone(app);
+            AbortOnDropHandle::new(tokio::spawn(async move { seal_again(&app, &sealed).await }))
+        });
         let building = build(app, name, images, stop.child_token());
         let mut state = self.tree.session();
         let is_embedded = self.owned.is_some();
@@ -120,6 +159,7 @@ impl OpenedTree {
         following.abort();
         waking.abort();
         mirroring.abort();
+        drop(sealing);
         if !is_stopped {
             return Err(TreeProblem::TakenOver);
         }
@@ -130,6 +170,22 @@ impl OpenedTree {
             let _ = owned.close().await;
         }
         Ok(())
+    }
+}
+
+/// Seals nodes again that an older key sealed, so that the key can be removed.
+async fn seal_again(app: &App, sealed: &SealedTree) {
+    if app.builder_keys.older_ids().next().is_none() {
+        return;
+    }
+    let Ok(root) = ImagePaths::root() else {
+        return;
+    };
+    match sealed.seal_again(&root).await {
+        Ok(n_nodes) => tracing::info!(n_nodes, "sealed {n_nodes} nodes of the tree again"),
+        Err(error) => {
+            tracing::warn!(%error, "not all nodes of the tree are sealed with the first key: {error}");
+        }
     }
 }
 

@@ -137,6 +137,7 @@ impl Config {
             return wrong("images.folder", "is missing: builds run there");
         }
         self.tree.check()?;
+        self.tree.check_security()?;
         self.images.check()
     }
 }

@@ -1,5 +1,6 @@
 //! The section `[tree]`: where builders share the state of images.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct Tree {
     pub password_file: Option<PathBuf>,
     pub authentication: TreeAuthentication,
     pub tls: Option<TreeCertificates>,
+    /// Accept that others can write to the nodes, or listen to the login.
+    pub insecure: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -72,6 +75,7 @@ impl Default for Tree {
             password_file: None,
             authentication: TreeAuthentication::Digest,
             tls: None,
+            insecure: false,
         }
     }
 }
@@ -92,6 +96,7 @@ impl Tree {
             ("tree.password", self.password.is_some()),
             ("tree.password_file", self.password_file.is_some()),
             ("tree.tls", self.tls.is_some()),
+            ("tree.insecure", self.insecure),
         ];
         match useless.into_iter().find(|(_, is_set)| *is_set) {
             Some((key, _)) => {
@@ -136,6 +141,30 @@ impl Tree {
         }
     }
 
+    /// What is in the tree decides what builders run and from what machines start: who may write to
+    /// it must be known.
+    pub(super) fn check_security(&self) -> Result<(), ConfigError> {
+        let wrong = |key: &str, problem: &str| Err(ConfigError::value(key, problem));
+        if self.kind == TreeKind::Embedded || self.insecure {
+            return Ok(());
+        }
+        if self.user.is_none() {
+            return wrong(
+                "tree.user",
+                "is missing: without a user, everybody who reaches ZooKeeper can delete what is in \
+                 the tree; give user and password_file, or accept it with tree.insecure = true",
+            );
+        }
+        if self.tls.is_none() && !are_all_local(&self.servers) {
+            return wrong(
+                "tree.tls",
+                "is missing: the login could be read on the network; give [tree.tls], or accept it \
+                 with tree.insecure = true",
+            );
+        }
+        Ok(())
+    }
+
     /// How to reach ZooKeeper, with the contents of all files.
     pub fn zookeeper(&self) -> Result<ZookeeperSettings, ConfigError> {
         self.check_zookeeper()?;
@@ -172,6 +201,16 @@ impl Tree {
             TreeAuthentication::Sasl => TreeLogin::Sasl { user, password },
         }))
     }
+}
+
+/// Whether all servers are on this machine.
+fn are_all_local(servers: &str) -> bool {
+    servers.split(',').map(str::trim).all(|server| {
+        let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let address: Option<IpAddr> = host.parse().ok();
+        host == "localhost" || address.is_some_and(|address| address.is_loopback())
+    })
 }
 
 impl TreeCertificates {
@@ -249,6 +288,56 @@ mod tests {
             let problem = tree(&text).check().unwrap_err().to_string();
             assert!(problem.starts_with(key), "{problem}");
         }
+    }
+
+    #[test]
+    fn a_tree_that_others_can_write_or_listen_to_needs_consent() {
+        let user = "user = \"a\"\npassword = \"b\"\n";
+        let tls = "tls = { ca = \"/a\" }\n";
+        let insecure = "insecure = true\n";
+        let refused = |servers: &str, rest: &str| {
+            let text = format!("kind = \"zookeeper\"\nservers = \"{servers}\"\n{rest}");
+            let checked = tree(&text).check_security();
+            checked.err().map(|error| error.to_string())
+        };
+        let local = "localhost:1,127.0.0.1:2,127.8.9.1:3,[::1]:4";
+        for (servers, rest, key) in [
+            (local, String::new(), Some("tree.user: is missing")),
+            (local, tls.to_owned(), Some("tree.user: is missing")),
+            (local, user.to_owned(), None),
+            (local, insecure.to_owned(), None),
+            ("zk:1", user.to_owned(), Some("tree.tls: is missing")),
+            (
+                "127.0.0.1:1,zk:1",
+                user.to_owned(),
+                Some("tree.tls: is missing"),
+            ),
+            ("10.0.0.1:1", user.to_owned(), Some("tree.tls: is missing")),
+            (
+                "localhost.example.com:1",
+                user.to_owned(),
+                Some("tree.tls: is missing"),
+            ),
+            ("zk:1", format!("{user}{tls}"), None),
+            ("zk:1", format!("{user}{insecure}"), None),
+            ("zk:1", insecure.to_owned(), None),
+        ] {
+            let problem = refused(servers, &rest);
+            match key {
+                None => assert_eq!(problem, None, "{servers} {rest}"),
+                Some(key) => {
+                    let problem = problem.unwrap_or_else(|| panic!("{servers} {rest}"));
+                    assert!(problem.starts_with(key), "{problem}");
+                    assert!(problem.contains("tree.insecure"), "{problem}");
+                }
+            }
+        }
+        assert!(tree("").check_security().is_ok());
+        let useless = tree("insecure = true").check().unwrap_err().to_string();
+        assert!(
+            useless.starts_with("tree.insecure: has no effect"),
+            "{useless}"
+        );
     }
 
     #[test]

@@ -113,7 +113,7 @@ async fn work(world: &World) {
     for refresh in Refresh::each(&engine()) {
         activate(refresh).await;
     }
-    activate(ImageMirror(own())).await;
+    activate(ImageMirror::new(own())).await;
     activate(ImageMeasure::new(own())).await;
     activate(ImageRollouts::new(own())).await;
     activate(Provision::new(engine())).await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use access::Secret;
 use bytes::Bytes;
 use engine::artifacts::ArtifactFolder;
 use futures_util::{StreamExt, stream};
@@ -199,6 +200,33 @@ on_sqlite_first!(a_url_is_good_for_one_thing_for_a_while, |world| {
     refused(world.get(&get).anonymously().await);
     world.clock.advance_ms(15 * 60_000);
     refused(world.upload(&put, "z").await);
+});
+
+on_sqlite_first!(a_url_that_lasts_too_long_is_refused, |world| {
+    world.running_task().await;
+    world.create("public/a", s3("text/plain")).await;
+    let put = world.upload_url("public/a", "text/plain").await;
+    world.upload(&put, "x").await.expect(200);
+    let now = world.clock.now().as_millis();
+    let hour = 3_600_000;
+    for (until, is_good) in [
+        (now, true),
+        (now + hour - 1, true),
+        (now + hour, true),
+        (now + hour + 1, false),
+        (now + 10 * hour, false),
+        (i64::MAX, false),
+        (now - 1, false),
+        (i64::MIN, false),
+    ] {
+        // As somebody signs who has the keys.
+        let text = Secret::new(format!("get\n{TASK}\n0\n{until}\npublic/a"));
+        let signature = world.app.engine.keyring.digest("artifact-url", &text);
+        let (start, _) = put.split_once("&until").unwrap();
+        let url = format!("{start}&until={until}&signature={signature}");
+        let answer = world.get(&url).anonymously().await;
+        assert_eq!(answer.status, if is_good { 200 } else { 401 }, "{until}");
+    }
 });
 
 on_sqlite_first!(

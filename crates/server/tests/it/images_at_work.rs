@@ -161,7 +161,10 @@ async fn mirrored(world: &World, tree: &OpenTree) {
 }
 
 async fn mirror(world: &World, tree: &OpenTree, image: &str) {
-    ImageMirror(world.app.clone()).activate().await.unwrap();
+    ImageMirror::new(world.app.clone())
+        .activate()
+        .await
+        .unwrap();
     let image = image.parse().unwrap();
     until("the definition is in the copy", || {
         tree.images.image(&image, |it| it.definition.is_some())

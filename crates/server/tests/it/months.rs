@@ -54,6 +54,7 @@ const UNUSED: &[&str] = &[
     "sqlite_sequence",
     "task_releases",
     "tree_nodes",
+    "database_identity",
     "tree_owners",
 ];
 

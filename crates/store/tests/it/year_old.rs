@@ -38,6 +38,7 @@ const SMALL: [&str; 8] = [
     "schema_migrations",
     "sqlite_sequence",
     "task_releases",
+    "database_identity",
     "tree_owners",
 ];
 

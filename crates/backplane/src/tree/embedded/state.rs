@@ -345,6 +345,7 @@ impl TreeState {
         Ok(Node {
             data: record.data.clone(),
             stat: record.stat(),
+            forged: None,
         })
     }
 

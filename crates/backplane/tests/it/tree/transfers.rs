@@ -22,13 +22,14 @@ on_both! {
 }
 
 async fn export(tree: &Arc<dyn Tree>) -> TreeExport {
-    TreeExport::read(
+    let exported = TreeExport::read(
         tree,
         &TreePath::root(),
         Timestamp::from_millis(1_790_000_000_000),
-    )
-    .await
-    .unwrap()
+    );
+    let (export, forged) = exported.await.unwrap();
+    assert_eq!(forged, []);
+    export
 }
 
 /// A tree with text, bytes, an ephemeral node and a used counter.

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use access::seal::Keyring;
+use access::slugid;
 use api_client::with_causes;
-use backplane::tree::{Tree, TreeError, TreePath, ZookeeperTree};
+use backplane::tree::{EmbeddedSession, SealedTree, Tree, TreeError, TreePath, ZookeeperTree};
 use clap::{Args, ValueEnum};
 use domain::time::{Clock, Timestamp};
 use engine::tree::{OpenTreeError, OwnedTree, open, open_to_read};
@@ -51,6 +53,9 @@ pub(crate) struct Place {
     /// Our certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
+    /// File with the keys of the deployment or of a builder, by which nodes are authenticated
+    #[arg(long, value_name = "FILE", requires = "servers")]
+    keys: Option<PathBuf>,
     /// Key of our certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
@@ -74,6 +79,10 @@ pub(super) enum Access {
 pub(super) struct OpenedTree {
     pub(super) tree: Arc<dyn Tree>,
     pub(super) root: TreePath,
+    /// The same tree, if it is in ZooKeeper.
+    pub(super) zookeeper: Option<ZookeeperTree>,
+    /// Whether nodes are authenticated.
+    pub(super) is_sealed: bool,
     owned: Option<OwnedTree>,
 }
 
@@ -116,6 +125,7 @@ impl Place {
 
     fn of_flags(&self, servers: &str) -> Config {
         let mut config = Config::default();
+        config.keys.file = self.keys.clone().unwrap_or_default();
         let tree = &mut config.tree;
         tree.kind = TreeKind::Zookeeper;
         tree.servers = servers.to_owned();
@@ -133,6 +143,17 @@ impl Place {
         config
     }
 
+    /// The id by which a tree knows the database of the configuration.
+    pub(super) async fn database_identity(&self) -> Result<String, Failure> {
+        let config = self.configuration()?;
+        let store = open_store(&config)?;
+        let new = slugid::nice(&mut machine::random_source());
+        let read = store.write("database_identity", move |tx| {
+            store::database_identity::get_or_insert(tx, &new)
+        });
+        read.await.map_err(|error| store_failure(&error))
+    }
+
     async fn open_embedded(&self, config: &Config, access: Access) -> Result<OpenedTree, Failure> {
         if self.root.is_some() {
             return Err(Failure::usage(
@@ -144,31 +165,15 @@ impl Place {
             let hint = "use `fleetwright tree ls`, or ZooKeeper (`[tree] kind = \"zookeeper\"`)";
             return Err(Failure::usage(text).with_hint(hint));
         }
-        if config.database.url.is_empty() {
-            let text = "database.url: is missing: give sqlite:<path> or postgres://…";
-            return Err(Failure::usage(text));
-        }
-        let options = Options {
-            url: config.database.url.clone(),
-            connections: 1,
-        };
-        if let Some(file) = options.missing_file() {
-            let text = format!("the database {} does not exist", file.display());
-            return Err(Failure::new(Exit::NotFound, text));
-        }
-        let store = Store::open(&options).map_err(|error| store_failure(&error))?;
+        let store = open_store(config)?;
         let clock: Arc<dyn Clock> = Arc::new(MachineClock);
         let root = TreePath::root();
         if access == Access::Read {
             let tree = open_to_read(&store, &clock).await.map_err(open_failure)?;
-            let tree = Arc::new(tree.session());
-            let owned = None;
-            return Ok(OpenedTree { tree, root, owned });
+            return Ok(embedded(tree.session(), root, None));
         }
         let owned = open(&store, &clock).await.map_err(open_failure)?;
-        let tree = Arc::new(owned.tree.session());
-        let owned = Some(owned);
-        Ok(OpenedTree { tree, root, owned })
+        Ok(embedded(owned.tree.session(), root, Some(owned)))
     }
 
     async fn open_zookeeper(&self, config: &Config, access: Access) -> Result<OpenedTree, Failure> {
@@ -176,11 +181,47 @@ impl Place {
         let mut settings = settings.map_err(|error| Failure::usage(with_causes(&error)))?;
         settings.creates_root = access == Access::Write;
         let root = settings.root.clone();
+        let keyring = keyring(config)?;
         let tree = ZookeeperTree::open(settings).map_err(failure)?;
         tree.connected().await.map_err(failure)?;
-        let (tree, owned) = (Arc::new(tree), None);
-        Ok(OpenedTree { tree, root, owned })
+        let (zookeeper, is_sealed) = (Some(tree.clone()), keyring.is_some());
+        let tree: Arc<dyn Tree> = match keyring {
+            Some(keyring) => Arc::new(SealedTree::new(Arc::new(tree), Arc::new(keyring))),
+            None => Arc::new(tree),
+        };
+        Ok(OpenedTree {
+            tree,
+            root,
+            zookeeper,
+            is_sealed,
+            owned: None,
+        })
     }
+}
+
+fn embedded(session: EmbeddedSession, root: TreePath, owned: Option<OwnedTree>) -> OpenedTree {
+    OpenedTree {
+        tree: Arc::new(session),
+        root,
+        zookeeper: None,
+        is_sealed: false,
+        owned,
+    }
+}
+
+/// The keys with which servers and builders authenticate nodes; `None`: none are configured.
+fn keyring(config: &Config) -> Result<Option<Keyring>, Failure> {
+    if config.keys.file.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    // A builder's configuration has them already.
+    let keyring = match config.builder_keyring() {
+        Ok(keyring) => Ok(keyring),
+        Err(_) => config.keyring().map(|keyring| keyring.of_builders()),
+    };
+    keyring
+        .map(Some)
+        .map_err(|error| Failure::usage(with_causes(&error)))
 }
 
 impl OpenedTree {
@@ -191,6 +232,22 @@ impl OpenedTree {
             None => Ok(()),
         }
     }
+}
+
+fn open_store(config: &Config) -> Result<Store, Failure> {
+    if config.database.url.is_empty() {
+        let text = "database.url: is missing: give sqlite:<path> or postgres://…";
+        return Err(Failure::usage(text));
+    }
+    let options = Options {
+        url: config.database.url.clone(),
+        connections: 1,
+    };
+    if let Some(file) = options.missing_file() {
+        let text = format!("the database {} does not exist", file.display());
+        return Err(Failure::new(Exit::NotFound, text));
+    }
+    Store::open(&options).map_err(|error| store_failure(&error))
 }
 
 fn store_failure(error: &StoreError) -> Failure {
@@ -209,7 +266,9 @@ fn open_failure(error: OpenTreeError) -> Failure {
 pub(super) fn failure(error: TreeError) -> Failure {
     let exit = match &error {
         TreeError::NoNode(_) => Exit::NotFound,
-        TreeError::NotPermitted(_) | TreeError::LoginRefused(_) => Exit::NotAllowed,
+        TreeError::NotPermitted(_) | TreeError::LoginRefused(_) | TreeError::Unprotected { .. } => {
+            Exit::NotAllowed
+        }
         TreeError::NodeExists(_)
         | TreeError::BadVersion(_)
         | TreeError::NotEmpty(_)

@@ -105,6 +105,11 @@ pub(super) async fn get(place: &Place, path: &TreePath, json: bool) -> Result<()
     let node = opened.tree.get(path).await.map_err(failure)?;
     if json {
         output::json(&document(path, node));
+    } else if let Some(problem) = node.forged {
+        let _ = opened.close().await;
+        return Err(Failure::failed(format!(
+            "the data of node {path} is not to be trusted: {problem}"
+        )));
     } else {
         output::out_raw(&node.data);
     }
@@ -113,6 +118,9 @@ pub(super) async fn get(place: &Place, path: &TreePath, json: bool) -> Result<()
 
 fn document(path: &TreePath, node: Node) -> Value {
     let mut document = item(path, &node.stat);
+    if let Some(problem) = &node.forged {
+        document["forged"] = problem.as_str().into();
+    }
     let exported = ExportedNode::new(path.clone(), node);
     match (exported.text, exported.base64) {
         (Some(text), _) => document["text"] = text.into(),

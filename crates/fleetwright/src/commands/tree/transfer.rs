@@ -26,7 +26,10 @@ pub(super) struct Wishes {
 pub(super) async fn export(place: &Place, file: Option<&Path>, json: bool) -> Result<(), Failure> {
     let opened = place.open(Access::Read).await?;
     let export = TreeExport::read(&opened.tree, &opened.root, machine::now()).await;
-    let export = export.map_err(failure)?;
+    let (export, forged) = export.map_err(failure)?;
+    for (path, problem) in forged {
+        output::note(&format!("left out node {path}: {problem}"));
+    }
     let text = serde_json::to_string_pretty(&export);
     let mut text = text.map_err(|error| Failure::failed(error.to_string()))?;
     text.push('\n');
@@ -70,6 +73,12 @@ pub(super) async fn import(
         overwrites: wishes.overwrite,
         is_dry: wishes.dry_run,
     };
+    if opened.zookeeper.is_some() && !opened.is_sealed {
+        output::note(
+            "the nodes carry no seal, so servers and builders of Fleetwright will not act on them: \
+             name the server's --config, or --keys",
+        );
+    }
     let imported = import_nodes(&opened.tree, &nodes, options).await;
     let closed = opened.close().await;
     let summary = imported.map_err(import_failure)?;

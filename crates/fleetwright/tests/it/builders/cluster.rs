@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use access::seal::generate_key;
-use backplane::tree::{TreePath, ZookeeperSettings, ZookeeperTree};
+use access::seal::{Key, Keyring, generate_key};
+use backplane::tree::{SealedTree, TreePath, ZookeeperSettings, ZookeeperTree};
+use cloud::image::TrustedKeys;
 use domain::id::ImageName;
 use domain::image::{BuildNumber, BuildState, UploadState};
 use images::{ImageNode, ImageTree, StoredDefinition};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use server::config::builder_key_file;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -135,17 +137,22 @@ impl Cluster {
             login: None,
             tls: None,
         };
+        let secret = generate_key(&mut StdRng::seed_from_u64(7));
+        home.write("keys", &format!("k1 {}\n", secret.expose()));
+        let id = "k1".to_owned();
+        let keyring = Keyring::new(vec![Key { id, secret }]).unwrap();
+        home.write("builder.keys", &builder_key_file(&keyring));
+        let keyring = Arc::new(keyring.of_builders());
         let images = runtime.block_on(async {
             let tree = ZookeeperTree::open(settings).unwrap();
             tree.connected().await.unwrap();
-            ImageTree::new(Arc::new(tree))
+            let tree = SealedTree::new(Arc::new(tree), Arc::clone(&keyring));
+            ImageTree::new(Arc::new(tree), TrustedKeys::new(&keyring))
         });
         let following = runtime.spawn({
             let images = Arc::clone(&images);
             async move { images.follow().await }
         });
-        let key = generate_key(&mut StdRng::seed_from_u64(7));
-        home.write("keys", &format!("k1 {}\n", key.expose()));
         let cluster = Self {
             home,
             zookeeper,
@@ -190,8 +197,12 @@ impl Cluster {
     /// Removes all definitions.
     pub(crate) fn remove_all(&mut self) {
         self.versions.clear();
-        let mirrored = self.images.mirror(&self.versions);
-        self.runtime.block_on(mirrored).unwrap();
+        self.runtime.block_on(async {
+            let mirrored = self.images.mirror(&self.versions).await.unwrap();
+            for image in mirrored.unknown {
+                self.images.remove(&image).await.unwrap();
+            }
+        });
     }
 
     /// The configuration of a builder whose folder has this name. The first lines are keys of
@@ -200,18 +211,18 @@ impl Cluster {
         let folder = self.home.path(label);
         let text = format!(
             "{}[images]\nfolder = \"{}\"\ngrace_seconds = 1\n{more}",
-            self.tree_lines(),
+            self.tree_lines("builder.keys"),
             folder.display(),
         );
         self.home.write(&format!("{label}.toml"), &text)
     }
 
-    /// The lines of a configuration about keys, tree and log.
-    pub(crate) fn tree_lines(&self) -> String {
+    /// The lines of a configuration about keys, which are in this file, tree and log.
+    pub(crate) fn tree_lines(&self, keys: &str) -> String {
         format!(
             "[keys]\nfile = \"{}\"\n[tree]\nkind = \"zookeeper\"\nservers = \"{}\"\nroot = \"{}\"\n\
-             session_seconds = {}\n[log]\nfilter = \"info,images=debug\"\n",
-            self.path("keys"),
+             session_seconds = {}\ninsecure = true\n[log]\nfilter = \"info,images=debug\"\n",
+            self.path(keys),
             self.zookeeper.address(),
             self.root,
             self.session_seconds,

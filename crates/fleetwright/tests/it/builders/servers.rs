@@ -18,16 +18,21 @@ struct ServerProcess {
 
 impl ServerProcess {
     fn start(cluster: &Cluster) -> Self {
+        Self::start_on(cluster, "server")
+    }
+
+    /// Starts a server whose database, configuration and log have this name.
+    fn start_on(cluster: &Cluster, name: &str) -> Self {
         let token = "t".repeat(44);
         let text = format!(
             "listen = \"127.0.0.1:0\"\nroles = [\"api\", \"housekeeper\"]\n{}[database]\n\
              url = \"sqlite:{}\"\n[[auth.static_clients]]\nclient_id = \"static/me\"\n\
              access_token = \"{token}\"\nscopes = [\"*\"]\n[providers.cloud]\nkind = \"fake\"\n",
-            cluster.tree_lines(),
-            cluster.path("server.sqlite"),
+            cluster.tree_lines("keys"),
+            cluster.path(&format!("{name}.sqlite")),
         );
-        let file = cluster.home.write("server.toml", &text);
-        let log = cluster.home.path("server.log");
+        let file = cluster.home.write(&format!("{name}.toml"), &text);
+        let log = cluster.home.path(&format!("{name}.log"));
         let log = File::options().create(true).append(true).open(log).unwrap();
         let mut process = cluster
             .home
@@ -142,4 +147,42 @@ fn what_was_edited_while_zookeeper_was_away_arrives_later() {
     server.ok(&cluster, &["image", "update", "linux", "--file", &file]);
     cluster.zookeeper.start();
     cluster.wait_ready("linux", 2);
+}
+
+#[test]
+fn a_server_of_another_database_leaves_images_alone_until_somebody_lets_it_have_them() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let mut server = ServerProcess::start(&cluster);
+    let _builder = cluster.builder("a", CLOUD);
+    let text = "imageId: linux\nbuild:\n  command: [sh, -c, 'echo 1 >\"$FLEETWRIGHT_OUTPUT.raw\"']\n\
+                formats: [raw]\nuploads: [{ providerId: cloud }]\n";
+    let file = cluster.home.write("linux.yaml", text);
+    server.ok(&cluster, &["image", "create", "linux", "--file", &file]);
+    cluster.wait_uploaded("linux", 1);
+    server.kill();
+    let mut other = ServerProcess::start_on(&cluster, "other");
+    let said = |text: &str| cluster.logs().contains(text);
+    cluster.until("the other server says whose the tree is", || {
+        said("it belongs to the database")
+    });
+    let shown = other.run(&cluster, &["image", "create", "linux", "--file", &file]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    let config = cluster.path("other.toml");
+    let done = cluster.home.run(&["tree", "adopt", "--config", &config]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    other.kill();
+    // An empty database has the tree now, and does not know the image.
+    fs::remove_file(cluster.path("server.sqlite")).unwrap();
+    let empty = ServerProcess::start_on(&cluster, "server");
+    let config = cluster.path("server.toml");
+    let done = cluster.home.run(&["tree", "adopt", "--config", &config]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    cluster.until("the server says what it does not know", || {
+        said("images are in the tree and not in the database")
+    });
+    cluster.wait_uploaded("linux", 1);
+    empty.ok(&cluster, &["image", "delete", "linux", "--yes"]);
+    cluster.wait_removed("linux");
 }

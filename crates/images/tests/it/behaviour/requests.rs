@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use backplane::tree::{Tree, TreeError};
+use cloud::image::TrustedKeys;
 use domain::image::BuildNumber;
 use domain::time::Timestamp;
 use images::{ImageTree, Place};
 
 use super::on_embedded_first;
-use crate::world::{InterruptedTree, Twin, World, asker, debian, image};
+use crate::world::{InterruptedTree, Twin, World, asker, debian, image, keyring};
 
 on_embedded_first! {
     a_request_that_replaces_an_answered_one_is_not_cleared_in_its_place
@@ -87,7 +88,10 @@ async fn assert_not_cleared(
     meanwhile: impl Future<Output = ()> + Send + 'static,
 ) {
     let tree = InterruptedTree::of(world.tree());
-    let images = ImageTree::new(Arc::clone(&tree) as Arc<dyn Tree>);
+    let images = ImageTree::new(
+        Arc::clone(&tree) as Arc<dyn Tree>,
+        TrustedKeys::new(&keyring()),
+    );
     tree.interrupt(meanwhile);
     let cleared = images.clear_request(&image("debian"), at).await;
     assert!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::image::{ArtifactStore, ProvenanceKey};
+use cloud::image::{ArtifactStore, ProvenanceKey, TrustedKeys};
 use domain::time::Clock;
 use images::{Builder, BuilderParts, BuilderSettings, ImageTree, LiveBuilds, Targets};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,10 @@ impl Seat {
         faults.monitor.note(format!("start {name}"));
         let session = world.twin.session().await;
         let tree = ChaosTree::new(Arc::clone(&session.tree), faults.clone());
-        let images = ImageTree::new(Arc::clone(&tree) as Arc<dyn backplane::tree::Tree>);
+        let images = ImageTree::new(
+            Arc::clone(&tree) as Arc<dyn backplane::tree::Tree>,
+            TrustedKeys::new(&keyring()),
+        );
         let stop = CancellationToken::new();
         let parts = BuilderParts {
             images: Arc::clone(&images),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::image::{FolderStore, ProvenanceKey, SupervisorProgram};
+use cloud::image::{FolderStore, ProvenanceKey, SupervisorProgram, TrustedKeys};
 use domain::time::Clock;
 use images::{
     Builder, BuilderError, BuilderParts, BuilderSettings, ImageTree, LiveBuilds, LogPage, LogQuery,
@@ -76,7 +76,7 @@ impl TestBuilder {
     pub(super) async fn start(world: &World, plan: BuilderPlan) -> Self {
         let folder = world.path(&plan.name);
         let session = world.twin.session().await;
-        let images = ImageTree::new(Arc::clone(&session.tree));
+        let images = ImageTree::new(Arc::clone(&session.tree), TrustedKeys::new(&keyring()));
         let follower = Arc::clone(&images);
         let follow = AbortOnDropHandle::new(tokio::spawn(async move { follower.follow().await }));
         let store = match plan.store {

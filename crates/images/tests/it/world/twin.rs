@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use backplane::tree::{
-    CallLimits, EmbeddedSession, EmbeddedTree, MemoryStorage, SessionId, SessionState, Tree,
-    TreeLimits, TreePath, ZookeeperSettings, ZookeeperTree,
+    CallLimits, EmbeddedSession, EmbeddedTree, MemoryStorage, SealedTree, SessionId, SessionState,
+    Tree, TreeLimits, TreePath, ZookeeperSettings, ZookeeperTree,
 };
 use domain::time::Clock;
 
 use super::clock::TestClock;
 use super::proxy::Proxy;
-use super::{WAIT_LIMIT, within};
+use super::{WAIT_LIMIT, keyring, within};
 
 /// Sessions with ZooKeeper end this long after their last contact. On a busy machine, a shorter one
 /// would end by itself.
@@ -27,7 +27,10 @@ pub(crate) enum Twin {
 
 /// A session, and what it takes to end it.
 pub(crate) struct TestSession {
+    /// As the program has it in ZooKeeper: with seals.
     pub(crate) tree: Arc<dyn Tree>,
+    /// The same tree for somebody who has no keys.
+    pub(crate) raw: Arc<dyn Tree>,
     end: EndSession,
 }
 
@@ -74,10 +77,7 @@ impl Twin {
         match self {
             Self::Embedded(tree, _) => {
                 let session = tree.session();
-                TestSession {
-                    tree: Arc::new(session.clone()),
-                    end: EndSession::Embedded(session),
-                }
+                TestSession::new(Arc::new(session.clone()), EndSession::Embedded(session))
             }
             Self::Zookeeper(address, root, _) => {
                 let proxy = Proxy::to(address).await;
@@ -94,16 +94,18 @@ impl Twin {
                 let mut state = tree.session();
                 let connected = state.wait_for(|state| state.connected().is_some());
                 within("a session", connected).await.unwrap();
-                TestSession {
-                    tree: Arc::new(tree),
-                    end: EndSession::Zookeeper(proxy),
-                }
+                TestSession::new(Arc::new(tree), EndSession::Zookeeper(proxy))
             }
         }
     }
 }
 
 impl TestSession {
+    fn new(raw: Arc<dyn Tree>, end: EndSession) -> Self {
+        let tree = Arc::new(SealedTree::new(Arc::clone(&raw), keyring()));
+        Self { tree, raw, end }
+    }
+
     /// Ends the connection for good, so that the server ends the session.
     pub(crate) fn vanish(self) {
         match &self.end {

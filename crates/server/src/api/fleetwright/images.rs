@@ -42,7 +42,8 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
 async fn delete(call: Call) -> Result<Reply, ApiError> {
     let (id, seen) = (call.image_id()?, wire::seen(&call)?);
     let audit = call.audit(EntityType::Image, id.as_str(), "deleted");
-    images::delete(&call.app.engine, id, seen, audit).await?;
+    let left = call.app.tree.images().and_then(|tree| tree.left(&id));
+    images::delete(&call.app.engine, id, seen, left, audit).await?;
     Reply::done()
 }
 

@@ -189,7 +189,7 @@ pub(super) async fn provenance(call: Call) -> Result<Reply, ApiError> {
         Err(error) => return Err(ApiError::tree_failed(&error.to_string())),
     };
     let record = String::from_utf8_lossy(&node.data);
-    let keys = TrustedKeys::new(&call.app.engine.keyring);
+    let keys = TrustedKeys::new(&call.app.builder_keys);
     let verified = keys.verify(&record);
     Reply::json(&json!({
         "imageId": id.as_str(),

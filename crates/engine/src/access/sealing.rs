@@ -1,0 +1,64 @@
+//! Seals access tokens again that an older key sealed, so that the key can be removed.
+
+use access::seal::Keyring;
+use domain::access::{ClientRecord, token_purpose};
+use domain::id::ClientId;
+use store::StoreError;
+
+use crate::Engine;
+
+/// Clients of one transaction.
+const PAGE: u32 = 200;
+
+/// How far the tokens are sealed with the current key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sealed {
+    /// Sealed again now.
+    pub n_again: usize,
+    /// No key opens them.
+    pub n_shut: usize,
+}
+
+/// Seals all tokens again that need it. Without older keys there is nothing to do.
+pub async fn seal_again(engine: &Engine) -> Result<Sealed, StoreError> {
+    let mut done = Sealed::default();
+    if engine.keyring.older_ids().next().is_none() {
+        return Ok(done);
+    }
+    let mut after: Option<ClientId> = None;
+    loop {
+        let (keyring, random) = (engine.keyring.clone(), engine.random.clone());
+        let from = after.clone();
+        let page = engine.store.write("clients_seal_again", move |tx| {
+            let clients = store::clients::list(tx, "", from.as_ref(), PAGE)?;
+            let (mut n_again, mut n_shut) = (0, 0);
+            for client in clients.iter().filter(|it| is_old(&keyring, it)) {
+                let purpose = token_purpose(&client.client_id);
+                let Ok(token) = keyring.open(&purpose, &client.sealed_access_token) else {
+                    n_shut += 1;
+                    continue;
+                };
+                let sealed = random.with(|random| keyring.seal(&purpose, &token, random));
+                let sealed = ClientRecord {
+                    sealed_access_token: sealed,
+                    ..client.clone()
+                };
+                store::clients::update(tx, &sealed)?;
+                n_again += 1;
+            }
+            let last = clients.last().map(|last| last.client_id.clone());
+            Ok::<_, StoreError>((n_again, n_shut, clients.len(), last))
+        });
+        let (n_again, n_shut, n_listed, last) = page.await?;
+        done.n_again += n_again;
+        done.n_shut += n_shut;
+        if n_listed < PAGE as usize {
+            return Ok(done);
+        }
+        after = last;
+    }
+}
+
+fn is_old(keyring: &Keyring, client: &ClientRecord) -> bool {
+    !keyring.is_current(&client.sealed_access_token)
+}
