@@ -151,8 +151,8 @@ impl World {
     /// Writes which builds are in use, as a server does.
     pub(crate) async fn rewrite_standing(&self, name: &str) {
         let name = image(name);
-        let standing = self.images.image(&name, |it| it.standing.clone());
-        let written = self.images.mirror_standing(&name, &standing.unwrap());
+        let standing = self.images.image(&name, |it| it.standing.clone()).unwrap();
+        let written = self.images.mirror_standing(&name, &standing);
         written.await.unwrap();
     }
 

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use access::Secret;
 use bytes::Bytes;
+use domain::time::Clock as _;
 use engine::artifacts::ArtifactFolder;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Method, Request};

@@ -95,7 +95,8 @@ impl Snapshot {
             | Place::Standing(_)
             | Place::Canary(_)
             | Place::Builder(_)
-            | Place::Providers => {}
+            | Place::Providers
+            | Place::Database => {}
         }
     }
 }
