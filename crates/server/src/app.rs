@@ -32,6 +32,7 @@ pub struct App {
     /// Memory for the bodies of requests.
     pub body_budget: BodyBudget,
     pub open_calls: OpenCalls,
+    pub failed_authentications: OpenCalls,
     pub pool_replies: PoolReplies,
     pub started: Timestamp,
     /// Empty until the server runs.

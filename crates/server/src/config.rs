@@ -90,6 +90,9 @@ pub struct Keys {
     pub file: PathBuf,
 }
 
+/// Maximum size of the head of a request.
+pub const MAX_HEAD_BYTES: usize = 16 * 1024;
+
 /// A month and a day, whatever the time zone.
 const LONGEST_BUDGET_DAYS: u32 = 32;
 
@@ -102,12 +105,19 @@ pub struct ProviderTable(pub Vec<(ProviderId, ProviderConfig)>);
 pub struct Limits {
     /// Larger bodies are refused.
     pub max_body_bytes: usize,
-    /// A request's head must arrive within this time; an idle connection is closed after it.
+    /// A request's head must arrive within this time from its first byte. The first head of a
+    /// connection must arrive within this time from its start.
     pub head_seconds: u64,
+    /// An idle connection is closed after this time.
+    pub idle_seconds: u64,
     /// A request's body must arrive within this time.
     pub body_seconds: u64,
-    /// Further connections wait.
+    /// Further connections replace some of callers without credentials, or wait.
     pub max_connections: usize,
+    /// For one address without credentials; 0: no limit. A quarter by default.
+    pub connections_per_address: Option<usize>,
+    /// Memory for the heads of all requests that have not arrived completely.
+    pub head_memory_bytes: usize,
     /// Running requests have this long to end when the server stops.
     pub drain_seconds: u64,
     /// An upload must arrive within this time, and each piece of it within `body_seconds`.
@@ -234,9 +244,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_body_bytes: 10 * 1024 * 1024,
-            head_seconds: 90,
+            head_seconds: 10,
+            idle_seconds: 90,
             body_seconds: 60,
             max_connections: 20_000,
+            connections_per_address: None,
+            head_memory_bytes: 16 * 1024 * 1024,
             drain_seconds: 30,
             upload_seconds: 3_600,
             body_memory_bytes: 128 * 1024 * 1024,
@@ -254,11 +267,16 @@ impl Limits {
             ("server.max_connections", self.max_connections as u64),
             ("server.max_body_bytes", self.max_body_bytes as u64),
             ("server.head_seconds", self.head_seconds),
+            ("server.idle_seconds", self.idle_seconds),
             ("server.body_seconds", self.body_seconds),
             ("server.upload_seconds", self.upload_seconds),
         ];
         if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return Some((key, "must be at least 1"));
+        }
+        if self.head_memory_bytes < MAX_HEAD_BYTES {
+            let problem = "must be at least 16384, the size of one head";
+            return Some(("server.head_memory_bytes", problem));
         }
         let problem = "must be at least twice server.max_body_bytes";
         let is_small = self.body_memory_bytes < 2 * self.max_body_bytes;

@@ -171,6 +171,7 @@ async fn assemble(
     let tls = config.tls.clone().map(TlsAcceptor::new).transpose()?;
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
     let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
+    let failed_authentications = OpenCalls::new(config.server.open_calls_per_minute);
     let engine = Engine {
         root_url: config.root_url(),
         store,
@@ -205,6 +206,7 @@ async fn assemble(
         health: HealthMonitor::default(),
         body_budget,
         open_calls,
+        failed_authentications,
         pool_replies: PoolReplies::default(),
         started: now,
         tree: SharedTree::default(),

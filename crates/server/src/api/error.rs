@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 
 use crate::authentication::AuthenticationError;
-use crate::limits::{NoMemory, TooManyCalls};
+use crate::limits::{NoMemory, TooManyCalls, TooManyConnections};
 
 /// A client that is refused because of load may try again after this time.
 const RETRY_SECONDS: u32 = 5;
@@ -275,6 +275,7 @@ impl From<AuthenticationError> for ApiError {
     fn from(problem: AuthenticationError) -> Self {
         match problem {
             AuthenticationError::Refused(message) => Self::new(Code::AuthenticationFailed, message),
+            AuthenticationError::NotLookedUp => TooManyCalls.into(),
             AuthenticationError::NotExpanded(message) => Self::input(message),
             AuthenticationError::NoAnswer(message) => Self::new(Code::InternalServerError, message),
             AuthenticationError::Store(problem) => problem.into(),
@@ -291,6 +292,12 @@ impl From<NoMemory> for ApiError {
 impl From<TooManyCalls> for ApiError {
     fn from(problem: TooManyCalls) -> Self {
         Self::new(Code::TooManyRequests, problem.to_string())
+    }
+}
+
+impl From<TooManyConnections> for ApiError {
+    fn from(problem: TooManyConnections) -> Self {
+        Self::new(Code::ServerBusy, problem.to_string())
     }
 }
 

@@ -91,7 +91,7 @@ fn metrics(app: &App, head: &RequestHead) -> Response {
         let name = name.as_str();
         FORWARDED.contains(&name) || name.starts_with("x-forwarded-")
     };
-    let is_local = head.peer.ip().to_canonical().is_loopback() && names_this_machine(head);
+    let is_local = head.sender.peer.ip().to_canonical().is_loopback() && names_this_machine(head);
     if !is_local || head.headers.keys().any(is_forwarded) {
         return not_found();
     }

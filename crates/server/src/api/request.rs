@@ -102,6 +102,8 @@ async fn run(
         request_id: head.tags.request_id.clone(),
         cancelled: head.cancelled.clone(),
         auth_request: auth_request(app, head),
+        address: client_address::address(app, head),
+        connection: head.sender.connection.clone(),
         last_event_id: last_event_id(&head.headers),
         if_none_match: text_header(&head.headers, IF_NONE_MATCH).map(str::to_owned),
         caller: None,
@@ -127,18 +129,18 @@ async fn answer_call(
     body: impl RequestBody,
     payload: &mut Value,
 ) -> Result<Reply, ApiError> {
-    if let Err(refused) = admit(&mut call, endpoint, head).await {
+    if let Err(refused) = admit(&mut call, endpoint).await {
         read_body::discard(&call.app.config.server, &head.headers, body).await;
         return Err(refused);
     }
     let is_json = if endpoint.takes_raw_body {
         let encoding = text_header(&head.headers, CONTENT_ENCODING).map(str::to_owned);
-        let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call, head));
+        let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call));
         call.raw = Mutex::new(Some(raw));
         false
     } else if call.auth_request.content_type == JSON {
         let received =
-            read_body::receive(body, &body_limits(&call, endpoint), share(&call, head)).await?;
+            read_body::receive(body, &body_limits(&call, endpoint), share(&call)).await?;
         call.body = received.json;
         call.auth_request.body = received.text;
         call.memory = Some(received.memory);
@@ -155,12 +157,11 @@ async fn answer_call(
 
 /// Admits a call before its body is read. If the URL decides the scopes, the caller needs them;
 /// otherwise it needs valid credentials. Calls that need no credentials are rate-limited.
-async fn admit(call: &mut Call, endpoint: &Endpoint, head: &RequestHead) -> Result<(), ApiError> {
+async fn admit(call: &mut Call, endpoint: &Endpoint) -> Result<(), ApiError> {
     if endpoint.scopes.is_none() {
         // Without input no resources are used, and signed URLs count as credentials.
         if endpoint.input.is_some() {
-            let address = client_address::address(&call.app, head);
-            call.app.open_calls.take(address, call.now)?;
+            call.app.open_calls.take(call.address, call.now)?;
         }
         return Ok(());
     }
@@ -177,12 +178,12 @@ fn is_by_known_client(call: &Call) -> bool {
     call.caller.as_ref().is_some_and(is_known)
 }
 
-fn share(call: &Call, head: &RequestHead) -> BodyShare {
+fn share(call: &Call) -> BodyShare {
     let budget = &call.app.body_budget;
     if is_by_known_client(call) {
         return budget.admitted();
     }
-    budget.open(client_address::address(&call.app, head))
+    budget.open(call.address)
 }
 
 /// Where no body is expected, it is read for its signature alone, so it must be small.
@@ -245,7 +246,7 @@ fn auth_request(app: &App, head: &RequestHead) -> RequestToAuthenticate {
     let (name, port) = split_host(text("host").unwrap_or(""));
     let forwarded_port = text("x-forwarded-port").and_then(|port| port.trim().parse().ok());
     let forwarded_tls = text("x-forwarded-proto").is_some_and(|proto| proto.trim() == "https");
-    let usual_port = if head.is_tls { 443 } else { 80 };
+    let usual_port = if head.sender.is_tls { 443 } else { 80 };
     RequestToAuthenticate {
         method: head.method.as_str().to_owned(),
         resource: head
@@ -260,6 +261,7 @@ fn auth_request(app: &App, head: &RequestHead) -> RequestToAuthenticate {
             .unwrap_or(usual_port),
         authorization: authorization(&head.headers),
         source_ip: client_address::address(app, head).to_string(),
+        may_look_up: true,
         content_type: content_type(&head.headers),
         body: Bytes::new(),
     }

@@ -25,6 +25,7 @@ mod configuration_payloads;
 mod configurations;
 mod configurations_edges;
 mod configurations_explained;
+mod connections;
 mod costs;
 mod crowds;
 mod database;

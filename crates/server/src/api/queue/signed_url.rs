@@ -74,6 +74,7 @@ impl Target {
             .keyring
             .digest_matches(PURPOSE, signature, &text);
         if is_ours && call.now.as_millis() <= until {
+            call.identify()?;
             Ok(target)
         } else {
             Err(refused())
