@@ -34,7 +34,7 @@ pub(super) async fn read_first_head(
         if stream.read_buf(&mut head).await? == 0 {
             return Ok(None);
         }
-        if has_end(&head, seen) {
+        if has_end(&head, seen) || !is_http(&head) {
             break;
         }
         if head.len() == head.capacity() {
@@ -43,6 +43,13 @@ pub(super) async fn read_first_head(
         connection.hold_head(head.capacity());
     }
     Ok(Some(head.freeze()))
+}
+
+/// Whether it may be the beginning of a request. Others, such as handshakes of TLS, are refused at
+/// once.
+fn is_http(head: &[u8]) -> bool {
+    let first = head.first().copied().unwrap_or(b'\n');
+    first.is_ascii_graphic() || b"\r\n".contains(&first)
 }
 
 /// Whether an empty line ends the head, in the bytes from `seen` on.
@@ -164,6 +171,13 @@ mod tests {
             assert_eq!(first_head(&[cut]).await, None);
         }
         assert_eq!(first_head(&[]).await, None);
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_no_request_are_passed_on_at_once() {
+        for byte in [0, 0x16, b' ', 0xff] {
+            assert_eq!(first_head(&[&[byte]]).await.unwrap(), [byte].as_slice());
+        }
     }
 
     #[tokio::test]

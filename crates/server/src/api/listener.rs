@@ -34,7 +34,7 @@ use super::write_timeout::WriteTimeout;
 use super::{endpoint::Service, pages};
 use crate::app::App;
 use crate::config::{MAX_HEAD_BYTES, Role};
-use crate::limits::{Connection, Connections, Place};
+use crate::limits::{Connection, ConnectionPlace, Connections};
 
 /// Limit of a request's head, beside its size.
 const MAX_HEADERS: usize = 100;
@@ -130,7 +130,7 @@ impl Server {
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        place: Place,
+        place: ConnectionPlace,
         graceful: &GracefulShutdown,
     ) {
         // Replies are written at once. Waiting for full packets would only delay them.
@@ -336,7 +336,7 @@ fn is_ours(app: &App, service: Service) -> bool {
 async fn accept(
     listener: &TcpListener,
     connections: &Arc<Connections>,
-) -> std::io::Result<(TcpStream, SocketAddr, Place)> {
+) -> std::io::Result<(TcpStream, SocketAddr, ConnectionPlace)> {
     let (stream, peer) = listener.accept().await?;
     let place = connections.enter(peer.ip()).await;
     Ok((stream, peer, place))

@@ -4,26 +4,23 @@
 //! A connection is *known* once a client has proved itself on it. A known connection is never
 //! closed to make room. All others are *open*: they wait for a request, or a request is under way.
 //!
-//! - If all places are taken, a new connection gets the place of an open one. One that waits goes
-//!   first, of the address with the most of them, and there the one that has waited longest. So an
-//!   address that takes many places loses its own.
+//! - If all places are taken, a new connection gets the place of an open one. Waiting connections go
+//!   first: the longest waiting one of the address with the most of them. So an address that takes
+//!   many places loses its own.
 //! - Known connections leave some places to the others, so that health checks are answered.
 //! - One address has a part of all places for open connections. Beyond it, the address loses its
 //!   own. This machine, and trusted proxies, have no such limit.
 //! - Heads of requests that have not arrived completely have a budget. Beyond it, the oldest goes.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use metrics::counter;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::connection_table::{Reason, Table};
 use super::open_calls::{counted, network};
 use crate::config::{Limits, MAX_HEAD_BYTES};
-use crate::telemetry::CONNECTIONS_CLOSED;
 
 /// Known connections leave this many places to others, or a tenth if that is less.
 const MAX_SPARED: usize = 32;
@@ -43,9 +40,9 @@ pub struct Connections {
 }
 
 /// The place of one connection; dropping it leaves the place to others.
-pub struct Place(Arc<Connection>);
+pub struct ConnectionPlace(Arc<Connection>);
 
-/// What a connection does, as far as its place depends on it.
+/// The state of a connection, as far as its place depends on it.
 pub struct Connection {
     connections: Arc<Connections>,
     network: IpAddr,
@@ -81,38 +78,6 @@ enum Stage {
     Left,
 }
 
-/// Why a connection was closed.
-#[derive(Clone, Copy, Debug)]
-enum Reason {
-    Full,
-    Address,
-    Heads,
-}
-
-#[derive(Default)]
-struct Table {
-    next_turn: u64,
-    n_taken: usize,
-    n_known: usize,
-    n_kept: usize,
-    /// The sizes of heads that have not arrived completely, the oldest first.
-    heads: BTreeMap<u64, (usize, IpAddr)>,
-    head_bytes: usize,
-    crowds: HashMap<IpAddr, Crowd>,
-    /// The address that loses the next place is the last one.
-    ranks: BTreeMap<Rank, IpAddr>,
-}
-
-/// The open connections of one address, in the order of their turns.
-#[derive(Default)]
-struct Crowd {
-    waiting: BTreeMap<u64, CancellationToken>,
-    busy: BTreeMap<u64, CancellationToken>,
-}
-
-/// Whether some connections of an address wait, their number, and the first turn among them.
-type Rank = (bool, usize, Reverse<u64>);
-
 impl Connections {
     pub fn new(limits: &Limits) -> Arc<Self> {
         let max = limits.max_connections;
@@ -136,7 +101,7 @@ impl Connections {
 
     /// Takes a place, which an open connection leaves if necessary. Waits if known clients have
     /// all places.
-    pub async fn enter(self: &Arc<Self>, peer: IpAddr) -> Place {
+    pub async fn enter(self: &Arc<Self>, peer: IpAddr) -> ConnectionPlace {
         loop {
             let mut left = std::pin::pin!(self.left.notified());
             // From here on, no place that is left is missed.
@@ -149,7 +114,7 @@ impl Connections {
     }
 
     /// A free place; otherwise asks another connection to leave.
-    fn try_enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    fn try_enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPlace> {
         let network = network(peer.to_canonical());
         let mut table = self.table();
         if table.n_taken >= self.max {
@@ -165,7 +130,7 @@ impl Connections {
         if counted(peer).is_some() && table.n_open(network) > self.max_of_address {
             table.close_of(network, Reason::Address);
         }
-        Some(Place(Arc::new(Connection {
+        Some(ConnectionPlace(Arc::new(Connection {
             connections: Arc::clone(self),
             network,
             closing,
@@ -182,13 +147,13 @@ impl Connections {
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     pub fn connection(&self) -> &Arc<Connection> {
         &self.0
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -200,7 +165,7 @@ impl Connection {
         &self.closing
     }
 
-    /// So many bytes of a head have arrived, and more are to come.
+    /// This many bytes of a head have arrived, and more are to come.
     pub fn hold_head(&self, bytes: usize) {
         let state = self.state();
         if state.stage == Stage::Waiting {
@@ -229,7 +194,7 @@ impl Connection {
             return Err(TooManyConnections);
         }
         table.n_known += 1;
-        table.forget(self.network, &mut state);
+        self.forget(&mut table, &mut state);
         state.stage = Stage::Known;
         Ok(())
     }
@@ -252,7 +217,7 @@ impl Connection {
         let mut table = self.connections.table();
         table.n_taken -= 1;
         table.n_known -= usize::from(state.stage == Stage::Known);
-        table.forget(self.network, &mut state);
+        self.forget(&mut table, &mut state);
         state.stage = Stage::Left;
         drop(table);
         self.connections.left.notify_waiters();
@@ -268,7 +233,7 @@ impl Connection {
         table.drop_head(state.turn);
         let (old, new) = (state.turn, table.turn());
         table.change(self.network, |crowd| {
-            // One that was closed meanwhile is no longer there.
+            // It is missing if it was closed meanwhile.
             if let Some(closing) = crowd.take(old) {
                 let others = match to {
                     Stage::Busy => &mut crowd.busy,
@@ -280,6 +245,11 @@ impl Connection {
         (state.turn, state.stage) = (new, to);
     }
 
+    fn forget(&self, table: &mut Table, state: &mut State) {
+        table.forget(self.network, state.turn);
+        table.n_kept -= usize::from(std::mem::take(&mut state.is_kept));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -288,113 +258,6 @@ impl Connection {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.go_on(Stage::Busy, Stage::Waiting);
-    }
-}
-
-impl Table {
-    fn turn(&mut self) -> u64 {
-        self.next_turn += 1;
-        self.next_turn
-    }
-
-    fn n_open(&self, network: IpAddr) -> usize {
-        let crowd = self.crowds.get(&network);
-        crowd.map_or(0, |crowd| crowd.waiting.len() + crowd.busy.len())
-    }
-
-    fn change(&mut self, network: IpAddr, change: impl FnOnce(&mut Crowd)) {
-        let crowd = self.crowds.entry(network).or_default();
-        if let Some(rank) = crowd.rank() {
-            self.ranks.remove(&rank);
-        }
-        change(crowd);
-        match crowd.rank() {
-            Some(rank) => {
-                self.ranks.insert(rank, network);
-            }
-            None => {
-                self.crowds.remove(&network);
-            }
-        }
-    }
-
-    fn forget(&mut self, network: IpAddr, state: &mut State) {
-        self.drop_head(state.turn);
-        self.change(network, |crowd| {
-            crowd.take(state.turn);
-        });
-        self.n_kept -= usize::from(state.is_kept);
-        state.is_kept = false;
-    }
-
-    fn hold_head(&mut self, turn: u64, network: IpAddr, bytes: usize) {
-        self.drop_head(turn);
-        self.heads.insert(turn, (bytes, network));
-        self.head_bytes += bytes;
-    }
-
-    fn drop_head(&mut self, turn: u64) {
-        if let Some((bytes, _)) = self.heads.remove(&turn) {
-            self.head_bytes -= bytes;
-        }
-    }
-
-    fn close_oldest_head(&mut self) {
-        if let Some((&turn, &(_, network))) = self.heads.first_key_value() {
-            self.close(network, turn, Reason::Heads);
-        }
-    }
-
-    fn close_any(&mut self) {
-        if let Some(network) = self.ranks.last_key_value().map(|(_, network)| *network) {
-            self.close_of(network, Reason::Full);
-        }
-    }
-
-    fn close_of(&mut self, network: IpAddr, reason: Reason) {
-        let rank = self.crowds.get(&network).and_then(Crowd::rank);
-        if let Some((_, _, Reverse(turn))) = rank {
-            self.close(network, turn, reason);
-        }
-    }
-
-    fn close(&mut self, network: IpAddr, turn: u64, reason: Reason) {
-        self.drop_head(turn);
-        self.change(network, |crowd| {
-            if let Some(closing) = crowd.take(turn) {
-                closing.cancel();
-                counter!(CONNECTIONS_CLOSED, "reason" => reason.as_str()).increment(1);
-            }
-        });
-    }
-}
-
-impl Crowd {
-    fn rank(&self) -> Option<Rank> {
-        let has_waiting = !self.waiting.is_empty();
-        let first = if has_waiting {
-            &self.waiting
-        } else {
-            &self.busy
-        };
-        let (turn, _) = first.first_key_value()?;
-        Some((has_waiting, first.len(), Reverse(*turn)))
-    }
-
-    fn take(&mut self, turn: u64) -> Option<CancellationToken> {
-        self.waiting
-            .remove(&turn)
-            .or_else(|| self.busy.remove(&turn))
-    }
-}
-
-impl Reason {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Address => "address",
-            Self::Heads => "heads",
-        }
     }
 }
 
@@ -421,22 +284,26 @@ mod tests {
         })
     }
 
-    fn enter(connections: &Arc<Connections>, peer: IpAddr) -> Place {
+    fn enter(connections: &Arc<Connections>, peer: IpAddr) -> ConnectionPlace {
         let entered = connections.enter(peer).now_or_never();
         entered.expect("there is a free place")
     }
 
-    fn is_closing(place: &Place) -> bool {
+    fn is_closing(place: &ConnectionPlace) -> bool {
         place.connection().closing().is_cancelled()
     }
 
     /// How many of them are still open.
-    fn n_open(places: &[Place]) -> usize {
+    fn n_open(places: &[ConnectionPlace]) -> usize {
         places.iter().filter(|place| !is_closing(place)).count()
     }
 
     /// The new connection of this address, for which one of `places` left its place.
-    async fn replace(connections: &Arc<Connections>, peer: IpAddr, places: &mut Vec<Place>) {
+    async fn replace(
+        connections: &Arc<Connections>,
+        peer: IpAddr,
+        places: &mut Vec<ConnectionPlace>,
+    ) {
         let entering = connections.enter(peer);
         let mut entering = std::pin::pin!(entering);
         assert!(entering.as_mut().now_or_never().is_none());
@@ -612,8 +479,6 @@ mod tests {
                 drop(place);
             }
         }
-        let table = all.table();
-        assert_eq!((table.n_taken, table.n_known, table.n_kept), (0, 0, 0));
-        assert!(table.crowds.is_empty() && table.ranks.is_empty() && table.heads.is_empty());
+        assert!(all.table().is_empty());
     }
 }

@@ -1,9 +1,9 @@
 //! Limits how often an address may make calls that need no authorisation, or whose credentials are
 //! invalid.
 //!
-//! Each address has a bucket of tokens that refills evenly; such a call takes one token. Machines behind
-//! one NAT share a bucket, so buckets are large. An unused bucket is dropped, which is the same as
-//! a full one.
+//! Each address has a bucket of tokens that refills evenly; such a call takes one token. Machines
+//! behind one NAT share a bucket, so buckets are large. An unused bucket is dropped, which is the
+//! same as a full one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
