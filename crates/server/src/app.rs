@@ -10,6 +10,7 @@ use crate::authentication::Authenticator;
 use crate::config::Config;
 use crate::events::EventStream;
 use crate::health::HealthMonitor;
+use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::Channel;
 use crate::pool_replies::PoolReplies;
@@ -19,6 +20,8 @@ use crate::tree::SharedTree;
 
 pub struct App {
     pub config: Config,
+    /// The hosts that clients may address.
+    pub hosts: Hosts,
     /// The state that the workflows share.
     pub engine: Arc<Engine>,
     pub authenticator: Arc<dyn Authenticator>,

@@ -8,6 +8,7 @@ mod auth;
 mod events;
 mod fleet;
 mod images;
+mod limits;
 mod notify;
 mod outside_queue;
 mod planning;
@@ -33,6 +34,7 @@ pub use auth::{Auth, OutsideAuth, StaticClient};
 pub use events::{Amqp, Events};
 pub use fleet::Fleet;
 pub use images::{ImageSecret, Images};
+pub use limits::{Limits, MAX_HEAD_BYTES};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use outside_queue::OutsideQueue;
 pub use planning::Planning;
@@ -51,6 +53,8 @@ pub struct Config {
     /// The URL by which clients reach the server, if it is not `http://<listen>`, or
     /// `https://<listen>` with `tls`.
     pub root_url: Option<String>,
+    /// Further URLs by which clients reach the server.
+    pub root_url_aliases: Vec<String>,
     /// The folder for the server's own files: those of local workers, logs of tasks.
     pub data: Option<PathBuf>,
     pub database: Database,
@@ -90,47 +94,12 @@ pub struct Keys {
     pub file: PathBuf,
 }
 
-/// Maximum size of the head of a request.
-pub const MAX_HEAD_BYTES: usize = 16 * 1024;
-
 /// A month and a day, whatever the time zone.
 const LONGEST_BUDGET_DAYS: u32 = 32;
 
 /// The sections `[providers.<id>]`, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderTable(pub Vec<(ProviderId, ProviderConfig)>);
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Larger bodies are refused.
-    pub max_body_bytes: usize,
-    /// A request's head must arrive within this time from its first byte. The first head of a
-    /// connection must arrive within this time from its start.
-    pub head_seconds: u64,
-    /// An idle connection is closed after this time.
-    pub idle_seconds: u64,
-    /// A request's body must arrive within this time.
-    pub body_seconds: u64,
-    /// Further connections replace some of callers without credentials, or wait.
-    pub max_connections: usize,
-    /// For one address without credentials; 0: no limit. A quarter by default.
-    pub connections_per_address: Option<usize>,
-    /// Memory for the heads of all requests that have not arrived completely.
-    pub head_memory_bytes: usize,
-    /// Running requests have this long to end when the server stops.
-    pub drain_seconds: u64,
-    /// An upload must arrive within this time, and each piece of it within `body_seconds`.
-    pub upload_seconds: u64,
-    /// Memory for the bodies of all authorised requests together, as text and parsed.
-    pub body_memory_bytes: usize,
-    /// Maximum number of calls without credentials per address and minute; 0: no limit.
-    pub open_calls_per_minute: u32,
-    /// Number of trusted proxies before the server; each adds to `X-Forwarded-For`.
-    pub trusted_proxies: u8,
-    /// Validate our own replies against their schemas. For tests: it is slow.
-    pub check_responses: bool,
-}
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -191,6 +160,7 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             tls: None,
             root_url: None,
+            root_url_aliases: Vec::new(),
             data: None,
             database: Database::default(),
             keys: Keys::default(),
@@ -237,50 +207,6 @@ impl Database {
             url: self.url.clone(),
             connections: self.connections,
         }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_body_bytes: 10 * 1024 * 1024,
-            head_seconds: 10,
-            idle_seconds: 90,
-            body_seconds: 60,
-            max_connections: 20_000,
-            connections_per_address: None,
-            head_memory_bytes: 16 * 1024 * 1024,
-            drain_seconds: 30,
-            upload_seconds: 3_600,
-            body_memory_bytes: 128 * 1024 * 1024,
-            open_calls_per_minute: 6_000,
-            trusted_proxies: 0,
-            check_responses: false,
-        }
-    }
-}
-
-impl Limits {
-    /// The first invalid limit. With a limit of zero, a server could answer no request.
-    fn problem(&self) -> Option<(&'static str, &'static str)> {
-        let counts = [
-            ("server.max_connections", self.max_connections as u64),
-            ("server.max_body_bytes", self.max_body_bytes as u64),
-            ("server.head_seconds", self.head_seconds),
-            ("server.idle_seconds", self.idle_seconds),
-            ("server.body_seconds", self.body_seconds),
-            ("server.upload_seconds", self.upload_seconds),
-        ];
-        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Some((key, "must be at least 1"));
-        }
-        if self.head_memory_bytes < MAX_HEAD_BYTES {
-            let problem = "must be at least 16384, the size of one head";
-            return Some(("server.head_memory_bytes", problem));
-        }
-        let problem = "must be at least twice server.max_body_bytes";
-        let is_small = self.body_memory_bytes < 2 * self.max_body_bytes;
-        is_small.then_some(("server.body_memory_bytes", problem))
     }
 }
 
@@ -365,10 +291,9 @@ impl Config {
         Keyring::new(keys).map_err(|bad| wrong(&bad.to_string()))
     }
 
-    fn root_url_problem(&self) -> Option<&'static str> {
-        let root_url = self.root_url();
+    fn url_problem(&self, url: &str) -> Option<&'static str> {
         let is_known = |scheme: &str| ["http", "https"].contains(&scheme);
-        match root_url.split_once("://") {
+        match url.split_once("://") {
             Some(("http", _)) if self.tls.is_some() => {
                 Some("must begin with https:// where `tls` is configured")
             }
@@ -389,8 +314,12 @@ impl Config {
         if self.database.connections == 0 {
             return wrong("database.connections", "must be at least 1");
         }
-        if let Some(problem) = self.root_url_problem() {
+        if let Some(problem) = self.url_problem(&self.root_url()) {
             return wrong("root_url", problem);
+        }
+        let mut aliases = self.root_url_aliases.iter();
+        if let Some(problem) = aliases.find_map(|url| self.url_problem(url)) {
+            return wrong("root_url_aliases", problem);
         }
         let of_server = self.server.problem();
         if let Some((key, problem)) = of_server.or_else(|| self.fleet.problem()) {
@@ -542,6 +471,14 @@ mod tests {
             (
                 "root_url = \"http://x/y\"\n[database]\nurl = \"sqlite:x\"",
                 "root_url: must be without a path",
+            ),
+            (
+                "root_url_aliases = [\"http://x/y\"]\n[database]\nurl = \"sqlite:x\"",
+                "root_url_aliases: must be without a path",
+            ),
+            (
+                "[database]\nurl = \"sqlite:x\"\n[server]\nhead_memory_bytes = 16383",
+                "server.head_memory_bytes: must be at least 16384",
             ),
             (
                 "[database]\nurl = \"sqlite:x\"\n[server]\nmax_connections = 0",

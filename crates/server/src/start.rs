@@ -39,6 +39,7 @@ use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::EventStream;
 use crate::health::HealthMonitor;
+use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
 use crate::pool_replies::PoolReplies;
@@ -196,6 +197,7 @@ async fn assemble(
         clock,
     };
     Ok(Arc::new(App {
+        hosts: Hosts::of(&config),
         config,
         engine: Arc::new(engine),
         authenticator,

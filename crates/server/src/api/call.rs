@@ -20,6 +20,7 @@ use super::paging::Page;
 use super::raw_body::RawBody;
 use crate::app::App;
 use crate::authentication::{AuthenticationError, Caller, RequestToAuthenticate};
+use crate::hosts::Host;
 use crate::limits::{BodyShare, Connection};
 
 pub struct Call {
@@ -41,6 +42,8 @@ pub struct Call {
     /// Cancelled when the client disconnects or the server stops.
     pub cancelled: CancellationToken,
     pub auth_request: RequestToAuthenticate,
+    /// The host that the client addressed, if it is none of this server.
+    pub foreign_host: Option<Host>,
     /// The address of the client.
     pub address: IpAddr,
     /// `None`: in tests without sockets.
@@ -200,6 +203,9 @@ impl Call {
             other => other?,
         };
         if caller.client_id.is_some() {
+            if let Some(host) = &self.foreign_host {
+                return Err(ApiError::signed_for(host, &self.app.engine.root_url));
+            }
             self.identify()?;
         }
         self.caller = Some(caller);

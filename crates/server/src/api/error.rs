@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 
 use crate::authentication::AuthenticationError;
+use crate::hosts::Host;
 use crate::limits::{NoMemory, TooManyCalls, TooManyConnections};
 
 /// A client that is refused because of load may try again after this time.
@@ -206,6 +207,16 @@ impl ApiError {
             required.for_people()
         );
         Self::new(Code::InsufficientScopes, message)
+    }
+
+    /// A valid signature for another server, which may have passed the request on.
+    pub fn signed_for(host: &Host, root_url: &str) -> Self {
+        let message = format!(
+            "Unauthorized: this request was signed for {host}, which is not a host of this server. \
+             Use the root URL {root_url}. If {host} is right, its operator adds it to \
+             `root_url_aliases`"
+        );
+        Self::new(Code::AuthenticationFailed, message)
     }
 
     /// The client gets only an id for an error of ours; the log has the details under that id.

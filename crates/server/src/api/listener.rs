@@ -136,10 +136,16 @@ impl Server {
         // Replies are written at once. Waiting for full packets would only delay them.
         let _ = stream.set_nodelay(true);
         let watcher = graceful.watcher();
+        let sender = Sender {
+            peer,
+            local: stream.local_addr().unwrap_or(self.app.config.listen),
+            is_tls: self.app.tls.is_some(),
+            connection: Some(Arc::clone(place.connection())),
+        };
         tokio::spawn(async move {
             let connection = place.connection();
             tokio::select! {
-                () = self.greet(stream, peer, connection, watcher) => {}
+                () = self.greet(stream, sender, connection, watcher) => {}
                 () = connection.closing().cancelled() => {
                     tracing::debug!(peer = %peer, "closed a connection to make room for others");
                 }
@@ -151,23 +157,19 @@ impl Server {
     async fn greet(
         self: &Arc<Self>,
         stream: TcpStream,
-        peer: SocketAddr,
+        sender: Sender,
         connection: &Arc<Connection>,
         watcher: Watcher,
     ) {
         let Some(tls) = &self.app.tls else {
-            return self
-                .serve_client(stream, peer, false, connection, watcher)
-                .await;
+            return self.serve_client(stream, sender, connection, watcher).await;
         };
         // Most clients that never send a request do not get further than this.
         match Box::pin(tls.accept(stream)).await {
-            Ok(stream) => {
-                self.serve_client(stream, peer, true, connection, watcher)
-                    .await
-            }
+            Ok(stream) => self.serve_client(stream, sender, connection, watcher).await,
             Err(problem) => {
-                tracing::debug!(peer = %peer, error = %problem, "TLS handshake failed: {problem}");
+                tracing::debug!(peer = %sender.peer, error = %problem, "TLS handshake failed: \
+                    {problem}");
             }
         }
     }
@@ -176,13 +178,13 @@ impl Server {
     async fn serve_client<C>(
         self: &Arc<Self>,
         mut stream: C,
-        peer: SocketAddr,
-        is_tls: bool,
+        sender: Sender,
         connection: &Arc<Connection>,
         watcher: Watcher,
     ) where
         C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let peer = sender.peer;
         let limits = &self.app.config.server;
         let limit = Duration::from_secs(limits.head_seconds);
         let reading = tokio::time::timeout(limit, read_first_head(&mut stream, connection));
@@ -198,12 +200,7 @@ impl Server {
         let stream = ClientStream::new(first, stream, arrivals.clone());
         let (server, connection) = (Arc::clone(self), Arc::clone(connection));
         let service = service_fn(move |request: Request<Incoming>| {
-            let sender = Sender {
-                peer,
-                is_tls,
-                connection: Some(Arc::clone(&connection)),
-            };
-            let answering = Arc::clone(&server).answer_safely(request, sender);
+            let answering = Arc::clone(&server).answer_safely(request, sender.clone());
             let connection = Arc::clone(&connection);
             // An idle connection keeps room for this future, too.
             Box::pin(async move {
@@ -264,6 +261,7 @@ impl Server {
         let cancelled = self.stopping.child_token();
         let sender = Sender {
             peer,
+            local: self.app.config.listen,
             is_tls: false,
             connection: None,
         };

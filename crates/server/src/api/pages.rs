@@ -9,11 +9,11 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::documents::Documents;
-use super::request::split_host;
 use super::request_head::RequestHead;
 use super::response::{Private, Response, json_response, not_found, with_status};
 use super::worker_manager::monitoring::version_document;
 use crate::app::App;
+use crate::hosts::split_host;
 
 /// Headers that proxies add to forwarded requests, besides `X-Forwarded-…`.
 const FORWARDED: [&str; 6] = [

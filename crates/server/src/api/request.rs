@@ -27,6 +27,7 @@ use super::response::{Response, error_reply, not_found, options, reply_with};
 use super::route::{RouteMatch, Router};
 use crate::app::App;
 use crate::authentication::{Caller, RequestToAuthenticate};
+use crate::hosts::Host;
 use crate::limits::BodyShare;
 
 const JSON: &str = "application/json";
@@ -88,6 +89,7 @@ async fn run(
         parameters,
     } = found;
     let for_error = parameters.clone();
+    let host = addressed(app, head);
     let mut payload = Value::Object(Map::new());
     let call = Call {
         app: Arc::clone(app),
@@ -101,7 +103,8 @@ async fn run(
         now,
         request_id: head.tags.request_id.clone(),
         cancelled: head.cancelled.clone(),
-        auth_request: auth_request(app, head),
+        auth_request: auth_request(app, head, &host),
+        foreign_host: Some(host).filter(|host| !app.hosts.contains(host, head.sender.local)),
         address: client_address::address(app, head),
         connection: head.sender.connection.clone(),
         last_event_id: last_event_id(&head.headers),
@@ -241,12 +244,19 @@ fn content_type(headers: &HeaderMap) -> String {
     given.split(';').next().unwrap_or("").trim().to_lowercase()
 }
 
-fn auth_request(app: &App, head: &RequestHead) -> RequestToAuthenticate {
+/// The host that the client addressed. Only trusted proxies know better than the client.
+fn addressed(app: &App, head: &RequestHead) -> Host {
     let text = |name: &str| text_header(&head.headers, name);
-    let (name, port) = split_host(text("host").unwrap_or(""));
-    let forwarded_port = text("x-forwarded-port").and_then(|port| port.trim().parse().ok());
-    let forwarded_tls = text("x-forwarded-proto").is_some_and(|proto| proto.trim() == "https");
-    let usual_port = if head.sender.is_tls { 443 } else { 80 };
+    let is_proxied = app.config.server.trusted_proxies > 0;
+    let forwarded = |name| text(name).filter(|_| is_proxied).map(str::trim);
+    let port = forwarded("x-forwarded-port").and_then(|port| port.parse().ok());
+    let is_https = forwarded("x-forwarded-proto") == Some("https");
+    let port = port.or(is_https.then_some(443));
+    let header = text("host").unwrap_or("");
+    app.hosts.addressed(header, port, head.sender.is_tls)
+}
+
+fn auth_request(app: &App, head: &RequestHead, host: &Host) -> RequestToAuthenticate {
     RequestToAuthenticate {
         method: head.method.as_str().to_owned(),
         resource: head
@@ -254,11 +264,8 @@ fn auth_request(app: &App, head: &RequestHead) -> RequestToAuthenticate {
             .path_and_query()
             .map_or("/", |whole| whole.as_str())
             .to_owned(),
-        host: name.to_lowercase(),
-        port: forwarded_port
-            .or(forwarded_tls.then_some(443))
-            .or(port)
-            .unwrap_or(usual_port),
+        host: host.name.clone(),
+        port: host.port,
         authorization: authorization(&head.headers),
         source_ip: client_address::address(app, head).to_string(),
         may_look_up: true,
@@ -281,14 +288,6 @@ fn authorization(headers: &HeaderMap) -> Option<String> {
         .map(|value| String::from_utf8_lossy(value.as_bytes()))
         .collect();
     (!given.is_empty()).then(|| given.join(", "))
-}
-
-/// A host header's name and port; the name of an IPv6 address keeps its brackets.
-pub(super) fn split_host(host: &str) -> (&str, Option<u16>) {
-    match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
-        _ => (host, None),
-    }
 }
 
 pub(super) fn parameter_pattern(service: Service, name: &str) -> Option<&'static str> {
@@ -369,15 +368,6 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-
-    #[test]
-    fn hosts_are_split_from_their_ports() {
-        assert_eq!(split_host("a.example:8080"), ("a.example", Some(8080)));
-        assert_eq!(split_host("a.example"), ("a.example", None));
-        assert_eq!(split_host("[::1]:80"), ("[::1]", Some(80)));
-        assert_eq!(split_host("[::1]"), ("[::1]", None));
-        assert_eq!(split_host(""), ("", None));
-    }
 
     #[test]
     fn only_paths_of_our_services_are_api_paths() {

@@ -17,8 +17,11 @@ pub struct RequestTags {
 }
 
 /// Where a request comes from.
+#[derive(Clone)]
 pub struct Sender {
     pub peer: SocketAddr,
+    /// Our own address, at which the connection arrived.
+    pub local: SocketAddr,
     /// The connection itself is encrypted.
     pub is_tls: bool,
     /// `None`: in tests without sockets.
