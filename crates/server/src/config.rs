@@ -14,6 +14,7 @@ mod outside_queue;
 mod planning;
 mod queue;
 mod roles;
+mod syntax;
 mod tls;
 mod tree;
 
@@ -122,6 +123,8 @@ pub struct Log {
     pub format: LogFormat,
     /// The filter of log records, for example `info,store=debug`.
     pub filter: String,
+    /// Maximum number of lines about refused requests in a minute.
+    pub refusals_per_minute: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -227,6 +230,7 @@ impl Default for Log {
         Self {
             format: LogFormat::Pretty,
             filter: "info".to_owned(),
+            refusals_per_minute: 600,
         }
     }
 }
@@ -239,9 +243,9 @@ impl Config {
 
     /// `file` is used only in error messages.
     pub fn from_toml(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|problem| ConfigError::Syntax {
+        syntax::parse(text).map_err(|problem| ConfigError::Syntax {
             file: file.to_owned(),
-            problem: problem.to_string().trim_end().to_owned(),
+            problem,
         })
     }
 
