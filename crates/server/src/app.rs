@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::events::EventStream;
 use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
-use crate::limits::{BodyBudget, OpenCalls};
+use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::Channel;
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
@@ -35,6 +35,8 @@ pub struct App {
     /// Memory for the bodies of requests.
     pub body_budget: BodyBudget,
     pub open_calls: OpenCalls,
+    /// Limits the log lines about refused requests.
+    pub refusals: RefusalLog,
     pub failed_authentications: OpenCalls,
     pub pool_replies: PoolReplies,
     pub started: Timestamp,

@@ -40,7 +40,7 @@ use crate::configured_providers::build_providers;
 use crate::events::EventStream;
 use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
-use crate::limits::{BodyBudget, OpenCalls};
+use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::{self, Channel, ChannelsError};
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
@@ -198,6 +198,7 @@ async fn assemble(
     };
     Ok(Arc::new(App {
         hosts: Hosts::of(&config),
+        refusals: RefusalLog::new(config.log.refusals_per_minute),
         config,
         engine: Arc::new(engine),
         authenticator,

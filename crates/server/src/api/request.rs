@@ -34,6 +34,9 @@ const JSON: &str = "application/json";
 /// An error repeats the body of its request only up to this size.
 const MAX_PAYLOAD_IN_ERROR: usize = 64 * 1024;
 
+/// Callers choose client ids, and with them the texts of refusals. This much of each is logged.
+const MAX_LOGGED_CHARS: usize = 200;
+
 /// Answers a request whose path begins with `/api/`.
 pub async fn answer(
     app: &Arc<App>,
@@ -119,6 +122,12 @@ async fn run(
         }
         Err(mut error) => {
             log_internal(app, name, &mut error);
+            if matches!(
+                error.code,
+                Code::AuthenticationFailed | Code::InsufficientScopes
+            ) {
+                log_refusal(app, name, head, &error);
+            }
             error_reply(&error, name, &for_error, payload, now)
         }
     }
@@ -350,6 +359,32 @@ fn payload_for_errors(call: &Call, shown: Payload) -> Value {
             payload
         }
     }
+}
+
+/// Logs who was refused what: a limited number of lines, so that callers cannot fill the log.
+fn log_refusal(app: &App, name: &str, head: &RequestHead, error: &ApiError) {
+    let address = client_address::address(app, head);
+    let Some(n_left_out) = app.refusals.line(address, app.engine.clock.now()) else {
+        return;
+    };
+    let claimed = claimed_client(app, head);
+    let client = claimed.as_deref().unwrap_or("no client");
+    let reason = shortened(error.message.lines().next().unwrap_or_default());
+    tracing::info!(client.id = %client, source.ip = %address, api.method = name,
+        http.method = %head.method, http.path = head.uri.path(),
+        http.status = error.code.status().as_u16(), refusals.left_out = n_left_out,
+        "refused {name} to {client} at {address}: {reason}");
+}
+
+/// The client that the sender of a request claims to be.
+fn claimed_client(app: &App, head: &RequestHead) -> Option<String> {
+    let signed = auth_request(app, head, &addressed(app, head));
+    let read = access::hawk::read(&signed.line(), signed.authorization.as_deref());
+    read.ok()?.sender().map(shortened)
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(MAX_LOGGED_CHARS).collect()
 }
 
 /// Gives an internal error its id and logs its cause.

@@ -119,6 +119,7 @@ mod races;
 mod receivers;
 mod recording;
 mod references;
+mod refusals_logged;
 mod registration;
 mod registration_early;
 mod request_counts;
