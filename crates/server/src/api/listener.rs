@@ -74,6 +74,8 @@ pub struct Server {
     app: Arc<App>,
     router: Router,
     documents: Documents,
+    /// Serves `/metrics` and nothing else.
+    only_metrics: bool,
     /// Ends replies that have no end of their own.
     stopping: CancellationToken,
 }
@@ -88,6 +90,18 @@ impl Server {
             app,
             router: Router::new(&services),
             documents: Documents::default(),
+            only_metrics: false,
+            stopping: CancellationToken::new(),
+        }
+    }
+
+    /// The server at `server.metrics_listen`.
+    pub fn of_metrics(app: Arc<App>) -> Self {
+        Self {
+            app,
+            router: Router::new(&[]),
+            documents: Documents::default(),
+            only_metrics: true,
             stopping: CancellationToken::new(),
         }
     }
@@ -289,6 +303,8 @@ impl Server {
         let answering = async {
             if head.bytes() > MAX_HEAD_BYTES {
                 with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Bytes::new())
+            } else if self.only_metrics {
+                pages::answer_metrics(&self.app, &head)
             } else if head.uri.path().starts_with("/api/") {
                 request::answer(&self.app, &self.router, head, body).await
             } else {
