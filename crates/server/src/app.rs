@@ -35,9 +35,10 @@ pub struct App {
     /// Memory for the bodies of requests.
     pub body_budget: BodyBudget,
     pub open_calls: OpenCalls,
+    /// Counted apart, so that registrations keep no client of the same address out.
+    pub failed_authentications: OpenCalls,
     /// Limits the log lines about refused requests.
     pub refusals: RefusalLog,
-    pub failed_authentications: OpenCalls,
     pub pool_replies: PoolReplies,
     pub started: Timestamp,
     /// Empty until the server runs.
