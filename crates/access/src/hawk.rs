@@ -90,6 +90,15 @@ pub fn read(line: &RequestLine<'_>, authorization: Option<&str>) -> Result<Reque
 }
 
 impl RequestAuth {
+    /// The client that the sender claims to be, or the name of temporary credentials.
+    pub fn sender(&self) -> Option<&str> {
+        match self {
+            Self::Nothing => None,
+            Self::Header(header) => Some(&header.id),
+            Self::Bewit(bewit) => Some(&bewit.id),
+        }
+    }
+
     /// The client whose access token verifies this: the issuer of a certificate, else the client
     /// itself.
     pub fn client_to_load(&self) -> Option<&str> {

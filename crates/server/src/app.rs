@@ -11,7 +11,8 @@ use crate::authentication::Authenticator;
 use crate::config::Config;
 use crate::events::EventStream;
 use crate::health::HealthMonitor;
-use crate::limits::{BodyBudget, OpenCalls};
+use crate::hosts::Hosts;
+use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::Channel;
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
@@ -20,6 +21,8 @@ use crate::tree::SharedTree;
 
 pub struct App {
     pub config: Config,
+    /// The hosts that clients may address.
+    pub hosts: Hosts,
     /// The state that the workflows share.
     pub engine: Arc<Engine>,
     /// The keys that builders have, too.
@@ -35,6 +38,10 @@ pub struct App {
     /// Memory for the bodies of requests.
     pub body_budget: BodyBudget,
     pub open_calls: OpenCalls,
+    /// Counted apart, so that registrations keep no client of the same address out.
+    pub failed_authentications: OpenCalls,
+    /// Limits the log lines about refused requests.
+    pub refusals: RefusalLog,
     pub pool_replies: PoolReplies,
     pub started: Timestamp,
     /// Empty until the server runs.

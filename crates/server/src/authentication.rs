@@ -21,6 +21,9 @@ pub enum AuthenticationError {
     /// The credentials are invalid.
     #[error("{0}")]
     Refused(String),
+    /// The client is not known yet, and looking for it was not permitted.
+    #[error("the client was not looked up")]
+    NotLookedUp,
     /// The given scopes cannot be expanded.
     #[error("{0}")]
     NotExpanded(String),
@@ -42,6 +45,8 @@ pub struct RequestToAuthenticate {
     pub port: u16,
     pub authorization: Option<String>,
     pub source_ip: String,
+    /// Whether the database may be read for a client that is not in memory.
+    pub may_look_up: bool,
     /// Lower case, without parameters; empty if the header is missing.
     pub content_type: String,
     /// The text of the body, if it was read as JSON.

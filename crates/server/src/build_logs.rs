@@ -1,7 +1,8 @@
 //! Logs of running builds between processes: a builder answers the questions of servers.
 //!
-//! A connection carries one question and its answer. Each is a line, sealed with the keys that servers
-//! and builders share. The answer is bound to its question.
+//! A builder greets each connection with a fresh random line. The connection then carries one
+//! question and its answer. Each is a line, sealed with the keys that servers and builders share. The question is bound to the greeting, so that it cannot be sent again, and
+//! the answer to its question.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,16 +19,17 @@ use images::{BuilderNode, ImageTree, LiveBuilds, LogError, LogPage, LogQuery, re
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::config::Limits;
+use crate::limits::{Connection, Connections};
 
 const QUESTION_PURPOSE: &str = "a question for a log of a build";
 const MAX_QUESTION_BYTES: u64 = 8 * 1024;
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
-/// Answers that a builder prepares at once; further connections wait.
+/// Connections that a builder serves at once. A further one replaces one without a question.
 const MAX_ANSWERS: usize = 64;
 /// A process that does not answer a connection or send its question within this time is given up.
 const IO_LIMIT: Duration = Duration::from_secs(10);
@@ -104,6 +106,10 @@ impl LogSeal {
     }
 }
 
+fn question_purpose(greeting: &str) -> String {
+    format!("{QUESTION_PURPOSE} after {}", greeting.trim_end())
+}
+
 fn answer_purpose(question: &str) -> String {
     format!("the answer to {}", question.trim_end())
 }
@@ -120,14 +126,18 @@ pub(crate) fn published_address(bound: SocketAddr, configured: Option<&str>) -> 
 impl LogSource {
     /// Answers until it is stopped.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
-        let room = Arc::new(Semaphore::new(MAX_ANSWERS));
-        while let Some(Ok(permit)) = stop
-            .run_until_cancelled(Arc::clone(&room).acquire_owned())
-            .await
-        {
-            let stream = match stop.run_until_cancelled(listener.accept()).await {
+        let connections = Connections::new(&Limits {
+            max_connections: MAX_ANSWERS,
+            ..Limits::default()
+        });
+        loop {
+            let accepted = async {
+                let (stream, peer) = listener.accept().await?;
+                Ok::<_, std::io::Error>((stream, connections.enter(peer.ip()).await))
+            };
+            let (stream, place) = match stop.run_until_cancelled(accepted).await {
                 None => return,
-                Some(Ok((stream, _))) => stream,
+                Some(Ok(accepted)) => accepted,
                 Some(Err(error)) => {
                     tracing::warn!(%error, "cannot accept a connection for logs of builds: {error}");
                     let _ = timeout(IO_LIMIT, stop.cancelled()).await;
@@ -136,24 +146,37 @@ impl LogSource {
             };
             let (source, stop) = (Arc::clone(&self), stop.clone());
             tokio::spawn(async move {
-                // A connection that breaks is the problem of the server that asked.
-                let _ = stop.run_until_cancelled(source.answer(stream)).await;
-                drop(permit);
+                let connection = place.connection();
+                tokio::select! {
+                    // A connection that breaks is the problem of the server that asked.
+                    _ = source.answer(stream, connection) => {}
+                    () = connection.closing().cancelled() => {}
+                    () = stop.cancelled() => {}
+                }
             });
         }
     }
 
-    async fn answer(&self, mut stream: TcpStream) -> Option<()> {
+    async fn answer(&self, mut stream: TcpStream, connection: &Connection) -> Option<()> {
         let (from_server, mut to_server) = stream.split();
-        let line = read_line(from_server, MAX_QUESTION_BYTES);
-        let line = timeout(IO_LIMIT, line).await.ok()?.ok()?;
-        let Some(question) = self.seal.open::<Question>(QUESTION_PURPOSE, &line) else {
+        let greeting = format!("{}\n", self.seal.random.slugid());
+        let asked = async {
+            to_server.write_all(greeting.as_bytes()).await?;
+            read_line(from_server, MAX_QUESTION_BYTES).await
+        };
+        let line = timeout(IO_LIMIT, asked).await.ok()?.ok()?;
+        let purpose = question_purpose(&greeting);
+        let Some(question) = self.seal.open::<Question>(&purpose, &line) else {
             tracing::warn!(
-                "refused a question for a log of a build: it was not sealed with our `keys`"
+                "refused a question for a log of a build: it was not sealed with our `keys` for \
+                 this connection"
             );
             return None;
         };
-        let answer = self.find(question).await;
+        let answer = match connection.identify() {
+            Ok(()) => self.find(question).await,
+            Err(_) => Answer::Failed(format!("it answers {MAX_ANSWERS} questions: try again")),
+        };
         let answer = self.seal.seal(&answer_purpose(&line), &answer)?;
         let sent = to_server.write_all(answer.as_bytes());
         timeout(IO_LIMIT, sent).await.ok()?.ok()
@@ -256,16 +279,22 @@ async fn exchange(address: &str, seal: &LogSeal, query: &LogQuery) -> Result<Ans
         at_most: query.at_most,
         wait_ms: u64::try_from(query.wait.as_millis()).unwrap_or(u64::MAX),
     };
-    let question = seal.seal(QUESTION_PURPOSE, &question);
-    let question = question.ok_or_else(|| "the question cannot be written".to_owned())?;
     let late = |_| "no answer in time".to_owned();
     let text = |error: std::io::Error| error.to_string();
     let connected = timeout(IO_LIMIT, TcpStream::connect(address)).await;
     let mut stream = connected.map_err(late)?.map_err(text)?;
     let (from_builder, mut to_builder) = stream.split();
+    let mut from_builder = BufReader::new(from_builder.take(MAX_ANSWER_BYTES));
+    let mut greeting = String::new();
+    let greeted = timeout(IO_LIMIT, from_builder.read_line(&mut greeting)).await;
+    greeted.map_err(late)?.map_err(text)?;
+    let question = seal.seal(&question_purpose(&greeting), &question);
+    let question = question.ok_or_else(|| "the question cannot be written".to_owned())?;
     let answered = async {
         to_builder.write_all(question.as_bytes()).await?;
-        read_line(from_builder, MAX_ANSWER_BYTES).await
+        let mut line = String::new();
+        from_builder.read_line(&mut line).await?;
+        Ok::<_, std::io::Error>(line)
     };
     let line = timeout(query.wait + IO_LIMIT, answered).await;
     let line = line.map_err(late)?.map_err(text)?;
@@ -289,6 +318,14 @@ async fn read_line(
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use access::seal::Key;
+    use backplane::tree::{CallLimits, EmbeddedTree, MemoryStorage, TreeLimits};
+    use cloud::image::FolderStore;
+    use engine::clock::SystemClock;
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
+    use testing::sizes_around;
 
     use super::*;
 
@@ -329,5 +366,110 @@ mod tests {
             published_address(bound("0.0.0.0:80"), Some("b1:8080")),
             "b1:8080"
         );
+    }
+
+    /// Knows no build.
+    async fn source() -> (Arc<LogSource>, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = EmbeddedTree::open(
+            Arc::new(MemoryStorage::default()),
+            Arc::new(SystemClock),
+            TreeLimits::default(),
+            CallLimits::default(),
+        );
+        let tree = tree.await.unwrap().session();
+        let key = Key {
+            id: "k".to_owned(),
+            secret: Secret::new(STANDARD.encode([7; 32])),
+        };
+        let seal = LogSeal {
+            keyring: Arc::new(Keyring::new(vec![key]).unwrap()),
+            random: Arc::new(Random::new(StdRng::seed_from_u64(7))),
+        };
+        let source = LogSource {
+            images: ImageTree::new(Arc::new(tree)),
+            live: LiveBuilds::default(),
+            artifacts: Arc::new(FolderStore::new(folder.path().to_owned())),
+            seal,
+        };
+        (Arc::new(source), folder)
+    }
+
+    async fn served(source: &Arc<LogSource>) -> (SocketAddr, CancellationToken) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        tokio::spawn(Arc::clone(source).serve(listener, stop.clone()));
+        (address, stop)
+    }
+
+    fn query() -> LogQuery {
+        LogQuery {
+            image: "tiny".parse().unwrap(),
+            build: "1".parse().unwrap(),
+            from: 0,
+            at_most: 1,
+            wait: Duration::ZERO,
+        }
+    }
+
+    async fn is_answered(address: SocketAddr, seal: &LogSeal) -> bool {
+        let answer = exchange(&address.to_string(), seal, &query()).await;
+        matches!(answer.unwrap(), Answer::NotFound(_))
+    }
+
+    /// A new connection, and its greeting.
+    async fn greeted(address: SocketAddr) -> (BufReader<TcpStream>, String) {
+        let mut stream = BufReader::new(TcpStream::connect(address).await.unwrap());
+        let mut greeting = String::new();
+        stream.read_line(&mut greeting).await.unwrap();
+        (stream, greeting)
+    }
+
+    /// The answer to this line; empty if there is none.
+    async fn answer_to(stream: &mut BufReader<TcpStream>, line: &str) -> String {
+        let mut answer = String::new();
+        stream.get_mut().write_all(line.as_bytes()).await.unwrap();
+        let _ = stream.read_line(&mut answer).await;
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_recorded_question_cannot_be_sent_again() {
+        let (source, _folder) = source().await;
+        let (address, _stop) = served(&source).await;
+        let (mut stream, greeting) = greeted(address).await;
+        let question = Question {
+            image: "tiny".to_owned(),
+            build: 1,
+            from: 0,
+            at_most: 1,
+            wait_ms: 0,
+        };
+        let question = source.seal.seal(&question_purpose(&greeting), &question);
+        let question = question.unwrap();
+        assert_ne!(answer_to(&mut stream, &question).await, "");
+        let (mut stream, again) = greeted(address).await;
+        assert_ne!(greeting, again);
+        assert_eq!(answer_to(&mut stream, &question).await, "");
+        assert!(is_answered(address, &source.seal).await);
+    }
+
+    #[tokio::test]
+    async fn connections_without_a_question_keep_no_server_out() {
+        for n in sizes_around("server::build_logs::MAX_ANSWERS", MAX_ANSWERS) {
+            let (source, _folder) = source().await;
+            let (address, _stop) = served(&source).await;
+            let mut silent = Vec::new();
+            for _ in 0..n {
+                silent.push(greeted(address).await);
+            }
+            assert!(is_answered(address, &source.seal).await, "{n}");
+            // The first ones have left.
+            let n_closed = (n + 1).saturating_sub(MAX_ANSWERS);
+            for (stream, _) in &mut silent[..n_closed] {
+                let mut rest = String::new();
+                assert_eq!(stream.read_line(&mut rest).await.unwrap_or(0), 0, "{n}");
+            }
+        }
     }
 }

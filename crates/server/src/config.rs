@@ -9,11 +9,13 @@ mod events;
 mod fleet;
 mod images;
 mod keys;
+mod limits;
 mod notify;
 mod outside_queue;
 mod planning;
 mod queue;
 mod roles;
+mod syntax;
 mod tls;
 mod tree;
 
@@ -34,6 +36,7 @@ pub use events::{Amqp, Events};
 pub use fleet::Fleet;
 pub use images::{ImageSecret, Images};
 pub use keys::{Keys, builder_key_file};
+pub use limits::{Limits, MAX_HEAD_BYTES};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use outside_queue::OutsideQueue;
 pub use planning::Planning;
@@ -52,6 +55,8 @@ pub struct Config {
     /// The URL by which clients reach the server, if it is not `http://<listen>`, or
     /// `https://<listen>` with `tls`.
     pub root_url: Option<String>,
+    /// Further URLs by which clients reach the server.
+    pub root_url_aliases: Vec<String>,
     /// The folder for the server's own files: those of local workers, logs of tasks.
     pub data: Option<PathBuf>,
     pub database: Database,
@@ -93,31 +98,6 @@ pub struct ProviderTable(pub Vec<(ProviderId, ProviderConfig)>);
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Larger bodies are refused.
-    pub max_body_bytes: usize,
-    /// A request's head must arrive within this time; an idle connection is closed after it.
-    pub head_seconds: u64,
-    /// A request's body must arrive within this time.
-    pub body_seconds: u64,
-    /// Further connections wait.
-    pub max_connections: usize,
-    /// Running requests have this long to end when the server stops.
-    pub drain_seconds: u64,
-    /// An upload must arrive within this time, and each piece of it within `body_seconds`.
-    pub upload_seconds: u64,
-    /// Memory for the bodies of all authorised requests together, as text and parsed.
-    pub body_memory_bytes: usize,
-    /// Maximum number of calls without credentials per address and minute; 0: no limit.
-    pub open_calls_per_minute: u32,
-    /// Number of trusted proxies before the server; each adds to `X-Forwarded-For`.
-    pub trusted_proxies: u8,
-    /// Validate our own replies against their schemas. For tests: it is slow.
-    pub check_responses: bool,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
 pub struct WorkerManager {
     /// Reported errors are kept this long.
     pub error_retention_days: u32,
@@ -137,6 +117,8 @@ pub struct Log {
     pub format: LogFormat,
     /// The filter of log records, for example `info,store=debug`.
     pub filter: String,
+    /// Maximum number of lines about refused requests in a minute.
+    pub refusals_per_minute: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -175,6 +157,7 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             tls: None,
             root_url: None,
+            root_url_aliases: Vec::new(),
             data: None,
             database: Database::default(),
             keys: Keys::default(),
@@ -224,42 +207,6 @@ impl Database {
     }
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_body_bytes: 10 * 1024 * 1024,
-            head_seconds: 90,
-            body_seconds: 60,
-            max_connections: 20_000,
-            drain_seconds: 30,
-            upload_seconds: 3_600,
-            body_memory_bytes: 128 * 1024 * 1024,
-            open_calls_per_minute: 6_000,
-            trusted_proxies: 0,
-            check_responses: false,
-        }
-    }
-}
-
-impl Limits {
-    /// The first invalid limit. With a limit of zero, a server could answer no request.
-    fn problem(&self) -> Option<(&'static str, &'static str)> {
-        let counts = [
-            ("server.max_connections", self.max_connections as u64),
-            ("server.max_body_bytes", self.max_body_bytes as u64),
-            ("server.head_seconds", self.head_seconds),
-            ("server.body_seconds", self.body_seconds),
-            ("server.upload_seconds", self.upload_seconds),
-        ];
-        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Some((key, "must be at least 1"));
-        }
-        let problem = "must be at least twice server.max_body_bytes";
-        let is_small = self.body_memory_bytes < 2 * self.max_body_bytes;
-        is_small.then_some(("server.body_memory_bytes", problem))
-    }
-}
-
 impl Default for WorkerManager {
     fn default() -> Self {
         Self {
@@ -277,6 +224,7 @@ impl Default for Log {
         Self {
             format: LogFormat::Pretty,
             filter: "info".to_owned(),
+            refusals_per_minute: 600,
         }
     }
 }
@@ -289,9 +237,9 @@ impl Config {
 
     /// `file` is used only in error messages.
     pub fn from_toml(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|problem| ConfigError::Syntax {
+        syntax::parse(text).map_err(|problem| ConfigError::Syntax {
             file: file.to_owned(),
-            problem: problem.to_string().trim_end().to_owned(),
+            problem,
         })
     }
 
@@ -321,10 +269,9 @@ impl Config {
         self.artifacts.folder.clone().or_else(beside)
     }
 
-    fn root_url_problem(&self) -> Option<&'static str> {
-        let root_url = self.root_url();
+    fn url_problem(&self, url: &str) -> Option<&'static str> {
         let is_known = |scheme: &str| ["http", "https"].contains(&scheme);
-        match root_url.split_once("://") {
+        match url.split_once("://") {
             Some(("http", _)) if self.tls.is_some() => {
                 Some("must begin with https:// where `tls` is configured")
             }
@@ -345,8 +292,12 @@ impl Config {
         if self.database.connections == 0 {
             return wrong("database.connections", "must be at least 1");
         }
-        if let Some(problem) = self.root_url_problem() {
+        if let Some(problem) = self.url_problem(&self.root_url()) {
             return wrong("root_url", problem);
+        }
+        let mut aliases = self.root_url_aliases.iter();
+        if let Some(problem) = aliases.find_map(|url| self.url_problem(url)) {
+            return wrong("root_url_aliases", problem);
         }
         let of_server = self.server.problem();
         if let Some((key, problem)) = of_server.or_else(|| self.fleet.problem()) {
@@ -499,6 +450,14 @@ mod tests {
             (
                 "root_url = \"http://x/y\"\n[database]\nurl = \"sqlite:x\"",
                 "root_url: must be without a path",
+            ),
+            (
+                "root_url_aliases = [\"http://x/y\"]\n[database]\nurl = \"sqlite:x\"",
+                "root_url_aliases: must be without a path",
+            ),
+            (
+                "[database]\nurl = \"sqlite:x\"\n[server]\nhead_memory_bytes = 16383",
+                "server.head_memory_bytes: must be at least 16384",
             ),
             (
                 "[database]\nurl = \"sqlite:x\"\n[server]\nmax_connections = 0",

@@ -31,6 +31,11 @@ pub enum RunError {
         address: SocketAddr,
         problem: io::Error,
     },
+    #[error("cannot listen on `server.metrics_listen` = \"{address}\" ({problem})")]
+    ListenForMetrics {
+        address: SocketAddr,
+        problem: io::Error,
+    },
     #[error(
         "{0}: stop that server first, or use another database (`database.url`, or --data of `up`); \
          several servers need PostgreSQL"
@@ -52,6 +57,7 @@ pub async fn run(
     let address = config.listen;
     let unable = |problem| RunError::Listen { address, problem };
     let listener = TcpListener::bind(address).await.map_err(unable)?;
+    let metrics = listen_for_metrics(&config).await?;
     // Port 0 means any free port: from here on, the actual port is used.
     config.listen = listener.local_addr().map_err(unable)?;
     let listen = config.listen;
@@ -78,12 +84,19 @@ pub async fn run(
     let server = Arc::new(Server::new(Arc::clone(&app)));
     let tree = tokio::spawn(tree_keeper::keep(Arc::clone(&app), stopping.clone()));
     let serving = tokio::spawn(server.serve(listener, stopping.clone()));
+    let serving_metrics = metrics.map(|listener| {
+        let server = Arc::new(Server::of_metrics(Arc::clone(&app)));
+        tokio::spawn(server.serve(listener, stopping.clone()))
+    });
     tracing::info!(http.address = %listen, "listening on {listen}");
     ready(listen);
     stop.await;
     tracing::info!("stopping: waiting for running requests");
     stopping.cancel();
     let _ = serving.await;
+    if let Some(serving) = serving_metrics {
+        let _ = serving.await;
+    }
     driver.join().await;
     let _ = tree.await;
     if let Err(problem) = background::leave_broker(&app).await {
@@ -93,4 +106,16 @@ pub async fn run(
     app.engine.launch_tracker.finish().await;
     app.engine.store.close().await;
     Ok(())
+}
+
+async fn listen_for_metrics(config: &Config) -> Result<Option<TcpListener>, RunError> {
+    let Some(address) = config.server.metrics_listen else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|problem| RunError::ListenForMetrics { address, problem })?;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(metrics.address = %address, "serving /metrics on {address}");
+    }
+    Ok(Some(listener))
 }

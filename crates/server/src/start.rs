@@ -39,7 +39,8 @@ use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::EventStream;
 use crate::health::HealthMonitor;
-use crate::limits::{BodyBudget, OpenCalls};
+use crate::hosts::Hosts;
+use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::{self, Channel, ChannelsError};
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
@@ -171,6 +172,7 @@ async fn assemble(
     let tls = config.tls.clone().map(TlsAcceptor::new).transpose()?;
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
     let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
+    let failed_authentications = OpenCalls::new(config.server.open_calls_per_minute);
     let engine = Engine {
         root_url: config.root_url(),
         store,
@@ -196,6 +198,8 @@ async fn assemble(
     };
     let builder_keys = Arc::new(engine.keyring.of_builders());
     Ok(Arc::new(App {
+        hosts: Hosts::of(&config),
+        refusals: RefusalLog::new(config.log.refusals_per_minute),
         config,
         engine: Arc::new(engine),
         builder_keys,
@@ -207,6 +211,7 @@ async fn assemble(
         health: HealthMonitor::default(),
         body_budget,
         open_calls,
+        failed_authentications,
         pool_replies: PoolReplies::default(),
         started: now,
         tree: SharedTree::default(),

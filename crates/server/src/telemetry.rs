@@ -27,6 +27,7 @@ pub const HTTP_REQUESTS: &str = "http_requests_total";
 pub const HTTP_SECONDS: &str = "http_request_duration_seconds";
 pub const AUTH_SUCCESS: &str = "auth_success_total";
 pub const AUTH_FAILURE: &str = "auth_failure_total";
+pub const CONNECTIONS_CLOSED: &str = "fleetwright_connections_closed_total";
 pub const EXISTING_CAPACITY: &str = "worker_manager_existing_capacity";
 pub const REQUESTED_CAPACITY: &str = "worker_manager_requested_capacity";
 pub const STOPPING_CAPACITY: &str = "worker_manager_stopping_capacity";

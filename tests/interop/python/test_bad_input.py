@@ -179,7 +179,7 @@ def test_a_nul_in_stored_text_is_kept_or_refused_but_never_an_error(owner, serve
         [("Authorization", 'Hawk id="a", ts="1", nonce="n", mac="\xff"')],
         [("Authorization", "Hawk")],
         [("Authorization", "")],
-        [("Authorization", "x" * 20_000)],
+        [("Authorization", "x" * 10_000)],
     ],
     ids=short,
 )

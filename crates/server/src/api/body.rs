@@ -11,6 +11,7 @@ use http_body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::body_chunk::BodyChunk;
+use crate::limits::UnderWay;
 
 /// Most replies are complete and cost no more than their bytes.
 pub enum Body {
@@ -24,6 +25,12 @@ pub struct Streaming {
     /// The number of bytes that are still to come, if known.
     left: Option<u64>,
     stopped: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+/// A body whose request is under way until all of it was sent.
+pub(super) struct SentBody {
+    body: Body,
+    _under_way: UnderWay,
 }
 
 impl Body {
@@ -46,6 +53,13 @@ impl Body {
                 }
                 Self::Stream(streaming)
             }
+        }
+    }
+
+    pub(super) fn until_sent(self, under_way: UnderWay) -> SentBody {
+        SentBody {
+            body: self,
+            _under_way: under_way,
         }
     }
 }
@@ -100,6 +114,26 @@ impl http_body::Body for Body {
                 .left
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
         }
+    }
+}
+
+impl http_body::Body for SentBody {
+    type Data = BodyChunk;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<BodyChunk>>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -1,5 +1,6 @@
 //! One request on its way to its handler: the endpoint, the caller and the parameters.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,8 +19,9 @@ use super::error::{ApiError, Code};
 use super::paging::Page;
 use super::raw_body::RawBody;
 use crate::app::App;
-use crate::authentication::{Caller, RequestToAuthenticate};
-use crate::limits::BodyShare;
+use crate::authentication::{AuthenticationError, Caller, RequestToAuthenticate};
+use crate::hosts::Host;
+use crate::limits::{BodyShare, Connection};
 
 pub struct Call {
     pub app: Arc<App>,
@@ -40,6 +42,12 @@ pub struct Call {
     /// Cancelled when the client disconnects or the server stops.
     pub cancelled: CancellationToken,
     pub auth_request: RequestToAuthenticate,
+    /// The host that the client addressed, if it is none of this server.
+    pub foreign_host: Option<Host>,
+    /// The address of the client.
+    pub address: IpAddr,
+    /// `None`: in tests without sockets.
+    pub connection: Option<Arc<Connection>>,
     /// The client's position in the event stream when its last connection ended.
     pub last_event_id: Option<String>,
     /// The entity tags of the replies that the client already has.
@@ -174,17 +182,40 @@ impl Call {
         }
     }
 
-    /// Authenticates the caller.
+    /// Authenticates the caller. An address that fails too often is refused, unless its clients are
+    /// known already.
     pub async fn authenticate(&mut self) -> Result<(), ApiError> {
-        if self.caller.is_none() {
-            self.caller = Some(
-                self.app
-                    .authenticator
-                    .authenticate(&self.auth_request, self.now)
-                    .await?,
-            );
+        if self.caller.is_some() {
+            return Ok(());
         }
+        let failed = &self.app.failed_authentications;
+        self.auth_request.may_look_up = !failed.is_exhausted(self.address, self.now);
+        let authenticated = self
+            .app
+            .authenticator
+            .authenticate(&self.auth_request, self.now)
+            .await;
+        let caller = match authenticated {
+            Err(refused @ AuthenticationError::Refused(_)) => {
+                failed.take(self.address, self.now)?;
+                return Err(refused.into());
+            }
+            other => other?,
+        };
+        if caller.client_id.is_some() {
+            if let Some(host) = &self.foreign_host {
+                return Err(ApiError::signed_for(host, &self.app.engine.root_url));
+            }
+            self.identify()?;
+        }
+        self.caller = Some(caller);
         Ok(())
+    }
+
+    /// The request comes from somebody who has proved a right: the connection keeps its place.
+    pub fn identify(&self) -> Result<(), ApiError> {
+        let connection = self.connection.as_ref();
+        Ok(connection.map_or(Ok(()), |connection| connection.identify())?)
     }
 
     /// The scopes of the caller, or of an anonymous caller if the endpoint needs none.

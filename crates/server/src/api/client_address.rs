@@ -10,7 +10,7 @@ use crate::app::App;
 /// The address of the client, or of the last proxy if its header is missing.
 pub(super) fn address(app: &App, head: &RequestHead) -> IpAddr {
     let n_proxies = usize::from(app.config.server.trusted_proxies);
-    forwarded(&head.headers, n_proxies).unwrap_or_else(|| head.peer.ip())
+    forwarded(&head.headers, n_proxies).unwrap_or_else(|| head.sender.peer.ip())
 }
 
 /// Each trusted proxy appends the address that it saw to `X-Forwarded-For`. The client chose

@@ -28,7 +28,8 @@ use serde_json::{Value, json};
 use store::StoreError;
 
 use crate::authentication::AuthenticationError;
-use crate::limits::{NoMemory, TooManyCalls};
+use crate::hosts::Host;
+use crate::limits::{NoMemory, TooManyCalls, TooManyConnections};
 
 /// A client that is refused because of load may try again after this time.
 const RETRY_SECONDS: u32 = 5;
@@ -208,6 +209,16 @@ impl ApiError {
         Self::new(Code::InsufficientScopes, message)
     }
 
+    /// A valid signature for another server, which may have passed the request on.
+    pub fn signed_for(host: &Host, root_url: &str) -> Self {
+        let message = format!(
+            "Unauthorized: this request was signed for {host}, which is not a host of this server. \
+             Use the root URL {root_url}. If {host} is right, its operator adds it to \
+             `root_url_aliases`"
+        );
+        Self::new(Code::AuthenticationFailed, message)
+    }
+
     /// The client gets only an id for an error of ours; the log has the details under that id.
     pub fn internal(incident: &str) -> Self {
         Self::new(
@@ -275,6 +286,7 @@ impl From<AuthenticationError> for ApiError {
     fn from(problem: AuthenticationError) -> Self {
         match problem {
             AuthenticationError::Refused(message) => Self::new(Code::AuthenticationFailed, message),
+            AuthenticationError::NotLookedUp => TooManyCalls.into(),
             AuthenticationError::NotExpanded(message) => Self::input(message),
             AuthenticationError::NoAnswer(message) => Self::new(Code::InternalServerError, message),
             AuthenticationError::Store(problem) => problem.into(),
@@ -291,6 +303,12 @@ impl From<NoMemory> for ApiError {
 impl From<TooManyCalls> for ApiError {
     fn from(problem: TooManyCalls) -> Self {
         Self::new(Code::TooManyRequests, problem.to_string())
+    }
+}
+
+impl From<TooManyConnections> for ApiError {
+    fn from(problem: TooManyConnections) -> Self {
+        Self::new(Code::ServerBusy, problem.to_string())
     }
 }
 

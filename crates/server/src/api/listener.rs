@@ -8,35 +8,38 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::body::Body;
+use super::client_stream::{ClientStream, read_first_head};
 use super::documents::Documents;
+use super::head_timer::{Arrivals, HeadTimer};
 use super::read_body::RequestBody;
 use super::request::{self, text_header};
-use super::request_head::{RequestHead, RequestTags};
+use super::request_head::{RequestHead, RequestTags, Sender};
 use super::response::{Private, Response, with_status};
 use super::route::Router;
 use super::write_timeout::WriteTimeout;
 use super::{endpoint::Service, pages};
 use crate::app::App;
-use crate::config::Role;
+use crate::config::{MAX_HEAD_BYTES, Role};
+use crate::limits::{Connection, ConnectionPlace, Connections};
 
-/// Limits of a request's head: its size and its number of headers.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// Limit of a request's head, beside its size.
 const MAX_HEADERS: usize = 100;
+/// The maximum buffer for reading the body of a request.
+const BUFFER_BYTES: usize = 64 * 1024;
 /// Time until the next try after accepting a connection failed, for example with too many open
 /// files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -71,6 +74,8 @@ pub struct Server {
     app: Arc<App>,
     router: Router,
     documents: Documents,
+    /// Serves `/metrics` and nothing else.
+    only_metrics: bool,
     /// Ends replies that have no end of their own.
     stopping: CancellationToken,
 }
@@ -85,6 +90,18 @@ impl Server {
             app,
             router: Router::new(&services),
             documents: Documents::default(),
+            only_metrics: false,
+            stopping: CancellationToken::new(),
+        }
+    }
+
+    /// The server at `server.metrics_listen`.
+    pub fn of_metrics(app: Arc<App>) -> Self {
+        Self {
+            app,
+            router: Router::new(&[]),
+            documents: Documents::default(),
+            only_metrics: true,
             stopping: CancellationToken::new(),
         }
     }
@@ -92,11 +109,11 @@ impl Server {
     /// Serves connections until `stop`, then lets running requests end.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         let limits = &self.app.config.server;
-        let places = Arc::new(Semaphore::new(limits.max_connections));
+        let connections = Connections::new(limits);
         let graceful = GracefulShutdown::new();
         loop {
             let accepted = tokio::select! {
-                accepted = accept(&listener, &places) => accepted,
+                accepted = accept(&listener, &connections) => accepted,
                 () = stop.cancelled() => break,
             };
             match accepted {
@@ -127,58 +144,101 @@ impl Server {
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        place: OwnedSemaphorePermit,
+        place: ConnectionPlace,
         graceful: &GracefulShutdown,
     ) {
         // Replies are written at once. Waiting for full packets would only delay them.
         let _ = stream.set_nodelay(true);
         let watcher = graceful.watcher();
+        let sender = Sender {
+            peer,
+            local: stream.local_addr().unwrap_or(self.app.config.listen),
+            is_tls: self.app.tls.is_some(),
+            connection: Some(Arc::clone(place.connection())),
+        };
         tokio::spawn(async move {
-            match &self.app.tls {
-                None => {
-                    self.clone()
-                        .serve_client(stream, peer, false, watcher)
-                        .await
+            let connection = place.connection();
+            tokio::select! {
+                () = self.greet(stream, sender, connection, watcher) => {}
+                () = connection.closing().cancelled() => {
+                    tracing::debug!(peer = %peer, "closed a connection to make room for others");
                 }
-                Some(tls) => match tls.accept(stream).await {
-                    Ok(stream) => self.clone().serve_client(stream, peer, true, watcher).await,
-                    Err(problem) => {
-                        tracing::debug!(peer = %peer, error = %problem, "TLS handshake failed: \
-                            {problem}");
-                    }
-                },
             }
-            drop(place);
         });
+    }
+
+    /// Serves a client after its handshake, if TLS is configured.
+    async fn greet(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        sender: Sender,
+        connection: &Arc<Connection>,
+        watcher: Watcher,
+    ) {
+        let Some(tls) = &self.app.tls else {
+            return self.serve_client(stream, sender, connection, watcher).await;
+        };
+        // Most clients that never send a request do not get further than this.
+        match Box::pin(tls.accept(stream)).await {
+            Ok(stream) => self.serve_client(stream, sender, connection, watcher).await,
+            Err(problem) => {
+                tracing::debug!(peer = %sender.peer, error = %problem, "TLS handshake failed: \
+                    {problem}");
+            }
+        }
     }
 
     /// Answers the requests of one connection until it ends.
     async fn serve_client<C>(
-        self: Arc<Self>,
-        stream: C,
-        peer: SocketAddr,
-        is_tls: bool,
+        self: &Arc<Self>,
+        mut stream: C,
+        sender: Sender,
+        connection: &Arc<Connection>,
         watcher: Watcher,
     ) where
         C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let head_limit = Duration::from_secs(self.app.config.server.head_seconds);
+        let peer = sender.peer;
+        let limits = &self.app.config.server;
+        let limit = Duration::from_secs(limits.head_seconds);
+        let reading = tokio::time::timeout(limit, read_first_head(&mut stream, connection));
+        let read = tokio::select! {
+            read = reading => read,
+            () = self.stopping.cancelled() => return,
+        };
+        let Ok(Ok(Some(first))) = read else {
+            tracing::debug!(peer = %peer, "connection ended without a request");
+            return;
+        };
+        let arrivals = Arrivals::default();
+        let stream = ClientStream::new(first, stream, arrivals.clone());
+        let (server, connection) = (Arc::clone(self), Arc::clone(connection));
         let service = service_fn(move |request: Request<Incoming>| {
-            let server = Arc::clone(&self);
-            let answering = server.answer_safely(request, peer, is_tls);
+            let answering = Arc::clone(&server).answer_safely(request, sender.clone());
+            let connection = Arc::clone(&connection);
             // An idle connection keeps room for this future, too.
-            Box::pin(async move { Ok::<_, Infallible>(answering.await) })
+            Box::pin(async move {
+                let under_way = connection.begin();
+                let mut response = answering.await;
+                if !connection.may_stay() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
+                Ok::<_, Infallible>(response.map(|body| body.until_sent(under_way)))
+            })
         });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(head_limit)
+        let serving = http1::Builder::new()
+            .timer(HeadTimer { arrivals, limit })
+            .header_read_timeout(Duration::from_secs(limits.idle_seconds))
             .max_headers(MAX_HEADERS)
-            .max_buf_size(MAX_HEAD_BYTES)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(BUFFER_BYTES)
             .serve_connection(
                 WriteTimeout::new(TokioIo::new(stream), STALLED_WRITE_LIMIT),
                 service,
             );
-        if let Err(problem) = watcher.watch(connection).await {
+        // On the heap, because most of the connections that only wait never get here.
+        if let Err(problem) = Box::pin(watcher.watch(serving)).await {
             tracing::debug!(peer = %peer, error = %problem, "connection ended: {problem}");
         }
     }
@@ -188,8 +248,7 @@ impl Server {
     async fn answer_safely(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: SocketAddr,
-        is_tls: bool,
+        sender: Sender,
     ) -> Response {
         let reads = matches!(
             *request.method(),
@@ -198,7 +257,7 @@ impl Server {
         // Dropped with the connection.
         let cancelled = self.stopping.child_token();
         let _cancel_on_drop = cancelled.clone().drop_guard();
-        let answering = async move { self.answer_until(request, peer, is_tls, cancelled).await };
+        let answering = async move { self.answer_until(request, sender, cancelled).await };
         let answering = AssertUnwindSafe(answering).catch_unwind();
         let answered = if reads {
             answering.await.ok()
@@ -214,14 +273,19 @@ impl Server {
     /// Answers one request.
     pub async fn answer(&self, request: Request<impl RequestBody>, peer: SocketAddr) -> Response {
         let cancelled = self.stopping.child_token();
-        self.answer_until(request, peer, false, cancelled).await
+        let sender = Sender {
+            peer,
+            local: self.app.config.listen,
+            is_tls: false,
+            connection: None,
+        };
+        self.answer_until(request, sender, cancelled).await
     }
 
     async fn answer_until(
         &self,
         request: Request<impl RequestBody>,
-        peer: SocketAddr,
-        is_tls: bool,
+        sender: Sender,
         cancelled: CancellationToken,
     ) -> Response {
         let (parts, body) = request.into_parts();
@@ -231,8 +295,7 @@ impl Server {
             method: parts.method,
             uri: parts.uri,
             headers: parts.headers,
-            peer,
-            is_tls,
+            sender,
             tags: tags.clone(),
             cancelled,
         };
@@ -240,6 +303,8 @@ impl Server {
         let answering = async {
             if head.bytes() > MAX_HEAD_BYTES {
                 with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Bytes::new())
+            } else if self.only_metrics {
+                pages::answer_metrics(&self.app, &head)
             } else if head.uri.path().starts_with("/api/") {
                 request::answer(&self.app, &self.router, head, body).await
             } else {
@@ -280,16 +345,14 @@ fn is_ours(app: &App, service: Service) -> bool {
     }
 }
 
-/// Waits for a free slot before the next connection, so that further ones queue in the kernel.
+/// Accepts the next connection, which may cost another one its place. Further ones queue in the
+/// kernel.
 async fn accept(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places)
-        .acquire_owned()
-        .await
-        .map_err(std::io::Error::other)?;
+    connections: &Arc<Connections>,
+) -> std::io::Result<(TcpStream, SocketAddr, ConnectionPlace)> {
     let (stream, peer) = listener.accept().await?;
+    let place = connections.enter(peer.ip()).await;
     Ok((stream, peer, place))
 }
 

@@ -9,11 +9,11 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::documents::Documents;
-use super::request::split_host;
 use super::request_head::RequestHead;
 use super::response::{Private, Response, json_response, not_found, with_status};
 use super::worker_manager::monitoring::version_document;
 use crate::app::App;
+use crate::hosts::split_host;
 
 /// Headers that proxies add to forwarded requests, besides `X-Forwarded-…`.
 const FORWARDED: [&str; 6] = [
@@ -82,7 +82,17 @@ async fn ready(app: &App) -> Response {
     with_type(with_status(StatusCode::OK, body.into()), PLAIN)
 }
 
-/// Metrics contain names of pools, so only programs on this machine may read them.
+/// Answers at `server.metrics_listen`, whoever asks.
+pub fn answer_metrics(app: &App, head: &RequestHead) -> Response {
+    let is_read = head.method == Method::GET || head.method == Method::HEAD;
+    if is_read && head.uri.path() == "/metrics" {
+        return all_metrics(app);
+    }
+    not_found()
+}
+
+/// Metrics contain names of pools, so only programs on this machine may read them, unless they
+/// have an address of their own.
 ///
 /// A forwarded request comes from elsewhere. A browser on this machine may send a request for a
 /// site whose name points at this machine: then its `Host` is the site's name.
@@ -91,10 +101,15 @@ fn metrics(app: &App, head: &RequestHead) -> Response {
         let name = name.as_str();
         FORWARDED.contains(&name) || name.starts_with("x-forwarded-")
     };
-    let is_local = head.peer.ip().to_canonical().is_loopback() && names_this_machine(head);
-    if !is_local || head.headers.keys().any(is_forwarded) {
+    let is_local = head.sender.peer.ip().to_canonical().is_loopback() && names_this_machine(head);
+    let has_address = app.config.server.metrics_listen.is_some();
+    if has_address || !is_local || head.headers.keys().any(is_forwarded) {
         return not_found();
     }
+    all_metrics(app)
+}
+
+fn all_metrics(app: &App) -> Response {
     let body = Bytes::from(app.telemetry.render());
     let response = with_status(StatusCode::OK, body);
     let mut response = with_type(response, "text/plain; version=0.0.4; charset=utf-8");

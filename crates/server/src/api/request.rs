@@ -27,11 +27,15 @@ use super::response::{Response, error_reply, not_found, options, reply_with};
 use super::route::{RouteMatch, Router};
 use crate::app::App;
 use crate::authentication::{Caller, RequestToAuthenticate};
+use crate::hosts::Host;
 use crate::limits::BodyShare;
 
 const JSON: &str = "application/json";
 /// An error repeats the body of its request only up to this size.
 const MAX_PAYLOAD_IN_ERROR: usize = 64 * 1024;
+
+/// Callers choose client ids, and with them the texts of refusals. This much of each is logged.
+const MAX_LOGGED_CHARS: usize = 200;
 
 /// Answers a request whose path begins with `/api/`.
 pub async fn answer(
@@ -88,6 +92,7 @@ async fn run(
         parameters,
     } = found;
     let for_error = parameters.clone();
+    let host = addressed(app, head);
     let mut payload = Value::Object(Map::new());
     let call = Call {
         app: Arc::clone(app),
@@ -101,7 +106,10 @@ async fn run(
         now,
         request_id: head.tags.request_id.clone(),
         cancelled: head.cancelled.clone(),
-        auth_request: auth_request(app, head),
+        auth_request: auth_request(app, head, &host),
+        foreign_host: Some(host).filter(|host| !app.hosts.contains(host, head.sender.local)),
+        address: client_address::address(app, head),
+        connection: head.sender.connection.clone(),
         last_event_id: last_event_id(&head.headers),
         if_none_match: text_header(&head.headers, IF_NONE_MATCH).map(str::to_owned),
         caller: None,
@@ -114,6 +122,12 @@ async fn run(
         }
         Err(mut error) => {
             log_internal(app, name, &mut error);
+            if matches!(
+                error.code,
+                Code::AuthenticationFailed | Code::InsufficientScopes
+            ) {
+                log_refusal(app, name, head, &error);
+            }
             error_reply(&error, name, &for_error, payload, now)
         }
     }
@@ -127,18 +141,18 @@ async fn answer_call(
     body: impl RequestBody,
     payload: &mut Value,
 ) -> Result<Reply, ApiError> {
-    if let Err(refused) = admit(&mut call, endpoint, head).await {
+    if let Err(refused) = admit(&mut call, endpoint).await {
         read_body::discard(&call.app.config.server, &head.headers, body).await;
         return Err(refused);
     }
     let is_json = if endpoint.takes_raw_body {
         let encoding = text_header(&head.headers, CONTENT_ENCODING).map(str::to_owned);
-        let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call, head));
+        let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call));
         call.raw = Mutex::new(Some(raw));
         false
     } else if call.auth_request.content_type == JSON {
         let received =
-            read_body::receive(body, &body_limits(&call, endpoint), share(&call, head)).await?;
+            read_body::receive(body, &body_limits(&call, endpoint), share(&call)).await?;
         call.body = received.json;
         call.auth_request.body = received.text;
         call.memory = Some(received.memory);
@@ -155,12 +169,11 @@ async fn answer_call(
 
 /// Admits a call before its body is read. If the URL decides the scopes, the caller needs them;
 /// otherwise it needs valid credentials. Calls that need no credentials are rate-limited.
-async fn admit(call: &mut Call, endpoint: &Endpoint, head: &RequestHead) -> Result<(), ApiError> {
+async fn admit(call: &mut Call, endpoint: &Endpoint) -> Result<(), ApiError> {
     if endpoint.scopes.is_none() {
         // Without input no resources are used, and signed URLs count as credentials.
         if endpoint.input.is_some() {
-            let address = client_address::address(&call.app, head);
-            call.app.open_calls.take(address, call.now)?;
+            call.app.open_calls.take(call.address, call.now)?;
         }
         return Ok(());
     }
@@ -177,12 +190,12 @@ fn is_by_known_client(call: &Call) -> bool {
     call.caller.as_ref().is_some_and(is_known)
 }
 
-fn share(call: &Call, head: &RequestHead) -> BodyShare {
+fn share(call: &Call) -> BodyShare {
     let budget = &call.app.body_budget;
     if is_by_known_client(call) {
         return budget.admitted();
     }
-    budget.open(client_address::address(&call.app, head))
+    budget.open(call.address)
 }
 
 /// Where no body is expected, it is read for its signature alone, so it must be small.
@@ -240,12 +253,19 @@ fn content_type(headers: &HeaderMap) -> String {
     given.split(';').next().unwrap_or("").trim().to_lowercase()
 }
 
-fn auth_request(app: &App, head: &RequestHead) -> RequestToAuthenticate {
+/// The host that the client addressed. Only trusted proxies know better than the client.
+fn addressed(app: &App, head: &RequestHead) -> Host {
     let text = |name: &str| text_header(&head.headers, name);
-    let (name, port) = split_host(text("host").unwrap_or(""));
-    let forwarded_port = text("x-forwarded-port").and_then(|port| port.trim().parse().ok());
-    let forwarded_tls = text("x-forwarded-proto").is_some_and(|proto| proto.trim() == "https");
-    let usual_port = if head.is_tls { 443 } else { 80 };
+    let is_proxied = app.config.server.trusted_proxies > 0;
+    let forwarded = |name| text(name).filter(|_| is_proxied).map(str::trim);
+    let port = forwarded("x-forwarded-port").and_then(|port| port.parse().ok());
+    let is_https = forwarded("x-forwarded-proto") == Some("https");
+    let port = port.or(is_https.then_some(443));
+    let header = text("host").unwrap_or("");
+    app.hosts.addressed(header, port, head.sender.is_tls)
+}
+
+fn auth_request(app: &App, head: &RequestHead, host: &Host) -> RequestToAuthenticate {
     RequestToAuthenticate {
         method: head.method.as_str().to_owned(),
         resource: head
@@ -253,13 +273,11 @@ fn auth_request(app: &App, head: &RequestHead) -> RequestToAuthenticate {
             .path_and_query()
             .map_or("/", |whole| whole.as_str())
             .to_owned(),
-        host: name.to_lowercase(),
-        port: forwarded_port
-            .or(forwarded_tls.then_some(443))
-            .or(port)
-            .unwrap_or(usual_port),
+        host: host.name.clone(),
+        port: host.port,
         authorization: authorization(&head.headers),
         source_ip: client_address::address(app, head).to_string(),
+        may_look_up: true,
         content_type: content_type(&head.headers),
         body: Bytes::new(),
     }
@@ -279,14 +297,6 @@ fn authorization(headers: &HeaderMap) -> Option<String> {
         .map(|value| String::from_utf8_lossy(value.as_bytes()))
         .collect();
     (!given.is_empty()).then(|| given.join(", "))
-}
-
-/// A host header's name and port; the name of an IPv6 address keeps its brackets.
-pub(super) fn split_host(host: &str) -> (&str, Option<u16>) {
-    match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
-        _ => (host, None),
-    }
 }
 
 pub(super) fn parameter_pattern(service: Service, name: &str) -> Option<&'static str> {
@@ -351,6 +361,32 @@ fn payload_for_errors(call: &Call, shown: Payload) -> Value {
     }
 }
 
+/// Logs who was refused what: a limited number of lines, so that callers cannot fill the log.
+fn log_refusal(app: &App, name: &str, head: &RequestHead, error: &ApiError) {
+    let address = client_address::address(app, head);
+    let Some(n_left_out) = app.refusals.line(address, app.engine.clock.now()) else {
+        return;
+    };
+    let claimed = claimed_client(app, head);
+    let client = claimed.as_deref().unwrap_or("no client");
+    let reason = shortened(error.message.lines().next().unwrap_or_default());
+    tracing::info!(client.id = %client, source.ip = %address, api.method = name,
+        http.method = %head.method, http.path = head.uri.path(),
+        http.status = error.code.status().as_u16(), refusals.left_out = n_left_out,
+        "refused {name} to {client} at {address}: {reason}");
+}
+
+/// The client that the sender of a request claims to be.
+fn claimed_client(app: &App, head: &RequestHead) -> Option<String> {
+    let signed = auth_request(app, head, &addressed(app, head));
+    let read = access::hawk::read(&signed.line(), signed.authorization.as_deref());
+    read.ok()?.sender().map(shortened)
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(MAX_LOGGED_CHARS).collect()
+}
+
 /// Gives an internal error its id and logs its cause.
 fn log_internal(app: &App, name: &str, error: &mut ApiError) {
     let Some(cause) = error.cause.take() else {
@@ -367,15 +403,6 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-
-    #[test]
-    fn hosts_are_split_from_their_ports() {
-        assert_eq!(split_host("a.example:8080"), ("a.example", Some(8080)));
-        assert_eq!(split_host("a.example"), ("a.example", None));
-        assert_eq!(split_host("[::1]:80"), ("[::1]", Some(80)));
-        assert_eq!(split_host("[::1]"), ("[::1]", None));
-        assert_eq!(split_host(""), ("", None));
-    }
 
     #[test]
     fn only_paths_of_our_services_are_api_paths() {

@@ -1,10 +1,13 @@
 //! The head of a request: everything before its body.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use http::header::HeaderName;
 use http::{HeaderMap, Method};
 use tokio_util::sync::CancellationToken;
+
+use crate::limits::Connection;
 
 /// The ids of a request in logs and replies.
 #[derive(Clone)]
@@ -13,14 +16,24 @@ pub struct RequestTags {
     pub trace_id: String,
 }
 
-/// A request's head and its sender's address.
+/// Where a request comes from.
+#[derive(Clone)]
+pub struct Sender {
+    pub peer: SocketAddr,
+    /// Our own address, at which the connection arrived.
+    pub local: SocketAddr,
+    /// The connection itself is encrypted.
+    pub is_tls: bool,
+    /// `None`: in tests without sockets.
+    pub connection: Option<Arc<Connection>>,
+}
+
+/// A request's head and its sender.
 pub struct RequestHead {
     pub method: Method,
     pub uri: http::Uri,
     pub headers: HeaderMap,
-    pub peer: SocketAddr,
-    /// The connection itself is encrypted.
-    pub is_tls: bool,
+    pub sender: Sender,
     pub tags: RequestTags,
     /// Cancelled when the client disconnects or the server stops.
     pub cancelled: CancellationToken,

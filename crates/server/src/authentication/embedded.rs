@@ -4,7 +4,7 @@
 //! at most once a second. So a change in another process takes effect within a second, and a change
 //! in this process at once. Only changed roles are read again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -27,12 +27,14 @@ use super::{AuthenticationError, Authenticator, Caller, RequestToAuthenticate};
 const FRESH_MS: i64 = 1_000;
 /// How long a request waits for another request that reads the store.
 const TURN: Duration = Duration::from_secs(1);
-/// Maximum number of clients, of expansions and of used ids in memory.
+/// Maximum number of clients, of ids of no client, of expansions and of used ids in memory.
 const MAX_KEPT: usize = 10_000;
 /// Callers choose how large their expansions are. This is the limit for all together; an expansion
 /// above its own limit is not cached.
 const MAX_EXPANSIONS_BYTES: usize = 64 * 1024 * 1024;
 const MAX_EXPANSION_BYTES: usize = 1024 * 1024;
+/// A longer id of no client is not kept.
+const MAX_UNKNOWN_LENGTH: usize = 256;
 /// Validity of the answer for requests without credentials.
 const NO_CREDENTIALS_LAST_MS: i64 = 15 * MINUTE_MS;
 /// Every caller has this scope, with or without credentials.
@@ -64,6 +66,8 @@ struct AccessSnapshot {
     roles: Arc<Roles>,
     anonymous: Arc<ScopeSet>,
     clients: Mutex<HashMap<String, Arc<Client>>>,
+    /// Ids of no client. A new client changes the revision, so they hold for a second at most.
+    unknown: Mutex<HashSet<String>>,
     expansions: Mutex<Expansions>,
 }
 
@@ -89,6 +93,7 @@ impl AccessSnapshot {
             roles,
             anonymous: Arc::new(anonymous),
             clients: Mutex::default(),
+            unknown: Mutex::default(),
             expansions: Mutex::default(),
         }
     }
@@ -109,6 +114,21 @@ impl AccessSnapshot {
             clients.clear();
         }
         clients.insert(client.client_id.clone(), Arc::clone(client));
+    }
+
+    fn keep_unknown(&self, id: &str) {
+        if id.len() > MAX_UNKNOWN_LENGTH {
+            return;
+        }
+        let mut unknown = self.unknown();
+        if unknown.len() >= MAX_KEPT {
+            unknown.clear();
+        }
+        unknown.insert(id.to_owned());
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<String, Arc<Client>>> {
@@ -153,11 +173,13 @@ impl EmbeddedAuthenticator {
     }
 
     /// Verifies a request line, as `authenticateHawk` does for other services. `None`: no
-    /// credentials.
+    /// credentials. `may_look_up`: whether the database may be read for a client that is not in
+    /// memory.
     pub async fn verify(
         &self,
         line: &RequestLine<'_>,
         authorization: Option<&str>,
+        may_look_up: bool,
         now: Timestamp,
     ) -> Result<Option<AuthenticatedClient>, AuthenticationError> {
         let presented = read(line, authorization)?;
@@ -166,7 +188,7 @@ impl EmbeddedAuthenticator {
         }
         let known = self.known(now).await?;
         let client = match presented.client_to_load() {
-            Some(id) => self.client(&known, id).await?,
+            Some(id) => self.client(&known, id, may_look_up).await?,
             None => None,
         };
         let expand = |scopes: &[String]| known.expand(scopes);
@@ -269,16 +291,24 @@ impl EmbeddedAuthenticator {
         &self,
         known: &AccessSnapshot,
         id: &str,
+        may_look_up: bool,
     ) -> Result<Option<Arc<Client>>, AuthenticationError> {
         let kept = known.clients().get(id).cloned();
         if kept.is_some() {
             return Ok(kept);
         }
+        if known.unknown().contains(id) {
+            return Ok(None);
+        }
         let Ok(client_id) = id.parse::<ClientId>() else {
             return Ok(None);
         };
+        if !may_look_up {
+            return Err(AuthenticationError::NotLookedUp);
+        }
         let get = move |tx: &mut Tx<'_>| store::clients::get(tx, &client_id);
         let Some(record) = self.store.read("client_get", get).await? else {
+            known.keep_unknown(id);
             return Ok(None);
         };
         let client = Arc::new(self.open(&record)?);
@@ -334,7 +364,8 @@ impl Authenticator for EmbeddedAuthenticator {
         now: Timestamp,
     ) -> Result<Caller, AuthenticationError> {
         let line = request.line();
-        let verified = self.verify(&line, request.authorization.as_deref(), now);
+        let authorization = request.authorization.as_deref();
+        let verified = self.verify(&line, authorization, request.may_look_up, now);
         let Some(authenticated) = verified.await? else {
             let (scopes, expires) = self.anonymous(now).await?;
             return Ok(Caller::anonymous(scopes, expires));
@@ -408,6 +439,7 @@ mod tests {
             for number in 0..count {
                 let client = client(number);
                 known.keep(&client);
+                known.keep_unknown(&client.client_id);
                 known.expansions().keep(&scopes(number, 1), &nothing);
                 note_use(&mut used, &client.client_id);
                 // A client above the limit empties the cache and is the first in it.
@@ -415,6 +447,7 @@ mod tests {
                 let clients = known.clients.lock().unwrap();
                 assert_eq!(clients.len(), kept);
                 assert!(clients.contains_key(&client.client_id));
+                assert_eq!(known.unknown().len(), kept);
                 assert_eq!(known.expansions().kept.len(), kept);
             }
             assert_eq!(used.len(), count.min(MAX_KEPT));

@@ -1,12 +1,13 @@
-//! Limits how often an address may make calls that need no authorisation.
+//! Limits how often an address may make calls that need no authorisation, or whose credentials are
+//! invalid.
 //!
-//! Each address has a bucket of tokens that refills evenly; a call takes one token. Machines behind
-//! one NAT share a bucket, so buckets are large. An unused bucket is dropped, which is the same as
-//! a full one.
+//! Each address has a bucket of tokens that refills evenly; such a call takes one token. Machines
+//! behind one NAT share a bucket, so buckets are large. An unused bucket is dropped, which is the
+//! same as a full one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use domain::time::{MINUTE_MS, Timestamp};
 
@@ -23,7 +24,7 @@ pub struct OpenCalls {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("Too many calls without credentials came from this address")]
+#[error("Too many calls without valid credentials came from this address")]
 pub struct TooManyCalls;
 
 /// Addresses move to the young generation when they are used. When it is full, the old generation
@@ -52,27 +53,53 @@ impl OpenCalls {
     /// Takes a token, or refuses the call. Calls from this machine are not counted: a proxy may run
     /// there.
     pub fn take(&self, address: IpAddr, now: Timestamp) -> Result<(), TooManyCalls> {
-        let network = match counted(address) {
-            Some(network) if self.per_minute > 0 => network,
-            Some(_) | None => return Ok(()),
+        let Some(network) = self.counted(address) else {
+            return Ok(());
         };
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = self.per_minute.saturating_mul(TOKEN_MS);
         let fresh = Bucket {
-            filled: full,
+            filled: self.full(),
             at_ms: now.as_millis(),
         };
+        let mut buckets = self.buckets();
         let bucket = buckets.bucket(network, fresh, self.max_addresses);
-        // A clock that was set back refills nothing.
-        let passed = now.as_millis().saturating_sub(bucket.at_ms).max(0);
-        let more = passed.saturating_mul(self.per_minute);
-        bucket.filled = bucket.filled.saturating_add(more).min(full);
-        bucket.at_ms = now.as_millis();
+        *bucket = self.refilled(*bucket, now);
         if bucket.filled < TOKEN_MS {
             return Err(TooManyCalls);
         }
         bucket.filled -= TOKEN_MS;
         Ok(())
+    }
+
+    /// Whether a call of this address would be refused.
+    pub fn is_exhausted(&self, address: IpAddr, now: Timestamp) -> bool {
+        let bucket = self.counted(address).and_then(|network| {
+            let buckets = self.buckets();
+            let known = buckets.young.get(&network).or(buckets.old.get(&network));
+            known.copied()
+        });
+        bucket.is_some_and(|bucket| self.refilled(bucket, now).filled < TOKEN_MS)
+    }
+
+    fn counted(&self, address: IpAddr) -> Option<IpAddr> {
+        counted(address).filter(|_| self.per_minute > 0)
+    }
+
+    fn full(&self) -> i64 {
+        self.per_minute.saturating_mul(TOKEN_MS)
+    }
+
+    fn refilled(&self, bucket: Bucket, now: Timestamp) -> Bucket {
+        // A clock that was set back refills nothing.
+        let passed = now.as_millis().saturating_sub(bucket.at_ms).max(0);
+        let more = passed.saturating_mul(self.per_minute);
+        Bucket {
+            filled: bucket.filled.saturating_add(more).min(self.full()),
+            at_ms: now.as_millis(),
+        }
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, Buckets> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,7 +121,7 @@ pub(super) fn counted(address: IpAddr) -> Option<IpAddr> {
 }
 
 /// A customer has one address of IPv4, and at least 2^64 of IPv6.
-fn network(address: IpAddr) -> IpAddr {
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(address) => {

@@ -8,8 +8,8 @@ use engine::measures::{
 
 use super::{
     AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUDGET_LEFT,
-    BUDGET_LIMIT, BUDGET_SPENT, BUILD_INFO, CLOCK_SKEW, CLOCK_STEPS, EVENT_LISTENERS,
-    EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS, IMAGE_AGE,
+    BUDGET_LIMIT, BUDGET_SPENT, BUILD_INFO, CLOCK_SKEW, CLOCK_STEPS, CONNECTIONS_CLOSED,
+    EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS, IMAGE_AGE,
     IMAGE_BUILD_SECONDS, IMAGE_BUILDERS, IMAGE_BUILDS, IMAGE_BUILDS_RUNNING, IMAGE_CANARY_EVIDENCE,
     IMAGE_CANARY_STARTS, IMAGE_REQUESTS, IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP,
     OUTBOX_DEPTH, OUTCOMES, POOLS, PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE,
@@ -111,6 +111,10 @@ const NOTICE: Labels = &[
     ("channel", "email, or the webhook with its host"),
     ("outcome", "sent, failed, refused or given-up"),
 ];
+const CLOSED: Labels = &[(
+    "reason",
+    "full: no place was left; address: too many of one address; heads: no memory for heads",
+)];
 const BUILD_OUTCOME: (&str, &str) = (
     "outcome",
     "ready, failed, or abandoned by a process that ended",
@@ -147,6 +151,7 @@ const AUTH: Option<Service> = Some(Service::Auth);
 metrics! {
     None, Counter, HTTP_REQUESTS, CALL => "Requests answered.";
     None, Histogram, HTTP_SECONDS, CALL => "Seconds that requests took.";
+    None, Counter, CONNECTIONS_CLOSED, CLOSED => "Connections closed to make room.";
     AUTH, Counter, AUTH_SUCCESS, &[] => "Valid signatures in authenticateHawk.";
     AUTH, Counter, AUTH_FAILURE, &[] => "Invalid signatures in authenticateHawk.";
     WM, Gauge, EXISTING_CAPACITY, POOL => "Capacity that is requested or running.";

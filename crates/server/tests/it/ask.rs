@@ -164,6 +164,7 @@ impl Ask {
     pub(crate) fn locally(mut self) -> Self {
         self.peer = ([127, 0, 0, 1], 1234).into();
         "localhost".clone_into(&mut self.host);
+        self.port = 8080;
         self
     }
 
@@ -221,7 +222,11 @@ impl Ask {
             request = request.header(name, value);
         }
         if !self.headers.iter().any(|(name, _)| name == "host") {
-            request = request.header("host", &self.host);
+            let host = match self.port {
+                80 => self.host.clone(),
+                port => format!("{}:{port}", self.host),
+            };
+            request = request.header("host", host);
         }
         let request = request.body(Full::new(self.body)).unwrap();
         let (server, peer) = (self.server, self.peer);

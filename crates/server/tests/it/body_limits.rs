@@ -448,7 +448,7 @@ async fn an_address_makes_a_bounded_number_of_open_calls_a_minute() {
     }
     let refused = register(&world, "{}").await;
     assert_eq!(refused.header("retry-after"), "5");
-    let text = "Too many calls without credentials came from this address";
+    let text = "Too many calls without valid credentials came from this address";
     refused.refused(429, "TooManyRequests", text);
     // Nor are they looked at: a proof that is right gets the same answer.
     register(&world, "nonsense")

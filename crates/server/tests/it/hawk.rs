@@ -4,9 +4,9 @@ use http::Method;
 use serde_json::json;
 
 use crate::ask::{Answer, Who};
-use crate::database::{assert_snapshot, on_sqlite_first};
+use crate::database::{Database, assert_snapshot, on_sqlite_first};
 use crate::samples::static_pool;
-use crate::world::START_MS;
+use crate::world::{START_MS, World};
 
 const NOW_S: i64 = START_MS / 1_000;
 const PATH: &str = "/providers";
@@ -111,39 +111,91 @@ on_sqlite_first!(
     }
 );
 
-on_sqlite_first!(the_port_is_the_one_that_the_client_saw, |world| {
-    let root = world.root();
-    for (host, headers, port) in [
+/// A request that is signed for this port and has these headers.
+async fn signed_for(world: &World, port: u16, headers: &[(&str, &str)]) -> Answer {
+    let mut ask = world.get(PATH);
+    ask.port = port;
+    if let Some((_, host)) = headers.iter().find(|(name, _)| *name == "host") {
+        let (name, _) = host.rsplit_once(':').unwrap_or((host, ""));
+        ask.host = name.to_lowercase();
+    }
+    let header = ask.signature(&world.root());
+    let ask = ask.authorization(&header);
+    let ask = headers
+        .iter()
+        .fold(ask, |ask, (name, value)| ask.header(name, value));
+    ask.await
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_knows_the_port_that_the_client_saw_and_nobody_else() {
+    let https = ("x-forwarded-proto", "https");
+    let port = ("x-forwarded-port", "4430");
+    for (host, headers, client_port) in [
         ("fleet.example.com", vec![], 80),
-        ("fleet.example.com:8080", vec![], 8080),
         ("FLEET.example.com", vec![], 80),
-        (
-            "fleet.example.com",
-            vec![("x-forwarded-proto", "https")],
-            443,
-        ),
-        (
-            "fleet.example.com:8080",
-            vec![("x-forwarded-proto", "https")],
-            443,
-        ),
-        (
-            "fleet.example.com",
-            vec![("x-forwarded-port", "4430"), ("x-forwarded-proto", "https")],
-            4430,
-        ),
+        ("fleet.example.com:80", vec![https], 443),
+        ("fleet.example.com", vec![port, https], 4430),
         ("fleet.example.com", vec![("x-forwarded-proto", "http")], 80),
     ] {
-        let mut ask = world.get(PATH);
-        ask.port = port;
-        let header = ask.signature(&root);
-        ask = ask.authorization(&header).header("host", host);
-        for (name, value) in headers {
-            ask = ask.header(name, value);
+        for n_proxies in [0, 1] {
+            let world = World::open(Database::sqlite(), |config| {
+                config.server.trusted_proxies = n_proxies;
+                config.root_url_aliases = vec![
+                    "https://fleet.example.com".to_owned(),
+                    "https://fleet.example.com:4430".to_owned(),
+                ];
+            })
+            .await;
+            let mut headers = headers.clone();
+            headers.push(("host", host));
+            let answer = signed_for(&world, client_port, &headers).await;
+            let is_right = n_proxies > 0 || client_port == 80;
+            let expected = if is_right { 200 } else { 401 };
+            assert_eq!(answer.status, expected, "{host} {client_port} {n_proxies}");
         }
-        assert_eq!(ask.await.status, 200, "{host} {port}");
     }
-});
+}
+
+#[tokio::test]
+async fn a_request_that_was_signed_for_another_server_is_refused_whoever_sends_it_here() {
+    let world = World::open(Database::sqlite(), |config| {
+        config.root_url_aliases = vec!["http://old.example:81".to_owned()];
+    })
+    .await;
+    for (host, port, expected) in [
+        ("fleet.example.com", 80, 200),
+        ("old.example:81", 81, 200),
+        ("localhost:8080", 8080, 200),
+        ("127.0.0.1:8080", 8080, 200),
+        ("[::1]:8080", 8080, 200),
+        ("evil.example:1234", 1234, 401),
+        ("fleet.example.com:8080", 8080, 401),
+        ("localhost:8081", 8081, 401),
+    ] {
+        let answer = signed_for(&world, port, &[("host", host)]).await;
+        assert_eq!(answer.status, expected, "{host}: {}", answer.text);
+        if expected == 401 {
+            let text = format!(
+                "Unauthorized: this request was signed for {host}, which is not a host of this \
+                 server. Use the root URL http://fleet.example.com. If {host} is right, its \
+                 operator adds it to `root_url_aliases`"
+            );
+            answer.refused(401, "AuthenticationFailed", &text);
+        }
+    }
+    // A signed URL, too; and without credentials the host does not matter.
+    let mut ask = world.get(PATH);
+    ask.host = "evil.example".to_owned();
+    let until = world.now().as_millis() / 1_000 + 60;
+    ask.by_bewit(&world.root(), until).await.refused_with(
+        401,
+        "AuthenticationFailed",
+        "signed for evil.example:80",
+    );
+    let ping = world.get("/ping").anonymously();
+    ping.header("host", "evil.example").await.expect(200);
+}
 
 on_sqlite_first!(a_quarter_of_an_hour_of_clock_skew_is_forgiven, |world| {
     let root = world.root();

@@ -167,7 +167,7 @@ on_both!(numbers_at_their_edges_are_kept_or_refused, |world| {
 });
 
 /// A server on a socket, for tests that need one.
-async fn on_a_socket(world: &World) -> (std::net::SocketAddr, CancellationToken) {
+pub(crate) async fn on_a_socket(world: &World) -> (std::net::SocketAddr, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -175,7 +175,7 @@ async fn on_a_socket(world: &World) -> (std::net::SocketAddr, CancellationToken)
     (address, stop)
 }
 
-async fn say(address: std::net::SocketAddr, text: &str) -> String {
+pub(crate) async fn say(address: std::net::SocketAddr, text: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     // It may be refused before all of it was sent.
     let _ = stream.write_all(text.as_bytes()).await;
@@ -251,10 +251,10 @@ async fn heads_that_are_too_large_are_refused() {
 }
 
 #[tokio::test]
-async fn heads_have_at_most_64_kib() {
-    let limit = 64 * 1024;
+async fn heads_have_at_most_16_kib() {
+    let limit = 16 * 1024;
     let world = World::open(Database::sqlite(), |_| {}).await;
-    for extra in [1_000, limit - 1_000, limit, limit + 6_000, 10 * limit] {
+    for extra in [1_000, limit - 1_000, limit, limit + 1_000, 10 * limit] {
         // In several headers, and once in one.
         let lines: String = (0..extra / 1_000)
             .map(|number| format!("x-{number:04}: {}\r\n", "x".repeat(1_000 - 10)))
@@ -266,7 +266,7 @@ async fn heads_have_at_most_64_kib() {
             let reply = say(address, &head).await;
             if head.len() <= limit {
                 assert!(reply.ends_with("alive\n"), "{}: {reply}", head.len());
-            } else if head.len() > limit + 100 {
+            } else {
                 let refused = reply.is_empty() || reply.starts_with("HTTP/1.1 431 ");
                 assert!(refused, "{}: {reply}", head.len());
             }
@@ -306,22 +306,6 @@ async fn head_reports_the_length_that_get_sends() {
     assert!(head.contains("content-length: 6\r\n"), "{head}");
     assert_eq!(head.matches("content-length").count(), 1, "{head}");
     assert!(head.ends_with("\r\n\r\n"), "{head}");
-}
-
-#[tokio::test]
-async fn more_connections_than_allowed_wait_for_their_turn() {
-    let change = |config: &mut server::config::Config| {
-        config.server.max_connections = 1;
-        config.server.head_seconds = 1;
-    };
-    let world = World::open(Database::sqlite(), change).await;
-    let (address, _stop) = on_a_socket(&world).await;
-    let first = TcpStream::connect(address).await.unwrap();
-    let ask = "GET /live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    // The first one says nothing, and loses its place after a second.
-    let reply = say(address, ask).await;
-    assert!(reply.ends_with("alive\n"), "{reply}");
-    drop(first);
 }
 
 #[tokio::test]

@@ -1,5 +1,9 @@
 //! `/metrics` is for programs on this machine, and not for requests that only claim to be local.
 
+use std::sync::Arc;
+
+use server::api::listener::Server;
+
 use crate::ask::Ask;
 use crate::database::Database;
 use crate::world::World;
@@ -74,5 +78,33 @@ async fn no_header_makes_a_request_local_and_any_of_a_proxy_makes_it_foreign() {
         assert!(is_hidden(from_afar.header(name, value)).await, "{name}");
         let passed_on = metrics(&world).locally();
         assert!(is_hidden(passed_on.header(name, value)).await, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_with_an_address_of_their_own_are_read_there_by_everybody_and_nowhere_else() {
+    let world = World::open(Database::sqlite(), |config| {
+        config.server.metrics_listen = Some(([192, 0, 2, 1], 9090).into());
+    })
+    .await;
+    assert!(is_hidden(metrics(&world).locally()).await);
+    let door = Arc::new(Server::of_metrics(Arc::clone(&world.app)));
+    let ask = |method, path: &str| {
+        let ask = Ask::new(Arc::clone(&door), method, path, world.now());
+        ask.header("x-forwarded-for", "192.0.2.9")
+    };
+    let answer = ask(http::Method::GET, "root:/metrics").await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.text.contains("fleetwright_build_info"));
+    assert_eq!(answer.header("access-control-allow-origin"), "");
+    assert_eq!(ask(http::Method::POST, "root:/metrics").await.status, 404);
+    for path in [
+        "root:/",
+        "root:/live",
+        "root:/ready",
+        "queue:/ping",
+        "/ping",
+    ] {
+        assert_eq!(ask(http::Method::GET, path).await.status, 404, "{path}");
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn authenticate(call: Call) -> Result<Reply, ApiError> {
     };
     let authenticator = embedded(&call)?;
     let reply = match authenticator
-        .verify(&line, body.authorization.as_deref(), call.now)
+        .verify(&line, body.authorization.as_deref(), true, call.now)
         .await
     {
         Err(AuthenticationError::Refused(message)) => {

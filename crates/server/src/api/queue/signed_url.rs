@@ -78,6 +78,7 @@ impl Target {
             .digest_matches(PURPOSE, signature, &text);
         let now = call.now.as_millis();
         if is_ours && now <= until && until <= now.saturating_add(LONGEST_MS) {
+            call.identify()?;
             Ok(target)
         } else {
             Err(refused())
