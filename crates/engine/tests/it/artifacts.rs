@@ -15,6 +15,7 @@ use crate::world::World;
 
 const LIMITS: TaskLimits = TaskLimits {
     deadline_days: 5,
+    expires_days: 400,
     dependencies: 0,
     task_bytes: 10_000,
     tags_bytes: 100,
