@@ -68,7 +68,7 @@ on_both!(
         assert_eq!(world.told().await, "");
         let history = world.get("auth:/audit/client/ci%2Fone").await.expect(200);
         let actions = history["auditHistory"].as_array().unwrap().iter();
-        let actions: Vec<_> = actions.map(|entry| entry["action_type"].clone()).collect();
+        let actions: Vec<_> = actions.map(|entry| entry["actionType"].clone()).collect();
         assert_eq!(actions, ["token-given-again", "created"]);
         world.clock.advance_ms(1);
         let late = world.put(CLIENT, body(&["a", "b"])).await;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Answer, Who};
 use crate::configurations::refused;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, pool};
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, pool};
 use crate::image_samples::{build, definition, referring};
 
 const LINUX: &str = "fleetwright:/image/linux";
@@ -423,7 +423,7 @@ fleet_on_sqlite_first!(bad_references_are_refused_with_their_place, |fleet| {
     fleet.delete(LINUX).await.expect(200);
 });
 
-fleet_on_sqlite_first!(
+fleet_test!(
     only_holders_of_its_roles_may_use_a_restricted_image,
     |fleet| {
         let (other, user, definition) = fleet.restricted_image().await;
