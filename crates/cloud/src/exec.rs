@@ -30,6 +30,8 @@ const DEFAULT_TIME_LIMIT_SECONDS: u64 = 60;
 const MAX_AT_ONCE: usize = 8;
 /// Anybody can cause a verification, so verifications must not delay launches.
 const MAX_VERIFYING_AT_ONCE: usize = 2;
+/// Callers cause validations by plans and edits, so these must not delay launches either.
+const MAX_VALIDATING_AT_ONCE: usize = 2;
 /// Standard error of the program that is kept at most.
 const MAX_STDERR_BYTES: usize = 4 * 1024;
 /// Time that a killed program has to exit.
@@ -65,6 +67,7 @@ pub struct Program {
     settings: ExecSettings,
     calls: Semaphore,
     verifications: Semaphore,
+    validations: Semaphore,
 }
 
 /// A process group. Dropping it kills the group, unless its leader was waited for.
@@ -91,6 +94,7 @@ impl Program {
             settings,
             calls: Semaphore::new(MAX_AT_ONCE),
             verifications: Semaphore::new(MAX_VERIFYING_AT_ONCE),
+            validations: Semaphore::new(MAX_VALIDATING_AT_ONCE),
         }
     }
 
@@ -209,8 +213,8 @@ impl Transport for Program {
         let (name, seconds) = (operation.as_str(), self.settings.time_limit_seconds);
         let permits = match operation {
             Operation::Verify => &self.verifications,
+            Operation::Validate => &self.validations,
             Operation::Setup
-            | Operation::Validate
             | Operation::Bids
             | Operation::Launch
             | Operation::Look

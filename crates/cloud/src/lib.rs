@@ -8,6 +8,7 @@ mod cost;
 mod exec;
 mod external;
 mod fake;
+mod free_space;
 mod identity;
 pub mod image;
 mod local;
@@ -34,6 +35,7 @@ pub use fake::{
     AcceptedConfig, BilledMachine, Call, Decider, FakeCloud, FakeImage, FakeMachine, FakeSettings,
     ImageDefect, LaunchOutcome, UploadOutcome,
 };
+pub use free_space::free_bytes;
 pub use identity::identity_token;
 #[cfg(test)]
 pub(crate) use image::SmallDisk;

@@ -3,9 +3,10 @@
 //! Validation with them is bounded: a reference out of the schema is refused and never followed,
 //! patterns match in time linear in the text, and validation ends after a number of steps.
 
+mod patterns;
 mod references;
 
-use jsonschema::{Draft, PatternOptions, Retrieve, Uri, Validator};
+use jsonschema::{Draft, Retrieve, Uri, Validator};
 use serde_json::Value;
 
 use crate::measured_value::{BudgetExceeded, MeasuredJson, MeasuredValue, within_budget};
@@ -15,8 +16,9 @@ use crate::problems::{Invalid, Problem, list_problems};
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 /// Depth of nested objects and lists.
 const MAX_DEPTH: usize = 64;
-/// Bytes of a compiled pattern.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// Memory of a compiled schema for each of its JSON values. Keywords with lists take least, and
+/// nested subschemas most: 80 to 360 bytes were measured.
+const VALUE_BYTES: usize = 360;
 
 /// Steps of a validation: how often the schema may read a value of the document.
 const MAX_STEPS: u64 = 4_000_000;
@@ -41,7 +43,10 @@ const TOO_LONG: &str = "takes too long to validate: make the payload smaller or 
 const TOO_LONG_TO_LIST: &str = "must fit its schema (listing the problems would take too long)";
 
 #[derive(Debug)]
-pub struct PayloadSchema(Validator<MeasuredJson>);
+pub struct PayloadSchema {
+    validator: Validator<MeasuredJson>,
+    n_bytes: usize,
+}
 
 /// A schema that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,19 +77,30 @@ impl PayloadSchema {
             return Err(BadSchema(text));
         }
         references::check(schema).map_err(BadSchema)?;
-        let patterns = PatternOptions::regex()
-            .size_limit(MAX_PATTERN_BYTES)
-            .dfa_size_limit(MAX_PATTERN_BYTES);
+        let patterns = patterns::count_patterns(schema).map_err(BadSchema)?;
         let mut options = jsonschema::options_for::<MeasuredJson>()
             .with_retriever(NoRetriever)
-            .with_pattern_options(patterns);
+            .with_pattern_options(patterns::options());
         if schema.get("$schema").is_none() {
             options = options.with_draft(Draft::Draft7);
         }
-        let built = options.build(schema);
-        built
-            .map(Self)
-            .map_err(|problem| BadSchema(problem.to_string()))
+        let validator = options.build(schema).map_err(|problem| {
+            let hint = if patterns.refused {
+                patterns::SIZE_HINT
+            } else {
+                ""
+            };
+            BadSchema(format!("{problem}{hint}"))
+        })?;
+        // A compiled pattern is kept in three forms: for both directions, and as it was parsed.
+        let of_patterns = 3 * patterns.n_bytes + patterns.count * patterns::MATCHING_BYTES;
+        let n_bytes = size + n_values(schema) * VALUE_BYTES + of_patterns;
+        Ok(Self { validator, n_bytes })
+    }
+
+    /// About the memory that it takes, and at most that in all cases that were measured.
+    pub fn n_bytes(&self) -> usize {
+        self.n_bytes
     }
 
     /// Validates a document. If it is invalid, returns at least one problem.
@@ -95,7 +111,7 @@ impl PayloadSchema {
     fn validate_within(&self, document: &Value, steps: Steps) -> Result<(), Vec<Problem>> {
         let instance = MeasuredValue(document);
         let fail = |text: &str| Err(Invalid::document("payload", text.to_owned()).problems);
-        match within_budget(steps.validating, || self.0.is_valid(instance)) {
+        match within_budget(steps.validating, || self.validator.is_valid(instance)) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(BudgetExceeded) => return fail(TOO_LONG),
@@ -108,7 +124,7 @@ impl PayloadSchema {
 
     fn list_problems(&self, document: &Value) -> Invalid {
         list_problems("payload", document, || {
-            self.0.iter_errors(MeasuredValue(document))
+            self.validator.iter_errors(MeasuredValue(document))
         })
     }
 }
@@ -118,6 +134,15 @@ fn depth(value: &Value) -> usize {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
         Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// The value itself, and all in it.
+fn n_values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(n_values).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(n_values).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
     }
 }
 
@@ -289,7 +314,7 @@ mod tests {
         for count in sizes.into_iter().skip(1) {
             let document = text(count as u64);
             assert_eq!(
-                taken(|| schema.0.is_valid(MeasuredValue(&document))),
+                taken(|| schema.validator.is_valid(MeasuredValue(&document))),
                 count as u64
             );
             let expected = if count <= limit { "fits" } else { TOO_LONG };

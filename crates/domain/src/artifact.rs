@@ -70,6 +70,23 @@ pub struct Uploaded {
     pub encoding: Option<String>,
 }
 
+impl Content {
+    /// The bytes of an uploaded file.
+    pub fn uploaded_bytes(&self) -> u64 {
+        match self {
+            Self::File {
+                uploaded: Some(uploaded),
+                ..
+            } => uploaded.bytes,
+            Self::File { uploaded: None, .. }
+            | Self::Log
+            | Self::Reference { .. }
+            | Self::Link { .. }
+            | Self::Error { .. } => 0,
+        }
+    }
+}
+
 /// Why a run accepts no artifacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactRefusal {

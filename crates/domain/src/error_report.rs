@@ -1,10 +1,10 @@
 //! Errors that happened to a pool's workers, and the statistics over them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::id::{ErrorId, LaunchConfigId, PoolId};
+use crate::id::{ErrorId, LaunchConfigId, PoolId, WorkerKey};
 use crate::time::{DAY_MS, HOUR_MS, Timestamp};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -20,9 +20,81 @@ pub struct ErrorReport {
     pub launch_config_id: Option<LaunchConfigId>,
 }
 
+/// Bytes of `extra` as JSON. Whatever a worker adds beyond this is left out.
+const MAX_EXTRA_BYTES: usize = 64 << 10;
+/// Says in `extra` what was left out.
+const OMITTED: &str = "omitted";
+/// The worker that reported an error, in `extra`.
+const WORKER_GROUP: &str = "workerGroup";
+const WORKER_ID: &str = "workerId";
+
+/// The kind of the report that counts what a worker reports above the limit.
+pub const FURTHER_ERRORS: &str = "further-errors";
+const COUNT: &str = "count";
+
+/// The `extra` of a report of this worker, without the largest values if it is too large: a report
+/// that lacks details is better than none.
+pub fn extra_of_worker(key: &WorkerKey, mut extra: Map<String, Value>) -> Map<String, Value> {
+    extra.remove(WORKER_GROUP);
+    extra.remove(WORKER_ID);
+    let n_bytes = |(name, value): &(String, Value)| {
+        // With quotes, colon and comma; the name may need escapes.
+        json!(name).to_string().len() + value.to_string().len() + 2
+    };
+    let members: Vec<(String, Value)> = extra.into_iter().collect();
+    let mut sizes: Vec<(usize, usize)> = members.iter().map(n_bytes).enumerate().collect();
+    sizes.sort_by_key(|(_, n_bytes)| *n_bytes);
+    let (mut room, mut omitted) = (MAX_EXTRA_BYTES, BTreeSet::new());
+    for (place, n_bytes) in sizes {
+        match room.checked_sub(n_bytes) {
+            Some(rest) => room = rest,
+            None => drop(omitted.insert(place)),
+        }
+    }
+    let members = members.into_iter().enumerate();
+    let kept = members.filter(|(place, _)| !omitted.contains(place));
+    let mut extra: Map<String, Value> = kept.map(|(_, member)| member).collect();
+    if !omitted.is_empty() {
+        let text = format!(
+            "{} values, which do not fit into {MAX_EXTRA_BYTES} bytes",
+            omitted.len()
+        );
+        extra.insert(OMITTED.to_owned(), json!(text));
+    }
+    extra.insert(WORKER_GROUP.to_owned(), json!(key.group.as_str()));
+    extra.insert(WORKER_ID.to_owned(), json!(key.id.as_str()));
+    extra
+}
+
 impl ErrorReport {
     /// The code of an error that has none.
     pub const OTHER: &'static str = "other";
+
+    /// The worker that reported it, if one did.
+    pub fn reporter(&self) -> Option<String> {
+        let [group, id] = [WORKER_GROUP, WORKER_ID].map(|key| self.extra.get(key)?.as_str());
+        Some(format!("{}/{}", group?, id?))
+    }
+
+    /// Makes it the report that counts further errors of its worker.
+    pub fn begin_counting(&mut self, limit: u32) {
+        FURTHER_ERRORS.clone_into(&mut self.kind);
+        "Further errors of a worker are only counted".clone_into(&mut self.title);
+        self.description = format!(
+            "This worker reported more than {limit} errors within an hour \
+             (`worker_manager.max_error_reports_per_hour`). The further ones of this hour are \
+             counted here, and their texts are not stored."
+        );
+        let worker = [WORKER_GROUP, WORKER_ID];
+        self.extra.retain(|key, _| worker.contains(&key.as_str()));
+        self.count_further();
+    }
+
+    pub fn count_further(&mut self) {
+        let count = self.extra.get(COUNT).and_then(Value::as_u64).unwrap_or(0);
+        self.extra
+            .insert(COUNT.to_owned(), json!(count.saturating_add(1)));
+    }
 
     /// The code under which the statistics count this error. Google's errors have it in
     /// `errorCode`.
@@ -109,6 +181,42 @@ mod tests {
             extra: extra.as_object().unwrap().clone(),
             launch_config_id: None,
         }
+    }
+
+    fn worker() -> WorkerKey {
+        WorkerKey::parse("a/b".parse().unwrap(), "g", "w").unwrap()
+    }
+
+    #[test]
+    fn the_largest_values_of_a_worker_are_left_out() {
+        let overhead = json!({"big": ""}).to_string().len() - 1;
+        for size in testing::sizes_around("bytes of extra", MAX_EXTRA_BYTES) {
+            let mut extra = Map::new();
+            extra.insert(
+                "big".to_owned(),
+                json!("x".repeat(size.saturating_sub(overhead))),
+            );
+            let kept = extra_of_worker(&worker(), extra.clone());
+            assert_eq!(kept.contains_key("big"), size <= MAX_EXTRA_BYTES, "{size}");
+            assert_eq!(kept.contains_key(OMITTED), size > MAX_EXTRA_BYTES, "{size}");
+            // Small values stay beside a large one, and the size is limited in any case.
+            extra.insert("code".to_owned(), json!("x"));
+            let kept = extra_of_worker(&worker(), extra);
+            assert_eq!(kept["code"], "x");
+            assert!(Value::Object(kept).to_string().len() < MAX_EXTRA_BYTES + 200);
+        }
+        let many = (0..100_000).map(|number| (number.to_string(), Value::Null));
+        let kept = extra_of_worker(&worker(), many.collect());
+        assert!(Value::Object(kept).to_string().len() < MAX_EXTRA_BYTES + 200);
+    }
+
+    #[test]
+    fn a_worker_names_itself_and_no_other() {
+        let lie = report(json!({"workerGroup": "x", "workerId": "y"})).extra;
+        let mut own = report(json!({}));
+        assert_eq!(own.reporter(), None);
+        own.extra = extra_of_worker(&worker(), lie);
+        assert_eq!(own.reporter().as_deref(), Some("g/w"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod artifact_folder;
 mod create_artifact;
 mod error;
 mod expected_file;
+mod file_limits;
 mod file_stream;
 mod follow_log;
 mod log_file;
@@ -24,6 +25,7 @@ pub use artifact_folder::{ArtifactFolder, N_SHARDS, file_name};
 pub use create_artifact::create_artifact;
 pub use error::ArtifactError;
 pub use expected_file::{ExpectedFile, find_file};
+pub use file_limits::FileLimits;
 pub use file_stream::{ByteStream, stream_file};
 pub use follow_log::follow_log;
 pub use log_file::{AppendError, LogState};
@@ -35,12 +37,13 @@ pub use upload::Upload;
 pub struct Artifacts {
     /// `None`: no folder is configured, so this server keeps no artifacts.
     pub folder: Option<ArtifactFolder>,
+    pub limits: FileLimits,
     /// Wakes the followers of a run's log when it has grown.
     pub log_wakeups: KeyedWakeups<(TaskId, u32)>,
 }
 
 impl Artifacts {
-    pub fn new(folder: Option<PathBuf>) -> Self {
+    pub fn new(folder: Option<PathBuf>, limits: FileLimits) -> Self {
         if folder.is_none() {
             tracing::warn!(
                 "files and logs of tasks are not kept: the configuration names no folder for them \
@@ -49,6 +52,7 @@ impl Artifacts {
         }
         Self {
             folder: folder.map(ArtifactFolder::new),
+            limits,
             log_wakeups: KeyedWakeups::default(),
         }
     }

@@ -24,6 +24,8 @@ pub enum BudgetError {
     NotFound,
     #[error("Provider {0} does not exist")]
     NoProvider(ProviderId),
+    #[error("Budget {0} has got another scope meanwhile: read it again, and repeat the change")]
+    OtherScope(BudgetId),
     #[error("{MAX_BUDGETS} budgets exist: remove some, or let one limit several pools (`a/*`)")]
     TooMany,
     #[error(transparent)]
@@ -31,10 +33,11 @@ pub enum BudgetError {
 }
 
 /// Creates or changes the budget of this name, and measures what is spent of it. A repeated
-/// request changes nothing.
+/// request changes nothing. `seen` is the scope that the caller may take the budget from.
 pub async fn set(
     engine: &Arc<Engine>,
     asked: MoneyBudget,
+    seen: Option<BudgetScope>,
     audit: AuditEntry,
 ) -> Result<MoneyBudget, BudgetError> {
     if let BudgetScope::Provider(id) = &asked.scope
@@ -47,6 +50,9 @@ pub async fn set(
         let mut given = asked.clone();
         match known {
             Some(known) if known.has_same_effect(&asked) => return Ok(known),
+            Some(known) if known.scope != asked.scope && seen.as_ref() != Some(&known.scope) => {
+                return Err(BudgetError::OtherScope(known.id));
+            }
             Some(known) => {
                 (given.created, given.version) = (known.created, known.version);
                 wake_pool(change, &known);

@@ -8,10 +8,12 @@ mod error;
 mod payloads;
 mod plan_edit;
 mod provider_catalog;
+mod schema_cache;
+mod schema_check;
 mod validate_pools;
 mod write_pools;
 
-pub use compilation_cache::{CompilationCache, compile_current, require_compilation};
+pub use compilation_cache::{CompilationCache, Purpose, compile_current, require_compilation};
 pub use documentation::{
     DocumentationError, Tarballs, delete_documentation, find_documentation, put_documentation,
 };

@@ -53,6 +53,8 @@ pub struct Engine {
     pub payload_schemas: PayloadSchemas,
     /// A claim lasts this long; the worker reclaims the run before that.
     pub claim_seconds: u32,
+    /// A worker's further error reports are only counted.
+    pub error_reports_per_hour: u32,
 }
 
 impl Engine {

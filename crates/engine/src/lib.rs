@@ -11,6 +11,7 @@ pub mod configurations;
 pub mod costs;
 pub mod demand;
 mod engine;
+mod fair_limiter;
 pub mod fleet;
 pub mod image_references;
 pub mod images;

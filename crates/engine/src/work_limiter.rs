@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 pub struct WorkLimiter(Arc<Semaphore>);
 
@@ -41,8 +41,8 @@ impl WorkLimiter {
     }
 }
 
-async fn run_blocking<T: Send + 'static>(
-    permit: OwnedSemaphorePermit,
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    permit: impl Send + 'static,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let done = tokio::task::spawn_blocking(move || {

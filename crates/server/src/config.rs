@@ -99,6 +99,8 @@ pub struct ProviderTable(pub Vec<(ProviderId, ProviderConfig)>);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkerManager {
+    /// A worker that reports more errors in an hour has the further ones counted only.
+    pub max_error_reports_per_hour: u32,
     /// Reported errors are kept this long.
     pub error_retention_days: u32,
     /// Published events are kept this long.
@@ -210,6 +212,7 @@ impl Database {
 impl Default for WorkerManager {
     fn default() -> Self {
         Self {
+            max_error_reports_per_hour: 60,
             error_retention_days: 7,
             event_retention_hours: 24,
             audit_retention_days: 730,

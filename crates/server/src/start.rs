@@ -187,13 +187,14 @@ async fn assemble(
         phase_measures: PhaseMeasures::default(),
         launch_answers: LaunchAnswers::default(),
         availability: Availability::new(now),
-        artifacts: Artifacts::new(config.artifact_folder()),
+        artifacts: Artifacts::new(config.artifact_folder(), config.artifacts.limits()),
         schemas,
         keyring,
         issuer,
         compilations: CompilationCache::default(),
         payload_schemas: PayloadSchemas::default(),
         claim_seconds: config.queue.claim_seconds,
+        error_reports_per_hour: config.worker_manager.max_error_reports_per_hour,
         clock,
     };
     let builder_keys = Arc::new(engine.keyring.of_builders());

@@ -149,11 +149,15 @@ CREATE TABLE worker_errors (
     extra TEXT NOT NULL,
     launch_config_id {key},
     code {key} NOT NULL,
+    -- The worker that reported it: its group, a slash, and its id.
+    reporter {key},
     PRIMARY KEY (worker_pool_id, error_id)
 );
 
 CREATE INDEX worker_errors_newest ON worker_errors (worker_pool_id, reported, error_id);
 CREATE INDEX worker_errors_oldest ON worker_errors (reported);
+CREATE INDEX worker_errors_of_reporter ON worker_errors (worker_pool_id, reporter, reported)
+    WHERE reporter IS NOT NULL;
 
 -- Overrides: what is paused or limited otherwise for a time.
 CREATE TABLE overrides (
@@ -394,6 +398,8 @@ CREATE TABLE artifacts (
     -- Whether there is anything to fetch yet.
     state {key} NOT NULL,
     details TEXT NOT NULL,
+    -- Of an uploaded file; otherwise 0.
+    bytes BIGINT NOT NULL,
     created BIGINT NOT NULL,
     PRIMARY KEY (task_id, run_id, name)
 );
@@ -937,6 +943,8 @@ CREATE TABLE image_rollouts (
     selection TEXT NOT NULL,
     -- Counts changes of the selection.
     selected BIGINT NOT NULL,
+    -- The ids at providers of all uploads, also of those from which no machine starts.
+    uploads TEXT NOT NULL,
     last_modified BIGINT NOT NULL,
     version BIGINT NOT NULL
 );

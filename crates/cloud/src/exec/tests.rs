@@ -462,7 +462,7 @@ async fn the_program_validates_configs_and_adds_defaults() {
 }
 
 #[tokio::test]
-async fn programs_wait_for_a_permit_and_verifications_have_their_own() {
+async fn programs_wait_for_a_permit_and_those_that_callers_cause_have_their_own() {
     let clock = TestClock::new();
     let settings = ExecSettings {
         command: ["/bin/sh", "-c", "echo '{}'"].map(str::to_owned).to_vec(),
@@ -482,21 +482,15 @@ async fn programs_wait_for_a_permit_and_verifications_have_their_own() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(
-        program
-            .send(Operation::Verify, Vec::new())
-            .await
-            .unwrap()
-            .done
-    );
+    let runs = async |operation| program.send(operation, Vec::new()).await.unwrap().done;
+    assert!(runs(Operation::Verify).await);
+    assert!(runs(Operation::Validate).await);
     drop(taken);
-    assert!(
-        program
-            .send(Operation::Look, Vec::new())
-            .await
-            .unwrap()
-            .done
-    );
+    assert!(runs(Operation::Look).await);
+    // Nor do they take the permits of launches.
+    let _verifying = program.verifications.acquire_many(2).await.unwrap();
+    let _validating = program.validations.acquire_many(2).await.unwrap();
+    assert!(runs(Operation::Launch).await);
 }
 
 /// Starts `count` programs that run until a file appears, and makes the file once no further
@@ -516,6 +510,8 @@ async fn run_concurrently(count: usize, operation: Operation) -> (usize, usize) 
     let program = Program::new(context, settings);
     let (places, most) = if operation == Operation::Verify {
         (&program.verifications, MAX_VERIFYING_AT_ONCE)
+    } else if operation == Operation::Validate {
+        (&program.validations, MAX_VALIDATING_AT_ONCE)
     } else {
         (&program.calls, MAX_AT_ONCE)
     };
@@ -556,6 +552,15 @@ async fn verifications_above_the_limit_wait_for_their_turn() {
             (n_running, n_done),
             (count.min(MAX_VERIFYING_AT_ONCE), count)
         );
+    }
+}
+
+#[tokio::test]
+async fn validations_above_the_limit_wait_for_their_turn() {
+    let most = MAX_VALIDATING_AT_ONCE;
+    for count in sizes_around("cloud::exec::MAX_VALIDATING_AT_ONCE", most) {
+        let (n_running, n_done) = run_concurrently(count, Operation::Validate).await;
+        assert_eq!((n_running, n_done), (count.min(most), count));
     }
 }
 

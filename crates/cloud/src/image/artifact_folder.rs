@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use aws_lc_rs::digest::{Context, SHA256};
 use domain::time::Timestamp;
-use nix::sys::statvfs::statvfs;
 
 use super::artifact_store::{
     ArtifactError, ArtifactKey, ArtifactStore, StoredArtifact, check_file,
 };
 use super::output::{Checksum, hex, read};
+use crate::free_bytes;
 
 /// Files and folders in a store at most.
 pub const MAX_ENTRIES: usize = 1_000_000;
@@ -303,7 +303,8 @@ fn write_copy(from: &Path, to: &Path) -> Result<Checksum, ArtifactError> {
 }
 
 fn check_space(key: &ArtifactKey, folder: &Path, needed: u64) -> Result<(), ArtifactError> {
-    let enough = free_in(folder).is_none_or(|free| free >= needed.saturating_add(RESERVE_BYTES));
+    let enough =
+        free_bytes(folder).map_or(true, |free| free >= needed.saturating_add(RESERVE_BYTES));
     if enough {
         Ok(())
     } else {
@@ -315,13 +316,8 @@ fn full(key: &ArtifactKey, folder: &Path, needed: u64) -> ArtifactError {
     ArtifactError::Full {
         key: key.clone(),
         needed,
-        free: free_in(folder).unwrap_or(0),
+        free: free_bytes(folder).unwrap_or(0),
     }
-}
-
-fn free_in(folder: &Path) -> Option<u64> {
-    let disk = statvfs(folder).ok()?;
-    Some(disk.blocks_available().saturating_mul(disk.fragment_size()))
 }
 
 pub(super) fn unfinished_in(folder: &Path) -> PathBuf {

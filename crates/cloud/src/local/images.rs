@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use domain::launch::Cause;
-use nix::sys::statvfs::statvfs;
 use serde::{Deserialize, Serialize};
 
 use super::LocalProvider;
@@ -18,7 +17,7 @@ use super::folder::{read_json, write_json};
 use super::unpack::{UnpackError, copy_folder, unpack};
 use crate::{
     Checksum, CloudError, ImageError, ImageTarget, ImageUpload, OwnedImage, UploadState,
-    UploadToken, UploadedImage,
+    UploadToken, UploadedImage, free_bytes,
 };
 
 /// Begins the name of a folder that is made or deleted.
@@ -79,8 +78,7 @@ impl ImageFolders {
         }
         let failed = |error: io::Error| of_io(&self.0, &error);
         fs::create_dir_all(&self.0).map_err(failed)?;
-        let disk = statvfs(&self.0).map_err(|error| failed(error.into()))?;
-        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+        let free = free_bytes(&self.0).map_err(failed)?;
         let needed = upload.checksum.size_bytes.saturating_add(RESERVE_BYTES);
         if free < needed {
             return Err(ImageError::new(

@@ -1,5 +1,7 @@
 //! Which image machines of a target start from.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::number::{BuildNumber, UploadNumber};
@@ -71,6 +73,14 @@ pub fn next_candidate(builds: &[BuildView], standing: &Standing) -> Option<Build
             && !standing.rejected.contains(&number)
     });
     ready.map(|build| build.number).max()
+}
+
+/// The ids at providers of all uploads, in order.
+pub fn upload_ids(builds: &[BuildView]) -> Vec<String> {
+    let uploads = builds.iter().flat_map(|build| &build.uploads);
+    let ids = uploads.filter_map(|upload| upload.record.as_ref()?.external_id.clone());
+    let ids: BTreeSet<String> = ids.collect();
+    ids.into_iter().collect()
 }
 
 fn newest_ready(build: &BuildView, target: &UploadTargetId) -> Option<SelectedUpload> {

@@ -23,6 +23,8 @@ pub struct ImageRollout {
     pub selection: ImageSelection,
     /// Counts changes of the selection.
     pub selected: i64,
+    /// The ids at providers of all uploads, also of those from which no machine starts.
+    pub uploads: Vec<String>,
     pub last_modified: Timestamp,
     pub version: Version,
 }
@@ -102,6 +104,7 @@ impl ImageRollout {
             canary: None,
             selection: ImageSelection::default(),
             selected: 0,
+            uploads: Vec::new(),
             last_modified: now,
             version: Version::FIRST,
         }

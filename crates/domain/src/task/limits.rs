@@ -12,6 +12,8 @@ const CLOCK_SKEW_MS: i64 = 15 * MINUTE_MS;
 pub struct TaskLimits {
     /// Maximum days until a deadline.
     pub deadline_days: u32,
+    /// Maximum days until a task expires with all its files.
+    pub expires_days: u32,
     pub dependencies: usize,
     /// Maximum size of a definition.
     pub task_bytes: usize,
@@ -41,6 +43,11 @@ pub enum InvalidTask {
         expires: Timestamp,
         deadline: Timestamp,
     },
+    #[error(
+        "`expires` {expires} is more than {days} days in the future (`queue.max_expires_days`): give \
+         an earlier time, since a task is kept with its files until then"
+    )]
+    ExpiresFar { expires: Timestamp, days: u32 },
     #[error("`scopes` must not end with `**`: {0}")]
     DoubleStar(String),
     #[error(
@@ -105,6 +112,10 @@ impl TaskLimits {
         if expires < deadline {
             return Err(InvalidTask::ExpiresBeforeDeadline { expires, deadline });
         }
+        let days = self.expires_days;
+        if expires > now.plus_millis(i64::from(days) * DAY_MS + CLOCK_SKEW_MS) {
+            return Err(InvalidTask::ExpiresFar { expires, days });
+        }
         Ok(())
     }
 
@@ -140,6 +151,7 @@ mod tests {
 
     const LIMITS: TaskLimits = TaskLimits {
         deadline_days: 5,
+        expires_days: 100,
         dependencies: 2,
         task_bytes: 2_000,
         tags_bytes: 100,
@@ -169,6 +181,7 @@ mod tests {
     #[test]
     fn dates_are_in_order_and_not_too_far_away() {
         let (hour, latest) = (60 * MINUTE_MS, 5 * DAY_MS + CLOCK_SKEW_MS);
+        let last = 100 * DAY_MS + CLOCK_SKEW_MS;
         for (created, deadline, expires, problem) in [
             (0, hour, 2 * hour, None),
             (-CLOCK_SKEW_MS, hour, hour, None),
@@ -180,6 +193,10 @@ mod tests {
             (-2, -1, hour, Some("is in the past")),
             (0, latest + 1, 2 * latest, Some("more than 5 days")),
             (0, hour, hour - 1, Some("before `deadline`")),
+            (0, hour, last - 1, None),
+            (0, hour, last, None),
+            (0, hour, last + 1, Some("more than 100 days")),
+            (0, hour, 10 * last, Some("`queue.max_expires_days`")),
         ] {
             let judged = judged(document(created, deadline, expires));
             match problem {

@@ -17,6 +17,9 @@ use crate::change::Change;
 /// Within this time, the same request to create a client is a repeat.
 const REPEAT_MS: i64 = 15 * MINUTE_MS;
 
+/// The action of the audit entry for a repeat.
+const TOKEN_REPEATED: &str = "token-given-again";
+
 #[derive(Clone)]
 pub struct ClientRequest {
     pub description: String,
@@ -52,11 +55,16 @@ pub async fn create_client(
         if store::clients::insert(change.tx, &record)? {
             announce(change, AccessChange::Created, &record.client_id)?;
             store::audit::insert(change.tx, &audit)?;
-            return Ok(record.clone());
+            return Ok::<_, AccessError>(record.clone());
         }
-        store::clients::get(change.tx, &record.client_id)?
+        let known = store::clients::get(change.tx, &record.client_id)?
             .filter(|known| is_repeat(known, &record))
-            .ok_or(AccessError::ClientExists)
+            .ok_or(AccessError::ClientExists)?;
+        // Another caller with the same rights gets the token, too.
+        let mut again = audit.clone();
+        TOKEN_REPEATED.clone_into(&mut again.action);
+        store::audit::insert(change.tx, &again)?;
+        Ok(known)
     });
     let created = written.await?;
     let purpose = token_purpose(&created.client_id);

@@ -28,6 +28,10 @@ impl ArtifactFolder {
         Self { root }
     }
 
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Checks whether files can be created here, and leaves nothing behind.
     pub fn check_writable(&self) -> io::Result<()> {
         let mut there = self.root.ancestors().filter(|folder| folder.exists());

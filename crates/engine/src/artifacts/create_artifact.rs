@@ -16,10 +16,12 @@ pub async fn create_artifact(
     engine: &Arc<Engine>,
     asked: Artifact,
 ) -> Result<Artifact, ArtifactError> {
+    // The request may have begun much earlier.
+    let arrived = engine.clock.now();
     let written = engine.change("artifact_create", asked.created, move |change| {
         let task = store::tasks::get(change.tx, &asked.task_id)?;
         let task = task.ok_or_else(|| refused("Task not found"))?;
-        check_run(&task, &asked, change.now)?;
+        check_run(&task, &asked, arrived)?;
         write(change, task, &asked)
     });
     let artifact = written.await?;

@@ -27,6 +27,22 @@ pub enum ArtifactError {
          or `artifacts.folder`)"
     )]
     NoFolder,
+    #[error(
+        "The disk of this server is nearly full: {free} bytes are free, and {reserve} stay reserved \
+         for the database (`artifacts.reserve_bytes`), so there is no room for {needed} bytes. \
+         Nothing was stored; free space or delete artifacts, and send it again"
+    )]
+    DiskFull {
+        needed: u64,
+        free: u64,
+        reserve: u64,
+    },
+    #[error(
+        "The files of a task may take {limit} bytes together (`artifacts.max_task_bytes`), and the \
+         others of this task take {others}. The file was not stored; upload less, or let several \
+         tasks do it"
+    )]
+    TaskFull { others: u64, limit: u64 },
     #[error(transparent)]
     Append(AppendError),
     #[error(transparent)]

@@ -1,6 +1,5 @@
 //! The upload of an artifact's file, from its request to its place in the folder.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use domain::artifact::{Artifact, ArtifactName, Content, Uploaded, author};
 use domain::id::TaskId;
 use domain::time::Timestamp;
 
+use super::upload::UploadRoom;
 use super::{ArtifactError, Upload};
 use crate::Engine;
 
@@ -15,6 +15,8 @@ use crate::Engine;
 pub struct ExpectedFile {
     artifact: Artifact,
     path: PathBuf,
+    /// The bytes of the other files of the task.
+    others: u64,
 }
 
 /// Reads an artifact, with or without a file.
@@ -44,20 +46,36 @@ impl ExpectedFile {
         if !matches!(artifact.content, Content::File { .. }) {
             return Err(ArtifactError::NoFile);
         }
-        let task_id = artifact.task_id.clone();
-        let read = engine
-            .store
-            .read("task_runs", move |tx| store::tasks::get_runs(tx, &task_id));
-        let runs = read.await?.ok_or(ArtifactError::NoSuchTask)?;
+        let of = artifact.clone();
+        let read = engine.store.read("artifact_expected", move |tx| {
+            let runs = store::tasks::get_runs(tx, &of.task_id)?;
+            let runs = runs.ok_or(ArtifactError::NoSuchTask)?;
+            Ok::<_, ArtifactError>((runs, store::artifacts::bytes_of_others(tx, &of)?))
+        });
+        let (runs, others) = read.await?;
         let run = runs.run(artifact.run_id).ok_or(ArtifactError::NoFile)?;
         author(run, now)?;
         let folder = engine.artifacts.required_folder()?;
         let path = folder.artifact(&artifact.task_id, artifact.run_id, &artifact.name);
-        Ok(Self { artifact, path })
+        Ok(Self {
+            artifact,
+            path,
+            others,
+        })
     }
 
-    pub async fn begin(&self, engine: &Engine) -> io::Result<Upload> {
-        Upload::begin(self.path.clone(), &engine.random.slugid()).await
+    /// `announced` is the size that the client announced, if it did.
+    pub async fn begin(
+        &self,
+        engine: &Engine,
+        announced: Option<u64>,
+    ) -> Result<Upload, ArtifactError> {
+        let room = UploadRoom {
+            limits: engine.artifacts.limits,
+            others: self.others,
+        };
+        let token = engine.random.slugid();
+        Upload::begin(self.path.clone(), &token, room, announced.unwrap_or(0)).await
     }
 
     /// Moves a complete file to its place, and updates its artifact.
@@ -77,7 +95,7 @@ impl ExpectedFile {
             declared_bytes: None,
             uploaded: Some(Uploaded { bytes, encoding }),
         };
-        let now = engine.clock.now();
+        let (now, limits) = (engine.clock.now(), engine.artifacts.limits);
         let written = engine.change("artifact_uploaded", now, move |change| {
             let tx = &mut *change.tx;
             store::tasks::touch(tx, &artifact.task_id)?;
@@ -92,6 +110,9 @@ impl ExpectedFile {
             if !matches!(known.content, Content::File { .. }) {
                 return Err(ArtifactError::NoFile);
             }
+            // Other files may have been uploaded meanwhile.
+            let others = store::artifacts::bytes_of_others(tx, &artifact)?;
+            limits.check_task(others, bytes)?;
             artifact.expires = known.expires;
             store::artifacts::update(tx, &artifact)?;
             Ok(complete.put_in_place()?)

@@ -40,14 +40,19 @@ pub async fn append_to_log(
         // Before the file, so that no file exists without a row.
         announce(engine, &task_id, run_id, expires, now).await?;
     }
-    let path = engine.artifacts.required_folder()?.log(&task_id, run_id);
+    let folder = engine.artifacts.required_folder()?;
+    let (path, root) = (folder.log(&task_id, run_id), folder.root().to_owned());
     let LogPiece {
         bytes,
         offset,
         is_last,
     } = piece;
-    let appended = run_blocking(move || append(&path, offset, &bytes, is_last, limit));
-    let state = appended.await??;
+    let limits = engine.artifacts.limits;
+    let write = move || {
+        limits.check_disk(&root, bytes.len() as u64)?;
+        append(&path, offset, &bytes, is_last, limit).map_err(ArtifactError::from)
+    };
+    let state = run_blocking(write).await??;
     engine.artifacts.log_wakeups.wake(&(task_id, run_id));
     Ok(state)
 }

@@ -17,20 +17,30 @@ use crate::work_limiter::WorkLimiter;
 const MAX_ENTRIES: usize = 64;
 /// Approximate maximum size of the cached launch configs; the last used configuration always stays.
 const MAX_BYTES: usize = 256 << 20;
-/// At most this many configurations are compiled at the same time.
+/// At most this many configurations are compiled at the same time for each purpose.
 const MAX_AT_ONCE: usize = 2;
+
+/// Why something is compiled. Callers who may only read never delay an edit.
+#[derive(Clone, Copy)]
+pub enum Purpose {
+    Edit,
+    /// A plan, a comparison or an evaluation: nothing is stored.
+    Question,
+}
 
 pub struct CompilationCache {
     /// The last used one is last.
     kept: Mutex<Vec<(ConfigurationId, Version, Arc<Compilation>)>>,
-    limiter: WorkLimiter,
+    edits: WorkLimiter,
+    questions: WorkLimiter,
 }
 
 impl Default for CompilationCache {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
-            limiter: WorkLimiter::new(MAX_AT_ONCE),
+            edits: WorkLimiter::new(MAX_AT_ONCE),
+            questions: WorkLimiter::new(MAX_AT_ONCE),
         }
     }
 }
@@ -63,12 +73,17 @@ impl CompilationCache {
         }
     }
 
-    /// Runs work on another thread, within the limit.
+    /// Runs work on another thread, within the limit for its purpose.
     pub async fn run_limited<T: Send + 'static>(
         &self,
+        purpose: Purpose,
         compute: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        self.limiter.run(compute).await
+        let limiter = match purpose {
+            Purpose::Edit => &self.edits,
+            Purpose::Question => &self.questions,
+        };
+        limiter.run(compute).await
     }
 }
 
@@ -77,7 +92,7 @@ pub async fn require_compilation(
     engine: &Engine,
     stored: &StoredConfiguration,
 ) -> Result<Arc<Compilation>, ConfigurationError> {
-    let problem = match compile_stored(engine, stored).await?.1 {
+    let problem = match compile_stored(engine, Purpose::Question, stored).await?.1 {
         Ok(compilation) => return Ok(compilation),
         Err(problem) => problem,
     };
@@ -130,6 +145,7 @@ impl PreviousState {
     /// `None`: no such configuration. If `seen` is given, an existing one must have this version.
     pub(super) async fn load(
         engine: &Engine,
+        purpose: Purpose,
         id: &ConfigurationId,
         seen: Option<Version>,
     ) -> Result<Option<Self>, ConfigurationError> {
@@ -149,7 +165,7 @@ impl PreviousState {
             );
             return Err(ConfigurationError::Conflict(text));
         }
-        let (configuration, compilation) = compile_stored(engine, &stored).await?;
+        let (configuration, compilation) = compile_stored(engine, purpose, &stored).await?;
         Ok(Some(Self {
             stored,
             configuration,
@@ -161,6 +177,7 @@ impl PreviousState {
 /// The stored configuration, and its compilation or the error: rules may have become stricter.
 async fn compile_stored(
     engine: &Engine,
+    purpose: Purpose,
     stored: &StoredConfiguration,
 ) -> Result<(Configuration, Result<Arc<Compilation>, String>), ConfigurationError> {
     if let Some(known) = engine.compilations.get(&stored.id, stored.version) {
@@ -180,7 +197,7 @@ async fn compile_stored(
         let compilation = Compilation::new(configuration.clone(), Arc::new(market));
         Ok((configuration, compilation.map_err(|bad| bad.to_string())))
     };
-    let compiled: Result<_, String> = engine.compilations.run_limited(compile).await?;
+    let compiled: Result<_, String> = engine.compilations.run_limited(purpose, compile).await?;
     let (configuration, compilation) = compiled.map_err(corrupt)?;
     let compilation = compilation.map(Arc::new);
     match &compilation {
@@ -243,12 +260,37 @@ mod tests {
             "engine::configurations::compilation_cache::MAX_AT_ONCE",
             MAX_AT_ONCE,
         ) {
-            work_limiter::tests::check_limit(
-                &CompilationCache::default().limiter,
-                count,
-                MAX_AT_ONCE,
-            )
-            .await;
+            let cache = CompilationCache::default();
+            for limiter in [&cache.edits, &cache.questions] {
+                work_limiter::tests::check_limit(limiter, count, MAX_AT_ONCE).await;
+            }
         }
+    }
+
+    #[tokio::test]
+    async fn questions_never_delay_an_edit() {
+        let cache = CompilationCache::default();
+        let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
+        let mut releases = Vec::new();
+        let questions = (0..10 * MAX_AT_ONCE).map(|_| {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            releases.push(release);
+            let started = started.clone();
+            cache.run_limited(Purpose::Question, move || {
+                started.send(()).unwrap();
+                // An error: its sender was dropped.
+                released.recv().unwrap_err();
+            })
+        });
+        let questions: Vec<_> = questions.collect();
+        let editing = async {
+            for _ in 0..MAX_AT_ONCE {
+                starts.recv().await.unwrap();
+            }
+            // All permits for questions are taken, and others wait.
+            assert_eq!(cache.run_limited(Purpose::Edit, || 1).await.unwrap(), 1);
+            releases.clear();
+        };
+        tokio::join!(futures_util::future::join_all(questions), editing);
     }
 }

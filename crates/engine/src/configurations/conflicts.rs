@@ -9,6 +9,7 @@ use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
 use super::ConfigurationError;
+use super::compilation_cache::Purpose;
 use super::validate_pools::{DesiredPool, DesiredPools};
 use crate::Engine;
 
@@ -69,7 +70,7 @@ pub(super) async fn find_conflicts(
         Ok::<_, StoreError>((conflicts, pools))
     });
     let (conflicts, pools) = read.await?;
-    let compared = engine.compilations.run_limited(move || {
+    let compared = engine.compilations.run_limited(Purpose::Question, move || {
         let pools = pools
             .iter()
             .map(|(judged, stored)| (stored.pool.id.clone(), compare_pool(&id, judged, stored)));

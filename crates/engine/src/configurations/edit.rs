@@ -15,7 +15,7 @@ use domain::documentation::Subject;
 use domain::id::ConfigurationId;
 use serde_json::json;
 
-use super::compilation_cache::PreviousState;
+use super::compilation_cache::{PreviousState, Purpose};
 use super::provider_catalog::provider_catalog;
 use super::validate_pools::{DesiredPools, validate_pools};
 use super::{ConfigurationError, write_pools};
@@ -66,7 +66,7 @@ async fn attempt<E: From<ConfigurationError>>(
     engine: &Arc<Engine>,
     edit: &Edit<E>,
 ) -> Result<Option<StoredConfiguration>, E> {
-    let before = PreviousState::load(engine, &edit.id, edit.seen).await?;
+    let before = PreviousState::load(engine, Purpose::Edit, &edit.id, edit.seen).await?;
     let configuration = before.as_ref().map(|before| &before.configuration);
     let written = match (edit.next)(configuration)? {
         EditResult::Replace(next) => replace(engine, edit, before, next).await,
@@ -93,8 +93,8 @@ async fn replace<E>(
     {
         return Ok(Some(before.stored.clone()));
     }
-    let mut after = compile(engine, compilation, next, Arc::new(market)).await?;
-    let judged = validate_pools(engine, before.as_ref(), &after).await?;
+    let mut after = compile(engine, Purpose::Edit, compilation, next, Arc::new(market)).await?;
+    let judged = validate_pools(engine, Purpose::Edit, before.as_ref(), &after).await?;
     let known = before.map(|before| before.stored);
     after.complete(judged.completed.clone());
     let after = Arc::new(after);
@@ -118,14 +118,17 @@ async fn replace<E>(
 /// Compiles on another thread, within the limit.
 pub(super) async fn compile(
     engine: &Engine,
+    purpose: Purpose,
     before: Option<Arc<Compilation>>,
     next: Configuration,
     market: Arc<ProviderCatalog>,
 ) -> Result<Compilation, ConfigurationError> {
-    let compiling = engine.compilations.run_limited(move || match before {
-        Some(before) => before.succeed(next, market),
-        None => Compilation::new(next, market),
-    });
+    let compiling = engine
+        .compilations
+        .run_limited(purpose, move || match before {
+            Some(before) => before.succeed(next, market),
+            None => Compilation::new(next, market),
+        });
     compiling
         .await?
         .map_err(|problems| ConfigurationError::from(&problems))

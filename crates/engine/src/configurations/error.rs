@@ -63,3 +63,16 @@ impl From<&Problems> for ConfigurationError {
         }
     }
 }
+
+/// An error at a place of a result, with the rules that made the value.
+pub(super) fn error_line(pointer: &str, message: &str, rules: &[String]) -> String {
+    let by = match rules {
+        [] => String::new(),
+        [rule] => format!(" (rule {rule:?})"),
+        rules => {
+            let named: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+            format!(" (rules {})", named.join(", "))
+        }
+    };
+    format!("{pointer} {message}{by}")
+}

@@ -1,45 +1,40 @@
 //! Validates payloads of tasks by the schema of their worker type.
 //!
 //! People write these schemas, and validating by one can take a while. So it is done on other
-//! threads, a limited number at a time, and never in a transaction. The transaction only checks
-//! that the schema is still the same.
+//! threads, a limited number at a time, and never in a transaction. Pools take turns, so slow
+//! payloads delay those of their own pool. The transaction only checks that the schema is still the
+//! same.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{PayloadSchema, Problem};
-use domain::Version;
+use contract::Problem;
 use domain::configuration::WorkerType;
 use domain::id::{ConfigurationId, PoolId};
 use serde_json::Value;
 use store::{StoreError, Tx};
 
+use super::schema_cache::{CompiledSchema, SchemaCache, SchemaVersion, schema_digest};
 use crate::Engine;
-use crate::work_limiter::WorkLimiter;
+use crate::fair_limiter::FairLimiter;
 
-/// At most this many compiled schemas are cached.
-const MAX_ENTRIES: usize = 256;
 /// At most this many payloads are validated at the same time.
 const MAX_AT_ONCE: usize = 4;
 /// The maximum wait for a permit. A validation takes well below a second.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// The version of the configuration that has the schema.
-type SchemaVersion = (ConfigurationId, Version);
-
 /// Compiled payload schemas of the worker types that check payloads.
 pub struct PayloadSchemas {
-    kept: Mutex<BTreeMap<PoolId, (SchemaVersion, Arc<PayloadSchema>)>>,
-    limiter: WorkLimiter,
+    cache: SchemaCache,
+    limiter: FairLimiter<PoolId>,
 }
 
 impl Default for PayloadSchemas {
     fn default() -> Self {
         Self {
-            kept: Mutex::default(),
-            limiter: WorkLimiter::new(MAX_AT_ONCE),
+            cache: SchemaCache::default(),
+            limiter: FairLimiter::new(MAX_AT_ONCE),
         }
     }
 }
@@ -75,26 +70,6 @@ pub enum PayloadStatus {
     NotValidated,
 }
 
-impl PayloadSchemas {
-    fn get(&self, pool_id: &PoolId) -> Option<(SchemaVersion, Arc<PayloadSchema>)> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(pool_id).cloned()
-    }
-
-    fn put(&self, pool_id: &PoolId, by: SchemaVersion, schema: Arc<PayloadSchema>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MAX_ENTRIES && !kept.contains_key(pool_id) {
-            kept.pop_first();
-        }
-        kept.insert(pool_id.clone(), (by, schema));
-    }
-
-    fn forget(&self, pool_id: &PoolId) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.remove(pool_id);
-    }
-}
-
 /// Validates by the cached schema. `None`: no schema is cached; the transaction finds out whether
 /// one exists.
 pub async fn validate_payload(
@@ -102,11 +77,13 @@ pub async fn validate_payload(
     pool_id: &PoolId,
     payload: &Value,
 ) -> Result<Option<Verdict>, PayloadError> {
-    let Some((by, schema)) = engine.payload_schemas.get(pool_id) else {
+    let Some((by, schema)) = engine.payload_schemas.cache.get(pool_id) else {
         return Ok(None);
     };
     let payload = payload.clone();
-    let problems = run_limited(engine, move || schema.validate(&payload).err());
+    let problems = run_limited(engine, pool_id, move || {
+        schema.schema.validate(&payload).err()
+    });
     let problems = problems.await?.unwrap_or_default();
     Ok(Some(Verdict { by, problems }))
 }
@@ -121,18 +98,31 @@ pub async fn load_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<()
         Ok(store::worker_types::get(tx, &id)?.map(|of| (by, of)))
     });
     let Some((by, worker_type)) = read.await? else {
-        engine.payload_schemas.forget(pool_id);
+        engine.payload_schemas.cache.forget(pool_id);
         return Ok(());
     };
     let schema = worker_type.payload_schema.unwrap_or(Value::Bool(true));
-    let compiled = run_limited(engine, move || PayloadSchema::compile(&schema)).await?;
+    let known = engine.payload_schemas.cache.find(&schema_digest(&schema));
+    let schema = match known {
+        Some(known) => known,
+        None => compile_schema(engine, pool_id, schema).await?,
+    };
+    engine.payload_schemas.cache.put(pool_id, by, schema);
+    Ok(())
+}
+
+async fn compile_schema(
+    engine: &Engine,
+    pool_id: &PoolId,
+    schema: Value,
+) -> Result<Arc<CompiledSchema>, PayloadError> {
+    let compiled = run_limited(engine, pool_id, move || CompiledSchema::compile(&schema));
     // It was compiled when it was written.
-    let compiled = compiled.map_err(|bad| {
+    let compiled = compiled.await?.map_err(|bad| {
         let name = WorkerType::from(pool_id.clone());
         PayloadError::Schema(format!("the payload schema of {name}: {bad}"))
     })?;
-    engine.payload_schemas.put(pool_id, by, Arc::new(compiled));
-    Ok(())
+    Ok(Arc::new(compiled))
 }
 
 /// Whether the verdict holds for the current schema, and its result.
@@ -146,7 +136,7 @@ pub fn payload_status(
     Ok(match (by, verdict) {
         (None, None) => PayloadStatus::Valid,
         (None, Some(_)) => {
-            engine.payload_schemas.forget(pool_id);
+            engine.payload_schemas.cache.forget(pool_id);
             PayloadStatus::Valid
         }
         (Some(by), Some(verdict)) if verdict.by == by => match verdict.problems.as_slice() {
@@ -161,11 +151,12 @@ pub fn payload_status(
 
 async fn run_limited<T: Send + 'static>(
     engine: &Engine,
+    pool_id: &PoolId,
     compute: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, PayloadError> {
     let limiter = &engine.payload_schemas.limiter;
     limiter
-        .run_within(MAX_WAIT, compute)
+        .run_within(MAX_WAIT, pool_id.clone(), compute)
         .await?
         .ok_or(PayloadError::TooMany)
 }
@@ -194,43 +185,14 @@ mod tests {
     use testing::sizes_around;
 
     use super::*;
-    use crate::work_limiter;
-
-    #[test]
-    fn cached_schemas_have_a_limit_and_the_last_one_stays() {
-        let pool = |number: usize| format!("pp/p{number:04}").parse::<PoolId>().unwrap();
-        let schema = Arc::new(PayloadSchema::compile(&Value::Bool(true)).unwrap());
-        let by = |version| ("c".parse::<ConfigurationId>().unwrap(), Version(version));
-        for count in sizes_around("engine::configurations::payloads::MAX_ENTRIES", MAX_ENTRIES) {
-            let schemas = PayloadSchemas::default();
-            let n_kept = || {
-                (0..count)
-                    .filter(|number| schemas.get(&pool(*number)).is_some())
-                    .count()
-            };
-            for number in 0..count {
-                schemas.put(&pool(number), by(1), Arc::clone(&schema));
-                assert!(schemas.get(&pool(number)).is_some());
-            }
-            assert_eq!(n_kept(), count.min(MAX_ENTRIES));
-            // A new version replaces the old one, and no other.
-            if let Some(last) = count.checked_sub(1) {
-                schemas.put(&pool(last), by(2), Arc::clone(&schema));
-                assert_eq!(schemas.get(&pool(last)).unwrap().0, by(2));
-            }
-            assert_eq!(n_kept(), count.min(MAX_ENTRIES));
-        }
-    }
+    use crate::fair_limiter;
 
     #[tokio::test]
     async fn concurrent_validations_have_a_limit() {
+        let pool = |number: usize| format!("pp/p{number}").parse::<PoolId>().unwrap();
         for count in sizes_around("engine::configurations::payloads::MAX_AT_ONCE", MAX_AT_ONCE) {
-            work_limiter::tests::check_limit(
-                &PayloadSchemas::default().limiter,
-                count,
-                MAX_AT_ONCE,
-            )
-            .await;
+            let limiter = PayloadSchemas::default().limiter;
+            fair_limiter::tests::check_limit(limiter, count, MAX_AT_ONCE, pool).await;
         }
     }
 }

@@ -13,7 +13,7 @@ use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 use store::StoreError;
 
-use super::compilation_cache::PreviousState;
+use super::compilation_cache::{PreviousState, Purpose};
 use super::edit::compile;
 use super::provider_catalog::provider_catalog;
 use super::validate_pools::validate_pools;
@@ -50,12 +50,19 @@ pub async fn plan_edit(
     wanted: Configuration,
     adopts: bool,
 ) -> Result<EditPlan, ConfigurationError> {
-    let before = PreviousState::load(engine, id, None).await?;
+    let before = PreviousState::load(engine, Purpose::Question, id, None).await?;
     let before = before.as_ref();
     let compilation = before.and_then(|before| before.compilation.clone());
     let market = Arc::new(provider_catalog(engine));
-    let mut after = compile(engine, compilation.clone(), wanted, market).await?;
-    let judged = validate_pools(engine, before, &after).await?;
+    let mut after = compile(
+        engine,
+        Purpose::Question,
+        compilation.clone(),
+        wanted,
+        market,
+    )
+    .await?;
+    let judged = validate_pools(engine, Purpose::Question, before, &after).await?;
     after.complete(judged.completed.clone());
     let rules = before.map(|before| rule_changes(&before.configuration, &after.configuration));
     let mut pools = difference(compilation.as_deref(), Some(&after));
@@ -82,7 +89,7 @@ pub async fn compare_versions(
     from: VersionRecord,
     to: VersionRecord,
 ) -> Result<EditPlan, ConfigurationError> {
-    let compared = engine.compilations.run_limited(move || {
+    let compared = engine.compilations.run_limited(Purpose::Question, move || {
         let compiled = |record: &VersionRecord| {
             let configuration = Configuration::parse(&record.document).ok()?;
             let market = ProviderCatalog::from_json(&record.market).ok()?;

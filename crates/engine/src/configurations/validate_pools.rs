@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloud::ValidateError;
-use contract::{Invalid, PayloadSchema};
+use contract::Invalid;
 use domain::configuration::{
     Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider, CompletedIds,
     CompletedLaunchConfig, Configuration, Lineup, WorkerSource, WorkerType, rules_behind,
@@ -17,7 +17,9 @@ use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::ConfigurationError;
-use super::compilation_cache::PreviousState;
+use super::compilation_cache::{PreviousState, Purpose};
+use super::error::error_line;
+use super::schema_check::SchemaCheck;
 use crate::Engine;
 use crate::image_references::{self, ResolvedConfigs};
 use crate::pools::{PoolError, check_config};
@@ -86,12 +88,14 @@ impl DesiredPool {
 /// The pools that an edit changes, validated by their providers.
 pub(super) async fn validate_pools(
     engine: &Engine,
+    purpose: Purpose,
     before: Option<&PreviousState>,
     after: &Compilation,
 ) -> Result<DesiredPools, ConfigurationError> {
     let mut judged = DesiredPools::default();
     let (mut refused, mut n_refused) = (Vec::new(), 0_usize);
     let known = before.and_then(|before| before.compilation.as_ref());
+    let mut schemas = SchemaCheck::new(engine, purpose);
     for compiled in &after.pools {
         let pool_id = compiled.pool_id();
         if let Some(known) = known
@@ -103,7 +107,7 @@ pub(super) async fn validate_pools(
             completed.take_over(pool_id, &known.catalog.completed);
             continue;
         }
-        match validate_pool(engine, after, compiled, &mut judged.completed).await {
+        match validate_pool(engine, after, compiled, &mut schemas, &mut judged.completed).await {
             Ok(pool) => judged.pools.push(pool),
             Err(ConfigurationError::Refused(text)) => {
                 n_refused += 1;
@@ -144,6 +148,7 @@ async fn validate_pool(
     engine: &Engine,
     compilation: &Compilation,
     compiled: &Arc<CompiledPool>,
+    schemas: &mut SchemaCheck<'_>,
     completed: &mut CompletedIds,
 ) -> Result<DesiredPool, ConfigurationError> {
     let mut ids = compiled.providers.iter().map(|provider| &provider.id);
@@ -157,7 +162,7 @@ async fn validate_pool(
         email_on_error: compiled.email_on_error,
     };
     check_definition(engine, compilation, compiled, &definition)?;
-    check_payload_schemas(compilation, compiled)?;
+    schemas.check(compilation, compiled).await?;
     if compiled.launches() {
         // Limits and weights are for providers that launch.
         definition.config = compiled.config.clone();
@@ -247,33 +252,6 @@ fn check_strategy_service(
         let line = error_line(pointer, &why, &rules);
         ConfigurationError::Refused(format!("With {attributes}:\n{line}"))
     })
-}
-
-/// Compiles the payload schemas of the pool and of its places.
-fn check_payload_schemas(
-    compilation: &Compilation,
-    compiled: &CompiledPool,
-) -> Result<(), ConfigurationError> {
-    let of_pool = compiled.payload_schema.as_ref();
-    let of_pool = of_pool.map(|schema| (compiled.worker_type.attributes(), schema));
-    let of_places = compiled.launch_configs().filter_map(|(_, config)| {
-        let schema = config.payload_schema.as_ref()?;
-        Some((config.attributes.clone(), schema))
-    });
-    let mut checked: Vec<&Value> = Vec::new();
-    for (attributes, schema) in of_pool.into_iter().chain(of_places) {
-        if checked.contains(&schema.as_ref()) {
-            continue;
-        }
-        PayloadSchema::compile(schema).map_err(|bad| {
-            let rules = rules_behind(compilation.evaluator(), &attributes, "/payloadSchema");
-            let what = error_line("/payloadSchema", &bad.to_string(), &rules);
-            let text = format!("With {attributes}:\n{what}");
-            ConfigurationError::Refused(text)
-        })?;
-        checked.push(schema);
-    }
-    Ok(())
 }
 
 type CheckedConfig = (Map<String, Value>, Vec<Map<String, Value>>);
@@ -377,16 +355,4 @@ fn refusal_by_provider<'a>(
         lines.join("\n")
     );
     ConfigurationError::Refused(text)
-}
-
-fn error_line(pointer: &str, message: &str, rules: &[String]) -> String {
-    let by = match rules {
-        [] => String::new(),
-        [rule] => format!(" (rule {rule:?})"),
-        rules => {
-            let named: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
-            format!(" (rules {})", named.join(", "))
-        }
-    };
-    format!("{pointer} {message}{by}")
 }

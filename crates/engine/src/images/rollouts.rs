@@ -8,7 +8,7 @@ use domain::id::ImageName;
 use domain::image::{
     BuildDecision, BuildNumber, BuildView, CanaryJudgement, CanaryRun, CanarySettings,
     ImageDefinition, ImageRollout, ImageSelection, RolloutStep, RolloutView, Standing, StoredTrial,
-    judge, next_rollout_step,
+    judge, next_rollout_step, upload_ids,
 };
 use domain::time::Timestamp;
 use serde_json::{Value, json};
@@ -324,6 +324,7 @@ fn select(next: &mut ImageRollout, facts: &ImageFacts, now: Timestamp) {
         next.selection = selection;
         next.selected += 1;
     }
+    next.uploads = upload_ids(&facts.builds);
     next.last_modified = next.last_modified.max(now);
 }
 

@@ -33,7 +33,7 @@ async fn create(
 }
 
 #[tokio::test]
-async fn a_repeated_request_gets_the_first_token_and_changes_nothing() {
+async fn a_repeated_request_gets_the_first_token_and_is_noted() {
     let world = World::new().await;
     let asked = asked(&world, "one");
     let (_, first) = create(&world, asked.clone()).await.unwrap();
@@ -43,7 +43,7 @@ async fn a_repeated_request_gets_the_first_token_and_changes_nothing() {
     assert_eq!(world.n_events().await, 1);
     assert_eq!(
         world.actions(EntityType::Client, id().as_str()).await,
-        ["created"]
+        ["token-given-again", "created"]
     );
     let another = ClientRequest {
         description: "two".to_owned(),

@@ -15,6 +15,7 @@ use crate::world::World;
 
 const LIMITS: TaskLimits = TaskLimits {
     deadline_days: 5,
+    expires_days: 400,
     dependencies: 0,
     task_bytes: 10_000,
     tags_bytes: 100,
@@ -120,7 +121,7 @@ async fn a_file_that_comes_after_the_end_of_its_run_is_refused() {
     for (text, ends) in [("in time", false), ("late", true)] {
         let expected = ExpectedFile::find(&world.engine, of(), world.now()).await;
         let expected = expected.unwrap();
-        let mut upload = expected.begin(&world.engine).await.unwrap();
+        let mut upload = expected.begin(&world.engine, None).await.unwrap();
         upload
             .write(&Bytes::from_static(text.as_bytes()))
             .await

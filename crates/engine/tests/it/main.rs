@@ -6,6 +6,7 @@
 
 mod access_changes;
 mod artifacts;
+mod budgets;
 mod documentation;
 mod queue_workers;
 mod tree;

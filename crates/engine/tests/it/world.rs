@@ -11,7 +11,7 @@ use domain::audit::{AuditEntry, EntityType};
 use domain::plan::StrategyDefaults;
 use domain::time::{Clock, DAY_MS, Timestamp};
 use engine::Engine;
-use engine::artifacts::Artifacts;
+use engine::artifacts::{Artifacts, FileLimits};
 use engine::availability::Availability;
 use engine::configurations::{CompilationCache, PayloadSchemas};
 use engine::demand::DemandSource;
@@ -63,6 +63,10 @@ impl World {
             client_id: "static/issuer".to_owned(),
             access_token: Secret::new("token"),
         };
+        let limits = FileLimits {
+            reserve_bytes: 0,
+            task_bytes: u64::MAX,
+        };
         let engine = Engine {
             root_url: "http://localhost".to_owned(),
             store,
@@ -78,13 +82,14 @@ impl World {
             phase_measures: PhaseMeasures::default(),
             launch_answers: LaunchAnswers::default(),
             availability: Availability::new(now),
-            artifacts: Artifacts::new(Some(home.path().join("artifacts"))),
+            artifacts: Artifacts::new(Some(home.path().join("artifacts")), limits),
             schemas: Schemas::new(),
             keyring: Arc::new(Keyring::new(vec![key]).unwrap()),
             issuer,
             compilations: CompilationCache::default(),
             payload_schemas: PayloadSchemas::default(),
             claim_seconds: 1_200,
+            error_reports_per_hour: 60,
         };
         Self {
             engine: Arc::new(engine),

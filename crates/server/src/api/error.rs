@@ -47,6 +47,8 @@ pub enum Code {
     ResourceExpired,
     InputTooLarge,
     RequestTimeout,
+    /// The disk for files is full up to its reserve.
+    InsufficientStorage,
     InternalServerError,
     ProviderSetupFailed,
     QueueUnavailable,
@@ -81,6 +83,7 @@ impl Code {
             Self::ResourceExpired => "ResourceExpired",
             Self::InputTooLarge => "InputTooLarge",
             Self::RequestTimeout => "RequestTimeout",
+            Self::InsufficientStorage => "InsufficientStorage",
             Self::InternalServerError => "InternalServerError",
             Self::ProviderSetupFailed => "ProviderSetupFailed",
             Self::QueueUnavailable => "QueueUnavailable",
@@ -104,6 +107,7 @@ impl Code {
             Self::RequestConflict => StatusCode::CONFLICT,
             Self::ResourceExpired => StatusCode::GONE,
             Self::InputTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::InsufficientStorage => StatusCode::INSUFFICIENT_STORAGE,
             Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ProviderSetupFailed
             | Self::QueueUnavailable
@@ -359,6 +363,8 @@ impl From<ArtifactError> for ApiError {
             ArtifactError::NoSuchTask | ArtifactError::NoFile => Self::not_found(text),
             ArtifactError::Expired => Self::new(Code::ResourceExpired, text),
             ArtifactError::Refused(_) | ArtifactError::NoFolder => Self::input(text),
+            ArtifactError::DiskFull { .. } => Self::new(Code::InsufficientStorage, text),
+            ArtifactError::TaskFull { .. } => Self::new(Code::InputTooLarge, text),
             ArtifactError::Conflict(_)
             | ArtifactError::ArtifactRefusal(_)
             | ArtifactError::Append(_) => Self::conflict(text),
@@ -526,7 +532,7 @@ impl From<BudgetError> for ApiError {
         let text = problem.to_string();
         match problem {
             BudgetError::NotFound | BudgetError::NoProvider(_) => Self::not_found(text),
-            BudgetError::TooMany => Self::conflict(text),
+            BudgetError::OtherScope(_) | BudgetError::TooMany => Self::conflict(text),
             BudgetError::Store(problem) => problem.into(),
         }
     }

@@ -45,6 +45,9 @@ pub struct Email {
     #[serde(default)]
     pub password_file: Option<PathBuf>,
     pub from: String,
+    /// Mail goes only to owners in these domains; by default, to all owners.
+    #[serde(default)]
+    pub domains: Option<Vec<String>>,
     #[serde(default)]
     pub tls: MailTls,
     /// Time limit of sending one mail.
@@ -90,6 +93,8 @@ pub struct MailServer {
     pub tls: MailTls,
     pub login: Option<(String, Secret)>,
     pub from: Mailbox,
+    /// The domains of recipients; `None`: all.
+    pub domains: Option<Vec<String>>,
     pub time_limit: Duration,
 }
 
@@ -197,8 +202,27 @@ impl Email {
             tls: self.tls,
             login: self.login(url.username())?,
             from,
+            domains: self.domains()?,
             time_limit: time_limit("notify.email.time_limit_seconds", self.time_limit_seconds)?,
         })
+    }
+
+    fn domains(&self) -> Result<Option<Vec<String>>, ConfigError> {
+        let Some(domains) = &self.domains else {
+            return Ok(None);
+        };
+        let key = "notify.email.domains";
+        if domains.is_empty() {
+            let problem = "is empty: omit it to send mail to all owners";
+            return Err(ConfigError::value(key, problem));
+        }
+        let form = |domain: &&String| format!("a@{domain}").parse::<Mailbox>().is_err();
+        if let Some(bad) = domains.iter().find(form) {
+            let problem = format!("must name domains like example.com, and {bad:?} is none");
+            return Err(ConfigError::value(key, problem));
+        }
+        let domains = domains.iter().map(|domain| domain.to_ascii_lowercase());
+        Ok(Some(domains.collect()))
     }
 
     fn login(&self, user: &str) -> Result<Option<(String, Secret)>, ConfigError> {
@@ -377,6 +401,11 @@ mod tests {
             (
                 "smtp = \"smtp://h\"\ntime_limit_seconds = 0",
                 "notify.email.time_limit_seconds",
+            ),
+            ("smtp = \"smtp://h\"\ndomains = []", "notify.email.domains"),
+            (
+                "smtp = \"smtp://h\"\ndomains = [\"a.example\", \"@b\"]",
+                "notify.email.domains",
             ),
         ] {
             let refused = refused(&format!("{MAIL}{text}"));

@@ -12,6 +12,8 @@ pub struct Queue {
     pub claim_seconds: u32,
     /// Maximum time until a task's deadline.
     pub max_deadline_days: u32,
+    /// Maximum time until a task and its files are deleted.
+    pub max_expires_days: u32,
     /// Maximum number of dependencies of a task.
     pub max_dependencies: usize,
     /// Maximum size of a task's definition.
@@ -27,6 +29,7 @@ impl Default for Queue {
         Self {
             claim_seconds: 1_200,
             max_deadline_days: 5,
+            max_expires_days: 3_660,
             max_dependencies: 10_000,
             max_task_bytes: 1024 * 1024,
             max_tags_bytes: 64 * 1024,
@@ -39,6 +42,7 @@ impl Queue {
     pub fn task_limits(&self) -> TaskLimits {
         TaskLimits {
             deadline_days: self.max_deadline_days,
+            expires_days: self.max_expires_days,
             dependencies: self.max_dependencies,
             task_bytes: self.max_task_bytes,
             tags_bytes: self.max_tags_bytes,
@@ -52,6 +56,11 @@ impl Queue {
         }
         if !(1..=365).contains(&self.max_deadline_days) {
             return Some(("queue.max_deadline_days", "must be from 1 to 365"));
+        }
+        // A task without `expires` expires a year after its deadline.
+        if !(self.max_deadline_days + 366..=36_500).contains(&self.max_expires_days) {
+            let text = "must be from 366 more than queue.max_deadline_days to 36500";
+            return Some(("queue.max_expires_days", text));
         }
         if self.max_dependencies > 10_000 {
             return Some(("queue.max_dependencies", "must be at most 10000"));
@@ -86,6 +95,16 @@ mod tests {
             wrong(|queue| queue.max_deadline_days = 0),
             Some("queue.max_deadline_days")
         );
+        for days in [0, 370, 36_501] {
+            let queue = Queue {
+                max_expires_days: days,
+                ..Queue::default()
+            };
+            let key = queue.problem().map(|(key, _)| key);
+            assert_eq!(key, Some("queue.max_expires_days"), "{days}");
+        }
+        assert_eq!(wrong(|queue| queue.max_expires_days = 371), None);
+        assert_eq!(wrong(|queue| queue.max_expires_days = 36_500), None);
         assert_eq!(
             wrong(|queue| queue.max_dependencies = 10_001),
             Some("queue.max_dependencies")

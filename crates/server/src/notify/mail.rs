@@ -27,6 +27,8 @@ pub struct MailChannel {
     root_url: String,
     /// Our domain, for message ids.
     domain: String,
+    /// The domains of recipients; `None`: all.
+    recipient_domains: Option<Vec<String>>,
 }
 
 impl MailChannel {
@@ -59,6 +61,7 @@ impl MailChannel {
             time_limit: server.time_limit,
             root_url: root_url.to_owned(),
             domain,
+            recipient_domains: server.domains.clone(),
         })
     }
 
@@ -116,8 +119,12 @@ impl Channel for MailChannel {
 
     fn recipient(&self, pool: &Pool) -> Option<String> {
         let definition = &pool.definition;
-        let owner = address(&definition.owner).filter(|_| definition.email_on_error);
-        owner.map(|owner| owner.to_string())
+        let owner = address(&definition.owner).filter(|_| definition.email_on_error)?;
+        // An editor of the pool chooses the owner, and the mail carries texts of workers.
+        let domain = owner.domain().to_ascii_lowercase();
+        let domains = self.recipient_domains.as_ref();
+        let is_ours = domains.is_none_or(|domains| domains.contains(&domain));
+        is_ours.then(|| owner.to_string())
     }
 
     async fn send(&self, letter: &Notification<'_>) -> Result<(), SendError> {
@@ -155,18 +162,25 @@ fn header(name: &'static str, value: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use access::Secret;
+    use domain::id::ProviderId;
+    use domain::pool::PoolDefinition;
     use domain::time::Timestamp;
 
     use super::super::notice_text::tests::{content, described};
     use super::*;
 
     fn channel() -> MailChannel {
+        channel_to(None)
+    }
+
+    fn channel_to(domains: Option<Vec<String>>) -> MailChannel {
         let server = MailServer {
             host: "localhost".to_owned(),
             port: 1,
             tls: MailTls::None,
             login: Some(("me".to_owned(), Secret::new("hunter2"))),
             from: "Fleet <fleet@example.com>".parse().unwrap(),
+            domains,
             time_limit: Duration::from_secs(1),
         };
         MailChannel::new(&server, "https://fleet.example.com").unwrap()
@@ -205,6 +219,32 @@ mod tests {
             assert!(head.lines().any(|it| it == line), "{line}\n{head}");
         }
         assert!(body.contains("Advice: "), "{body}");
+    }
+
+    #[test]
+    fn only_owners_in_our_domains_get_mail() {
+        let ours = channel_to(Some(vec!["example.com".to_owned(), "b.example".to_owned()]));
+        for (owner, is_ours) in [
+            ("ann@example.com", true),
+            ("ann@EXAMPLE.com", true),
+            ("ann@b.example", true),
+            ("ann@sub.example.com", false),
+            ("ann@example.com.evil.net", false),
+            ("ann@notexample.com", false),
+        ] {
+            let definition = PoolDefinition {
+                provider_id: ProviderId::null(),
+                further_provider_ids: Vec::new(),
+                description: String::new(),
+                config: serde_json::Map::new(),
+                owner: owner.to_owned(),
+                email_on_error: true,
+            };
+            let id = "a/b".parse().unwrap();
+            let pool = Pool::new(id, definition, Timestamp::from_millis(0));
+            assert_eq!(ours.recipient(&pool).is_some(), is_ours, "{owner}");
+            assert!(channel().recipient(&pool).is_some(), "{owner}");
+        }
     }
 
     #[test]

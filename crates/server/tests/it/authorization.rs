@@ -90,7 +90,10 @@ fn pool_cases() -> Vec<Case> {
             "planWorkerPool",
             "/plan-worker-pool/pp%2Fee",
             static_pool(),
-            get_pool,
+            &[
+                "worker-manager:get-worker-pool:pp/ee",
+                "worker-manager:provider:static",
+            ],
         ),
         case(
             "deleteWorkerPool",

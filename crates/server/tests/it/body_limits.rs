@@ -189,11 +189,11 @@ on_sqlite_first!(
         let nobody = world.client("nobody", &[]).await;
         for body in ["{", "[[[", "{\"a\":1}", ""] {
             let ask = world
-                .ask(Method::POST, "/plan-worker-pool/pp%2Fee")
+                .ask(Method::POST, "/evaluate-rules")
                 .body("application/json", body);
             let answer = ask.by(&nobody).await;
             assert_eq!(answer.body()["requestInfo"]["payload"], json!({}));
-            answer.refused_with(403, "InsufficientScopes", "get-worker-pool:pp/ee");
+            answer.refused_with(403, "InsufficientScopes", "worker-manager:evaluate-rules");
         }
     }
 );

@@ -39,6 +39,7 @@ pub(crate) fn whole_cases() -> Vec<Case> {
             adopting,
             &[
                 "worker-manager:get-worker-configuration:build",
+                "worker-manager:provider:aws",
                 "worker-manager:get-worker-pool:worker-manager/build-opt",
                 "worker-manager:get-worker-pool:worker-manager/build-dbg",
             ],

@@ -1,6 +1,7 @@
 //! Payloads of tasks are validated by the schema at the time of their creation; an invalid one does
 //! not affect others.
 
+use engine::configurations::Purpose;
 use serde_json::{Value, json};
 
 use crate::configurations::{BUILD, build, refused, rule, with_rule, zones};
@@ -76,3 +77,68 @@ on_sqlite_first!(
         );
     }
 );
+
+/// Properties with this many patterns, each of which takes a mebibyte when it is compiled.
+fn with_patterns(count: usize) -> Value {
+    let each = (0..count).map(|number| {
+        let pattern = format!("\\p{{L}}{{18}}{number}");
+        (number.to_string(), json!({"pattern": pattern}))
+    });
+    json!({"properties": each.collect::<serde_json::Map<_, _>>()})
+}
+
+on_sqlite_first!(
+    a_schema_whose_patterns_take_much_memory_is_refused_with_its_rule,
+    zones,
+    |world| {
+        let plan = format!("{BUILD}/plan");
+        for (count, words) in [
+            (
+                5,
+                "its patterns take more than 4194304 bytes when they are compiled",
+            ),
+            (400, "it has 400 different patterns, and the limit is 100"),
+        ] {
+            let document = checked(with_patterns(count));
+            for asked in [
+                world.post(&plan, document.clone()),
+                world.put(BUILD, document),
+            ] {
+                let text = refused(asked, 400).await;
+                assert!(text.contains(words), "{text}");
+                assert!(text.contains("(rule \"schema\")"), "{text}");
+            }
+        }
+        let document = checked(with_patterns(4));
+        world.post(&plan, document.clone()).await.expect(200);
+        world.put(BUILD, document).await.expect(200);
+    }
+);
+
+on_sqlite_first!(an_edit_does_not_wait_for_plans, zones, |world| {
+    let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
+    let mut releases = Vec::new();
+    // More questions than may run at once.
+    let questions = (0..10).map(|_| {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        releases.push(release);
+        let started = started.clone();
+        let compilations = &world.app.engine.compilations;
+        compilations.run_limited(Purpose::Question, move || {
+            started.send(()).unwrap();
+            // An error: its sender was dropped.
+            released.recv().unwrap_err();
+        })
+    });
+    let questions = futures_util::future::join_all(questions);
+    let editing = async {
+        starts.recv().await.unwrap();
+        let document = checked(json!({"required": ["a"]}));
+        world.put(BUILD, document).await.expect(200);
+        releases.clear();
+    };
+    tokio::join!(questions, editing);
+    // And then plans are made again.
+    let plan = world.post(&format!("{BUILD}/plan"), build()).await;
+    assert_eq!(plan.expect(200)["version"], 1);
+});

@@ -5,7 +5,7 @@ use domain::time::{HOUR_MS, Timestamp};
 use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
 
-use crate::database::{assert_snapshot, on_both, on_sqlite_first};
+use crate::database::{Database, assert_snapshot, on_both, on_sqlite_first};
 use crate::samples::{DAY_MS, pool, worker};
 use crate::world::World;
 
@@ -73,6 +73,84 @@ on_sqlite_first!(
         assert_eq!(event.payload["launchConfigId"], "lc-1");
     }
 );
+
+on_both!(
+    the_errors_of_a_worker_above_the_limit_are_counted_in_one,
+    |world| {
+        with_pool(world).await;
+        let limit = 60_usize;
+        let reported = async |id: &str| {
+            let mut body = report();
+            body["workerId"] = json!(id);
+            world.post(ERRORS, body).await.expect(200)
+        };
+        let n_stored = async || {
+            let mut numbers = Vec::new();
+            let listed = world.get(ERRORS).await.expect(200);
+            let listed = listed["workerPoolErrors"].as_array().unwrap().clone();
+            for id in ["wi", "other"] {
+                let of = listed.iter().filter(|it| it["extra"]["workerId"] == id);
+                numbers.push(of.count());
+            }
+            numbers
+        };
+        for n_reports in 1..=10 * limit {
+            let answer = reported("wi").await;
+            let further = n_reports.saturating_sub(limit);
+            let kind = if further > 0 {
+                "further-errors"
+            } else {
+                "worker-error"
+            };
+            assert_eq!(answer["kind"], kind, "{n_reports}");
+            if further > 0 {
+                assert_eq!(
+                    answer["extra"],
+                    json!({"count": further, "workerGroup": "wg", "workerId": "wi"})
+                );
+            }
+            if [1, limit - 1, limit, limit + 1, 10 * limit].contains(&n_reports) {
+                let stored = n_reports.min(limit + 1);
+                assert_eq!(n_stored().await, [stored, 0], "{n_reports}");
+                assert_eq!(!world.events().await.is_empty(), n_reports <= limit + 1);
+            }
+        }
+        // Others have their own number, and the next hour begins anew.
+        assert_eq!(reported("other").await["kind"], "worker-error");
+        world.clock.advance_ms(HOUR_MS);
+        assert_eq!(reported("wi").await["kind"], "worker-error");
+        assert_eq!(n_stored().await, [limit + 2, 1]);
+    }
+);
+
+#[tokio::test]
+async fn a_worker_that_may_report_nothing_has_all_errors_counted() {
+    let change = |config: &mut server::config::Config| {
+        config.worker_manager.max_error_reports_per_hour = 0;
+    };
+    let world = World::open(Database::sqlite(), change).await;
+    with_pool(&world).await;
+    for count in 1..=3 {
+        let answer = world.post(ERRORS, report()).await.expect(200);
+        assert_eq!(answer["extra"]["count"], count);
+    }
+    let listed = world.get(ERRORS).await.expect(200);
+    assert_eq!(listed["workerPoolErrors"].as_array().unwrap().len(), 1);
+}
+
+on_sqlite_first!(a_large_report_is_kept_without_its_largest_value, |world| {
+    with_pool(world).await;
+    let mut body = report();
+    body["extra"]["code"] = json!("disk-full");
+    body["extra"]["dump"] = json!("x".repeat(1 << 20));
+    let reported = world.post(ERRORS, body).await.expect(200);
+    let text = "1 values, which do not fit into 65536 bytes";
+    let expected = json!({"amISure": true, "code": "disk-full", "omitted": text,
+        "workerGroup": "wg", "workerId": "wi"});
+    assert_eq!(reported["extra"], expected);
+    let listed = world.get(ERRORS).await.expect(200);
+    assert_eq!(listed["workerPoolErrors"][0]["extra"], expected);
+});
 
 on_sqlite_first!(an_error_of_a_missing_pool_is_refused, |world| {
     let text = "Worker pool does not exist";

@@ -11,13 +11,66 @@ use engine::images::{
 };
 use serde_json::{Value, json};
 
+use crate::ask::{Answer, Who};
 use crate::configurations::refused;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, pool};
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, pool};
 use crate::image_samples::{build, definition, referring};
 
 const LINUX: &str = "fleetwright:/image/linux";
 
 impl Fleet {
+    /// A restricted image, a client that lacks its role, and a client that has it.
+    async fn restricted_image(&self) -> (Who, Who, ImageDefinition) {
+        let mut body = definition(&json!({}));
+        body["usableBy"] = json!(["image-users"]);
+        self.put(LINUX, body.clone()).await.expect(200);
+        let own = ["worker-manager:*"];
+        let other = self.client("people/one", &own).await;
+        let user = self
+            .client("people/two", &[own[0], "assume:image-users"])
+            .await;
+        (other, user, ImageDefinition::parse(&body).unwrap())
+    }
+
+    /// All calls that write or plan new pools with this image.
+    async fn calls_with(&self, n: usize, image: &Value, by: &Who) -> Vec<(&'static str, Answer)> {
+        let mut config = referring();
+        config["image"] = image.clone();
+        let of_pool = pool("one", 0, 10, &[config]);
+        let values = json!({"owner": "o@example.com", "description": "d", "maxCapacity": 1,
+            "providers": {"one": {}}, "one": {"workerConfig": {}, "image": image}});
+        let rule = json!({"conditions": null, "description": "", "values": values});
+        let mut in_list = rule.clone();
+        in_list["ruleId"] = json!("all");
+        let of_rules = json!({"description": "", "workerTypes": [format!("pp/rules{n}")],
+            "rules": [in_list]});
+        let (by_hand, rules) = (
+            format!("pp%2Fbyhand{n}"),
+            format!("/worker-configuration/c{n}"),
+        );
+        let plan = format!("/plan-worker-pool/{by_hand}");
+        let by_hand = format!("/worker-pool/{by_hand}");
+        let mut answers = Vec::new();
+        for (title, call) in [
+            ("plan a pool", self.post(&plan, of_pool.clone())),
+            ("create a pool", self.put(&by_hand, of_pool.clone())),
+            ("update a pool", self.post(&by_hand, of_pool)),
+            (
+                "plan rules",
+                self.post(&format!("{rules}/plan"), of_rules.clone()),
+            ),
+            ("create rules", self.put(&rules, of_rules.clone())),
+            ("update rules", self.post(&rules, of_rules)),
+            (
+                "replace a rule",
+                self.post(&format!("{rules}/rule/all"), rule),
+            ),
+        ] {
+            answers.push((title, call.by(by).await));
+        }
+        answers
+    }
+
     pub(crate) async fn make_image(&self, canary: Value) -> ImageDefinition {
         let body = definition(&canary);
         self.put(LINUX, body.clone()).await.expect(200);
@@ -370,32 +423,33 @@ fleet_on_sqlite_first!(bad_references_are_refused_with_their_place, |fleet| {
     fleet.delete(LINUX).await.expect(200);
 });
 
-fleet_on_sqlite_first!(
+fleet_test!(
     only_holders_of_its_roles_may_use_a_restricted_image,
     |fleet| {
-        let mut body = definition(&json!({}));
-        body["usableBy"] = json!(["image-users"]);
-        fleet.put(LINUX, body).await.expect(200);
-        let own = ["worker-manager:*"];
-        let stranger = fleet.client("people/one", &own).await;
-        let user = [own[0], "assume:image-users"];
-        let user = fleet.client("people/two", &user).await;
-        let of_rules = json!({"description": "", "workerTypes": ["pp/ee"], "rules": [
-        {"ruleId": "all", "conditions": null, "description": "", "values":
-            {"owner": "o@example.com", "description": "d", "maxCapacity": 1, "providers": {"one": {}},
-            "one": {"workerConfig": {}, "image": {"$image": "linux"}}}}]});
-        for (path, body) in [
-            (
-                "/worker-pool/pp%2Fbyhand",
-                pool("one", 0, 10, &[referring()]),
-            ),
-            ("/worker-configuration/c", of_rules),
-        ] {
-            let put = |who| fleet.put(path, body.clone()).by(who);
-            put(&stranger)
-                .await
-                .refused_with(403, "InsufficientScopes", "assume:image-users");
-            put(&user).await.expect(200);
+        let (other, user, definition) = fleet.restricted_image().await;
+        fleet.roll_out(&definition, &[1, 2]).await;
+        // By its name, and by the ids of the upload in use, of an older one, and of an unknown one.
+        let images = [
+            json!({"$image": "linux"}),
+            json!("disk-2"),
+            json!("disk-1"),
+            json!("disk-3"),
+        ];
+        for (n, image) in images.iter().enumerate() {
+            if n < 3 {
+                for (_, answer) in fleet.calls_with(n, image, &other).await {
+                    answer.refused_with(403, "InsufficientScopes", "assume:image-users");
+                }
+            }
+            let by = if n < 3 { &user } else { &other };
+            for (title, answer) in fleet.calls_with(n, image, by).await {
+                assert_eq!(
+                    answer.status,
+                    200,
+                    "{title} with {image}: {}",
+                    answer.body()
+                );
+            }
         }
     }
 );

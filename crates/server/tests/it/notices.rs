@@ -423,7 +423,8 @@ on_both!(a_flood_of_different_errors_stays_bounded, |world| {
     for number in 0..70 {
         let word = "abcdefghij".repeat(number / 10 + 1);
         let letter = char::from(b'a' + u8::try_from(number % 10).unwrap());
-        report(world, "a/b", "h", "Trouble", &format!("{word} {letter}")).await;
+        let (worker, text) = (format!("h{number}"), format!("{word} {letter}"));
+        report(world, "a/b", &worker, "Trouble", &text).await;
     }
     let posted = after(world, &mut task, &inbox, GATHER_MS).await;
     assert_eq!(posted.len(), 1);

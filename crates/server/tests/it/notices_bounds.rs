@@ -84,7 +84,9 @@ async fn report_all(world: &World, pool: &str, count: usize, are_different: bool
         } else {
             "Disk full".to_owned()
         };
-        report(world, pool, "w", &title, "no space is left").await;
+        // Further errors of one worker are only counted.
+        let worker = format!("w{number}");
+        report(world, pool, &worker, &title, "no space is left").await;
     }
 }
 

@@ -28,6 +28,7 @@ fn server(address: SocketAddr) -> MailServer {
         tls: MailTls::None,
         login: None,
         from: "Fleet <fleet@example.com>".parse().unwrap(),
+        domains: None,
         time_limit: Duration::from_secs(120),
     }
 }

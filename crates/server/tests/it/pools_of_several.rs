@@ -297,32 +297,38 @@ fleet_on_sqlite_first!(the_same_content_at_two_providers_has_two_ids, |fleet| {
     assert_eq!(fleet.put(PATH, definition).await.expect(200), made);
 });
 
-on_sqlite_first!(creating_a_pool_needs_the_scope_of_each_provider, |world| {
-    let body = samples::pool(
-        "aws",
-        json!({"minCapacity": 0, "maxCapacity": 1, "providers": ["aws", "google"],
+on_sqlite_first!(
+    a_pool_of_several_needs_the_scope_of_each_provider,
+    |world| {
+        let body = samples::pool(
+            "aws",
+            json!({"minCapacity": 0, "maxCapacity": 1, "providers": ["aws", "google"],
             "launchConfigs": []}),
-    );
-    let manage = "worker-manager:manage-worker-pool:pp/ee";
-    let (aws, google) = (
-        "worker-manager:provider:aws",
-        "worker-manager:provider:google",
-    );
-    let by = |scopes: &[&str]| world.root().temporary(None, scopes, world.now());
-    for scopes in [&[manage, aws][..], &[manage, google]] {
-        let refused = world
-            .put(PATH, body.clone())
-            .by(&by(scopes))
-            .await
-            .expect(403);
-        assert_eq!(refused["code"], "InsufficientScopes");
+        );
+        let (manage, get) = (
+            "worker-manager:manage-worker-pool:pp/ee",
+            "worker-manager:get-worker-pool:pp/ee",
+        );
+        let (aws, google) = (
+            "worker-manager:provider:aws",
+            "worker-manager:provider:google",
+        );
+        let by = |scopes: &[&str]| world.root().temporary(None, scopes, world.now());
+        let plan = "/plan-worker-pool/pp%2Fee";
+        let planned = async |scopes: &[&str]| world.post(plan, body.clone()).by(&by(scopes)).await;
+        let put = async |scopes: &[&str]| world.put(PATH, body.clone()).by(&by(scopes)).await;
+        for provider in [aws, google] {
+            for refused in [
+                put(&[manage, provider]).await,
+                planned(&[get, provider]).await,
+            ] {
+                assert_eq!(refused.expect(403)["code"], "InsufficientScopes");
+            }
+        }
+        planned(&[get, aws, google]).await.expect(200);
+        put(&[manage, aws, google]).await.expect(200);
     }
-    world
-        .put(PATH, body)
-        .by(&by(&[manage, aws, google]))
-        .await
-        .expect(200);
-});
+);
 
 fleet_on_sqlite_first!(providers_check_their_parts_at_the_same_time, |fleet| {
     let meeting = Arc::new(Barrier::new(2));

@@ -1,11 +1,14 @@
 //! The log of a run: appended by its worker, read by others, also while it grows.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
 use domain::time::MINUTE_MS;
-use http::Method;
-use http_body_util::BodyExt;
+use futures_util::{StreamExt, stream};
+use http::{Method, Request};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
 use server::api::body::Body;
 
@@ -332,6 +335,42 @@ on_sqlite_first!(
             assert_eq!(elsewhere.header("location"), "https://logs.example.com/1");
             assert_eq!(elsewhere.status, 303);
         }
+    }
+);
+
+on_sqlite_first!(
+    a_body_that_is_withheld_does_not_extend_the_time_for_a_log,
+    |world| {
+        world.running_task().await;
+        world.running_log().await;
+        world.lose_run(0).await;
+        let last = 25 * MINUTE_MS - 1;
+        world.clock.advance_ms(last);
+        // The request begins in time. The first body arrives at once, the second one later.
+        for (offset, late_ms, status) in [(4, 0, 200), (5, 1, 409)] {
+            let ask = world.append(&format!("offset={offset}"), "");
+            let clock = world.clock.clone();
+            let pieces = stream::iter(0..2).map(move |number| {
+                if number == 1 {
+                    clock.advance_ms(late_ms);
+                }
+                let piece = Bytes::from_static(if number == 1 { b"x" } else { b"" });
+                Ok::<_, Infallible>(Frame::data(piece))
+            });
+            let request = Request::builder()
+                .method(Method::PUT)
+                .uri(&ask.path)
+                .header("host", &ask.host)
+                .header("authorization", ask.signature(&world.root()))
+                .body(StreamBody::new(pieces))
+                .unwrap();
+            let reply = world
+                .server
+                .answer(request, ([192, 0, 2, 7], 1).into())
+                .await;
+            assert_eq!(reply.status(), status, "{late_ms}");
+        }
+        assert_eq!(world.log_text("").await.text, "one\nx");
     }
 );
 

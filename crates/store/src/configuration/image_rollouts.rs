@@ -3,7 +3,7 @@
 use domain::id::ImageName;
 use domain::image::ImageRollout;
 
-use crate::engine::{Result, Table, Tx, columns, statements};
+use crate::engine::{ALL_ROWS, Result, Table, Tx, columns, from_row, statements};
 
 columns! { rollout: ImageRollout {
     image: Key "image_id",
@@ -11,6 +11,7 @@ columns! { rollout: ImageRollout {
     canary: Mutable "canary",
     selection: Mutable "selection",
     selected: Mutable "selected",
+    uploads: Mutable "uploads",
     last_modified: Mutable "last_modified",
     version: Version "version",
 } }
@@ -25,11 +26,25 @@ statements! { TABLE;
     WITH_CANARY "image_rollout_list_with_canary" =
         "SELECT image_id FROM image_rollouts WHERE canary IS NOT NULL AND image_id > $1 \
          ORDER BY image_id LIMIT $2";
+    // A definition is stored as compact JSON, and an empty list names no roles.
+    RESTRICTED "image_rollout_list_restricted" =
+        "SELECT r.image_id, r.uploads FROM images AS i CROSS JOIN image_rollouts AS r \
+         WHERE r.image_id = i.image_id AND i.document LIKE '%\"usableBy\":[\"%' \
+         ORDER BY r.image_id LIMIT $1";
     INSERT "image_rollout_insert" =
         "INSERT INTO image_rollouts ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
     UPDATE "image_rollout_update" = "UPDATE image_rollouts SET {changes} WHERE {key}";
     DELETE "image_rollout_delete" = "DELETE FROM image_rollouts WHERE image_id = $1";
 }
+
+/// The ids of the uploads of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadIds {
+    pub image: ImageName,
+    pub uploads: Vec<String>,
+}
+
+from_row! { UploadIds { image, uploads } }
 
 pub fn get(tx: &mut Tx<'_>, image: &ImageName) -> Result<Option<ImageRollout>> {
     tx.row(&GET, image)
@@ -48,6 +63,11 @@ pub fn list_with_canary(
     limit: u32,
 ) -> Result<Vec<ImageName>> {
     tx.rows(&WITH_CANARY, (after.map_or("", ImageName::as_str), limit))
+}
+
+/// The uploads of the images that only holders of some roles may use.
+pub fn list_restricted(tx: &mut Tx<'_>) -> Result<Vec<UploadIds>> {
+    tx.rows(&RESTRICTED, ALL_ROWS)
 }
 
 /// Returns `false` and changes nothing if the image has one already.

@@ -4,7 +4,7 @@ use domain::error_report::ErrorReport;
 use domain::id::{ErrorId, LaunchConfigId, PoolId};
 use domain::time::Timestamp;
 
-use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Table, Tx, columns, statements};
+use crate::engine::{AFTER_ALL, ALL_ROWS, Entity, Result, Table, Tx, columns, statements};
 
 columns! { report: ErrorReport {
     pool_id: Key "worker_pool_id",
@@ -13,10 +13,10 @@ columns! { report: ErrorReport {
     kind: Fixed "kind",
     title: Fixed "title",
     description: Fixed "description",
-    extra: Fixed "extra",
+    extra: Mutable "extra",
     launch_config_id: Fixed "launch_config_id",
 }
-also { Fixed "code" = report.code() } }
+also { Fixed "code" = report.code(), Fixed "reporter" = report.reporter() } }
 
 static TABLE: Table = Table::of::<ErrorReport>("worker_errors");
 
@@ -48,6 +48,14 @@ statements! { TABLE;
          ORDER BY reported DESC, error_id DESC LIMIT $6";
     NEWEST_OF_POOL "error_newest_of_pool" =
         newest!("worker_pool_id = $1 AND reported >= $2", "$3");
+    COUNT_OF_REPORTER "error_count_of_reporter" =
+        "SELECT COUNT(*) FROM worker_errors \
+         WHERE worker_pool_id = $1 AND reporter = $2 AND reported >= $3";
+    NEWEST_OF_REPORTER "error_newest_of_reporter" =
+        "SELECT {columns} FROM worker_errors \
+         WHERE worker_pool_id = $1 AND reporter = $2 AND reported >= $3 AND kind = $4 \
+         ORDER BY reported DESC, error_id DESC LIMIT 1";
+    UPDATE "error_update" = "UPDATE worker_errors SET {changes} WHERE {key}";
     // Few errors are recent: adding '' keeps the database from the index on pools.
     NEWEST_BETWEEN "error_newest_between" = newest!(
         "worker_pool_id || '' >= $1 AND worker_pool_id || '' <= $2 AND reported >= $3", "$4");
@@ -104,6 +112,32 @@ pub fn newest_between(
     } else {
         tx.rows(&NEWEST_BETWEEN, (first, last, since, ALL_ROWS))
     }
+}
+
+/// How many errors a worker has reported since this moment.
+pub fn count_of_reporter(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    reporter: &str,
+    since: Timestamp,
+) -> Result<u64> {
+    tx.number(&COUNT_OF_REPORTER, (pool_id, reporter, since))
+}
+
+/// The newest error of this kind that a worker has reported since this moment.
+pub fn newest_of_reporter(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    reporter: &str,
+    since: Timestamp,
+    kind: &str,
+) -> Result<Option<ErrorReport>> {
+    tx.row(&NEWEST_OF_REPORTER, (pool_id, reporter, since, kind))
+}
+
+/// Writes the mutable columns.
+pub fn update(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<()> {
+    tx.run(&UPDATE, report.updated())
 }
 
 /// Deletes the oldest errors first. Call it again while it returns the limit.

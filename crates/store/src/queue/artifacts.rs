@@ -18,6 +18,7 @@ columns! { artifact: Artifact {
 also {
     Mutable "storage_type" = artifact.content.storage_type(),
     Mutable "state" = state(artifact),
+    Mutable "bytes" = bytes(artifact),
 } }
 
 static TABLE: Table = Table::of::<Artifact>("artifacts");
@@ -28,6 +29,9 @@ statements! { TABLE;
     LIST "artifact_list" =
         "SELECT {columns} FROM artifacts \
          WHERE task_id = $1 AND run_id = $2 AND name > $3 ORDER BY name LIMIT $4";
+    BYTES_OF_OTHERS "artifact_bytes_of_others" =
+        "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM artifacts \
+         WHERE task_id = $1 AND NOT (run_id = $2 AND name = $3)";
     INSERT "artifact_insert" =
         "INSERT INTO artifacts ({written}) VALUES ({values}) \
          ON CONFLICT (task_id, run_id, name) DO NOTHING";
@@ -60,6 +64,17 @@ pub fn list(
     tx.rows(&LIST, (task_id, run_id, after, limit))
 }
 
+/// The bytes of all other files of the task, in all its runs.
+pub fn bytes_of_others(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<u64> {
+    let Artifact {
+        task_id,
+        run_id,
+        name,
+        ..
+    } = artifact;
+    tx.number(&BYTES_OF_OTHERS, (task_id, *run_id, name))
+}
+
 /// Returns `false` if the run has an artifact of this name already.
 pub fn insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool> {
     tx.insert(&INSERT, artifact)
@@ -82,4 +97,8 @@ fn state(artifact: &Artifact) -> &'static str {
     } else {
         "awaited"
     }
+}
+
+fn bytes(artifact: &Artifact) -> i64 {
+    i64::try_from(artifact.content.uploaded_bytes()).unwrap_or(i64::MAX)
 }

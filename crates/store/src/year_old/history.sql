@@ -55,9 +55,9 @@ SELECT 'image-' || p.i, v.i + 1, CASE v.i WHEN 0 THEN 'created' ELSE 'updated' E
     '"uploads":[],"build":{"command":["true"]}}', 'people/ops', '', #now() - (50 - v.i) * 600000000
 FROM numbers AS p CROSS JOIN numbers AS v WHERE p.i < #n(100) AND v.i < 50;
 
-INSERT INTO image_rollouts (image_id, standing, canary, selection, selected, last_modified, version)
+INSERT INTO image_rollouts (image_id, standing, canary, selection, selected, uploads, last_modified, version)
 SELECT 'image-' || i, '{"promoted":40,"candidate":null,"rejected":[]}', NULL,
-    '{"targets":{},"share":0.0}', 40, #now() - 86400000, 90
+    '{"targets":{},"share":0.0}', 40, '[]', #now() - 86400000, 90
 FROM numbers WHERE i < #n(100);
 
 INSERT INTO image_users (image_id, worker_pool_id, applied)

@@ -52,9 +52,9 @@ SELECT #task(i), #task(i + 1), 0, CASE WHEN i >= #n(600000) THEN 1 ELSE 0 END
 FROM numbers WHERE i % 10 = 0 AND (i >= #n(600000) OR i < #n(40000)) AND i < #n(1600000);
 
 INSERT INTO artifacts (task_id, run_id, name, storage_type, content_type, expires, state, details,
-    created)
+    bytes, created)
 SELECT #task(i), 0, 'public/logs/live.log', 's3', 'text/plain; charset=utf-8',
-    #now() + 86400000 + #random(i, 31536000000), 'present', '"log"', #now() - #random(i, 31536000000)
+    #now() + 86400000 + #random(i, 31536000000), 'present', '"log"', 0, #now() - #random(i, 31536000000)
 FROM numbers WHERE i >= #n(600000) AND i < #n(1600000) AND i % 2 = 0;
 
 INSERT INTO run_outcomes (task_id, run_id, worker_pool_id, worker_group, worker_id, reason, resolved,

@@ -24,7 +24,7 @@ pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
     let expected = ExpectedFile::find(&engine, target.into_key(), call.now).await?;
     let mut body = call.raw_body(call.app.config.artifacts.max_bytes)?;
     let encoding = body.encoding().map(str::to_owned);
-    let mut upload = expected.begin(&engine).await?;
+    let mut upload = expected.begin(&engine, body.announced()).await?;
     while let Some(piece) = body.next().await? {
         upload.write(&piece).await?;
     }

@@ -20,8 +20,9 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
         return Err(ApiError::input(text));
     };
     let is_last = call.query("finished") == Some("true");
-    // Read first: the run may end while the piece arrives.
+    // Read first: the run may end while the piece arrives, or its time may pass.
     let bytes = call.raw_body(MAX_PIECE_BYTES)?.whole().await?;
+    let now = call.app.engine.clock.now();
     let runs = runs_of(&call, &task_id).await?;
     let (run_id, run) = known_run(&call, &task_id, &runs)?;
     let piece = LogPiece {
@@ -30,9 +31,8 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
         is_last,
     };
     let limit = call.app.config.artifacts.max_log_bytes;
-    let (engine, now) = (&call.app.engine, call.now);
     let appended = append_to_log(
-        engine,
+        &call.app.engine,
         (task_id, run_id),
         run,
         runs.expires,

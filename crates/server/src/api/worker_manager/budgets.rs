@@ -8,7 +8,7 @@ use domain::budgets::{
 };
 use domain::id::BudgetId;
 use domain::time::Timestamp;
-use engine::budgets;
+use engine::budgets::{self, BudgetError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -76,16 +76,24 @@ pub(super) async fn set(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.id("budgetId")?, call.body::<BudgetBody>()?);
     let asked = body.budget(id, call.now)?;
     call.authorize(params(&call, &asked)).await?;
-    let known = budgets::get(&call.app.engine, asked.id.clone()).await;
-    if let Ok(known) = known
-        && known.scope != asked.scope
-    {
+    let known = match budgets::get(&call.app.engine, asked.id.clone()).await {
+        Ok(known) => Some(known),
+        Err(BudgetError::NotFound) => None,
+        Err(failed) => return Err(failed.into()),
+    };
+    if let Some(known) = known.as_ref().filter(|known| known.scope != asked.scope) {
         // Whose money it was is left without a limit.
-        call.authorize(params(&call, &known)).await?;
+        call.authorize(params(&call, known)).await?;
     }
     let mut audit = call.audit(EntityType::Budget, asked.id.as_str(), "set");
     audit.detail = definition(&asked);
-    let given = budgets::set(&call.app.engine, asked, audit).await?;
+    let given = budgets::set(
+        &call.app.engine,
+        asked,
+        known.map(|known| known.scope),
+        audit,
+    )
+    .await?;
     Reply::json(&shown(&given, call.now))
 }
 

@@ -12,18 +12,21 @@ use store::StoreError;
 use crate::api::{call::Call, error::ApiError};
 
 impl Call {
-    /// Refuses the call if the document refers to an image that is for holders of other roles.
-    /// Images that do not exist are refused later.
+    /// Refuses the call if the document names an image that is for holders of other roles, by a
+    /// reference or by the id of one of its uploads. Images that do not exist are refused later.
     pub(super) async fn authorize_images(&mut self, document: &Value) -> Result<(), ApiError> {
-        let mut names = BTreeSet::new();
-        collect(document, &mut names);
-        if names.is_empty() {
+        let mut named = Named::default();
+        named.collect(document);
+        if named.texts.is_empty() {
             return Ok(());
         }
         self.authenticate().await?;
-        let names: Vec<ImageName> = names.into_iter().collect();
         let read = self.read("image_use", move |tx| {
-            let stored = names.iter().map(|name| store::images::get(tx, name));
+            let Named { mut images, texts } = named;
+            let restricted = store::image_rollouts::list_restricted(tx)?.into_iter();
+            let uploaded = restricted.filter(|of| of.uploads.iter().any(|id| texts.contains(id)));
+            images.extend(uploaded.map(|of| of.image));
+            let stored = images.iter().map(|name| store::images::get(tx, name));
             stored.collect::<Result<Vec<_>, StoreError>>()
         });
         for stored in read.await?.into_iter().flatten() {
@@ -45,16 +48,27 @@ impl Call {
     }
 }
 
-/// The images that a document names, in references and in the notes of the server.
-fn collect(value: &Value, names: &mut BTreeSet<ImageName>) {
-    match value {
-        Value::Object(members) => {
-            let named = [REFERENCE_KEY, "imageId"].into_iter();
-            let named = named.filter_map(|key| members.get(key)?.as_str()?.parse().ok());
-            names.extend(named);
-            members.values().for_each(|value| collect(value, names));
+/// The images that a document may name.
+#[derive(Default)]
+struct Named {
+    /// In references, and in the notes of the server.
+    images: BTreeSet<ImageName>,
+    /// Each text may be the id of an upload: only providers know the places of these ids.
+    texts: BTreeSet<String>,
+}
+
+impl Named {
+    fn collect(&mut self, value: &Value) {
+        match value {
+            Value::Object(members) => {
+                let named = [REFERENCE_KEY, "imageId"].into_iter();
+                let named = named.filter_map(|key| members.get(key)?.as_str()?.parse().ok());
+                self.images.extend(named);
+                members.values().for_each(|value| self.collect(value));
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
+            Value::String(text) => drop(self.texts.insert(text.clone())),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, names)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -1,14 +1,21 @@
 //! Shows the result of creating or updating a pool by hand, before it is applied.
 
+use access::scope::Template::{self, AllOf, Scope};
 use domain::id::LaunchConfigId;
 use engine::pools;
 use serde_json::json;
 
 use super::on;
-use super::pools::asked;
+use super::pools::validated;
 use super::wire::PoolBody;
 use crate::api::endpoint::{Endpoint, Verb::Post};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
+
+/// Providers run programs and call services with the definition of the caller.
+const PLAN: &[Template] = &[
+    Scope("worker-manager:get-worker-pool:<workerPoolId>"),
+    Scope("worker-manager:provider:<providerId>"),
+];
 
 /// Taskcluster has no such endpoint.
 pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[on(
@@ -20,16 +27,17 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[on(
 .wildcard("workerPoolId")
 .input("update-worker-pool-request.json")
 .output("worker-pool-plan.json")
-.scope("worker-manager:get-worker-pool:<workerPoolId>")
+.scopes(AllOf(PLAN))
 .about("Worker Pools", "Plan a worker pool")
 .describe(
     "Shows the result of creating or updating a pool with this definition, without applying it. \
-     Its providers check and complete the definition as for an update, and errors are the same.",
+     Its providers check and complete the definition as for an update, and errors are the same. So \
+     the caller needs the scopes of all named providers.",
 )];
 
-async fn plan(call: Call) -> Result<Reply, ApiError> {
+async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
-    let judged = pools::validate(&call.app.engine, asked(id.clone(), body)?).await?;
+    let judged = validated(&mut call, body).await?;
     let (pool_id, now) = (id.clone(), call.now);
     let read = call.read("pool_plan", move |tx| {
         pools::plan(tx, &pool_id, &judged, now)

@@ -86,7 +86,7 @@ fn of_pool<'a>(configs: &'a [LaunchConfig], id: &PoolId) -> &'a [LaunchConfig] {
 }
 
 /// Authorises the caller for each provider, and has the providers check the definition.
-async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, ApiError> {
+pub(super) async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, ApiError> {
     let params = call.url_params().text("providerId", &body.provider_id);
     call.authorize(params).await?;
     call.authorize_images(&body.config).await?;
@@ -115,7 +115,7 @@ async fn refuse_compiled(call: &Call) -> Result<(), ApiError> {
     read.await
 }
 
-pub(super) fn asked(id: PoolId, body: PoolBody) -> Result<PoolRequest, PoolError> {
+fn asked(id: PoolId, body: PoolBody) -> Result<PoolRequest, PoolError> {
     let provider_id = body.provider_id.parse();
     let provider_id = provider_id.map_err(|_| PoolError::UnknownProvider)?;
     Ok(PoolRequest {

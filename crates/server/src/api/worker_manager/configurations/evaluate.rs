@@ -1,6 +1,6 @@
 //! Evaluates rules under given conditions, and explains where each value comes from.
 
-use engine::configurations::compile_current;
+use engine::configurations::{Purpose, compile_current};
 use rules::{Attributes, Evaluator, RuleSet};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -40,10 +40,14 @@ pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
 /// Evaluates the rules of the request; nothing is stored.
 pub(super) async fn given(call: Call) -> Result<Reply, ApiError> {
     let body: EvaluateBody = call.body()?;
-    let reply = call.app.engine.compilations.run_limited(move || {
-        let rules = RuleSet::parse(&body.rules).map_err(|problems| bad_rules(&problems))?;
-        evaluate(&Evaluator::new(&rules), &body)
-    });
+    let reply = call
+        .app
+        .engine
+        .compilations
+        .run_limited(Purpose::Question, move || {
+            let rules = RuleSet::parse(&body.rules).map_err(|problems| bad_rules(&problems))?;
+            evaluate(&Evaluator::new(&rules), &body)
+        });
     Reply::json(&reply.await??)
 }
 

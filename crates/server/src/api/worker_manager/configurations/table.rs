@@ -52,9 +52,10 @@ const ONE_RULE: &[Template] = &[
     ),
 ];
 const READ: Template = Scope("worker-manager:get-worker-configuration:<workerConfigurationId>");
-/// A plan shows the present definitions of the pools to adopt.
+/// A plan lets the providers check pools, and shows the present definitions of the pools to adopt.
 const PLAN: &[Template] = &[
     READ,
+    EACH_PROVIDER,
     each(
         "workerPoolId",
         "adoptedPools",
@@ -124,9 +125,10 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .describe(
         "Shows the result of an update to these worker types and rules, without applying it: \
              rules, pools, launch configs for every combination of conditions, running workers \
-             that would be outdated, and their additional cost where prices are known. With \
-             `adoptPools`, pools made by hand are compared as stored, which needs the scopes to \
-             read them.",
+             that would be outdated, and their additional cost where prices are known. The \
+             providers check the pools, so the caller needs the scopes of all named providers. \
+             With `adoptPools`, pools made by hand are compared as stored, which needs the scopes \
+             to read them.",
     ),
     on(
         "listWorkerConfigurationVersions",
