@@ -386,8 +386,9 @@ mod tests {
             keyring: Arc::new(Keyring::new(vec![key]).unwrap()),
             random: Arc::new(Random::new(StdRng::seed_from_u64(7))),
         };
+        let trusted = cloud::image::TrustedKeys::new(&seal.keyring);
         let source = LogSource {
-            images: ImageTree::new(Arc::new(tree)),
+            images: ImageTree::new(Arc::new(tree), trusted),
             live: LiveBuilds::default(),
             artifacts: Arc::new(FolderStore::new(folder.path().to_owned())),
             seal,
