@@ -175,7 +175,7 @@ pub async fn start_canary(
             }
             Some(_) => {}
         }
-        next.standing.try_build(build);
+        next.standing.try_build(build, now);
         next.canary = Some(run.clone());
         Ok(ImageStep::CanaryStarted)
     };
@@ -342,7 +342,8 @@ fn write(
         next.last_modified = known.last_modified;
         return Ok(());
     }
-    if known.canary.is_some() && next.canary.is_none() {
+    let build_of = |rollout: &ImageRollout| rollout.canary.as_ref().map(|run| run.build);
+    if build_of(known) != build_of(next) {
         store::canary_trials::delete(change.tx, &next.image)?;
     }
     if is_stored {

@@ -20,6 +20,8 @@ use crate::paths::Place;
 impl Builder {
     /// Takes the step with this text, if it is still to be done.
     pub(super) async fn tidy(&self, image: &ImageName, wanted: &str) -> JobOutcome {
+        // Before the view: a decision that comes after it stops the deletion of a build.
+        let standing = self.images().image(image, |it| it.standing_version);
         let Some(view) = self.images().view(image, self.parts.clock.now()) else {
             return Ok(());
         };
@@ -29,7 +31,9 @@ impl Builder {
         };
         match step {
             Step::MarkBuildAbandoned { build } => self.mark_abandoned(image, build).await,
-            Step::DeleteBuild { build, .. } => self.mark_deleted(image, build).await,
+            Step::DeleteBuild { build, .. } => {
+                self.mark_deleted(image, build, standing.flatten()).await
+            }
             Step::MarkUploadAbandoned {
                 build,
                 target,
@@ -112,8 +116,14 @@ impl Builder {
         Ok(false)
     }
 
-    /// Notes that a build is deleted, unless it was pinned or promoted meanwhile.
-    async fn mark_deleted(&self, image: &ImageName, build: BuildNumber) -> JobOutcome {
+    /// Notes that a build is deleted, unless it was pinned, or the decisions about the image have
+    /// another version by now.
+    async fn mark_deleted(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        standing: Option<i32>,
+    ) -> JobOutcome {
         let path = Place::Build(image.clone(), build).path()?;
         let node = self.tree().get(&path).await?;
         let Ok(record) = BuildRecord::parse(&node.data) else {
@@ -124,8 +134,7 @@ impl Builder {
             data: text(record.delete(self.parts.clock.now())?.to_document()),
             expected: Some(node.stat.version),
         };
-        let standing = self.images().image(image, |it| it.standing_version);
-        let standing = match standing.flatten() {
+        let standing = match standing {
             Some(version) => vec![Op::Check {
                 path: Place::Standing(image.clone()).path()?,
                 expected: Some(version),
