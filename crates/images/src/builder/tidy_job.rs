@@ -12,6 +12,7 @@ use domain::image::{
 
 use super::Builder;
 use super::build_job::text;
+use super::claims::UploadName;
 use super::disk::remove;
 use super::job::{JobError, JobOutcome};
 use crate::image_tree::OwnedView;
@@ -194,11 +195,16 @@ impl Builder {
                 marked
             }
         };
-        if !self
+        let is_shared = self
             .is_shared(image, build, target, upload, &record)
-            .await?
-        {
-            self.delete_at_provider(&record, target).await?;
+            .await?;
+        if !is_shared {
+            let name = UploadName {
+                image,
+                build,
+                target,
+            };
+            self.delete_at_provider(&record, name).await?;
         }
         let delete = Op::Delete {
             path,
@@ -245,8 +251,9 @@ impl Builder {
     async fn delete_at_provider(
         &self,
         record: &UploadRecord,
-        target: &UploadTargetId,
+        upload: UploadName<'_>,
     ) -> Result<(), JobError> {
+        let target = upload.target;
         let provider = self.parts.targets.get(&target.provider_id);
         let provider =
             provider.ok_or_else(|| JobError::Provider("it is not in service".to_owned()))?;
@@ -269,6 +276,13 @@ impl Builder {
             (None, None) => Vec::new(),
         };
         for external_id in external_ids {
+            if let Some(other) = self.other_owner(upload, &external_id) {
+                let UploadName { image, build, .. } = upload;
+                tracing::warn!(%image, %build, %target, external_id,
+                    "image {external_id} at {target} is not deleted with build {build} of {image}: \
+                     it is that of {other}");
+                continue;
+            }
             let deleted = images.delete_image(region.as_deref(), &external_id).await;
             deleted.map_err(failed)?;
             tracing::info!(%target, external_id, "deleted image {external_id} at {target}");

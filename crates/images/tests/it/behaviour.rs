@@ -6,6 +6,7 @@ mod crashes;
 mod deletions;
 mod fencing;
 mod leftovers;
+mod lies;
 mod requests;
 mod uploads;
 
