@@ -8,5 +8,5 @@ mod trials;
 pub use definitions::{
     DefinitionEdit, ImageError, check_providers, create, delete, note_request, update,
 };
-pub use refresh_pools::refresh_pools;
+pub use refresh_pools::{RefreshError, RefreshRound, refresh_pools};
 pub use rollouts::{ImageFacts, PersonalDecision, RolloutError, advance, start_canary, use_build};
