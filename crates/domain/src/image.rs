@@ -46,7 +46,10 @@ pub use self::next_steps::next_steps;
 pub use self::number::{BuildNumber, UploadNumber};
 pub use self::record_fields::BadRecord;
 pub use self::rollout::{RolloutStep, RolloutView, next_rollout_step};
-pub use self::selection::{ImageInUse, SelectedUpload, image_in_use, next_candidate, upload_ids};
+pub use self::selection::{
+    ImageInUse, LEFT_IMAGE_MS, SelectedUpload, image_in_use, images_left, next_candidate,
+    upload_ids,
+};
 pub use self::standing::{BuildDecision, Standing};
 pub use self::step::{BuildReason, DeleteReason, Leftover, Step, UploadReason, WaitReason};
 pub use self::stored::{ImageAction, ImageVersion, StoredImage};

@@ -9,5 +9,5 @@ pub use definitions::{
     DefinitionEdit, ImageError, check_providers, create, delete, exists, is_deleted, note_request,
     update,
 };
-pub use refresh_pools::refresh_pools;
+pub use refresh_pools::{RefreshError, RefreshRound, refresh_pools};
 pub use rollouts::{ImageFacts, PersonalDecision, RolloutError, advance, start_canary, use_build};

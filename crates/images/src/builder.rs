@@ -6,6 +6,7 @@
 
 mod agenda;
 mod build_job;
+mod claims;
 mod commands;
 mod disk;
 mod job;

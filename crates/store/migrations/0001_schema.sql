@@ -71,11 +71,16 @@ CREATE TABLE launch_configs (
     archived BIGINT NOT NULL,
     position BIGINT NOT NULL,
     configuration TEXT NOT NULL,
+    -- The image for whose canary it starts machines; null: for none.
+    canary_of {key},
     created BIGINT NOT NULL,
     last_modified BIGINT NOT NULL,
     version BIGINT NOT NULL,
     PRIMARY KEY (worker_pool_id, launch_config_id)
 );
+
+CREATE INDEX launch_configs_of_canaries
+    ON launch_configs (canary_of, worker_pool_id, launch_config_id) WHERE canary_of IS NOT NULL;
 
 CREATE INDEX launch_configs_active ON launch_configs (worker_pool_id, position, launch_config_id)
     WHERE archived = 0;
@@ -945,6 +950,8 @@ CREATE TABLE image_rollouts (
     selected BIGINT NOT NULL,
     -- The ids at providers of all uploads, also of those from which no machine starts.
     uploads TEXT NOT NULL,
+    -- When a process last took it on itself to judge the canary.
+    judged BIGINT NOT NULL DEFAULT 0,
     last_modified BIGINT NOT NULL,
     version BIGINT NOT NULL
 );

@@ -33,6 +33,12 @@ pub enum UploadOutcome {
     HalfDone,
     /// The image is ready after this many milliseconds.
     Slow(i64),
+    /// None is made, and the cloud says that it is ready, as this image. If `is_found`, it finds
+    /// this image for the upload, as long as it exists.
+    Lie {
+        external_id: String,
+        is_found: bool,
+    },
 }
 
 /// The defects of an image, which its machines show.
@@ -68,6 +74,10 @@ pub struct FakeImage {
 pub(super) struct Images {
     images: BTreeMap<String, FakeImage>,
     outcomes: VecDeque<UploadOutcome>,
+    /// The images that the cloud finds for uploads that made none.
+    lies: BTreeMap<UploadToken, String>,
+    /// Images that are listed once more, with these tokens.
+    also_listed: Vec<(String, UploadToken)>,
     n_made: u64,
 }
 
@@ -78,6 +88,8 @@ impl Images {
 
     pub(super) fn behave(&mut self) {
         self.outcomes.clear();
+        self.lies.clear();
+        self.also_listed.clear();
     }
 
     fn of_token(&mut self, token: &UploadToken) -> Option<&mut FakeImage> {
@@ -85,6 +97,7 @@ impl Images {
     }
 
     fn make(&mut self, upload: &ImageUpload<'_>, ready: Option<Timestamp>) {
+        self.lies.remove(upload.token);
         if let Some(image) = self.of_token(upload.token) {
             if image.ready.is_none() {
                 image.ready = ready;
@@ -146,6 +159,12 @@ impl FakeCloud {
         image.map(|image| image.defect).unwrap_or_default()
     }
 
+    /// Lists an image once more from now on, with the token of another upload.
+    pub fn list_also(&self, external_id: &str, token: UploadToken) {
+        let listed = (external_id.to_owned(), token);
+        self.state().images.also_listed.push(listed);
+    }
+
     /// Deletes an image behind our back.
     pub fn lose_image(&self, external_id: &str) {
         self.state().images.images.remove(external_id);
@@ -182,6 +201,20 @@ impl ImageTarget for FakeCloud {
                 images.make(upload, Some(now));
                 return Err(lost());
             }
+            UploadOutcome::Lie {
+                external_id,
+                is_found,
+            } => {
+                if is_found {
+                    images
+                        .lies
+                        .insert(upload.token.clone(), external_id.clone());
+                }
+                return Ok(UploadState::Ready(UploadedImage {
+                    external_id,
+                    region: None,
+                }));
+            }
             UploadOutcome::Slow(millis) => images.make(upload, Some(now.plus_millis(millis))),
             UploadOutcome::Made => images.make(upload, Some(now)),
         }
@@ -206,6 +239,10 @@ impl ImageTarget for FakeCloud {
         let now = self.now();
         let mut state = self.state();
         state.begin(Call::FindImage)?;
+        let lie = state.images.lies.get(token);
+        if let Some(other) = lie.and_then(|id| state.images.images.get(id)) {
+            return Ok(Some(other.uploaded()));
+        }
         let image = state.images.of_token(token);
         let ready = image.filter(|image| image.ready.is_some_and(|ready| ready <= now));
         Ok(ready.map(|image| image.uploaded()))
@@ -232,6 +269,17 @@ impl ImageTarget for FakeCloud {
             token: Some(image.token.clone()),
             is_ready: image.ready.is_some_and(|ready| ready <= now),
         };
-        Ok(state.images.images.values().map(owned).collect())
+        let listed = state.images.images.values().map(owned);
+        let also = state
+            .images
+            .also_listed
+            .iter()
+            .map(|(id, token)| OwnedImage {
+                external_id: id.clone(),
+                region: None,
+                token: Some(token.clone()),
+                is_ready: true,
+            });
+        Ok(listed.chain(also).collect())
     }
 }

@@ -24,6 +24,8 @@ pub use self::trial::{CanaryGroup, RunTrial, StartOutcome, Trial};
 pub use self::verdict::CanaryVerdict;
 pub use self::worse::FALSE_ALARM_RATE;
 
+use std::fmt;
+
 use self::block::{Block, BlockShape};
 use self::trial::{Member, Sequence};
 use super::definition::CanarySettings;
@@ -38,6 +40,28 @@ const RUNS_AWAITED: f64 = 0.5;
 pub struct CanaryJudgement {
     pub verdict: CanaryVerdict,
     pub evidence: CanaryEvidence,
+}
+
+impl fmt::Display for CanaryJudgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verdict, evidence } = self;
+        write!(f, "{verdict}")?;
+        let left_out = [evidence.canary, evidence.control].map(|group| group.beside_image);
+        if left_out == [0, 0] {
+            return Ok(());
+        }
+        let [canary, control] = left_out;
+        let all = canary.saturating_add(control);
+        let (starts, workers) = match all {
+            1 => ("start is", "its worker"),
+            _ => ("starts are", "their workers"),
+        };
+        write!(
+            f,
+            " {all} {starts} left out ({canary} of the canary, {control} beside it): {workers} did \
+             not run in the file system of the image."
+        )
+    }
 }
 
 /// Judges a canary that began at `since`. The order of `trials` does not matter.
@@ -55,8 +79,12 @@ pub fn judge(
     let blocks: Vec<Block<&Member<'_>>> = shape.cut(sequence.by_creation());
     let worse = worse::weigh(&sequence, shape, &blocks);
     let as_good = as_good::weigh(&blocks);
-    let canary = GroupEvidence::count(sequence.group(CanaryGroup::Canary));
-    let control = GroupEvidence::count(sequence.group(CanaryGroup::Control));
+    let evidence_of = |group| {
+        let counted = GroupEvidence::count(sequence.group(group));
+        counted.with_left_out(trials, since, group)
+    };
+    let canary = evidence_of(CanaryGroup::Canary);
+    let control = evidence_of(CanaryGroup::Control);
 
     let elapsed_ms = now.millis_since(since);
     let limit_ms = i64::from(settings.max_seconds).saturating_mul(SECOND_MS);

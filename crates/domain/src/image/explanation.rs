@@ -182,6 +182,13 @@ impl fmt::Display for WaitReason {
                 write!(f, "the provider of {target} is not configured")
             }
             Self::InProgress { build } => write!(f, "{build} is in use by a build or an upload"),
+            Self::MayBeNamed { build, target } => {
+                write!(
+                    f,
+                    "the upload of {build} to {target} was replaced, and launch configs may still \
+                     name it"
+                )
+            }
             Self::Pinned { build } => {
                 write!(
                     f,

@@ -34,8 +34,8 @@ pub struct RolloutStep {
 
 /// The next step; `None`: there is nothing to decide now.
 ///
-/// A build that becomes ready while a canary runs waits until the canary has ended. Builds that
-/// were rolled back are not tried again unless people ask for it.
+/// A build that becomes ready while a canary runs waits until the canary has ended, or its time is
+/// over. Builds that were rolled back are not tried again unless people ask for it.
 pub fn next_rollout_step(view: &RolloutView<'_>) -> Option<RolloutStep> {
     match view.standing.candidate {
         Some(candidate) => judge_candidate(view, candidate),
@@ -59,10 +59,31 @@ fn judge_candidate(view: &RolloutView<'_>, candidate: BuildNumber) -> Option<Rol
         CanaryVerdict::Promote { .. } => Some(step(ImageStep::Promoted, verdict.to_string())),
         CanaryVerdict::RollBack { .. } => Some(step(ImageStep::RolledBack, verdict.to_string())),
         CanaryVerdict::Expired { .. } => {
-            let asks = step(ImageStep::CanaryExpired, verdict.to_string());
-            (!view.is_expired).then_some(asks)
+            replace_undecided(view, candidate, verdict).or_else(|| {
+                let reason = format!("{verdict}: promote it or roll it back");
+                let asks = step(ImageStep::CanaryExpired, reason);
+                (!view.is_expired).then_some(asks)
+            })
         }
     }
+}
+
+/// The newest build takes the place of a candidate whose time is over. Otherwise machines would
+/// start from old builds for as long as no person decides.
+fn replace_undecided(
+    view: &RolloutView<'_>,
+    candidate: BuildNumber,
+    verdict: &CanaryVerdict,
+) -> Option<RolloutStep> {
+    let next = begin(view).filter(|next| next.build > candidate)?;
+    let reason = format!(
+        "{candidate} had no verdict ({verdict}), so {} is next",
+        next.build
+    );
+    Some(RolloutStep {
+        reason: format!("{reason}: {}", next.reason),
+        ..next
+    })
 }
 
 fn begin(view: &RolloutView<'_>) -> Option<RolloutStep> {
@@ -118,13 +139,13 @@ impl Standing {
             reason: step.reason.clone(),
         };
         match step.step {
-            ImageStep::CanaryStarted => self.try_build(step.build),
+            ImageStep::CanaryStarted => self.try_build(step.build, at),
             // People are asked; the canary goes on.
             ImageStep::CanaryExpired => {}
-            ImageStep::CanaryEnded => self.candidate = None,
+            ImageStep::CanaryEnded => self.replace_candidate(None, at),
             ImageStep::Promoted => self.promote(step.build, decision),
             ImageStep::RolledBack => {
-                self.candidate = None;
+                self.replace_candidate(None, at);
                 self.reject(step.build, decision);
             }
         }
@@ -132,9 +153,9 @@ impl Standing {
     }
 
     /// Makes a build the candidate, also if it was rolled back.
-    pub fn try_build(&mut self, build: BuildNumber) {
+    pub fn try_build(&mut self, build: BuildNumber, at: Timestamp) {
         self.rejected.remove(&build);
-        self.candidate = Some(build);
+        self.replace_candidate(Some(build), at);
         self.forget_old_decisions();
     }
 
@@ -151,8 +172,8 @@ impl Standing {
     }
 
     fn promote(&mut self, build: BuildNumber, decision: BuildDecision) {
-        self.promoted = Some(build);
-        self.candidate = None;
+        let before = [self.promoted.replace(build), self.candidate.take()];
+        self.note_replaced(before, decision.at);
         self.rejected.remove(&build);
         self.decisions.insert(build, decision);
     }
@@ -162,10 +183,30 @@ impl Standing {
         self.decisions.insert(build, decision);
     }
 
+    /// Makes another build the candidate, or none.
+    fn replace_candidate(&mut self, candidate: Option<BuildNumber>, at: Timestamp) {
+        let before = std::mem::replace(&mut self.candidate, candidate);
+        self.note_replaced([before], at);
+    }
+
+    /// Notes the builds from which no machine starts any more.
+    fn note_replaced(
+        &mut self,
+        before: impl IntoIterator<Item = Option<BuildNumber>>,
+        at: Timestamp,
+    ) {
+        let now = [self.promoted, self.candidate];
+        let replaced = before.into_iter().flatten();
+        self.replaced.extend(replaced.map(|build| (build, at)));
+        self.replaced
+            .retain(|build, _| !now.contains(&Some(*build)));
+    }
+
     /// Forgets builds that do not exist any more.
     pub fn forget_missing(&mut self, builds: &[BuildView]) {
-        self.rejected
-            .retain(|number| builds.iter().any(|build| build.number == *number));
+        let exists = |number: &BuildNumber| builds.iter().any(|build| build.number == *number);
+        self.rejected.retain(exists);
+        self.replaced.retain(|number, _| exists(number));
         self.forget_old_decisions();
     }
 

@@ -6,8 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::number::{BuildNumber, UploadNumber};
 use super::standing::Standing;
+use super::upload_record::UploadRecord;
 use super::upload_target::UploadTargetId;
 use super::view::BuildView;
+use crate::time::{MINUTE_MS, Timestamp};
+
+/// For this long after another image took its place, an image is kept: the launch configs of pools
+/// are made again within seconds, and launches that were under way have ended by then.
+pub const LEFT_IMAGE_MS: i64 = 15 * MINUTE_MS;
 
 /// A ready upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +66,40 @@ pub fn image_in_use(
     }
 }
 
+/// The images that launch configs may still name, since a decision or another upload took their
+/// place a moment ago. Each with the moment from which on no launch config names it any more.
+pub fn images_left(
+    builds: &[BuildView],
+    target: &UploadTargetId,
+    standing: &Standing,
+    now: Timestamp,
+) -> Vec<(SelectedUpload, Timestamp)> {
+    let may_be_named = |since: Timestamp| now.millis_since(since).abs() < LEFT_IMAGE_MS;
+    let mut left = Vec::new();
+    let replaced = standing.replaced.iter();
+    for (build, at) in replaced.filter(|(_, at)| may_be_named(**at)) {
+        let before = Standing {
+            promoted: Some(*build),
+            rejected: &standing.rejected - &standing.replaced.keys().copied().collect(),
+            ..Standing::default()
+        };
+        let image = image_in_use(builds, target, &before).in_use;
+        left.extend(image.map(|image| (image, at.plus_millis(LEFT_IMAGE_MS))));
+    }
+    for build in builds.iter().filter(|build| build.ready().is_some()) {
+        let uploads = ready_uploads(build, target);
+        let pairs = uploads.iter().zip(uploads.iter().skip(1));
+        for ((_, newer), (number, older)) in pairs {
+            if may_be_named(newer.state_time) {
+                let image = selected(build, *number, older);
+                let until = newer.state_time.plus_millis(LEFT_IMAGE_MS);
+                left.extend(image.map(|image| (image, until)));
+            }
+        }
+    }
+    left
+}
+
 /// The build that a canary tests next: the newest ready one after the promoted, if an upload of it
 /// is ready.
 pub fn next_candidate(builds: &[BuildView], standing: &Standing) -> Option<BuildNumber> {
@@ -84,12 +124,29 @@ pub fn upload_ids(builds: &[BuildView]) -> Vec<String> {
 }
 
 fn newest_ready(build: &BuildView, target: &UploadTargetId) -> Option<SelectedUpload> {
+    let (number, record) = ready_uploads(build, target).into_iter().next()?;
+    selected(build, number, record)
+}
+
+/// The newest first.
+fn ready_uploads<'a>(
+    build: &'a BuildView,
+    target: &UploadTargetId,
+) -> Vec<(UploadNumber, &'a UploadRecord)> {
     let uploads = build.uploads_to(target).into_iter();
-    let mut ready = uploads.filter_map(|upload| Some((upload.number, upload.ready()?)));
-    let (number, record) = ready.next()?;
+    uploads
+        .filter_map(|upload| Some((upload.number, upload.ready()?)))
+        .collect()
+}
+
+fn selected(
+    build: &BuildView,
+    upload: UploadNumber,
+    record: &UploadRecord,
+) -> Option<SelectedUpload> {
     Some(SelectedUpload {
         build: build.number,
-        upload: number,
+        upload,
         external_id: record.external_id.clone()?,
     })
 }

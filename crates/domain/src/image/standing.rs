@@ -20,6 +20,9 @@ pub struct Standing {
     pub rejected: BTreeSet<BuildNumber>,
     /// Why the promoted build is used, and why those that were rolled back are not.
     pub decisions: BTreeMap<BuildNumber, BuildDecision>,
+    /// Builds that machines started from until a decision, with the moment of that. Launch configs
+    /// name them for a while after it.
+    pub replaced: BTreeMap<BuildNumber, Timestamp>,
 }
 
 /// The decision about a build that holds now.

@@ -181,6 +181,11 @@ pub enum WaitReason {
     InProgress {
         build: BuildNumber,
     },
+    /// Another image took the place of this one a moment ago.
+    MayBeNamed {
+        build: BuildNumber,
+        target: UploadTargetId,
+    },
     /// A pinned build keeps a removed image.
     Pinned {
         build: BuildNumber,

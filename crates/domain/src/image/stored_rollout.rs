@@ -80,6 +80,8 @@ pub enum TrialStart {
     NeverRegistered,
     NeverClaimed,
     Refused,
+    /// Its worker did not run in the image.
+    BesideImage,
     /// It was stopped before it could show anything.
     Nothing,
 }
@@ -147,6 +149,7 @@ impl StoredTrial {
             TrialStart::NeverRegistered => StartOutcome::NeverRegistered,
             TrialStart::NeverClaimed => StartOutcome::NeverClaimed,
             TrialStart::Refused => StartOutcome::Refused,
+            TrialStart::BesideImage => StartOutcome::BesideImage,
             TrialStart::Nothing => return None,
         };
         let runs = record.runs.iter().map(|run| RunTrial {

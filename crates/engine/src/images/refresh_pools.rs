@@ -26,9 +26,32 @@ struct OutdatedPool {
     selected: Vec<(ImageName, i64)>,
 }
 
-/// Brings all pools up to date whose images have another selection now. Returns how many.
-pub async fn refresh_pools(engine: &Arc<Engine>) -> Result<usize, StoreError> {
-    let mut n_refreshed = 0;
+/// The result of a round over all pools whose images have another selection now.
+#[derive(Debug, Default)]
+pub struct RefreshRound {
+    pub n_refreshed: usize,
+    /// These were left out, as the caller wished.
+    pub postponed: Vec<PoolId>,
+    /// These keep the launch configs that they had. The first errors come first.
+    pub failed: Vec<(PoolId, RefreshError)>,
+}
+
+/// Why a pool could not be brought up to date. The next attempt may succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum RefreshError {
+    #[error("new images cannot be used in {pool} yet")]
+    Provider { pool: PoolId, source: PoolError },
+    #[error("new images cannot be used in {pool}")]
+    Store { pool: PoolId, source: StoreError },
+}
+
+/// Brings all pools up to date whose images have another selection now, except those that the
+/// caller postpones. A pool that fails hinders no other.
+pub async fn refresh_pools(
+    engine: &Arc<Engine>,
+    is_postponed: impl Fn(&PoolId) -> bool,
+) -> Result<RefreshRound, StoreError> {
+    let mut round = RefreshRound::default();
     let mut after: Option<PoolId> = None;
     loop {
         let from = after.clone();
@@ -37,42 +60,51 @@ pub async fn refresh_pools(engine: &Arc<Engine>) -> Result<usize, StoreError> {
         });
         let page: Vec<PoolId> = read.await?;
         after = page.last().cloned();
-        for id in &page {
-            refresh_pool(engine, id).await?;
-            n_refreshed += 1;
+        let is_last = page.len() < PAGE as usize;
+        for pool in page {
+            if is_postponed(&pool) {
+                round.postponed.push(pool);
+                continue;
+            }
+            match refresh_pool(engine, &pool).await {
+                Ok(()) => round.n_refreshed += 1,
+                Err(error) => round.failed.push((pool, error)),
+            }
         }
-        if page.len() < PAGE as usize {
-            return Ok(n_refreshed);
+        if is_last {
+            return Ok(round);
         }
     }
 }
 
-async fn refresh_pool(engine: &Arc<Engine>, id: &PoolId) -> Result<(), StoreError> {
+async fn refresh_pool(engine: &Arc<Engine>, id: &PoolId) -> Result<(), RefreshError> {
+    let of_store = |source| RefreshError::Store {
+        pool: id.clone(),
+        source,
+    };
     for _ in 0..ATTEMPTS {
         let named = id.clone();
         let read = engine
             .store
             .read("image_user_pool", move |tx| load(tx, &named));
-        let Some(outdated) = read.await? else {
+        let Some(outdated) = read.await.map_err(of_store)? else {
             return Ok(());
         };
         let made = pools::validate(engine, request(&outdated)).await;
         let is_done = match made {
-            Ok(made) => write(engine, outdated, Some(made)).await?,
-            Err(PoolError::Store(error)) => return Err(error),
-            // The provider does not work now: the next round tries again.
-            Err(
-                problem @ (PoolError::ProviderSetupFailed | PoolError::ListedProviderFailed(_)),
-            ) => {
-                tracing::warn!(pool.id = %id, "new images cannot be used in {id} yet: {problem}");
-                return Ok(());
+            Ok(made) => write(engine, outdated, Some(made)).await,
+            Err(PoolError::Store(error)) => Err(error),
+            // The provider does not work now: another round tries again.
+            Err(source @ (PoolError::ProviderSetupFailed | PoolError::ListedProviderFailed(_))) => {
+                let pool = id.clone();
+                return Err(RefreshError::Provider { pool, source });
             }
-            Err(problem) => {
-                report(engine, &outdated, &problem).await?;
-                write(engine, outdated, None).await?
-            }
+            Err(problem) => match report(engine, &outdated, &problem).await {
+                Ok(()) => write(engine, outdated, None).await,
+                Err(error) => Err(error),
+            },
         };
-        if is_done {
+        if is_done.map_err(of_store)? {
             return Ok(());
         }
     }

@@ -21,6 +21,9 @@ use crate::measures::IMAGE_STEPS;
 
 /// The client of decisions that no person made.
 const OWN_NAME: &str = "fleetwright";
+/// The canary of an image is judged once in this time, by one of all processes. Shorter than the
+/// pause between their looks, so that none of a process's own looks is left out.
+const JUDGEMENT_MS: i64 = 4_000;
 
 /// An image, as builders and the tree show it now.
 #[derive(Clone, Debug)]
@@ -73,6 +76,9 @@ pub enum RolloutError {
 
 /// Takes the next step of a rollout, if there is one. Writes nothing if nothing changes, or if the
 /// facts are older than the last decision.
+///
+/// A canary is judged in a read, by one process at a time. The verdict holds for the version that
+/// it was read from: if another decision came first, the next look judges again.
 pub async fn advance(
     engine: &Arc<Engine>,
     facts: Arc<ImageFacts>,
@@ -86,25 +92,30 @@ pub async fn advance(
     if !facts.are_current(&known) {
         return Ok(known);
     }
-    if known.canary.is_none() {
-        let mut next = known.clone();
-        if decide(&mut next, &facts, None, now).is_none() && next == known {
-            return Ok(known);
-        }
+    let judged = judge_canary(engine, &facts, &known, now).await?;
+    let mut next = known.clone();
+    let step = take_step(&mut next, &facts, judged.as_ref(), now);
+    let has_news = judged.as_ref().is_some_and(|it| !it.changed.is_empty());
+    if step.is_none() && next == known && !has_news {
+        return Ok(known);
     }
-    let knows_claims = !engine.demand_source.is_outside();
+    let seen = known.version;
     let written = engine.change("image_rollout", now, move |change| {
         let image = &facts.definition.name;
         let (known, is_stored) = load(change.tx, image, now)?;
-        if !facts.are_current(&known) {
+        if known.version != seen || !facts.are_current(&known) {
             return Ok((known, None));
         }
+        for trial in judged.iter().flat_map(|it| &it.changed) {
+            store::canary_trials::write(change.tx, trial)?;
+        }
         let mut next = known.clone();
-        let judgement = judge_canary(change, &mut next, &facts, knows_claims)?;
-        let step = decide(&mut next, &facts, judgement.as_ref(), now);
+        let step = take_step(&mut next, &facts, judged.as_ref(), now);
         write(change, &known, &mut next, is_stored)?;
         if let Some(step) = &step {
-            let evidence = judgement.map(|judgement| json!(judgement.evidence));
+            let evidence = judged
+                .as_ref()
+                .map(|it| json!(it.judgement.evidence.clone()));
             announce(change, image, step, OWN_NAME, evidence)?;
         }
         Ok::<_, StoreError>((next, step.map(|step| step.step)))
@@ -175,7 +186,7 @@ pub async fn start_canary(
             }
             Some(_) => {}
         }
-        next.standing.try_build(build);
+        next.standing.try_build(build, now);
         next.canary = Some(run.clone());
         Ok(ImageStep::CanaryStarted)
     };
@@ -198,7 +209,7 @@ async fn write_personal(
         let mut next = known.clone();
         let step = apply(&mut next, &facts)?;
         store::canary_trials::delete(change.tx, image)?;
-        select(&mut next, &facts, now);
+        select(&mut next, &facts);
         write(change, &known, &mut next, is_stored)?;
         let taken = RolloutStep {
             step,
@@ -245,27 +256,67 @@ fn load(tx: &mut Tx<'_>, image: &ImageName, now: Timestamp) -> store::Result<(Im
     Ok((rollout, is_stored))
 }
 
-/// Judges the canary that runs, if one does.
-fn judge_canary(
-    change: &mut Change<'_, '_>,
-    next: &mut ImageRollout,
-    facts: &ImageFacts,
-    knows_claims: bool,
-) -> store::Result<Option<CanaryJudgement>> {
-    let Some(run) = &mut next.canary else {
+/// A verdict, and what was not known of the machines before.
+struct JudgedCanary {
+    judgement: CanaryJudgement,
+    changed: Vec<StoredTrial>,
+}
+
+/// Judges the canary that runs, if one does, and if no process judged it a moment ago.
+async fn judge_canary(
+    engine: &Arc<Engine>,
+    facts: &Arc<ImageFacts>,
+    known: &ImageRollout,
+    now: Timestamp,
+) -> Result<Option<JudgedCanary>, StoreError> {
+    let Some(run) = known.canary.clone() else {
         return Ok(None);
     };
-    let image = &facts.definition.name;
-    let trials = trials::collect(change.tx, image, run, change.now, knows_claims)?;
-    let trials: Vec<_> = trials.iter().filter_map(StoredTrial::to_trial).collect();
-    let settings = CanarySettings {
-        share: run.share,
-        ..facts.definition.canary.clone()
-    };
-    let judgement = judge(&settings, run.since, &trials, change.now);
-    run.verdict = judgement.verdict.to_string();
-    run.evidence = Some(judgement.evidence.clone());
-    Ok(Some(judgement))
+    let image = known.image.clone();
+    let taken = engine
+        .store
+        .write("image_rollout_take_judgement", move |tx| {
+            store::image_rollouts::take_judgement(tx, &image, now, JUDGEMENT_MS)
+        });
+    if !taken.await? {
+        return Ok(None);
+    }
+    let knows_claims = !engine.demand_source.is_outside();
+    let facts = Arc::clone(facts);
+    // There may be thousands of machines: neither writers nor short reads wait for this.
+    let judged = engine.store.survey("image_rollout_judge", move |tx| {
+        let image = &facts.definition.name;
+        let trials = trials::collect(tx, image, &run, now, knows_claims)?;
+        let shown: Vec<_> = trials
+            .all
+            .iter()
+            .filter_map(StoredTrial::to_trial)
+            .collect();
+        let settings = CanarySettings {
+            share: run.share,
+            ..facts.definition.canary.clone()
+        };
+        Ok::<_, StoreError>(JudgedCanary {
+            judgement: judge(&settings, run.since, &shown, now),
+            changed: trials.changed,
+        })
+    });
+    judged.await.map(Some)
+}
+
+/// Notes the verdict, takes the next step, and selects the uploads that follow.
+fn take_step(
+    next: &mut ImageRollout,
+    facts: &ImageFacts,
+    judged: Option<&JudgedCanary>,
+    now: Timestamp,
+) -> Option<RolloutStep> {
+    let judgement = judged.map(|judged| &judged.judgement);
+    if let (Some(run), Some(judgement)) = (&mut next.canary, judgement) {
+        run.verdict = judgement.to_string();
+        run.evidence = Some(judgement.evidence.clone());
+    }
+    decide(next, facts, judgement, now)
 }
 
 /// Takes the next step, and selects the uploads that follow.
@@ -288,7 +339,7 @@ fn decide(
         next.standing.apply(step, OWN_NAME, now);
         follow(next, step, settings.share, now);
     }
-    select(next, facts, now);
+    select(next, facts);
     step
 }
 
@@ -316,7 +367,7 @@ fn follow(next: &mut ImageRollout, step: &RolloutStep, share: f64, now: Timestam
     }
 }
 
-fn select(next: &mut ImageRollout, facts: &ImageFacts, now: Timestamp) {
+fn select(next: &mut ImageRollout, facts: &ImageFacts) {
     let targets = facts.definition.uploads.iter().map(|target| &target.id);
     let share = next.canary.as_ref().map_or(0.0, |run| run.share);
     let selection = ImageSelection::of(&facts.builds, targets, &next.standing, share);
@@ -325,7 +376,6 @@ fn select(next: &mut ImageRollout, facts: &ImageFacts, now: Timestamp) {
         next.selected += 1;
     }
     next.uploads = upload_ids(&facts.builds);
-    next.last_modified = next.last_modified.max(now);
 }
 
 /// Writes what changed.
@@ -335,15 +385,12 @@ fn write(
     next: &mut ImageRollout,
     is_stored: bool,
 ) -> store::Result<()> {
-    let same = ImageRollout {
-        last_modified: known.last_modified,
-        ..next.clone()
-    };
-    if *known == same {
-        next.last_modified = known.last_modified;
+    if known == next {
         return Ok(());
     }
-    if known.canary.is_some() && next.canary.is_none() {
+    next.last_modified = next.last_modified.max(change.now);
+    let build_of = |rollout: &ImageRollout| rollout.canary.as_ref().map(|run| run.build);
+    if build_of(known) != build_of(next) {
         store::canary_trials::delete(change.tx, &next.image)?;
     }
     if is_stored {

@@ -26,7 +26,14 @@ const LATE_MS: i64 = 10 * MINUTE_MS;
 /// The launch configs of pools that take part, each with whether it is the canary's.
 type Groups = BTreeMap<(PoolId, LaunchConfigId), bool>;
 
-/// Brings the trials of a canary up to date, and returns all of them. A few statements read all
+/// All trials of a canary, as they are now.
+pub(super) struct CollectedTrials {
+    pub(super) all: Vec<StoredTrial>,
+    /// Those that are not stored in this form.
+    pub(super) changed: Vec<StoredTrial>,
+}
+
+/// Reads the trials of a canary, and what happened to its machines since. A few statements read all
 /// pools together.
 pub(super) fn collect(
     tx: &mut Tx<'_>,
@@ -34,7 +41,7 @@ pub(super) fn collect(
     run: &CanaryRun,
     now: Timestamp,
     knows_claims: bool,
-) -> store::Result<Vec<StoredTrial>> {
+) -> store::Result<CollectedTrials> {
     let known = store::canary_trials::list(tx, image, MAX_TRIALS)?;
     let known = known.into_iter().map(|trial| (trial.worker.clone(), trial));
     let configs = store::launch_configs::of_canaries(tx, image, MAX_CONFIGS)?;
@@ -48,12 +55,12 @@ pub(super) fn collect(
     trials.note_starts(tx, now, knows_claims)?;
     trials.note_refusals(tx)?;
     trials.note_runs(tx)?;
-    for key in &trials.changed {
-        if let Some(trial) = trials.known.get(key) {
-            store::canary_trials::write(tx, trial)?;
-        }
-    }
-    Ok(trials.known.into_values().collect())
+    let changed = trials.changed.iter();
+    let changed = changed.filter_map(|key| trials.known.get(key).cloned());
+    Ok(CollectedTrials {
+        changed: changed.collect(),
+        all: trials.known.into_values().collect(),
+    })
 }
 
 fn groups_of(configs: Vec<LaunchConfig>, image: &ImageName, run: &CanaryRun) -> Groups {
@@ -218,7 +225,9 @@ impl Trials<'_> {
             last.unwrap_or(self.run.since).max(self.run.since)
         };
         let trials = self.known.values();
-        let open = trials.filter(|trial| trial.trial.runs.len() < RUNS_OF_MACHINE);
+        let open = trials.filter(|trial| {
+            trial.trial.runs.len() < RUNS_OF_MACHINE && trial.trial.start != TrialStart::BesideImage
+        });
         open.map(|trial| (&trial.worker, since(&trial.worker.pool_id)))
             .collect()
     }
@@ -226,6 +235,10 @@ impl Trials<'_> {
 
 /// The outcome of the start of a worker, as far as it is known.
 fn start_of(worker: &StartedWorker, now: Timestamp, knows_claims: bool) -> TrialStart {
+    // Providers that always start machines from their image do not say so.
+    if worker.provider_data["inImage"] == false {
+        return TrialStart::BesideImage;
+    }
     let is_over = matches!(worker.state, WorkerState::Stopping | WorkerState::Stopped);
     let Some(registered) = worker.registered else {
         let is_late = now.millis_since(worker.created) > START_UP_MS;
@@ -248,6 +261,8 @@ fn start_of(worker: &StartedWorker, now: Timestamp, knows_claims: bool) -> Trial
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn worker(registered: Option<i64>, claimed: Option<i64>, state: WorkerState) -> StartedWorker {
@@ -260,6 +275,7 @@ mod tests {
             first_claim: claimed.map(at),
             state,
             is_draining: false,
+            provider_data: Value::Null,
         }
     }
 
@@ -292,6 +308,22 @@ mod tests {
         // With the queue of another deployment, claims are not known.
         let known = start_of(&silent, Timestamp::from_millis(6), false);
         assert_eq!(known, TrialStart::Good);
+        // Where a worker ran beside its image, nothing that it did says anything about the image.
+        let states = [
+            worker(None, None, Requested),
+            silent,
+            worker(Some(5), Some(6), Running),
+        ];
+        for known in states {
+            let with = |provider_data| StartedWorker {
+                provider_data,
+                ..known.clone()
+            };
+            let beside = with(json!({"image": "small-1", "inImage": false}));
+            assert_eq!(start(&beside, 7), TrialStart::BesideImage);
+            let within = with(json!({"image": "small-1", "inImage": true}));
+            assert_eq!(start(&within, 7), start(&known, 7));
+        }
         let unneeded = StartedWorker {
             is_draining: true,
             ..worker(Some(5), None, Stopped)

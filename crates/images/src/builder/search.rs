@@ -92,7 +92,7 @@ impl Builder {
                 continue;
             };
             let seen = |token: &str| before.contains(&(id.clone(), token.to_owned()));
-            match self.search_provider(&provider, &known, seen).await {
+            match self.search_provider(&id, &provider, &known, seen).await {
                 Ok(found) => unknown.extend(found.into_iter().map(|token| (id.clone(), token))),
                 Err(error) => {
                     tracing::warn!(provider = %id, %error, "cannot look for forgotten images");
@@ -105,6 +105,7 @@ impl Builder {
     /// Returns the unknown tokens, and deletes the images of those that were unknown before.
     async fn search_provider(
         &self,
+        provider_id: &ProviderId,
         provider: &Arc<dyn Provider>,
         known: &BTreeSet<String>,
         was_unknown: impl Fn(&str) -> bool,
@@ -128,8 +129,9 @@ impl Builder {
                     Some(tokens) => tokens,
                     none => none.insert(self.tokens_in_tree().await?),
                 };
-                if !tokens.contains(&token) {
-                    let id = &image.external_id;
+                let id = &image.external_id;
+                // A provider that lists an image with another token does not get it deleted.
+                if !tokens.contains(&token) && !self.is_owned(provider_id, id) {
                     let deleted = images.delete_image(image.region.as_deref(), id);
                     deleted.await.map_err(failed)?;
                     tracing::info!(id, "deleted image {id}: no record stands for it");

@@ -12,6 +12,7 @@ use domain::image::{
 
 use super::Builder;
 use super::build_job::text;
+use super::claims::UploadName;
 use super::disk::remove;
 use super::job::{JobError, JobOutcome};
 use crate::image_tree::OwnedView;
@@ -20,6 +21,8 @@ use crate::paths::Place;
 impl Builder {
     /// Takes the step with this text, if it is still to be done.
     pub(super) async fn tidy(&self, image: &ImageName, wanted: &str) -> JobOutcome {
+        // Before the view: a decision that comes after it stops the deletion of a build.
+        let standing = self.images().image(image, |it| it.standing_version);
         let Some(view) = self.images().view(image, self.parts.clock.now()) else {
             return Ok(());
         };
@@ -29,7 +32,9 @@ impl Builder {
         };
         match step {
             Step::MarkBuildAbandoned { build } => self.mark_abandoned(image, build).await,
-            Step::DeleteBuild { build, .. } => self.mark_deleted(image, build).await,
+            Step::DeleteBuild { build, .. } => {
+                self.mark_deleted(image, build, standing.flatten()).await
+            }
             Step::MarkUploadAbandoned {
                 build,
                 target,
@@ -112,8 +117,14 @@ impl Builder {
         Ok(false)
     }
 
-    /// Notes that a build is deleted, unless it was pinned or promoted meanwhile.
-    async fn mark_deleted(&self, image: &ImageName, build: BuildNumber) -> JobOutcome {
+    /// Notes that a build is deleted, unless it was pinned, or the decisions about the image have
+    /// another version by now.
+    async fn mark_deleted(
+        &self,
+        image: &ImageName,
+        build: BuildNumber,
+        standing: Option<i32>,
+    ) -> JobOutcome {
         let path = Place::Build(image.clone(), build).path()?;
         let node = self.tree().get(&path).await?;
         let Ok(record) = BuildRecord::parse(&node.data) else {
@@ -124,8 +135,7 @@ impl Builder {
             data: text(record.delete(self.parts.clock.now())?.to_document()),
             expected: Some(node.stat.version),
         };
-        let standing = self.images().image(image, |it| it.standing_version);
-        let standing = match standing.flatten() {
+        let standing = match standing {
             Some(version) => vec![Op::Check {
                 path: Place::Standing(image.clone()).path()?,
                 expected: Some(version),
@@ -185,11 +195,16 @@ impl Builder {
                 marked
             }
         };
-        if !self
+        let is_shared = self
             .is_shared(image, build, target, upload, &record)
-            .await?
-        {
-            self.delete_at_provider(&record, target).await?;
+            .await?;
+        if !is_shared {
+            let name = UploadName {
+                image,
+                build,
+                target,
+            };
+            self.delete_at_provider(&record, name).await?;
         }
         let delete = Op::Delete {
             path,
@@ -236,8 +251,9 @@ impl Builder {
     async fn delete_at_provider(
         &self,
         record: &UploadRecord,
-        target: &UploadTargetId,
+        upload: UploadName<'_>,
     ) -> Result<(), JobError> {
+        let target = upload.target;
         let provider = self.parts.targets.get(&target.provider_id);
         let provider =
             provider.ok_or_else(|| JobError::Provider("it is not in service".to_owned()))?;
@@ -260,6 +276,13 @@ impl Builder {
             (None, None) => Vec::new(),
         };
         for external_id in external_ids {
+            if let Some(other) = self.other_owner(upload, &external_id) {
+                let UploadName { image, build, .. } = upload;
+                tracing::warn!(%image, %build, %target, external_id,
+                    "image {external_id} at {target} is not deleted with build {build} of {image}: \
+                     it is that of {other}");
+                continue;
+            }
             let deleted = images.delete_image(region.as_deref(), &external_id).await;
             deleted.map_err(failed)?;
             tracing::info!(%target, external_id, "deleted image {external_id} at {target}");

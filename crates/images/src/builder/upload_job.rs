@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use super::Builder;
 use super::build_job::{run_until, text};
+use super::claims::UploadName;
 use super::disk::FetchedFolder;
 use super::job::{JobError, JobOutcome};
 use super::make::{key, with_causes};
@@ -61,7 +62,7 @@ struct UploadFailure {
 }
 
 impl UploadFailure {
-    fn of_file(error: String) -> Self {
+    fn resumable(error: String) -> Self {
         Self {
             error,
             resumable: true,
@@ -85,7 +86,7 @@ impl UploadFailure {
         let error = with_causes(error);
         Self {
             are_files_lost,
-            ..Self::of_file(format!("cannot fetch the file of build {build}: {error}"))
+            ..Self::resumable(format!("cannot fetch the file of build {build}: {error}"))
         }
     }
 }
@@ -253,7 +254,7 @@ impl Builder {
     async fn send(&self, plan: &Plan) -> Result<String, UploadFailure> {
         let provider = self.parts.targets.get(&plan.target.provider_id);
         let provider = provider.ok_or_else(|| {
-            UploadFailure::of_file(format!("{} is not in service", plan.target.provider_id))
+            UploadFailure::resumable(format!("{} is not in service", plan.target.provider_id))
         })?;
         let target = provider.images().ok_or_else(|| {
             UploadFailure::for_good(format!("{} takes no images", plan.target.provider_id))
@@ -301,7 +302,19 @@ impl Builder {
                 progress: &progress,
             };
             match target.upload_image(&upload).await {
-                Ok(UploadState::Ready(image)) => return Ok(image.external_id),
+                Ok(UploadState::Ready(image)) => {
+                    let name = UploadName {
+                        image: &plan.definition.name,
+                        build: plan.build,
+                        target: &plan.target,
+                    };
+                    let confirmed = self.confirm_upload(name, target, &token, &image).await;
+                    return match confirmed {
+                        Ok(()) => Ok(image.external_id),
+                        // The next attempt asks with the same token, so it makes no second image.
+                        Err(error) => Err(UploadFailure::resumable(error)),
+                    };
+                }
                 Ok(UploadState::Pending { call_after, .. }) => {
                     let wait = call_after.clamp(SHORTEST_WAIT, LONGEST_WAIT);
                     let _ = timeout(wait, self.stop.cancelled()).await;
@@ -355,7 +368,7 @@ impl Builder {
                 fetched: None,
             });
         }
-        let key = key(image, build, &name).map_err(UploadFailure::of_file)?;
+        let key = key(image, build, &name).map_err(UploadFailure::resumable)?;
         let location = self.parts.artifacts.location(&key);
         let mut file = SentFile {
             path: None,
@@ -375,7 +388,7 @@ impl Builder {
         let target = plan.target.to_string();
         let folder = self.disk.fetched(image, build, &target).await;
         let folder = folder
-            .map_err(|error| UploadFailure::of_file(format!("a folder for {name}: {error}")))?;
+            .map_err(|error| UploadFailure::resumable(format!("a folder for {name}: {error}")))?;
         let path = folder.path().join(&name);
         let got = self.parts.artifacts.get(&key, &path, &file.checksum).await;
         if let Err(error) = got {

@@ -7,6 +7,7 @@ mod deletions;
 mod fencing;
 mod forgeries;
 mod leftovers;
+mod lies;
 mod requests;
 mod uploads;
 

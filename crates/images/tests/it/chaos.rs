@@ -10,6 +10,7 @@ mod faults;
 mod forgotten;
 mod monitor;
 mod mutants;
+mod rollouts;
 mod run;
 mod snapshot;
 mod steps;

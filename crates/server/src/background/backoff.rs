@@ -1,5 +1,7 @@
 //! Exponential backoff after failures, with a limit and random variation.
 
+use std::collections::BTreeMap;
+
 use domain::time::Timestamp;
 use engine::random::Random;
 use rand::RngExt;
@@ -76,6 +78,39 @@ impl Backoff {
     /// Records a success. Returns the time of the first failure, if there was one.
     pub(super) fn succeeded(&mut self) -> Option<Timestamp> {
         self.failing.take().map(|failing| failing.since)
+    }
+}
+
+/// Failures in a row of each of several things.
+#[derive(Debug)]
+pub(super) struct Backoffs<K>(BTreeMap<K, Backoff>);
+
+impl<K: Ord> Default for Backoffs<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> Backoffs<K> {
+    /// Whether it is too early to try this one again.
+    pub(super) fn must_wait(&self, key: &K, now: Timestamp) -> bool {
+        self.0
+            .get(key)
+            .is_some_and(|backoff| backoff.must_wait(now))
+    }
+
+    /// Records a failure. Returns whether this is the first in a row, which should be logged.
+    pub(super) fn failed(&mut self, key: K, now: Timestamp, random: &Random) -> bool {
+        self.0.entry(key).or_default().failed(now, random)
+    }
+
+    pub(super) fn succeeded(&mut self, key: &K) {
+        self.0.remove(key);
+    }
+
+    /// Forgets all others.
+    pub(super) fn keep_only(&mut self, is_kept: impl Fn(&K) -> bool) {
+        self.0.retain(|key, _| is_kept(key));
     }
 }
 

@@ -1,13 +1,16 @@
 //! Deletions in batches, with pauses between them: most of the time, and of the work of the disk,
 //! is for other writes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api_client::with_causes;
 use domain::time::Timestamp;
 use engine::measures::Stopwatch;
 use store::{Store, StoreError, Tx};
 
 use super::batches::Batches;
+use super::driver::{ActivationResult, summary};
 
 /// The period of the tasks that delete.
 pub(super) const PERIOD: Duration = Duration::from_secs(300);
@@ -49,6 +52,35 @@ impl DeletionPace {
             true => (self.n_halvings + 1).min(MAX_HALVINGS),
             false => self.n_halvings.saturating_sub(1),
         };
+    }
+}
+
+/// The results of the deletions of one activation. A deletion that fails hinders no other, since a
+/// table of which nothing is deleted grows until the disk is full.
+#[derive(Debug, Default)]
+pub(super) struct DeletionTally {
+    counts: BTreeMap<&'static str, u64>,
+    failed: Vec<(&'static str, StoreError)>,
+}
+
+impl DeletionTally {
+    /// Adds what was done to one kind of row.
+    pub(super) fn add(&mut self, kind: &'static str, deleted: Result<u64, StoreError>) {
+        match deleted {
+            Ok(count) => *self.counts.entry(kind).or_default() += count,
+            Err(error) => self.failed.push((kind, error)),
+        }
+    }
+
+    /// The counts; or, if one has failed, all errors.
+    pub(super) fn result(self) -> ActivationResult {
+        if self.failed.is_empty() {
+            let counts: Vec<_> = self.counts.into_iter().collect();
+            return Ok(summary(&counts));
+        }
+        let failed = self.failed.iter();
+        let texts = failed.map(|(kind, error)| format!("{kind}: {}", with_causes(error)));
+        Err(texts.collect::<Vec<_>>().join("; ").into())
     }
 }
 
@@ -192,6 +224,23 @@ mod tests {
         let deletions = Deletions::hasty(Batches::new(5, 3));
         let batch = |()| std::future::ready(Err::<(u64, ()), _>(StoreError::Closed));
         assert!(deletions.delete_from((), batch).await.is_err());
+    }
+
+    #[test]
+    fn a_kind_that_fails_leaves_the_counts_of_the_others_and_all_errors_are_returned() {
+        let mut tally = DeletionTally::default();
+        for (kind, count) in [("plans", 2), ("events", 0), ("plans", 3)] {
+            tally.add(kind, Ok(count));
+        }
+        assert_eq!(tally.counts, BTreeMap::from([("plans", 5), ("events", 0)]));
+        tally.add("audit", Err(StoreError::Closed));
+        tally.add("workers", Err(StoreError::Closed));
+        let closed = StoreError::Closed;
+        let error = tally.result().unwrap_err().to_string();
+        assert_eq!(error, format!("audit: {closed}; workers: {closed}"));
+        let mut tally = DeletionTally::default();
+        tally.add("plans", Ok(0));
+        assert_eq!(tally.result().unwrap(), serde_json::Value::Null);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,9 @@
 //! Deletes old versions, old costs and steps of budgets, and what is left of deleted pools.
 
 use domain::time::{DAY_MS, Timestamp};
-use store::{StoreError, budgets, configuration_versions, cost_accounts, image_versions, turns};
+use store::{budgets, configuration_versions, cost_accounts, image_versions, turns};
 
-use super::deletions::Deletions;
+use super::deletions::{DeletionTally, Deletions};
 use crate::app::App;
 
 /// The newest versions of a worker configuration or an image that exists are kept at any age.
@@ -11,12 +11,13 @@ const KEPT_VERSIONS: u32 = 10;
 /// Announced steps of budgets are remembered for longer than any period is.
 const STEPS_KEPT_DAYS: u32 = 90;
 
-/// Returns how many rows were deleted. `deletions` limits each kind.
+/// Each kind by itself. `deletions` limits each of them.
 pub(super) async fn forget_replaced(
     app: &App,
     now: Timestamp,
     deletions: Deletions,
-) -> Result<u64, StoreError> {
+    tally: &mut DeletionTally,
+) {
     let (store, settings) = (&app.engine.store, &app.config.worker_manager);
     let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
     let delete = |name, before, delete| deletions.delete(store, name, before, delete);
@@ -26,28 +27,26 @@ pub(super) async fn forget_replaced(
         replaced,
         |tx, before, size| configuration_versions::delete_replaced(tx, before, KEPT_VERSIONS, size),
     );
-    let rules = rules.await?;
+    tally.add("replaced", rules.await);
     let images = delete("image_version_expire", replaced, |tx, before, size| {
         image_versions::delete_replaced(tx, before, KEPT_VERSIONS, size)
     });
-    let images = images.await?;
+    tally.add("replaced", images.await);
     let names = ["turn_look", "turn_expire"];
-    let turns = deletions
-        .delete_found(store, names, turns::list_orphans, turns::delete_orphans)
-        .await?;
+    let turns = deletions.delete_found(store, names, turns::list_orphans, turns::delete_orphans);
+    tally.add("replaced", turns.await);
     let steps = days_ago(STEPS_KEPT_DAYS);
-    let steps = delete("budget_step_expire", steps, budgets::delete_steps_before).await?;
+    let steps = delete("budget_step_expire", steps, budgets::delete_steps_before);
+    tally.add("replaced", steps.await);
     let old_costs = days_ago(settings.cost_retention_days);
-    let costs = delete("cost_expire", old_costs, cost_accounts::delete_before).await?;
+    let costs = delete("cost_expire", old_costs, cost_accounts::delete_before).await;
     // Accounts become empty only by that, so most activations need not look for them.
-    let accounts = match costs {
-        0 => 0,
-        _ => {
-            let unused = delete("cost_account_expire", now, |tx, _, size| {
-                cost_accounts::delete_unused(tx, size)
-            });
-            unused.await?
-        }
-    };
-    Ok(rules + images + turns + steps + costs + accounts)
+    let may_be_empty = !matches!(costs, Ok(0));
+    tally.add("replaced", costs);
+    if may_be_empty {
+        let unused = delete("cost_account_expire", now, |tx, _, size| {
+            cost_accounts::delete_unused(tx, size)
+        });
+        tally.add("replaced", unused.await);
+    }
 }

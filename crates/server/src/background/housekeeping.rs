@@ -24,11 +24,11 @@ use store::{
 use store::{pool_news, queue_workers, shadow_plans, worker_errors, workers};
 
 use super::batches::Batches;
-use super::deletions::{DeletionPace, Deletions};
-use super::driver::{ActivationResult, BackgroundTask, summary};
+use super::deletions::{DeletionPace, DeletionTally, Deletions};
+use super::driver::{ActivationResult, BackgroundTask};
 use super::forget_recorded::forget_recorded;
 use super::forget_replaced::forget_replaced;
-use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
+use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes, forget_run_counts};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
 
@@ -81,72 +81,110 @@ impl Housekeeping {
         self.delete(Deletions::hasty(batches)).await
     }
 
+    /// Each kind by itself.
     async fn delete(&self, deletions: Deletions) -> ActivationResult {
+        let now = self.app.engine.clock.now();
+        let mut tally = DeletionTally::default();
+        self.forget_workers_and_pools(now, deletions, &mut tally)
+            .await;
+        self.forget_history(now, deletions, &mut tally).await;
+        self.forget_decisions(now, deletions, &mut tally).await;
+        forget_recorded(&self.app, now, deletions, &mut tally).await;
+        forget_replaced(&self.app, now, deletions, &mut tally).await;
+        tally.result()
+    }
+
+    async fn forget_workers_and_pools(
+        &self,
+        now: Timestamp,
+        deletions: Deletions,
+        tally: &mut DeletionTally,
+    ) {
         let (app, store) = (&self.app, &self.app.engine.store);
-        let now = app.engine.clock.now();
-        let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
-        let old_errors = days_ago(app.config.worker_manager.error_retention_days);
-        let old_plans = days_ago(app.config.fleet.history_days);
-        let forget = |name, before, delete| deletions.delete(store, name, before, delete);
-        self.note_uses(now).await?;
-        let workers = forget("worker_expire", now, workers::delete_expired).await?;
-        let seen = forget("queue_worker_expire", now, queue_workers::delete_expired).await?;
-        let settled = settle_old_launches(&app.engine).await?;
-        let left = self.leave_providers(deletions.size()).await?;
-        let pools = forget("pool_expire", now, expire_pools).await?;
-        let configs = delete_launch_configs(store, deletions).await?;
-        let documentation = forget("documentation_expire", now, |tx, _, size| {
+        let forget = |name, delete| deletions.delete(store, name, now, delete);
+        let used = self.note_uses(now).await;
+        tally.add("client_uses", used.map(|()| 0));
+        tally.add(
+            "workers",
+            forget("worker_expire", workers::delete_expired).await,
+        );
+        let seen = forget("queue_worker_expire", queue_workers::delete_expired);
+        tally.add("queue_workers", seen.await);
+        let settled = settle_old_launches(&app.engine).await;
+        tally.add("launches_settled", settled);
+        let left = self.leave_providers(deletions.size()).await;
+        tally.add("providers_left", left);
+        tally.add("pools", forget("pool_expire", expire_pools).await);
+        let configs = delete_launch_configs(store, deletions).await;
+        tally.add("launch_configs", configs);
+        let documentation = forget("documentation_expire", |tx, _, size| {
             store::documentation::delete_orphans(tx, size)
         });
-        let documentation = documentation.await?;
-        let errors = forget("error_expire", old_errors, worker_errors::delete_older_than).await?;
-        let events = self.expire_events(now, deletions).await?;
-        let old_audit = days_ago(app.config.worker_manager.audit_retention_days);
-        let audit = forget("audit_expire", old_audit, store::audit::delete_before).await?;
-        let outcomes = forget_outcomes(app, now, deletions).await?;
-        let launches = forget("launch_expire", old_plans, launches::delete_before).await?;
-        let plans = forget("plan_expire", old_plans, plans::delete_before).await?;
-        let shadows = shadow_plans::delete_before;
-        let shadows = forget("shadow_plan_expire", old_plans, shadows).await?;
-        let plans = plans + shadows;
-        let delete_ended = overrides::delete_ended_before;
+        tally.add("documentation", documentation.await);
+        let purges = forget("cache_purge_expire", cache_purges::delete_expired);
+        tally.add("cache_purges", purges.await);
+        tally.add("clients", self.expire_clients(now, deletions).await);
+    }
+
+    /// Errors, events, the audit log and outcomes.
+    async fn forget_history(
+        &self,
+        now: Timestamp,
+        deletions: Deletions,
+        tally: &mut DeletionTally,
+    ) {
+        let (app, store) = (&self.app, &self.app.engine.store);
+        let settings = &app.config.worker_manager;
+        let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
+        let forget = |name, before, delete| deletions.delete(store, name, before, delete);
+        let old = days_ago(settings.error_retention_days);
+        let errors = forget("error_expire", old, worker_errors::delete_older_than);
+        tally.add("errors", errors.await);
+        tally.add("events", self.expire_events(now, deletions).await);
+        let old = days_ago(settings.audit_retention_days);
+        let audit = forget("audit_expire", old, store::audit::delete_before);
+        tally.add("audit", audit.await);
+        tally.add("outcomes", forget_outcomes(app, now, deletions).await);
+        let counts = forget_run_counts(app, now, deletions).await;
+        tally.add("run_counts", counts);
+    }
+
+    /// Launches, plans, overrides, and what the market remembers.
+    async fn forget_decisions(
+        &self,
+        now: Timestamp,
+        deletions: Deletions,
+        tally: &mut DeletionTally,
+    ) {
+        let store = &self.app.engine.store;
+        let days_ago = |days: u32| now.plus_millis(-i64::from(days) * DAY_MS);
+        let forget = |name, before, delete| deletions.delete(store, name, before, delete);
+        let old = days_ago(self.app.config.fleet.history_days);
+        let launches = forget("launch_expire", old, launches::delete_before);
+        tally.add("launches", launches.await);
+        tally.add(
+            "plans",
+            forget("plan_expire", old, plans::delete_before).await,
+        );
+        let shadows = forget("shadow_plan_expire", old, shadow_plans::delete_before);
+        tally.add("plans", shadows.await);
         let old = days_ago(OVERRIDES_KEPT_DAYS);
-        let overrides = forget("override_expire", old, delete_ended).await?;
-        let (old_memories, old_news) = (days_ago(MEMORIES_KEPT_DAYS), days_ago(NEWS_KEPT_DAYS));
-        let memories = offering_memories::delete_before;
-        let memories = forget("offering_memory_expire", old_memories, memories).await?;
-        let delete_news = offering_news::delete_before;
-        let news = forget("offering_news_expire", old_news, delete_news).await?;
+        let ended = forget("override_expire", old, overrides::delete_ended_before);
+        tally.add("overrides", ended.await);
+        let old = days_ago(MEMORIES_KEPT_DAYS);
+        let memories = forget(
+            "offering_memory_expire",
+            old,
+            offering_memories::delete_before,
+        );
+        tally.add("memories", memories.await);
+        let old = days_ago(NEWS_KEPT_DAYS);
+        let news = forget("offering_news_expire", old, offering_news::delete_before);
+        tally.add("news", news.await);
         let orphans = forget("pool_news_expire", now, |tx, _, size| {
             pool_news::delete_orphans(tx, size)
         });
-        let news = news + orphans.await?;
-        let recorded = forget_recorded(app, now, deletions).await?;
-        let purges = forget("cache_purge_expire", now, cache_purges::delete_expired).await?;
-        let clients = self.expire_clients(now, deletions).await?;
-        let replaced = forget_replaced(app, now, deletions).await?;
-        Ok(summary(&[
-            ("workers", workers),
-            ("queue_workers", seen),
-            ("launches_settled", settled),
-            ("providers_left", left),
-            ("pools", pools),
-            ("launch_configs", configs),
-            ("documentation", documentation),
-            ("errors", errors),
-            ("events", events),
-            ("audit", audit),
-            ("outcomes", outcomes),
-            ("launches", launches),
-            ("plans", plans),
-            ("overrides", overrides),
-            ("memories", memories),
-            ("news", news),
-            ("recorded", recorded),
-            ("cache_purges", purges),
-            ("clients", clients),
-            ("replaced", replaced),
-        ]))
+        tally.add("news", orphans.await);
     }
 
     /// Old events that no reader still needs.

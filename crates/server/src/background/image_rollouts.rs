@@ -5,13 +5,14 @@ use std::sync::{Arc, Weak};
 
 use api_client::with_causes;
 use async_trait::async_trait;
-use domain::id::ImageName;
+use domain::id::{ImageName, PoolId};
 use domain::image::CanaryEvidence;
 use engine::images::ImageFacts;
 use images::ImageTree;
 use metrics::gauge;
 use store::StoreError;
 
+use super::backoff::Backoffs;
 use super::driver::{ActivationResult, BackgroundTask, summary};
 use crate::app::App;
 use crate::telemetry::{IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS};
@@ -20,14 +21,22 @@ use crate::telemetry::{IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS};
 const PAGE: u32 = 500;
 /// All images are looked at in every this many activations.
 const ROUNDS: u32 = 60;
+/// After this many images failed, the others wait for the next activation: the cause may be common,
+/// such as the tree, and each failure may take the time of a limit.
+const MAX_FAILURES: usize = 10;
 
-/// Looks at the images that changed in the tree, and at those with a canary.
+/// Looks at the images that changed in the tree, and at those with a canary. An image or a pool
+/// that fails is tried again after a pause, and hinders no other.
 pub struct ImageRollouts {
     app: Arc<App>,
     /// The copy of the tree whose changes are known up to `seen`.
     tree: Weak<ImageTree>,
     seen: u64,
     n_rounds: u32,
+    /// Images that changed, and were not advanced since.
+    changed: BTreeSet<ImageName>,
+    failing_images: Backoffs<ImageName>,
+    failing_pools: Backoffs<PoolId>,
 }
 
 impl ImageRollouts {
@@ -37,6 +46,9 @@ impl ImageRollouts {
             tree: Weak::new(),
             seen: 0,
             n_rounds: 0,
+            changed: BTreeSet::new(),
+            failing_images: Backoffs::default(),
+            failing_pools: Backoffs::default(),
         }
     }
 
@@ -49,7 +61,8 @@ impl ImageRollouts {
         }
         let changes = images.changed_since(self.seen);
         self.seen = changes.revision;
-        let mut due: BTreeSet<ImageName> = changes.images.into_iter().collect();
+        self.changed.extend(changes.images);
+        let mut due = self.changed.clone();
         let mut after: Option<ImageName> = None;
         loop {
             let from = after.clone();
@@ -65,10 +78,72 @@ impl ImageRollouts {
             after = page.last().cloned();
             due.extend(page);
             if is_last {
+                let now = self.app.engine.clock.now();
+                due.retain(|image| !self.failing_images.must_wait(image, now));
                 return Ok(due);
             }
         }
     }
+
+    /// Advances the images that are due. Returns the first error.
+    async fn advance_images(
+        &mut self,
+        images: &Arc<ImageTree>,
+    ) -> Result<Option<TaskError>, StoreError> {
+        let mut first = None;
+        let mut n_failed = 0;
+        for image in self.due(images).await? {
+            match advance(&self.app, images, &image).await {
+                Ok(()) => {
+                    self.changed.remove(&image);
+                    self.failing_images.succeeded(&image);
+                }
+                Err(error) => {
+                    let (now, random) = (self.app.engine.clock.now(), &self.app.engine.random);
+                    if self.failing_images.failed(image.clone(), now, random) {
+                        tracing::warn!(%image, "the rollout of {image} failed: {}", text(&error));
+                    }
+                    // Also if it has a canary no more.
+                    self.changed.insert(image);
+                    first.get_or_insert(error);
+                    n_failed += 1;
+                }
+            }
+            if n_failed == MAX_FAILURES {
+                break;
+            }
+        }
+        let changed = &self.changed;
+        self.failing_images
+            .keep_only(|image| changed.contains(image));
+        Ok(first)
+    }
+
+    /// Brings pools up to date. Returns how many, and the first error.
+    async fn refresh_pools(&mut self) -> Result<(usize, Option<TaskError>), StoreError> {
+        let engine = &self.app.engine;
+        let (now, random) = (engine.clock.now(), &engine.random);
+        let failing = &self.failing_pools;
+        let round =
+            engine::images::refresh_pools(engine, |pool| failing.must_wait(pool, now)).await?;
+        let mut waiting: BTreeSet<PoolId> = round.postponed.into_iter().collect();
+        let mut first = None;
+        for (pool, error) in round.failed {
+            if self.failing_pools.failed(pool.clone(), now, random) {
+                tracing::warn!(pool.id = %pool, "{}", with_causes(&error));
+            }
+            waiting.insert(pool);
+            first.get_or_insert(TaskError::from(error));
+        }
+        self.failing_pools.keep_only(|pool| waiting.contains(pool));
+        Ok((round.n_refreshed, first))
+    }
+}
+
+type TaskError = Box<dyn std::error::Error + Send + Sync>;
+
+fn text(error: &TaskError) -> String {
+    with_causes(error.as_ref())
 }
 
 #[async_trait]
@@ -80,26 +155,24 @@ impl BackgroundTask for ImageRollouts {
     async fn activate(&mut self) -> ActivationResult {
         let images = self.app.tree.images();
         // Without a complete copy, nothing is known of builds.
-        if let Some(images) = images.filter(|images| *images.revision().borrow() > 0) {
-            for image in self.due(&images).await? {
-                if let Err(error) = advance(&self.app, &images, &image).await {
-                    // The next activation looks at all images again.
-                    self.tree = Weak::new();
-                    return Err(error);
-                }
+        let failed = match images.filter(|images| *images.revision().borrow() > 0) {
+            Some(images) => {
+                let advanced = self.advance_images(&images).await;
+                advanced.unwrap_or_else(|error| Some(error.into()))
             }
+            None => None,
+        };
+        // Pools use what was decided before, also if nothing can be decided now.
+        let (n_pools, failed_pool) = self.refresh_pools().await?;
+        match failed.or(failed_pool) {
+            Some(error) => Err(text(&error).into()),
+            None => Ok(summary(&[("pools", n_pools as u64)])),
         }
-        let n_pools = engine::images::refresh_pools(&self.app.engine).await?;
-        Ok(summary(&[("pools", n_pools as u64)]))
     }
 }
 
 /// Takes the next steps of one rollout, and shows builders what is used.
-async fn advance(
-    app: &App,
-    images: &ImageTree,
-    image: &ImageName,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+async fn advance(app: &App, images: &ImageTree, image: &ImageName) -> Result<(), TaskError> {
     let now = app.engine.clock.now();
     let Some(facts) = facts(images, image, now) else {
         return Ok(());
@@ -112,13 +185,11 @@ async fn advance(
     {
         measure(image, evidence);
     }
-    if let Err(error) = images.mirror_standing(image, &rollout.standing).await {
+    let mirrored = images.mirror_standing(image, &rollout.standing).await;
+    mirrored.map_err(|error| {
         let text = with_causes(&error);
-        tracing::warn!(%image, error = %text,
-            "builders do not know yet which builds of {image} are used: {text}");
-        return Err(error.into());
-    }
-    Ok(())
+        format!("builders do not know yet which builds of {image} are used: {text}").into()
+    })
 }
 
 /// Sets the metrics of a canary that runs. They are forgotten some time after its end.

@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::telemetry::{BAD_OUTCOMES, OUTCOMES};
 
 pub use outside::OutsideOutcomes;
-pub(super) use retention::forget;
+pub(super) use retention::{forget, forget_run_counts};
 
 /// The reader of the stream that records outcomes.
 pub(super) const READER: &str = "outcomes";

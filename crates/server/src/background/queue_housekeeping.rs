@@ -8,8 +8,8 @@ use engine::measures::Stopwatch;
 use store::{task_groups, task_queues, tasks};
 
 use super::batches::Batches;
-use super::deletions::{DeletionPace, Deletions};
-use super::driver::{ActivationResult, BackgroundTask, summary};
+use super::deletions::{DeletionPace, DeletionTally, Deletions};
+use super::driver::{ActivationResult, BackgroundTask};
 
 /// Maximum number of rows that one transaction deletes, so that others do not wait long.
 const BATCH: u32 = 50;
@@ -55,13 +55,13 @@ impl QueueHousekeeping {
     async fn delete(&self, deletions: Deletions) -> ActivationResult {
         let (now, store) = (self.engine.clock.now(), &self.engine.store);
         let forget = |name, delete| deletions.delete(store, name, now, delete);
-        let tasks = forget("task_expire", tasks::delete_expired).await?;
-        let groups = forget("task_group_expire", task_groups::delete_expired).await?;
-        let queues = forget("task_queue_expire", task_queues::delete_expired).await?;
-        Ok(summary(&[
-            ("tasks", tasks),
-            ("task_groups", groups),
-            ("task_queues", queues),
-        ]))
+        let mut tally = DeletionTally::default();
+        let tasks = forget("task_expire", tasks::delete_expired).await;
+        tally.add("tasks", tasks);
+        let groups = forget("task_group_expire", task_groups::delete_expired).await;
+        tally.add("task_groups", groups);
+        let queues = forget("task_queue_expire", task_queues::delete_expired).await;
+        tally.add("task_queues", queues);
+        tally.result()
     }
 }

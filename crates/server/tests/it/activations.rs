@@ -148,6 +148,49 @@ on_both!(an_activation_deletes_a_bounded_number_of_tasks, |world| {
 });
 
 on_both!(
+    housekeeping_goes_on_with_the_other_kinds_of_rows_if_some_fail,
+    |world| {
+        let ended = world.now();
+        pause(world, 3, ended, Some(ended)).await;
+        world.clock.advance_ms(100 * DAY_MS);
+        let rename = |from: &str, to: &str| {
+            let sql = format!("ALTER TABLE {from} RENAME TO {to}");
+            world.database.raw(&sql);
+        };
+        // Each stands before others of its part.
+        let broken = ["worker_errors", "recorded_runs", "image_versions"];
+        for table in broken {
+            rename(table, &format!("away_{table}"));
+        }
+        world.errors_expected.set(true);
+        let mut task = Housekeeping::new(Arc::clone(&world.app));
+        let (failed, counts) = world.counted(task.activate()).await;
+        let failed = failed.unwrap_err().to_string();
+        for kind in ["errors: ", "; recorded: ", "; replaced: "] {
+            assert!(failed.contains(kind), "{kind}: {failed}");
+        }
+        let others = [
+            "override_expire",
+            "audit_expire",
+            "recorded_gap_expire",
+            "turn_look",
+        ];
+        for name in others
+            .into_iter()
+            .chain(["recorded_worker_look", "budget_step_expire"])
+        {
+            assert_eq!(counts.transactions(name), 1, "{name}");
+        }
+        let rows = world.app.engine.store.count_rows().await.unwrap();
+        assert_eq!(rows["overrides"], 0);
+        for table in broken {
+            rename(&format!("away_{table}"), table);
+        }
+        task.activate().await.unwrap();
+    }
+);
+
+on_both!(
     housekeeping_deletes_a_bounded_number_of_rows_of_each_kind,
     |world| {
         for count in sizes_around("server::background::housekeeping::MAX_BATCHES", MOST) {

@@ -85,7 +85,8 @@ impl Fleet {
     ) -> ImageRollout {
         let facts = self.facts(definition, builds).await;
         let rollout = advance(&self.app.engine, facts, self.now()).await.unwrap();
-        refresh_pools(&self.app.engine).await.unwrap();
+        let round = refresh_pools(&self.app.engine, |_| false).await.unwrap();
+        assert!(round.failed.is_empty(), "{:?}", round.failed);
         rollout
     }
 
@@ -353,6 +354,53 @@ fleet_on_sqlite_first!(people_promote_roll_back_and_try_again, |fleet| {
     ];
     assert_eq!(steps, expected);
 });
+
+fleet_on_sqlite_first!(
+    a_newer_build_takes_the_place_of_a_canary_without_a_verdict,
+    |fleet| {
+        let canary = json!({"share": 0.5, "maxSeconds": 3_600});
+        let definition = fleet.make_image(canary).await;
+        fleet
+            .make_pool(POOL, pool("one", 0, 400, &[referring()]))
+            .await;
+        fleet.roll_out(&definition, &[1]).await;
+        fleet.roll_out(&definition, &[1, 2]).await;
+        // A start of the first canary says nothing about the second.
+        fleet.tasks(POOL, 10).await;
+        fleet.round().await;
+        fleet.pass_ms(MINUTE_MS);
+        let waiting = fleet.roll_out(&definition, &[1, 2, 3]).await;
+        assert!(waiting.canary.unwrap().evidence.unwrap().canary.started > 0);
+        fleet.pass_ms(60 * MINUTE_MS);
+        let rollout = fleet.roll_out(&definition, &[1, 2, 3, 4]).await;
+        let run = rollout.canary.unwrap();
+        assert_eq!((run.build, run.is_expired), (BuildNumber(4), false));
+        assert!(
+            run.reason.starts_with("2 had no verdict (Undecided after ")
+                && run.reason.ends_with(
+                    "in 1 hour), so 4 is next: a new build is ready: 50 % of the machines, beside 1"
+                ),
+            "{}",
+            run.reason
+        );
+        assert_eq!(rollout.standing.candidate, Some(BuildNumber(4)));
+        let expected = ["\"disk-1\" 1", "\"disk-4\" 4 canary 0.5"];
+        assert_eq!(fleet.launch_configs().await, expected);
+        let image = definition.name.clone();
+        let trials = fleet.read(move |tx| store::canary_trials::list(tx, &image, 100));
+        assert_eq!(trials.await, []);
+        let steps = fleet.steps().await;
+        let started = "image-canary-started primary.linux._ 4 by \"fleetwright\"";
+        assert_eq!(steps.last().map(String::as_str), Some(started));
+        // No newer one waits now, so people are asked.
+        fleet.pass_ms(61 * MINUTE_MS);
+        let asked = fleet.roll_out(&definition, &[1, 2, 3, 4]).await;
+        assert!(asked.canary.unwrap().is_expired);
+        let steps = fleet.steps().await;
+        let expired = "image-canary-expired primary.linux._ 4 by \"fleetwright\"";
+        assert_eq!(steps, [expired]);
+    }
+);
 
 fleet_on_sqlite_first!(rules_refer_to_images_and_only_their_pools_change, |fleet| {
     let definition = fleet.make_image(json!({})).await;

@@ -10,6 +10,7 @@ use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use engine::images::{advance, refresh_pools};
 use serde_json::json;
 
+use crate::database::assert_snapshot;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, pool};
 use crate::image_samples::{definition, referring};
 use crate::queue_samples::task_id;
@@ -17,6 +18,8 @@ use crate::samples::worker;
 
 /// More than any page of other lists.
 const OTHERS: u32 = 6_000;
+/// As in the workflow: a canary is judged once in this time.
+const JUDGEMENT_MS: i64 = 4_000;
 
 impl Fleet {
     /// An image whose second build is on trial in these pools.
@@ -33,11 +36,13 @@ impl Fleet {
             let facts = self.facts(&definition, builds).await;
             advance(&self.app.engine, facts, self.now()).await.unwrap();
         }
-        refresh_pools(&self.app.engine).await.unwrap();
+        let round = refresh_pools(&self.app.engine, |_| false).await.unwrap();
+        assert!(round.failed.is_empty(), "{:?}", round.failed);
         definition
     }
 
     async fn evidence(&self, definition: &ImageDefinition) -> CanaryEvidence {
+        self.pass_ms(JUDGEMENT_MS);
         let facts = self.facts(definition, &[1, 2]).await;
         let rollout = advance(&self.app.engine, facts, self.now()).await.unwrap();
         rollout.canary.unwrap().evidence.unwrap()
@@ -124,6 +129,7 @@ fleet_test!(
                 fleet.add_machines(id, canary.as_str(), machine, 1).await;
             }
             fleet.evidence(&definition).await;
+            fleet.pass_ms(JUDGEMENT_MS);
             let facts = fleet.facts(&definition, &[1, 2]).await;
             let looked = advance(&fleet.app.engine, facts, fleet.now());
             let (rollout, counts) = fleet.counted(looked).await;
@@ -136,3 +142,114 @@ fleet_test!(
         assert!(of_ten <= of_one + 11, "{costs:?}: one for each new machine");
     }
 );
+
+fleet_test!(starts_beside_the_image_are_no_evidence, |fleet| {
+    let definition = fleet.canary_in(&[POOL]).await;
+    let [canary, control] = fleet.groups(POOL).await;
+    for number in 0..80 {
+        let (one, other) = (2 * number, 2 * number + 1);
+        fleet.add_machines(POOL, canary.as_str(), one, 1).await;
+        fleet.add_machines(POOL, control.as_str(), other, 1).await;
+        fleet.pass_ms(1_000);
+    }
+    let note = |in_image: bool| {
+        let note = format!(r#"{{"image":"disk-2","inImage":{in_image}}}"#);
+        let sql = format!("UPDATE workers SET provider_data = '{note}'");
+        fleet.database.raw(&sql);
+    };
+    note(false);
+    fleet.pass_ms(MINUTE_MS);
+    for _ in 0..3 {
+        let evidence = fleet.evidence(&definition).await;
+        let counted = [evidence.canary, evidence.control];
+        let counted = counted.map(|group| (group.started, group.runs, group.beside_image));
+        assert_eq!(counted, [(0, 0, 80), (0, 0, 80)]);
+    }
+    let rollout = fleet.roll_out(&definition, &[1, 2]).await;
+    let run = rollout.canary.unwrap();
+    assert_snapshot!(run.verdict, @"Undecided after 0 starts. 52 more without a failure and it is promoted. 160 starts are left out (80 of the canary, 80 beside it): their workers did not run in the file system of the image.");
+    // The same machines in their images promote the build.
+    fleet.database.raw("DELETE FROM canary_trials");
+    note(true);
+    for _ in 0..2 {
+        fleet.pass_ms(JUDGEMENT_MS);
+        let rollout = fleet.roll_out(&definition, &[1, 2]).await;
+        if rollout.canary.is_none() {
+            assert_eq!(rollout.standing.promoted.map(|build| build.0), Some(2));
+            return;
+        }
+    }
+    panic!(
+        "it is not promoted: {:?}",
+        fleet.evidence(&definition).await
+    );
+});
+
+fleet_test!(
+    a_canary_is_judged_in_a_read_and_by_one_process_at_a_time,
+    |fleet| {
+        let definition = fleet.canary_in(&[POOL]).await;
+        let [canary, _] = fleet.groups(POOL).await;
+        fleet.add_machines(POOL, canary.as_str(), 0, 3).await;
+        let look = async || {
+            let facts = fleet.facts(&definition, &[1, 2]).await;
+            let looked = advance(&fleet.app.engine, facts, fleet.now());
+            let (rollout, counts) = fleet.counted(looked).await;
+            let names = ["image_rollout_judge", "image_rollout"];
+            (
+                rollout.unwrap(),
+                names.map(|name| counts.transactions(name)),
+            )
+        };
+        // The trials and the verdict are one short write.
+        assert_eq!(look().await.1, [1, 1]);
+        for (ms, n_judged) in [(0, 0), (JUDGEMENT_MS - 1, 0), (1, 1)] {
+            fleet.pass_ms(ms);
+            let [judged, _] = look().await.1;
+            assert_eq!(judged, n_judged, "{ms}");
+        }
+        // Without news nothing is written.
+        fleet.pass_ms(JUDGEMENT_MS);
+        assert_eq!(look().await.1, [1, 0]);
+        // Two processes look at once: one judges.
+        fleet.pass_ms(JUDGEMENT_MS);
+        let facts = fleet.facts(&definition, &[1, 2]).await;
+        let (engine, now) = (&fleet.app.engine, fleet.now());
+        let both = async {
+            tokio::join!(
+                advance(engine, facts.clone(), now),
+                advance(engine, facts.clone(), now)
+            )
+        };
+        let ((one, other), counts) = fleet.counted(both).await;
+        assert_eq!(one.unwrap(), other.unwrap());
+        assert_eq!(counts.transactions("image_rollout_judge"), 1);
+        // The clock of another process was hours ahead.
+        let ahead = fleet.now().plus_millis(60 * MINUTE_MS).as_millis();
+        fleet
+            .database
+            .raw(&format!("UPDATE image_rollouts SET judged = {ahead}"));
+        assert_eq!(look().await.1, [1, 0]);
+    }
+);
+
+fleet_test!(only_launch_configs_of_canaries_are_read_for_them, |fleet| {
+    let definition = fleet.canary_in(&[POOL]).await;
+    // Others, of which some have the word.
+    let mut configs = vec![referring()];
+    for number in 0..40 {
+        let mut config = referring();
+        config["image"] = json!(format!("disk-{number}"));
+        config["workerConfig"]["canary"] = json!({"of": number});
+        configs.push(config);
+    }
+    fleet
+        .change_pool(POOL, pool("one", 0, 10_000, &configs))
+        .await;
+    fleet.pass_ms(JUDGEMENT_MS);
+    let facts = fleet.facts(&definition, &[1, 2]).await;
+    let looked = advance(&fleet.app.engine, facts, fleet.now());
+    let (rollout, counts) = fleet.counted(looked).await;
+    assert!(rollout.unwrap().canary.is_some());
+    assert_eq!(counts.rows("launch_config_of_canaries"), 1);
+});

@@ -3,30 +3,27 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use backplane::tree::{Lifetime, Lock};
+use backplane::tree::Lock;
 use cloud::image::{ArtifactStore as _, FolderStore, checksum_of};
 use domain::image::BuildNumber;
-use images::{ImageTree, Place};
+use images::Place;
 use serde_json::{Value, json};
 use server::app::App;
 use server::background::driver::BackgroundTask;
-use server::background::{ImageMeasure, ImageMirror, tree_keeper};
+use server::background::{ImageMeasure, tree_keeper};
 use server::config::Config;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::authorization::{Case, case, case_with};
 use crate::configurations::refused;
 use crate::database::on_sqlite_first;
-use crate::world::{START_MS, World};
+use crate::open_tree::{OpenTree, record, until};
+use crate::world::World;
 
 const LINUX: &str = "fleetwright:/image/linux";
 const MANAGE: &[&str] = &["fleetwright:manage-image:linux"];
 const READ: &[&str] = &["fleetwright:get-image:linux"];
-const LIMIT: Duration = Duration::from_secs(120);
 /// As in the handler: the largest piece of a log.
 const PIECE_BYTES: usize = 256 * 1024;
 
@@ -78,77 +75,6 @@ pub(crate) fn without_builder(config: &mut Config) {
     config.roles = serde_json::from_value(json!(["api"])).unwrap();
 }
 
-/// The tree of a server, until it is closed.
-pub(crate) struct OpenTree {
-    images: Arc<ImageTree>,
-    stop: CancellationToken,
-    keeping: JoinHandle<()>,
-}
-
-impl OpenTree {
-    pub(crate) async fn of(app: &Arc<App>) -> Self {
-        let stop = CancellationToken::new();
-        let keeping = tokio::spawn(tree_keeper::keep(Arc::clone(app), stop.clone()));
-        let read = || {
-            let images = app.tree.images()?;
-            let is_read = *images.revision().borrow() > 0;
-            is_read.then_some(images)
-        };
-        let images = until("the tree is read", read).await;
-        Self {
-            images,
-            stop,
-            keeping,
-        }
-    }
-
-    pub(crate) async fn close(self) {
-        self.stop.cancel();
-        self.keeping.await.unwrap();
-    }
-
-    /// Writes the record of a build, and waits until the copy has it.
-    async fn write_build(&self, number: u64, record: &Value) {
-        let (image, number) = ("linux".parse().unwrap(), BuildNumber(number));
-        let path = Place::Build(image, number).path().unwrap();
-        let data = record.to_string();
-        let tree = self.images.tree();
-        match tree
-            .create(&path, data.as_bytes(), Lifetime::Persistent)
-            .await
-        {
-            Ok(_) => {}
-            Err(_) => drop(tree.set(&path, data.as_bytes(), None).await.unwrap()),
-        }
-        let state = record["state"].as_str().unwrap();
-        let image = "linux".parse().unwrap();
-        until("the copy has the build", || {
-            let known = self.images.image(&image, |image| {
-                let record = image.builds.get(&number)?.record.clone()?;
-                Some(record.state.as_str() == state)
-            });
-            (known.flatten() == Some(true)).then_some(())
-        })
-        .await;
-    }
-}
-
-/// Waits for a level. The tasks of the server run meanwhile.
-async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look() {
-                return found;
-            }
-            let pause = Duration::from_millis(5);
-            // Time: between looks.
-            let _ = timeout(pause, std::future::pending::<()>()).await;
-        }
-    };
-    let found = timeout(LIMIT, looking).await;
-    found.unwrap_or_else(|_| panic!("not reached: {what}"))
-}
-
 async fn mirrored(world: &World, tree: &OpenTree) {
     let definition = json!({
         "build": {"command": ["make", "image"]},
@@ -161,30 +87,7 @@ async fn mirrored(world: &World, tree: &OpenTree) {
 }
 
 async fn mirror(world: &World, tree: &OpenTree, image: &str) {
-    ImageMirror::new(world.app.clone())
-        .activate()
-        .await
-        .unwrap();
-    let image = image.parse().unwrap();
-    until("the definition is in the copy", || {
-        tree.images.image(&image, |it| it.definition.is_some())
-    })
-    .await;
-}
-
-fn record(state: &str) -> Value {
-    json!({
-        "state": state,
-        "state_time": START_MS / 1_000,
-        "started": START_MS / 1_000 - 60,
-        "finished": START_MS / 1_000,
-        "builder": "elsewhere",
-        "builder_id": "disk-1",
-        "formats": "raw",
-        "attempt": 1,
-        "fence": 1,
-        "reason": "no build is ready",
-    })
+    tree.mirror(&world.app, image).await;
 }
 
 async fn status(world: &World) -> Value {

@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 
 use crate::ask::Answer;
 use crate::database::on_both;
-use crate::images_at_work::{OpenTree, without_builder};
+use crate::images_at_work::without_builder;
+use crate::open_tree::OpenTree;
 use crate::samples::{aws_pool, launch_config, pool, static_pool, static_worker, worker};
 use crate::world::World;
 

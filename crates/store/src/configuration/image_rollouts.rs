@@ -2,6 +2,7 @@
 
 use domain::id::ImageName;
 use domain::image::ImageRollout;
+use domain::time::Timestamp;
 
 use crate::engine::{ALL_ROWS, Result, Table, Tx, columns, from_row, statements};
 
@@ -34,6 +35,9 @@ statements! { TABLE;
     INSERT "image_rollout_insert" =
         "INSERT INTO image_rollouts ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
     UPDATE "image_rollout_update" = "UPDATE image_rollouts SET {changes} WHERE {key}";
+    TAKE_JUDGEMENT "image_rollout_take_judgement" =
+        "UPDATE image_rollouts SET judged = $1 \
+         WHERE image_id = $2 AND (judged <= $3 OR judged > $4)";
     DELETE "image_rollout_delete" = "DELETE FROM image_rollouts WHERE image_id = $1";
 }
 
@@ -78,6 +82,18 @@ pub fn insert(tx: &mut Tx<'_>, rollout: &ImageRollout) -> Result<bool> {
 /// Writes the mutable columns, unless another transaction changed the row since it was read.
 pub fn update(tx: &mut Tx<'_>, rollout: &ImageRollout) -> Result<()> {
     tx.update(&UPDATE, rollout)
+}
+
+/// Takes it on the caller to judge the canary now, unless a process did so less than `period_ms`
+/// ago. Returns whether the caller has to. A moment in the future is that of a wrong clock.
+pub fn take_judgement(
+    tx: &mut Tx<'_>,
+    image: &ImageName,
+    now: Timestamp,
+    period_ms: i64,
+) -> Result<bool> {
+    let (last, latest) = (now.plus_millis(-period_ms), now.plus_millis(period_ms));
+    Ok(tx.execute(&TAKE_JUDGEMENT, (now, image, last, latest))? == 1)
 }
 
 pub fn delete(tx: &mut Tx<'_>, image: &ImageName) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use domain::Version;
 use domain::id::{ImageName, LaunchConfigId, PoolId};
+use domain::image_reference::canary_mark;
 use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 
@@ -17,6 +18,9 @@ columns! { config: LaunchConfig {
     created: Fixed "created",
     last_modified: Mutable "last_modified",
     version: Version "version",
+}
+also {
+    Mutable "canary_of" = canary_mark(&config.configuration).map(|mark| mark.image.to_string()),
 } }
 
 static TABLE: Table = Table::of::<LaunchConfig>("launch_configs");
@@ -55,11 +59,8 @@ statements! { TABLE;
         "SELECT {columns} FROM json_each($1) AS v CROSS JOIN launch_configs \
          WHERE worker_pool_id = v.value ->> 0 AND archived = 0 \
          ORDER BY worker_pool_id || '', position, launch_config_id LIMIT $2";
-    // The text only limits how many are read: the caller looks at the mark itself.
     OF_CANARIES "launch_config_of_canaries" =
-        "SELECT {columns} FROM launch_configs WHERE worker_pool_id IN (\
-         SELECT u.worker_pool_id FROM image_users AS u WHERE u.image_id = $1) \
-         AND configuration LIKE '%\"canary\"%' \
+        "SELECT {columns} FROM launch_configs WHERE canary_of = $1 \
          ORDER BY worker_pool_id, launch_config_id LIMIT $2";
     COUNT_BETWEEN "launch_config_count_between" =
         "SELECT worker_pool_id, COUNT(*) FROM launch_configs \
@@ -130,7 +131,7 @@ pub fn active_of(tx: &mut Tx<'_>, pools: &[PoolId]) -> Result<Vec<LaunchConfig>>
     tx.rows(&ACTIVE_OF, (&pool_memories::list(pools), ALL_ROWS))
 }
 
-/// The launch configs with a canary, also archived ones, of all pools that use this image.
+/// The launch configs of canaries of this image, also archived ones, in all pools.
 pub fn of_canaries(tx: &mut Tx<'_>, image: &ImageName, limit: u32) -> Result<Vec<LaunchConfig>> {
     tx.rows(&OF_CANARIES, (image, limit))
 }

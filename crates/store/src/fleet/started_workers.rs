@@ -3,6 +3,7 @@
 use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerKey};
 use domain::time::Timestamp;
 use domain::worker::WorkerState;
+use serde_json::Value;
 
 use crate::engine::{Result, Table, Tx, from_row, statements, to_json};
 
@@ -22,7 +23,7 @@ macro_rules! of_configs {
 statements! { TABLE;
     SINCE "started_worker_list" = concat!(
         "SELECT w.worker_pool_id, w.worker_group, w.worker_id, w.launch_config_id, w.created, \
-         w.registered, w.first_claim, w.state, w.draining", of_configs!("workers"),
+         w.registered, w.first_claim, w.state, w.draining, w.provider_data", of_configs!("workers"),
         " ORDER BY w.created, w.worker_pool_id, w.worker_group, w.worker_id LIMIT $2");
     REFUSED "started_worker_list_refused" = concat!(
         "SELECT w.worker_pool_id, w.token, w.launch_config_id, w.machines, w.created",
@@ -49,6 +50,8 @@ pub struct StartedWorker {
     pub state: WorkerState,
     /// It was asked to stop.
     pub is_draining: bool,
+    /// The notes of its provider.
+    pub provider_data: Value,
 }
 
 /// A launch that the provider refused because of the launch config.
@@ -62,7 +65,7 @@ pub struct RefusedLaunch {
 }
 
 from_row! { StartedWorker {
-    key, launch_config_id, created, registered, first_claim, state, is_draining
+    key, launch_config_id, created, registered, first_claim, state, is_draining, provider_data
 } }
 from_row! { RefusedLaunch { pool, token, launch_config_id, machines, created } }
 

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::as_good::AsGoodEvidence;
 use super::metric::CanaryMetric;
-use super::trial::{Member, StartOutcome};
+use super::trial::{CanaryGroup, Member, StartOutcome, Trial};
 use super::worse::WorseEvidence;
+use crate::time::Timestamp;
 
 /// A forecast of more starts than this says nothing.
 const MAX_FORECAST: u32 = 10_000;
@@ -39,6 +40,9 @@ pub struct GroupEvidence {
     pub never_registered: u32,
     pub never_claimed: u32,
     pub refused: u32,
+    /// Machines that are left out, also of `started`: their workers did not run in the image.
+    #[serde(default)]
+    pub beside_image: u32,
     pub ready_median_ms: Option<i64>,
     #[serde(rename = "ready95Ms")]
     pub ready_95_ms: Option<i64>,
@@ -72,6 +76,7 @@ impl GroupEvidence {
                 StartOutcome::NeverRegistered => &mut group.never_registered,
                 StartOutcome::NeverClaimed => &mut group.never_claimed,
                 StartOutcome::Refused => &mut group.refused,
+                StartOutcome::BesideImage => &mut group.beside_image,
             };
             *counter = counter.saturating_add(1);
             ready.extend(trial.valid_ready());
@@ -88,6 +93,23 @@ impl GroupEvidence {
         group.ready_95_ms = percentile(&mut ready, 95);
         group.run_median_ms = percentile(&mut durations, 50);
         group
+    }
+
+    /// With the number of machines of the group that are left out.
+    pub(super) fn with_left_out(
+        self,
+        trials: &[Trial],
+        since: Timestamp,
+        group: CanaryGroup,
+    ) -> Self {
+        let is_left_out = |it: &&Trial| {
+            it.group == group && it.created >= since && it.start == StartOutcome::BesideImage
+        };
+        let beside_image = trials.iter().filter(is_left_out).count();
+        Self {
+            beside_image: u32::try_from(beside_image).unwrap_or(u32::MAX),
+            ..self
+        }
     }
 
     /// Machines whose start succeeded or failed.

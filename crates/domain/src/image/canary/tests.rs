@@ -123,7 +123,7 @@ fn without_a_control_group_nothing_is_decided_until_people_are_asked() {
     );
     let settings = CanarySettings::default();
     let late = judge(&settings, at(0), &trials, at(7 * DAY_MS));
-    insta::assert_snapshot!(late.verdict, @"Undecided after 80 starts in 7 days: promote it or roll it back");
+    insta::assert_snapshot!(late.verdict, @"Undecided after 80 starts in 7 days");
     let early = judge(&settings, at(0), &[], at(-DAY_MS));
     insta::assert_snapshot!(early.verdict, @"Undecided after 0 starts. 52 more without a failure and it is promoted.");
 }
@@ -150,6 +150,7 @@ fn evidence_is_kept_as_json() {
         "neverRegistered": 0,
         "neverClaimed": 0,
         "refused": 0,
+        "besideImage": 0,
         "readyMedianMs": 67626,
         "ready95Ms": 78716,
         "runs": 20,
@@ -163,6 +164,7 @@ fn evidence_is_kept_as_json() {
         "neverRegistered": 0,
         "neverClaimed": 0,
         "refused": 0,
+        "besideImage": 0,
         "readyMedianMs": 70168,
         "ready95Ms": 78897,
         "runs": 180,

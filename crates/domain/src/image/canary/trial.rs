@@ -22,6 +22,8 @@ pub enum StartOutcome {
     NeverClaimed,
     /// The provider refused the image.
     Refused,
+    /// The worker ran beside the image, not in it: whatever it did says nothing about the image.
+    BesideImage,
 }
 
 /// One run of a task on the machine.
@@ -60,10 +62,10 @@ pub(super) struct Sequence<'a> {
 }
 
 impl StartOutcome {
-    /// `None`: it is pending.
+    /// `None`: it is not known yet, or says nothing.
     pub(super) fn is_good(self) -> Option<bool> {
         match self {
-            Self::Pending => None,
+            Self::Pending | Self::BesideImage => None,
             Self::Good => Some(true),
             Self::NeverRegistered | Self::NeverClaimed | Self::Refused => Some(false),
         }
@@ -86,7 +88,9 @@ impl Trial {
 
 impl<'a> Sequence<'a> {
     pub(super) fn new(trials: &'a [Trial], since: Timestamp) -> Self {
-        let mut trials: Vec<&Trial> = trials.iter().filter(|it| it.created >= since).collect();
+        let is_evidence =
+            |it: &&Trial| it.created >= since && it.start != StartOutcome::BesideImage;
+        let mut trials: Vec<&Trial> = trials.iter().filter(is_evidence).collect();
         trials.sort_unstable();
         let members = trials.into_iter().map(|trial| {
             let mut runs: Vec<&RunTrial> = trial.runs.iter().collect();

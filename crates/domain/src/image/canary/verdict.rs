@@ -64,8 +64,7 @@ impl fmt::Display for CanaryVerdict {
                 max_seconds,
             } => {
                 let limit = period(i64::from(*max_seconds) * SECOND_MS);
-                write!(f, "Undecided after {} in {limit}", counted(*starts))?;
-                f.write_str(": promote it or roll it back")
+                write!(f, "Undecided after {} in {limit}", counted(*starts))
             }
         }
     }

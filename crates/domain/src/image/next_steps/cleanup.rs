@@ -1,22 +1,28 @@
 //! Deletes old builds and uploads, and the leftovers of processes that ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::image::build_record::BuildState;
 use crate::image::definition::ImageDefinition;
 use crate::image::number::{BuildNumber, UploadNumber};
+use crate::image::selection::{ImageInUse, image_in_use, images_left};
 use crate::image::step::{DeleteReason, Leftover, Step, WaitReason};
 use crate::image::upload_record::UploadState;
 use crate::image::upload_target::UploadTargetId;
 use crate::image::view::{BuildView, ImageView, UploadView};
+use crate::time::Timestamp;
 
 /// Failed builds after the last ready one whose records and logs are kept.
 pub(super) const MAX_FAILED: usize = 3;
 
+type UploadKey = (BuildNumber, UploadTargetId, UploadNumber);
+
 /// Builds and uploads that stay.
 struct Kept {
     builds: BTreeSet<BuildNumber>,
-    uploads: BTreeSet<(BuildNumber, UploadTargetId, UploadNumber)>,
+    uploads: BTreeSet<UploadKey>,
+    /// Of those, the uploads that stay until a moment only.
+    until: BTreeMap<UploadKey, Timestamp>,
 }
 
 pub(super) fn add_steps(view: &ImageView<'_>, steps: &mut Vec<Step>) {
@@ -27,6 +33,11 @@ pub(super) fn add_steps(view: &ImageView<'_>, steps: &mut Vec<Step>) {
     if view.definition.is_none() {
         add_steps_for_removed_image(view, steps);
     }
+    let waits = kept.until.into_iter();
+    steps.extend(waits.map(|((build, target, _), until)| Step::Wait {
+        until: Some(until),
+        reason: WaitReason::MayBeNamed { build, target },
+    }));
 }
 
 fn add_steps_for_removed_image(view: &ImageView<'_>, steps: &mut Vec<Step>) {
@@ -140,6 +151,13 @@ fn step_for_upload(
         }
         UploadState::Deleting => DeleteReason::Requested,
         UploadState::Ready | UploadState::Failed { .. } if is_kept => return None,
+        // The record of the build goes first: only that is written under the condition that no
+        // person and no verdict decided for the build meanwhile.
+        UploadState::Ready | UploadState::Failed { .. }
+            if !is_build_kept && build.ready().is_some() =>
+        {
+            return None;
+        }
         UploadState::Ready | UploadState::Failed { .. } if !is_build_kept => {
             match view.definition {
                 Some(_) => DeleteReason::BuildDeleted,
@@ -179,6 +197,7 @@ impl Kept {
         let mut kept = Self {
             builds: BTreeSet::new(),
             uploads: BTreeSet::new(),
+            until: BTreeMap::new(),
         };
         if let Some(definition) = view.definition {
             kept.keep_good(view, definition);
@@ -188,6 +207,9 @@ impl Kept {
             if view.pinned.contains(&build.number) {
                 kept.keep_pinned(build);
             }
+        }
+        if let Some(definition) = view.definition {
+            kept.keep_left(view, definition);
         }
         kept
     }
@@ -204,10 +226,10 @@ impl Kept {
         let newest_good = good.first().map(|build| build.number);
         self.builds
             .extend(good.iter().take(limit).map(|build| build.number));
-        let in_use = [standing.promoted, standing.candidate];
-        let is_in_use = |build: &&&BuildView| in_use.contains(&Some(build.number));
+        let decided = [standing.promoted, standing.candidate];
+        let is_decided = |build: &&&BuildView| decided.contains(&Some(build.number));
         self.builds
-            .extend(good.iter().filter(is_in_use).map(|build| build.number));
+            .extend(good.iter().filter(is_decided).map(|build| build.number));
         // People may try a build again that was rolled back, until there is a newer one.
         let rejected = view.ready_builds().find(|(build, _)| is_rejected(build));
         let rejected = rejected.map(|(build, _)| build.number);
@@ -222,12 +244,29 @@ impl Kept {
             }
             // The last good ones of each target, whatever happened to newer builds.
             self.builds.extend(newest_builds(&ready, limit));
+            // Newer ones may wait for their canary, or lack an upload here.
+            let ImageInUse { in_use, canary } = image_in_use(view.builds, &target.id, standing);
+            let in_use = in_use.into_iter().chain(canary);
+            self.builds.extend(in_use.map(|upload| upload.build));
         }
         for (build, _) in view.ready_builds() {
             if self.builds.contains(&build.number) {
                 let targets = definition.uploads.iter().map(|target| &target.id);
                 self.uploads
                     .extend(targets.filter_map(|target| newest_ready(build, target)));
+            }
+        }
+    }
+
+    /// Images from which machines started until a moment ago.
+    fn keep_left(&mut self, view: &ImageView<'_>, definition: &ImageDefinition) {
+        for target in &definition.uploads {
+            for (image, until) in images_left(view.builds, &target.id, view.standing, view.now) {
+                let key = (image.build, target.id.clone(), image.upload);
+                if self.uploads.insert(key.clone()) {
+                    self.builds.insert(image.build);
+                    self.until.insert(key, until);
+                }
             }
         }
     }

@@ -99,12 +99,14 @@ fn standing(promoted: Option<u64>, candidate: Option<u64>, rejected: &[u64]) -> 
         promoted: promoted.map(BuildNumber),
         candidate: candidate.map(BuildNumber),
         rejected: rejected.iter().copied().map(BuildNumber).collect(),
+        replaced: BTreeMap::new(),
     }
 }
 
 fn without_reasons(standing: &Standing) -> Standing {
     Standing {
         decisions: BTreeMap::new(),
+        replaced: BTreeMap::new(),
         ..standing.clone()
     }
 }
@@ -203,6 +205,74 @@ fn people_are_asked_once_when_the_time_is_over() {
 }
 
 #[test]
+fn the_newest_build_takes_the_place_of_a_canary_whose_time_is_over() {
+    let running = standing(Some(1), Some(2), &[3]);
+    let next_with = |builds: &[BuildView], share, is_expired| {
+        let view_settings = settings(share);
+        next_rollout_step(&RolloutView {
+            builds,
+            standing: &running,
+            settings: &view_settings,
+            verdict: Some(&expired()),
+            is_expired,
+        })
+    };
+    // A build that was rolled back is not newer, and one without an upload cannot be tried.
+    let known = [build(1, true), build(2, true), build(3, true)];
+    let waiting = [
+        &known[..],
+        &[build(4, true), build(5, true), build(6, false)],
+    ]
+    .concat();
+    let asked = next_with(&known, 0.1, false).unwrap();
+    assert_eq!((asked.step, asked.build.0), (ImageStep::CanaryExpired, 2));
+    for is_expired in [false, true] {
+        let next = next_with(&waiting, 0.1, is_expired).unwrap();
+        assert_eq!((next.step, next.build.0), (ImageStep::CanaryStarted, 5));
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(next.reason, @"2 had no verdict (Undecided after 3 starts in 1 minute), so 5 is next: a new build is ready: 10 % of the machines, beside 1");
+        }
+    }
+    // The definition wants no canaries now, or leaves all decisions to people.
+    let next = next_with(&waiting, 1.0, true).unwrap();
+    assert_eq!((next.step, next.build.0), (ImageStep::Promoted, 5));
+    assert_eq!(next_with(&waiting, 0.0, true), None);
+}
+
+#[test]
+fn builds_that_lose_their_place_are_noted_until_they_have_one_again() {
+    let builds: Vec<BuildView> = (1..=5).map(|number| build(number, true)).collect();
+    let at = Timestamp::from_millis;
+    let mut now = standing(Some(1), None, &[]);
+    let replaced = |now: &Standing| {
+        let replaced = now.replaced.iter();
+        let replaced = replaced.map(|(build, at)| (build.0, at.as_millis()));
+        replaced.collect::<Vec<_>>()
+    };
+    now.try_build(BuildNumber(2), at(1));
+    assert_eq!(replaced(&now), []);
+    now.try_build(BuildNumber(3), at(2));
+    assert_eq!(replaced(&now), [(2, 2)]);
+    // The canary is promoted: it did not lose its place.
+    now.use_build(BuildNumber(3), &builds, decision(3, "people/ops", ""));
+    assert_eq!(replaced(&now), [(1, 3), (2, 2)]);
+    now.use_build(BuildNumber(1), &builds, decision(4, "people/ops", ""));
+    assert_eq!(replaced(&now), [(2, 2), (3, 4)]);
+    now.try_build(BuildNumber(5), at(5));
+    let ended = |step| RolloutStep {
+        step,
+        build: BuildNumber(5),
+        reason: String::new(),
+    };
+    now.apply(&ended(ImageStep::RolledBack), "fleetwright", at(6));
+    assert_eq!(replaced(&now), [(2, 2), (3, 4), (5, 6)]);
+    now.try_build(BuildNumber(5), at(7));
+    now.apply(&ended(ImageStep::CanaryEnded), "fleetwright", at(8));
+    now.forget_missing(&builds[2..]);
+    assert_eq!(replaced(&now), [(3, 4), (5, 8)]);
+}
+
+#[test]
 fn a_canary_ends_with_its_build() {
     let running = standing(Some(1), Some(2), &[]);
     assert_eq!(
@@ -263,7 +333,7 @@ fn each_build_in_use_or_rolled_back_says_why() {
         reasons(&now),
         "1 people/ops slow; 2 fleetwright it never starts; 3 people/ops slow"
     );
-    now.try_build(BuildNumber(2));
+    now.try_build(BuildNumber(2), Timestamp::from_millis(6));
     assert_eq!(reasons(&now), "1 people/ops slow; 3 people/ops slow");
     take(&mut now, ImageStep::CanaryEnded, 2, "it was deleted", 6);
     take(&mut now, ImageStep::Promoted, 3, "as good", 7);

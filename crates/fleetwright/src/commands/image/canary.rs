@@ -76,6 +76,9 @@ pub(super) fn print(status: &Value, session: &Session) {
         text("since"),
         text("by")
     ));
+    if !text("reason").is_empty() {
+        output::out(&format!("reason: {}", text("reason")));
+    }
     if !text("verdict").is_empty() {
         output::out(&format!("verdict so far: {}", text("verdict")));
     }
@@ -103,6 +106,12 @@ fn rows(evidence: &Value) -> Vec<Value> {
             part(group, "neverClaimed", "started")
         }),
         row("refused", |group| part(group, "refused", "started")),
+        row("left out: not in the image", |group| {
+            group["besideImage"]
+                .as_u64()
+                .unwrap_or_default()
+                .to_string()
+        }),
         row("ready in, median / 95 %", |group| {
             let seconds = |key: &str| match group[key].as_f64() {
                 Some(ms) => format!("{:.0}", ms / 1_000.0),

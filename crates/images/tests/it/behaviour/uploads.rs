@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::{Call, CloudError, UploadOutcome};
-use domain::image::{BuildNumber, UploadRecord};
+use domain::image::{BuildNumber, LEFT_IMAGE_MS, UploadRecord};
 use domain::launch::Cause;
 use serde_json::json;
 
@@ -175,6 +175,11 @@ async fn an_upload_that_is_changed_is_made_again(twin: Twin) {
     let first = world.cloud("fake").images()[0].external_id.clone();
     let options = json!([{"providerId": "fake", "options": {"boot": "uefi"}}]);
     world.define(&debian(GOOD).with("uploads", options)).await;
+    // Launch configs may still name the first one.
+    let kept = "the upload of 1 to fake was replaced, and launch configs may still name it";
+    world.until_explained("debian", kept).await;
+    assert_eq!(world.cloud("fake").images().len(), 2);
+    world.advance(LEFT_IMAGE_MS).await;
     let is_replaced = |image: &images::ImageNode| {
         let node = &image.builds[&BuildNumber(1)];
         let target = node.targets.get(&"fake".parse().unwrap());

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::image::{BuildNumber, Step, WaitReason};
 
+use super::rollouts::shared_images;
 use super::snapshot::{ImageShot, Snapshot};
 use super::world::{ChaosWorld, Known, PROVIDERS};
 use crate::world::image;
@@ -36,7 +37,8 @@ impl ChaosWorld {
                 continue;
             };
             for (number, build) in &shot.builds {
-                if build.is_ready() && *number > known.removed {
+                let is_good = build.is_ready() && !shot.standing.rejected.contains(number);
+                if is_good && *number > known.removed {
                     known.good.insert(*number);
                     known.served.extend(
                         build
@@ -64,6 +66,14 @@ impl ChaosWorld {
                 }
             }
         }
+        problems.extend(self.missing_images(&present));
+        let ready = shot.images.iter().flat_map(|(name, image)| {
+            image.builds.iter().flat_map(move |(number, build)| {
+                let uploads = build.ready_uploads();
+                uploads.map(move |(target, id)| (format!("{name} {number}"), target, id))
+            })
+        });
+        problems.extend(shared_images(ready));
         for (name, known) in &self.known {
             if let Some(image) = shot.images.get(name) {
                 problems.extend(kept(name.as_str(), known, image));
@@ -214,7 +224,7 @@ impl ChaosWorld {
     }
 }
 
-fn is_target(definition: Option<&serde_json::Value>, target: &str) -> bool {
+pub(super) fn is_target(definition: Option<&serde_json::Value>, target: &str) -> bool {
     let uploads = definition.and_then(|it| it["uploads"].as_array());
     uploads.is_some_and(|it| it.iter().any(|upload| upload["providerId"] == target))
 }
@@ -259,7 +269,7 @@ fn unfinished(name: &str, known: &Known, image: &ImageShot) -> Vec<String> {
             let state = build.record.as_ref().map(|it| it.state.as_str());
             left.push(format!("{name} {number} is {state:?}"));
         }
-        for (target, record) in &build.uploads {
+        for (target, _, record) in &build.uploads {
             let state = record.as_ref().map(|it| it.state.as_str());
             if state != Some("ready") {
                 left.push(format!(
@@ -271,21 +281,32 @@ fn unfinished(name: &str, known: &Known, image: &ImageShot) -> Vec<String> {
             *by_target.entry(target).or_default() += 1;
         }
     }
-    let Some((number, newest)) = image.builds.last_key_value() else {
-        left.push(format!("{name} has no build"));
+    let rejected = &image.standing.rejected;
+    let mut newest_first = image.builds.iter().rev();
+    let Some((number, newest)) = newest_first.find(|(it, _)| !rejected.contains(it)) else {
+        // All were rolled back: the next one is built when the newest is old enough.
+        if image.builds.is_empty() {
+            left.push(format!("{name} has no build"));
+        }
         return left;
     };
     for upload in definition["uploads"].as_array().unwrap() {
         let target = upload["providerId"].as_str().unwrap();
-        let n_uploads = newest.uploads.iter().filter(|(it, _)| it == target).count();
+        let n_uploads = newest
+            .uploads
+            .iter()
+            .filter(|(it, ..)| it == target)
+            .count();
         if n_uploads != 1 {
             left.push(format!(
                 "{name} {number} has {n_uploads} uploads to {target}"
             ));
         }
     }
-    // The last ones of each target may be older than the newest builds.
-    let most = usize::try_from(keep).unwrap() * (1 + by_target.len()) + n_pinned;
+    // The last ones of each target may be older than the newest builds, and so may what is
+    // promoted, tried, in use at a target, or was rolled back last.
+    let n_decided = 3 + by_target.len();
+    let most = usize::try_from(keep).unwrap() * (1 + by_target.len()) + n_pinned + n_decided;
     if image.builds.len() > most {
         left.push(format!("{name} keeps {} builds", image.builds.len()));
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use backplane::tree::{MAX_WALKED, TreePath, walk};
 use domain::id::ImageName;
-use domain::image::{BuildNumber, BuildRecord, BuildState, UploadRecord, UploadState};
+use domain::image::{
+    BuildNumber, BuildRecord, BuildState, Standing, UploadNumber, UploadRecord, UploadState,
+};
 use images::{ImagePaths, Place};
 
 use super::monitor::Monitor;
@@ -17,6 +19,7 @@ pub(super) struct Snapshot {
 #[derive(Debug, Default)]
 pub(super) struct ImageShot {
     pub(super) builds: BTreeMap<BuildNumber, BuildShot>,
+    pub(super) standing: Standing,
     /// Nodes that should not stay: requests, locks, notes.
     pub(super) others: Vec<String>,
 }
@@ -25,8 +28,8 @@ pub(super) struct ImageShot {
 pub(super) struct BuildShot {
     pub(super) record: Option<BuildRecord>,
     pub(super) is_pinned: bool,
-    /// By target.
-    pub(super) uploads: Vec<(String, Option<UploadRecord>)>,
+    /// Each with its target, in the order of their numbers.
+    pub(super) uploads: Vec<(String, UploadNumber, Option<UploadRecord>)>,
 }
 
 impl BuildShot {
@@ -37,7 +40,7 @@ impl BuildShot {
 
     /// The images that ready uploads stand for, by target.
     pub(super) fn ready_uploads(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.uploads.iter().filter_map(|(target, record)| {
+        self.uploads.iter().filter_map(|(target, _, record)| {
             let record = record.as_ref()?;
             let id = record.external_id.as_deref()?;
             (record.state == UploadState::Ready).then_some((target.as_str(), id))
@@ -78,9 +81,13 @@ impl Snapshot {
             Place::Pin(_, number) => {
                 image.builds.entry(number).or_default().is_pinned = true;
             }
-            Place::Upload(_, number, target, _) => {
+            Place::Upload(_, number, target, upload) => {
                 let uploads = &mut image.builds.entry(number).or_default().uploads;
-                uploads.push((target.to_string(), UploadRecord::parse(data).ok()));
+                uploads.push((target.to_string(), upload, UploadRecord::parse(data).ok()));
+                uploads.sort_by_key(|(_, upload, _)| *upload);
+            }
+            Place::Standing(_) => {
+                image.standing = serde_json::from_slice(data).unwrap_or_default();
             }
             Place::BuildContender(..) | Place::UploadContender(..) | Place::Request(_) => {
                 image.others.push(path.to_string());
@@ -92,7 +99,6 @@ impl Snapshot {
             | Place::Cancel(..)
             | Place::Uploads(..)
             | Place::Pause(_)
-            | Place::Standing(_)
             | Place::Canary(_)
             | Place::Builder(_)
             | Place::Providers

@@ -1,6 +1,6 @@
 //! The events of a chaotic world: people change their minds, and machines fail.
 
-use cloud::{Call, CloudError, ImageTarget as _, ImageUpload, UploadOutcome};
+use cloud::{Call, CloudError, FakeCloud, ImageTarget as _, ImageUpload, UploadOutcome};
 use domain::id::ImageName;
 use domain::launch::Cause;
 use serde_json::Map;
@@ -38,6 +38,18 @@ impl ChaosWorld {
                 for seat in 0..self.seats.len() {
                     self.start(seat).await;
                 }
+            }
+            20 => self.provider_fails_for_long(),
+            21 => {
+                for name in self.names.clone() {
+                    self.monitor.note(format!("request {name}"));
+                    let _ = self
+                        .world
+                        .images
+                        .request_build(&name, &asker("chaos"))
+                        .await;
+                }
+                self.pass(self.chance.between(0, 1_800_000)).await;
             }
             _ => {}
         }
@@ -108,6 +120,7 @@ impl ChaosWorld {
             known.deleted.insert(number);
             // Older ones were removed while this one counted; the next check finds what is left.
             known.good.clear();
+            known.pools.named.retain(|(.., build)| *build != number.0);
             self.delete(name, number).await;
         }
     }
@@ -158,7 +171,7 @@ impl ChaosWorld {
                 self.monitor.note(format!("b{seat} loses its session"));
                 builder.session.expire().await;
             }
-            self.pass(self.chance.between(0, 3_000)).await;
+            self.pass_quietly(self.chance.between(0, 3_000)).await;
             self.monitor.note(format!("b{seat} is connected again"));
             builder.tree.suspend(false);
         }
@@ -175,6 +188,7 @@ impl ChaosWorld {
             UploadOutcome::HalfDone,
             UploadOutcome::Slow(self.chance.between(1_000, 400_000)),
             UploadOutcome::Made,
+            self.lie(&cloud),
         ];
         let n_outcomes = self.chance.between(1, 4);
         for _ in 0..n_outcomes {
@@ -187,6 +201,32 @@ impl ChaosWorld {
                 self.monitor.note(format!("{provider}: {call:?} fails"));
                 cloud.fail_next(call, CloudError::Unavailable("chaos".to_owned()));
             }
+        }
+    }
+
+    /// Builds come and go while this target has none of them.
+    fn provider_fails_for_long(&self) {
+        let provider = *self.chance.pick(&PROVIDERS).unwrap();
+        self.monitor.note(format!("{provider} is down"));
+        for _ in 0..self.chance.between(5, 15) {
+            let down = CloudError::Unavailable("it is down".to_owned());
+            self.world
+                .cloud(provider)
+                .fail_next(Call::UploadImage, down);
+        }
+    }
+
+    /// The target says that an upload is ready as an image that does not exist, or is another's.
+    fn lie(&self, cloud: &FakeCloud) -> UploadOutcome {
+        let images = cloud.images();
+        let other = self
+            .chance
+            .pick(&images)
+            .filter(|_| self.chance.percent(60));
+        let external_id = other.map_or("nowhere".to_owned(), |it| it.external_id.clone());
+        UploadOutcome::Lie {
+            is_found: other.is_some() && self.chance.percent(50),
+            external_id,
         }
     }
 

@@ -14,6 +14,7 @@ use super::builder::Seat;
 use super::faults::Faults;
 use super::monitor::Monitor;
 use super::mutants::Mutant;
+use super::rollouts::Pools;
 use super::snapshot::Snapshot;
 use super::store::MemoryStore;
 use crate::world::{Definition, Twin, World};
@@ -31,6 +32,8 @@ pub(super) struct ChaosWorld {
     /// The knowledge of people about each image.
     pub(super) known: BTreeMap<ImageName, Known>,
     pub(super) is_virtual: bool,
+    /// Canaries come to a verdict in three of this many looks.
+    pub(super) patience: usize,
     pub(super) mutant: Option<Mutant>,
 }
 
@@ -46,6 +49,7 @@ pub(super) struct Known {
     pub(super) deleted: BTreeSet<BuildNumber>,
     /// Targets that had an image in use, of this definition.
     pub(super) served: BTreeSet<String>,
+    pub(super) pools: Pools,
 }
 
 impl ChaosWorld {
@@ -81,13 +85,14 @@ impl ChaosWorld {
         }
         let mut chaos = Self {
             world,
-            chance,
             monitor,
             faults,
             seats,
             names: names.collect(),
             known: BTreeMap::new(),
             is_virtual,
+            patience: *chance.pick(&[6, 30, 150]).unwrap(),
+            chance,
             mutant,
         };
         for seat in 0..chaos.seats.len() {
@@ -145,6 +150,9 @@ impl ChaosWorld {
         if before.is_none_or(|before| before["uploads"] != document["uploads"]) {
             known.served.clear();
         }
+        // People took the target away: its launch configs are refused, and made again.
+        let is_target = |target: &String| super::checks::is_target(Some(&document), target);
+        known.pools.named.retain(|(target, ..)| is_target(target));
         self.world.define(&Definition(document)).await;
     }
 
@@ -154,8 +162,8 @@ impl ChaosWorld {
         self.world.undefine(name.as_str()).await;
     }
 
-    /// Time passes.
-    pub(super) async fn pass(&self, milliseconds: i64) {
+    /// Time passes, in which servers do not look.
+    pub(super) async fn pass_quietly(&self, milliseconds: i64) {
         self.monitor.note(format!("pass {milliseconds} ms"));
         if self.is_virtual {
             let time = Duration::from_millis(u64::try_from(milliseconds).unwrap());

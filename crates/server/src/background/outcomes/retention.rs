@@ -32,14 +32,20 @@ pub(in super::super) async fn forget(
         n_gone += trim(app, &pool_id, kept, deletions).await?;
         last = Some(pool_id);
     }
-    // Counts are kept as long as the longest window.
+    Ok(n_gone)
+}
+
+/// Counts are kept as long as the longest window. Returns how many were deleted.
+pub(in super::super) async fn forget_run_counts(
+    app: &App,
+    now: Timestamp,
+    deletions: Deletions,
+) -> Result<u64, StoreError> {
     let [.., longest] = Window::ALL;
     let (store, before) = (&app.engine.store, longest.since(now));
     let delete = store::run_counts::delete_before;
-    deletions
-        .delete(store, "run_count_expire", before, delete)
-        .await?;
-    Ok(n_gone)
+    let deleted = deletions.delete(store, "run_count_expire", before, delete);
+    deleted.await
 }
 
 /// Most pools have nothing to delete, and the writer does not wait for the look. A look reads all

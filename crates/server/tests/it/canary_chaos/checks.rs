@@ -175,11 +175,15 @@ impl CanaryWorld {
         let payload: &Value = &row.payload;
         let is_verdict = payload["by"] == "fleetwright" && self.observer.candidate.is_some();
         let build = payload["build"].as_u64().unwrap();
-        if !is_verdict || !self.is_good_in_use() {
+        let is_back = row.topic.ends_with("/image-rolled-back");
+        if !is_verdict || !is_back && !row.topic.ends_with("/image-promoted") {
             return;
         }
-        let is_back = row.topic.ends_with("/image-rolled-back");
-        if !is_back && !row.topic.ends_with("/image-promoted") {
+        if self.is_beside {
+            let problem = format!("a verdict about {build}, and no machine ran in it: {payload}");
+            self.observer.problems.push(problem);
+        }
+        if !self.is_good_in_use() {
             return;
         }
         let tally = &mut self.observer.tally;

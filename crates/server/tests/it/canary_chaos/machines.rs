@@ -6,6 +6,7 @@ use domain::run_outcome::RunOutcome;
 use domain::task::EndReason;
 use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
 use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
+use serde_json::{Value, json};
 use testing::Chance;
 
 use crate::fleet_world::POOL;
@@ -67,6 +68,8 @@ pub(super) struct Machine {
     /// `None`: it never registers.
     registers: Option<Timestamp>,
     run: RunOutcome,
+    /// Its worker runs beside the image.
+    is_beside: bool,
     pub(super) is_over: bool,
 }
 
@@ -75,6 +78,7 @@ impl Machine {
         number: u64,
         config: LaunchConfigId,
         quality: Quality,
+        is_beside: bool,
         now: Timestamp,
         chance: &Chance,
     ) -> Self {
@@ -97,6 +101,7 @@ impl Machine {
             created: now,
             registers,
             run,
+            is_beside,
             is_over: false,
         }
     }
@@ -122,6 +127,10 @@ impl Machine {
                 ..Terms::default()
             },
             version,
+            provider_data: match self.is_beside {
+                true => json!({"image": "disk", "inImage": false}),
+                false => Value::Null,
+            },
             ..worker(pool_id.as_str(), group.as_str(), id.as_str()).into_stored()
         })
     }

@@ -18,6 +18,8 @@ pub(super) enum Mutant {
     SwapsGroups,
     /// A server with a late copy of the tree decides, too.
     TrustsLatePictures,
+    /// Workers that ran beside the image count.
+    BelievesWorkersBesideTheImage,
 }
 
 /// The first seed saves time.
@@ -56,17 +58,17 @@ async fn pools_that_keep_old_images_are_found() {
 
 #[tokio::test]
 async fn lost_events_are_found() {
-    is_found_by_events(Mutant::LosesEvents, 0).await;
+    is_found_by_events(Mutant::LosesEvents, 1).await;
 }
 
 #[tokio::test]
 async fn a_build_that_is_tried_again_after_it_was_rolled_back_is_found() {
-    is_found_by_events(Mutant::ForgetsRejections, 1).await;
+    is_found_by_events(Mutant::ForgetsRejections, 2).await;
 }
 
 #[tokio::test]
 async fn groups_that_are_swapped_are_found_by_wrong_verdicts() {
-    is_found(Mutant::SwapsGroups, 4, |ran| {
+    is_found(Mutant::SwapsGroups, 8, |ran| {
         ran.tally.bad_promoted > 0 || ran.tally.good_rolled_back > 0
     })
     .await;
@@ -74,5 +76,13 @@ async fn groups_that_are_swapped_are_found_by_wrong_verdicts() {
 
 #[tokio::test]
 async fn a_server_that_trusts_a_late_copy_of_the_tree_is_found() {
-    is_found_by_events(Mutant::TrustsLatePictures, 20).await;
+    is_found_by_events(Mutant::TrustsLatePictures, 92).await;
+}
+
+#[tokio::test]
+async fn verdicts_by_workers_beside_the_image_are_found() {
+    is_found(Mutant::BelievesWorkersBesideTheImage, 1, |ran| {
+        has_problem(ran, "no machine ran in it")
+    })
+    .await;
 }

@@ -47,7 +47,8 @@ pub(super) async fn run(seed: u64, database: Database, mutant: Option<Mutant>) -
 /// Without further changes, a canary beside a good image comes to its verdict. Beside a bad one
 /// chance may need longer: then people are asked.
 async fn end_canary(world: &mut CanaryWorld) {
-    if !world.is_good_in_use() {
+    // Beside the images there is no evidence, and so no end.
+    if world.is_beside || !world.is_good_in_use() {
         return;
     }
     for _ in 0..STEPS_TO_VERDICT {

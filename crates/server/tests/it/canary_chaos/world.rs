@@ -40,6 +40,8 @@ pub(super) struct CanaryWorld {
     pub(super) existing: BTreeSet<u64>,
     /// The picture of a server whose copy of the tree is late.
     late: Picture,
+    /// All workers of this world run beside their images, as those of a server without rights do.
+    pub(super) is_beside: bool,
     machines: Vec<Machine>,
     n_machines: u64,
     pub(super) trace: Vec<String>,
@@ -50,7 +52,14 @@ impl CanaryWorld {
         let fleet = Fleet::open(database).await;
         let chance = Chance::new(seed);
         let share = *chance.pick(&[0.2, 0.35, 0.5]).unwrap();
-        let body = definition(&json!({"share": share, "minStarts": chance.between(1, 20)}));
+        let max_seconds = *chance.pick(&[3_600, 604_800]).unwrap();
+        let is_beside = chance.percent(20);
+        let canary = json!({
+            "share": share,
+            "minStarts": chance.between(1, 20),
+            "maxSeconds": max_seconds,
+        });
+        let body = definition(&canary);
         fleet
             .put("fleetwright:/image/linux", body.clone())
             .await
@@ -67,6 +76,7 @@ impl CanaryWorld {
             quality: BTreeMap::new(),
             existing: BTreeSet::new(),
             late: Picture::default(),
+            is_beside,
             machines: Vec::new(),
             n_machines: 0,
             trace: Vec::new(),
@@ -95,6 +105,7 @@ impl CanaryWorld {
             10..13 => self.look_with_a_late_picture().await,
             13..16 => self.look_twice_at_once().await,
             16..18 => self.change_share().await,
+            18..20 => self.decide_while_a_server_looks().await,
             _ => self.launch_and_wait().await,
         }
         self.settle().await;
@@ -107,7 +118,10 @@ impl CanaryWorld {
         if self.mutant == Some(Mutant::ForgetsPools) {
             return;
         }
-        refresh_pools(&self.fleet.app.engine).await.unwrap();
+        let round = refresh_pools(&self.fleet.app.engine, |_| false)
+            .await
+            .unwrap();
+        assert!(round.failed.is_empty(), "{:?}", round.failed);
     }
 
     pub(super) fn add_build(&mut self, quality: Quality) {
@@ -161,6 +175,23 @@ impl CanaryWorld {
         self.note("two servers look at once".to_owned());
     }
 
+    /// The verdict of the server was read before the decision of the person, or after it.
+    async fn decide_while_a_server_looks(&mut self) {
+        let facts = self.facts(self.picture().await);
+        let all: Vec<u64> = self.existing.iter().copied().collect();
+        let number = *self.chance.pick(&all).unwrap();
+        let (engine, now) = (&self.fleet.app.engine, self.fleet.now());
+        let (looked, decided) = tokio::join!(
+            advance(engine, Arc::clone(&facts), now),
+            use_build(engine, facts, self.fleet.decision(number))
+        );
+        looked.unwrap();
+        let decided = decided.map(drop).map_err(|refusal| refusal.to_string());
+        self.note(format!(
+            "a person uses build {number} while a server looks: {decided:?}"
+        ));
+    }
+
     async fn change_share(&mut self) {
         let share = *self.chance.pick(&[0.2, 0.35, 0.5, 1.0]).unwrap();
         let body = definition(&json!({"share": share}));
@@ -187,6 +218,11 @@ impl CanaryWorld {
             Ok(std::mem::take(&mut machines))
         });
         self.machines = lived.await;
+        if self.mutant == Some(Mutant::BelievesWorkersBesideTheImage) {
+            self.fleet
+                .database
+                .raw("UPDATE workers SET provider_data = REPLACE(provider_data, 'false', 'true')");
+        }
         if self.mutant == Some(Mutant::SwapsGroups) {
             self.fleet.database.raw(
                 "UPDATE canary_trials SET trial = REPLACE(REPLACE(REPLACE(trial, \
@@ -213,7 +249,8 @@ impl CanaryWorld {
         self.n_machines += 1;
         let (quality, now) = (self.quality[&used.build], self.fleet.now());
         let number = self.n_machines;
-        let machine = Machine::launch(number, config.id.clone(), quality, now, &self.chance);
+        let (id, is_beside) = (config.id.clone(), self.is_beside);
+        let machine = Machine::launch(number, id, quality, is_beside, now, &self.chance);
         self.fleet.insert(machine.as_requested()).await;
         self.machines.push(machine);
     }

@@ -9,8 +9,9 @@ use super::*;
 use crate::image::build_record::{BuildRecord, BuildState, StoredBuild};
 use crate::image::number::{BuildNumber, UploadNumber};
 use crate::image::upload_record::{StoredUpload, UploadRecord, UploadState};
-use crate::image::upload_target::UploadTargetId;
+use crate::image::upload_target::{UploadTarget, UploadTargetId};
 use crate::image::view::{BuildRequest, BuildView, FileReach, HeldLock, UploadView};
+use crate::image::{ImageInUse, SelectedUpload, image_in_use};
 use crate::time::{DAY_MS, HOUR_MS};
 
 const TARGETS: [&str; 4] = ["aws:eu", "local", "aws:us", "old"];
@@ -124,7 +125,8 @@ prop_compose! {
         builds in proptest::collection::vec(build(), 0..7),
         lock in proptest::option::of(0_u64..6), is_removed in proptest::bool::weighted(0.2),
         is_pinned in proptest::bool::weighted(0.2), keep in 2..4_u32,
-        promoted in proptest::option::of(0..8_u64), rejected in proptest::collection::btree_set(0..8_u64, 0..2),
+        promoted in proptest::option::of(0..8_u64), candidate in proptest::option::of(0..8_u64),
+        replaced in proptest::option::of((0..8_u64, moment())), rejected in proptest::collection::btree_set(0..8_u64, 0..2),
         request in proptest::option::of(moment()),
     ) -> World {
         let mut world = world();
@@ -148,6 +150,10 @@ prop_compose! {
         let ready = world.ready();
         let rejected = rejected.into_iter().map(BuildNumber);
         world.standing.rejected = rejected.filter(|build| ready.contains(build)).collect();
+        let candidate = candidate.map(BuildNumber);
+        world.standing.candidate = candidate.filter(|it| !world.standing.rejected.contains(it));
+        let replaced = replaced.map(|(build, at)| (BuildNumber(build), at));
+        world.standing.replaced = replaced.into_iter().collect();
         world.request = request.map(|at| BuildRequest {
             at,
             by: "ann".to_owned(),
@@ -210,6 +216,36 @@ fn good_uploads(world: &World) -> Vec<(UploadTargetId, Vec<BuildNumber>)> {
     good.collect()
 }
 
+/// The images from which machines start, by target.
+fn in_use(world: &World) -> Vec<(UploadTargetId, SelectedUpload)> {
+    let builds: Vec<BuildView> = world.builds.values().cloned().collect();
+    let targets = world.definition.iter().flat_map(|it| &it.uploads);
+    let of_target = |target: &UploadTarget| {
+        let ImageInUse { in_use, canary } = image_in_use(&builds, &target.id, &world.standing);
+        let images = in_use.into_iter().chain(canary);
+        images
+            .map(|image| (target.id.clone(), image))
+            .collect::<Vec<_>>()
+    };
+    targets.flat_map(of_target).collect()
+}
+
+/// A step takes away no image from which machines start.
+fn check_in_use(world: &World, before: &[(UploadTargetId, SelectedUpload)]) {
+    for (target, image) in before {
+        let build = world
+            .builds
+            .get(&image.build)
+            .filter(|it| it.ready().is_some());
+        let mut uploads = build.into_iter().flat_map(|build| build.uploads_to(target));
+        let is_ready = uploads.any(|it| it.number == image.upload && it.ready().is_some());
+        assert!(
+            is_ready,
+            "{image:?} is deleted at {target}, and in use there"
+        );
+    }
+}
+
 /// Time passes, processes end, and all steps succeed, until nothing is left to do.
 fn run_to_the_end(world: &mut World) {
     world.end_processes(true);
@@ -267,6 +303,8 @@ fn check_goal(world: &World) {
     }
     needed.extend(newest_rejected);
     needed.extend(world.standing.promoted);
+    needed.extend(world.standing.candidate);
+    needed.extend(in_use(world).into_iter().map(|(_, upload)| upload.build));
     needed.extend(&world.pinned);
     for (number, view) in &world.builds {
         // A failure is shown until a newer build is good.
@@ -323,9 +361,10 @@ proptest! {
             if steps.is_empty() {
                 break;
             }
-            let good = good_uploads(&world);
+            let (good, used) = (good_uploads(&world), in_use(&world));
             let step = &steps[which % steps.len()];
             world.apply(step, fate(choice));
+            check_in_use(&world, &used);
             match passing {
                 0 => world.end_processes(true),
                 1 => world.end_processes(false),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::image::number::{BuildNumber, UploadNumber};
-use crate::image::{image_in_use, next_candidate};
+use crate::image::{LEFT_IMAGE_MS, image_in_use, next_candidate};
 use crate::time::{DAY_MS, MINUTE_MS};
 
 #[test]
@@ -36,6 +36,109 @@ fn builds_in_use_stay_however_many_newer_ones_wait_for_their_canary() {
     assert_eq!(numbers(&world.ready()), [6, 5, 2, 1]);
 }
 
+/// Builds 1 to 6: all at the first target, those of `at_second` at the second one.
+fn world_with_a_target_that_lacks_builds(at_second: &[u64]) -> World {
+    let mut world = world();
+    world.definition = Some(definition(|it| it["rebuildAgeSeconds"] = json!(0)));
+    for number in 1..=6 {
+        world.request = Some(crate::image::view::BuildRequest {
+            at: world.now,
+            by: "ann".to_owned(),
+            reason: String::new(),
+        });
+        take(&mut world, "build", Fate::Success);
+        take(&mut world, "upload", Fate::Success);
+        if at_second.contains(&number) {
+            take(&mut world, "upload", Fate::Success);
+        }
+        take(&mut world, "clear the request", Fate::Success);
+        world.now = world.now.plus_millis(MINUTE_MS);
+    }
+    world
+}
+
+fn deletions(world: &World) -> Vec<String> {
+    let texts = world.texts().into_iter();
+    texts.filter(|it| it.starts_with("delete")).collect()
+}
+
+#[test]
+fn what_machines_of_a_target_start_from_stays_while_a_canary_waits_for_its_verdict() {
+    let second = "local".parse().unwrap();
+    let mut world = world_with_a_target_that_lacks_builds(&[1, 2, 5, 6]);
+    // The upload of build 3 to the second target failed; 4 is its canary, and not there either.
+    world.standing.promoted = Some(BuildNumber(3));
+    world.standing.candidate = Some(BuildNumber(4));
+    settle(&mut world);
+    assert_eq!(numbers(&world.ready_uploads(&second)), [6, 5, 2]);
+    assert_eq!(numbers(&world.ready()), [6, 5, 4, 3, 2]);
+    // Nor is a candidate deleted that is all that a target has.
+    let mut world = world_with_a_target_that_lacks_builds(&[4, 5, 6]);
+    world.standing.promoted = Some(BuildNumber(3));
+    world.standing.candidate = Some(BuildNumber(4));
+    settle(&mut world);
+    assert_eq!(numbers(&world.ready_uploads(&second)), [6, 5, 4]);
+}
+
+#[test]
+fn what_launch_configs_may_still_name_stays_for_a_while_after_a_decision() {
+    let second = "local".parse().unwrap();
+    let mut world = world_with_a_target_that_lacks_builds(&[1, 2, 5, 6]);
+    world.standing.promoted = Some(BuildNumber(3));
+    world.standing.candidate = Some(BuildNumber(4));
+    settle(&mut world);
+    let step = crate::image::RolloutStep {
+        step: crate::event::ImageStep::Promoted,
+        build: BuildNumber(4),
+        reason: String::new(),
+    };
+    let decided = world.now;
+    world.standing.apply(&step, "fleetwright", decided);
+    world.standing.try_build(BuildNumber(6), decided);
+    // Machines of the second target started from build 2, and still do; those of the first did from
+    // build 3.
+    let waits = settle(&mut world);
+    assert_eq!(numbers(&world.ready()), [6, 5, 4, 3, 2]);
+    assert!(
+        waits.iter().any(|it| it.ends_with(
+            "the upload of 3 to aws:eu was replaced, and launch configs may still name it"
+        )),
+        "{waits:#?}"
+    );
+    for (ms, is_kept) in [(LEFT_IMAGE_MS - 1, true), (LEFT_IMAGE_MS, false)] {
+        world.now = decided.plus_millis(ms);
+        let deleted = deletions(&world);
+        assert_eq!(deleted.is_empty(), is_kept, "{ms}: {deleted:?}");
+    }
+    settle(&mut world);
+    assert_eq!(numbers(&world.ready()), [6, 5, 4, 2]);
+    assert_eq!(numbers(&world.ready_uploads(&second)), [6, 5, 2]);
+    // A clock that was far ahead keeps nothing for longer.
+    let mut world = world_with_a_target_that_lacks_builds(&[]);
+    world.standing.promoted = Some(BuildNumber(6));
+    world.standing.replaced = [(BuildNumber(3), world.now.plus_millis(DAY_MS))].into();
+    settle(&mut world);
+    assert_eq!(numbers(&world.ready()), [6, 5]);
+}
+
+#[test]
+fn the_uploads_of_a_build_go_after_its_record_says_that_it_is_deleted() {
+    // Only the record is deleted under the condition that no decision was made meanwhile.
+    let mut world = world_with_a_target_that_lacks_builds(&[]);
+    world.standing.promoted = Some(BuildNumber(6));
+    take(&mut world, "delete 1", Fate::Success);
+    let deleted = deletions(&world);
+    assert_eq!(
+        deleted,
+        [
+            "delete the upload of 1 to aws:eu: its build is deleted",
+            "delete 2: enough newer ones are ready",
+            "delete 3: enough newer ones are ready",
+            "delete 4: enough newer ones are ready",
+        ]
+    );
+}
+
 #[test]
 fn the_image_in_use_is_the_newest_ready_upload_that_was_promoted() {
     let mut world = world_with_builds(2);
@@ -65,8 +168,7 @@ fn the_image_in_use_is_the_newest_ready_upload_that_was_promoted() {
     world.standing = Standing {
         promoted: Some(BuildNumber(0)),
         candidate: Some(BuildNumber(3)),
-        rejected: [].into(),
-        decisions: [].into(),
+        ..Standing::default()
     };
     assert_eq!(in_use(&world), (Some(3), None, Some(3)));
     assert_eq!(
