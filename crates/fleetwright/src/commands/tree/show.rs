@@ -106,7 +106,9 @@ pub(super) async fn get(place: &Place, path: &TreePath, json: bool) -> Result<()
     if json {
         output::json(&document(path, node));
     } else {
-        output::out_raw(&node.data);
+        let mut text = output::ForeignText::to_stdout();
+        text.print(&node.data);
+        text.end();
     }
     opened.close().await
 }
