@@ -14,4 +14,4 @@ pub(crate) use config_file::ConfigFile;
 pub(crate) use credentials::credentials_of_environment;
 pub(crate) use credentials::{Flags, Settings, from_environment, resolve};
 pub(crate) use refusal::NOT_OUR_SERVER;
-pub(crate) use send::{Client, OpenOutcome};
+pub(crate) use send::{Client, OpenOutcome, RedirectError};

@@ -4,6 +4,7 @@
 //! panic on it. Other write errors are recorded, and the command fails at its end.
 
 mod age;
+mod foreign;
 mod progress;
 mod table;
 
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 pub(crate) use age::{age, parse_moment, parse_past_moment};
+pub(crate) use foreign::ForeignText;
 pub(crate) use progress::Progress;
 pub(crate) use table::{Column, Kind, details, grid, printable, screen_width, table};
 

@@ -1,4 +1,4 @@
-//! The configuration file: one TOML document.
+//! The configuration file, in TOML.
 //!
 //! Every key has a default or is required, and the start fails naming a missing key. An unknown key
 //! is an error.

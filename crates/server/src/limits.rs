@@ -1,4 +1,4 @@
-//! Limits for all requests together and for single addresses.
+//! Limits of requests and connections.
 
 mod body_budget;
 mod connection_table;

@@ -20,6 +20,8 @@ use crate::{machine, output};
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 const MAX_REPLY_BYTES: usize = 256 << 20;
 const MAX_REDIRECTS: usize = 10;
+/// Says how an artifact is kept, in the reply of a queue.
+const STORAGE_TYPE: &str = "x-taskcluster-artifact-storage-type";
 
 /// Calls the API of one server with one set of credentials.
 pub(crate) struct Client {
@@ -31,10 +33,24 @@ pub(crate) struct Client {
 pub(crate) enum OpenOutcome {
     Stream(Response),
     /// The stream is at another URL.
-    Redirect(Url),
+    Redirect(Redirect),
     /// The item does not exist, or the server does not know the call.
     Missing(Failure),
     /// A later attempt may succeed.
+    Broken(String),
+}
+
+/// Another URL of a stream.
+pub(crate) struct Redirect {
+    url: Url,
+    /// Whether the author of a task chose it, not the server.
+    is_reference: bool,
+}
+
+/// Why a redirect did not lead to a stream.
+pub(crate) enum RedirectError {
+    /// The author of a task refers to this host.
+    Elsewhere(String),
     Broken(String),
 }
 
@@ -138,7 +154,12 @@ impl Client {
             return Ok(OpenOutcome::Broken(format!("the server answered {status}")));
         }
         if let Some(url) = redirect(&response, &self.api.url(&sent)) {
-            return Ok(OpenOutcome::Redirect(url));
+            let storage_type = response.headers().get(STORAGE_TYPE);
+            let is_stored = storage_type.is_some_and(|it| it != "reference");
+            return Ok(OpenOutcome::Redirect(Redirect {
+                url,
+                is_reference: !is_stored,
+            }));
         }
         match self.api.read(response).await {
             Err(CallError::Refused(refusal)) => {
@@ -154,18 +175,27 @@ impl Client {
     }
 
     /// Opens the target of a redirect, following further redirects. No credentials are sent: the
-    /// URL suffices, and the target may be any host.
+    /// URL suffices. A reference leads to another host only with `any_host`.
     pub(crate) async fn open_redirect(
         &self,
-        mut url: Url,
+        Redirect {
+            mut url,
+            is_reference,
+        }: Redirect,
+        any_host: bool,
         limit: Duration,
-    ) -> Result<Response, String> {
+    ) -> Result<Response, RedirectError> {
+        let own = self.root_url().parse::<Url>().ok();
+        let own = own.map(|url| url.origin());
         for _ in 0..=MAX_REDIRECTS {
             let place = place_of(&url);
-            let http = self.api.http_for(&url);
-            let http = http.map_err(|error| format!("{place}: {}", root_cause(&error)))?;
+            if is_reference && !any_host && own.as_ref() != Some(&url.origin()) {
+                return Err(RedirectError::Elsewhere(place));
+            }
+            let broken = |error| RedirectError::Broken(format!("{place}: {}", root_cause(&error)));
+            let http = self.api.http_for(&url).map_err(broken)?;
             let sent = http.get(url.clone()).timeout(limit).send().await;
-            let response = sent.map_err(|error| format!("{place}: {}", root_cause(&error)))?;
+            let response = sent.map_err(broken)?;
             let status = response.status();
             if self.verbose {
                 output::note(&format!("GET {place} -> {status}"));
@@ -174,9 +204,11 @@ impl Client {
                 return Ok(response);
             }
             let next = redirect(&response, &url);
-            url = next.ok_or_else(|| format!("{place} answered {status}"))?;
+            let refused = || RedirectError::Broken(format!("{place} answered {status}"));
+            url = next.ok_or_else(refused)?;
         }
-        Err(format!("more than {MAX_REDIRECTS} redirects"))
+        let text = format!("more than {MAX_REDIRECTS} redirects");
+        Err(RedirectError::Broken(text))
     }
 
     pub(crate) fn unreachable(&self, call: &Call, reason: &str) -> Failure {
@@ -293,8 +325,16 @@ mod tests {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let serving = tokio::spawn(chain(listener));
-            let url = format!("http://{address}/{wanted}").parse().unwrap();
-            let opened = client.open_redirect(url, CALL_LIMIT).await;
+            let url: Url = format!("http://{address}/{wanted}").parse().unwrap();
+            let redirect = |url| Redirect {
+                url,
+                is_reference: true,
+            };
+            let refused = client.open_redirect(redirect(url.clone()), false, CALL_LIMIT);
+            let elsewhere = refused.await.err();
+            assert!(matches!(elsewhere, Some(RedirectError::Elsewhere(place))
+                if place == address.to_string()));
+            let opened = client.open_redirect(redirect(url), true, CALL_LIMIT).await;
             assert_eq!(opened.is_ok(), wanted <= MAX_REDIRECTS, "{wanted}");
             // A connection that says nothing ends the service.
             drop(tokio::net::TcpStream::connect(address).await.unwrap());

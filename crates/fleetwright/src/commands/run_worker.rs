@@ -222,9 +222,11 @@ fn start_log(json: bool) -> Result<(), Failure> {
         LogFormat::Pretty
     };
     let filter = crate::client::from_environment("FLEETWRIGHT_LOG");
+    let default = Log::default();
     let log = Log {
         format,
-        filter: filter.unwrap_or_else(|| "info".to_owned()),
+        filter: filter.unwrap_or(default.filter),
+        ..default
     };
     server::telemetry::log_to_stderr(&log).map_err(Failure::usage)
 }

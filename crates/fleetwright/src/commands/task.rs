@@ -7,6 +7,7 @@ mod new;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
+use self::follow::ShownLog;
 use super::{Confirmed, Consent, Limit, Session, name};
 use crate::client::{Call, QUEUE};
 use crate::failure::Failure;
@@ -32,6 +33,9 @@ pub(crate) enum Verb {
         /// Run number (default: the last run)
         #[arg(long, value_name = "N")]
         run: Option<u64>,
+        /// Read a log on any host that the task refers to, such as its worker
+        #[arg(long)]
+        any_host: bool,
     },
     Cancel(Confirmed<Name>),
     /// List the pending and running tasks of a pool, or all tasks of a group
@@ -93,7 +97,25 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::Create(task) => new::create(*task, session).await,
         Verb::Status(Name { task }) => show(&task, session).await,
-        Verb::Log { name, follow, run } => log(&name.task, follow, run, session).await,
+        Verb::Log {
+            name,
+            follow: true,
+            any_host,
+            ..
+        } => {
+            let shown = if any_host {
+                ShownLog::OfAnyHost
+            } else {
+                ShownLog::OfServer
+            };
+            follow_log(&name.task, shown, session).await
+        }
+        Verb::Log {
+            name,
+            run,
+            any_host,
+            ..
+        } => log(&name.task, run, any_host, session).await,
         Verb::Cancel(Confirmed { name, consent }) => cancel(&name.task, &consent, session).await,
         Verb::List(ListArguments {
             pool: Some(pool),
@@ -127,13 +149,26 @@ async fn show(task: &str, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn log(task: &str, follow: bool, run: Option<u64>, session: &Session) -> Result<(), Failure> {
+fn refuse_json(session: &Session) -> Result<(), Failure> {
     if session.json {
         return Err(Failure::usage("--json is not supported for logs"));
     }
-    if follow {
-        return follow::until_resolved(task, true, session).await.map(drop);
-    }
+    Ok(())
+}
+
+async fn follow_log(task: &str, shown: ShownLog, session: &Session) -> Result<(), Failure> {
+    refuse_json(session)?;
+    let resolved = follow::until_resolved(task, shown, session).await;
+    resolved.map(drop)
+}
+
+async fn log(
+    task: &str,
+    run: Option<u64>,
+    any_host: bool,
+    session: &Session,
+) -> Result<(), Failure> {
+    refuse_json(session)?;
     let run = match run {
         Some(run) => run,
         None => follow::last_run(&status(task, session).await?).ok_or_else(|| {
@@ -142,7 +177,8 @@ async fn log(task: &str, follow: bool, run: Option<u64>, session: &Session) -> R
             )
         })?,
     };
-    log::Reading::of(task, run).print(false, session).await
+    let mut reading = log::Reading::of(task, run, any_host);
+    reading.print(false, session).await
 }
 
 async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), Failure> {

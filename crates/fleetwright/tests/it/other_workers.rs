@@ -373,7 +373,7 @@ fn a_worker_as_taskclusters_runs_a_task_shows_its_log_and_leaves_artifacts() {
     let worker = StandIn::launched(&server, &place);
     let (url, say, serving) = live_log();
     let mut watching = server
-        .command(&["task", "log", "-f", &worker.task])
+        .command(&["task", "log", "-f", "--any-host", &worker.task])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -421,7 +421,7 @@ fn a_broken_log_continues_at_its_new_address() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     worker.refers_to(&format!("http://{}/", listener.local_addr().unwrap()));
     let mut watching = server
-        .command(&["task", "log", "-f", &worker.task])
+        .command(&["task", "log", "-f", "--any-host", &worker.task])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -460,6 +460,24 @@ fn a_run_that_never_began_shows_its_existing_log() {
 }
 
 #[test]
+fn a_log_on_a_host_that_the_task_refers_to_is_only_read_on_request() {
+    let (server, place) = scripted();
+    let worker = StandIn::launched(&server, &place);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    worker.refers_to(&format!("http://{address}/log/secret"));
+    let done = server.run(&["task", "log", &worker.task]);
+    assert_eq!(done.code, 6, "{}", done.err);
+    let text = format!("the task refers to {address}, not to a log of the server");
+    assert!(done.err.contains(&text), "{}", done.err);
+    assert!(!done.err.contains("secret"), "{}", done.err);
+    assert!(done.err.contains("--any-host"), "{}", done.err);
+    // It was not called.
+    listener.set_nonblocking(true).unwrap();
+    listener.accept().unwrap_err();
+}
+
+#[test]
 fn an_unreachable_log_is_an_error_with_its_address() {
     let (server, place) = scripted();
     let worker = StandIn::launched(&server, &place);
@@ -467,7 +485,7 @@ fn an_unreachable_log_is_an_error_with_its_address() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     worker.refers_to(&format!("http://{address}/log/secret"));
-    let done = server.run(&["task", "log", &worker.task]);
+    let done = server.run(&["task", "log", "--any-host", &worker.task]);
     assert_eq!(done.code, 6, "{}", done.err);
     assert!(done.err.contains(&address.to_string()), "{}", done.err);
     assert!(!done.err.contains("secret"), "{}", done.err);
@@ -532,7 +550,7 @@ fn taskclusters_own_worker_runs_a_task_if_it_is_on_the_path() {
     };
     let built = json!({"artifacts": [{"name": "public/built", "path": "built", "type": "file"}]});
     let first = server.create_task(POOL, &payload("echo hello; echo made > built", built));
-    let log = server.run(&["task", "log", "-f", &first]);
+    let log = server.run(&["task", "log", "-f", "--any-host", &first]);
     let worker = || std::fs::read_to_string(place.join("worker.log")).unwrap_or_default();
     assert_eq!(log.code, 0, "{}\n{}", log.err, worker());
     assert!(log.out.contains("\nhello\n"), "{}\n{}", log.out, worker());

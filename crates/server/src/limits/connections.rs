@@ -4,9 +4,9 @@
 //! A connection is *known* once a client has proved itself on it. A known connection is never
 //! closed to make room. All others are *open*: they wait for a request, or a request is under way.
 //!
-//! - If all places are taken, a new connection gets the place of an open one. Waiting connections go
-//!   first: the longest waiting one of the address with the most of them. So an address that takes
-//!   many places loses its own.
+//! - If all places are taken, a new connection gets the place of an open one. Waiting connections
+//!   go first: the longest waiting one of the address with the most of them. So an address that
+//!   takes many places loses its own.
 //! - Known connections leave some places to the others, so that health checks are answered.
 //! - One address has a part of all places for open connections. Beyond it, the address loses its
 //!   own. This machine, and trusted proxies, have no such limit.

@@ -8,7 +8,7 @@ use super::status::{self, items, text};
 use crate::client::{Call, FLEETWRIGHT};
 use crate::commands::Session;
 use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::output::{self, ForeignText};
 
 /// Seconds that a reply about a growing log, or about the next build, may wait.
 const WAIT_SECONDS: u32 = 20;
@@ -49,7 +49,10 @@ pub(super) async fn print(log: &Log, session: &Session) -> Result<(), Failure> {
         session,
     };
     if !session.json {
-        reader.read(output::out_raw).await?;
+        let mut text = ForeignText::to_stdout();
+        let read = reader.read(|bytes| text.print(bytes)).await;
+        text.end();
+        read?;
         return output::check_written();
     }
     let mut all = Vec::new();
@@ -112,12 +115,15 @@ pub(super) async fn follow(id: &str, newest_before: u64, session: &Session) -> R
         session,
     };
     let is_json = session.json;
+    let mut shown = ForeignText::to_stdout();
     let read = reader.read(|bytes| {
         if !is_json {
-            output::out_raw(bytes);
+            shown.print(bytes);
         }
     });
-    match read.await {
+    let read = read.await;
+    shown.end();
+    match read {
         // A build that could not begin has no log, but an error.
         Err(failure) if failure.exit != Exit::NotFound => return Err(failure),
         Ok(_) | Err(_) => {}

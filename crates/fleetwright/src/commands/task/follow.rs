@@ -13,23 +13,34 @@ use crate::{machine, output};
 /// The interval of reading the status while no log is available.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Waits until the task is resolved, and returns its status. With `shows_log`, prints its log.
+/// Whether to print the log of a task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShownLog {
+    None,
+    /// From the server and its stores.
+    OfServer,
+    /// And from hosts that the task refers to.
+    OfAnyHost,
+}
+
+/// Waits until the task is resolved, and returns its status.
 pub(super) async fn until_resolved(
     task: &str,
-    shows_log: bool,
+    shown: ShownLog,
     session: &Session,
 ) -> Result<Value, Failure> {
     let mut following: Option<Following> = None;
     loop {
         let status = status(task, session).await?;
-        let run = last_run(&status).filter(|_| shows_log);
+        let run = last_run(&status).filter(|_| shown != ShownLog::None);
         if let Some(run) = run
             && following.as_ref().is_none_or(|it| it.reading.run != run)
         {
             if following.is_some() {
                 output::note(&format!("the task is retried: run {run}"));
             }
-            following = Some(Following::new(task, run));
+            let any_host = shown == ShownLog::OfAnyHost;
+            following = Some(Following::new(task, run, any_host));
         }
         match &mut following {
             Some(following) if !following.is_done => {
@@ -56,9 +67,9 @@ struct Following {
 }
 
 impl Following {
-    fn new(task: &str, run: u64) -> Self {
+    fn new(task: &str, run: u64, any_host: bool) -> Self {
         Self {
-            reading: Reading::of(task, run),
+            reading: Reading::of(task, run, any_host),
             waits_for_end: false,
             is_done: false,
         }

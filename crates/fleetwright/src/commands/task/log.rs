@@ -10,10 +10,11 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::LIST_COMMAND;
-use crate::client::{Call, FLEETWRIGHT, OpenOutcome, QUEUE};
+use crate::client::{Call, FLEETWRIGHT, OpenOutcome, QUEUE, RedirectError};
 use crate::failure::{Exit, Failure};
+use crate::machine;
+use crate::output::ForeignText;
 use crate::session::Session;
-use crate::{machine, output};
 
 /// A log without data for this long may be broken: it is opened again at the same offset.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
@@ -32,7 +33,10 @@ const MAX_ARTIFACTS: usize = 10_000;
 pub(super) struct Reading {
     pub(super) task: String,
     pub(super) run: u64,
+    /// Whether a reference to any host is followed.
+    any_host: bool,
     printed: u64,
+    text: ForeignText,
 }
 
 enum Source {
@@ -53,11 +57,13 @@ enum PartEnd {
 }
 
 impl Reading {
-    pub(super) fn of(task: &str, run: u64) -> Self {
+    pub(super) fn of(task: &str, run: u64, any_host: bool) -> Self {
         Self {
             task: task.to_owned(),
             run,
+            any_host,
             printed: 0,
+            text: ForeignText::to_stdout(),
         }
     }
 
@@ -69,7 +75,10 @@ impl Reading {
                 Source::Open { response, skip } => {
                     let before = self.printed;
                     match self.print_part(response, skip).await {
-                        PartEnd::Complete => return Ok(()),
+                        PartEnd::Complete => {
+                            self.text.end();
+                            return Ok(());
+                        }
                         PartEnd::Silent => continue,
                         PartEnd::Lost(reason) => {
                             if self.printed > before {
@@ -146,10 +155,15 @@ impl Reading {
         match opened {
             // Artifacts and redirects do not support offsets.
             OpenOutcome::Stream(response) => Ok(Source::Open { response, skip }),
-            OpenOutcome::Redirect(url) => {
-                match session.client.open_redirect(url, STREAM_LIMIT).await {
+            OpenOutcome::Redirect(redirect) => {
+                let client = &session.client;
+                let opened = client.open_redirect(redirect, self.any_host, STREAM_LIMIT);
+                match opened.await {
                     Ok(response) => Ok(Source::Open { response, skip }),
-                    Err(reason) => Ok(Source::Broken(self.unreachable(&reason))),
+                    Err(RedirectError::Elsewhere(place)) => Err(self.elsewhere(&place)),
+                    Err(RedirectError::Broken(reason)) => {
+                        Ok(Source::Broken(self.unreachable(&reason)))
+                    }
                 }
             }
             OpenOutcome::Missing(failure) => Err(failure),
@@ -175,6 +189,19 @@ impl Reading {
         )
     }
 
+    /// The failure for a log on a host that the task's author chose.
+    fn elsewhere(&self, place: &str) -> Failure {
+        let text = format!(
+            "could not {}: the task refers to {place}, not to a log of the server",
+            self.purpose()
+        );
+        let hint = format!(
+            "`fleetwright task log --any-host {}` reads it there, without credentials",
+            self.task
+        );
+        Failure::new(Exit::Unreachable, text).with_hint(hint)
+    }
+
     async fn print_part(&mut self, mut response: Response, skip: u64) -> PartEnd {
         let mut text = Text::of(&response, skip);
         loop {
@@ -182,7 +209,7 @@ impl Reading {
                 Ok(Ok(Some(bytes))) => match text.take(&bytes) {
                     Ok(news) => {
                         self.printed += news.len() as u64;
-                        output::out_raw(&news);
+                        self.text.print(&news);
                     }
                     Err(error) => return PartEnd::Lost(format!("the log is damaged: {error}")),
                 },
@@ -380,7 +407,7 @@ mod tests {
                 json: false,
                 now: Timestamp::from_millis(0),
             };
-            match Reading::of("t", 0).open(false, &session).await {
+            match Reading::of("t", 0, false).open(false, &session).await {
                 Ok(Source::Open { .. }) => assert!((1..=limit).contains(&count), "{count}"),
                 Ok(Source::Broken(failure)) => panic!("{count}: {}", failure.message),
                 Err(missing) => {

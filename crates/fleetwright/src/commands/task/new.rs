@@ -6,7 +6,7 @@ use domain::task::Priority;
 use domain::time::{DAY_MS, SECOND_MS, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::follow::{reason, until_resolved};
+use super::follow::{ShownLog, reason, until_resolved};
 use super::name;
 use crate::client::{Call, QUEUE, WORKER_MANAGER};
 use crate::commands::body::{json_argument, set};
@@ -108,8 +108,13 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
     if !session.json {
         output::note(&created);
     }
+    let shown = if task.log {
+        ShownLog::OfServer
+    } else {
+        ShownLog::None
+    };
     tokio::select! {
-        status = until_resolved(&id, task.log, session) => ended(&id, &status?, session),
+        status = until_resolved(&id, shown, session) => ended(&id, &status?, session),
         Ok(Ok(())) = interrupt => Err(Failure::new(
             Exit::Interrupted,
             format!("interrupted: task {id} continues"),

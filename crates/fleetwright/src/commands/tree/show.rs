@@ -111,7 +111,9 @@ pub(super) async fn get(place: &Place, path: &TreePath, json: bool) -> Result<()
             "the data of node {path} is not to be trusted: {problem}"
         )));
     } else {
-        output::out_raw(&node.data);
+        let mut text = output::ForeignText::to_stdout();
+        text.print(&node.data);
+        text.end();
     }
     opened.close().await
 }
