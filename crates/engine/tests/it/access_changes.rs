@@ -43,7 +43,7 @@ async fn a_repeated_request_gets_the_first_token_and_is_noted() {
     assert_eq!(world.n_events().await, 1);
     assert_eq!(
         world.actions(EntityType::Client, id().as_str()).await,
-        ["token-given-again", "created"]
+        ["created", "token-given-again"]
     );
     let another = ClientRequest {
         description: "two".to_owned(),

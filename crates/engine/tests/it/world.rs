@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// The actions on an entity, the last first.
+    /// The actions on an entity, in order.
     pub(crate) async fn actions(&self, entity_type: EntityType, id: &str) -> Vec<String> {
         let id = id.to_owned();
         let read = self.engine.store.scan("audit_by_entity", move |tx| {

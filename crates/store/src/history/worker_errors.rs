@@ -54,7 +54,7 @@ statements! { TABLE;
     NEWEST_OF_REPORTER "error_newest_of_reporter" =
         "SELECT {columns} FROM worker_errors \
          WHERE worker_pool_id = $1 AND reporter = $2 AND reported >= $3 AND kind = $4 \
-         ORDER BY reported DESC, error_id DESC LIMIT 1";
+         ORDER BY reported DESC LIMIT 1";
     UPDATE "error_update" = "UPDATE worker_errors SET {changes} WHERE {key}";
     // Few errors are recent: adding '' keeps the database from the index on pools.
     NEWEST_BETWEEN "error_newest_between" = newest!(
