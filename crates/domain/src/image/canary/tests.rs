@@ -128,18 +128,22 @@ fn without_a_control_group_nothing_is_decided_until_people_are_asked() {
     insta::assert_snapshot!(early.verdict, @"Undecided after 0 starts. 52 more without a failure and it is promoted.");
 }
 
+/// The last digits depend on the machine.
+fn round(evidence: &mut CanaryEvidence) {
+    let round = |share: &mut f64| *share = (*share * 100.0).round() / 100.0;
+    round(&mut evidence.as_good);
+    for metric in &mut evidence.metrics {
+        round(&mut metric.as_good);
+    }
+}
+
 #[test]
 fn evidence_is_kept_as_json() {
     let mut evidence = judged(&fleet(20, |_, _| ())).evidence;
     let read: CanaryEvidence =
         serde_json::from_str(&serde_json::to_string(&evidence).unwrap()).unwrap();
     assert_eq!(read, evidence);
-    // The last digits depend on the machine.
-    let round = |share: &mut f64| *share = (*share * 100.0).round() / 100.0;
-    round(&mut evidence.as_good);
-    for metric in &mut evidence.metrics {
-        round(&mut metric.as_good);
-    }
+    round(&mut evidence);
     let json = serde_json::to_string_pretty(&evidence).unwrap();
     insta::assert_snapshot!(json, @r#"
     {
