@@ -129,6 +129,25 @@ on_both!(
         assert_eq!(world.fetch(&path("public/b")).await.text, "1234");
     }
 );
+on_sqlite_first!(pages_of_tasks_run_nothing_and_send_no_forms, |world| {
+    world.running_task().await;
+    for (content_type, is_in_sandbox) in [
+        ("text/html", true),
+        ("application/xhtml+xml", true),
+        ("image/svg+xml", true),
+        ("application/pdf", false),
+    ] {
+        let name = format!("public/{}", content_type.replace('/', "-"));
+        let url = world.upload_url(&name, content_type).await;
+        world.upload(&url, "<form>").await.expect(200);
+        let page = world.fetch(&path(&name)).await;
+        assert_eq!(page.header("content-type"), content_type);
+        let policy: Vec<_> = page.header("content-security-policy").split("; ").collect();
+        assert!(policy.contains(&"default-src 'none'"), "{policy:?}");
+        assert!(policy.contains(&"form-action 'none'"), "{policy:?}");
+        assert_eq!(policy.contains(&"sandbox"), is_in_sandbox, "{policy:?}");
+    }
+});
 
 on_sqlite_first!(a_file_is_uploaded_and_fetched, |world| {
     world.running_task().await;
