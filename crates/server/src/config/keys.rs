@@ -110,6 +110,8 @@ fn parse(text: &str) -> Result<KeyFile, ConfigError> {
 #[cfg(test)]
 mod tests {
     use access::seal::OpenError;
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
 
     use super::*;
 
@@ -157,7 +159,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let old = with(&folder, &format!("k1 {}\n", secret(1)));
         let old = old.keyring().unwrap();
-        let (plain, mut random) = (Secret::new("token"), rand::rng());
+        let (plain, mut random) = (Secret::new("token"), StdRng::seed_from_u64(7));
         let sealed = old.seal("client:a", &plain, &mut random);
         let digest = old.digest("worker:a", &plain);
         let text = format!("k2 {}\nk1 {} retired\n", secret(2), secret(1));
