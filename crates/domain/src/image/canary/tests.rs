@@ -128,6 +128,22 @@ fn without_a_control_group_nothing_is_decided_until_people_are_asked() {
     insta::assert_snapshot!(early.verdict, @"Undecided after 0 starts. 52 more without a failure and it is promoted.");
 }
 
+#[test]
+fn starts_beside_the_image_are_counted_and_decide_nothing() {
+    let good = fleet(80, |_, _| ());
+    assert_eq!(decision(&good), "as good after 52 starts");
+    let beside = good.iter().cloned().map(|trial| Trial {
+        start: StartOutcome::BesideImage,
+        ..trial
+    });
+    let beside: Vec<Trial> = beside.collect();
+    let judgement = judged(&beside);
+    insta::assert_snapshot!(judgement, @"Undecided after 0 starts. 52 more without a failure and it is promoted. 800 starts are left out (80 of the canary, 720 beside it): their workers did not run in the file system of the image.");
+    // They change nothing about the others, whatever happened on them.
+    let with_others = [&beside[..50], &good[50..]].concat();
+    assert_eq!(judged(&with_others).verdict, judged(&good[50..]).verdict);
+}
+
 /// The last digits depend on the machine.
 fn round(evidence: &mut CanaryEvidence) {
     let round = |share: &mut f64| *share = (*share * 100.0).round() / 100.0;
@@ -140,9 +156,11 @@ fn round(evidence: &mut CanaryEvidence) {
 #[test]
 fn evidence_is_kept_as_json() {
     let mut evidence = judged(&fleet(20, |_, _| ())).evidence;
-    let read: CanaryEvidence =
-        serde_json::from_str(&serde_json::to_string(&evidence).unwrap()).unwrap();
-    assert_eq!(read, evidence);
+    let text = serde_json::to_string(&evidence).unwrap();
+    assert_eq!(
+        serde_json::from_str::<CanaryEvidence>(&text).unwrap(),
+        evidence
+    );
     round(&mut evidence);
     let json = serde_json::to_string_pretty(&evidence).unwrap();
     insta::assert_snapshot!(json, @r#"

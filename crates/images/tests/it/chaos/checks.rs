@@ -83,7 +83,7 @@ impl ChaosWorld {
     }
 
     /// The images that providers have, with their targets.
-    fn present_images(&self) -> BTreeSet<(String, String)> {
+    pub(super) fn present_images(&self) -> BTreeSet<(String, String)> {
         let of = |provider: &&'static str| {
             let images = self.world.cloud(provider).images();
             images

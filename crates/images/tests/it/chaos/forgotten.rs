@@ -52,7 +52,7 @@ async fn what_no_record_stands_for_is_removed_after_two_searches_and_nothing_els
     };
     cloud.upload_image(&upload).await.unwrap();
     assert_eq!(cloud.images().len(), known.len() + 1);
-    // What a record names stays, with whatever token the provider lists it.
+    // An image that a record names stays, also if it is listed with another token.
     cloud.list_also(&known[0], "of-another".parse().unwrap());
     world.pass(ROUNDS_MS).await;
     let left: Vec<String> = cloud

@@ -1,4 +1,4 @@
-//! What servers do: they decide which builds machines start from, and pools name their images.
+//! The part of servers: they decide which builds machines start from, and pools name the images.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ const LOOK_MS: i64 = 240_000;
 /// The pools of an image may fail to be brought up to date this many times in a row.
 const MAX_LATE: u32 = 2;
 
-/// What pools know of an image.
+/// The launch configs of the pools that use an image.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
     /// The images that launch configs name, with their targets and builds.
@@ -43,6 +43,11 @@ impl ChaosWorld {
     async fn look_as_server(&mut self) {
         if !self.is_virtual {
             return;
+        }
+        self.act_as_mutant().await;
+        // Until now, machines started from what launch configs named before.
+        for problem in self.missing_images(&self.present_images()) {
+            self.monitor.problem(problem);
         }
         for name in self.names.clone() {
             self.decide(&name).await;

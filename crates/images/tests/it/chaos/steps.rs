@@ -39,18 +39,7 @@ impl ChaosWorld {
                     self.start(seat).await;
                 }
             }
-            20 => self.provider_fails_for_long(),
-            21 => {
-                for name in self.names.clone() {
-                    self.monitor.note(format!("request {name}"));
-                    let _ = self
-                        .world
-                        .images
-                        .request_build(&name, &asker("chaos"))
-                        .await;
-                }
-                self.pass(self.chance.between(0, 1_800_000)).await;
-            }
+            20..=21 => self.build_again_and_again().await,
             _ => {}
         }
         self.act_as_mutant().await;
@@ -204,15 +193,24 @@ impl ChaosWorld {
         }
     }
 
-    /// Builds come and go while this target has none of them.
-    fn provider_fails_for_long(&self) {
-        let provider = *self.chance.pick(&PROVIDERS).unwrap();
-        self.monitor.note(format!("{provider} is down"));
-        for _ in 0..self.chance.between(5, 15) {
-            let down = CloudError::Unavailable("it is down".to_owned());
-            self.world
-                .cloud(provider)
-                .fail_next(Call::UploadImage, down);
+    /// Builds follow each other, and a target may lack some of them.
+    async fn build_again_and_again(&mut self) {
+        if self.chance.percent(60) {
+            let provider = *self.chance.pick(&PROVIDERS).unwrap();
+            self.monitor.note(format!("{provider} is down"));
+            for _ in 0..self.chance.between(5, 15) {
+                let down = CloudError::Unavailable("it is down".to_owned());
+                let cloud = self.world.cloud(provider);
+                cloud.fail_next(Call::UploadImage, down);
+            }
+        }
+        for _ in 0..self.chance.between(1, 6) {
+            for name in self.names.clone() {
+                self.monitor.note(format!("request {name}"));
+                let asker = asker("chaos");
+                let _ = self.world.images.request_build(&name, &asker).await;
+            }
+            self.pass(self.chance.between(60_000, 900_000)).await;
         }
     }
 
