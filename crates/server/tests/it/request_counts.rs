@@ -11,7 +11,7 @@ use crate::world::World;
 
 /// Statements on SQLite, on PostgreSQL, and round trips to it.
 const EXPECTED: &[(&str, [u64; 3])] = &[
-    ("createWorkerPool", [11, 11, 3]),
+    ("createWorkerPool", [12, 12, 4]),
     ("workerPool", [3, 3, 1]),
     ("workerPool, again", [0, 0, 0]),
     ("createWorker", [6, 7, 2]),
