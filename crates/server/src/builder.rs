@@ -159,6 +159,7 @@ pub(crate) fn open_artifacts(
         None => {
             let path = std::path::absolute(folder.join(ARTIFACTS));
             let path = path.map_err(BuilderProblem::ArtifactFolder)?;
+            permissions::make_private(&path).map_err(BuilderProblem::ArtifactFolder)?;
             let name = named(&path)?;
             Ok((Arc::new(FolderStore::new(path)), name))
         }

@@ -30,10 +30,14 @@ use super::supervisor::{self, Ended, NotStarted, Order, PART, REPORT, Report, St
 
 /// Variables of our own environment that a build gets.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];
+/// Variables of our own environment that the supervisor gets.
+const SUPERVISOR_INHERITED: [&str; 2] = ["PATH", "LANG"];
 /// The variable with the folder of the run, by which its processes are found.
 const FOLDER_VARIABLE: &str = "FLEETWRIGHT_BUILD";
 /// The variable with the path of the output, without the format.
 const OUTPUT_VARIABLE: &str = "FLEETWRIGHT_OUTPUT";
+/// The variable with the path of this program, for images in which workers run.
+const PROGRAM_VARIABLE: &str = "FLEETWRIGHT_PROGRAM";
 /// Stands for the same path in a command and its environment.
 const OUTPUT_PLACEHOLDER: &str = "{output}";
 /// Added to the name of a secret, for the variable with the path of its file.
@@ -247,7 +251,7 @@ impl BuildSpec {
         self.folder.join("secrets").join(name)
     }
 
-    fn environment(&self) -> BTreeMap<String, String> {
+    fn environment(&self, program: &SupervisorProgram) -> BTreeMap<String, String> {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let inherited = INHERITED.iter().filter_map(|name| {
             let value = std::env::var(name).ok()?;
@@ -271,6 +275,8 @@ impl BuildSpec {
         }
         all.insert(OUTPUT_VARIABLE.to_owned(), output);
         all.insert(FOLDER_VARIABLE.to_owned(), text(self.folder.clone()));
+        let program = program.0.first().cloned().unwrap_or_default();
+        all.insert(PROGRAM_VARIABLE.to_owned(), program);
         all
     }
 
@@ -282,7 +288,7 @@ impl BuildSpec {
             command: words
                 .map(|word| word.replace(OUTPUT_PLACEHOLDER, &output))
                 .collect(),
-            environment: self.environment(),
+            environment: self.environment(program),
             folder: self.folder.join("work"),
             log: self.log_path(),
             max_log_bytes: self.max_log_bytes,
@@ -316,8 +322,13 @@ impl BuildRun {
             .0
             .split_first()
             .ok_or_else(|| BuildError::NotPrepared("no supervisor is configured".to_owned()))?;
+        // The build is a child of the supervisor, and could read its environment: ours may hold
+        // secrets.
+        let inherited = SUPERVISOR_INHERITED.iter();
         let mut child = Command::new(first)
             .args(arguments)
+            .env_clear()
+            .envs(inherited.filter_map(|name| Some((name, std::env::var_os(name)?))))
             .env(PART, supervisor::SUPERVISE)
             .env(FOLDER_VARIABLE, &spec.folder)
             .process_group(0)

@@ -149,6 +149,8 @@ pub fn run_build_part() -> Option<ExitCode> {
 }
 
 fn supervise() -> io::Result<()> {
+    // The build must not read the memory of this process, which has its secrets and its order.
+    prctl::set_dumpable(false)?;
     prctl::set_child_subreaper(true)?;
     let mut input = BufReader::new(io::stdin());
     let mut line = String::new();

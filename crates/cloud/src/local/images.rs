@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use domain::launch::Cause;
 use nix::sys::statvfs::statvfs;
+use permissions::make_private;
 use serde::{Deserialize, Serialize};
 
 use super::LocalProvider;
@@ -78,7 +79,7 @@ impl ImageFolders {
             return Ok(());
         }
         let failed = |error: io::Error| of_io(&self.0, &error);
-        fs::create_dir_all(&self.0).map_err(failed)?;
+        make_private(&self.0).map_err(failed)?;
         let disk = statvfs(&self.0).map_err(|error| failed(error.into()))?;
         let free = disk.blocks_available().saturating_mul(disk.fragment_size());
         let needed = upload.checksum.size_bytes.saturating_add(RESERVE_BYTES);
@@ -192,7 +193,8 @@ fn fill(
 ) -> Result<File, ImageError> {
     let failed = |error: io::Error| of_io(fresh, &error);
     let root = fresh.join(ROOT);
-    fs::create_dir_all(&root).map_err(failed)?;
+    make_private(fresh).map_err(failed)?;
+    fs::create_dir(&root).map_err(failed)?;
     let lock = File::create(fresh.join(LOCK)).map_err(failed)?;
     lock.lock().map_err(failed)?;
     let made = if upload.record.format == TAR {
@@ -265,7 +267,7 @@ impl ImageTarget for LocalProvider {
             checksum: upload.checksum.clone(),
         };
         let progress = std::sync::Arc::clone(upload.progress);
-        self.run(move |host| host.images()?.make(&owned, &progress))
+        self.run(move |host| host.make_images()?.make(&owned, &progress))
             .await??;
         Ok(UploadState::Ready(UploadedImage {
             external_id: id,

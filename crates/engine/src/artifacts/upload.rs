@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use permissions::make_private;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
-use super::artifact_folder::make_private;
 use super::run_log::run_blocking;
 
 const PARTIAL_SUFFIX: &str = ".part";

@@ -21,7 +21,6 @@ pub(crate) struct Arguments {
 pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
     let config = read(&arguments.config)?;
     start_log(&config)?;
-    worker::keep_to_itself();
     let (stop, signal) = (CancellationToken::new(), stop_signal()?);
     tokio::spawn({
         let stop = stop.clone();

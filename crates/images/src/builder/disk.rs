@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cloud::image::end_leftovers;
 use domain::id::ImageName;
 use domain::image::BuildNumber;
+use permissions::{create_private, make_private};
 
 use super::BuilderError;
 
@@ -36,7 +37,7 @@ impl Disk {
     pub(super) async fn open(folder: &Path) -> Result<Self, BuilderError> {
         let folder = std::path::absolute(folder).map_err(BuilderError::of(folder))?;
         let of_folder = || BuilderError::of(&folder);
-        fs::create_dir_all(&folder).map_err(of_folder())?;
+        create_private(&folder).map_err(of_folder())?;
         let lock = File::create(folder.join(LOCK)).map_err(of_folder())?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -56,12 +57,14 @@ impl Disk {
 
     async fn remove_leftovers(&self) -> Result<(), BuilderError> {
         let work = self.folder.join(WORK);
-        fs::create_dir_all(&work).map_err(BuilderError::of(&work))?;
+        make_private(&work).map_err(BuilderError::of(&work))?;
+        let kept = self.folder.join(KEPT);
+        permissions::close(&kept).map_err(BuilderError::of(&kept))?;
         for entry in fs::read_dir(&work).map_err(BuilderError::of(&work))? {
             let path = entry.map_err(BuilderError::of(&work))?.path();
             tracing::info!(folder = %path.display(), "removing what an earlier build left");
             end_leftovers(&path).await;
-            remove(&path).map_err(BuilderError::of(&path))?;
+            permissions::remove(&path).map_err(BuilderError::of(&path))?;
         }
         Ok(())
     }
@@ -84,7 +87,10 @@ impl Disk {
         let number = self.n_fetched.fetch_add(1, Ordering::Relaxed);
         let name = format!("upload-{image}-{build}-{target}-{number}");
         let folder = FetchedFolder(Some(self.folder.join(WORK).join(name)));
-        tokio::fs::create_dir_all(folder.path()).await?;
+        tokio::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(folder.path())
+            .await?;
         Ok(folder)
     }
 
@@ -154,7 +160,7 @@ impl Drop for FetchedFolder {
 }
 
 fn remove_fetched(folder: &Path) {
-    if let Err(error) = remove(folder) {
+    if let Err(error) = permissions::remove(folder) {
         tracing::warn!(folder = %folder.display(), %error,
             "cannot remove {}: {error}. The builder tries again when it starts", folder.display());
     }
@@ -168,23 +174,10 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Deletes a file or a folder. It need not exist.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
 /// The name of a folder in which an artifact store keeps its files: all processes that use the
 /// folder read the same one.
 pub fn folder_store_name(folder: &Path) -> io::Result<String> {
-    fs::create_dir_all(folder)?;
+    create_private(folder)?;
     Ok(format!(
         "folder:{}",
         identity(&folder.join(STORE_IDENTITY))?
@@ -228,6 +221,8 @@ fn fresh_id() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[tokio::test]
@@ -285,8 +280,18 @@ mod tests {
         );
         fs::create_dir_all(work.join("output")).unwrap();
         fs::create_dir_all(&kept).unwrap();
+        let open = |path: &Path| {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        // As an earlier version has made them.
+        let ours = [WORK, KEPT].map(|name| folder.path().join(name));
+        ours.iter().for_each(|path| open(path));
+        open(folder.path());
         drop(disk);
         let disk = Disk::open(folder.path()).await.unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(ours.each_ref().map(|path| mode(path)), [0o700; 2]);
+        assert_eq!(mode(folder.path()), 0o755, "an operator named it");
         assert!(!work.exists());
         assert_eq!(disk.all_kept().unwrap(), [(image, BuildNumber(2))]);
     }

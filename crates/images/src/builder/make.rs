@@ -16,7 +16,6 @@ use tokio::time::timeout;
 
 use super::Builder;
 use super::build_job::{Begun, BuildFailure, Finished, Made};
-use super::disk::remove;
 use crate::live_builds::LiveEntry;
 
 /// Attempts to store a file while the store is not reachable.
@@ -312,7 +311,7 @@ impl Builder {
         for folder in [folder.join(VALIDATION), folder.clone()] {
             self.parts.commands.end_leftovers(&folder).await;
         }
-        let removed = tokio::task::spawn_blocking(move || remove(&folder)).await;
+        let removed = tokio::task::spawn_blocking(move || permissions::remove(&folder)).await;
         if let Ok(Err(error)) = removed {
             tracing::warn!(%error, "the folder of a build is not removed: {error}");
         }
@@ -373,7 +372,7 @@ fn build_file(output: &OutputFile) -> Result<(ImageFormat, BuildFile), BuildFail
 
 /// Moves outputs to their place on the same disk.
 fn keep(folder: &Path, outputs: &[OutputFile]) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder)?;
+    permissions::make_private(folder)?;
     for output in outputs {
         let name: PathBuf = output.path.file_name().unwrap_or_default().into();
         std::fs::rename(&output.path, folder.join(name))?;

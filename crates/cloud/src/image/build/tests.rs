@@ -1,5 +1,7 @@
 //! Builds with real processes, also hostile ones.
 
+mod confined;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
