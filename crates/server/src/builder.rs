@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::build_logs::{LogSeal, LogSource, published_address};
 use crate::config::{Config, ConfigError, TreeKind};
 use crate::configured_providers::build_providers;
+use crate::exposure;
 
 /// The folder of artifacts in that of the builder, if no store is configured.
 const ARTIFACTS: &str = "artifacts";
@@ -41,6 +42,8 @@ const SET_UP_EVERY: Duration = Duration::from_secs(60);
 pub enum BuilderProblem {
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error("{0}: {1}")]
+    Exposed(String, String),
     #[error("images.artifacts is not usable")]
     Artifacts(#[from] BadObjectStore),
     #[error("the folder of artifacts is not usable: {0}")]
@@ -94,6 +97,11 @@ pub(crate) async fn open(
     let Some(folder) = config.image_folder() else {
         return Ok(None);
     };
+    let confinement = config.images.confinement()?;
+    if confinement.account.is_some() && !folder.exists() {
+        // The user of builds passes through it to folders of his own.
+        permissions::make_passable(&folder).map_err(BuilderProblem::ArtifactFolder)?;
+    }
     let (artifacts, artifacts_name) = open_artifacts(config, &folder, &needs.clock)?;
     let address = serve_logs(config, &needs, &artifacts).await?;
     let parts = BuilderParts {
@@ -120,6 +128,7 @@ pub(crate) async fn open(
         address,
         deployment: config.root_url(),
         secrets: images.secret_files(),
+        confinement,
     };
     Ok(Some(Builder::open(parts, settings, needs.stop).await?))
 }
@@ -189,6 +198,8 @@ pub async fn run(
     ready: impl FnOnce(&str),
 ) -> Result<(), BuilderProblem> {
     config.check_builder()?;
+    exposure::report(&config)
+        .map_err(|file| BuilderProblem::Exposed(file.to_string(), file.advice()))?;
     // A builder mostly waits: idle, it holds 36 MiB without huge pages, and 41 MiB with them.
     if let Err(problem) = nix::sys::prctl::set_thp_disable(true) {
         tracing::debug!("memory is used in huge pages: {problem}");

@@ -8,11 +8,13 @@ mod auth;
 mod events;
 mod fleet;
 mod images;
+mod inline_secrets;
 mod notify;
 mod outside_queue;
 mod planning;
 mod queue;
 mod roles;
+mod secret_files;
 mod tls;
 mod tree;
 
@@ -72,6 +74,9 @@ pub struct Config {
     pub tree: Tree,
     pub images: Images,
     pub log: Log,
+    /// The file of this configuration, if it has secrets.
+    #[serde(skip)]
+    pub file_with_secrets: Option<PathBuf>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -199,6 +204,7 @@ impl Default for Config {
             tree: Tree::default(),
             images: Images::default(),
             log: Log::default(),
+            file_with_secrets: None,
         }
     }
 }
@@ -290,7 +296,9 @@ impl Default for Log {
 impl Config {
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = read(file)?;
-        Self::from_toml(&text, file)
+        let mut config = Self::from_toml(&text, file)?;
+        config.file_with_secrets = inline_secrets::are_in(&text).then(|| file.to_owned());
+        Ok(config)
     }
 
     /// `file` is used only in error messages.

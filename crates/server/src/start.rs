@@ -38,6 +38,7 @@ use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::EventStream;
+use crate::exposure;
 use crate::health::HealthMonitor;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
@@ -60,6 +61,8 @@ const PAGE: u32 = 100;
 pub enum StartError {
     #[error("the configuration is not valid")]
     Config(#[from] ConfigError),
+    #[error("{0}: {1}")]
+    Exposed(String, String),
     #[error("the database is not usable")]
     Store(#[from] StoreError),
     #[error("cannot create the HTTP client for the auth service")]
@@ -98,9 +101,22 @@ pub async fn start(
     random: Random,
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
+    exposure::report(&config)
+        .map_err(|file| StartError::Exposed(file.to_string(), file.advice()))?;
     let (parts, telemetry) = (Parts::of(&config)?, Telemetry::of_process());
+    close_artifacts(&config);
     let store = Store::open(&config.database.options())?;
     assemble(config, parts, store, telemetry, clock, random, Vec::new()).await
+}
+
+/// The folder of artifacts in that of the data is ours, whatever its mode was. Each file in it is
+/// private, too.
+fn close_artifacts(config: &Config) {
+    let ours = config.artifacts.folder.is_none();
+    let folder = config.artifact_folder().filter(|_| ours);
+    if let Some(Err(error)) = folder.as_deref().map(permissions::close) {
+        tracing::warn!("cannot close the folder of artifacts to other users: {error}");
+    }
 }
 
 /// As `start`, with additional providers and with metrics of its own: for tests.

@@ -37,7 +37,8 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
         match problem {
             BuilderProblem::Config(_) => Failure::usage(text)
                 .with_hint("`fleetwright config example` prints a configuration with every key"),
-            BuilderProblem::Artifacts(_)
+            BuilderProblem::Exposed(..)
+            | BuilderProblem::Artifacts(_)
             | BuilderProblem::ArtifactFolder(_)
             | BuilderProblem::Program(_)
             | BuilderProblem::Listen { .. }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cloud::image::end_leftovers;
 use domain::id::ImageName;
 use domain::image::BuildNumber;
-use permissions::{create_private, make_private};
+use permissions::{Account, create_private, make_passable, make_private};
 
 use super::BuilderError;
 
@@ -34,7 +34,11 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Takes the folder, and removes what earlier runs left: processes and unfinished files.
-    pub(super) async fn open(folder: &Path) -> Result<Self, BuilderError> {
+    /// Builds run as `account` in it, or as the user of this process.
+    pub(super) async fn open(
+        folder: &Path,
+        account: Option<&Account>,
+    ) -> Result<Self, BuilderError> {
         let folder = std::path::absolute(folder).map_err(BuilderError::of(folder))?;
         let of_folder = || BuilderError::of(&folder);
         create_private(&folder).map_err(of_folder())?;
@@ -51,15 +55,32 @@ impl Disk {
             n_fetched: AtomicU64::new(0),
             _lock: lock,
         };
+        disk.close(account)?;
         disk.remove_leftovers().await?;
         Ok(disk)
     }
 
+    /// Images have programs with rights of their owner (setuid), so no other user may reach them.
+    /// The user of builds passes through our folders to his own.
+    fn close(&self, account: Option<&Account>) -> Result<(), BuilderError> {
+        let (work, kept) = (self.folder.join(WORK), self.folder.join(KEPT));
+        permissions::close(&kept).map_err(BuilderError::of(&kept))?;
+        let Some(account) = account else {
+            return make_private(&work).map_err(BuilderError::of(&work));
+        };
+        make_passable(&work).map_err(BuilderError::of(&work))?;
+        let closed = account.closed_folder_on(&work);
+        match closed.map_err(BuilderError::of(&work))? {
+            Some(folder) => Err(BuilderError::Closed {
+                user: account.name.clone(),
+                folder,
+            }),
+            None => Ok(()),
+        }
+    }
+
     async fn remove_leftovers(&self) -> Result<(), BuilderError> {
         let work = self.folder.join(WORK);
-        make_private(&work).map_err(BuilderError::of(&work))?;
-        let kept = self.folder.join(KEPT);
-        permissions::close(&kept).map_err(BuilderError::of(&kept))?;
         for entry in fs::read_dir(&work).map_err(BuilderError::of(&work))? {
             let path = entry.map_err(BuilderError::of(&work))?.path();
             tracing::info!(folder = %path.display(), "removing what an earlier build left");
@@ -228,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn a_fetched_file_ends_with_its_upload_also_if_that_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = Disk::open(folder.path()).await.unwrap();
+        let disk = Disk::open(folder.path(), None).await.unwrap();
         let image = "small".parse().unwrap();
         let build = "0000000001".parse().unwrap();
         let mut fetched = Vec::new();
@@ -258,22 +279,22 @@ mod tests {
     #[tokio::test]
     async fn a_folder_keeps_its_identity_and_has_one_builder() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Disk::open(folder.path()).await.unwrap();
+        let first = Disk::open(folder.path(), None).await.unwrap();
         let id = first.id.clone();
-        let second = Disk::open(folder.path()).await.unwrap_err();
+        let second = Disk::open(folder.path(), None).await.unwrap_err();
         assert!(
             second.to_string().contains("another builder uses"),
             "{second}"
         );
         drop(first);
-        assert_eq!(Disk::open(folder.path()).await.unwrap().id, id);
+        assert_eq!(Disk::open(folder.path(), None).await.unwrap().id, id);
     }
 
     #[tokio::test]
     async fn unfinished_files_of_earlier_runs_are_removed_and_kept_ones_stay() {
         let folder = tempfile::tempdir().unwrap();
         let image: ImageName = "debian".parse().unwrap();
-        let disk = Disk::open(folder.path()).await.unwrap();
+        let disk = Disk::open(folder.path(), None).await.unwrap();
         let (work, kept) = (
             disk.work(&image, BuildNumber(3)),
             disk.kept(&image, BuildNumber(2)),
@@ -288,7 +309,7 @@ mod tests {
         ours.iter().for_each(|path| open(path));
         open(folder.path());
         drop(disk);
-        let disk = Disk::open(folder.path()).await.unwrap();
+        let disk = Disk::open(folder.path(), None).await.unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(ours.each_ref().map(|path| mode(path)), [0o700; 2]);
         assert_eq!(mode(folder.path()), 0o755, "an operator named it");

@@ -125,7 +125,8 @@ impl Builder {
             .collect();
         let (command, mut environment) = command(&definition.build, &definition.name, &formats);
         environment.extend(definition.environment.clone());
-        let secrets = definition.secrets.iter().map(|name| self.secret(name));
+        let secrets = definition.secrets.iter();
+        let secrets = secrets.map(|name| self.secret(name, &definition.name));
         Ok(BuildSpec {
             command,
             environment,
@@ -136,16 +137,24 @@ impl Builder {
             time_limit: Duration::from_secs(definition.time_limit_seconds.into()),
             grace: self.settings.grace,
             max_log_bytes: self.settings.max_log_bytes,
+            confinement: self.settings.confinement.clone(),
         })
     }
 
-    fn secret(&self, name: &str) -> Result<BuildSecret, BuildFailure> {
+    fn secret(&self, name: &str, image: &ImageName) -> Result<BuildSecret, BuildFailure> {
         let Some(file) = self.settings.secrets.get(name) else {
             return Err(BuildFailure::Failed(format!(
                 "builder {} has no secret {name}: add it to `images.secrets` of its configuration",
                 self.settings.name
             )));
         };
+        if !file.is_for(image) {
+            return Err(BuildFailure::Failed(format!(
+                "image {image} may not use secret {name}: add it to `images.secrets.{name}.images` \
+                 in the configuration of builder {}, or remove the secret from the definition",
+                self.settings.name
+            )));
+        }
         let value = file.read().map_err(|error| {
             let path = file.path.display();
             BuildFailure::Failed(format!("secret {name} cannot be read from {path}: {error}"))

@@ -75,6 +75,7 @@ fn spec(root: &Path, script: &str) -> BuildSpec {
         time_limit: Duration::from_secs(60),
         grace: Duration::from_millis(50),
         max_log_bytes: 1024 * 1024,
+        confinement: Confinement::default(),
     }
 }
 

@@ -98,3 +98,100 @@ async fn the_supervisor_has_nothing_of_our_environment() {
         "{names:?}"
     );
 }
+
+fn nobody() -> Option<Confinement> {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can run builds as another user");
+        return None;
+    }
+    let account = permissions::Account::named("nobody").unwrap();
+    Some(Confinement {
+        account: Some(account),
+        no_new_privs: true,
+    })
+}
+
+/// A folder that other users may pass through, with a file of root that they cannot read.
+fn passable_root() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    fs::write(root.path().join("keys"), CREDENTIAL).unwrap();
+    let closed = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(root.path().join("keys"), closed).unwrap();
+    root
+}
+
+#[tokio::test]
+async fn a_build_runs_as_its_own_user_and_reaches_nothing_else() {
+    let Some(confinement) = nobody() else {
+        return;
+    };
+    let account = confinement.account.clone().unwrap();
+    let root = passable_root();
+    let script = r#"
+        id -u; id -G; echo "$USER $LOGNAME"; pwd
+        grep ^NoNewPrivs /proc/self/status
+        echo x >"$HOME/mine" && echo x >"$TMPDIR/mine" && cat "$TOKEN_FILE"; echo
+        cat "$FLEETWRIGHT_BUILD/../keys" "/proc/$PPID/environ" 2>&1
+        ls "$FLEETWRIGHT_BUILD" 2>&1
+        for one in build.log output; do
+            mv "$FLEETWRIGHT_BUILD/$one" "$FLEETWRIGHT_BUILD/other" 2>&1
+            rm -f "$FLEETWRIGHT_BUILD/build.log" 2>&1
+        done
+        printf abc >"$FLEETWRIGHT_OUTPUT.raw"
+    "#;
+    let mut spec = spec(root.path(), script);
+    spec.confinement = confinement;
+    spec.secrets.push(BuildSecret {
+        as_file: true,
+        ..secret("TOKEN", "a-secret-of-this-build")
+    });
+    let made = run(spec).await.result.unwrap();
+    assert_eq!(made[0].checksum.size_bytes, 3);
+    let log = log_of(root.path());
+    let groups: Vec<String> = account.groups.iter().map(u32::to_string).collect();
+    let work = root.path().join("run/work");
+    let begins = format!(
+        "{}\n{}\nnobody nobody\n{}\nNoNewPrivs:\t1\n[redacted]\n",
+        account.user,
+        groups.join(" "),
+        work.display()
+    );
+    assert!(log.starts_with(&begins), "{log}");
+    // The keys, the environment of the supervisor, the list, two moves and two removals.
+    assert_eq!(log.matches("Permission denied").count(), 7, "{log}");
+    assert!(!log.contains(CREDENTIAL), "{log}");
+}
+
+#[tokio::test]
+async fn failures_of_a_build_with_its_own_user_have_the_same_texts() {
+    let Some(confinement) = nobody() else {
+        return;
+    };
+    let root = passable_root();
+    let mut spec = spec(root.path(), "");
+    spec.confinement = confinement;
+    spec.command = vec!["/no/such/program".to_owned()];
+    let error = run(spec).await.result.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the program /no/such/program does not exist"
+    );
+}
+
+#[tokio::test]
+async fn nothing_of_another_user_survives_its_supervisor() {
+    let Some(confinement) = nobody() else {
+        return;
+    };
+    let root = passable_root();
+    let script = STUBBORN.replace("env -i", "env");
+    let mut spec = spec(root.path(), &format!("{script} sleep 600"));
+    spec.confinement = confinement;
+    let mut run = start(spec).await;
+    until_all_run(root.path()).await;
+    run.child.start_kill().unwrap();
+    let error = run.wait().await.result.unwrap_err();
+    assert_eq!(error.to_string(), "the supervisor of the build was killed");
+    assert_eq!(alive(root.path()), Vec::<i32>::new());
+}
