@@ -410,6 +410,9 @@ impl Config {
         self.notify.check()?;
         self.tree.check()?;
         self.images.check()?;
+        if self.roles.include(Role::Builder) {
+            self.images.account()?;
+        }
         if self.roles.is_empty() {
             let problem = "must name at least one role; omit it for all roles";
             return wrong("roles", problem);

@@ -190,7 +190,18 @@ fn exposed(config: &Config) -> impl Iterator<Item = Finding> {
         }
     });
     let builds = exposure::builds_as_root(config);
-    files.chain(builds.map(|text| Finding::warning(text, exposure::OWN_USER)))
+    let builds = builds.map(|text| Finding::warning(text, exposure::OWN_USER));
+    let closed = exposure::closed_to_builds(config).map(|(user, folder)| {
+        Finding::bad(
+            format!(
+                "no image can be built: user {user} of images.user cannot enter {}",
+                folder.display()
+            ),
+            "let this user in (chmod o+x), or set images.folder to a folder that the user can \
+             reach, such as /var/lib/fleetwright-builds",
+        )
+    });
+    files.chain(builds).chain(closed)
 }
 
 fn clock() -> Finding {

@@ -119,7 +119,7 @@ fn files(config: &Config) -> Vec<(Kind, PathBuf)> {
     files
 }
 
-/// What a builder of this configuration that runs as root should know.
+/// The warning for a builder of this configuration that runs as root.
 pub(crate) fn builds_as_root(config: &Config) -> Option<&'static str> {
     let is_builder = config.roles.include(Role::Builder) && config.image_folder().is_some();
     let is_root = geteuid().is_root() && matches!(config.images.account(), Ok(None));
@@ -131,6 +131,15 @@ pub(crate) fn builds_as_root(config: &Config) -> Option<&'static str> {
 
 /// How to change that.
 pub(crate) const OWN_USER: &str = "set images.user to a user for builds, if they do not need root: docs/image-builders.md#the-user-of-builds";
+
+/// The first folder on the way to that of builds which their user cannot enter, with this user.
+pub(crate) fn closed_to_builds(config: &Config) -> Option<(String, PathBuf)> {
+    let account = config.images.account().ok().flatten()?;
+    let folder = config.image_folder()?;
+    let known = folder.ancestors().find(|folder| folder.exists())?;
+    let closed = account.closed_folder_on(known).ok().flatten()?;
+    Some((account.name, closed))
+}
 
 /// Logs what other users can use. Returns the first file with which nothing starts.
 pub(crate) fn report(config: &Config) -> Result<(), ExposedFile> {

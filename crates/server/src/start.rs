@@ -38,7 +38,6 @@ use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::EventStream;
-use crate::exposure;
 use crate::health::HealthMonitor;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
@@ -61,8 +60,6 @@ const PAGE: u32 = 100;
 pub enum StartError {
     #[error("the configuration is not valid")]
     Config(#[from] ConfigError),
-    #[error("{0}: {1}")]
-    Exposed(String, String),
     #[error("the database is not usable")]
     Store(#[from] StoreError),
     #[error("cannot create the HTTP client for the auth service")]
@@ -101,8 +98,6 @@ pub async fn start(
     random: Random,
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
-    exposure::report(&config)
-        .map_err(|file| StartError::Exposed(file.to_string(), file.advice()))?;
     let (parts, telemetry) = (Parts::of(&config)?, Telemetry::of_process());
     close_artifacts(&config);
     let store = Store::open(&config.database.options())?;

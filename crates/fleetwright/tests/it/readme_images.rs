@@ -9,6 +9,7 @@ use crate::world::{Done, Home, Server};
 
 /// The user `nobody`.
 const NOBODY: u32 = 65534;
+const CREDENTIAL: &str = "hunter2-of-the-server";
 const SETPRIV: [&str; 5] = [
     "setpriv",
     "--reuid=65534",
@@ -73,8 +74,25 @@ fn start(home: Home, before: &[&str], program: &Path) -> Server {
         config.to_str().unwrap(),
     ];
     let words = [before, &arguments].concat();
-    let command = home.bare_command(Path::new(words[0]), &words[1..]);
+    let mut command = home.bare_command(Path::new(words[0]), &words[1..]);
+    command.env("AWS_SECRET_ACCESS_KEY", CREDENTIAL);
     Server::start_by(home, command)
+}
+
+/// A task of the server's user looks at the worker and at the server. Root may read all processes.
+fn assert_that_a_task_cannot_read_them(server: &Server) {
+    let script = r#"
+        server=$(cut -d ' ' -f 4 "/proc/$PPID/stat")
+        tr '\0' ' ' <"/proc/$server/cmdline"
+        for process in $PPID $server; do
+            cat "/proc/$process/environ" 2>&1 || true
+        done
+    "#;
+    let task = ["task", "create", "--pool", "local/default", "--log", "--"];
+    let out = server.ok(&[&task[..], &["sh", "-c", script]].concat());
+    assert!(out.contains(" up --listen "), "{out}");
+    assert_eq!(out.matches("Permission denied").count(), 2, "{out}");
+    assert!(!out.contains(CREDENTIAL), "{out}");
 }
 
 #[test]
@@ -107,6 +125,7 @@ fn the_image_walk_of_the_readme_works_without_rights() {
     chown(home.path("."), Some(NOBODY), Some(NOBODY)).unwrap();
     let server = start(home, &SETPRIV, &program);
     assert_is_date(&walk(&server));
+    assert_that_a_task_cannot_read_them(&server);
     let workers = server.home.path("data/local/local");
     let in_image = std::fs::read_dir(workers).unwrap().flatten().any(|worker| {
         let launch = std::fs::read_to_string(worker.path().join("launch.json"));

@@ -114,7 +114,7 @@ impl Images {
                 ));
             }
         }
-        self.account().map(drop)
+        Ok(())
     }
 
     /// The user as whom builds run. `None`: the user of this process.
@@ -189,6 +189,7 @@ impl Config {
             return wrong("images.folder", "is missing: builds run there");
         }
         self.tree.check()?;
-        self.images.check()
+        self.images.check()?;
+        self.images.account().map(drop)
     }
 }

@@ -118,8 +118,7 @@ async fn nothing_starts_with_keys_that_everybody_can_read() {
     set_mode(&here.path("keys"), 0o644);
     let keys = here.path("keys");
     let expected = format!(
-        "the server cannot start: all users of this machine can read or change the keys in {0}: \
-         chmod 600 {0}",
+        "all users of this machine can read or change the keys in {0}: chmod 600 {0}",
         keys.display()
     );
     assert_eq!(here.start().await.unwrap_err(), expected);
@@ -177,6 +176,8 @@ async fn the_user_of_builds_exists_and_cannot_read_the_keys() {
     let here = Installation::new();
     let mut config = here.config();
     config.images.user = Some("no-such-user".to_owned());
+    config.check().unwrap();
+    config.roles = Config::default().roles;
     let error = config.check().unwrap_err().to_string();
     assert_eq!(error, "images.user: this machine has no user no-such-user");
     config.images.user = Some("nobody".to_owned());
@@ -218,5 +219,14 @@ async fn doctor_says_that_builds_run_as_root() {
     if is_root {
         config.images.user = Some("nobody".to_owned());
         assert!(!says_so(&config).await);
+        let about_folder = async |config: &Config| {
+            let findings = examine(config).await;
+            findings
+                .iter()
+                .any(|it| it.what.starts_with("no image can be built"))
+        };
+        assert!(!about_folder(&config).await);
+        set_mode(here.0.path(), 0o700);
+        assert!(about_folder(&config).await);
     }
 }
