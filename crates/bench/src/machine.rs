@@ -77,6 +77,8 @@ fn file_system(folder: &Path) -> Option<String> {
 pub(crate) fn temporary_folder() -> anyhow::Result<TempDir> {
     let folder = tempfile::Builder::new()
         .prefix("fleetwright-bench-")
+        // Nothing starts with keys that others can read.
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .tempdir();
     let folder = folder.context("cannot make a folder")?;
     let key = generate_key(&mut chance());

@@ -1,5 +1,6 @@
 //! The configuration section of a provider.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -29,6 +30,15 @@ pub enum ProviderConfig {
 }
 
 impl ProviderConfig {
+    /// The file with its secret.
+    pub fn secret_file(&self) -> Option<&Path> {
+        match self {
+            Self::External(settings) => settings.secret_file.as_deref(),
+            Self::Aws(settings) => settings.secret_file(),
+            Self::Static(_) | Self::Fake(_) | Self::Local(_) | Self::Exec(_) => None,
+        }
+    }
+
     /// Whether its calls leave this machine, and so may exceed a rate limit of others.
     pub fn calls_a_cloud(&self) -> bool {
         match self {

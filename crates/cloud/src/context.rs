@@ -1,6 +1,7 @@
 //! The environment that every provider is built with.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use access::seal::Keyring;
@@ -28,5 +29,23 @@ impl ProviderContext {
     pub(crate) fn folder(&self, kind: &str) -> Option<PathBuf> {
         let folder = self.data.as_ref()?.join(kind).join(self.id.as_str());
         Some(std::path::absolute(&folder).unwrap_or(folder))
+    }
+
+    /// Makes the provider's own folder, and closes it and that of its kind to all other users.
+    pub(crate) fn make_folder(&self, kind: &str) -> io::Result<()> {
+        self.each_folder(kind, permissions::make_private)
+    }
+
+    /// Closes these folders, if they exist.
+    pub(crate) fn close_folder(&self, kind: &str) -> io::Result<()> {
+        self.each_folder(kind, permissions::close)
+    }
+
+    fn each_folder(&self, kind: &str, act: fn(&Path) -> io::Result<()>) -> io::Result<()> {
+        let own = self.folder(kind);
+        let both = own
+            .iter()
+            .flat_map(|own| [own.parent().unwrap_or(own), own.as_path()]);
+        both.into_iter().try_for_each(act)
     }
 }

@@ -38,6 +38,8 @@ const MAX_STDERR_BYTES: usize = 4 * 1024;
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
 /// Variables of our own environment that the program gets.
 const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+/// The name of the folder of such folders.
+const KIND: &str = "exec";
 /// The variable with the path of a folder in which the program may keep state.
 const STATE_VARIABLE: &str = "FLEETWRIGHT_STATE";
 
@@ -99,7 +101,7 @@ impl Program {
     }
 
     fn state(&self) -> Option<PathBuf> {
-        self.context.folder("exec")
+        self.context.folder(KIND)
     }
 
     fn command(&self, operation: Operation) -> Option<Command> {
@@ -198,11 +200,9 @@ impl Transport for Program {
             ));
         }
         if let Some(state) = self.state() {
-            let made = tokio::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&state)
-                .await;
+            let context = self.context.clone();
+            let made = tokio::task::spawn_blocking(move || context.make_folder(KIND)).await;
+            let made = made.unwrap_or_else(|error| Err(std::io::Error::other(error)));
             made.map_err(|error| format!("cannot create folder {}: {error}", state.display()))?;
         }
         Ok(())

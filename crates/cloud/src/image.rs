@@ -5,6 +5,7 @@ mod artifact_settings;
 mod artifact_store;
 mod build;
 mod build_log;
+mod confinement;
 mod diskimage_builder;
 mod object_store;
 mod output;
@@ -25,6 +26,7 @@ pub use build::{
     end_leftovers,
 };
 pub use build_log::{LogPiece, MIN_LOG_BYTES, read_complete_log, read_log};
+pub use confinement::Confinement;
 pub use diskimage_builder::{ElementBuild, element_command};
 pub use object_store::{
     BadObjectStore, MAX_PART_BYTES, MAX_PARTS, MIN_PART_BYTES, ObjectStore, ObjectStoreSettings,

@@ -48,6 +48,8 @@ pub struct LocalSettings {
     /// The program and its arguments; `{identity}` stands for the path of the worker's identity
     /// file. Empty: this program as a worker.
     pub command: Vec<String>,
+    /// Programs of images run with the rights of their owner, as `sudo` needs.
+    pub image_setuid: bool,
     /// Dollars per hour and worker.
     pub cost_per_hour: CostPerHour,
 }

@@ -384,6 +384,9 @@ fn asking(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure
 
 /// Runs on all cores, as servers do.
 fn serving(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    // Before anything secret is read: tasks of `local` pools and builds of images may run as the
+    // same user, and must not read the memory and the environment of this process.
+    ::worker::keep_to_itself();
     block_on(Builder::new_multi_thread(), Box::pin(work))
 }
 

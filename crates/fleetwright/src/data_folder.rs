@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use access::seal::generate_key;
 use access::{Secret, slugid};
 use anyhow::Context as _;
+use permissions::create_private;
 use rand::Rng;
 
 use crate::failure::{Exit, Failure};
@@ -40,7 +41,7 @@ impl DataFolder {
         let path = std::path::absolute(path)
             .with_context(|| format!("cannot find the folder {}", path.display()))?;
         let usable = || -> anyhow::Result<File> {
-            make_private_folder(&path)
+            create_private(&path)
                 .with_context(|| format!("cannot create the data folder {}", path.display()))?;
             private_file(
                 OpenOptions::new().write(true).create(true),
@@ -214,20 +215,6 @@ fn private_file(options: &mut OpenOptions, path: &Path) -> std::io::Result<File>
 #[cfg(not(unix))]
 fn private_file(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
     options.open(path)
-}
-
-#[cfg(unix)]
-fn make_private_folder(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-}
-
-#[cfg(not(unix))]
-fn make_private_folder(path: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(path)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use access::Secret;
 use backplane::tree::{Membership, TreeError, rank};
-use cloud::image::{ArtifactStore, ProvenanceKey};
+use cloud::image::{ArtifactStore, Confinement, ProvenanceKey};
 use cloud::{Provider, Providers};
 use domain::id::{ImageName, ProviderId};
 use domain::image::{Leftover, Step, UploadTargetId};
@@ -79,6 +79,8 @@ pub struct BuilderSettings {
     pub deployment: String,
     /// Where the values of secrets are, by their names.
     pub secrets: BTreeMap<String, SecretFile>,
+    /// As whom builds run, and what they may not do.
+    pub confinement: Confinement,
 }
 
 /// A file with the value of a secret.
@@ -87,6 +89,8 @@ pub struct SecretFile {
     pub path: PathBuf,
     /// The build gets it as a file, not as a variable.
     pub as_file: bool,
+    /// The images that may use it; `None`: all.
+    pub images: Option<BTreeSet<String>>,
 }
 
 /// The parts of the program that a builder works with.
@@ -120,6 +124,12 @@ pub enum BuilderError {
         #[source]
         error: io::Error,
     },
+    #[error(
+        "user {user} of `images.user` cannot enter {}: let this user in (chmod o+x), or set \
+         `images.folder` to a folder that the user can reach, such as /var/lib/fleetwright-builds",
+        folder.display()
+    )]
+    Closed { user: String, folder: PathBuf },
     #[error(transparent)]
     Tree(#[from] TreeError),
 }
@@ -157,6 +167,12 @@ impl BuilderError {
 }
 
 impl SecretFile {
+    /// Whether a build of this image may get it.
+    pub fn is_for(&self, image: &ImageName) -> bool {
+        let images = self.images.as_ref();
+        images.is_none_or(|images| images.contains(image.as_str()))
+    }
+
     /// The value, without the line end of the file.
     fn read(&self) -> io::Result<Secret> {
         let text = std::fs::read_to_string(&self.path)?;
@@ -171,7 +187,8 @@ impl Builder {
         settings: BuilderSettings,
         stop: CancellationToken,
     ) -> Result<Arc<Self>, BuilderError> {
-        let disk = Disk::open(&settings.folder).await?;
+        let account = settings.confinement.account.as_ref();
+        let disk = Disk::open(&settings.folder, account).await?;
         parts.live.set_builder(&settings.name);
         Ok(Arc::new(Self {
             parts,

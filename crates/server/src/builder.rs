@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::build_logs::{LogSeal, LogSource, published_address};
 use crate::config::{Config, ConfigError, TreeKind};
 use crate::configured_providers::build_providers;
+use crate::exposure;
 
 /// The folder of artifacts in that of the builder, if no store is configured.
 const ARTIFACTS: &str = "artifacts";
@@ -42,6 +43,8 @@ const SET_UP_EVERY: Duration = Duration::from_secs(60);
 pub enum BuilderProblem {
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error("{0}: {1}")]
+    Exposed(String, String),
     #[error("images.artifacts is not usable")]
     Artifacts(#[from] BadObjectStore),
     #[error("the folder of artifacts is not usable: {0}")]
@@ -113,6 +116,11 @@ pub(crate) async fn open(
     let Some(folder) = config.image_folder() else {
         return Ok(None);
     };
+    let confinement = config.images.confinement()?;
+    if confinement.account.is_some() && !folder.exists() {
+        // The user of builds passes through it to folders of his own.
+        permissions::make_passable(&folder).map_err(BuilderProblem::ArtifactFolder)?;
+    }
     let (artifacts, artifacts_name) = open_artifacts(config, &folder, &needs.clock)?;
     let address = serve_logs(config, &needs, &artifacts).await?;
     let keyring = Arc::clone(&needs.seal.keyring);
@@ -140,6 +148,7 @@ pub(crate) async fn open(
         address,
         deployment: config.root_url(),
         secrets: images.secret_files(),
+        confinement,
     };
     Ok(Some(Builder::open(parts, settings, needs.stop).await?))
 }
@@ -179,6 +188,7 @@ pub(crate) fn open_artifacts(
         None => {
             let path = std::path::absolute(folder.join(ARTIFACTS));
             let path = path.map_err(BuilderProblem::ArtifactFolder)?;
+            permissions::make_private(&path).map_err(BuilderProblem::ArtifactFolder)?;
             let name = named(&path)?;
             Ok((Arc::new(FolderStore::new(path)), name))
         }
@@ -223,6 +233,8 @@ pub async fn run(
     ready: impl FnOnce(&str),
 ) -> Result<(), BuilderProblem> {
     config.check_builder()?;
+    exposure::report(&config)
+        .map_err(|file| BuilderProblem::Exposed(file.to_string(), file.advice()))?;
     // A builder mostly waits: idle, it holds 36 MiB without huge pages, and 41 MiB with them.
     if let Err(problem) = nix::sys::prctl::set_thp_disable(true) {
         tracing::debug!("memory is used in huge pages: {problem}");

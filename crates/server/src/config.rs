@@ -8,6 +8,7 @@ mod auth;
 mod events;
 mod fleet;
 mod images;
+mod inline_secrets;
 mod keys;
 mod limits;
 mod notify;
@@ -15,6 +16,7 @@ mod outside_queue;
 mod planning;
 mod queue;
 mod roles;
+mod secret_files;
 mod syntax;
 mod tls;
 mod tree;
@@ -78,6 +80,9 @@ pub struct Config {
     pub tree: Tree,
     pub images: Images,
     pub log: Log,
+    /// The file of this configuration, if it has secrets.
+    #[serde(skip)]
+    pub file_with_secrets: Option<PathBuf>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -178,6 +183,7 @@ impl Default for Config {
             tree: Tree::default(),
             images: Images::default(),
             log: Log::default(),
+            file_with_secrets: None,
         }
     }
 }
@@ -235,7 +241,9 @@ impl Default for Log {
 impl Config {
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = read(file)?;
-        Self::from_toml(&text, file)
+        let mut config = Self::from_toml(&text, file)?;
+        config.file_with_secrets = inline_secrets::are_in(&text).then(|| file.to_owned());
+        Ok(config)
     }
 
     /// `file` is used only in error messages.
@@ -331,6 +339,9 @@ impl Config {
         self.tree.check()?;
         self.tree.check_security()?;
         self.images.check()?;
+        if self.roles.include(Role::Builder) {
+            self.images.account()?;
+        }
         if self.roles.is_empty() {
             let problem = "must name at least one role; omit it for all roles";
             return wrong("roles", problem);

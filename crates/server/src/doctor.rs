@@ -1,7 +1,6 @@
 //! Checks a configuration and its environment, and says how to fix problems.
 
 use std::fmt::Display;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use store::Store;
 use tokio::net::TcpListener;
 
 use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient, TreeKind};
+use crate::exposure;
 use crate::health::{skew_ms, skew_problem};
 use crate::notify::MailChannel;
 use crate::tls::TlsAcceptor;
@@ -91,7 +91,7 @@ impl Finding {
 pub async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = vec![configuration(config), keys(config), clock()];
     findings.extend(tokens(config));
-    findings.extend(secret_files(config).filter_map(open_to_others));
+    findings.extend(exposed(config));
     findings.push(providers(config));
     findings.extend(provider_set_ups(config).await);
     findings.extend(tasks_as_ourselves(config));
@@ -179,43 +179,29 @@ fn tokens(config: &Config) -> Vec<Finding> {
         .collect()
 }
 
-/// Files that no other user should read.
-fn secret_files(config: &Config) -> impl Iterator<Item = &Path> {
-    let clients = config.auth.static_clients.iter();
-    let outside = config.auth.taskcluster.iter();
-    let queue = config.queue.taskcluster.iter();
-    let pulse = queue.clone().filter_map(|queue| queue.pulse.as_ref());
-    let events = config.events.amqp.iter();
-    let mail = config.notify.email.iter();
-    let hooks = config.notify.webhook.iter();
-    let tls = config.tls.iter();
-    let strategies = config.strategies.values();
-    std::iter::once(config.keys.file.as_path())
-        .chain(tls.map(|tls| tls.key_file.as_path()))
-        .chain(strategies.filter_map(|strategy| strategy.secret_file.as_deref()))
-        .chain(mail.filter_map(|mail| mail.password_file.as_deref()))
-        .chain(hooks.filter_map(|hook| hook.secret_file.as_deref()))
-        .chain(clients.filter_map(|client| client.access_token_file.as_deref()))
-        .chain(outside.filter_map(|outside| outside.access_token_file.as_deref()))
-        .chain(queue.filter_map(|queue| queue.access_token_file.as_deref()))
-        .chain(events.filter_map(|amqp| amqp.url_file.as_deref()))
-        .chain(pulse.filter_map(|amqp| amqp.url_file.as_deref()))
-        .chain(config.tree.secret_files())
-}
-
-#[cfg(unix)]
-fn open_to_others(file: &Path) -> Option<Finding> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(file).ok()?.permissions().mode();
-    (mode & 0o077 != 0).then(|| {
-        let what = format!("other users may read the secret in {}", file.display());
-        Finding::warning(what, format!("chmod 600 {}", file.display()))
-    })
-}
-
-#[cfg(not(unix))]
-fn open_to_others(_file: &Path) -> Option<Finding> {
-    None
+/// Files that other users can use: the server starts with most of them, and warns.
+fn exposed(config: &Config) -> impl Iterator<Item = Finding> {
+    let files = exposure::exposed_files(config).into_iter();
+    let files = files.map(|file| {
+        if file.is_refused() {
+            Finding::bad(file.to_string(), file.advice())
+        } else {
+            Finding::warning(file.to_string(), file.advice())
+        }
+    });
+    let builds = exposure::builds_as_root(config);
+    let builds = builds.map(|text| Finding::warning(text, exposure::OWN_USER));
+    let closed = exposure::closed_to_builds(config).map(|(user, folder)| {
+        Finding::bad(
+            format!(
+                "no image can be built: user {user} of images.user cannot enter {}",
+                folder.display()
+            ),
+            "let this user in (chmod o+x), or set images.folder to a folder that the user can \
+             reach, such as /var/lib/fleetwright-builds",
+        )
+    });
+    files.chain(builds).chain(closed)
 }
 
 fn clock() -> Finding {

@@ -11,6 +11,7 @@ pub mod config;
 mod configured_providers;
 pub mod doctor;
 pub mod events;
+pub mod exposure;
 pub mod health;
 pub mod hosts;
 pub mod limits;

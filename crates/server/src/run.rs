@@ -18,6 +18,7 @@ use crate::background;
 use crate::background::driver::Driver;
 use crate::background::tree_keeper;
 use crate::config::Config;
+use crate::exposure;
 use crate::open_files;
 use crate::start::{StartError, start};
 
@@ -43,6 +44,8 @@ pub enum RunError {
     InUse(LockError),
     #[error("the server cannot start")]
     Start(#[from] StartError),
+    #[error("{0}: {1}")]
+    Exposed(String, String),
     #[error("the operating system provides no random numbers: {0}")]
     Random(String),
 }
@@ -54,6 +57,7 @@ pub async fn run(
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), RunError> {
+    exposure::report(&config).map_err(|file| RunError::Exposed(file.to_string(), file.advice()))?;
     let address = config.listen;
     let unable = |problem| RunError::Listen { address, problem };
     let listener = TcpListener::bind(address).await.map_err(unable)?;

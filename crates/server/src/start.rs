@@ -100,8 +100,19 @@ pub async fn start(
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
     let (parts, telemetry) = (Parts::of(&config)?, Telemetry::of_process());
+    close_artifacts(&config);
     let store = Store::open(&config.database.options())?;
     assemble(config, parts, store, telemetry, clock, random, Vec::new()).await
+}
+
+/// The folder of artifacts in that of the data is ours, whatever its mode was. Each file in it is
+/// private, too.
+fn close_artifacts(config: &Config) {
+    let ours = config.artifacts.folder.is_none();
+    let folder = config.artifact_folder().filter(|_| ours);
+    if let Some(Err(error)) = folder.as_deref().map(permissions::close) {
+        tracing::warn!("cannot close the folder of artifacts to other users: {error}");
+    }
 }
 
 /// As `start`, with additional providers and with metrics of its own: for tests.

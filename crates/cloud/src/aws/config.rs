@@ -1,7 +1,7 @@
 //! The configuration section of a provider of kind `aws`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use access::Secret;
 use serde::Deserialize;
@@ -119,6 +119,19 @@ impl TryFrom<AwsSection> for AwsConfig {
             price_file: section.price_file,
             identity_keys,
         })
+    }
+}
+
+impl AwsConfig {
+    /// The file with the secret key.
+    pub(crate) fn secret_file(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Keys {
+                secret_access_key: KeyText::File(file),
+                ..
+            } => Some(file),
+            Source::Keys { .. } | Source::Chain => None,
+        }
     }
 }
 

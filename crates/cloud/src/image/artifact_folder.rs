@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use aws_lc_rs::digest::{Context, SHA256};
 use domain::time::Timestamp;
+use permissions::make_for_group;
 
 use super::artifact_store::{
     ArtifactError, ArtifactKey, ArtifactStore, StoredArtifact, check_file,
@@ -52,7 +53,7 @@ impl FolderStore {
         }
         let folder = path.parent().unwrap_or(&self.root);
         let store = || {
-            fs::create_dir_all(folder).map_err(ArtifactError::of_file(folder))?;
+            make_for_group(folder).map_err(ArtifactError::of_file(folder))?;
             copy(key, file, &path, checksum)
         };
         match store() {

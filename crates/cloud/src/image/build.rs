@@ -12,28 +12,34 @@ pub(crate) use self::tests::SmallDisk;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use access::Secret;
 use nix::sys::statvfs::statvfs;
+use permissions::{create_private, make_passable, make_private};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::confinement::{Confinement, Rights};
 use super::output::{OutputError, OutputFile, check_outputs};
 use super::redact::MIN_SECRET_BYTES;
 use super::supervisor::{self, Ended, NotStarted, Order, PART, REPORT, Report, Stopped};
 
 /// Variables of our own environment that a build gets.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];
+/// Variables of our own environment that the supervisor gets.
+const SUPERVISOR_INHERITED: [&str; 2] = ["PATH", "LANG"];
 /// The variable with the folder of the run, by which its processes are found.
 const FOLDER_VARIABLE: &str = "FLEETWRIGHT_BUILD";
 /// The variable with the path of the output, without the format.
 const OUTPUT_VARIABLE: &str = "FLEETWRIGHT_OUTPUT";
+/// The variable with the path of this program, for images in which workers run.
+const PROGRAM_VARIABLE: &str = "FLEETWRIGHT_PROGRAM";
 /// Stands for the same path in a command and its environment.
 const OUTPUT_PLACEHOLDER: &str = "{output}";
 /// Added to the name of a secret, for the variable with the path of its file.
@@ -64,6 +70,7 @@ pub struct BuildSpec {
     /// Time that processes have to end after SIGTERM.
     pub grace: Duration,
     pub max_log_bytes: u64,
+    pub confinement: Confinement,
 }
 
 /// A secret of a build. Its value is redacted in the log.
@@ -225,20 +232,37 @@ impl BuildSpec {
 
     /// Makes the folders and the files of secrets.
     fn prepare(&self) -> io::Result<()> {
+        let account = self.confinement.account.as_ref();
+        let own = |path: &Path| match account {
+            Some(account) => chown(path, Some(account.user), Some(account.group)),
+            None => Ok(()),
+        };
         let mut builder = std::fs::DirBuilder::new();
         builder.mode(0o700);
+        // The folder itself stays ours, so that another user cannot replace the log. He passes
+        // through it to his own folders.
+        let make = if account.is_some() {
+            make_passable
+        } else {
+            make_private
+        };
         if let Some(parent) = self.folder.parent() {
-            std::fs::create_dir_all(parent)?;
+            create_private(parent)?;
         }
         builder.create(&self.folder)?;
+        make(&self.folder)?;
         for name in ["work", "output", "tmp", "secrets"] {
-            builder.create(self.folder.join(name))?;
+            let folder = self.folder.join(name);
+            builder.create(&folder)?;
+            own(&folder)?;
         }
         for secret in self.secrets.iter().filter(|it| it.as_file) {
             let mut options = std::fs::OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
-            let mut file = options.open(self.secret_file(&secret.name))?;
+            let path = self.secret_file(&secret.name);
+            let mut file = options.open(&path)?;
             io::Write::write_all(&mut file, secret.value.expose().as_bytes())?;
+            own(&path)?;
         }
         Ok(())
     }
@@ -247,13 +271,17 @@ impl BuildSpec {
         self.folder.join("secrets").join(name)
     }
 
-    fn environment(&self) -> BTreeMap<String, String> {
+    fn environment(&self, program: &SupervisorProgram) -> BTreeMap<String, String> {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let inherited = INHERITED.iter().filter_map(|name| {
             let value = std::env::var(name).ok()?;
             Some(((*name).to_owned(), value))
         });
         let mut all: BTreeMap<String, String> = inherited.collect();
+        if let Some(account) = &self.confinement.account {
+            all.insert("USER".to_owned(), account.name.clone());
+            all.insert("LOGNAME".to_owned(), account.name.clone());
+        }
         all.insert("HOME".to_owned(), text(self.folder.join("work")));
         all.insert("TMPDIR".to_owned(), text(self.folder.join("tmp")));
         let output = text(self.output_path());
@@ -271,6 +299,8 @@ impl BuildSpec {
         }
         all.insert(OUTPUT_VARIABLE.to_owned(), output);
         all.insert(FOLDER_VARIABLE.to_owned(), text(self.folder.clone()));
+        let program = program.0.first().cloned().unwrap_or_default();
+        all.insert(PROGRAM_VARIABLE.to_owned(), program);
         all
     }
 
@@ -282,7 +312,7 @@ impl BuildSpec {
             command: words
                 .map(|word| word.replace(OUTPUT_PLACEHOLDER, &output))
                 .collect(),
-            environment: self.environment(),
+            environment: self.environment(program),
             folder: self.folder.join("work"),
             log: self.log_path(),
             max_log_bytes: self.max_log_bytes,
@@ -293,6 +323,7 @@ impl BuildSpec {
                 .collect(),
             time_limit_ms: in_milliseconds(self.time_limit),
             grace_ms: in_milliseconds(self.grace),
+            rights: Rights::of(&self.confinement),
         }
     }
 }
@@ -316,8 +347,13 @@ impl BuildRun {
             .0
             .split_first()
             .ok_or_else(|| BuildError::NotPrepared("no supervisor is configured".to_owned()))?;
+        // The build is a child of the supervisor, and could read its environment: ours may hold
+        // secrets.
+        let inherited = SUPERVISOR_INHERITED.iter();
         let mut child = Command::new(first)
             .args(arguments)
+            .env_clear()
+            .envs(inherited.filter_map(|name| Some((name, std::env::var_os(name)?))))
             .env(PART, supervisor::SUPERVISE)
             .env(FOLDER_VARIABLE, &spec.folder)
             .process_group(0)

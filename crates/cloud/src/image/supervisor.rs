@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::build_log::LogWriter;
+use super::confinement::Rights;
 use super::redact::Redactor;
 
 /// The variable that says which part the program plays.
@@ -67,6 +68,7 @@ pub(crate) struct Order {
     pub(crate) secrets: Vec<String>,
     pub(crate) time_limit_ms: u64,
     pub(crate) grace_ms: u64,
+    pub(crate) rights: Rights,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -116,6 +118,7 @@ struct EnterOrder {
     command: Vec<String>,
     environment: BTreeMap<String, String>,
     supervisor: i32,
+    rights: Rights,
     /// Where to write why the command could not be started.
     error_file: PathBuf,
 }
@@ -149,6 +152,8 @@ pub fn run_build_part() -> Option<ExitCode> {
 }
 
 fn supervise() -> io::Result<()> {
+    // The build must not read the memory of this process, which has its secrets and its order.
+    prctl::set_dumpable(false)?;
     prctl::set_child_subreaper(true)?;
     let mut input = BufReader::new(io::stdin());
     let mut line = String::new();
@@ -173,6 +178,10 @@ fn enter() -> io::Result<()> {
         .take(MAX_ORDER_BYTES)
         .read_to_string(&mut text)?;
     let order: EnterOrder = serde_json::from_str(&text)?;
+    // The command may run as a user who cannot make it.
+    let mut error_file = fs::File::create(&order.error_file)?;
+    order.rights.take_on()?;
+    // A change of the user undoes this.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     // Builders go without huge pages; commands may need them.
     prctl::set_thp_disable(false)?;
@@ -193,7 +202,7 @@ fn enter() -> io::Result<()> {
         .stdout(output)
         .exec();
     let not_started = explain(program, &order.environment, &error);
-    fs::write(&order.error_file, serde_json::to_string(&not_started)?)?;
+    error_file.write_all(serde_json::to_string(&not_started)?.as_bytes())?;
     std::process::exit(NOT_STARTED)
 }
 
@@ -265,6 +274,7 @@ impl Supervisor {
             command: order.command.clone(),
             environment: order.environment.clone(),
             supervisor: nix::unistd::getpid().as_raw(),
+            rights: order.rights.clone(),
             error_file: error_file.clone(),
         };
         if let Some(mut input) = child.stdin.take() {

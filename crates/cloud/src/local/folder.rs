@@ -112,11 +112,6 @@ impl LaunchRecord {
     }
 }
 
-/// Makes the folder that holds the worker folders.
-pub(super) fn make_root(root: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(root)
-}
-
 impl WorkerFolder {
     /// Makes the complete folder; `None`: it exists already. `identity` gets the path of the
     /// working folder.
@@ -302,8 +297,9 @@ impl WorkerFolder {
         Ok(Some(Timestamp::from_millis(ended.at)))
     }
 
+    /// A worker may have closed folders, and so does an overlay.
     pub(super) fn delete(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.path)
+        permissions::remove(&self.path)
     }
 
     /// Cuts the log of a running process if it is too large.

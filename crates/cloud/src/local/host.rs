@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::LocalSettings;
-use super::folder::{self, IDENTITY_VARIABLE, LaunchRecord, NewFolder, ProcessState, WorkerFolder};
+use super::folder::{IDENTITY_VARIABLE, LaunchRecord, NewFolder, ProcessState, WorkerFolder};
 use super::order::Order;
 use super::process::Process;
-use super::rooted::Isolation;
+use super::rooted::{Isolation, Setuid};
 use crate::identity::Tokens;
 use crate::{
     CloudError, CostPerHour, LaunchError, LaunchedMachine, MachineEnd, OwnedMachine,
@@ -36,6 +36,8 @@ const INHERITED: [&str; 8] = [
 ];
 /// Stands for the path of the identity file in a configured command.
 const IDENTITY_PLACEHOLDER: &str = "{identity}";
+/// The name of the folder of worker folders.
+const KIND: &str = "local";
 /// The group of workers on a machine whose host name cannot be a group.
 const DEFAULT_GROUP: &str = "local";
 const MAX_GROUP_LENGTH: usize = 38;
@@ -49,6 +51,7 @@ pub(super) struct Host {
     command: OnceLock<Vec<String>>,
     /// How workers are kept in their images; set when the first one is launched.
     pub(super) isolation: OnceLock<Isolation>,
+    pub(super) setuid: Setuid,
     pub(super) group: WorkerGroup,
     pub(super) tokens: Tokens,
     /// Allows one launch at a time, so that each counts the processes of the others.
@@ -83,6 +86,11 @@ impl Host {
             cost: settings.cost_per_hour,
             command: OnceLock::new(),
             isolation: OnceLock::new(),
+            setuid: if settings.image_setuid {
+                Setuid::On
+            } else {
+                Setuid::Off
+            },
             group: group_named(&name.to_string_lossy()),
             tokens: Tokens::new(&context),
             launching: Mutex::default(),
@@ -103,7 +111,7 @@ impl Host {
 
     /// The folder that holds the worker folders.
     fn root(&self) -> Option<PathBuf> {
-        self.context.folder("local")
+        self.context.folder(KIND)
     }
 
     pub(super) fn known_root(&self) -> io::Result<PathBuf> {
@@ -123,7 +131,11 @@ impl Host {
                 "provider {id} needs a folder for its workers: set `data` in the configuration"
             ))
         })?;
-        folder::make_root(&root).map_err(failed(format!("cannot create {}", root.display())))?;
+        self.context
+            .make_folder(KIND)
+            .map_err(failed(format!("cannot create {}", root.display())))?;
+        self.close_images()
+            .map_err(failed("cannot close the folder of images".to_owned()))?;
         Process::with_pid(std::process::id()).map_err(failed("cannot read /proc".to_owned()))?;
         if self.command.get().is_none() {
             let command = if self.configured.is_empty() {
@@ -471,7 +483,11 @@ fn launched_of(record: &LaunchRecord) -> Option<LaunchedMachine> {
         id: key.id,
         made: None,
         provider_data: match (&record.image, &record.isolation) {
-            (Some(image), Some(isolation)) => json!({"image": image, "isolation": isolation}),
+            (Some(image), Some(isolation)) => {
+                // A start beside the image says nothing about the image.
+                let is_in_image = Isolation::named(isolation).is_some_and(Isolation::is_in_image);
+                json!({"image": image, "isolation": isolation, "inImage": is_in_image})
+            }
             _ => json!({}),
         },
     })

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use domain::launch::Cause;
+use permissions::make_private;
 use serde::{Deserialize, Serialize};
 
 use super::LocalProvider;
@@ -77,7 +78,7 @@ impl ImageFolders {
             return Ok(());
         }
         let failed = |error: io::Error| of_io(&self.0, &error);
-        fs::create_dir_all(&self.0).map_err(failed)?;
+        make_private(&self.0).map_err(failed)?;
         let free = free_bytes(&self.0).map_err(failed)?;
         let needed = upload.checksum.size_bytes.saturating_add(RESERVE_BYTES);
         if free < needed {
@@ -190,7 +191,8 @@ fn fill(
 ) -> Result<File, ImageError> {
     let failed = |error: io::Error| of_io(fresh, &error);
     let root = fresh.join(ROOT);
-    fs::create_dir_all(&root).map_err(failed)?;
+    make_private(fresh).map_err(failed)?;
+    fs::create_dir(&root).map_err(failed)?;
     let lock = File::create(fresh.join(LOCK)).map_err(failed)?;
     lock.lock().map_err(failed)?;
     let made = if upload.record.format == TAR {
@@ -263,7 +265,7 @@ impl ImageTarget for LocalProvider {
             checksum: upload.checksum.clone(),
         };
         let progress = std::sync::Arc::clone(upload.progress);
-        self.run(move |host| host.images()?.make(&owned, &progress))
+        self.run(move |host| host.make_images()?.make(&owned, &progress))
             .await??;
         Ok(UploadState::Ready(UploadedImage {
             external_id: id,

@@ -14,13 +14,27 @@ use super::order::Order;
 use super::rooted::{IMAGE_VARIABLE, Isolation};
 use crate::{CloudError, LaunchError};
 
+/// The name of the folder of images.
+const KIND: &str = "local-images";
+
 impl Host {
     /// The folders of images.
     pub(super) fn images(&self) -> Result<ImageFolders, CloudError> {
-        let folder = self.context.folder("local-images");
+        let folder = self.context.folder(KIND);
         folder
             .map(ImageFolders)
             .ok_or_else(|| CloudError::Refused("the configuration has no `data` folder".to_owned()))
+    }
+
+    /// The same, made if they do not exist.
+    pub(super) fn make_images(&self) -> Result<ImageFolders, CloudError> {
+        self.context.make_folder(KIND).map_err(unavailable)?;
+        self.images()
+    }
+
+    /// Images have programs with rights of their owner (setuid), so no other user may reach them.
+    pub(super) fn close_images(&self) -> io::Result<()> {
+        self.context.close_folder(KIND)
     }
 
     pub(super) fn check_image(&self, order: &Order) -> Result<(), LaunchError> {
@@ -51,10 +65,9 @@ impl Host {
     pub(super) fn isolation(&self, root: &Path) -> Isolation {
         *self.isolation.get_or_init(|| {
             let scratch = root.join(format!(".new-{}-isolation", self.now().as_millis()));
-            let (isolation, reason) = Isolation::probe(&scratch)
-                .unwrap_or_else(|error| (Isolation::Folder, error.to_string()));
+            let (isolation, reason) = Isolation::probe(&scratch);
             // If this fails, it is deleted later as an unfinished folder.
-            let _ = std::fs::remove_dir_all(&scratch);
+            let _ = permissions::remove(&scratch);
             let id = &self.context.id;
             tracing::info!(provider.id = %id, "workers of {id} are kept in images by: {} {reason}",
                 isolation.as_str());
@@ -73,7 +86,7 @@ impl Host {
             // A configured program is one of the image.
             let own = record.command.first().filter(|_| self.runs_own_program());
             let program = own.map_or("", String::as_str);
-            words = isolation.words(&root, folder.path(), program);
+            words = isolation.words(&root, folder.path(), program, self.setuid);
         }
         words.extend(record.command.iter().map(OsString::from));
         Ok(words)
@@ -104,7 +117,7 @@ impl Host {
             Ok(Some((root, Isolation::Folder))) => {
                 all.insert(IMAGE_VARIABLE.to_owned(), root.into_os_string());
             }
-            Ok(Some((_, Isolation::Overlay | Isolation::OverlayInMemory))) => {
+            Ok(Some(_)) => {
                 all.insert("HOME".to_owned(), "/root".into());
                 all.insert("TMPDIR".to_owned(), "/tmp".into());
             }

@@ -2,11 +2,10 @@
 //!
 //! Where this is permitted, the process gets a mount namespace of its own. In it, an overlay file
 //! system lies on the image, so that workers do not change the image, and the process has the
-//! overlay as its root. Elsewhere the process runs as usual, and a variable has the path of the
-//! image.
+//! overlay as its root. A user who may mount nothing may do so in a user namespace, as its root.
+//! Elsewhere the process runs as usual, and a variable has the path of the image.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -14,11 +13,12 @@ use std::process::{Command, Stdio};
 pub(super) const IMAGE_VARIABLE: &str = "FLEETWRIGHT_IMAGE";
 
 /// Mounts what a worker needs, then becomes the command. `upper` says where the overlay keeps
-/// changes. No part of a path in the image may be a symbolic link: it could lead out of the image.
+/// changes, `flags` what holds for the programs and devices in it. No part of a path in the image
+/// may be a symbolic link: it could lead out of the image.
 const SCRIPT: &str = r#"
 set -e
-root=$1 folder=$2 program=$3 upper=$4
-shift 4
+root=$1 folder=$2 program=$3 upper=$4 flags=$5
+shift 5
 place() {
     path=$new
     old_ifs=$IFS
@@ -37,9 +37,9 @@ place() {
 new=$folder/root
 changes=$folder/changes
 mkdir -p "$new" "$changes"
-[ "$upper" = disk ] || mount -t tmpfs -o mode=0755 tmpfs "$changes"
+[ "$upper" = disk ] || mount -t tmpfs -o "mode=0755,nosuid,nodev" tmpfs "$changes"
 mkdir -p "$changes/upper" "$changes/work"
-mount -t overlay overlay -o "lowerdir=$root,upperdir=$changes/upper,workdir=$changes/work" "$new"
+mount -t overlay overlay -o "lowerdir=$root,upperdir=$changes/upper,workdir=$changes/work,$flags" "$new"
 for one in proc sys dev; do
     place "$one"
     mount --rbind "/$one" "$new/$one"
@@ -64,6 +64,13 @@ fi
 exec unshare --root="$new" --wd="$folder/work" "$@"
 "#;
 
+/// Whether programs of an image can have the rights of their owner, as `sudo` needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setuid {
+    On,
+    Off,
+}
+
 /// How workers are kept in their image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Isolation {
@@ -71,47 +78,73 @@ pub(super) enum Isolation {
     Overlay,
     /// An overlay that keeps changes in memory.
     OverlayInMemory,
+    /// The same two in a user namespace.
+    UserOverlay,
+    UserOverlayInMemory,
     /// None: the path of the image is in a variable.
     Folder,
 }
 
 impl Isolation {
+    /// Those with the image as the root, the best first.
+    pub(super) const ROOTED: [Self; 4] = [
+        Self::Overlay,
+        Self::OverlayInMemory,
+        Self::UserOverlay,
+        Self::UserOverlayInMemory,
+    ];
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Overlay => "overlay",
             Self::OverlayInMemory => "overlay-in-memory",
+            Self::UserOverlay => "user-overlay",
+            Self::UserOverlayInMemory => "user-overlay-in-memory",
             Self::Folder => "folder",
         }
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        let all = [Self::Overlay, Self::OverlayInMemory, Self::Folder];
-        all.into_iter().find(|one| one.as_str() == name)
+        let mut all = Self::ROOTED.into_iter().chain([Self::Folder]);
+        all.find(|one| one.as_str() == name)
+    }
+
+    /// Whether the image is the root file system of the worker.
+    pub(super) fn is_in_image(self) -> bool {
+        Self::ROOTED.contains(&self)
+    }
+
+    fn is_of_user(self) -> bool {
+        matches!(self, Self::UserOverlay | Self::UserOverlayInMemory)
     }
 
     /// The best isolation that works here, with the reason why no better one does. `scratch` is a
     /// folder beside the worker folders.
-    pub(super) fn probe(scratch: &Path) -> io::Result<(Self, String)> {
-        let image = scratch.join("image");
-        std::fs::create_dir_all(image.join("etc"))?;
+    pub(super) fn probe(scratch: &Path) -> (Self, String) {
         let mut reasons = Vec::new();
-        for isolation in [Self::Overlay, Self::OverlayInMemory] {
-            let folder = scratch.join(isolation.as_str());
-            std::fs::create_dir_all(folder.join("work"))?;
-            let tried = isolation.try_out(&image, &folder);
-            match tried {
-                Ok(()) => return Ok((isolation, reasons.join("; "))),
-                Err(reason) => reasons.push(reason),
+        for isolation in Self::ROOTED {
+            match isolation.try_out_in(&scratch.join(isolation.as_str())) {
+                Ok(()) => return (isolation, reasons.join("; ")),
+                Err(reason) => reasons.push(format!("{}: {reason}", isolation.as_str())),
             }
         }
-        Ok((Self::Folder, reasons.join("; ")))
+        (Self::Folder, reasons.join("; "))
+    }
+
+    /// Whether this isolation works, in a folder that is made for it.
+    pub(super) fn try_out_in(self, scratch: &Path) -> Result<(), String> {
+        let (image, folder) = (scratch.join("image"), scratch.join("worker"));
+        for made in [image.join("etc"), folder.join("work")] {
+            std::fs::create_dir_all(made).map_err(|error| error.to_string())?;
+        }
+        self.try_out(&image, &folder)
     }
 
     fn try_out(self, image: &Path, folder: &Path) -> Result<(), String> {
         if !fits_mount_options(image) || !fits_mount_options(folder) {
             return Err(format!("the path {} has one of , : \\", folder.display()));
         }
-        let words = self.words(image, folder, "");
+        let words = self.words(image, folder, "", Setuid::Off);
         let (program, arguments) = words.split_first().ok_or("no command")?;
         let output = Command::new(program)
             .args(arguments)
@@ -131,26 +164,37 @@ impl Isolation {
 
     /// The words that become the command in the image, to be followed by those of the command.
     /// `program` is bound into the image, unless it is empty.
-    pub(super) fn words(self, root: &Path, folder: &Path, program: &str) -> Vec<OsString> {
+    pub(super) fn words(
+        self,
+        root: &Path,
+        folder: &Path,
+        program: &str,
+        setuid: Setuid,
+    ) -> Vec<OsString> {
         let upper = match self {
-            Self::Overlay => "disk",
-            Self::OverlayInMemory => "memory",
+            Self::Overlay | Self::UserOverlay => "disk",
+            Self::OverlayInMemory | Self::UserOverlayInMemory => "memory",
             Self::Folder => return Vec::new(),
         };
-        let start = [
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "--",
-            "/bin/sh",
-            "-c",
-        ];
-        let mut words: Vec<OsString> = start.iter().map(OsString::from).collect();
+        let flags = match (setuid, self.is_of_user()) {
+            (Setuid::Off, false) => "nosuid,nodev",
+            (Setuid::On, false) => "nodev",
+            // Extended attributes of an overlay are root's otherwise.
+            (Setuid::Off, true) => "nosuid,nodev,userxattr",
+            (Setuid::On, true) => "nodev,userxattr",
+        };
+        let of_user: &[&str] = if self.is_of_user() {
+            &["--user", "--map-root-user"]
+        } else {
+            &[]
+        };
+        let start = ["--mount", "--propagation", "private", "--", "/bin/sh", "-c"];
+        let words = ["unshare"].iter().chain(of_user).chain(&start);
+        let mut words: Vec<OsString> = words.map(OsString::from).collect();
         words.push(SCRIPT.into());
         words.push("fleetwright-image".into());
         words.extend([root.as_os_str(), folder.as_os_str()].map(OsString::from));
-        words.extend([program, upper].map(OsString::from));
+        words.extend([program, upper, flags].map(OsString::from));
         words
     }
 }

@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::folder::{self, IDENTITY_VARIABLE};
+use super::folder::IDENTITY_VARIABLE;
 use super::host::GRACE_MS;
 use super::process::Process;
 use super::*;
@@ -528,7 +528,7 @@ async fn a_launch_before_the_set_up_starts_nothing() {
     let data = tempfile::tempdir().unwrap();
     let mut machine = Machine::new().await;
     machine.provider = provider(data.path(), &machine.clock, &["/bin/sleep", "600"], 1);
-    folder::make_root(&data.path().join("local/here")).unwrap();
+    permissions::make_private(&data.path().join("local/here")).unwrap();
     let refused = machine.launch(TOKEN, 1).await.unwrap_err().to_string();
     assert!(refused.contains("the provider is not set up"), "{refused}");
 }

@@ -3,9 +3,8 @@
 //! `<root>/<two digits>/<task>/<run>/<file>`, all in hexadecimal: task ids differ only in case,
 //! which not every file system distinguishes, and a name may be long or `../../etc/passwd`.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -77,11 +76,6 @@ pub(super) fn task_of(folder_name: &str) -> Option<TaskId> {
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect::<Option<Vec<u8>>>()?;
     URL_SAFE_NO_PAD.encode(bytes).parse().ok()
-}
-
-/// Creates a folder that other users of this machine cannot read.
-pub(super) fn make_private(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// `None`: there is no such file or folder.

@@ -8,7 +8,9 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use super::artifact_folder::{if_exists, make_private};
+use permissions::make_private;
+
+use super::artifact_folder::if_exists;
 
 const GROWING: u32 = 0o600;
 const FINISHED: u32 = 0o400;

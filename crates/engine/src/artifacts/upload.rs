@@ -7,11 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use permissions::make_private;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
 use super::ArtifactError;
-use super::artifact_folder::make_private;
 use super::file_limits::{FileLimits, LOOK_BYTES};
 use super::run_log::run_blocking;
 

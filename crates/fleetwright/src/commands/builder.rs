@@ -21,7 +21,6 @@ pub(crate) struct Arguments {
 pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
     let config = read(&arguments.config)?;
     start_log(&config)?;
-    worker::keep_to_itself();
     let (stop, signal) = (CancellationToken::new(), stop_signal()?);
     tokio::spawn({
         let stop = stop.clone();
@@ -38,7 +37,8 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
         match problem {
             BuilderProblem::Config(_) => Failure::usage(text)
                 .with_hint("`fleetwright config example` prints a configuration with every key"),
-            BuilderProblem::Artifacts(_)
+            BuilderProblem::Exposed(..)
+            | BuilderProblem::Artifacts(_)
             | BuilderProblem::ArtifactFolder(_)
             | BuilderProblem::Program(_)
             | BuilderProblem::Listen { .. }

@@ -83,8 +83,6 @@ pub(super) async fn run(
     ready: impl FnOnce(SocketAddr) + Send,
     doctor: &str,
 ) -> Result<(), Failure> {
-    // Tasks of `local` pools run as the same user and must not read this process.
-    worker::keep_to_itself();
     // A JSON log must contain only records.
     let is_logged = matches!(config.log.format, LogFormat::Json);
     server::run(config, stop, ready).await.map_err(|error| {

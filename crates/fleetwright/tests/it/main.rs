@@ -23,6 +23,7 @@ mod offline;
 mod other_workers;
 mod overrides;
 mod queue_calls;
+mod readme_images;
 mod real_image;
 mod serve;
 mod shadow;

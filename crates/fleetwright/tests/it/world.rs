@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -30,8 +31,10 @@ pub(crate) struct Done {
 
 impl Home {
     pub(crate) fn new() -> Self {
+        let private = std::fs::Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(private).tempdir();
         Self {
-            folder: tempfile::tempdir().unwrap(),
+            folder: folder.unwrap(),
         }
     }
 

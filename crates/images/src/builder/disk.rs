@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cloud::image::end_leftovers;
 use domain::id::ImageName;
 use domain::image::BuildNumber;
+use permissions::{Account, create_private, make_passable, make_private};
 
 use super::BuilderError;
 
@@ -33,10 +34,14 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Takes the folder, and removes what earlier runs left: processes and unfinished files.
-    pub(super) async fn open(folder: &Path) -> Result<Self, BuilderError> {
+    /// Builds run as `account` in it, or as the user of this process.
+    pub(super) async fn open(
+        folder: &Path,
+        account: Option<&Account>,
+    ) -> Result<Self, BuilderError> {
         let folder = std::path::absolute(folder).map_err(BuilderError::of(folder))?;
         let of_folder = || BuilderError::of(&folder);
-        fs::create_dir_all(&folder).map_err(of_folder())?;
+        create_private(&folder).map_err(of_folder())?;
         let lock = File::create(folder.join(LOCK)).map_err(of_folder())?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -50,18 +55,37 @@ impl Disk {
             n_fetched: AtomicU64::new(0),
             _lock: lock,
         };
+        disk.close(account)?;
         disk.remove_leftovers().await?;
         Ok(disk)
     }
 
+    /// Images have programs with rights of their owner (setuid), so no other user may reach them.
+    /// The user of builds passes through our folders to his own.
+    fn close(&self, account: Option<&Account>) -> Result<(), BuilderError> {
+        let (work, kept) = (self.folder.join(WORK), self.folder.join(KEPT));
+        permissions::close(&kept).map_err(BuilderError::of(&kept))?;
+        let Some(account) = account else {
+            return make_private(&work).map_err(BuilderError::of(&work));
+        };
+        make_passable(&work).map_err(BuilderError::of(&work))?;
+        let closed = account.closed_folder_on(&work);
+        match closed.map_err(BuilderError::of(&work))? {
+            Some(folder) => Err(BuilderError::Closed {
+                user: account.name.clone(),
+                folder,
+            }),
+            None => Ok(()),
+        }
+    }
+
     async fn remove_leftovers(&self) -> Result<(), BuilderError> {
         let work = self.folder.join(WORK);
-        fs::create_dir_all(&work).map_err(BuilderError::of(&work))?;
         for entry in fs::read_dir(&work).map_err(BuilderError::of(&work))? {
             let path = entry.map_err(BuilderError::of(&work))?.path();
             tracing::info!(folder = %path.display(), "removing what an earlier build left");
             end_leftovers(&path).await;
-            remove(&path).map_err(BuilderError::of(&path))?;
+            permissions::remove(&path).map_err(BuilderError::of(&path))?;
         }
         Ok(())
     }
@@ -84,7 +108,10 @@ impl Disk {
         let number = self.n_fetched.fetch_add(1, Ordering::Relaxed);
         let name = format!("upload-{image}-{build}-{target}-{number}");
         let folder = FetchedFolder(Some(self.folder.join(WORK).join(name)));
-        tokio::fs::create_dir_all(folder.path()).await?;
+        tokio::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(folder.path())
+            .await?;
         Ok(folder)
     }
 
@@ -154,7 +181,7 @@ impl Drop for FetchedFolder {
 }
 
 fn remove_fetched(folder: &Path) {
-    if let Err(error) = remove(folder) {
+    if let Err(error) = permissions::remove(folder) {
         tracing::warn!(folder = %folder.display(), %error,
             "cannot remove {}: {error}. The builder tries again when it starts", folder.display());
     }
@@ -168,23 +195,10 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Deletes a file or a folder. It need not exist.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
 /// The name of a folder in which an artifact store keeps its files: all processes that use the
 /// folder read the same one.
 pub fn folder_store_name(folder: &Path) -> io::Result<String> {
-    fs::create_dir_all(folder)?;
+    create_private(folder)?;
     Ok(format!(
         "folder:{}",
         identity(&folder.join(STORE_IDENTITY))?
@@ -228,12 +242,14 @@ fn fresh_id() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[tokio::test]
     async fn a_fetched_file_ends_with_its_upload_also_if_that_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = Disk::open(folder.path()).await.unwrap();
+        let disk = Disk::open(folder.path(), None).await.unwrap();
         let image = "small".parse().unwrap();
         let build = "0000000001".parse().unwrap();
         let mut fetched = Vec::new();
@@ -263,30 +279,40 @@ mod tests {
     #[tokio::test]
     async fn a_folder_keeps_its_identity_and_has_one_builder() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Disk::open(folder.path()).await.unwrap();
+        let first = Disk::open(folder.path(), None).await.unwrap();
         let id = first.id.clone();
-        let second = Disk::open(folder.path()).await.unwrap_err();
+        let second = Disk::open(folder.path(), None).await.unwrap_err();
         assert!(
             second.to_string().contains("another builder uses"),
             "{second}"
         );
         drop(first);
-        assert_eq!(Disk::open(folder.path()).await.unwrap().id, id);
+        assert_eq!(Disk::open(folder.path(), None).await.unwrap().id, id);
     }
 
     #[tokio::test]
     async fn unfinished_files_of_earlier_runs_are_removed_and_kept_ones_stay() {
         let folder = tempfile::tempdir().unwrap();
         let image: ImageName = "debian".parse().unwrap();
-        let disk = Disk::open(folder.path()).await.unwrap();
+        let disk = Disk::open(folder.path(), None).await.unwrap();
         let (work, kept) = (
             disk.work(&image, BuildNumber(3)),
             disk.kept(&image, BuildNumber(2)),
         );
         fs::create_dir_all(work.join("output")).unwrap();
         fs::create_dir_all(&kept).unwrap();
+        let open = |path: &Path| {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        // As an earlier version has made them.
+        let ours = [WORK, KEPT].map(|name| folder.path().join(name));
+        ours.iter().for_each(|path| open(path));
+        open(folder.path());
         drop(disk);
-        let disk = Disk::open(folder.path()).await.unwrap();
+        let disk = Disk::open(folder.path(), None).await.unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(ours.each_ref().map(|path| mode(path)), [0o700; 2]);
+        assert_eq!(mode(folder.path()), 0o755, "an operator named it");
         assert!(!work.exists());
         assert_eq!(disk.all_kept().unwrap(), [(image, BuildNumber(2))]);
     }

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use super::Builder;
 use super::build_job::{Begun, BuildFailure, Finished, Made};
-use super::disk::remove;
 use crate::live_builds::LiveEntry;
 
 /// Attempts to store a file while the store is not reachable.
@@ -125,7 +124,8 @@ impl Builder {
             .collect();
         let (command, mut environment) = command(&definition.build, &definition.name, &formats);
         environment.extend(definition.environment.clone());
-        let secrets = definition.secrets.iter().map(|name| self.secret(name));
+        let secrets = definition.secrets.iter();
+        let secrets = secrets.map(|name| self.secret(name, &definition.name));
         Ok(BuildSpec {
             command,
             environment,
@@ -136,16 +136,24 @@ impl Builder {
             time_limit: Duration::from_secs(definition.time_limit_seconds.into()),
             grace: self.settings.grace,
             max_log_bytes: self.settings.max_log_bytes,
+            confinement: self.settings.confinement.clone(),
         })
     }
 
-    fn secret(&self, name: &str) -> Result<BuildSecret, BuildFailure> {
+    fn secret(&self, name: &str, image: &ImageName) -> Result<BuildSecret, BuildFailure> {
         let Some(file) = self.settings.secrets.get(name) else {
             return Err(BuildFailure::Failed(format!(
                 "builder {} has no secret {name}: add it to `images.secrets` of its configuration",
                 self.settings.name
             )));
         };
+        if !file.is_for(image) {
+            return Err(BuildFailure::Failed(format!(
+                "image {image} may not use secret {name}: add it to `images.secrets.{name}.images` \
+                 in the configuration of builder {}, or remove the secret from the definition",
+                self.settings.name
+            )));
+        }
         let value = file.read().map_err(|error| {
             let path = file.path.display();
             BuildFailure::Failed(format!("secret {name} cannot be read from {path}: {error}"))
@@ -311,7 +319,7 @@ impl Builder {
         for folder in [folder.join(VALIDATION), folder.clone()] {
             self.parts.commands.end_leftovers(&folder).await;
         }
-        let removed = tokio::task::spawn_blocking(move || remove(&folder)).await;
+        let removed = tokio::task::spawn_blocking(move || permissions::remove(&folder)).await;
         if let Ok(Err(error)) = removed {
             tracing::warn!(%error, "the folder of a build is not removed: {error}");
         }
@@ -372,7 +380,7 @@ fn build_file(output: &OutputFile) -> Result<(ImageFormat, BuildFile), BuildFail
 
 /// Moves outputs to their place on the same disk.
 fn keep(folder: &Path, outputs: &[OutputFile]) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder)?;
+    permissions::make_private(folder)?;
     for output in outputs {
         let name: PathBuf = output.path.file_name().unwrap_or_default().into();
         std::fs::rename(&output.path, folder.join(name))?;

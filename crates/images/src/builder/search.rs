@@ -12,7 +12,7 @@ use domain::id::{ImageName, ProviderId};
 use domain::image::{BuildNumber, UploadRecord};
 
 use super::Builder;
-use super::disk::remove;
+
 use super::job::JobError;
 use super::make::build_of;
 use crate::paths::{ImagePaths, Place};
@@ -67,7 +67,7 @@ impl Builder {
                 continue;
             }
             let folder = self.disk.kept(&build.0, build.1);
-            let removed = tokio::task::spawn_blocking(move || remove(&folder)).await;
+            let removed = tokio::task::spawn_blocking(move || permissions::remove(&folder)).await;
             if let Ok(Err(error)) = removed {
                 tracing::warn!(%error, "a file of an unknown build is not removed: {error}");
             }

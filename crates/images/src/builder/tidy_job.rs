@@ -13,7 +13,6 @@ use domain::image::{
 use super::Builder;
 use super::build_job::text;
 use super::claims::UploadName;
-use super::disk::remove;
 use super::job::{JobError, JobOutcome};
 use crate::image_tree::OwnedView;
 use crate::paths::Place;
@@ -364,7 +363,7 @@ impl Builder {
     /// Removes the files of a build that this builder reaches.
     async fn remove_files(&self, image: &ImageName, build: BuildNumber) -> Result<(), JobError> {
         let kept = self.disk.kept(image, build);
-        let removed = tokio::task::spawn_blocking(move || remove(&kept)).await;
+        let removed = tokio::task::spawn_blocking(move || permissions::remove(&kept)).await;
         removed
             .map_err(|error| JobError::Other(error.to_string()))?
             .map_err(|error| JobError::Other(format!("cannot remove a kept file: {error}")))?;

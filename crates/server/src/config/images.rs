@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cloud::image::{ArtifactStoreSettings, MIN_LOG_BYTES};
+use cloud::image::{ArtifactStoreSettings, Confinement, MIN_LOG_BYTES};
+use domain::id::ImageName;
 use images::SecretFile;
+use nix::unistd::geteuid;
+use permissions::Account;
 use serde::Deserialize;
 
 use super::{Config, ConfigError, TreeKind};
@@ -40,6 +43,10 @@ pub struct Images {
     pub artifacts: Option<ArtifactStoreSettings>,
     /// Where the values of secrets are, by their names.
     pub secrets: BTreeMap<String, ImageSecret>,
+    /// The user as whom builds run, if the builder is root.
+    pub user: Option<String>,
+    /// Nothing that a build starts has more rights than the build; by default where `user` is set.
+    pub no_new_privs: Option<bool>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -49,6 +56,8 @@ pub struct ImageSecret {
     /// The build gets the path of a file, not a variable with the value.
     #[serde(default)]
     pub as_file: bool,
+    /// The images that may use it; by default all.
+    pub images: Option<BTreeSet<String>>,
 }
 
 impl Default for Images {
@@ -65,6 +74,8 @@ impl Default for Images {
             upload_seconds: 21_600,
             artifacts: None,
             secrets: BTreeMap::new(),
+            user: None,
+            no_new_privs: None,
         }
     }
 }
@@ -93,7 +104,47 @@ impl Images {
         if !(1..=MAX_UPLOAD_SECONDS).contains(&self.upload_seconds) {
             return range("upload_seconds", 1, MAX_UPLOAD_SECONDS);
         }
+        for (name, secret) in &self.secrets {
+            let mut images = secret.images.iter().flatten();
+            if let Some(bad) = images.find(|image| image.parse::<ImageName>().is_err()) {
+                let key = format!("images.secrets.{name}.images");
+                return Err(ConfigError::value(
+                    key,
+                    format!("{bad:?} is no name of an image"),
+                ));
+            }
+        }
         Ok(())
+    }
+
+    /// The user as whom builds run. `None`: the user of this process.
+    pub(crate) fn account(&self) -> Result<Option<Account>, ConfigError> {
+        let Some(name) = &self.user else {
+            return Ok(None);
+        };
+        let wrong = |problem: String| ConfigError::value("images.user", problem);
+        let account = Account::named(name).map_err(|error| wrong(error.to_string()))?;
+        if account.is_current() {
+            return Ok(None);
+        }
+        if !geteuid().is_root() {
+            let problem = format!(
+                "is {name}, and only root can run builds as another user: start this process as \
+                 root, or as {name}"
+            );
+            return Err(wrong(problem));
+        }
+        Ok(Some(account))
+    }
+
+    /// As whom builds run, and what they may not do.
+    pub(crate) fn confinement(&self) -> Result<Confinement, ConfigError> {
+        let account = self.account()?;
+        Ok(Confinement {
+            // A user of their own is to confine builds, and `sudo` would undo that.
+            no_new_privs: self.no_new_privs.unwrap_or(account.is_some()),
+            account,
+        })
     }
 
     pub(crate) fn grace(&self) -> Duration {
@@ -109,6 +160,7 @@ impl Images {
             let file = SecretFile {
                 path: secret.file.clone(),
                 as_file: secret.as_file,
+                images: secret.images.clone(),
             };
             (name.clone(), file)
         });
@@ -138,6 +190,7 @@ impl Config {
         }
         self.tree.check()?;
         self.tree.check_security()?;
-        self.images.check()
+        self.images.check()?;
+        self.images.account().map(drop)
     }
 }

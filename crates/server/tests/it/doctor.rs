@@ -91,24 +91,6 @@ async fn keys_that_decrypt_nothing_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_that_others_may_read_are_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = installation(folder.path());
-    for name in ["keys", "token"] {
-        let open = std::fs::Permissions::from_mode(0o644);
-        std::fs::set_permissions(folder.path().join(name), open).unwrap();
-    }
-    let findings = examine(&config).await;
-    assert_eq!(bad(&findings).len(), 2);
-    assert!(findings.iter().any(|finding| {
-        finding
-            .advice
-            .as_ref()
-            .is_some_and(|advice| advice.starts_with("chmod 600"))
-    }));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_no_database_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let config = installation(folder.path());
@@ -137,6 +119,8 @@ async fn files_of_tasks_need_a_folder_that_can_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = installation(folder.path());
     config.data = Some(folder.path().join("not/there/yet"));
+    // `doctor` warns of a builder that runs as root.
+    config.roles = toml::from_str::<Config>("roles = [\"api\"]").unwrap().roles;
     assert_eq!(bad(&examine(&config).await), Vec::<&str>::new());
     assert!(!folder.path().join("not").exists());
     config.artifacts.folder = Some(folder.path().join("keys/below a file"));

@@ -1,5 +1,7 @@
 //! `/ready` reports whether the process works.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use domain::time::HOUR_MS;
@@ -74,11 +76,10 @@ on_both!(
 );
 
 fn config(folder: &Path) -> Config {
-    std::fs::write(
-        folder.join("keys"),
-        "k1 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n",
-    )
-    .unwrap();
+    let keys = folder.join("keys");
+    std::fs::write(&keys, "k1 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
+    // Nothing starts with keys that others can read.
+    std::fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
     let text = format!(
         "listen = \"127.0.0.1:0\"\ndatabase.url = \"sqlite:{0}/db\"\nkeys.file = \"{0}/keys\"\n",
         folder.display()

@@ -1,6 +1,7 @@
 //! Definitions of images: created, changed, planned, deleted and restored.
 
 use serde_json::{Value, json};
+use server::config::Config;
 
 use crate::authorization::{Case, case, case_with};
 use crate::configurations::refused;
@@ -183,6 +184,54 @@ on_both!(every_version_is_kept_and_can_be_restored, |world| {
     let history = world.get("auth:/audit/image/linux").await.expect(200);
     assert_eq!(history["auditHistory"].as_array().unwrap().len(), 5);
 });
+
+fn limited_secrets(config: &mut Config) {
+    let text = r#"
+        [images.secrets.ALL]
+        file = "/no/such/file"
+        [images.secrets.LINUX]
+        file = "/no/such/file"
+        images = ["linux", "other"]
+        [images.secrets.OTHER]
+        file = "/no/such/file"
+        images = ["other"]
+        [images.secrets.NONE]
+        file = "/no/such/file"
+        images = []
+    "#;
+    config.images = toml::from_str::<Config>(text).unwrap().images;
+}
+
+on_sqlite_first!(
+    a_secret_that_is_for_other_images_is_refused,
+    limited_secrets,
+    |world| {
+        // A builder of its own may have a secret that this server does not know.
+        made(world).await;
+        let free = with("secrets", json!(["ALL", "LINUX", "UNKNOWN"]));
+        world.post(LINUX, free).await.expect(200);
+        for name in ["OTHER", "NONE"] {
+            let edit = with("secrets", json!(["ALL", name]));
+            let expected = format!(
+                "Image linux may not use secret {name}: add it to images.secrets.{name}.images in \
+                 the configuration of the builders, or remove the secret from the definition"
+            );
+            assert_eq!(
+                refused(world.post(LINUX, edit.clone()), 400).await,
+                expected
+            );
+            let plan = world.post("fleetwright:/image/linux/plan", edit.clone());
+            assert_eq!(refused(plan, 400).await, expected);
+            let other = world.put("fleetwright:/image/more", edit);
+            assert!(
+                refused(other, 400)
+                    .await
+                    .contains("Image more may not use secret")
+            );
+        }
+        assert_eq!(world.get(LINUX).await.expect(200)["version"], 2);
+    }
+);
 
 on_sqlite_first!(
     a_plan_says_what_a_change_needs_and_changes_nothing,

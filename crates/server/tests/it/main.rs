@@ -37,6 +37,7 @@ mod error_reports;
 mod event_stream;
 mod events;
 mod expiration;
+mod exposed_files;
 mod fleet_bids;
 mod fleet_bounds;
 mod fleet_budgets;

@@ -73,12 +73,17 @@ pub(crate) enum Target {
 }
 
 impl Options {
+    /// The path of the SQLite file.
+    pub fn file(&self) -> Option<PathBuf> {
+        match self.target() {
+            Ok(Target::Sqlite { path }) => Some(path),
+            Ok(Target::Postgres { .. }) | Err(_) => None,
+        }
+    }
+
     /// The path of the SQLite file if it does not exist yet. Opening the store would create it.
     pub fn missing_file(&self) -> Option<PathBuf> {
-        match self.target() {
-            Ok(Target::Sqlite { path }) if !path.exists() => Some(path),
-            Ok(Target::Sqlite { .. } | Target::Postgres { .. }) | Err(_) => None,
-        }
+        self.file().filter(|path| !path.exists())
     }
 
     /// Locks a SQLite file, which only one server may use. PostgreSQL needs no lock.

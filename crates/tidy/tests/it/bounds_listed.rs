@@ -8,6 +8,11 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         "A version, a mode, a mark, a unit or a width: it counts nothing.",
         &[
             "server::limits::refusal_log::PART_OF_ADDRESS",
+            "permissions::exposure::ENTER",
+            "permissions::exposure::READ_OR_WRITE",
+            "permissions::private_folder::PASSAGE",
+            "permissions::private_folder::PRIVATE",
+            "permissions::private_folder::WITH_GROUP",
             "server::tls::HANDSHAKE_RECORD",
             "testing::chance::STEP",
             "cloud::image::build_log::DIGITS",

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::repository::{our_packages, read, repository, rust_files};
 
 /// The crates that each crate may use: those of the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("tidy", &[]),
     ("testing", &[]),
     ("access", &[]),
@@ -15,6 +15,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     ("contract", &[]),
     ("rules", &[]),
     ("files", &[]),
+    ("permissions", &[]),
     ("processes", &[]),
     ("documentation", &[]),
     ("domain", &["access", "contract", "rules"]),
@@ -28,6 +29,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "api_client",
             "contract",
             "rules",
+            "permissions",
             "processes",
             "domain",
         ],
@@ -43,6 +45,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "api_client",
             "contract",
             "rules",
+            "permissions",
             "processes",
             "domain",
         ],
@@ -52,6 +55,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
         &[
             "access",
             "contract",
+            "permissions",
             "processes",
             "domain",
             "cloud",
@@ -66,6 +70,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "contract",
             "rules",
             "documentation",
+            "permissions",
             "domain",
             "store",
             "cloud",
@@ -80,6 +85,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "contract",
             "rules",
             "documentation",
+            "permissions",
             "domain",
             "store",
             "cloud",
@@ -97,6 +103,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "rules",
             "files",
             "documentation",
+            "permissions",
             "domain",
             "rule_import",
             "simulate",

@@ -1,5 +1,7 @@
 //! Builds with real processes, also hostile ones.
 
+mod confined;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -73,6 +75,7 @@ fn spec(root: &Path, script: &str) -> BuildSpec {
         time_limit: Duration::from_secs(60),
         grace: Duration::from_millis(50),
         max_log_bytes: 1024 * 1024,
+        confinement: Confinement::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::SmallDisk;
 use crate::UploadToken;
 use crate::local::images::{ImageFolders, MAX_IMAGES};
-use crate::local::rooted::{IMAGE_VARIABLE, Isolation};
+use crate::local::rooted::{IMAGE_VARIABLE, Isolation, Setuid};
 use crate::tests::images::{ImageFixture, image_contract, token, upload};
 use ::testing::sizes_around;
 
@@ -99,13 +99,27 @@ fn copy_program(program: &str, root: &Path) {
         .for_each(copy);
 }
 
-/// Whether a worker can be kept in its image here.
+/// Whether a worker can be kept in its image here. Root can, unless a container forbids it.
 fn is_permitted(isolation: &str) -> bool {
     if isolation == "folder" {
         eprintln!("skipped: workers cannot have a root file system of their own here");
         return false;
     }
     true
+}
+
+/// The ways to keep a worker in its image that work here.
+fn permitted() -> Vec<Isolation> {
+    let scratch = tempfile::tempdir().unwrap();
+    let works = |isolation: &Isolation| {
+        let folder = scratch.path().join(isolation.as_str());
+        let tried = isolation.try_out_in(&folder);
+        if let Err(reason) = &tried {
+            eprintln!("skipped: {}: {reason}", isolation.as_str());
+        }
+        tried.is_ok()
+    };
+    Isolation::ROOTED.into_iter().filter(works).collect()
 }
 
 #[tokio::test]
@@ -117,15 +131,22 @@ async fn the_local_provider_keeps_the_contract_of_images() {
 
 #[tokio::test]
 async fn a_worker_runs_in_its_image_and_does_not_change_it() {
+    for isolation in permitted() {
+        runs_in_its_image(isolation).await;
+    }
+}
+
+async fn runs_in_its_image(isolation: Isolation) {
     let script = r#"{ cat /etc/os-release; pwd; echo x >/etc/changed; cat /etc/changed; cat "$1"
-        echo; echo end; } >out; exec sleep 600"#;
+        echo; cat /proc/self/mounts; echo end; } >out; exec sleep 600"#;
     let world = World::new("tar", script).await;
+    let provider = &world.machine.provider;
+    provider.0.isolation.set(isolation).unwrap();
     let image = upload(&world, "one").await.unwrap().external_id;
     let worker = world.launch(&image).await.unwrap().remove(0);
     assert_eq!(worker.provider_data["image"], image.as_str());
-    if !is_permitted(worker.provider_data["isolation"].as_str().unwrap()) {
-        return;
-    }
+    assert_eq!(worker.provider_data["isolation"], isolation.as_str());
+    assert_eq!(worker.provider_data["inImage"], true);
     let folder = world.worker_folder(&worker);
     let mut out = String::new();
     while !out.ends_with("end\n") {
@@ -137,6 +158,11 @@ async fn a_worker_runs_in_its_image_and_does_not_change_it() {
         out.contains("\"GREETING\":\"hello\"") && !out.contains(IMAGE_VARIABLE),
         "{out}"
     );
+    let root_mount = out.lines().find(|line| line.starts_with("overlay / "));
+    let root_mount = root_mount.unwrap();
+    for flag in ["nosuid", "nodev"] {
+        assert!(root_mount.contains(flag), "{root_mount}");
+    }
     let root = world.images().root_of(&image).unwrap();
     assert!(!root.join("etc/changed").exists() && !root.join("proc").exists());
     assert_eq!(world.machine.seen(&worker).await, Sighting::Alive);
@@ -158,7 +184,63 @@ async fn a_worker_runs_in_its_image_and_does_not_change_it() {
     let expected = format!("image {image} does not exist on this host");
     assert!(error.unwrap_err().to_string().contains(&expected));
     // Nothing is mounted outside of the worker's own view, so its folder can be deleted.
-    fs::remove_dir_all(&folder).unwrap();
+    permissions::remove(&folder).unwrap();
+}
+
+#[test]
+fn programs_of_an_image_have_the_rights_of_their_owner_only_if_that_is_configured() {
+    let (root, folder) = (Path::new("/image"), Path::new("/worker"));
+    for isolation in Isolation::ROOTED {
+        let flags = |setuid: Setuid| {
+            let words = isolation.words(root, folder, "", setuid);
+            words.last().unwrap().to_str().unwrap().to_owned()
+        };
+        let (off, on) = (flags(Setuid::Off), flags(Setuid::On));
+        assert!(off.starts_with("nosuid,nodev"), "{off}");
+        assert_eq!(format!("nosuid,{on}"), off);
+    }
+}
+
+/// Images of distributions have `su` and `mount`, which run as root.
+#[tokio::test]
+async fn no_other_user_reaches_the_programs_of_an_image() {
+    let world = World::new("folder", "exec sleep 600").await;
+    let data = world.machine.data.path();
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    // As if it was made by the service manager, and its folders by an earlier version.
+    open(data);
+    let images = world.images().0;
+    fs::create_dir_all(&images).unwrap();
+    for folder in [images.parent().unwrap(), &images, &data.join("local")] {
+        open(folder);
+    }
+    let image = upload(&world, "one").await.unwrap().external_id;
+    let shell = world.images().root_of(&image).unwrap().join("bin/sh");
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o4755)).unwrap();
+    for folder in [images.parent().unwrap(), &images, &data.join("local")] {
+        open(folder);
+    }
+    world.machine.provider.setup().await.unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let (all, own, workers) = (images.parent().unwrap(), &images, data.join("local"));
+    assert_eq!([all, own, &workers].map(mode), [0o700; 3]);
+    assert_eq!(mode(images.join(&image).as_path()), 0o700);
+    if nix::unistd::geteuid().is_root() {
+        let mut nobody = Program::new("setpriv");
+        let words = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+        // `setpriv` itself keeps root's rights until it has started a program.
+        let ran = nobody
+            .args(words)
+            .args(["/bin/sh", "-c", r#""$0" -p -c "id -u""#])
+            .arg(&shell)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&ran.stderr);
+        assert!(
+            !ran.status.success() && text.contains("Permission denied"),
+            "{text}"
+        );
+    }
 }
 
 // The image has the `/dev` of this machine, so the program would be deleted for everyone.
@@ -171,13 +253,18 @@ fn a_program_in_a_folder_that_images_share_is_run_and_stays() {
     fs::create_dir(image.path().join("etc")).unwrap();
     fs::write(image.path().join("etc/os-release"), "ID=tiny\n").unwrap();
     copy_program("/bin/cat", image.path());
-    let (isolation, _) = Isolation::probe(scratch.path()).unwrap();
+    let (isolation, _) = Isolation::probe(scratch.path());
     if !is_permitted(isolation.as_str()) {
         return;
     }
     let folder = scratch.path().join("worker");
     fs::create_dir_all(folder.join("work")).unwrap();
-    let words = isolation.words(image.path(), &folder, program.to_str().unwrap());
+    let words = isolation.words(
+        image.path(),
+        &folder,
+        program.to_str().unwrap(),
+        Setuid::Off,
+    );
     let (first, rest) = words.split_first().unwrap();
     let mut command = Program::new(first);
     let output = command
@@ -212,6 +299,7 @@ async fn where_no_root_is_permitted_a_worker_and_its_tasks_get_the_path_of_the_i
     let image = upload(&world, "one").await.unwrap().external_id;
     let worker = world.launch(&image).await.unwrap().remove(0);
     assert_eq!(worker.provider_data["isolation"], "folder");
+    assert_eq!(worker.provider_data["inImage"], false);
     let folder = world.worker_folder(&worker);
     let out = world.machine.wait_for_file(&folder.join("work/out")).await;
     let root = world.images().root_of(&image).unwrap();

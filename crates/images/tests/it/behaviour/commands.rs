@@ -17,6 +17,7 @@ on_embedded_first! {
     a_time_limit_ends_every_process_of_a_build
     a_build_gets_its_secrets_and_its_log_does_not_show_them
     a_build_without_its_secret_fails_with_its_name
+    a_secret_is_for_the_images_that_it_lists
     a_validation_decides_whether_a_build_is_ready
     a_build_makes_the_formats_that_its_targets_need
     a_folder_is_kept_on_the_disk_of_its_builder
@@ -77,8 +78,14 @@ async fn a_build_gets_its_secrets_and_its_log_does_not_show_them(twin: Twin) {
     for (name, as_file) in [("TOKEN", false), ("KEY", true)] {
         let path = world.path(name);
         std::fs::write(&path, format!("secret-{name}\n")).unwrap();
-        plan.secrets
-            .insert(name.to_owned(), images::SecretFile { path, as_file });
+        plan.secrets.insert(
+            name.to_owned(),
+            images::SecretFile {
+                path,
+                as_file,
+                images: None,
+            },
+        );
     }
     let builder = world.builder_of(plan).await;
     let script = r#"echo "token $TOKEN"; cat "$KEY_FILE"; echo "$TOKEN" >"$1.raw""#;
@@ -111,6 +118,35 @@ async fn a_build_without_its_secret_fails_with_its_name(twin: Twin) {
     assert!(
         error.starts_with("builder one has no secret TOKEN"),
         "{error}"
+    );
+}
+
+async fn a_secret_is_for_the_images_that_it_lists(twin: Twin) {
+    let world = World::open(twin).await;
+    let mut plan = BuilderPlan::new("one");
+    let path = world.path("TOKEN");
+    std::fs::write(&path, "secret-value").unwrap();
+    let file = images::SecretFile {
+        path,
+        as_file: false,
+        images: Some(["debian".to_owned()].into()),
+    };
+    plan.secrets.insert("TOKEN".to_owned(), file);
+    let _builder = world.builder_of(plan).await;
+    let script = r#"printf %s "$TOKEN" >"$1.raw""#;
+    let secrets = json!(["TOKEN"]);
+    world
+        .define(&debian(script).with("secrets", secrets.clone()))
+        .await;
+    world.until_uploaded("debian", 1, &["fake"]).await;
+    let other = debian(script).with("imageId", json!("other"));
+    world.define(&other.with("secrets", secrets)).await;
+    world.until_builds("other", &[(1, "failed")]).await;
+    let (error, _) = failure(&world.record("other", 1)).unwrap();
+    assert_eq!(
+        error,
+        "image other may not use secret TOKEN: add it to `images.secrets.TOKEN.images` in the \
+         configuration of builder one, or remove the secret from the definition"
     );
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::image::{ArtifactStore, ProvenanceKey, TrustedKeys};
+use cloud::image::{ArtifactStore, Confinement, ProvenanceKey, TrustedKeys};
 use domain::time::Clock;
 use images::{Builder, BuilderParts, BuilderSettings, ImageTree, LiveBuilds, Targets};
 use tokio_util::sync::CancellationToken;
@@ -77,6 +77,7 @@ impl Seat {
             address: String::new(),
             deployment: "https://fleet.example.com".to_owned(),
             secrets: BTreeMap::new(),
+            confinement: Confinement::default(),
         };
         let builder = Builder::open(parts, settings, stop.clone()).await.unwrap();
         let follow = tokio::spawn(async move { images.follow().await });

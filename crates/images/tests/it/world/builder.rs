@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::image::{FolderStore, ProvenanceKey, SupervisorProgram, TrustedKeys};
+use cloud::image::{Confinement, FolderStore, ProvenanceKey, SupervisorProgram, TrustedKeys};
 use domain::time::Clock;
 use images::{
     Builder, BuilderError, BuilderParts, BuilderSettings, ImageTree, LiveBuilds, LogPage, LogQuery,
@@ -116,6 +116,7 @@ impl TestBuilder {
             address: String::new(),
             deployment: "https://fleet.example.com".to_owned(),
             secrets: plan.secrets.clone(),
+            confinement: Confinement::default(),
         };
         let builder = Builder::open(parts, settings, stop.clone()).await.unwrap();
         let run = AbortOnDropHandle::new(tokio::spawn(async move { builder.run().await }));

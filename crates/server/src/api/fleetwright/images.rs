@@ -51,6 +51,7 @@ async fn delete(call: Call) -> Result<Reply, ApiError> {
 async fn plan(call: Call) -> Result<Reply, ApiError> {
     let wanted = parse(&call.body::<ImageBody>()?.document(&call)?)?;
     images::check_providers(&call.app.engine, &wanted)?;
+    check_secrets(&call, &wanted)?;
     let known = find(&call).await?;
     let changes = match &known {
         Some(known) => definition_changes(&parse(&known.document)?, &wanted),
@@ -91,6 +92,7 @@ async fn edit_in_body(call: &mut Call, action: ImageAction) -> Result<Definition
     let body: ImageBody = call.body()?;
     let definition = parse(&body.document(call)?)?;
     call.authorize(params(call, &definition)).await?;
+    check_secrets(call, &definition)?;
     Ok(edit(
         call,
         definition,
@@ -114,6 +116,25 @@ fn edit(
         seen,
         reason,
         audit,
+    }
+}
+
+/// Refuses secrets that the image may not use, as far as this server knows. A builder of its own
+/// may know others, and checks again.
+fn check_secrets(call: &Call, definition: &ImageDefinition) -> Result<(), ApiError> {
+    let known = call.app.config.images.secret_files();
+    let mut names = definition.secrets.iter();
+    let refused = names.find(|name| {
+        let file = known.get(*name);
+        file.is_some_and(|file| !file.is_for(&definition.name))
+    });
+    match refused {
+        None => Ok(()),
+        Some(name) => Err(ApiError::input(format!(
+            "Image {} may not use secret {name}: add it to images.secrets.{name}.images in the \
+             configuration of the builders, or remove the secret from the definition",
+            definition.name
+        ))),
     }
 }
 

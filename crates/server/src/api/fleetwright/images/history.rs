@@ -9,7 +9,7 @@ use store::StoreError;
 use store::image_versions::ListedImageVersion;
 
 use super::wire::{self, change_json, image_json, version_json, version_summary};
-use super::{edit, params, parse};
+use super::{check_secrets, edit, params, parse};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
@@ -66,6 +66,7 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     let record = record(&call, Version(body.to)).await?;
     let definition = parse(&record.document)?;
     call.authorize(params(&call, &definition)).await?;
+    check_secrets(&call, &definition)?;
     let reason = match body.reason.as_str() {
         "" => format!("to version {}", body.to),
         reason => format!("to version {}: {reason}", body.to),
