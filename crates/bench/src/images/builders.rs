@@ -14,6 +14,8 @@ use cloud::image::TrustedKeys;
 use domain::id::ImageName;
 use domain::image::{BuildState, UploadState};
 use images::{BuildNode, ImageNode, ImageTree, StoredDefinition};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::config::builder_key_file;
 use tempfile::TempDir;
@@ -55,7 +57,7 @@ impl World {
         let settings = zookeeper::settings(servers.clone(), &root, Duration::from_secs(20))?;
         let tree = ZookeeperTree::open(settings)?;
         tree.connected().await?;
-        let secret = generate_key(&mut rand::rng());
+        let secret = generate_key(&mut StdRng::seed_from_u64(7));
         let keyring = Keyring::new(vec![Key {
             id: "k1".to_owned(),
             secret,

@@ -30,7 +30,7 @@ pub(crate) fn year() -> YearOld {
 }
 
 /// Tables that are empty or small in every fleet.
-const SMALL: [&str; 8] = [
+const SMALL: [&str; 9] = [
     "event_readers",
     "event_stream",
     "observed_time",

@@ -22,12 +22,9 @@ on_both! {
 }
 
 async fn export(tree: &Arc<dyn Tree>) -> TreeExport {
-    let exported = TreeExport::read(
-        tree,
-        &TreePath::root(),
-        Timestamp::from_millis(1_790_000_000_000),
-    );
-    let (export, forged) = exported.await.unwrap();
+    let now = Timestamp::from_millis(1_790_000_000_000);
+    let exported = TreeExport::read(tree, &TreePath::root(), now).await;
+    let (export, forged) = exported.unwrap();
     assert_eq!(forged, []);
     export
 }
