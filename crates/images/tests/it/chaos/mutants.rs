@@ -79,7 +79,7 @@ fn deleting_an_image_in_use_is_found() {
 
 #[test]
 fn deleting_what_a_target_starts_from_while_newer_builds_wait_is_found() {
-    is_found(Mutant::CountsUntestedBuilds, 52, "I17: machines of ");
+    is_found(Mutant::CountsUntestedBuilds, 57, "I17: machines of ");
 }
 
 #[test]
