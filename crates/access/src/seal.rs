@@ -3,8 +3,8 @@
 //! Each text names its key and is bound to a purpose such as `client:<id>`, so a sealed token that
 //! is moved to another row does not open there. The first key seals, and all keys open. To change
 //! the key, add a new key in first position, rewrite the texts for which [`Keyring::is_current`] is
-//! false, then remove the old key. A key that others may know is *retired* at once: it opens what it
-//! sealed, and nothing that it signs is believed.
+//! false, then remove the old key. A key that others may know is *retired* at once: it opens what
+//! it sealed, and nothing that it signs is believed.
 
 use std::fmt;
 

@@ -2,8 +2,8 @@
 //!
 //! [`Tree`] is one session's view of it. There are two implementations: [`EmbeddedTree`] keeps the
 //! nodes in this process and in a database, for one machine; [`ZookeeperTree`] is a client of
-//! ZooKeeper. [`SealedTree`] authenticates the nodes of either. Everything else here (locks, members,
-//! shards, exports) uses the trait only.
+//! ZooKeeper. [`SealedTree`] authenticates the nodes of either. Everything else here (locks,
+//! members, shards, exports) uses the trait only.
 
 mod embedded;
 mod error;

@@ -13,7 +13,7 @@ use crate::paths::Place;
 /// Attempts to write what another server writes at the same time.
 const ATTEMPTS: usize = 10;
 
-/// What was found while definitions were copied.
+/// The result of a comparison with the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirrored {
     pub n_written: usize,

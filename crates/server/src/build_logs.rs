@@ -1,8 +1,9 @@
 //! Logs of running builds between processes: a builder answers the questions of servers.
 //!
 //! A builder greets each connection with a fresh random line. The connection then carries one
-//! question and its answer. Each is a line, sealed with the keys that servers and builders share. The question is bound to the greeting, so that it cannot be sent again, and
-//! the answer to its question.
+//! question and its answer. Each is a line, sealed with the keys that servers and builders share.
+//! The question is bound to the greeting, so that it cannot be sent again, and the answer to its
+//! question.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

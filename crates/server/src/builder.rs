@@ -204,7 +204,7 @@ pub(crate) fn open_artifacts(
     }
 }
 
-/// Opens the tree in ZooKeeper. What is read there is authenticated.
+/// Opens the tree in ZooKeeper, whose nodes are authenticated.
 pub(crate) async fn open_tree(
     config: &Config,
     keyring: &Arc<Keyring>,

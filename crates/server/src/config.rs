@@ -27,6 +27,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use access::Secret;
+use access::seal::Keyring;
 use cloud::{ProviderConfig, StrategySettings};
 use domain::id::{BadId, ProviderId, StrategyServiceId};
 use serde::de::{Error, MapAccess, Visitor};
@@ -37,6 +38,7 @@ pub use auth::{Auth, OutsideAuth, StaticClient};
 pub use events::{Amqp, Events};
 pub use fleet::Fleet;
 pub use images::{ImageSecret, Images};
+use keys::KeyFile;
 pub use keys::{Keys, builder_key_file};
 pub use limits::{Limits, MAX_HEAD_BYTES};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
@@ -272,6 +274,29 @@ impl Config {
     pub fn is_open_without_tls(&self) -> bool {
         let is_local = self.listen.ip().to_canonical().is_loopback();
         !is_local && self.tls.is_none() && self.server.trusted_proxies == 0
+    }
+
+    /// The keys of the deployment.
+    pub fn keyring(&self) -> Result<Keyring, ConfigError> {
+        self.key_file(KeyFile::deployment)
+    }
+
+    /// The keys of a builder, which has no others.
+    pub fn builder_keyring(&self) -> Result<Keyring, ConfigError> {
+        self.key_file(KeyFile::builder)
+    }
+
+    fn key_file(
+        &self,
+        which: fn(KeyFile) -> Result<Keyring, String>,
+    ) -> Result<Keyring, ConfigError> {
+        let wrong = |problem: String| ConfigError::value("keys.file", problem);
+        if self.keys.file.as_os_str().is_empty() {
+            let problem = "is missing: give a file of keys, one `<id> <base64>` per line";
+            return Err(wrong(problem.to_owned()));
+        }
+        let text = read(&self.keys.file)?;
+        KeyFile::parse(&text).and_then(which).map_err(wrong)
     }
 
     /// The folder of artifacts, if one is configured.

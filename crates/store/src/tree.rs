@@ -1,5 +1,4 @@
-//! The embedded tree: its nodes, and the process that owns it; and by what id a tree elsewhere knows
-//! this database.
+//! The embedded tree and its owner, and the identity of the database.
 
 pub mod database_identity;
 pub mod tree_nodes;

@@ -1,8 +1,8 @@
 //! A tree whose nodes carry seals: others may be able to write to it, and are not believed.
 //!
-//! A seal is a tag that only a holder of the deployment's keys can make. It is bound to the path and
-//! the version of its node, so that no data can be moved to another node, or be put back after it was
-//! replaced. Who writes to the tree without the keys can delete nodes, and no more. A node that was
+//! A seal is a tag that only a holder of the deployment's keys can make. It is bound to the path
+//! and the version of its node, so that no data can be moved to another node, or be put back after
+//! it was replaced. Others who write to the tree can delete nodes, and no more. A node that was
 //! deleted and created again may have the data of an earlier one of the same path and version.
 //!
 //! Contenders for locks carry no seal: their names are given by the tree, and nothing that they say
@@ -23,7 +23,7 @@ use super::session::SessionState;
 use super::watch::{NodeWatch, SubtreeWatch};
 
 const PURPOSE: &str = "a node of the tree";
-/// What precedes the data of a node: this, the tag, and the end of the line.
+/// Precedes the tag, which ends with the line; the data of the node follow.
 const MARK: &[u8] = b"sealed ";
 /// Stands for a number that is not known yet; no path has this character.
 const NUMBER: &str = "\0";

@@ -313,7 +313,7 @@ impl BuildRecord {
         }
     }
 
-    /// The record, as one that is not used: what proves how the build was made does not fit to it.
+    /// A record of a failure: the signed record of how the build was made does not fit to it.
     #[must_use]
     pub fn distrust(self, error: String) -> Self {
         let mut stored = self.0;

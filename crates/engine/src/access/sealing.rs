@@ -1,11 +1,13 @@
 //! Seals access tokens again that an older key sealed, so that the key can be removed.
 
+use std::sync::Arc;
+
 use access::seal::Keyring;
 use domain::access::{ClientRecord, token_purpose};
 use domain::id::ClientId;
-use store::StoreError;
+use store::{Store, StoreError};
 
-use crate::Engine;
+use crate::random::Random;
 
 /// Clients of one transaction.
 const PAGE: u32 = 200;
@@ -20,16 +22,20 @@ pub struct Sealed {
 }
 
 /// Seals all tokens again that need it. Without older keys there is nothing to do.
-pub async fn seal_again(engine: &Engine) -> Result<Sealed, StoreError> {
+pub async fn seal_again(
+    store: &Store,
+    keyring: &Arc<Keyring>,
+    random: &Arc<Random>,
+) -> Result<Sealed, StoreError> {
     let mut done = Sealed::default();
-    if engine.keyring.older_ids().next().is_none() {
+    if keyring.older_ids().next().is_none() {
         return Ok(done);
     }
     let mut after: Option<ClientId> = None;
     loop {
-        let (keyring, random) = (engine.keyring.clone(), engine.random.clone());
+        let (keyring, random) = (Arc::clone(keyring), Arc::clone(random));
         let from = after.clone();
-        let page = engine.store.write("clients_seal_again", move |tx| {
+        let page = store.write("clients_seal_again", move |tx| {
             let clients = store::clients::list(tx, "", from.as_ref(), PAGE)?;
             let (mut n_again, mut n_shut) = (0, 0);
             for client in clients.iter().filter(|it| is_old(&keyring, it)) {

@@ -119,8 +119,8 @@ pub async fn exists(engine: &Engine, id: &ImageName) -> Result<bool, StoreError>
 
 /// Deletes a definition. Builders then delete what was made of it.
 ///
-/// `left` is the definition of an image that only the tree has: the database notes its deletion, and
-/// knows then that its builds are to be removed.
+/// `left` is the definition of an image that only the tree has: the database notes its deletion,
+/// and knows then that its builds are to be removed.
 pub async fn delete(
     engine: &Arc<Engine>,
     id: ImageName,

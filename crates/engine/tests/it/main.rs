@@ -9,5 +9,6 @@ mod artifacts;
 mod budgets;
 mod documentation;
 mod queue_workers;
+mod sealing;
 mod tree;
 mod world;

@@ -18,9 +18,9 @@ use crate::output;
 pub(crate) enum Verb {
     /// Print the keys for a builder: `keys.file` of `fleetwright builder`
     ///
-    /// They are derived from the keys of the deployment. With them a builder seals what it writes into
-    /// the tree and signs its builds; they open no token, and sign no link and no identity. Make the
-    /// file again when the keys of the deployment changed.
+    /// They are derived from the keys of the deployment. With them a builder seals what it writes
+    /// into the tree and signs its builds; they open no token, and sign no link and no identity.
+    /// Make the file again when the keys of the deployment changed.
     Builder {
         /// Configuration file of the server
         #[arg(long, value_name = "FILE", conflicts_with = "data")]

@@ -1,4 +1,4 @@
-//! The tree: lists, shows, watches, exports, imports and removes nodes; takes it over, protects it.
+//! The tree: lists, shows, moves, removes and protects nodes.
 
 mod care;
 mod place;
@@ -53,8 +53,8 @@ pub(crate) enum Verb {
     },
     /// Remove a node
     ///
-    /// For nodes that carry no valid seal: `fleetwright image show` names them. What builders made stays
-    /// at its provider.
+    /// For nodes that carry no valid seal: `fleetwright image show` names them. Images that
+    /// builders uploaded stay at their providers.
     Remove {
         /// The node
         #[arg(value_name = "PATH")]
@@ -67,15 +67,15 @@ pub(crate) enum Verb {
     },
     /// Close nodes in ZooKeeper to all users but that of the configuration
     ///
-    /// Servers and builders refuse a tree with nodes that others may write to: they were made before the
-    /// tree had a user, or by somebody else. Prints the nodes.
+    /// Servers and builders refuse a tree with nodes that others may write to: they were made
+    /// before the tree had a user, or by somebody else. Prints the nodes.
     Protect {
         #[command(flatten)]
         place: Place,
     },
     /// Let the database of the configuration have a tree that belongs to another one
     ///
-    /// Images of the tree that the database does not know stay as they are.
+    /// Images of the tree that the database does not know stay unchanged.
     Adopt {
         #[command(flatten)]
         place: Place,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backplane::tree::Node;
 use cloud::image::TrustedKeys;
 use domain::id::{ImageName, ProviderId};
-use domain::image::{BuildRecord, ImageDefinition, UploadRecord};
+use domain::image::{BuildRecord, BuildState, ImageDefinition, UploadRecord};
 
 use super::node::{
     BuildNode, BuilderNode, Contender, DefinitionText, ImageNode, MirroredDefinition, Note,
@@ -189,7 +189,7 @@ impl ImageNode {
         }
     }
 
-    /// What only the parents of other nodes say is not acted on.
+    /// Nodes that are only the parents of others say nothing.
     fn note_forged(&mut self, place: &Place, node: Option<&Node>) {
         // Servers write the other two again.
         let is_other = matches!(
@@ -276,6 +276,32 @@ impl BuildNode {
             | Place::Builder(_)
             | Place::Providers
             | Place::Database => {}
+        }
+    }
+}
+
+impl BuildNode {
+    /// Compares the record with the signed one.
+    fn compare(&mut self, place: &Place) {
+        self.record = self.as_written.clone();
+        let Some(record) = &self.as_written else {
+            return;
+        };
+        // Builds of a Nodepool have none.
+        if record.state != BuildState::Ready || record.provenance.is_none() {
+            return;
+        }
+        let (Place::Build(image, number) | Place::Provenance(image, number)) = place else {
+            return;
+        };
+        let build = format!("{image}/{number}");
+        let problem = match &self.provenance {
+            None => Some("it is missing".to_owned()),
+            Some(provenance) => provenance.problem(&build, record),
+        };
+        if let Some(problem) = problem {
+            let error = format!("the signed record of the build is not usable: {problem}");
+            self.record = Some(record.clone().distrust(error));
         }
     }
 }

@@ -1,10 +1,7 @@
 //! The signed records of builds: a build is used only if its record fits to it.
 
 use cloud::image::{TrustedKeys, sha256_of};
-use domain::image::{BuildRecord, BuildState};
-
-use super::node::BuildNode;
-use crate::paths::Place;
+use domain::image::BuildRecord;
 
 /// A record, as far as its signature allows to read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +42,7 @@ impl Provenance {
     }
 
     /// Why the record does not fit to the build; `None`: it does.
-    fn problem(&self, build: &str, record: &BuildRecord) -> Option<String> {
+    pub(super) fn problem(&self, build: &str, record: &BuildRecord) -> Option<String> {
         let signed = match &self.signed {
             Err(error) => return Some(error.clone()),
             Ok(signed) => signed,
@@ -63,31 +60,5 @@ impl Provenance {
             "it does not list a file with sha256 {}",
             file.sha256
         ))
-    }
-}
-
-impl BuildNode {
-    /// Compares the record with the signed one.
-    pub(super) fn compare(&mut self, place: &Place) {
-        self.record = self.as_written.clone();
-        let Some(record) = &self.as_written else {
-            return;
-        };
-        // Builds of a Nodepool have none.
-        if record.state != BuildState::Ready || record.provenance.is_none() {
-            return;
-        }
-        let (Place::Build(image, number) | Place::Provenance(image, number)) = place else {
-            return;
-        };
-        let build = format!("{image}/{number}");
-        let problem = match &self.provenance {
-            None => Some("it is missing".to_owned()),
-            Some(provenance) => provenance.problem(&build, record),
-        };
-        if let Some(problem) = problem {
-            let error = format!("the signed record of the build is not usable: {problem}");
-            self.record = Some(record.clone().distrust(error));
-        }
     }
 }

@@ -78,8 +78,8 @@ impl ImageMirror {
         Self { app, reported }
     }
 
-    /// Has builders remove the images of the tree that somebody deleted. Those of which the database
-    /// knows nothing stay: a database that was restored may have lost them.
+    /// Has builders remove the images of the tree that somebody deleted. Those of which the
+    /// database knows nothing stay: a database that was restored may have lost them.
     async fn remove_deleted(
         &mut self,
         images: &ImageTree,

@@ -17,7 +17,13 @@ impl BackgroundTask for Sealing {
     }
 
     async fn activate(&mut self) -> ActivationResult {
-        let sealed = seal_again(&self.0).await?;
+        let Engine {
+            store,
+            keyring,
+            random,
+            ..
+        } = self.0.as_ref();
+        let sealed = seal_again(store, keyring, random).await?;
         Ok(summary(&[
             ("sealed_again", sealed.n_again as u64),
             ("not_opened", sealed.n_shut as u64),

@@ -141,8 +141,8 @@ impl Tree {
         }
     }
 
-    /// What is in the tree decides what builders run and from what machines start: who may write to
-    /// it must be known.
+    /// The tree decides what builders run and from what machines start, so it must be known who may
+    /// write to it.
     pub(super) fn check_security(&self) -> Result<(), ConfigError> {
         let wrong = |key: &str, problem: &str| Err(ConfigError::value(key, problem));
         if self.kind == TreeKind::Embedded || self.insecure {

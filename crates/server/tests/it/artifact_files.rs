@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use access::Secret;
 use bytes::Bytes;
-use domain::time::Clock as _;
 use engine::artifacts::ArtifactFolder;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Method, Request};
@@ -25,23 +23,23 @@ use crate::samples::DAY_MS;
 use crate::world::{ROOT_URL, World};
 
 /// A URL of ours as the paths of tests are written.
-fn ours(url: &str) -> String {
+pub(crate) fn ours(url: &str) -> String {
     let path = url.strip_prefix(ROOT_URL).unwrap();
     format!("root:{path}")
 }
 
 impl World {
     /// Where the file of a new artifact is to be put.
-    async fn upload_url(&self, name: &str, content_type: &str) -> String {
+    pub(crate) async fn upload_url(&self, name: &str, content_type: &str) -> String {
         let made = self.create(name, s3(content_type)).await;
         ours(made["putUrl"].as_str().unwrap())
     }
 
-    fn upload(&self, url: &str, bytes: impl Into<Bytes>) -> Ask {
+    pub(crate) fn upload(&self, url: &str, bytes: impl Into<Bytes>) -> Ask {
         self.ask(Method::PUT, url).anonymously().raw(bytes)
     }
 
-    async fn fetch(&self, path: &str) -> Answer {
+    pub(crate) async fn fetch(&self, path: &str) -> Answer {
         let url = ours(&self.place(path).await);
         self.get(&url).anonymously().await
     }
@@ -129,25 +127,6 @@ on_both!(
         assert_eq!(world.fetch(&path("public/b")).await.text, "1234");
     }
 );
-on_sqlite_first!(pages_of_tasks_run_nothing_and_send_no_forms, |world| {
-    world.running_task().await;
-    for (content_type, is_in_sandbox) in [
-        ("text/html", true),
-        ("application/xhtml+xml", true),
-        ("image/svg+xml", true),
-        ("application/pdf", false),
-    ] {
-        let name = format!("public/{}", content_type.replace('/', "-"));
-        let url = world.upload_url(&name, content_type).await;
-        world.upload(&url, "<form>").await.expect(200);
-        let page = world.fetch(&path(&name)).await;
-        assert_eq!(page.header("content-type"), content_type);
-        let policy: Vec<_> = page.header("content-security-policy").split("; ").collect();
-        assert!(policy.contains(&"default-src 'none'"), "{policy:?}");
-        assert!(policy.contains(&"form-action 'none'"), "{policy:?}");
-        assert_eq!(policy.contains(&"sandbox"), is_in_sandbox, "{policy:?}");
-    }
-});
 
 on_sqlite_first!(a_file_is_uploaded_and_fetched, |world| {
     world.running_task().await;
@@ -242,65 +221,6 @@ on_sqlite_first!(
         assert_eq!(world.fetch(&path("public/a")).await.text, "2nd");
     }
 );
-
-on_sqlite_first!(a_url_is_good_for_one_thing_for_a_while, |world| {
-    world.running_task().await;
-    let put = world.upload_url("public/a", "text/plain").await;
-    let refused = |answer: Answer| {
-        let text = "This URL is invalid or has expired: ask for the artifact again";
-        answer.refused(401, "AuthenticationFailed", text);
-    };
-    let get = put.replace("name=public%2Fa", "name=public%2Fb");
-    for wrong in [
-        get,
-        put.replace("runs/0", "runs/1"),
-        put.replace(TASK, OTHER_TASK),
-        put.replace("until=1", "until=2"),
-        put.replace("signature=", "signature=x"),
-        put.split("&signature").next().unwrap().to_owned(),
-        put.split("&until").next().unwrap().to_owned(),
-        put.split('?').next().unwrap().to_owned(),
-    ] {
-        refused(world.upload(&wrong, "x").await);
-    }
-    refused(world.get(&put).anonymously().await);
-    world.upload(&put, "x").await.expect(200);
-    let get = ours(&world.place(&path("public/a")).await);
-    refused(world.upload(&get, "y").await);
-    world.clock.advance_ms(30 * 60_000);
-    assert_eq!(world.get(&get).anonymously().await.text, "x");
-    world.clock.advance_ms(1);
-    refused(world.get(&get).anonymously().await);
-    world.clock.advance_ms(15 * 60_000);
-    refused(world.upload(&put, "z").await);
-});
-
-on_sqlite_first!(a_url_that_lasts_too_long_is_refused, |world| {
-    world.running_task().await;
-    world.create("public/a", s3("text/plain")).await;
-    let put = world.upload_url("public/a", "text/plain").await;
-    world.upload(&put, "x").await.expect(200);
-    let now = world.clock.now().as_millis();
-    let hour = 3_600_000;
-    for (until, is_good) in [
-        (now, true),
-        (now + hour - 1, true),
-        (now + hour, true),
-        (now + hour + 1, false),
-        (now + 10 * hour, false),
-        (i64::MAX, false),
-        (now - 1, false),
-        (i64::MIN, false),
-    ] {
-        // As somebody signs who has the keys.
-        let text = Secret::new(format!("get\n{TASK}\n0\n{until}\npublic/a"));
-        let signature = world.app.engine.keyring.digest("artifact-url", &text);
-        let (start, _) = put.split_once("&until").unwrap();
-        let url = format!("{start}&until={until}&signature={signature}");
-        let answer = world.get(&url).anonymously().await;
-        assert_eq!(answer.status, if is_good { 200 } else { 401 }, "{until}");
-    }
-});
 
 on_sqlite_first!(
     an_artifact_without_an_upload_cannot_be_downloaded,

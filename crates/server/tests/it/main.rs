@@ -10,6 +10,7 @@ mod a_year_old_database;
 mod activations;
 mod artifact_bounds;
 mod artifact_files;
+mod artifact_urls;
 mod artifacts;
 mod ask;
 mod authenticate;

@@ -1,4 +1,4 @@
-//! The identity of the database, by which it is told from others that find the same tree.
+//! The identity of the database. A tree elsewhere knows it by this.
 
 use crate::engine::{Result, StoreError, Table, Tx, statements};
 

@@ -143,6 +143,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "domain::image::canary::worse::SEVERAL_RUNS",
             "simulate::world::MAX_ROUNDS",
             "backplane::tree::lock_directory::DELETE_ATTEMPTS",
+            "backplane::tree::sealed::ATTEMPTS",
         ],
     ),
     (
@@ -204,6 +205,8 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "domain::plan::shadow_opinion::MAX_NAMED",
             "domain::plan::shadow_opinion::MAX_DESCRIBED",
             "backplane::tree::import::NAMED_CONFLICTS",
+            "backplane::tree::zookeeper::protection::NAMED",
+            "server::background::image_mirror::NAMED",
         ],
     ),
     (
@@ -251,6 +254,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "engine::images::trials::MAX_RUNS",
             "images::image_tree::BATCH",
             "images::image_tree::READS_AT_ONCE",
+            "backplane::tree::zookeeper::protection::CALLS_AT_ONCE",
             "server::background::image_mirror::PAGE",
             "server::background::image_rollouts::PAGE",
         ],

@@ -146,7 +146,7 @@ async fn data_that_is_moved_or_put_back_is_not_believed(twin: &Twin) {
     tree.set(&node, b"new", Some(0)).await.unwrap();
     raw.set(&node, &old, None).await.unwrap();
     assert_forged(&tree.get(&node).await.unwrap(), "in this place");
-    // Who has the keys repairs it.
+    // A process with the keys repairs it.
     tree.set(&node, b"newer", None).await.unwrap();
     assert_eq!(tree.get(&node).await.unwrap().data, b"newer");
 }
