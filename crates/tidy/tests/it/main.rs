@@ -4,6 +4,7 @@
     reason = "a rule that cannot be checked should say where"
 )]
 
+mod borders;
 mod bounds;
 mod bounds_listed;
 mod crates;

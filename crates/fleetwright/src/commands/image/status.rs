@@ -151,7 +151,7 @@ fn print_state(id: &str, status: &Value) {
     }
     if status.get("definitionError").is_some() {
         let problem = text(status, "definitionError");
-        output::out(&format!("builders cannot read its definition: {problem}"));
+        output::out(&format!("nothing is done with it: {problem}"));
     }
 }
 
