@@ -93,7 +93,7 @@ async fn tokens_of_an_older_key_are_sealed_again_and_open_without_it() {
 #[tokio::test]
 async fn a_token_that_no_key_opens_stays_and_is_counted() {
     let world = World::new().await;
-    let (lost, old) = (keyring(&["lost key"]), keyring(&["o"]));
+    let (lost, old) = (keyring(&["lost"]), keyring(&["o"]));
     insert(
         &world,
         vec![client(&world, &lost, 1), client(&world, &old, 2)],
