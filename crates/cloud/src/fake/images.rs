@@ -105,7 +105,10 @@ impl Images {
             return;
         }
         self.n_made += 1;
-        let external_id = format!("{PREFIX}{}", self.n_made);
+        // Each process has a cloud of its own, and records of all of them meet in one tree.
+        let (number, token) = (self.n_made, upload.token.as_str());
+        let part = token.get(..8).unwrap_or(token);
+        let external_id = format!("{PREFIX}{number}-{part}");
         let image = FakeImage {
             external_id: external_id.clone(),
             token: upload.token.clone(),

@@ -16,7 +16,7 @@ use crate::output;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Print the keys for a builder: `keys.file` of `fleetwright builder`
+    /// Print the keys for a builder, which reads them as its keys.file
     ///
     /// They are derived from the keys of the deployment. With them a builder seals what it writes
     /// into the tree and signs its builds; they open no token, and sign no link and no identity.

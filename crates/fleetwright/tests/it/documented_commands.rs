@@ -48,7 +48,7 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ),
     (
         "docs/operations.md",
-        "fleetwright builder",
+        "fleetwright keys builder",
         Way::Skip("is run by the tests of builders"),
     ),
     ("docs/api.md", ". DIR/owner.env", Way::Run(declared_worker)),

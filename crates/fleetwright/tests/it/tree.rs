@@ -389,7 +389,15 @@ fn a_server_is_a_member_of_the_tree_in_zookeeper_while_it_runs() {
     );
     let config = home.write("c.toml", &text);
     let server = Server::start_in(home, &["--config", &config]);
-    let place = ["--servers", servers.as_str(), "--root", root.as_str()];
+    let keys = server.home.path("data/keys");
+    let place = [
+        "--servers",
+        servers.as_str(),
+        "--root",
+        root.as_str(),
+        "--keys",
+        keys.to_str().unwrap(),
+    ];
     let list = [
         &["tree", "ls", "/fleetwright/members", "--json"],
         &place[..],
