@@ -76,7 +76,7 @@ on_sqlite_first!(a_url_that_lasts_too_long_is_refused, |world| {
         (now + 10 * hour, false),
         (i64::MAX, false),
         (now - 1, false),
-        (i64::MIN, false),
+        (0, false),
     ] {
         // As somebody signs who has the keys.
         let text = Secret::new(format!("get\n{TASK}\n0\n{until}\npublic/a"));

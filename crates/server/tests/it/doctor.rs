@@ -155,6 +155,7 @@ fn tree_in_zookeeper(servers: &str) -> server::config::Tree {
     server::config::Tree {
         kind: server::config::TreeKind::Zookeeper,
         servers: servers.to_owned(),
+        insecure: true,
         ..server::config::Tree::default()
     }
 }

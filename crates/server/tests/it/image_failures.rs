@@ -81,8 +81,8 @@ async fn an_image_that_fails_hinders_no_other_and_is_tried_again(fleet: &Fleet, 
             .await;
     }
     fleet.database.raw(
-        "INSERT INTO image_rollouts (image_id, standing, selection, selected, last_modified, \
-         version) VALUES ('a', '{', '{}', 0, 0, 1)",
+        "INSERT INTO image_rollouts (image_id, standing, selection, selected, uploads, \
+         last_modified, version) VALUES ('a', '{', '{}', 0, '[]', 0, 1)",
     );
     let mut task = ImageRollouts::new(Arc::clone(&fleet.app));
     let failed = task.activate().await.unwrap_err().to_string();
@@ -154,7 +154,8 @@ async fn many_images_that_fail_leave_the_others_to_the_next_activation(
         for name in &failing {
             fleet.database.raw(&format!(
                 "INSERT INTO image_rollouts (image_id, standing, selection, selected, \
-                 last_modified, version) VALUES ('{name}', '{{', '{{}}', 0, 0, 1)"
+                 uploads, last_modified, version) \
+                 VALUES ('{name}', '{{', '{{}}', 0, '[]', 0, 1)"
             ));
         }
         let mut task = ImageRollouts::new(Arc::clone(&fleet.app));

@@ -391,7 +391,8 @@ on_both!(
             .chain([outcome(world, "old", 99, 15 * DAY_MS)]);
         note(world, told.collect()).await;
         // One is too old; of the rest, the pool has ten and then the worker five too many.
-        assert_eq!(world.keep_house().await, json!({"outcomes": 16}));
+        let kept = json!({"outcomes": 16, "run_counts": 1});
+        assert_eq!(world.keep_house().await, kept);
         let state = world.get("/worker-state/pp%2Fee/g/busy").await.expect(200);
         assert_eq!(runs(&state).len(), 20);
         let of_pool = world.get(POOL_STATE).await.expect(200);

@@ -22,7 +22,7 @@ use crate::broker::{PrivateBroker, address, amqp, delete_queue, unique};
 use crate::database::Database;
 use crate::queue_samples::task_id;
 use crate::samples::static_pool;
-use crate::world::World;
+use crate::world::{ROOT_URL, World};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -61,6 +61,8 @@ impl Two {
         let name = unique("fleet");
         let world = World::open(database, |config| {
             config.root_url = Some(format!("http://{name}.example.com"));
+            // The requests of a test are signed for this.
+            config.root_url_aliases = vec![ROOT_URL.to_owned()];
             config.queue.taskcluster = Some(OutsideQueue {
                 root_url: "http://127.0.0.1:1".to_owned(),
                 client_id: "fleet".to_owned(),
