@@ -5,9 +5,7 @@ use crate::repository::{read, rust_files};
 #[test]
 fn each_line_about_attackers_names_a_test() {
     let text = read("docs/security.md");
-    let (_, section) = text
-        .split_once("## What an attacker can and cannot do")
-        .unwrap();
+    let (_, section) = text.split_once("## Attackers and their limits").unwrap();
     let rows = section
         .lines()
         .filter(|line| line.starts_with("| "))
