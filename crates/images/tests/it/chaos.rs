@@ -1,5 +1,6 @@
 //! Seeded chaos: builders that die, sessions that end, lost answers, failing uploads and changing
-//! minds; after every step, and at the end, the image invariant (I17) must hold.
+//! minds, and others who write to the same tree; after every step, and at the end, the image
+//! invariant (I17) must hold.
 //!
 //! `scripts/chaos --images` runs any number of seeds on the embedded tree, in virtual time.
 
@@ -8,6 +9,7 @@ mod checks;
 mod commands;
 mod faults;
 mod forgotten;
+mod intruders;
 mod monitor;
 mod mutants;
 mod rollouts;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::image::{BuildNumber, Step, WaitReason};
 
+use super::intruders::FORGED;
 use super::rollouts::shared_images;
 use super::snapshot::{ImageShot, Snapshot};
 use super::world::{ChaosWorld, Known, PROVIDERS};
@@ -67,6 +68,10 @@ impl ChaosWorld {
             }
         }
         problems.extend(self.missing_images(&present));
+        let forged = shot.images.get(&image(FORGED));
+        if forged.is_some_and(|forged| !forged.builds.is_empty()) {
+            problems.push("I17: the definition of somebody without keys was built".to_owned());
+        }
         let ready = shot.images.iter().flat_map(|(name, image)| {
             image.builds.iter().flat_map(move |(number, build)| {
                 let uploads = build.ready_uploads();

@@ -32,6 +32,10 @@ pub(super) enum Mutant {
     ForgetsReplaced,
     /// A target is believed that says that an upload is ready.
     BelievesTargets,
+    /// A server mirrors its definitions into a tree that belongs to another database.
+    LetsAnyDatabaseHaveTheTree,
+    /// Seals are not checked.
+    BelievesForgeries,
 }
 
 /// At least one seed must find it, and report this problem. The first seed saves time.
@@ -95,6 +99,16 @@ fn forgetting_what_was_replaced_is_found() {
 #[test]
 fn a_target_that_is_believed_is_found() {
     is_found(Mutant::BelievesTargets, 46, "I17: img-");
+}
+
+#[test]
+fn a_server_of_another_database_that_mirrors_is_found() {
+    is_found(Mutant::LetsAnyDatabaseHaveTheTree, 24, "I17: img-");
+}
+
+#[test]
+fn forgeries_that_are_believed_are_found() {
+    is_found(Mutant::BelievesForgeries, 1, "I17: ");
 }
 
 impl ChaosWorld {

@@ -40,7 +40,7 @@ impl ChaosWorld {
                 }
             }
             20..=21 => self.build_again_and_again().await,
-            _ => {}
+            _ => self.intrude().await,
         }
         self.act_as_mutant().await;
         let longest = if self.chance.percent(30) {

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use domain::id::ImageName;
 use domain::image::BuildNumber;
+use images::{TreeOwnership, claim_tree};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::builder::Seat;
 use super::faults::Faults;
+use super::intruders::OURS;
 use super::monitor::Monitor;
 use super::mutants::Mutant;
 use super::rollouts::Pools;
@@ -25,6 +27,8 @@ pub(super) const PROVIDERS: [&str; 2] = ["fake", "other"];
 pub(super) struct ChaosWorld {
     pub(super) world: World,
     pub(super) chance: Chance,
+    /// Dice of their own: the others of a seed stay the same.
+    pub(super) intruders: Chance,
     pub(super) monitor: Arc<Monitor>,
     pub(super) faults: Faults,
     pub(super) seats: Vec<Seat>,
@@ -93,8 +97,11 @@ impl ChaosWorld {
             is_virtual,
             patience: *chance.pick(&[6, 30, 150]).unwrap(),
             chance,
+            intruders: Chance::new(!seed),
             mutant,
         };
+        let owner = claim_tree(chaos.world.tree(), OURS).await.unwrap();
+        assert_eq!(owner, TreeOwnership::Ours);
         for seat in 0..chaos.seats.len() {
             chaos.start(seat).await;
         }
