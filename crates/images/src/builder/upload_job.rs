@@ -1,14 +1,14 @@
 //! Uploads a build to a target under its lock, and records the result.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use backplane::tree::{Lifetime, Lock, LockError, Op, OpResult, TreeError, TreePath, lock_path};
 use cloud::image::{
     ArtifactError, Checksum, ImageTarget, ImageUpload, Retry, UploadProgress, UploadState,
-    UploadToken,
+    UploadToken, checksum_of,
 };
 use domain::id::ImageName;
 use domain::image::{
@@ -89,6 +89,29 @@ impl UploadFailure {
             ..Self::resumable(format!("cannot fetch the file of build {build}: {error}"))
         }
     }
+}
+
+/// A file that is sent from where it lies: others may be able to write there.
+async fn check_content(
+    build: BuildNumber,
+    path: &Path,
+    recorded: &Checksum,
+) -> Result<(), UploadFailure> {
+    let (of, shown) = (path.to_owned(), path.display().to_string());
+    let found = tokio::task::spawn_blocking(move || checksum_of(&of)).await;
+    let found = found.map_err(|error| UploadFailure::resumable(error.to_string()))?;
+    let found = found.map_err(|error| UploadFailure::resumable(with_causes(&error)))?;
+    if found == *recorded {
+        return Ok(());
+    }
+    let error = format!(
+        "{shown} is not what build {build} made: it has sha256 {}, and the record has {}",
+        found.sha256, recorded.sha256
+    );
+    Err(UploadFailure {
+        are_files_lost: true,
+        ..UploadFailure::for_good(error)
+    })
 }
 
 impl Builder {
@@ -361,6 +384,7 @@ impl Builder {
                     ..UploadFailure::for_good(error)
                 });
             }
+            check_content(build, &kept, &checksum).await?;
             return Ok(SentFile {
                 path: Some(kept),
                 location: None,
@@ -382,6 +406,7 @@ impl Builder {
         // The store may be a folder of this machine.
         let local = PathBuf::from(&location);
         if local.is_absolute() && local.exists() {
+            check_content(build, &local, &file.checksum).await?;
             file.path = Some(local);
             return Ok(file);
         }

@@ -17,6 +17,7 @@ on_embedded_first! {
     a_missing_definition_or_standing_deletes_nothing
     a_build_whose_signed_record_was_changed_counts_as_failed
     a_build_that_shows_the_record_of_another_one_counts_as_failed
+    a_file_that_somebody_changed_is_not_uploaded
 }
 
 fn path(place: &Place) -> TreePath {
@@ -204,4 +205,21 @@ async fn a_build_that_shows_the_record_of_another_one_counts_as_failed(twin: Twi
     world.advance(3_600_000).await;
     world.until_uploaded("debian", 2, &["fake"]).await;
     world.until_builds("other", &[(1, "ready")]).await;
+}
+
+async fn a_file_that_somebody_changed_is_not_uploaded(twin: Twin) {
+    let world = World::open(twin).await;
+    let _builder = world.builder("one").await;
+    world.define(&debian(GOOD).with("uploads", json!([]))).await;
+    world.until_builds("debian", &[(1, "ready")]).await;
+    let file = world.path("store").join("debian/1/debian.raw");
+    std::fs::write(&file, "evil\n").unwrap();
+    world.define(&debian(GOOD)).await;
+    // The build has no files any more that can be used, so another one is made.
+    world.until_uploaded("debian", 2, &["fake"]).await;
+    let images = world.cloud("fake").images();
+    let sums: Vec<&str> = images.iter().map(|it| it.sha256.as_str()).collect();
+    let record = world.record("debian", 2);
+    let made = record.formats.values().next().unwrap().clone().unwrap();
+    assert_eq!(sums, [made.sha256.as_str()]);
 }
