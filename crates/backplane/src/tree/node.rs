@@ -186,6 +186,15 @@ pub(crate) fn sequential_path(
     Ok(parent.join(&name)?)
 }
 
+/// The path of a sequential node without its number.
+pub(crate) fn unnumbered_path(parent: &TreePath, prefix: &str) -> String {
+    if parent.is_root() {
+        format!("/{prefix}")
+    } else {
+        format!("{parent}/{prefix}")
+    }
+}
+
 /// The number at the end of a sequential name.
 pub(crate) fn sequence_of(name: &str) -> Option<u32> {
     let start = name.len().checked_sub(SEQUENCE_DIGITS)?;

@@ -17,7 +17,9 @@ use tokio::sync::watch::Receiver;
 use super::Tree;
 use super::error::TreeError;
 use super::lock_directory::{is_contender, is_lock};
-use super::node::{Lifetime, Node, Op, OpResult, SEQUENCE_DIGITS, Stat, sequence_of};
+use super::node::{
+    Lifetime, Node, Op, OpResult, SEQUENCE_DIGITS, Stat, sequence_of, unnumbered_path,
+};
 use super::path::TreePath;
 use super::session::SessionState;
 use super::watch::{NodeWatch, SubtreeWatch};
@@ -60,7 +62,7 @@ impl SealedTree {
             }
             match self.set(&path, &opened.data, Some(version)).await {
                 Ok(_) => n_sealed += 1,
-                // It was sealed by whoever wrote it meanwhile.
+                // Another process wrote it meanwhile, with the first key.
                 Err(TreeError::BadVersion(_) | TreeError::NoNode(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -124,7 +126,8 @@ impl SealedTree {
 
     /// The data of a new node whose number is not known yet.
     fn seal_unnumbered(&self, parent: &TreePath, prefix: &str, data: &[u8]) -> Vec<u8> {
-        self.seal(&format!("{parent}/{prefix}{NUMBER}"), 0, data)
+        let place = unnumbered_path(parent, prefix) + NUMBER;
+        self.seal(&place, 0, data)
     }
 
     fn sealed_op(&self, op: &Op) -> Result<Op, TreeError> {

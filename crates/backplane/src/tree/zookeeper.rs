@@ -21,7 +21,7 @@ use zookeeper_client::{Acl, Acls, Client, CreateMode};
 use super::Tree;
 use super::error::TreeError;
 use super::node::{Lifetime, Node, Op, OpResult, Stat};
-use super::node::{check_not_root, check_ops, check_size, sequential_path};
+use super::node::{check_not_root, check_ops, check_size, sequential_path, unnumbered_path};
 use super::path::TreePath;
 use super::session::{SessionId, SessionState};
 use super::watch::{NodeWatch, SUBTREE_EVENTS, SubtreeWatch, subtree_watch};
@@ -138,15 +138,6 @@ fn mode(lifetime: Lifetime, is_sequential: bool) -> CreateMode {
     }
 }
 
-/// The path of a sequential node as the server takes it: without its number.
-fn unnumbered(parent: &TreePath, prefix: &str) -> String {
-    if parent.is_root() {
-        format!("/{prefix}")
-    } else {
-        format!("{parent}/{prefix}")
-    }
-}
-
 #[async_trait]
 impl Tree for ZookeeperTree {
     async fn create(
@@ -177,7 +168,7 @@ impl Tree for ZookeeperTree {
         sequential_path(parent, prefix, 0)?;
         let created = self.call(|client| async move {
             let options = mode(lifetime, true).with_acls(Acls::new(&self.acls));
-            let path = unnumbered(parent, prefix);
+            let path = unnumbered_path(parent, prefix);
             let created = client.create(&path, data, &options).await;
             created.map_err(|error| call_error(error, parent))
         });
@@ -318,7 +309,7 @@ impl ZookeeperTree {
                 lifetime,
             } => {
                 let options = mode(*lifetime, true).with_acls(Acls::new(&self.acls));
-                writer.add_create(&unnumbered(parent, prefix), data, &options)
+                writer.add_create(&unnumbered_path(parent, prefix), data, &options)
             }
             Op::Set {
                 path,

@@ -172,6 +172,10 @@ async fn a_node_whose_number_the_tree_gives_is_sealed_too(twin: &Twin) {
         panic!("{results:?}");
     };
     assert_eq!(tree.get(second).await.unwrap().data, b"of a transaction");
+    let root = TreePath::root();
+    let at_root = tree.create_sequential(&root, "n", b"top", Lifetime::Persistent);
+    let (at_root, _) = at_root.await.unwrap();
+    assert_eq!(tree.get(&at_root).await.unwrap().data, b"top");
     // Neither under another parent or prefix, nor after the data was replaced.
     let data = raw.get(&first).await.unwrap().data;
     for wrong in ["/builds/n0000000007", "/0000000000"] {
