@@ -410,7 +410,6 @@ async fn database(config: &Config) -> Vec<Finding> {
     let migrated = match store.pending_migrations().await {
         Ok(pending) if pending.is_empty() => {
             findings.extend(sealed_tokens(config, &store).await);
-            findings.extend(older_keys(config, &store).await);
             Finding::good("the database is up to date")
         }
         Ok(pending) => Finding::warning(
@@ -440,20 +439,22 @@ async fn database_clock(store: &Store) -> Option<Finding> {
     ))
 }
 
-/// Checks whether the keys decrypt the access tokens in the database.
+/// Checks whether the keys decrypt the access tokens in the database, and which keys that takes.
 async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
     let keyring = config.keyring().ok()?;
     let is_shut = |client: &ClientRecord| {
         let purpose = token_purpose(&client.client_id);
         keyring.open(&purpose, &client.sealed_access_token).is_err()
     };
-    let (mut n_shut, mut first) = (0, None);
+    let (mut n_shut, mut n_old, mut first) = (0, 0, None);
     let mut after: Option<ClientId> = None;
     loop {
         let read = store.scan("doctor_clients", move |tx| {
             store::clients::list(tx, "", after.as_ref(), PAGE)
         });
         let clients = read.await.ok()?;
+        let is_old = |client: &&ClientRecord| !keyring.is_current(&client.sealed_access_token);
+        n_old += clients.iter().filter(is_old).count();
         let mut shut = clients.iter().filter(|client| is_shut(client)).peekable();
         if first.is_none() {
             first = shut.peek().map(|client| client.client_id.clone());
@@ -464,47 +465,26 @@ async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
         }
         after = clients.into_iter().next_back().map(|last| last.client_id);
     }
-    let first = first?;
-    Some(Finding::bad(
-        format!("no key decrypts the access tokens of {n_shut} clients, including {first}"),
-        "add the lines of the previous keys below the current one in keys.file",
-    ))
-}
-
-/// Says which keys are not needed any more to read access tokens.
-async fn older_keys(config: &Config, store: &Store) -> Option<Finding> {
-    let keyring = config.keyring().ok()?;
+    if let Some(first) = first {
+        return Some(Finding::bad(
+            format!("no key decrypts the access tokens of {n_shut} clients, including {first}"),
+            "add the lines of the previous keys below the current one in keys.file",
+        ));
+    }
     let older: Vec<&str> = keyring.older_ids().collect();
-    if older.is_empty() {
-        return None;
-    }
-    let (mut n_old, mut after): (usize, Option<ClientId>) = (0, None);
-    loop {
-        let from = after.take();
-        let read = store.scan("doctor_clients", move |tx| {
-            store::clients::list(tx, "", from.as_ref(), PAGE)
-        });
-        let clients = read.await.ok()?;
-        let old = clients.iter();
-        n_old += old
-            .filter(|it| !keyring.is_current(&it.sealed_access_token))
-            .count();
-        if clients.len() < PAGE as usize {
-            break;
-        }
-        after = clients.into_iter().next_back().map(|last| last.client_id);
-    }
     let older = older.join(", ");
-    if n_old == 0 {
-        return Some(Finding::good(format!(
+    match (older.as_str(), n_old) {
+        ("", _) => None,
+        (_, 0) => Some(Finding::good(format!(
             "no access token needs the keys {older} any more; docs/operations.md says when their \
              lines can go"
-        )));
+        ))),
+        (_, n_old) => Some(Finding::warning(
+            format!("{n_old} access tokens are still sealed with one of the keys {older}"),
+            "keep these lines in keys.file: a running server seals the tokens again within ten \
+             minutes",
+        )),
     }
-    Some(Finding::warning(
-        format!("{n_old} access tokens are still sealed with one of the keys {older}"),
-        "keep these lines in keys.file: a running server seals the tokens again within ten minutes",
-    ))
 }
 
 /// Checks whether connections are encrypted, by the server or by a proxy.

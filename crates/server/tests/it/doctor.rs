@@ -2,9 +2,15 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
+use engine::access::seal_again;
+use engine::random::Random;
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
 use server::config::Config;
 use server::doctor::{Finding, State, examine};
+use store::{Options, Store};
 
 const KEY: &str = "k1 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
 const OTHER_KEY: &str = "k2 BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=\n";
@@ -75,6 +81,36 @@ async fn a_token_file_without_a_token_is_found_and_the_server_does_not_start() {
     );
     let refused = server::run(config, async {}, |_| {}).await;
     assert!(refused.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_still_needed_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = installation(folder.path());
+    start_once(&config).await;
+    write(&folder.path().join("keys"), &format!("{OTHER_KEY}{KEY}"));
+    let needed = examine(&config).await;
+    let needed = bad(&needed);
+    assert_eq!(
+        needed,
+        ["3 access tokens are still sealed with one of the keys k1"]
+    );
+    // As the background task does.
+    let options = Options {
+        url: config.database.url.clone(),
+        connections: 1,
+    };
+    let store = Store::open(&options).unwrap();
+    let keyring = Arc::new(config.keyring().unwrap());
+    let random = Arc::new(Random::new(StdRng::seed_from_u64(7)));
+    let sealed = seal_again(&store, &keyring, &random).await.unwrap();
+    assert_eq!(sealed.n_again, 3);
+    drop(store);
+    let findings = examine(&config).await;
+    assert_eq!(bad(&findings), Vec::<&str>::new());
+    let spare = "no access token needs the keys k1 any more";
+    let is_said = |finding: &Finding| finding.what.starts_with(spare);
+    assert!(findings.iter().any(is_said), "{findings:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
