@@ -34,7 +34,7 @@ struct Share {
 /// Belongs to the job, as in [`crate::work_limiter`].
 struct Permit<K: Ord + Clone> {
     owner: K,
-    /// `None`: nobody took the permit.
+    /// `None`: the permit was not taken.
     of: Option<Arc<Mutex<Permits<K>>>>,
 }
 

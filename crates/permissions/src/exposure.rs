@@ -21,7 +21,7 @@ pub enum Exposure {
 
 /// Finds who besides its owner can use the file or folder, by its mode and that of the folders
 /// above it.
-/// Symbolic links are followed. `None`: nobody.
+/// Symbolic links are followed. `None`: no other user.
 ///
 /// A file of another owner that we can read through our group only is meant for this group.
 pub fn exposure_of(path: &Path) -> io::Result<Option<Exposure>> {

@@ -1,5 +1,5 @@
 //! The hosts and ports under which clients reach this server. Signatures cover both, so a request
-//! that was signed for another server is refused, whoever sends it here.
+//! that was signed for another server is refused from every sender.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -23,7 +23,7 @@ pub struct Upload {
     path: PathBuf,
     bytes: u64,
     room: UploadRoom,
-    /// Looks at the disk once so many bytes are written.
+    /// Looks at the disk again after this number of bytes.
     next_look: u64,
 }
 

@@ -181,7 +181,7 @@ impl Builder {
             expected: Some(0),
         };
         let (ops, first) = match provenance {
-            // First: without it, nobody would use the build.
+            // First: a build without its record counts as failed.
             Some(provenance) => {
                 let path = Place::Provenance(image.clone(), number).path()?;
                 let create = Op::create(path, provenance.clone());

@@ -82,7 +82,7 @@ async fn ready(app: &App) -> Response {
     with_type(with_status(StatusCode::OK, body.into()), PLAIN)
 }
 
-/// Answers at `server.metrics_listen`, whoever asks.
+/// Answers all who ask at `server.metrics_listen`.
 pub fn answer_metrics(app: &App, head: &RequestHead) -> Response {
     let is_read = head.method == Method::GET || head.method == Method::HEAD;
     if is_read && head.uri.path() == "/metrics" {

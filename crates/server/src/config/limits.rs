@@ -35,7 +35,7 @@ pub struct Limits {
     pub open_calls_per_minute: u32,
     /// Number of trusted proxies before the server; each adds to `X-Forwarded-For`.
     pub trusted_proxies: u8,
-    /// An address of its own for `/metrics`, for whoever reaches it.
+    /// An address of its own for `/metrics`, open to all who reach it.
     pub metrics_listen: Option<SocketAddr>,
     /// Validate our own replies against their schemas. For tests: it is slow.
     pub check_responses: bool,

@@ -15,7 +15,7 @@ use crate::app::App;
 
 const PURPOSE: &str = "artifact-url";
 /// No process signs URLs for longer, whatever its clock shows: an upload has 45 minutes, and clocks
-/// differ by 15 at most. With stolen keys nobody can make URLs that last.
+/// differ by 15 at most. A thief of the keys can make no URL that lasts.
 const LONGEST_MS: i64 = 60 * MINUTE_MS;
 
 /// The operation that a URL permits.
