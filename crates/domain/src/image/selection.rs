@@ -39,8 +39,24 @@ pub fn image_in_use(
     target: &UploadTargetId,
     standing: &Standing,
 ) -> ImageInUse {
+    in_use_before(None, builds, target, standing)
+}
+
+/// As if the uploads that became ready from this moment on were not there.
+fn in_use_before(
+    moment: Option<Timestamp>,
+    builds: &[BuildView],
+    target: &UploadTargetId,
+    standing: &Standing,
+) -> ImageInUse {
+    let was_there = |(_, upload): &(UploadNumber, &UploadRecord)| {
+        moment.is_none_or(|moment| upload.state_time < moment)
+    };
     let ready = builds.iter().filter(|build| build.ready().is_some());
-    let uploads = ready.filter_map(|build| newest_ready(build, target));
+    let uploads = ready.filter_map(|build| {
+        let (number, record) = ready_uploads(build, target).into_iter().find(was_there)?;
+        selected(build, number, record)
+    });
     let mut uploads: Vec<SelectedUpload> = uploads
         .filter(|upload| !standing.rejected.contains(&upload.build))
         .collect();
@@ -74,30 +90,37 @@ pub fn images_left(
     standing: &Standing,
     now: Timestamp,
 ) -> Vec<(SelectedUpload, Timestamp)> {
-    let may_be_named = |since: Timestamp| now.millis_since(since).abs() < LEFT_IMAGE_MS;
+    let may_be_named = |since: &Timestamp| now.millis_since(*since).abs() < LEFT_IMAGE_MS;
+    let ready = builds.iter().filter(|build| build.ready().is_some());
+    let uploads = ready.flat_map(|build| ready_uploads(build, target));
+    let moments: BTreeSet<Timestamp> = uploads.map(|(_, upload)| upload.state_time).collect();
+    let moments: Vec<Timestamp> = moments.into_iter().filter(may_be_named).collect();
     let mut left = Vec::new();
-    let replaced = standing.replaced.iter();
-    for (build, at) in replaced.filter(|(_, at)| may_be_named(**at)) {
+    for (build, at) in &standing.replaced {
         let before = Standing {
             promoted: Some(*build),
             rejected: &standing.rejected - &standing.replaced.keys().copied().collect(),
             ..Standing::default()
         };
-        let image = image_in_use(builds, target, &before).in_use;
-        left.extend(image.map(|image| (image, at.plus_millis(LEFT_IMAGE_MS))));
-    }
-    for build in builds.iter().filter(|build| build.ready().is_some()) {
-        let uploads = ready_uploads(build, target);
-        let pairs = uploads.iter().zip(uploads.iter().skip(1));
-        for ((_, newer), (number, older)) in pairs {
-            if may_be_named(newer.state_time) {
-                let image = selected(build, *number, older);
-                let until = newer.state_time.plus_millis(LEFT_IMAGE_MS);
-                left.extend(image.map(|image| (image, until)));
-            }
+        // What an upload replaced before the decision did is left since that upload.
+        for moment in moments.iter().filter(|moment| *moment < at) {
+            let image = in_use_before(Some(*moment), builds, target, &before).in_use;
+            left.extend(image.map(|image| (image, *moment)));
         }
+        let image = in_use_before(None, builds, target, &before).in_use;
+        left.extend(image.map(|image| (image, *at)));
     }
-    left
+    // A late upload takes the place of an older build's without any decision.
+    for moment in moments {
+        let ImageInUse { in_use, canary } = in_use_before(Some(moment), builds, target, standing);
+        let images = in_use.into_iter().chain(canary);
+        left.extend(images.map(|image| (image, moment)));
+    }
+    left.retain(|(_, since)| may_be_named(since));
+    left.sort_by_key(|(_, since)| std::cmp::Reverse(*since));
+    left.into_iter()
+        .map(|(image, since)| (image, since.plus_millis(LEFT_IMAGE_MS)))
+        .collect()
 }
 
 /// The build that a canary tests next: the newest ready one after the promoted, if an upload of it
@@ -121,11 +144,6 @@ pub fn upload_ids(builds: &[BuildView]) -> Vec<String> {
     let ids = uploads.filter_map(|upload| upload.record.as_ref()?.external_id.clone());
     let ids: BTreeSet<String> = ids.collect();
     ids.into_iter().collect()
-}
-
-fn newest_ready(build: &BuildView, target: &UploadTargetId) -> Option<SelectedUpload> {
-    let (number, record) = ready_uploads(build, target).into_iter().next()?;
-    selected(build, number, record)
 }
 
 /// The newest first.

@@ -129,12 +129,19 @@ impl ChaosWorld {
             standing.replaced.clear();
         }
         let written = self.world.images.mirror_standing(name, &standing).await;
+        let view = self.world.images.view(name, self.world.clock.now());
         if written.is_ok()
             && let Some(known) = self.known.get_mut(name)
         {
+            // Those that went while the builds that are now rolled back counted went rightly.
+            let exists = |number| {
+                view.iter()
+                    .flat_map(|it| &it.builds)
+                    .any(|it| it.number == number)
+            };
             known
                 .good
-                .retain(|build| !standing.rejected.contains(build));
+                .retain(|build| !standing.rejected.contains(build) && exists(*build));
             known.served.clear();
         }
     }

@@ -276,6 +276,7 @@ fn a_changed_target_needs_an_upload_and_the_old_one_stays_until_then() {
     world.definition = Some(definition(change));
     let expected = "upload 1 to aws:eu: its format or options changed";
     assert_eq!(world.texts()[1..], [expected]);
+    world.now = world.now.plus_millis(1);
     take(&mut world, expected, Fate::Success);
     // Launch configs may name the old one a little longer.
     let uploaded = world.now;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::image::number::{BuildNumber, UploadNumber};
+use crate::image::view::BuildRequest;
 use crate::image::{LEFT_IMAGE_MS, image_in_use, next_candidate};
 use crate::time::{DAY_MS, MINUTE_MS};
 
@@ -36,23 +37,27 @@ fn builds_in_use_stay_however_many_newer_ones_wait_for_their_canary() {
     assert_eq!(numbers(&world.ready()), [6, 5, 2, 1]);
 }
 
+fn request(world: &World) -> BuildRequest {
+    BuildRequest {
+        at: world.now,
+        by: "ann".to_owned(),
+        reason: String::new(),
+    }
+}
+
 /// Builds 1 to 6: all at the first target, those of `at_second` at the second one.
 fn world_with_a_target_that_lacks_builds(at_second: &[u64]) -> World {
     let mut world = world();
     world.definition = Some(definition(|it| it["rebuildAgeSeconds"] = json!(0)));
     for number in 1..=6 {
-        world.request = Some(crate::image::view::BuildRequest {
-            at: world.now,
-            by: "ann".to_owned(),
-            reason: String::new(),
-        });
+        world.request = Some(request(&world));
         take(&mut world, "build", Fate::Success);
         take(&mut world, "upload", Fate::Success);
         if at_second.contains(&number) {
             take(&mut world, "upload", Fate::Success);
         }
         take(&mut world, "clear the request", Fate::Success);
-        world.now = world.now.plus_millis(MINUTE_MS);
+        world.now = world.now.plus_millis(LEFT_IMAGE_MS);
     }
     world
 }
@@ -119,6 +124,23 @@ fn what_launch_configs_may_still_name_stays_for_a_while_after_a_decision() {
     world.standing.replaced = [(BuildNumber(3), world.now.plus_millis(DAY_MS))].into();
     settle(&mut world);
     assert_eq!(numbers(&world.ready()), [6, 5]);
+}
+
+#[test]
+fn what_a_late_upload_replaces_stays_for_a_while() {
+    let second = "local".parse().unwrap();
+    let mut world = world_with_a_target_that_lacks_builds(&[1, 2]);
+    world.standing.promoted = Some(BuildNumber(6));
+    // Machines of the second target start from build 2, until build 6 is there, too.
+    take(&mut world, "upload 6 to local", Fate::Success);
+    let uploaded = world.now;
+    for (ms, is_kept) in [(0, true), (LEFT_IMAGE_MS - 1, true), (LEFT_IMAGE_MS, false)] {
+        world.now = uploaded.plus_millis(ms);
+        world.request = (ms == 0).then(|| request(&world));
+        settle(&mut world);
+        let kept = numbers(&world.ready_uploads(&second));
+        assert_eq!(kept.contains(&2), is_kept, "{ms}: {kept:?}");
+    }
 }
 
 #[test]
