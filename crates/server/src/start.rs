@@ -415,7 +415,6 @@ fn synchronise(
         (None, None) => return Err(StartError::Sealed(wanted.id.clone())),
     };
     if same_token
-        && keyring.is_current(&known.sealed_access_token)
         && known.scopes == wanted.scopes
         && known.description == wanted.description
         && !known.disabled

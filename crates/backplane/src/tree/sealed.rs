@@ -40,9 +40,6 @@ pub struct SealedTree {
 }
 
 impl SealedTree {
-    /// The data of a node has this much less room.
-    pub const MAX_SEAL_BYTES: usize = 128;
-
     pub fn new(tree: Arc<dyn Tree>, keyring: Arc<Keyring>) -> Self {
         Self { tree, keyring }
     }
