@@ -118,7 +118,15 @@ impl OpenedTree {
     /// Lets others use the tree until the process stops, or the tree is lost for good.
     async fn serve(self, app: &Arc<App>, stop: &CancellationToken) -> Result<(), TreeProblem> {
         let name = process_name(app.engine.clock.as_ref());
-        let membership = Membership::join(&self.tree, &name, &member(app)).await?;
+        let membership = match Membership::join(&self.tree, &name, &member(app)).await {
+            Ok(membership) => membership,
+            Err(error) => {
+                if let Some(owned) = self.owned {
+                    let _ = owned.close().await;
+                }
+                return Err(error.into());
+            }
+        };
         let images = ImageTree::new(Arc::clone(&self.tree), TrustedKeys::new(&app.builder_keys));
         let following = tokio::spawn({
             let images = Arc::clone(&images);
