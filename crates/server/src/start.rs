@@ -37,7 +37,7 @@ use crate::authentication::{Authenticator, EmbeddedAuthenticator, RemoteAuthenti
 use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
-use crate::events::EventStream;
+use crate::events::{CatchUp, EventStream};
 use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
@@ -313,7 +313,8 @@ async fn open_events(
         opening.await?;
     }
     let head = store.read("event_head", store::events::head).await?;
-    Ok(EventStream::new(process, broker, head))
+    let catch_up = CatchUp::new(config.events.catch_up_pages_per_second);
+    Ok(EventStream::new(process, broker, head, catch_up))
 }
 
 /// Pools of a missing provider get no workers, so they are reported at the start.
