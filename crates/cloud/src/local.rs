@@ -139,6 +139,10 @@ impl Machines for LocalProvider {
         LOOK_BATCH
     }
 
+    fn can_end(&self, worker: &Worker) -> bool {
+        self.0.may_have(&worker.key)
+    }
+
     async fn owned_page(
         &self,
         _region: &Region,

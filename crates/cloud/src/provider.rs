@@ -142,6 +142,11 @@ pub trait Machines: Send + Sync {
         Region::Everything
     }
 
+    /// Whether this process can end the machine of the worker. `false`: another one does.
+    fn can_end(&self, _worker: &Worker) -> bool {
+        true
+    }
+
     /// A page of the machines in a region that carry this deployment's and this provider's tags and
     /// have not ended, including those without a row. `after` is `next` of the page before.
     async fn owned_page(

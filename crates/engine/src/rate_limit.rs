@@ -351,6 +351,10 @@ impl Machines for RateLimitedProvider {
         self.limited().region_of(group)
     }
 
+    fn can_end(&self, worker: &Worker) -> bool {
+        self.limited().can_end(worker)
+    }
+
     async fn owned_page(
         &self,
         region: &Region,

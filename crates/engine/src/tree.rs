@@ -60,7 +60,15 @@ pub async fn open(store: &Store, clock: &Arc<dyn Clock>) -> Result<OwnedTree, Op
     });
     let epoch = taken.await?;
     let nodes = StoredNodes::of_owner(store.clone(), epoch);
-    let tree = open_nodes(nodes, clock).await?;
+    let tree = match open_nodes(nodes, clock).await {
+        Ok(tree) => tree,
+        Err(error) => {
+            // If this fails as well, this process may take it again, and another one when this
+            // one has ended.
+            let _ = release(store, epoch).await;
+            return Err(error);
+        }
+    };
     let renewals = renew(store.clone(), Arc::clone(clock), tree.clone(), epoch);
     Ok(OwnedTree {
         tree,
@@ -87,7 +95,9 @@ async fn open_nodes(
     Ok(EmbeddedTree::open(nodes, Arc::clone(clock), tree_limits, limits).await?)
 }
 
-/// Whether the tree can be taken from the owner that was read.
+/// Whether the tree can be taken from the owner that was read. If this is our own process, it took
+/// the tree and did not get it open, or did not hear that it took it. The epoch keeps a first owner
+/// in this process from writing.
 fn check_free(owner: Option<&TreeOwner>, now: Timestamp) -> Result<(), OpenTreeError> {
     let Some(owner) = owner.filter(|owner| owner.renewed.as_millis() != 0) else {
         return Ok(());
@@ -96,7 +106,7 @@ fn check_free(owner: Option<&TreeOwner>, now: Timestamp) -> Result<(), OpenTreeE
     let lease_ms = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
     let is_free = match process.liveness() {
         Liveness::Ended => true,
-        Liveness::Running => false,
+        Liveness::Running => process == OwnerProcess::this(),
         Liveness::Unknown => now.millis_since(owner.renewed) > lease_ms,
     };
     if is_free {
@@ -127,12 +137,13 @@ impl OwnedTree {
     /// Lets another process take the tree at once.
     pub async fn close(self) -> Result<(), StoreError> {
         self.renewals.abort();
-        let epoch = self.epoch;
-        let released = self
-            .store
-            .write_durably("tree_release", move |tx| tree_owners::release(tx, epoch));
-        released.await
+        release(&self.store, self.epoch).await
     }
+}
+
+async fn release(store: &Store, epoch: i64) -> Result<(), StoreError> {
+    let released = store.write_durably("tree_release", move |tx| tree_owners::release(tx, epoch));
+    released.await
 }
 
 impl Drop for OwnedTree {

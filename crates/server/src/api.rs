@@ -28,6 +28,7 @@ pub mod request;
 pub mod request_head;
 pub mod response;
 pub mod route;
+mod store_error;
 pub mod worker_manager;
 mod write_timeout;
 

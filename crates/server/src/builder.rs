@@ -36,6 +36,8 @@ use crate::exposure;
 
 /// The folder of artifacts in that of the builder, if no store is configured.
 const ARTIFACTS: &str = "artifacts";
+/// Pause between two attempts to reach the tree at the start.
+const TREE_RETRY: Duration = Duration::from_secs(1);
 /// Providers whose set-up failed are set up again in this interval, with this limit.
 const SET_UP_EVERY: Duration = Duration::from_secs(60);
 
@@ -219,6 +221,23 @@ pub(crate) async fn open_tree(
     )))
 }
 
+/// Like `open_tree`, but waits while the tree is away: after a power cut, all machines start at
+/// once. A refused login, for instance, is a mistake in the settings.
+async fn await_tree(
+    config: &Config,
+    keyring: &Arc<Keyring>,
+) -> Result<Arc<SealedTree>, OpenProblem> {
+    loop {
+        match open_tree(config, keyring).await {
+            Err(OpenProblem::Tree(error)) if error.is_away() => {
+                tracing::warn!(%error, "waiting for the tree: {error}");
+                let _ = timeout(TREE_RETRY, std::future::pending::<()>()).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
 /// A name that no other process has.
 pub(crate) fn process_name(clock: &dyn Clock) -> String {
     let (host, pid) = (local_host(), std::process::id());
@@ -244,7 +263,14 @@ pub async fn run(
     let providers = build_providers(&config, &keyring, &clock, Schemas::new());
     let providers = Arc::new(Providers::new(providers));
     let setting_up = tokio::spawn(set_up(Arc::clone(&providers), stop.clone()));
-    let tree = open_tree(&config, &keyring).await?;
+    let Some(tree) = stop
+        .run_until_cancelled(await_tree(&config, &keyring))
+        .await
+    else {
+        let _ = setting_up.await;
+        return Ok(());
+    };
+    let tree = tree?;
     let images = ImageTree::new(tree, TrustedKeys::new(&keyring));
     let following = tokio::spawn({
         let images = Arc::clone(&images);

@@ -128,6 +128,8 @@ pub struct Log {
     pub filter: String,
     /// Maximum number of lines about refused requests in a minute.
     pub refusals_per_minute: u32,
+    /// A warning or an error that repeats itself is written once in this time.
+    pub repeat_seconds: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -236,6 +238,7 @@ impl Default for Log {
             format: LogFormat::Pretty,
             filter: "info".to_owned(),
             refusals_per_minute: 600,
+            repeat_seconds: 10,
         }
     }
 }

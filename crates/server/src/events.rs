@@ -13,8 +13,10 @@ use serde_json::{Value, json};
 use store::outbox::OutboxRow;
 use tokio::sync::{Notify, watch};
 
+mod catch_up;
 mod event_subject;
 
+pub use catch_up::CatchUp;
 pub use event_subject::EventSubject;
 
 /// Maximum number of recent events that are kept, and their maximum size together.
@@ -37,6 +39,8 @@ pub struct EventStream {
     pub process: String,
     /// The broker to which events are published as well.
     pub broker: Option<Broker>,
+    /// Listeners that are behind.
+    pub catch_up: CatchUp<Arc<StreamEvent>>,
     recent: Mutex<Recent>,
     head: watch::Sender<i64>,
     /// Wakes the task that publishes events to a broker.
@@ -52,10 +56,16 @@ struct Recent {
 
 impl EventStream {
     /// `head` is the position of the last event that was published before this process started.
-    pub fn new(process: String, broker: Option<Broker>, head: i64) -> Self {
+    pub fn new(
+        process: String,
+        broker: Option<Broker>,
+        head: i64,
+        catch_up: CatchUp<Arc<StreamEvent>>,
+    ) -> Self {
         Self {
             process,
             broker,
+            catch_up,
             recent: Mutex::new(Recent {
                 begins_after: head,
                 events: VecDeque::new(),
@@ -183,6 +193,10 @@ mod tests {
         positions.into_iter().map(row).collect()
     }
 
+    fn stream(head: i64) -> EventStream {
+        EventStream::new(String::new(), None, head, CatchUp::new(0))
+    }
+
     fn places(stream: &EventStream, after: i64) -> Option<Vec<i64>> {
         let events = stream.after(after, usize::MAX)?;
         Some(events.iter().map(|event| event.position).collect())
@@ -190,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_listener_reads_from_its_own_position() {
-        let stream = EventStream::new(String::new(), None, 10);
+        let stream = stream(10);
         assert_eq!(places(&stream, 10), Some(vec![]));
         stream.publish(&rows(11..=13, 0));
         assert_eq!(places(&stream, 10), Some(vec![11, 12, 13]));
@@ -202,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_event_is_published_once() {
-        let stream = EventStream::new(String::new(), None, 0);
+        let stream = stream(0);
         stream.publish(&rows(1..=3, 0));
         stream.publish(&rows(2..=4, 0));
         stream.publish(&rows(1..=2, 0));
@@ -214,7 +228,7 @@ mod tests {
     fn a_bounded_number_of_events_is_kept() {
         let all = rows(1..=10 * i64::try_from(MAX_RECENT).unwrap(), 0);
         for count in sizes_around("server::events::MAX_RECENT", MAX_RECENT) {
-            let stream = EventStream::new(String::new(), None, 0);
+            let stream = stream(0);
             for some in all[..count].chunks(500) {
                 stream.publish(some);
             }
@@ -228,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_bounded_size_of_events_is_kept() {
-        let stream = EventStream::new(String::new(), None, 0);
+        let stream = stream(0);
         stream.publish(&rows(1..=30, 1024 * 1024));
         assert_eq!(places(&stream, 14), None);
         assert_eq!(places(&stream, 15).unwrap().len(), 15);

@@ -15,6 +15,7 @@ pub mod exposure;
 pub mod health;
 pub mod hosts;
 pub mod limits;
+mod log_repeats;
 pub mod notify;
 mod open_files;
 mod pool_replies;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use engine::clock::SystemClock;
@@ -20,7 +21,7 @@ use crate::background::tree_keeper;
 use crate::config::Config;
 use crate::exposure;
 use crate::open_files;
-use crate::start::{StartError, start};
+use crate::start::{StartError, await_database, start};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -80,6 +81,12 @@ pub async fn run(
             "other machines can connect to {listen}, and connections are not encrypted: secrets \
              of workers and new access tokens can be read on the network. Configure a certificate \
              (`tls`), or a proxy with TLS (`server.trusted_proxies`)");
+    }
+    let mut stop = pin!(stop);
+    tokio::select! {
+        biased;
+        () = await_database(&config) => {}
+        () = &mut stop => return Ok(()),
     }
     let app = start(config, Arc::new(SystemClock), Random::new(random)).await?;
     let stopping = CancellationToken::new();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
+use api_client::with_causes;
 use backplane::{DemandError, QueueAccess, TaskclusterQueue};
 use cloud::{Provider, ProviderUnavailable, Providers, StrategyClient, StrategyContext};
 use contract::Schemas;
@@ -31,13 +32,14 @@ use images::LiveBuilds;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use store::{Store, StoreError, Tx};
+use tokio::time::timeout;
 
 use crate::app::App;
 use crate::authentication::{Authenticator, EmbeddedAuthenticator, RemoteAuthenticator};
 use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
-use crate::events::EventStream;
+use crate::events::{CatchUp, EventStream};
 use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
@@ -92,6 +94,9 @@ struct ConfiguredClient {
 /// again in the background.
 const FIRST_SET_UP: Duration = Duration::from_secs(5);
 
+/// Pause between two attempts to reach the database at the start.
+const DATABASE_RETRY: Duration = Duration::from_secs(1);
+
 /// Opens the database, migrates it, and builds the app.
 pub async fn start(
     config: Config,
@@ -103,6 +108,29 @@ pub async fn start(
     close_artifacts(&config);
     let store = Store::open(&config.database.options())?;
     assemble(config, parts, store, telemetry, clock, random, Vec::new()).await
+}
+
+/// Waits while the database is away: after a power cut, all machines start at once. Other problems
+/// are those of the start.
+pub async fn await_database(config: &Config) {
+    let options = store::Options {
+        connections: 1,
+        ..config.database.options()
+    };
+    if options.url.starts_with("sqlite:") {
+        return;
+    }
+    let Ok(store) = Store::open(&options) else {
+        return;
+    };
+    while let Err(error) = store.ping().await
+        && error.is_away()
+    {
+        let text = with_causes(&error);
+        tracing::warn!(error = %text, "waiting for the database: {text}");
+        let _ = timeout(DATABASE_RETRY, std::future::pending::<()>()).await;
+    }
+    store.close().await;
 }
 
 /// The folder of artifacts in that of the data is ours, whatever its mode was. Each file in it is
@@ -313,7 +341,8 @@ async fn open_events(
         opening.await?;
     }
     let head = store.read("event_head", store::events::head).await?;
-    Ok(EventStream::new(process, broker, head))
+    let catch_up = CatchUp::new(config.events.catch_up_pages_per_second);
+    Ok(EventStream::new(process, broker, head, catch_up))
 }
 
 /// Pools of a missing provider get no workers, so they are reported at the start.

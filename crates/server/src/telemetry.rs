@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::measures::{
     LAUNCHES, LIFETIME_SECONDS, PHASE_SECONDS, PROVISION_SECONDS, REGISTRATION_SECONDS,
-    REGISTRATIONS_REFUSED, STARTUP_SECONDS,
+    REGISTRATIONS_REFUSED, STARTUP_SECONDS, Stopwatch,
 };
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{
@@ -18,7 +18,9 @@ use metrics_exporter_prometheus::{
 use tracing_subscriber::EnvFilter;
 
 use self::catalogue::{Kind, METRICS};
+
 use crate::config::{Log, LogFormat};
+use crate::log_repeats::Repeats;
 
 /// Gauges and counters without updates disappear after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -205,16 +207,21 @@ pub fn log_to_stderr(log: &Log) -> Result<(), String> {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
+    let interval = Duration::from_secs(log.repeat_seconds.into());
+    let watch = Stopwatch::start();
+    let elapsed = move || watch.elapsed();
     let _ = match log.format {
         LogFormat::Pretty => builder
             .fmt_fields(escape::fields())
             .with_target(false)
+            .map_event_format(|inner| Repeats::new(inner, log.format, interval, elapsed))
             .try_init(),
         // The JSON format escapes by itself.
         LogFormat::Json => builder
             .json()
             .flatten_event(true)
             .with_current_span(true)
+            .map_event_format(|inner| Repeats::new(inner, log.format, interval, elapsed))
             .try_init(),
     };
     Ok(())

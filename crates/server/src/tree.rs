@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backplane::tree::Tree;
+use domain::time::Timestamp;
 use images::ImageTree;
 use tokio::sync::watch;
 
@@ -11,6 +12,8 @@ pub struct SharedTree {
     images: watch::Sender<Option<Arc<ImageTree>>>,
     /// Why it is not open.
     problem: Mutex<String>,
+    /// Since when it does not answer: the copy of the images is as of that time.
+    away_since: Mutex<Option<Timestamp>>,
 }
 
 impl Default for SharedTree {
@@ -18,6 +21,7 @@ impl Default for SharedTree {
         Self {
             images: watch::channel(None).0,
             problem: Mutex::default(),
+            away_since: Mutex::default(),
         }
     }
 }
@@ -39,8 +43,20 @@ impl SharedTree {
         problem.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Since when the open tree does not answer; `None`: it answers.
+    pub fn away_since(&self) -> Option<Timestamp> {
+        let away = self.away_since.lock();
+        *away.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn note_away(&self, since: Option<Timestamp>) {
+        let away = self.away_since.lock();
+        *away.unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
     pub(crate) fn open(&self, images: Arc<ImageTree>) {
         self.note_problem(String::new());
+        self.note_away(None);
         self.images.send_replace(Some(images));
     }
 

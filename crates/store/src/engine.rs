@@ -19,7 +19,7 @@ pub(crate) mod part;
 mod pipeline;
 mod postgres_session;
 pub mod probe;
-mod retry_locks;
+mod retries;
 mod row;
 pub(crate) mod session;
 mod simulation;

@@ -100,6 +100,17 @@ impl TreeError {
         self.is_outcome_unknown() && !matches!(self, Self::TakenOver(_)) || lacks_session
     }
 
+    /// Whether no server of the tree answers. It may be started later.
+    pub fn is_away(&self) -> bool {
+        matches!(
+            self,
+            Self::TimedOut { .. }
+                | Self::Disconnected { .. }
+                | Self::ConnectionLost
+                | Self::SessionLost
+        )
+    }
+
     pub fn is_no_node(&self) -> bool {
         matches!(self, Self::NoNode(_))
     }

@@ -366,10 +366,14 @@ impl Host {
         Ok(keys.into_iter().filter_map(seen).collect())
     }
 
-    /// Whether the worker's folder would be on this host. Another host may have a provider of the
-    /// same name on the same database, and of its workers we know nothing.
+    /// Other hosts may share the database and the provider. Of their workers we know nothing.
     fn would_be_here(&self, key: &WorkerKey) -> bool {
         key.group == self.group
+    }
+
+    pub(super) fn may_have(&self, key: &WorkerKey) -> bool {
+        let root = self.root();
+        self.would_be_here(key) || root.is_some_and(|root| WorkerFolder::of(&root, key).is_some())
     }
 
     /// Our child counts as running until its end is recorded. `None`: the state is unknown.

@@ -62,6 +62,8 @@ impl LaunchTracker {
             let locks = self.decision_locks.lock();
             locks.unwrap_or_else(PoisonError::into_inner)
         };
+        // Those of deleted budgets would stay for ever.
+        locks().retain(|_, lock| Arc::strong_count(lock) > 1);
         let mut taken = Vec::new();
         for name in limits {
             let lock = Arc::clone(locks().entry(name).or_default());
@@ -402,4 +404,32 @@ fn requested_worker(
         provider_data: machine.provider_data.clone(),
     };
     new.request(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn locks_of_limits_that_nobody_decides_on_are_dropped() {
+        let tracker = LaunchTracker::default();
+        let held = tracker.lock_decisions(limits(&["budget:a"])).await;
+        for number in 0..10 {
+            tracker
+                .lock_decisions(limits(&[&format!("budget:{number}")]))
+                .await;
+        }
+        let names = || {
+            let locks = tracker.decision_locks.lock().unwrap();
+            locks.keys().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(names(), ["budget:9", "budget:a"]);
+        drop(held);
+        drop(tracker.lock_decisions(BTreeSet::new()).await);
+        assert_eq!(names(), Vec::<String>::new());
+    }
 }

@@ -24,8 +24,8 @@ pub struct ScanLimits {
     pub calls: usize,
     /// After this many failed calls, a region is skipped until the next scan.
     pub failures: u64,
-    /// Groups in which a provider may have workers. Workers of further groups are not scanned.
-    pub groups: usize,
+    /// Regions that one scan starts. The next scan continues after the last of them.
+    pub regions: usize,
 }
 
 /// Machines seen, and the actions of a scan.

@@ -36,7 +36,7 @@ const MAX_CALLS: usize = 4;
 const MAX_FAILURES: u64 = 2;
 /// A scan waits at most this long for its regions. The next one does not wait for slow regions.
 const MAX_REGION_WAIT: Duration = Duration::from_secs(30);
-const MAX_GROUPS: usize = 1_000;
+const MAX_REGIONS: usize = 1_000;
 /// The precision of `lastChecked`.
 const CHECKED_MS: i64 = 5 * MINUTE_MS;
 /// The row of an existing machine expires this much later.
@@ -49,7 +49,7 @@ impl Default for ScanLimits {
             changes: MAX_CHANGES,
             calls: MAX_CALLS,
             failures: MAX_FAILURES,
-            groups: MAX_GROUPS,
+            regions: MAX_REGIONS,
         }
     }
 }
@@ -60,6 +60,8 @@ pub struct Scanner {
     provider_id: ProviderId,
     pub limits: ScanLimits,
     regions: RegionTasks<store::Result<RegionScan>>,
+    /// The region that was started last: the next scan begins after it.
+    last_started: Option<Region>,
     /// When each region was last listed.
     listed: BTreeMap<Region, Timestamp>,
     /// Machines with our tag and an unknown launch token.
@@ -91,6 +93,7 @@ impl Scanner {
             provider_id,
             limits: ScanLimits::default(),
             regions: RegionTasks::default(),
+            last_started: None,
             listed: BTreeMap::new(),
             unknown: BTreeMap::new(),
         }
@@ -107,10 +110,9 @@ impl Scanner {
         let Some(machines) = engine.providers.machines(&self.provider_id) else {
             return Ok(None);
         };
-        for (region, groups) in self.regions_to_scan(machines).await? {
-            if !self.regions.is_busy(&region) {
-                self.start(region, groups);
-            }
+        let regions = self.regions_to_scan(machines).await?;
+        for (region, groups) in self.take_turn(regions) {
+            self.start(region, groups);
         }
         let mut scanned = ScanResult::default();
         let mut failed = None;
@@ -154,25 +156,39 @@ impl Scanner {
                 regions.entry(region).or_default();
             }
         }
-        let id = self.provider_id.clone();
-        let most = self.limits.groups;
-        let groups = self.engine.store.read("scan_groups", move |tx| {
-            store::workers::live_groups(tx, &id, most + 1)
-        });
-        let mut groups = groups.await?;
-        if groups.len() > most {
-            groups.truncate(most);
-            tracing::error!(provider.id = %self.provider_id,
-                "{} has workers in more than {most} groups; only those of {most} are scanned",
-                self.provider_id);
+        let mut after: Option<WorkerGroup> = None;
+        loop {
+            let (id, limit) = (self.provider_id.clone(), self.limits.page);
+            let groups = self.engine.store.survey("scan_groups", move |tx| {
+                store::workers::live_groups(tx, &id, after.as_ref(), limit)
+            });
+            let groups = groups.await?;
+            let is_last = groups.len() < limit as usize;
+            after = groups.last().cloned();
+            for group in groups {
+                let region = machines.region_of(&group);
+                regions.entry(region).or_default().push(group);
+            }
+            if is_last {
+                return Ok(regions);
+            }
         }
-        for group in groups {
-            regions
-                .entry(machines.region_of(&group))
-                .or_default()
-                .push(group);
-        }
-        Ok(regions)
+    }
+
+    /// The regions that this scan starts: those after the last started one, and then from the
+    /// first again. A region whose scan still runs keeps no other from its turn.
+    fn take_turn(
+        &mut self,
+        regions: BTreeMap<Region, Vec<WorkerGroup>>,
+    ) -> Vec<(Region, Vec<WorkerGroup>)> {
+        let mut turn: Vec<_> = regions.into_iter().collect();
+        turn.retain(|(region, _)| !self.regions.is_busy(region));
+        let last = self.last_started.take();
+        let n_before = turn.partition_point(|(region, _)| Some(region) <= last.as_ref());
+        turn.rotate_left(n_before);
+        turn.truncate(self.limits.regions);
+        self.last_started = turn.last().map(|(region, _)| region.clone()).or(last);
+        turn
     }
 
     fn start(&mut self, region: Region, groups: Vec<WorkerGroup>) {

@@ -214,7 +214,7 @@ impl Terminator {
             after = page.last().map(|worker| worker.key.clone());
             for worker in page {
                 let region = machines.region_of(&worker.key.group);
-                if self.is_due(&worker.key, &region, now) {
+                if machines.can_end(&worker) && self.is_due(&worker.key, &region, now) {
                     due.entry(region).or_default().push(worker);
                 }
             }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use backplane::tree::{Lifetime, Op, Tree, TreeError, TreePath};
 use domain::time::Clock;
 use engine::tree::{OpenTreeError, open, open_to_read};
-use store::tree_owners;
+use store::StoreError;
+use store::tree_nodes::{self, TreeNode};
+use store::tree_owners::{self, TreeOwner};
 
 use crate::world::World;
 
@@ -57,26 +59,60 @@ async fn nodes_of_all_kinds_are_kept_over_a_restart() {
     assert_eq!(root.next_sequence, 5);
 }
 
+/// Makes it look as if this process took the tree now. Returns its epoch.
+async fn take_as(world: &World, process: String) -> i64 {
+    let now = world.now();
+    let taken = world.engine.store.write("take", move |tx| {
+        let seen = tree_owners::get(tx)?;
+        tree_owners::take(tx, &process, now, seen.as_ref())
+    });
+    let taken: Result<i64, StoreError> = taken.await;
+    taken.unwrap()
+}
+
+/// Makes it look as if a process of another machine took the tree now.
+async fn take_elsewhere(world: &World) {
+    let process = r#"{"host":"other","pid":7,"namespace":"elsewhere"}"#;
+    take_as(world, process.to_owned()).await;
+}
+
+async fn owner(world: &World) -> TreeOwner {
+    let read = world.engine.store.read("owner", tree_owners::get);
+    let owner: Result<_, StoreError> = read.await;
+    owner.unwrap().unwrap()
+}
+
+/// The process that started this one, which still runs.
+fn parent_like(process: &str) -> String {
+    let pid = std::os::unix::process::parent_id();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(')').unwrap();
+    let mut parent: serde_json::Value = serde_json::from_str(process).unwrap();
+    parent["pid"] = pid.into();
+    parent["started"] = rest.split_whitespace().nth(19).unwrap().into();
+    parent.to_string()
+}
+
 #[tokio::test]
 async fn a_second_owner_is_refused_until_the_first_ends() {
     let world = World::new().await;
     let store = &world.engine.store;
     let first = open(store, &clock(&world)).await.unwrap();
-    let Err(refused @ OpenTreeError::InUse(_)) = open(store, &clock(&world)).await else {
-        panic!("two owners");
-    };
-    let text = refused.to_string();
-    assert!(
-        text.contains(&format!("process {} on ", std::process::id())),
-        "{text}"
-    );
-    assert!(text.contains("kind = \"zookeeper\""), "{text}");
-    // Anybody may read what is stored.
     let session = first.tree.session();
     session
         .create(&path("/a"), b"x", Lifetime::Persistent)
         .await
         .unwrap();
+    let parent = parent_like(&owner(&world).await.process);
+    let epoch = take_as(&world, parent).await;
+    let Err(refused @ OpenTreeError::InUse(_)) = open(store, &clock(&world)).await else {
+        panic!("two owners");
+    };
+    let text = refused.to_string();
+    let pid = std::os::unix::process::parent_id();
+    assert!(text.contains(&format!("process {pid} on ")), "{text}");
+    assert!(text.contains("kind = \"zookeeper\""), "{text}");
+    // Anybody may read what is stored.
     let reader = open_to_read(store, &clock(&world)).await.unwrap().session();
     assert_eq!(reader.get(&path("/a")).await.unwrap().data, b"x");
     let written = reader.set(&path("/a"), b"y", None).await.unwrap_err();
@@ -84,19 +120,46 @@ async fn a_second_owner_is_refused_until_the_first_ends() {
         written.to_string().contains("was opened to read"),
         "{written}"
     );
-    first.close().await.unwrap();
+    let released = store.write("release", move |tx| tree_owners::release(tx, epoch));
+    let released: Result<(), StoreError> = released.await;
+    released.unwrap();
     open(store, &clock(&world)).await.unwrap();
 }
 
-/// Makes it look as if a process of another machine took the tree now.
-async fn take_elsewhere(world: &World) {
-    let now = world.now();
-    let taken = world.engine.store.write("take", move |tx| {
-        let seen = tree_owners::get(tx)?;
-        let process = r#"{"host":"other","pid":7,"namespace":"elsewhere"}"#;
-        tree_owners::take(tx, process, now, seen.as_ref())
-    });
-    taken.await.unwrap();
+#[tokio::test]
+async fn a_tree_that_could_not_be_opened_can_be_opened_by_the_same_process_later() {
+    let world = World::new().await;
+    let store = &world.engine.store;
+    let this = open(store, &clock(&world)).await.unwrap();
+    let process = owner(&world).await.process;
+    this.close().await.unwrap();
+    let orphan = TreeNode {
+        path: "/parent/child".to_owned(),
+        data: String::new(),
+        is_base64: false,
+        version: 0,
+        created: world.now(),
+        changed: world.now(),
+        created_by: 1,
+        changed_by: 1,
+        children_changed_by: 1,
+        next_sequence: 0,
+    };
+    let put = store.write("put", move |tx| tree_nodes::put(tx, &orphan));
+    let put: Result<(), StoreError> = put.await;
+    put.unwrap();
+    let failed = open(store, &clock(&world)).await.err().unwrap();
+    assert!(failed.to_string().contains("/parent/child"), "{failed}");
+    // Others may have it.
+    assert_eq!(owner(&world).await.renewed.as_millis(), 0);
+    // Also if that could not be written.
+    take_as(&world, process).await;
+    let failed = open(store, &clock(&world)).await.err().unwrap();
+    assert!(failed.to_string().contains("/parent/child"), "{failed}");
+    let deleted = store.write("delete", |tx| tree_nodes::delete(tx, "/parent/child"));
+    let deleted: Result<(), StoreError> = deleted.await;
+    deleted.unwrap();
+    open(store, &clock(&world)).await.unwrap();
 }
 
 #[tokio::test]

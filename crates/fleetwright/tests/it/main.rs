@@ -4,6 +4,7 @@
     reason = "a test says what is wrong by failing there"
 )]
 
+mod away;
 mod builders;
 mod client;
 mod code;

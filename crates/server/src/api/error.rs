@@ -25,7 +25,6 @@ use engine::queue::TaskError;
 use engine::workers::WorkerError;
 use http::StatusCode;
 use serde_json::{Value, json};
-use store::StoreError;
 
 use crate::authentication::AuthenticationError;
 use crate::hosts::Host;
@@ -53,6 +52,8 @@ pub enum Code {
     ProviderSetupFailed,
     QueueUnavailable,
     TreeUnavailable,
+    /// The database does not answer, or is full.
+    DatabaseUnavailable,
     LaunchPending,
     /// One address sends too many requests.
     TooManyRequests,
@@ -65,7 +66,7 @@ pub enum Code {
 pub struct ApiError {
     pub code: Code,
     pub message: String,
-    /// For our log only: the cause of an internal error.
+    /// For our log only: the cause of an internal error, or why the database is unavailable.
     pub cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -88,6 +89,7 @@ impl Code {
             Self::ProviderSetupFailed => "ProviderSetupFailed",
             Self::QueueUnavailable => "QueueUnavailable",
             Self::TreeUnavailable => "TreeUnavailable",
+            Self::DatabaseUnavailable => "DatabaseUnavailable",
             Self::LaunchPending => "LaunchPending",
             Self::TooManyRequests => "TooManyRequests",
             Self::ServerBusy => "ServerBusy",
@@ -112,6 +114,7 @@ impl Code {
             Self::ProviderSetupFailed
             | Self::QueueUnavailable
             | Self::TreeUnavailable
+            | Self::DatabaseUnavailable
             | Self::LaunchPending
             | Self::ServerBusy => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
@@ -120,7 +123,11 @@ impl Code {
 
     /// When to try again, if known.
     pub fn retry_after_seconds(self) -> Option<u32> {
-        matches!(self, Self::TooManyRequests | Self::ServerBusy).then_some(RETRY_SECONDS)
+        let is_soon_over = matches!(
+            self,
+            Self::TooManyRequests | Self::ServerBusy | Self::DatabaseUnavailable
+        );
+        is_soon_over.then_some(RETRY_SECONDS)
     }
 }
 
@@ -234,7 +241,7 @@ impl ApiError {
         )
     }
 
-    fn caused_by(cause: Box<dyn Error + Send + Sync>) -> Self {
+    pub(super) fn caused_by(cause: Box<dyn Error + Send + Sync>) -> Self {
         Self {
             cause: Some(cause),
             ..Self::new(Code::InternalServerError, String::new())
@@ -269,20 +276,6 @@ impl ApiError {
                 "time": now.to_string(),
             },
         })
-    }
-}
-
-impl From<StoreError> for ApiError {
-    fn from(cause: StoreError) -> Self {
-        // Nothing is broken, and nothing was changed.
-        if let StoreError::TooManyConflicts { name, attempts } = cause {
-            let message = format!(
-                "Nothing was changed: other requests changed the same things first, {attempts} times (transaction \
-                 `{name}`). Send the request again in a few seconds."
-            );
-            return Self::new(Code::ServerBusy, message);
-        }
-        Self::caused_by(cause.into())
     }
 }
 

@@ -114,8 +114,10 @@ async fn read(
     if body.size_hint().lower() > limits.bytes as u64 {
         return Err(limits.too_large());
     }
+    let announced = body.size_hint().exact();
+    let announced = announced.and_then(|bytes| usize::try_from(bytes).ok());
     let mut body = std::pin::pin!(body);
-    let mut text = Vec::new();
+    let (mut text, mut reserved) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|problem| {
             let problem: AnyError = problem.into();
@@ -125,10 +127,15 @@ async fn read(
         let Ok(piece) = frame.into_data() else {
             continue; // trailers
         };
-        if text.len() + piece.len() > limits.bytes {
+        let needed = text.len() + piece.len();
+        if needed > limits.bytes {
             return Err(limits.too_large());
         }
-        memory.grow_text(piece.len()).await?;
+        if needed > reserved {
+            let more = needed.max(announced.unwrap_or(0)) - reserved;
+            memory.grow_text(more).await?;
+            reserved += more;
+        }
         // A copy, because a chunk keeps the connection's buffer alive.
         text.extend_from_slice(&piece);
     }
@@ -186,4 +193,112 @@ fn refuse_nul(json: &Value) -> Result<(), ApiError> {
         return Err(ApiError::new(Code::MalformedPayload, text));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use http_body::{Frame, SizeHint};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const PIECE: usize = 1_000;
+    const N_PIECES: usize = 10;
+    const BODY: usize = PIECE * N_PIECES;
+    const N_BODIES: usize = 20;
+
+    /// A text of this many bytes, whose pieces arrive in turns with those of others.
+    struct Pieces {
+        left: usize,
+        is_announced: bool,
+        has_yielded: bool,
+    }
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+            self.has_yielded = !self.has_yielded;
+            if self.has_yielded {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if self.left == 0 {
+                return Poll::Ready(None);
+            }
+            self.left -= PIECE;
+            let mut piece = vec![b'x'; PIECE];
+            if self.left == BODY - PIECE {
+                piece[..2].copy_from_slice(b"[\"");
+            }
+            if self.left == 0 {
+                piece[PIECE - 2..].copy_from_slice(b"\"]");
+            }
+            Poll::Ready(Some(Ok(Frame::data(piece.into()))))
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            match self.is_announced {
+                true => SizeHint::with_exact(self.left as u64),
+                false => SizeHint::default(),
+            }
+        }
+    }
+
+    /// Parsing takes this much more than the texts, for all bodies.
+    const REST: usize = 4_000;
+
+    /// How many of the bodies are received that arrive together, and how long that takes, with
+    /// room for this many texts.
+    async fn received(n_texts: usize, is_announced: bool) -> (usize, Duration) {
+        let n_bytes = 2 * n_texts * BODY + REST;
+        let budget = BodyBudget::new(n_bytes);
+        let limits = BodyLimits {
+            bytes: BODY,
+            weight: 4 * BODY,
+            seconds: 60,
+        };
+        // Time: it stands still, apart from the waits.
+        let begun = Instant::now();
+        let bodies = (0..N_BODIES).map(|_| {
+            let body = Pieces {
+                left: BODY,
+                is_announced,
+                has_yielded: false,
+            };
+            receive(body, &limits, budget.admitted())
+        });
+        let received = futures_util::future::join_all(bodies.map(async |receiving| {
+            let received = receiving.await;
+            tokio::task::yield_now().await;
+            received.is_ok()
+        }));
+        let n_received = received.await.into_iter().filter(|is_ok| *is_ok).count();
+        assert_eq!(budget.free().0, n_bytes);
+        // Time: it stands still, apart from the waits.
+        (n_received, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn announced_bodies_that_arrive_together_do_not_block_each_other() {
+        for n_texts in [1, 6, N_BODIES - 1, N_BODIES, N_BODIES + 1, 10 * N_BODIES] {
+            let expected = (N_BODIES, Duration::ZERO);
+            assert_eq!(received(n_texts, true).await, expected, "{n_texts}");
+        }
+        // Without any room, all of them hear so after the wait.
+        assert_eq!(received(0, true).await, (0, Duration::from_secs(5)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_of_unknown_length_wait_a_limited_time_in_all() {
+        let (n_received, took) = received(6, false).await;
+        assert!(n_received > 0 && took <= Duration::from_secs(5), "{took:?}");
+    }
 }

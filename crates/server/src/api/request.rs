@@ -387,11 +387,17 @@ fn shortened(text: &str) -> String {
     text.chars().take(MAX_LOGGED_CHARS).collect()
 }
 
-/// Gives an internal error its id and logs its cause.
+/// Logs the cause of an error that is ours, and gives an internal error its id. Without a database
+/// all requests fail alike, so they share a line.
 fn log_internal(app: &App, name: &str, error: &mut ApiError) {
     let Some(cause) = error.cause.take() else {
         return;
     };
+    if error.code == Code::DatabaseUnavailable {
+        let chain = with_causes(&*cause);
+        tracing::error!(api.method = name, "requests get 503: {chain}");
+        return;
+    }
     let incident = app.engine.random.slugid();
     let chain = with_causes(&*cause);
     tracing::error!(incident.id = %incident, api.method = name, "{name} failed: {chain}");

@@ -21,6 +21,12 @@ use crate::telemetry::{TASK_AGE, TASK_SECONDS};
 /// Maximum wait for running activations when the server stops.
 const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);
 
+/// A task that failed is not activated again for this time, and not for twice the last pause if it
+/// fails again. The pause is never longer than the period, in which the next activation comes
+/// anyway.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 /// The number of tasks with the same period that begin at different moments.
 const PARTS: u32 = 89;
 
@@ -37,6 +43,12 @@ pub trait BackgroundTask: Send + 'static {
 
     /// Whether a stop drops a running activation immediately, because it can last for minutes.
     fn drops_at_stop(&self) -> bool {
+        false
+    }
+
+    /// Whether a failure concerns a part of its work only, and that part alone waits. A failure of
+    /// any other task delays its next activation.
+    fn pauses_parts(&self) -> bool {
         false
     }
 
@@ -155,6 +167,7 @@ async fn run(
     status_sender: watch::Sender<Status>,
 ) {
     let mut is_first = true;
+    let mut n_failed = 0;
     let drops_at_stop = task.drops_at_stop();
     loop {
         // Without a known time only the period counts, so that a tick does not activate it twice.
@@ -170,11 +183,24 @@ async fn run(
             outcome = activate(&mut *task, &*clock) => outcome,
             () = stop.cancelled(), if drops_at_stop => return,
         };
+        let is_failure = outcome.is_err() && !task.pauses_parts();
+        n_failed = if is_failure { n_failed + 1 } else { 0 };
         status_sender.send_modify(|status| {
             status.finished += 1;
             status.last = Some(outcome);
         });
+        let pause = pause(n_failed).min(ticks.period());
+        if is_failure && tokio::time::timeout(pause, stop.cancelled()).await.is_ok() {
+            return;
+        }
     }
+}
+
+/// The pause after this many failures in a row. Many events may wake a task, and each activation
+/// that fails costs the database, or what is left of it.
+fn pause(n_failed: u32) -> Duration {
+    let doublings = n_failed.saturating_sub(1).min(10);
+    (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE)
 }
 
 /// Runs one activation and measures it. A panic counts as a failure.
@@ -323,6 +349,70 @@ mod tests {
         assert!(handle.finished(2).await.finished >= 2);
         stop.cancel();
         driver.join().await;
+    }
+
+    /// The number of activations in ten minutes of a task that is woken every 10 ms.
+    async fn n_activations<T: BackgroundTask>(period: Duration, task: T) -> u64 {
+        let (mut driver, stop) = driver();
+        let mut handle = driver.start(period, task);
+        let wakes = tokio::time::timeout(Duration::from_secs(600), async {
+            // Time: its tests stop it.
+            let mut ticks = tokio::time::interval(Duration::from_millis(10));
+            loop {
+                ticks.tick().await;
+                handle.wake();
+            }
+        });
+        assert!(wakes.await.is_err());
+        let status = handle.finished(0).await;
+        stop.cancel();
+        driver.join().await;
+        status.finished
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_fails_pauses_however_often_it_is_woken() {
+        let fails = || Scripted(vec![|| Err("the disk is full".into())]);
+        let hour = Duration::from_secs(3_600);
+        // 0.25, 0.5, 1, 2, 4, 8, and then 10 seconds.
+        let count = n_activations(hour, fails()).await;
+        assert!((60..=66).contains(&count), "{count}");
+        // A short period is the longest pause.
+        let count = n_activations(Duration::from_secs(1), fails()).await;
+        assert!((590..=610).contains(&count), "{count}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_success_ends_the_pauses() {
+        let script: Vec<fn() -> ActivationResult> =
+            vec![|| Err("a conflict".into()), || Ok(Value::Null)];
+        let count = n_activations(Duration::from_secs(3_600), Scripted(script)).await;
+        // Two in each quarter of a second.
+        assert!(count >= 4 * 600, "{count}");
+    }
+
+    /// Fails in a part of its work.
+    struct InPart;
+
+    #[async_trait]
+    impl BackgroundTask for InPart {
+        fn name(&self) -> String {
+            "in part".to_owned()
+        }
+
+        fn pauses_parts(&self) -> bool {
+            true
+        }
+
+        async fn activate(&mut self) -> ActivationResult {
+            Err("one of many pools".into())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_pauses_what_failed_works_on_at_once() {
+        let count = n_activations(Duration::from_secs(3_600), InPart).await;
+        assert!(count > 10_000, "{count}");
     }
 
     #[tokio::test]

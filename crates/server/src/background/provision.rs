@@ -191,6 +191,11 @@ impl BackgroundTask for Provision {
         "provision".to_owned()
     }
 
+    /// A pool that failed waits ([`PoolThrottle`]), and delays no other.
+    fn pauses_parts(&self) -> bool {
+        true
+    }
+
     async fn activate(&mut self) -> ActivationResult {
         let mut done = Done::default();
         let bell = Arc::clone(&self.engine.wakeups.provision);

@@ -118,7 +118,15 @@ impl OpenedTree {
     /// Lets others use the tree until the process stops, or the tree is lost for good.
     async fn serve(self, app: &Arc<App>, stop: &CancellationToken) -> Result<(), TreeProblem> {
         let name = process_name(app.engine.clock.as_ref());
-        let membership = Membership::join(&self.tree, &name, &member(app)).await?;
+        let membership = match Membership::join(&self.tree, &name, &member(app)).await {
+            Ok(membership) => membership,
+            Err(error) => {
+                if let Some(owned) = self.owned {
+                    let _ = owned.close().await;
+                }
+                return Err(error.into());
+            }
+        };
         let images = ImageTree::new(Arc::clone(&self.tree), TrustedKeys::new(&app.builder_keys));
         let following = tokio::spawn({
             let images = Arc::clone(&images);
@@ -137,7 +145,7 @@ impl OpenedTree {
                 }
             }
         });
-        let mirroring = tokio::spawn(mirror_after_outages(Arc::clone(app), self.tree.session()));
+        let mirroring = tokio::spawn(follow_outages(Arc::clone(app), self.tree.session()));
         let sealing = self.sealed.map(|sealed| {
             let app = Arc::clone(app);
             AbortOnDropHandle::new(tokio::spawn(async move { seal_again(&app, &sealed).await }))
@@ -189,13 +197,16 @@ async fn seal_again(app: &App, sealed: &SealedTree) {
     }
 }
 
-/// Has definitions written again that changed while the tree was not reachable.
-async fn mirror_after_outages(app: Arc<App>, mut state: watch::Receiver<SessionState>) {
+/// Notes since when the tree is not reachable. Afterwards, definitions are written again that
+/// changed meanwhile.
+async fn follow_outages(app: Arc<App>, mut state: watch::Receiver<SessionState>) {
     let is_connected = |state: &SessionState| state.connected().is_some();
     while state.wait_for(|state| !is_connected(state)).await.is_ok() {
+        app.tree.note_away(Some(app.engine.clock.now()));
         if state.wait_for(is_connected).await.is_err() {
             return;
         }
+        app.tree.note_away(None);
         app.engine.wakeups.images.notify_one();
     }
 }

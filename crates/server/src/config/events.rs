@@ -15,6 +15,8 @@ pub struct Events {
     pub amqp: Option<Amqp>,
     /// Also publish under the names of RFC 191.
     pub rfc191: bool,
+    /// Pages of past events that all listeners over HTTP get in a second. 0: no limit.
+    pub catch_up_pages_per_second: u32,
 }
 
 /// A broker: RabbitMQ, or Taskcluster's Pulse.
@@ -33,6 +35,7 @@ impl Default for Events {
         Self {
             amqp: None,
             rfc191: true,
+            catch_up_pages_per_second: 400,
         }
     }
 }

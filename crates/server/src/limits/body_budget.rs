@@ -1,8 +1,9 @@
 //! Limits the memory of all requests' bodies together, as text and parsed.
 //!
-//! Calls without known clients have a budget of their own, of which each address has a share. A
-//! body holds memory for the bytes that have arrived, not for its announced length: a connection
-//! that sends nothing holds nothing.
+//! Calls without known clients have a budget of their own, of which each address has a share. With
+//! its first byte, a body takes memory for its announced length: if bodies took it piece by piece,
+//! those that have a part of what they need would wait for each other. A connection that sends
+//! nothing holds nothing.
 //!
 //! Texts take at most half of a budget. The other half is for parsing, so complete texts never wait
 //! for each other. A small body does not wait behind a large one: the first that fits continues.
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::open_calls;
 
@@ -20,7 +22,7 @@ use super::open_calls;
 const OPEN_BYTES: usize = 32 * 1024 * 1024;
 /// For such calls from one address, behind which thousands of machines may start at once.
 const ADDRESS_BYTES: usize = 8 * 1024 * 1024;
-/// A body waits at most this long for memory.
+/// A body waits at most this long for memory, in all.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Memory for bodies, counted in bytes.
@@ -36,6 +38,8 @@ pub struct BodyShare {
     /// The address whose share it uses, if addresses are counted.
     address: Option<IpAddr>,
     held: Taken,
+    /// For how long it may still wait.
+    patience: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +102,7 @@ impl BodyShare {
             pool: Arc::clone(pool),
             address,
             held: Taken::default(),
+            patience: WAIT,
         }
     }
 
@@ -133,7 +138,9 @@ impl BodyShare {
                     given_back.await;
                 }
             };
-            let waited = tokio::time::timeout(WAIT, waiting).await;
+            let since = Instant::now();
+            let waited = tokio::time::timeout(self.patience, waiting).await;
+            self.patience = self.patience.saturating_sub(since.elapsed());
             waited.map_err(|_| NoMemory)?;
         }
         self.held = self.held.plus(more);
@@ -271,7 +278,7 @@ mod tests {
         let budget = BodyBudget::new(LIMIT);
         let (mut first, mut second) = (budget.admitted(), budget.admitted());
         first.grow_text(LIMIT / 2 - 1).await.unwrap();
-        let start = tokio::time::Instant::now();
+        let start = Instant::now();
         assert!(second.grow_text(2).await.is_err());
         assert_eq!(start.elapsed(), WAIT);
         let later = async {
@@ -282,6 +289,29 @@ mod tests {
         grown.unwrap();
         assert_eq!(budget.free().0, LIMIT - 2);
         drop(second);
+        assert_eq!(budget.free().0, LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_waits_several_times_waits_no_longer_in_all() {
+        let budget = BodyBudget::new(LIMIT);
+        let mut share = budget.admitted();
+        let start = Instant::now();
+        for n_waits in 1..=3 {
+            let mut first = budget.admitted();
+            first.grow_text(LIMIT / 2 - share.held.text).await.unwrap();
+            let later = async {
+                // Time: its test stops it.
+                let _ = tokio::time::timeout(Duration::from_secs(2), std::future::pending::<()>())
+                    .await;
+                drop(first);
+            };
+            let (grown, ()) = tokio::join!(share.grow_text(1), later);
+            assert_eq!(grown.is_ok(), n_waits < 3);
+        }
+        assert_eq!(start.elapsed(), Duration::from_secs(6));
+        // It asks for nothing more, and others go on.
+        drop(share);
         assert_eq!(budget.free().0, LIMIT);
     }
 
@@ -297,7 +327,7 @@ mod tests {
             share.grow_parsed(LIMIT / 2).await.unwrap();
             tokio::task::yield_now().await;
         });
-        let start = tokio::time::Instant::now();
+        let start = Instant::now();
         futures_util::future::join_all(parsed).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
         assert_eq!(budget.free().0, LIMIT);
@@ -308,7 +338,7 @@ mod tests {
         let budget = BodyBudget::new(LIMIT);
         let (mut first, mut heavy) = (budget.admitted(), budget.admitted());
         first.grow_parsed(LIMIT / 2).await.unwrap();
-        let start = tokio::time::Instant::now();
+        let start = Instant::now();
         let light = async {
             tokio::task::yield_now().await;
             let mut light = budget.admitted();

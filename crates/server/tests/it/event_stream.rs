@@ -494,10 +494,10 @@ on_both!(events_of_the_past_are_read_page_by_page, |world| {
     const PAGE: usize = 200;
     let sizes = sizes_around("server::api::fleetwright::events::PAGE", PAGE);
     tell(world, 10 * PAGE).await;
-    // It began after all of them, so it has none in memory.
-    let app = second_app(world).await;
-    let server = Arc::new(server::api::listener::Server::new(Arc::clone(&app)));
     for count in sizes {
+        // It began after all of them, so it has none in memory.
+        let app = second_app(world).await;
+        let server = Arc::new(server::api::listener::Server::new(Arc::clone(&app)));
         let after = app.events.head() - i64::try_from(count).unwrap();
         let path = format!("{EVENTS}?after={after}&follow=false");
         let ask = Ask::new(Arc::clone(&server), http::Method::GET, &path, world.now());
@@ -509,5 +509,12 @@ on_both!(events_of_the_past_are_read_page_by_page, |world| {
         let n_pages = count.div_ceil(PAGE) as u64;
         let counts = app.engine.store.take_counts();
         assert_eq!(counts.transactions("event_list_after"), n_pages);
+        // A listener that asks for the same pages reads them from memory, as far as they are kept.
+        let ask = Ask::new(Arc::clone(&server), http::Method::GET, &path, world.now());
+        let mut listening = Listening::open(ask.by(&world.root())).await;
+        assert_eq!(listening.rest().await.0.len(), count);
+        let counts = app.engine.store.take_counts();
+        let n_again = if n_pages > 8 { n_pages } else { 0 };
+        assert_eq!(counts.transactions("event_list_after"), n_again);
     }
 });

@@ -40,6 +40,8 @@ pub(crate) struct TestCloud {
     pub(crate) look_permits: Mutex<Option<Arc<Semaphore>>>,
     /// Refreshes wait here for as long as there is one.
     pub(crate) refresh_permits: Mutex<Option<Arc<Semaphore>>>,
+    /// Another process ends the machines of this group.
+    pub(crate) elsewhere: Mutex<Option<WorkerGroup>>,
     /// Where this cloud meets others that check a config at the same time.
     pub(crate) meeting: Mutex<Option<Arc<Barrier>>>,
 }
@@ -98,6 +100,7 @@ impl TestCloud {
             look_permits: Mutex::default(),
             refresh_permits: Mutex::default(),
             meeting: Mutex::default(),
+            elsewhere: Mutex::default(),
         })
     }
 
@@ -204,6 +207,10 @@ impl Machines for TestCloud {
 
     fn region_of(&self, group: &WorkerGroup) -> Region {
         self.fake.region_of(group)
+    }
+
+    fn can_end(&self, worker: &Worker) -> bool {
+        self.elsewhere.lock().unwrap().as_ref() != Some(&worker.key.group)
     }
 
     async fn owned_page(

@@ -341,9 +341,8 @@ async fn outside_queue(silent: &'static str) -> (SocketAddr, Arc<Notify>, JoinHa
     (address, asked_in_vain, serving)
 }
 
-#[tokio::test]
-async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
-    let (address, asked_in_vain, serving) = outside_queue("pp/slow").await;
+/// A server that plans for that queue, with a pool for each of these ids.
+async fn planning_for(address: SocketAddr, pools: &[&str]) -> World {
     let world = World::open(Database::sqlite(), |config| {
         config.queue.taskcluster = Some(OutsideQueue {
             root_url: format!("http://{address}"),
@@ -356,23 +355,21 @@ async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
         });
     })
     .await;
-    for id in ["pp/quick", "pp/slow"] {
+    for id in pools {
         let path = format!("/worker-pool/{}", id.replace('/', "%2F"));
         let definition = crate::samples::aws_pool(&[crate::samples::launch_config(None, "i")]);
         world.put(&path, definition).await.expect(200);
     }
-    let app = Arc::clone(&world.app);
-    app.engine.wakeups.take_pools();
-    app.engine.wakeups.wake_pool(&"pp/slow".parse().unwrap());
-    let mut planner = planner(&app);
-    let planning = tokio::spawn(async move { planner.activate().await });
-    asked_in_vain.notified().await;
-    // The planner waits for an answer. A pool that is woken now is decided on nevertheless.
-    app.engine.wakeups.wake_pool(&"pp/quick".parse().unwrap());
-    let has_worker = async {
-        let quick: PoolId = "pp/quick".parse().unwrap();
+    world.app.engine.wakeups.take_pools();
+    world
+}
+
+/// Waits until a launch of this pool was answered.
+async fn has_machine(world: &World, pool: &str) {
+    let pool: PoolId = pool.parse().unwrap();
+    let has_machine = async {
         loop {
-            let id = quick.clone();
+            let id = pool.clone();
             let launches = world
                 .read(move |tx| store::launches::list(tx, &id, 9))
                 .await;
@@ -382,8 +379,59 @@ async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, has_worker).await.unwrap();
+    tokio::time::timeout(PATIENCE, has_machine).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
+    let (address, asked_in_vain, serving) = outside_queue("pp/slow").await;
+    let world = planning_for(address, &["pp/quick", "pp/slow"]).await;
+    let app = Arc::clone(&world.app);
+    app.engine.wakeups.wake_pool(&"pp/slow".parse().unwrap());
+    let mut planner = planner(&app);
+    let planning = tokio::spawn(async move { planner.activate().await });
+    asked_in_vain.notified().await;
+    // The planner waits for an answer. A pool that is woken now is decided on nevertheless.
+    app.engine.wakeups.wake_pool(&"pp/quick".parse().unwrap());
+    has_machine(&world, "pp/quick").await;
     assert!(!planning.is_finished());
     planning.abort();
     serving.abort();
 }
+
+#[tokio::test]
+async fn a_round_decides_while_it_reads_the_next_page() {
+    let (address, asked_in_vain, serving) = outside_queue("pp/slow").await;
+    let world = planning_for(address, &["pp/quick", "pp/slow"]).await;
+    let rounds = ProvisionRounds(Arc::clone(&world.app.engine));
+    let round = tokio::spawn(async move { rounds.with_pages(ONE_BY_ONE).await });
+    asked_in_vain.notified().await;
+    has_machine(&world, "pp/quick").await;
+    assert!(!round.is_finished());
+    round.abort();
+    serving.abort();
+}
+
+const ONE_BY_ONE: PageLimits = PageLimits {
+    pools: 1,
+    launch_configs: 1,
+    queues: 10,
+};
+
+fleet_test!(
+    a_round_whose_next_page_cannot_be_read_finishes_its_decisions,
+    |fleet| {
+        fleet.errors_expected.set(true);
+        for name in ["pp/first", "pp/second"] {
+            fleet.make_pool(name, plain_pool(4)).await;
+            fleet.tasks(name, 1).await;
+        }
+        fleet
+            .database
+            .raw("UPDATE worker_pools SET config = 'nonsense' WHERE worker_pool_id = 'pp/second'");
+        let rounds = ProvisionRounds(Arc::clone(&fleet.app.engine));
+        assert!(rounds.with_pages(ONE_BY_ONE).await.is_err());
+        fleet.app.engine.launch_tracker.finish().await;
+        assert_eq!(fleet.states("pp/first").await, "1 requested");
+    }
+);

@@ -498,3 +498,18 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
         assert_eq!(n_settled, count as u64);
     }
 });
+
+fleet_test!(machines_that_another_process_ends_are_left_to_it, |fleet| {
+    let keys = fleet.one_in_each_region().await;
+    for key in &keys {
+        fleet
+            .edit(key, |worker| worker.state = WorkerState::Stopping)
+            .await;
+    }
+    *fleet.one.elsewhere.lock().unwrap() = Some(region(0));
+    let mut ender = fleet.ender();
+    let (_, n_accepted) = fleet.n_calls(Call::End, ender.end_stopping()).await;
+    assert_eq!(n_accepted.unwrap(), N_REGIONS as u64 - 1);
+    *fleet.one.elsewhere.lock().unwrap() = None;
+    assert_eq!(ender.end_stopping().await.unwrap(), 1);
+});

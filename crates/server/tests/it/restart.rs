@@ -220,14 +220,16 @@ on_sqlite_first!(each_unusable_configuration_is_named, |world| {
 });
 
 on_both!(
-    without_a_database_requests_fail_and_the_log_says_why,
+    an_internal_error_is_logged_under_the_id_that_the_client_gets,
     |world| {
         world.errors_expected.set(true);
-        world.get("root:/ready").await;
-        let root = world.root();
-        world.get("/providers").by(&root).await.expect(200);
-        world.app.engine.store.close().await;
-        world.clock.advance_ms(5_000);
+        world
+            .put("/worker-pool/a%2Fb", static_pool())
+            .await
+            .expect(200);
+        world
+            .database
+            .raw("UPDATE worker_pools SET config = 'nonsense'");
         let answer = world.get("/worker-pools").await;
         let body = answer.body();
         let message = body["message"].as_str().unwrap();
@@ -247,6 +249,24 @@ on_both!(
             logged[0]
         );
         answer.refused_with(500, "InternalServerError", "Internal Server Error");
+    }
+);
+
+on_both!(
+    without_a_database_requests_get_503_and_the_log_says_why,
+    |world| {
+        world.errors_expected.set(true);
+        world.get("root:/ready").await;
+        let root = world.root();
+        world.get("/providers").by(&root).await.expect(200);
+        world.app.engine.store.close().await;
+        world.clock.advance_ms(5_000);
+        let answer = world.get("/worker-pools").await;
+        assert_eq!(answer.header("retry-after"), "5");
+        answer.refused_with(503, "DatabaseUnavailable", "does not answer");
+        // The same line for all requests, so that it is written once.
+        let logged = world.log.lines("requests get 503: the store is closed");
+        assert_eq!(logged.len(), 1);
         let ready = world.get("root:/ready").await;
         assert_eq!(
             (ready.status, ready.text.as_str()),

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::engine::{
-    error::Result, error::StoreError, failure::Failure, lock::lock, session::Connection,
-    session::Session, sqlite::Mode, stopwatch::Stopwatch, tx::Tx,
+    error::Result, error::StoreError, failure::Failure, session::Connection, session::Session,
+    sqlite::Mode, stopwatch::Stopwatch, tx::Tx,
 };
 
 /// Maximum number of attempts of a transaction that conflicts with others.
@@ -41,6 +41,22 @@ impl Session {
         settle(ended, kept)
     }
 
+    /// One attempt to run and commit the closure. `None`: it conflicted with another transaction.
+    pub(crate) fn write_once<T, E: From<StoreError>>(
+        &mut self,
+        name: &'static str,
+        mut f: impl FnMut(&mut Tx<'_>) -> Result<T, E>,
+    ) -> Option<Result<T, E>> {
+        let mut kept = None;
+        let mut has_conflict = false;
+        let ended = self.measured(name, |session| {
+            let ended = session.attempt_write(name, &mut |tx| keep(&mut kept, f(tx)));
+            has_conflict = ended.is_none();
+            ended.unwrap_or(Ok(false))
+        });
+        (!has_conflict).then(|| settle(ended, kept))
+    }
+
     /// Like `write`, but the commit also survives a power failure.
     pub(crate) fn write_durably<T, E: From<StoreError>>(
         &mut self,
@@ -50,7 +66,10 @@ impl Session {
         let mut kept = None;
         self.set_durable(true)?;
         let ended = self.run_write(name, &mut |tx| keep(&mut kept, f(tx)));
-        self.set_durable(false)?;
+        // Whether the change is made is known by now. Without this, later commits are only slower.
+        if let Err(error) = self.set_durable(false) {
+            tracing::warn!(error = %error, "commits go on to wait for the disk: {error}");
+        }
         settle(ended, kept)
     }
 
@@ -73,8 +92,6 @@ impl Session {
             if let Some(ended) = session.attempt_write(name, work) {
                 return ended;
             }
-            let retry_lock = session.retry_locks.of(name);
-            let _guard = lock(&retry_lock);
             for attempt in 2..=MAX_ATTEMPTS {
                 metrics::counter!("fleetwright_store_retries_total", "name" => name).increment(1);
                 session.backoff.wait_before_attempt(attempt);
@@ -146,9 +163,10 @@ impl Session {
         if let Err(failure) = self.begin(mode) {
             return match failure {
                 Failure::Conflict(_) => Attempt::Conflict("begin"),
-                Failure::Lost(_) | Failure::NotMigrated(_) | Failure::Other(_) => {
-                    Attempt::Failed(self.error("begin", failure))
-                }
+                Failure::Lost(_)
+                | Failure::NotMigrated(_)
+                | Failure::Full(_)
+                | Failure::Other(_) => Attempt::Failed(self.error("begin", failure)),
             };
         }
         let mut tx = Tx::new(self);
@@ -209,7 +227,7 @@ impl Session {
             Err(Failure::Lost(source)) => {
                 Attempt::Failed(StoreError::OutcomeUnknown { name, source })
             }
-            Err(failure @ (Failure::NotMigrated(_) | Failure::Other(_))) => {
+            Err(failure @ (Failure::NotMigrated(_) | Failure::Full(_) | Failure::Other(_))) => {
                 let statement = self.take_failed().unwrap_or("commit");
                 self.rollback();
                 Attempt::Failed(self.error(statement, failure))

@@ -17,10 +17,14 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn wait_before_attempt(&self, attempt: u32) {
-        let doubled = 1_u64 << attempt.min(10);
-        let spread = u64::from(self.thread % 16) * u64::from(attempt);
-        let wait = Duration::from_millis(doubled / 2 + spread).min(LONGEST_WAIT);
         // Returns when the time is over or the store closes. Both end the wait.
-        let _ = self.closing.recv_timeout(wait);
+        let _ = self.closing.recv_timeout(wait_before(attempt, self.thread));
     }
+}
+
+/// `number` is that of the thread or the process: their waits differ.
+pub(crate) fn wait_before(attempt: u32, number: u32) -> Duration {
+    let doubled = 1_u64 << attempt.min(10);
+    let spread = u64::from(number % 16) * u64::from(attempt);
+    Duration::from_millis(doubled / 2 + spread).min(LONGEST_WAIT)
 }

@@ -51,6 +51,13 @@ pub enum StoreError {
         statement: &'static str,
         limit: usize,
     },
+    /// The transaction was rolled back. Try again later, or make room.
+    #[error("the database has not enough disk space or memory for `{statement}`")]
+    Full {
+        statement: &'static str,
+        #[source]
+        source: DriverError,
+    },
     #[error("`{statement}` failed in the database")]
     Query {
         statement: &'static str,
@@ -87,7 +94,25 @@ pub enum StoreError {
     Closed,
 }
 
+/// A reply of the server in which it refuses something. The driver's own text is only "db error".
+#[derive(Debug, thiserror::Error)]
+#[error("{text}, SQLSTATE {state}")]
+pub(crate) struct ServerReply {
+    pub(crate) text: String,
+    pub(crate) state: String,
+}
+
 impl StoreError {
+    /// Whether the database cannot be reached now, so that it may be reached later. A server that
+    /// refuses the user, or has no database of this name, was reached.
+    pub fn is_away(&self) -> bool {
+        let Self::Unavailable { source, .. } = self else {
+            return false;
+        };
+        let reply = source.downcast_ref::<ServerReply>();
+        !reply.is_some_and(|reply| reply.state.starts_with("28") || reply.state == "3D000")
+    }
+
     pub(crate) fn corrupt(
         table: &'static str,
         key: impl Into<String>,

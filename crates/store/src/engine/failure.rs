@@ -5,7 +5,7 @@ use std::error::Error;
 use rusqlite::ErrorCode;
 use tokio_postgres::error::SqlState;
 
-use crate::engine::error::DriverError;
+use crate::engine::error::{DriverError, ServerReply};
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Lost(DriverError),
     /// A table or column does not exist.
     NotMigrated(DriverError),
+    /// The database has no space left, or no memory. The transaction has changed nothing.
+    Full(DriverError),
     Other(DriverError),
 }
 
@@ -24,6 +26,7 @@ impl Failure {
             Self::Conflict(error)
             | Self::Lost(error)
             | Self::NotMigrated(error)
+            | Self::Full(error)
             | Self::Other(error) => error,
         }
     }
@@ -37,6 +40,7 @@ impl From<rusqlite::Error> for Failure {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Conflict(error.into())
             }
+            Some(ErrorCode::DiskFull) => Self::Full(error.into()),
             _ if missing(&error.to_string()) => Self::NotMigrated(error.into()),
             _ => Self::Other(error.into()),
         }
@@ -69,21 +73,41 @@ impl From<tokio_postgres::Error> for Failure {
             }
             SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN => Self::NotMigrated(error),
             other if other.code().starts_with("08") => Self::Lost(error),
+            // Insufficient resources, such as 53100: the disk is full.
+            other if other.code().starts_with("53") => Self::Full(error),
             _ => Self::Other(error),
         }
     }
 }
 
-/// The driver's own text is only "db error". The server's message is in its source.
+/// The server's message is in the source of the driver's error.
 fn with_server_message(error: tokio_postgres::Error) -> DriverError {
     match error.as_db_error() {
         Some(server) => {
             let detail = server
                 .detail()
                 .map_or_else(String::new, |d| format!(" ({d})"));
-            let code = server.code().code();
-            format!("{}{detail}, SQLSTATE {code}", server.message()).into()
+            let reply = ServerReply {
+                text: format!("{}{detail}", server.message()),
+                state: server.code().code().to_owned(),
+            };
+            reply.into()
         }
         None => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_under_sqlite_is_known() {
+        let of = |code| Failure::from(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        assert!(matches!(of(ffi::SQLITE_FULL), Failure::Full(_)));
+        assert!(matches!(of(ffi::SQLITE_BUSY), Failure::Conflict(_)));
+        assert!(matches!(of(ffi::SQLITE_IOERR), Failure::Other(_)));
     }
 }

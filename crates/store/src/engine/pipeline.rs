@@ -29,6 +29,8 @@ pub(crate) enum Expected {
     Change,
     /// Rows, which are asked for later.
     Rows,
+    /// Any: it says how later statements are planned, and reads and changes no rows.
+    Setting,
 }
 
 struct Waiting {
@@ -99,13 +101,16 @@ impl Pipeline {
         values: Vec<Value<'static>>,
         expected: Expected,
     ) -> Result<(), Failure> {
-        if expected != Expected::Rows {
-            if self.refuses_writes {
+        match expected {
+            Expected::Done | Expected::Change if self.refuses_writes => {
                 return Err(Failure::Other("this transaction only reads".into()));
             }
-            self.note_write(statement);
-        } else if self.is_asked(statement, &values) {
-            return Ok(());
+            Expected::Done | Expected::Change => self.note_write(statement),
+            Expected::Rows | Expected::Setting => {
+                if self.is_asked(statement, &values) {
+                    return Ok(());
+                }
+            }
         }
         self.waiting.push(Waiting {
             statement,
@@ -275,7 +280,7 @@ impl Waiting {
         let values = parameters(&self.values);
         match self.expected {
             Expected::Rows => client.query(prepared, &values).await.map(Some),
-            Expected::Done | Expected::Change => {
+            Expected::Done | Expected::Change | Expected::Setting => {
                 client.execute(prepared, &values).await.map(|_| None)
             }
         }
@@ -287,4 +292,53 @@ pub(crate) fn parameters<'a>(values: &'a [Value<'_>]) -> Vec<&'a (dyn ToSql + Sy
         .iter()
         .map(|value| value as &(dyn ToSql + Sync))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::statement::PLAN_FOR_VALUES;
+    use crate::engine::table::Table;
+
+    static TABLE: Table = Table::unlisted("t", 1);
+    static READ: Statement = Statement::new(&TABLE, "read", "SELECT a FROM t");
+    static WRITE: Statement = Statement::new(&TABLE, "write", "UPDATE t SET a = 1");
+    static COUNT: Statement = Statement::new(
+        &TABLE,
+        "count",
+        "WITH c AS (SELECT a FROM t) SELECT a FROM c",
+    );
+
+    fn waiting(pipeline: &Pipeline) -> Vec<&'static str> {
+        let statements = pipeline.statements().into_iter();
+        statements.map(|(statement, _)| statement.name).collect()
+    }
+
+    #[test]
+    fn a_setting_waits_for_the_statement_that_it_is_for_whatever_comes_between() {
+        let mut pipeline = Pipeline::default();
+        pipeline.begin("BEGIN", Mode::Read);
+        for _ in 0..2 {
+            let added = pipeline.add(&PLAN_FOR_VALUES, Vec::new(), Expected::Setting);
+            added.unwrap();
+        }
+        pipeline.add(&READ, Vec::new(), Expected::Rows).unwrap();
+        assert_eq!(waiting(&pipeline), ["plan_for_values", "read"]);
+        pipeline.note_write(&WRITE);
+        assert_eq!(waiting(&pipeline), ["plan_for_values"]);
+        pipeline.note_any_write();
+        assert_eq!(waiting(&pipeline), ["plan_for_values"]);
+    }
+
+    #[test]
+    fn a_read_with_a_common_table_is_a_read() {
+        assert!(READ.only_reads() && COUNT.only_reads() && !WRITE.only_reads());
+        for changing in [
+            "WITH c AS (DELETE FROM t RETURNING a) SELECT a FROM c",
+            "WITH c AS (UPDATE t SET a = 1 RETURNING a) SELECT a FROM c",
+            "WITH c AS (SELECT 1) INSERT INTO t SELECT a FROM c",
+        ] {
+            assert!(!Statement::new(&TABLE, "s", changing).only_reads());
+        }
+    }
 }

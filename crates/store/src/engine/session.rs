@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::engine::{
     backoff::Backoff, checkpoints::Checkpoints, counts::Counter, error::Result, error::StoreError,
     failure::Failure, pipeline::Expected, pipeline::lost_race, postgres_session::PostgresSession,
-    retry_locks::RetryLocks, row::ReadRow, sqlite::Mode, sqlite::SqliteSession,
-    statement::Statement, stopwatch::Stopwatch, touched::Touched, touched::Touches, value::Value,
+    row::ReadRow, sqlite::Mode, sqlite::SqliteSession, statement::Statement, stopwatch::Stopwatch,
+    touched::Touched, touched::Touches, value::Value,
 };
 
 pub(crate) struct Session {
@@ -20,7 +20,6 @@ pub(crate) struct Session {
     pub(crate) group: Option<Vec<Touches>>,
     /// For simulations: inserts fail.
     pub(crate) is_full: bool,
-    pub(crate) retry_locks: Arc<RetryLocks>,
     pub(crate) touched: Arc<Touched>,
 }
 
@@ -127,7 +126,7 @@ impl Session {
         values: &[Value<'_>],
     ) -> Result<u64, Failure> {
         if self.is_full && statement.inserts() {
-            return Err(Failure::Other("database or disk is full".into()));
+            return Err(Failure::Full("database or disk is full".into()));
         }
         let watch = self.counter.watch();
         let done = match &mut self.connection {
@@ -146,17 +145,19 @@ impl Session {
         expected: Expected,
     ) -> Result<(), Failure> {
         if self.is_full && statement.inserts() {
-            return Err(Failure::Other("database or disk is full".into()));
+            return Err(Failure::Full("database or disk is full".into()));
         }
         match &mut self.connection {
             Connection::Postgres(postgres) => {
                 // Its rows are counted when they are read.
-                if expected != Expected::Rows {
+                if matches!(expected, Expected::Done | Expected::Change) {
                     self.counter.statement(statement, 0, None);
                 }
                 postgres.run_later(statement, values, expected)
             }
-            Connection::Sqlite(_) if expected == Expected::Rows => Ok(()),
+            Connection::Sqlite(_) if matches!(expected, Expected::Rows | Expected::Setting) => {
+                Ok(())
+            }
             Connection::Sqlite(_) => match self.execute(statement, &values)? {
                 0 if expected == Expected::Change => Err(lost_race()),
                 _ => Ok(()),
@@ -181,7 +182,7 @@ impl Session {
         read: ReadRow<'_>,
     ) -> Result<Result<usize>, Failure> {
         if self.is_full && statement.inserts() {
-            return Err(Failure::Other("database or disk is full".into()));
+            return Err(Failure::Full("database or disk is full".into()));
         }
         let watch = self.counter.watch();
         let rows = match &mut self.connection {
@@ -238,6 +239,7 @@ impl Session {
                 source,
             },
             Failure::NotMigrated(source) => StoreError::NotMigrated { statement, source },
+            Failure::Full(source) => StoreError::Full { statement, source },
             Failure::Conflict(source) | Failure::Other(source) => {
                 StoreError::Query { statement, source }
             }

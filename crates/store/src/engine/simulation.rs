@@ -199,7 +199,7 @@ mod tests {
         store.migrate(0).await.unwrap();
         store.another_process().set_full(true);
         let refused = turn(&store).await.unwrap_err();
-        assert!(format!("{refused:?}").contains("full"), "{refused:?}");
+        assert!(matches!(refused, StoreError::Full { .. }), "{refused:?}");
         let depth: Result<u64, StoreError> = store.read("depth", outbox::depth).await;
         assert_eq!(depth.unwrap(), 0);
         store.set_full(false);

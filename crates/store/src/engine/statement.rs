@@ -60,7 +60,11 @@ impl Statement {
 
     /// Whether it changes nothing for certain.
     pub(crate) fn only_reads(&self) -> bool {
-        self.template.trim_start().starts_with("SELECT")
+        let sql = self.template.trim_start();
+        let changes = |verb| sql.contains(verb);
+        sql.starts_with("SELECT")
+            || sql.starts_with("WITH ")
+                && !["INSERT ", "UPDATE ", "DELETE "].into_iter().any(changes)
     }
 
     pub(crate) fn inserts(&self) -> bool {

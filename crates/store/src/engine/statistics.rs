@@ -15,12 +15,14 @@ const ANALYZE: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout =
      ); END $$";
 
 /// A table of this size was never counted: it is new, or was restored from a backup. Without
-/// statistics, all indexes that begin with the same column seem equally good.
+/// statistics, all indexes that begin with the same column seem equally good. Only its owner may
+/// count it: for others, PostgreSQL writes a warning each time.
 const ANALYZE_MISSING: &str = "SET LOCAL statement_timeout = 0; \
      DO $$ DECLARE missing TEXT; BEGIN \
      SELECT string_agg(quote_ident(relname), ', ') INTO missing FROM pg_class \
      WHERE relkind = 'r' AND relnamespace = CAST(current_schema() AS regnamespace) \
-     AND reltuples < 0 AND pg_relation_size(oid) >= 262144; \
+     AND reltuples < 0 AND pg_relation_size(oid) >= 262144 \
+     AND pg_has_role(relowner, 'USAGE'); \
      IF missing IS NOT NULL THEN EXECUTE 'ANALYZE (SKIP_LOCKED) ' || missing; END IF; END $$";
 
 impl Store {

@@ -15,7 +15,7 @@ use crate::engine::{
     backoff::Backoff, checkpoints::Checkpoints, counts::Counter, counts::Counts,
     error::DriverError, error::Result, error::StoreError, failure::Failure, jobs, jobs::Answer,
     jobs::Job, jobs::Work, lock::lock, migration, options::Options, options::Target,
-    postgres_session::PostgresSession, retry_locks::RetryLocks, session::Connection,
+    postgres_session::PostgresSession, retries, retries::RetryLocks, session::Connection,
     session::Session, simulation_state::SimulationState, sqlite::Mode, sqlite::SqliteSession, tls,
     touched::PoolStamp, touched::Touched, tx::Tx,
 };
@@ -52,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) simulation: SimulationState,
     pub(crate) counter: Counter,
     touched: Arc<Touched>,
+    retry_locks: RetryLocks,
     /// `None` after the store was closed.
     queues: Mutex<Option<Queues>>,
     /// Connections for short reads on the caller's thread; SQLite only.
@@ -78,6 +79,13 @@ impl Lane {
     }
 }
 
+/// A transaction that writes. SQLite has one thread for them, on which conflicts, which are rare,
+/// are retried.
+enum Write {
+    Once(Work),
+    Attempts(retries::Attempt),
+}
+
 struct Queues {
     write: Sender<Job>,
     read: Sender<Job>,
@@ -94,7 +102,6 @@ impl Store {
         let builder = Builder {
             address: target.address(),
             closing,
-            retry_locks: Arc::default(),
             connections: options.connection_count(),
             surveyors: options.connection_count() / CONNECTIONS_FOR_SURVEY,
             counter: Counter::default(),
@@ -145,6 +152,7 @@ impl Store {
                 simulation: SimulationState::default(),
                 counter: builder.counter,
                 touched: builder.touched,
+                retry_locks: RetryLocks::default(),
                 queues: Mutex::new(Some(Queues {
                     write,
                     read,
@@ -173,6 +181,7 @@ impl Store {
                 simulation,
                 counter: Counter::default(),
                 touched: Arc::default(),
+                retry_locks: RetryLocks::default(),
                 queues: Mutex::new(Some(Queues {
                     write: queue.clone(),
                     read: queue.clone(),
@@ -193,7 +202,6 @@ impl Store {
             connections: 1,
             surveyors: 0,
             counter: self.inner.counter.clone(),
-            retry_locks: Arc::default(),
             touched: Arc::clone(&self.inner.touched),
         };
         builder.session(0, connection)
@@ -249,8 +257,8 @@ impl Store {
     /// Runs the closure and commits if it returns `Ok`. The closure runs again after a conflict
     /// with another transaction.
     ///
-    /// Dropping the future cancels the transaction if it has not begun. Otherwise it still
-    /// finishes.
+    /// Dropping the future cancels the transaction before its next attempt. An attempt that has
+    /// begun still finishes.
     pub fn write<T, E, F>(
         &self,
         name: &'static str,
@@ -261,7 +269,13 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.submit(Lane::Write, move |session| session.write(name, f))
+        let work = match self.engine() {
+            Engine::Sqlite => Write::Once(Work::Alone(Box::new(move |session| {
+                Box::new(session.write(name, f))
+            }))),
+            Engine::Postgres => Write::Attempts(retries::attempts(name, f)),
+        };
+        open(self.run_write(name, work))
     }
 
     /// Like `write`, for a transaction of at most a few milliseconds: SQLite commits those that
@@ -276,10 +290,13 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let work = Work::Shared(Box::new(move |session| {
-            Box::new(session.write(name, &mut f))
-        }));
-        open(self.run(Lane::Write, work))
+        let work = match self.engine() {
+            Engine::Sqlite => Write::Once(Work::Shared(Box::new(move |session| {
+                Box::new(session.write(name, &mut f))
+            }))),
+            Engine::Postgres => Write::Attempts(retries::attempts(name, f)),
+        };
+        open(self.run_write(name, work))
     }
 
     /// Like `write`, but the commit also survives a power failure. On SQLite, other commits reach
@@ -294,7 +311,14 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.submit(Lane::Write, move |session| session.write_durably(name, f))
+        let work = match self.engine() {
+            Engine::Sqlite => Write::Once(Work::Alone(Box::new(move |session| {
+                Box::new(session.write_durably(name, f))
+            }))),
+            // Each commit is durable.
+            Engine::Postgres => Write::Attempts(retries::attempts(name, f)),
+        };
+        open(self.run_write(name, work))
     }
 
     /// Applies all missing migrations and returns their names.
@@ -361,6 +385,16 @@ impl Store {
         open(self.run(lane, work))
     }
 
+    async fn run_write(&self, name: &'static str, write: Write) -> Result<Answer> {
+        match write {
+            Write::Once(work) => self.run(Lane::Write, work).await,
+            Write::Attempts(attempt) => {
+                let run = |work| self.run(Lane::Write, work);
+                retries::run_attempts(&self.inner.retry_locks, name, attempt, run).await
+            }
+        }
+    }
+
     /// Not generic, so that the way to a session and back is compiled once.
     async fn run(&self, lane: Lane, work: Work) -> Result<Answer> {
         let queue = self.queue(lane)?;
@@ -419,7 +453,6 @@ where
 struct Builder {
     address: String,
     closing: Receiver<()>,
-    retry_locks: Arc<RetryLocks>,
     connections: usize,
     surveyors: usize,
     counter: Counter,
@@ -436,7 +469,6 @@ impl Builder {
             counter: self.counter.clone(),
             group: None,
             is_full: false,
-            retry_locks: Arc::clone(&self.retry_locks),
             touched: Arc::clone(&self.touched),
         }
     }

@@ -84,7 +84,7 @@ impl<'a> Tx<'a> {
             return Ok(());
         };
         let setting = &statement::PLAN_FOR_VALUES;
-        let result = postgres.run_later(setting, Vec::new(), Expected::Rows);
+        let result = postgres.run_later(setting, Vec::new(), Expected::Setting);
         result.map_err(|failure| self.failed(setting, failure))
     }
 

@@ -246,16 +246,18 @@ pub fn list_live(
     tx.rows(&LIST_LIVE, (provider_id, group, pool_id, id, limit))
 }
 
-/// The groups in which a provider has workers that are not stopped, at most `limit`. It runs one
-/// statement for each group, on an index: there are many workers, but few groups.
+/// The groups after this one in which a provider has workers that are not stopped, at most
+/// `limit`. It runs one statement for each group, on an index: there are many workers, but few
+/// groups.
 pub fn live_groups(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
-    limit: usize,
+    after: Option<&WorkerGroup>,
+    limit: u32,
 ) -> Result<Vec<WorkerGroup>> {
     let mut groups: Vec<WorkerGroup> = Vec::new();
-    while groups.len() < limit {
-        let after = groups.last().map_or("", WorkerGroup::as_str);
+    while groups.len() < limit as usize {
+        let after = groups.last().or(after).map_or("", WorkerGroup::as_str);
         match tx.row(&NEXT_GROUP, (provider_id, after))? {
             Some(group) => groups.push(group),
             None => break,

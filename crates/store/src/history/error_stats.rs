@@ -6,6 +6,9 @@ use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 
 use crate::engine::{AFTER_ALL, ALL_ROWS, Result, Statement, Table, Tx, statements};
 
+/// Workers choose titles and codes. At most this many of each are counted.
+pub const MAX_GROUPS: u32 = 1_000;
+
 static TABLE: Table = Table::unlisted("worker_errors", 1);
 
 // One pool is the range from its id to its id. All pools are the range from the empty text to the
@@ -18,11 +21,11 @@ statements! { TABLE;
     BY_TITLE "error_stats_by_title" =
         "SELECT title, COUNT(*) FROM worker_errors \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
-         GROUP BY title ORDER BY title LIMIT $3";
+         GROUP BY title ORDER BY COUNT(*) DESC, title LIMIT $3";
     BY_CODE "error_stats_by_code" =
         "SELECT code, COUNT(*) FROM worker_errors \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
-         GROUP BY code ORDER BY code LIMIT $3";
+         GROUP BY code ORDER BY COUNT(*) DESC, code LIMIT $3";
     BY_POOL "error_stats_by_pool" =
         "SELECT worker_pool_id, COUNT(*) FROM worker_errors \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
@@ -33,8 +36,8 @@ statements! { TABLE;
          GROUP BY COALESCE(launch_config_id, 'unknown') ORDER BY 1 LIMIT $3";
 }
 
-/// Counts the errors of one pool or of all. Launch configs are counted for one pool only, since
-/// their ids are unique only within a pool.
+/// Counts the errors of one pool or of all, those of the most frequent titles and codes. Launch
+/// configs are counted for one pool only, since their ids are unique only within a pool.
 pub fn count(tx: &mut Tx<'_>, pool_id: Option<&PoolId>, now: Timestamp) -> Result<ErrorStats> {
     let range = pool_id.map_or(("", AFTER_ALL), |id| (id.as_str(), id.as_str()));
     let mut stats = ErrorStats::empty(now);
@@ -44,11 +47,11 @@ pub fn count(tx: &mut Tx<'_>, pool_id: Option<&PoolId>, now: Timestamp) -> Resul
     for (start, count) in by_period(tx, range, now, HOUR_MS, ErrorStats::HOURS)? {
         stats.count_hour(start, count);
     }
-    stats.title = tallies(tx, &BY_TITLE, range)?;
-    stats.code = tallies(tx, &BY_CODE, range)?;
-    stats.worker_pool = tallies(tx, &BY_POOL, range)?;
+    stats.title = tallies(tx, &BY_TITLE, range, MAX_GROUPS)?;
+    stats.code = tallies(tx, &BY_CODE, range, MAX_GROUPS)?;
+    stats.worker_pool = tallies(tx, &BY_POOL, range, ALL_ROWS)?;
     if pool_id.is_some() {
-        stats.launch_config = tallies(tx, &BY_LAUNCH_CONFIG, range)?;
+        stats.launch_config = tallies(tx, &BY_LAUNCH_CONFIG, range, ALL_ROWS)?;
     }
     Ok(stats)
 }
@@ -77,7 +80,8 @@ fn tallies(
     tx: &mut Tx<'_>,
     statement: &'static Statement,
     (first, last): (&str, &str),
+    limit: u32,
 ) -> Result<Tallies> {
-    let groups = tx.rows(statement, (first, last, ALL_ROWS))?;
+    let groups = tx.rows(statement, (first, last, limit))?;
     Ok(groups.into_iter().collect())
 }

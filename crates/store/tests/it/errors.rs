@@ -4,6 +4,7 @@ use domain::id::ErrorId;
 use domain::time::{DAY_MS, HOUR_MS};
 use store::error_stats;
 use store::worker_errors::{self, ErrorFilter};
+use testing::sizes_around;
 
 use crate::samples::{at, error, object, pool_id};
 use crate::world::{on_both, read, write};
@@ -108,6 +109,31 @@ on_both!(
         assert!(all.launch_config.is_empty());
     }
 );
+
+on_both!(the_most_frequent_titles_are_counted_first, |database| {
+    let store = database.migrated().await;
+    let limit = error_stats::MAX_GROUPS as usize;
+    let insert = |numbers: std::ops::Range<usize>, title: fn(usize) -> String| {
+        write(&store, move |tx| {
+            for number in numbers.clone() {
+                let mut error = error("a/b", 0, 0);
+                error.error_id = format!("{number:08}QACAAAAAAAAAAA").parse().unwrap();
+                error.title = title(number);
+                worker_errors::insert(tx, &error)?;
+            }
+            Ok(())
+        })
+    };
+    insert(90_000_000..90_000_002, |_| "~ often".to_owned()).await;
+    let mut n_before = 0;
+    for count in sizes_around("store::history::error_stats::MAX_GROUPS", limit) {
+        insert(n_before..count, |number| format!("title {number:05}")).await;
+        n_before = count;
+        let stats = read(&store, |tx| error_stats::count(tx, None, at(0))).await;
+        assert_eq!(stats.title.len(), (count + 1).min(limit));
+        assert_eq!(stats.title["~ often"], 2);
+    }
+});
 
 on_both!(old_errors_are_deleted_oldest_first_in_batches, |database| {
     let store = database.migrated().await;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use store::{
     Counts, Engine, MAX_ATTEMPTS, MAX_ROWS, Options, Store, StoreError, Tx, outbox, pools,
@@ -10,7 +11,7 @@ use store::{
 use testing::sizes_around;
 
 use crate::samples::{edit, event, pool, pool_id, worker, worker_key};
-use crate::world::{on_both, read, write};
+use crate::world::{Database, on_both, read, write};
 
 on_both!(the_database_accepts_every_statement, |database| {
     let store = database.migrated().await;
@@ -227,6 +228,80 @@ on_both!(
         assert_eq!(attempts.load(Ordering::Relaxed), MAX_ATTEMPTS);
     }
 );
+
+#[tokio::test]
+async fn transactions_that_wait_for_a_locked_row_leave_the_threads_to_others() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let elsewhere = database.migrated().await;
+    write(&elsewhere, |tx| {
+        workers::insert(tx, &worker("a/b", "g", "w"))
+    })
+    .await;
+    let options = Options {
+        connections: 2,
+        ..database.options.clone()
+    };
+    let store = Store::open(&options).unwrap();
+    // It holds the row, and is never idle for as long as the database allows.
+    let (held, is_held) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let holder = tokio::spawn(async move {
+        let held = elsewhere.write("holds", move |tx| {
+            let mut worker = workers::get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
+            edit(&mut worker, |it| it.capacity += 1);
+            workers::update(tx, &worker)?;
+            // The update is sent with this read.
+            pools::list(tx, None, 1)?;
+            held.send(()).unwrap();
+            while may_go_on.recv_timeout(Duration::from_millis(100)).is_err() {
+                pools::list(tx, None, 1)?;
+            }
+            Ok::<_, StoreError>(())
+        });
+        held.await
+    });
+    tokio::task::spawn_blocking(move || is_held.recv().unwrap())
+        .await
+        .unwrap();
+    let (tried, is_tried) = mpsc::channel();
+    let mut waiting: Vec<_> = (0..4)
+        .map(|_| {
+            let (store, tried) = (store.clone(), tried.clone());
+            tokio::spawn(async move {
+                let added = store.write("add_one", move |tx| {
+                    let mut worker = workers::get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
+                    edit(&mut worker, |it| it.capacity += 1);
+                    let _ = tried.send(());
+                    workers::update(tx, &worker).map(drop)
+                });
+                added.await
+            })
+        })
+        .collect();
+    // More than there are threads.
+    tokio::task::spawn_blocking(move || {
+        for _ in 0..4 {
+            is_tried.recv().unwrap();
+        }
+    })
+    .await
+    .unwrap();
+    assert!(read(&store, |tx| pools::list(tx, None, 1)).await.is_empty());
+    for task in &mut waiting {
+        if task.is_finished() {
+            panic!("{:?}", task.await)
+        }
+    }
+    go_on.send(()).unwrap();
+    holder.await.unwrap().unwrap();
+    for task in waiting {
+        task.await.unwrap().unwrap();
+    }
+    let found = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "w")));
+    assert_eq!(found.await.unwrap().capacity, 7);
+}
 
 on_both!(
     a_lost_race_runs_again_even_if_the_closure_ignores_it,
@@ -447,7 +522,7 @@ on_both!(a_corrupt_row_is_an_error_that_names_it, |database| {
 /// On PostgreSQL only: SQLite serves one process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_frozen_in_a_transaction_delays_others_for_seconds_only() {
-    let Some(database) = crate::world::Database::postgres() else {
+    let Some(database) = Database::postgres() else {
         return;
     };
     let (frozen, other) = (database.migrated().await, database.open());

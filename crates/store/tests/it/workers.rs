@@ -214,14 +214,22 @@ on_both!(
         })
         .await;
         assert_eq!(names(&page), ["a/c/g/1"]);
-        for (limit, expected) in [
-            (0, vec![]),
-            (1, vec!["g"]),
-            (2, vec!["g", "h"]),
-            (20, vec!["g", "h"]),
+        for (after, limit, expected) in [
+            (None, 0, vec![]),
+            (None, 1, vec!["g"]),
+            (None, 2, vec!["g", "h"]),
+            (None, 20, vec!["g", "h"]),
+            (Some("g"), 0, vec![]),
+            (Some("g"), 1, vec!["h"]),
+            (Some("ga"), 20, vec!["h"]),
+            (Some("h"), 20, vec![]),
         ] {
             let of = provider.clone();
-            let groups = read(&store, move |tx| workers::live_groups(tx, &of, limit)).await;
+            let after = after.map(|name| name.parse::<domain::id::WorkerGroup>().unwrap());
+            let groups = read(&store, move |tx| {
+                workers::live_groups(tx, &of, after.as_ref(), limit)
+            });
+            let groups = groups.await;
             let groups: Vec<_> = groups.iter().map(|group| group.as_str()).collect();
             assert_eq!(groups, expected);
         }

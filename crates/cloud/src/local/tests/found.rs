@@ -43,6 +43,7 @@ async fn workers_of_another_host_are_neither_seen_nor_ended_here() {
     });
     let seen = machine.provider.look(&[theirs.clone(), ours.clone()]).await;
     assert_eq!(seen.unwrap(), [(ours.key.clone(), Sighting::Alive)]);
+    assert!(machine.provider.can_end(&ours) && !machine.provider.can_end(&theirs));
     let refused = machine.provider.end(&theirs).await.unwrap_err();
     assert!(matches!(refused, CloudError::Unavailable(_)), "{refused:?}");
     assert!(
@@ -61,6 +62,7 @@ async fn a_host_that_was_renamed_still_knows_its_workers() {
     launch["workerGroup"] = json!("old-name");
     fs::write(&record, launch.to_string()).unwrap();
     assert_eq!(machine.seen(&worker).await, Sighting::Alive);
+    assert!(machine.provider.can_end(&worker));
     machine.provider.end(&worker).await.unwrap();
     machine.wait_until_ended(&worker).await;
 }

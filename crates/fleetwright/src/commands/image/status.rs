@@ -57,6 +57,10 @@ pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure
     let call = Call::get(FLEETWRIGHT, &["images", "status"]).to("list images");
     let mut document = session.client.pages(&call, KEY, limit.limit).await?;
     if !session.json {
+        let line = items(&document, KEY).find_map(age_of_copy);
+        if let Some(line) = line {
+            output::note(&line);
+        }
         for image in document[KEY].as_array_mut().into_iter().flatten() {
             image[IN_USE] = json!(in_use(image));
             image[NEWEST] = json!(newest(image));
@@ -65,6 +69,15 @@ pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure
     }
     session.rows(&document, KEY, LIST);
     Ok(())
+}
+
+/// A note that the status is not the present one.
+fn age_of_copy(status: &Value) -> Option<String> {
+    let time = status.get("asOf")?.as_str()?;
+    Some(format!(
+        "as of {}: the server does not reach the tree of images, so this may have changed",
+        printable(time)
+    ))
 }
 
 /// `aws: 57, local: 58 (canary 59)`.
@@ -142,6 +155,9 @@ pub(super) async fn show(id: &str, session: &Session) -> Result<(), Failure> {
 
 /// `image linux: build failed`, and who paused it or asked for a build.
 fn print_state(id: &str, status: &Value) {
+    if let Some(line) = age_of_copy(status) {
+        output::note(&line);
+    }
     output::out(&format!("image {id}: {}", text(status, "state")));
     for (key, what) in [("pause", "paused"), ("request", "build requested")] {
         let Some(note) = status.get(key) else {
@@ -246,7 +262,7 @@ pub(crate) async fn explain(id: &str, session: &Session) -> Result<(), Failure> 
     let status = read(id, session).await?;
     if session.json {
         let mut explanation = json!({"imageId": id, "decisions": decisions(&status)});
-        for key in ["state", "pause", "request", "canary", "nextSteps"] {
+        for key in ["asOf", "state", "pause", "request", "canary", "nextSteps"] {
             if let Some(value) = status.get(key) {
                 explanation[key] = value.clone();
             }

@@ -258,6 +258,9 @@ impl Listener {
                 return self.goodbye("reconnect with your credentials");
             }
             let seen = self.position;
+            if self.app.events.head().saturating_sub(seen) > i64::from(PAGE) {
+                self.app.events.catch_up.turn().await;
+            }
             match self.look().await {
                 Ok(found) if !found.is_empty() => return Some(Ok(found)),
                 Ok(_) => {}
@@ -291,15 +294,15 @@ impl Listener {
     async fn look(&mut self) -> Result<Bytes, StoreError> {
         let mut found = BytesMut::new();
         let events = match self.app.events.after(self.position, PAGE as usize) {
-            Some(events) => events,
+            Some(events) => events.into(),
             None => self.read(&mut found).await?,
         };
-        for event in events {
+        for event in &*events {
             if event.position > self.position + 1 {
                 found.extend_from_slice(&missed(self.position, event.position - 1));
             }
             self.position = event.position;
-            if self.filter.wants(&event) && event.about.may_be_heard_with(&self.scopes) {
+            if self.filter.wants(event) && event.about.may_be_heard_with(&self.scopes) {
                 found.extend_from_slice(&event.frame);
             }
             if found.len() >= PIECE_BYTES {
@@ -311,20 +314,20 @@ impl Listener {
 
     /// Events from the store alone. If they have expired, the listener is notified and continues
     /// after them.
-    async fn read(&mut self, found: &mut BytesMut) -> Result<Vec<Arc<StreamEvent>>, StoreError> {
+    async fn read(&mut self, found: &mut BytesMut) -> Result<Arc<[Arc<StreamEvent>]>, StoreError> {
         let (position, head) = (self.position, self.app.events.head());
-        let read = self.app.engine.store.scan("event_list_after", move |tx| {
-            events::list_after(tx, position, PAGE)
+        // The messages are made there, too, on a thread that leaves the processor to others.
+        let read = self.app.engine.store.survey("event_list_after", move |tx| {
+            let rows = events::list_after(tx, position, PAGE)?.items;
+            let events = rows.iter().map(|row| Arc::new(StreamEvent::new(row)));
+            Ok::<_, StoreError>(events.collect())
         });
-        let rows = read.await?.items;
-        if rows.is_empty() && head > position {
+        let page = self.app.events.catch_up.page(position, read).await?;
+        if page.is_empty() && head > position {
             found.extend_from_slice(&missed(position, head));
             self.position = head;
         }
-        Ok(rows
-            .iter()
-            .map(|row| Arc::new(StreamEvent::new(row)))
-            .collect())
+        Ok(page)
     }
 
     fn goodbye(&mut self, reason: &str) -> Option<std::io::Result<Bytes>> {

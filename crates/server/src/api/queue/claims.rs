@@ -98,11 +98,7 @@ fn not_served(worker: &WorkerKey, failed: ClaimError) -> ApiError {
             let worker = worker.clone();
             TaskError::WorkerLeaving { worker, state }.into()
         }
-        ClaimError::Store(problem) => StoreError::Query {
-            statement: NAME,
-            source: problem.to_string().into(),
-        }
-        .into(),
+        ClaimError::Store(problem) => problem.into(),
         ClaimError::Panicked => StoreError::Panicked { name: NAME }.into(),
     }
 }

@@ -1,6 +1,7 @@
 //! Decides periodically on all pools, page by page, whether they were woken or not.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,12 +11,13 @@ use domain::pool::{MAX_LAUNCH_CONFIGS, Pool};
 use engine::Engine;
 use engine::demand::{DemandSource, Demands};
 use engine::fleet;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use store::StoreError;
 
 use super::super::driver::{ActivationResult, BackgroundTask};
-use super::decisions::{AT_ONCE, Cause, Done, ReadError, decide};
+use super::decisions::{AT_ONCE, Cause, Decision, Done, ReadError, decide};
 
 /// Limits on how much of the fleet is read at a time.
 #[derive(Clone, Copy, Debug)]
@@ -58,49 +60,90 @@ impl BackgroundTask for ProvisionRounds {
 impl ProvisionRounds {
     /// A round with pages of this size. Failed and slow pools do not delay others.
     pub async fn with_pages(&self, limits: PageLimits) -> ActivationResult {
-        let engine = &self.0;
-        let mut done = Done::default();
-        let mut problem = None;
-        let waiting = DemandSource::read_own(engine, "provision_demand", limits.queues).await?;
-        let mut decisions = FuturesUnordered::new();
+        let mut round = Round {
+            engine: &self.0,
+            decisions: FuturesUnordered::new(),
+            done: Done::default(),
+        };
+        let read = round.read_pages(limits).await;
+        // A plan that is written has launches to start, whatever could not be read.
+        while let Some(decision) = round.decisions.next().await {
+            round.done.add(&self.0, decision);
+        }
+        match read {
+            Ok(()) => round.done.summary(),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A round that is under way.
+struct Round<'a> {
+    engine: &'a Arc<Engine>,
+    decisions: FuturesUnordered<BoxFuture<'a, Decision>>,
+    done: Done,
+}
+
+impl Round<'_> {
+    /// Reads all pools, and decides on them. Returns the last error, and decides on the others.
+    async fn read_pages(&mut self, limits: PageLimits) -> Result<(), String> {
+        let engine = self.engine;
+        let waiting = DemandSource::read_own(engine, "provision_demand", limits.queues).await;
+        let waiting = waiting.map_err(|error| error.to_string())?;
+        let mut result = Ok(());
         let mut after: Option<PoolId> = None;
         loop {
-            let pages = pages(engine, after.take(), limits).await?;
+            let pages = self.beside(pages(engine, after.take(), limits)).await;
+            let pages = pages.map_err(|error| error.to_string())?;
             let Some(last) = pages.last().and_then(|page| page.last()) else {
-                break;
+                return result;
             };
             let is_full = pages.iter().map(Vec::len).sum::<usize>() >= limits.pools as usize;
             after = Some(last.id.clone());
             for page in pages {
-                let facts = match demand(engine, page, waiting.as_ref()).await {
-                    Ok((pools, demand)) => facts(engine, pools, &demand, &mut done).await,
-                    Err(failed) => {
-                        problem = Some(failed);
-                        continue;
-                    }
-                };
-                for facts in facts {
-                    if strategy_service(&facts.pool).is_some() {
-                        // A round does not wait for services.
-                        engine.wakeups.wake_pool(facts.id());
-                        continue;
-                    }
-                    while decisions.len() >= AT_ONCE
-                        && let Some(decision) = decisions.next().await
-                    {
-                        done.add(engine, decision);
-                    }
-                    decisions.push(decide(engine, facts, Cause::Round).boxed());
+                match self.beside(demand(engine, page, waiting.as_ref())).await {
+                    Ok((pools, demand)) => self.decide_on(pools, &demand).await,
+                    Err(failed) => result = Err(failed),
                 }
             }
             if !is_full {
-                break;
+                return result;
             }
         }
-        while let Some(decision) = decisions.next().await {
-            done.add(engine, decision);
+    }
+
+    async fn decide_on(&mut self, pools: Vec<Pool>, demand: &Demands) {
+        let engine = self.engine;
+        let (found, failed) = self.beside(facts(engine, pools, demand)).await;
+        for (pool_id, error) in failed {
+            self.done.failed(pool_id, error);
         }
-        problem.map_or_else(|| done.summary(), |problem: String| Err(problem.into()))
+        for facts in found {
+            if strategy_service(&facts.pool).is_some() {
+                // A round does not wait for services.
+                engine.wakeups.wake_pool(facts.id());
+                continue;
+            }
+            while self.decisions.len() >= AT_ONCE
+                && let Some(decision) = self.decisions.next().await
+            {
+                self.done.add(engine, decision);
+            }
+            self.decisions
+                .push(decide(engine, facts, Cause::Round).boxed());
+        }
+    }
+
+    /// Carries on with decisions until this has ended. A decision may hold the lock of a budget or
+    /// a provider, which others wait for: it must never wait for a read.
+    async fn beside<T>(&mut self, reading: impl Future<Output = T>) -> T {
+        let mut reading = pin!(reading);
+        loop {
+            tokio::select! {
+                read = &mut reading => return read,
+                Some(decision) = self.decisions.next() => self.done.add(self.engine, decision),
+            }
+        }
     }
 }
 
@@ -162,14 +205,13 @@ async fn demand(
 }
 
 /// The facts of the pools that may need a decision. If the row of one of them is corrupt, each is
-/// read alone.
+/// read alone. Also the errors of pools that could not be read.
 async fn facts(
     engine: &Arc<Engine>,
     pools: Vec<Pool>,
     demand: &Demands,
-    done: &mut Done,
-) -> Vec<Facts> {
-    let mut found = Vec::new();
+) -> (Vec<Facts>, Vec<(PoolId, String)>) {
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
     let mut pages = vec![pools];
     while let Some(page) = pages.pop() {
         match read(engine, page.clone(), demand.clone()).await {
@@ -179,13 +221,11 @@ async fn facts(
             }
             Err(problem) => {
                 let problem = problem.to_string();
-                for pool in page {
-                    done.failed(pool.id, problem.clone());
-                }
+                failed.extend(page.into_iter().map(|pool| (pool.id, problem.clone())));
             }
         }
     }
-    found
+    (found, failed)
 }
 
 async fn read(

@@ -33,13 +33,25 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
         newest.is_some_and(|build| build.0 > newer_than)
     };
     images.wait_for(&id, wait, has_newer).await;
-    if let Some(status) = images.status(&id, call.app.engine.clock.now()) {
-        let mut listed = [status];
-        rollout::add(&call, &mut listed).await?;
-        return Reply::json(&listed[0]);
+    let mut listed = match images.status(&id, call.app.engine.clock.now()) {
+        Some(status) => [status],
+        None => {
+            let stored = super::find(&call).await?.ok_or(ImageError::NotFound)?;
+            [status_before_mirror(&id, stored.version.0)]
+        }
+    };
+    rollout::add(&call, &mut listed).await?;
+    add_time(&call, &mut listed);
+    Reply::json(&listed[0])
+}
+
+/// Adds the time of the copy, if the tree does not answer now.
+fn add_time(call: &Call, listed: &mut [Value]) {
+    if let Some(since) = call.app.tree.away_since() {
+        for status in listed {
+            status["asOf"] = json!(since.to_string());
+        }
     }
-    let stored = super::find(&call).await?.ok_or(ImageError::NotFound)?;
-    Reply::json(&status_before_mirror(&id, stored.version.0))
 }
 
 /// The status of all images, by name.
@@ -69,6 +81,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .take(usize::try_from(limit).unwrap_or(usize::MAX))
         .collect();
     rollout::add(&call, &mut listed).await?;
+    add_time(&call, &mut listed);
     let key = |status: &Value| (status["imageId"].as_str().unwrap_or_default().to_owned(),);
     page.reply("images", listed, key, Clone::clone)
 }
