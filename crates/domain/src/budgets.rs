@@ -266,8 +266,9 @@ impl MoneyBudget {
         let lowered = u64::try_from(part).unwrap_or(u64::MAX).max(1);
         let text = || {
             format!(
-                "maxCapacity {lowered} instead of {max_capacity}: {}",
-                self.text(now)
+                "maxCapacity {lowered} instead of {max_capacity}: at least {} % of budget {} is \
+                 spent",
+                self.shares.lower_at, self.id
             )
         };
         (lowered < max_capacity).then(|| (lowered, text()))

@@ -14,7 +14,7 @@ use std::ops::AddAssign;
 
 use crate::id::{PoolId, ProviderId, names};
 
-pub use meter::{Charge, Life, Meter, MeteredRun, cost_between};
+pub use meter::{CHARGED_EVERY_MS, Charge, Life, Meter, MeteredRun, cost_between, next_charge};
 pub use report::{CostGrouping, CostLine, CostReport};
 
 /// A use of the time of a machine.
@@ -32,16 +32,31 @@ pub enum CostKind {
     Leaving,
     /// A run that was lost together with its worker.
     Lost,
+    /// It has ended, and its last runs are not known yet. No account has such time.
+    Unknown,
 }
 
 names! {
-    CostKind, "not a use of machines (useful, booting, idle, failed, leaving, lost)",
+    CostKind, "not a use of machines (useful, booting, idle, failed, leaving, lost, unknown)",
     Useful = "useful",
     Booting = "booting",
     Idle = "idle",
     Failed = "failed",
     Leaving = "leaving",
     Lost = "lost",
+    Unknown = "unknown",
+}
+
+impl CostKind {
+    /// The uses that accounts have.
+    pub const CHARGED: [Self; 6] = [
+        Self::Useful,
+        Self::Booting,
+        Self::Idle,
+        Self::Failed,
+        Self::Leaving,
+        Self::Lost,
+    ];
 }
 
 /// All prices are in this currency.
@@ -100,8 +115,13 @@ impl AddAssign for Uses {
 }
 
 impl Uses {
-    pub fn new(amounts: [Amount; CostKind::ALL.len()]) -> Self {
-        Self(amounts)
+    /// Those of an account.
+    pub fn new(amounts: [Amount; CostKind::CHARGED.len()]) -> Self {
+        let mut uses = Self::default();
+        for (kind, amount) in CostKind::CHARGED.into_iter().zip(amounts) {
+            uses.add(kind, amount);
+        }
+        uses
     }
 
     pub fn add(&mut self, kind: CostKind, amount: Amount) {
@@ -131,11 +151,11 @@ impl Uses {
         total
     }
 
-    /// The sum of all uses but the useful one.
+    /// The sum of all known uses but the useful one.
     pub fn wasted(&self) -> Amount {
         let mut wasted = Amount::default();
         for (kind, amount) in self.iter() {
-            if kind != CostKind::Useful {
+            if !matches!(kind, CostKind::Useful | CostKind::Unknown) {
                 wasted += amount;
             }
         }

@@ -2,7 +2,7 @@
 
 mod text;
 
-use crate::budgets::BudgetRoom;
+use crate::budgets::{BudgetRoom, BudgetStep};
 use crate::id::{PoolId, TaskId};
 use crate::plan::{PoolWait, START_UP_MS, Snapshot};
 use crate::supply::STARTING_MS;
@@ -381,11 +381,21 @@ impl PendingFacts<'_> {
         let texts: Vec<&str> = limiting.iter().map(|room| room.text.as_str()).collect();
         let reason = format!("its pool may not spend more now: {}", texts.join("; "));
         let by = limiting.iter().map(|room| room.until).min();
-        let changes = vec![
-            WayOut::by_itself("the next period of the budget begins", by),
-            WayOut::by_itself("a machine ends and frees what is reserved for it", None),
-            WayOut::by_hand("raise the budget: `fleetwright budget set`"),
-        ];
+        let mut changes = vec![WayOut::by_itself(
+            "the next period of the budget begins",
+            by,
+        )];
+        // Money that is spent stays spent; money that is reserved comes back.
+        let is_spent = |room: &&BudgetRoom| room.step == BudgetStep::Spent;
+        let stops_all = |room: &&BudgetRoom| is_spent(room) && room.provider_id.is_none();
+        let mut rooms = limiting.iter().copied();
+        if !rooms.clone().any(|room| stops_all(&room)) && !rooms.all(|room| is_spent(&room)) {
+            let what = "a machine ends and frees what is reserved for it";
+            changes.push(WayOut::by_itself(what, None));
+        }
+        changes.push(WayOut::by_hand(
+            "raise the budget: `fleetwright budget set`",
+        ));
         (reason, changes, by)
     }
 

@@ -104,14 +104,22 @@ fn wake_pool(change: &mut Change<'_, '_>, budget: &MoneyBudget) {
     }
 }
 
+/// The result of measuring all budgets.
+#[derive(Debug, Default)]
+pub struct Measured {
+    pub budgets: Vec<MoneyBudget>,
+    /// The number of budgets with news.
+    pub n_changed: u64,
+}
+
 /// Measures all budgets, and announces the steps that are reached for the first time in their
-/// period. Returns the number of budgets that were measured anew.
-pub async fn measure(engine: &Arc<Engine>) -> store::Result<u64> {
+/// period.
+pub async fn measure(engine: &Arc<Engine>) -> store::Result<Measured> {
     let read = engine.store.read("budget_look", |tx| {
         store::budgets::list(tx, None, 1).map(|some| !some.is_empty())
     });
     if !read.await? {
-        return Ok(0);
+        return Ok(Measured::default());
     }
     let now = engine.clock.now();
     // The sums take long, so they are made before the transaction that writes them.
@@ -128,7 +136,7 @@ pub async fn measure(engine: &Arc<Engine>) -> store::Result<u64> {
     let written = engine.change_alone("budget_measure", now, move |change| {
         let budgets = store::budgets::list_all(change.tx)?;
         let mut spending = SpendingReader::default();
-        let mut n_measured = 0;
+        let mut done = Measured::default();
         for budget in budgets {
             let known = summed.get(&budget.id);
             let measured = match known.filter(|known| known.version == budget.version) {
@@ -141,11 +149,12 @@ pub async fn measure(engine: &Arc<Engine>) -> store::Result<u64> {
             };
             if measured.has_news_since(&budget) {
                 store::budgets::update(change.tx, &measured)?;
-                n_measured += 1;
+                done.n_changed += 1;
             }
             announce_steps(change, &measured)?;
+            done.budgets.push(measured);
         }
-        Ok(n_measured)
+        Ok(done)
     });
     written.await
 }

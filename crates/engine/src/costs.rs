@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::cost::{CostGrouping, CostReport, CostScope};
+use domain::cost::{CostGrouping, CostReport, CostScope, next_charge};
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use store::{StoreError, Tx, cost_accounts, cost_reports, meters};
 
@@ -12,13 +12,27 @@ use crate::Engine;
 const LAG_MS: i64 = MINUTE_MS;
 /// The same, for the messages of another deployment's queue.
 const OUTSIDE_LAG_MS: i64 = 30 * MINUTE_MS;
-/// How often a machine that runs is charged.
-const CHARGED_EVERY_MS: i64 = 5 * MINUTE_MS;
 /// Hours become days after this time.
 const HOURS_KEPT_MS: i64 = 2 * DAY_MS;
 
-/// Charges machines whose charge is due, at most `limit`. Returns how many.
-pub async fn charge_machines(engine: &Arc<Engine>, limit: u32) -> store::Result<u64> {
+/// Limits of one batch of charges.
+#[derive(Clone, Copy, Debug)]
+pub struct ChargeLimits {
+    pub machines: u32,
+    /// Runs on these machines. A machine with more runs is charged in parts.
+    pub runs: u32,
+}
+
+/// The result of one batch of charges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    pub machines: u64,
+    /// Perhaps more machines are due, or one of these has more time to charge.
+    pub has_more: bool,
+}
+
+/// Charges machines whose charge is due, and at least one of them.
+pub async fn charge_machines(engine: &Arc<Engine>, limits: ChargeLimits) -> store::Result<Charged> {
     let now = engine.clock.now();
     let lag_ms = match engine.demand_source.is_outside() {
         true => OUTSIDE_LAG_MS,
@@ -28,22 +42,27 @@ pub async fn charge_machines(engine: &Arc<Engine>, limit: u32) -> store::Result<
         .store
         .read("costs_look", move |tx| meters::is_due(tx, now));
     if !look.await? {
-        return Ok(0);
+        return Ok(Charged::default());
     }
     let charged = engine.store.write("costs_charge", move |tx| {
         let known = now.plus_millis(-lag_ms);
-        let due = meters::list_due(tx, now, limit)?;
-        let charges = due.into_iter().map(|due| {
+        let due = meters::list_due(tx, now, limits.machines, limits.runs)?;
+        let mut has_more = due.has_more;
+        let charges = due.meters.into_iter().map(|due| {
             let charge = due.meter.charge(&due.life, known);
+            has_more |= charge.has_more;
             let again = match due.meter.ended {
+                // Behind all that are due.
+                _ if charge.has_more => now,
                 Some(ended) => ended.plus_millis(lag_ms).max(now.plus_millis(LAG_MS)),
-                None => now.plus_millis(CHARGED_EVERY_MS),
+                None => next_charge(&due.key, now),
             };
             (due, charge, again)
         });
         let charges: Vec<_> = charges.collect();
         meters::charge(tx, &charges)?;
-        Ok::<_, StoreError>(charges.len() as u64)
+        let machines = charges.len() as u64;
+        Ok::<_, StoreError>(Charged { machines, has_more })
     });
     charged.await
 }
@@ -73,6 +92,17 @@ pub fn start_of_report(since: Timestamp, now: Timestamp) -> Timestamp {
     match since >= hours_since {
         true => since.start_of(HOUR_MS),
         false => since.start_of(DAY_MS),
+    }
+}
+
+/// Whether there is anything that may cost: a pool or an owner of one. Providers are not in the
+/// database.
+pub fn exists(tx: &mut Tx<'_>, scope: &CostScope) -> store::Result<bool> {
+    match scope {
+        CostScope::All => Ok(true),
+        CostScope::Pool(id) => Ok(store::pools::get(tx, id)?.is_some()),
+        CostScope::Provider(_) => Ok(false),
+        CostScope::Owner(owner) => store::pools::has_owner(tx, owner),
     }
 }
 

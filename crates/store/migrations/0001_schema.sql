@@ -870,7 +870,8 @@ CREATE TABLE metered_runs (
     started BIGINT NOT NULL,
     resolved BIGINT NOT NULL,
     reason {key} NOT NULL,
-    PRIMARY KEY (worker_pool_id, worker_group, worker_id, task_id, run_id)
+    -- In the order in which they are charged.
+    PRIMARY KEY (worker_pool_id, worker_group, worker_id, started, task_id, run_id)
 );
 
 -- Budgets: what may be spent on machines in an hour, a day or a month, in millionths of the

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use domain::cost::{Amount, Charge, CostGrouping, CostKind, CostScope, Uses, cost_between};
 use domain::id::WorkerKey;
 use domain::pool::{Pool, PoolDefinition};
+use domain::run_outcome::RunOutcome;
+use domain::task::EndReason;
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use domain::worker::{NewWorker, Terms, Worker};
 use engine::costs;
@@ -20,6 +22,14 @@ use crate::machine::Stopwatch;
 use crate::output;
 
 const LAUNCH_CONFIGS: u32 = 3;
+/// More runs than the machines that run have.
+const MANY_RUNS: u32 = 10_000;
+/// Machines with many runs, and how many each of them has.
+const BUSY_MACHINES: u32 = 100;
+const RUNS_EACH: u32 = 200;
+/// The limits of the server's transactions.
+const BUSY_BATCH: u32 = 100;
+const BUSY_RUNS: u32 = 2_000;
 const BATCH: u32 = 10_000;
 /// Days whose hours are not added up.
 const DAYS_OF_HOURS: i64 = 2;
@@ -42,6 +52,9 @@ pub(super) async fn measure(
     output::note("reports of costs");
     figures.insert("reports".to_owned(), reports(store, arguments, now).await?);
     figures.insert("charge".to_owned(), charge(store, now).await?);
+    output::note("machines with many runs");
+    let runs = charge_runs(store, arguments, now).await?;
+    figures.insert("chargeOfManyRuns".to_owned(), runs);
     Ok(figures)
 }
 
@@ -112,9 +125,9 @@ async fn fill_accounts(
     now: Timestamp,
 ) -> anyhow::Result<usize> {
     let limit = arguments.workers;
-    let due = store.read("bench_due", move |tx| meters::list_due(tx, now, limit));
+    let due = store.read("bench_due", move |tx| meters::list_due(tx, now, limit, 1));
     let mut seen = BTreeSet::new();
-    let mut due: Vec<DueMeter> = due.await?;
+    let mut due: Vec<DueMeter> = due.await?.meters;
     due.retain(|due| seen.insert(due.account));
     let (n_accounts, days) = (due.len(), arguments.days);
     let due = Arc::new(due);
@@ -145,7 +158,7 @@ async fn fill_accounts(
 fn year(due: &DueMeter, hours: &[Timestamp]) -> Charge {
     let uses = |hour: &Timestamp| {
         let mut uses = Uses::default();
-        for kind in CostKind::ALL {
+        for kind in CostKind::CHARGED {
             let ms = 10 * HOUR_MS + due.account * 997 % HOUR_MS;
             let start = due.meter.started;
             let micros = cost_between(&due.meter, start, start.plus_millis(ms));
@@ -157,6 +170,7 @@ fn year(due: &DueMeter, hours: &[Timestamp]) -> Charge {
         hours: hours.iter().map(uses).collect(),
         charged: due.meter.charged,
         is_settled: false,
+        has_more: false,
         kind: CostKind::Useful,
     }
 }
@@ -197,9 +211,9 @@ async fn reports(store: &Store, arguments: &Arguments, now: Timestamp) -> anyhow
 async fn charge(store: &Store, now: Timestamp) -> anyhow::Result<Value> {
     let watch = Stopwatch::start();
     let n_charged = store.write("bench_charges", move |tx| {
-        let due = meters::list_due(tx, now, 1_000)?;
+        let due = meters::list_due(tx, now, 1_000, MANY_RUNS)?;
         let again = now.plus_millis(5 * MINUTE_MS);
-        let charges = due.into_iter().map(|due| {
+        let charges = due.meters.into_iter().map(|due| {
             let charge = due.meter.charge(&due.life, now);
             (due, charge, again)
         });
@@ -209,4 +223,66 @@ async fn charge(store: &Store, now: Timestamp) -> anyhow::Result<Value> {
     });
     let n_charged = n_charged.await?;
     Ok(json!({"machines": n_charged, "ms": watch.elapsed().as_secs_f64() * 1_000.0}))
+}
+
+/// Charges machines that have ended after many runs, in transactions like those of the server.
+async fn charge_runs(
+    store: &Store,
+    arguments: &Arguments,
+    now: Timestamp,
+) -> anyhow::Result<Value> {
+    let n_machines = BUSY_MACHINES.min(arguments.workers);
+    let pools = arguments.pools;
+    let filled = store.write("bench_runs", move |tx| {
+        (0..n_machines).try_for_each(|number| {
+            let worker = worker(number, pools, now);
+            let runs = (0..RUNS_EACH).map(|run| run_of(&worker, run));
+            store::workers::note_first_claim(tx, &worker.key, worker.created)?;
+            store::run_outcomes::note(tx, &runs.collect::<Vec<_>>())?;
+            meters::note_ended(tx, &worker.key, now)
+        })
+    });
+    let filled: Result<(), StoreError> = filled.await;
+    filled.context("cannot note runs")?;
+    let watch = Stopwatch::start();
+    let (mut n_batches, mut n_settled) = (0, 0);
+    while n_settled < n_machines {
+        let settled = store.write("bench_charge_runs", move |tx| {
+            // The ended machines are due first.
+            let due = meters::list_due(tx, Timestamp::from_millis(0), BUSY_BATCH, BUSY_RUNS)?;
+            let charges = due.meters.into_iter().map(|due| {
+                let charge = due.meter.charge(&due.life, now);
+                (due, charge, now)
+            });
+            let charges: Vec<_> = charges.collect();
+            meters::charge(tx, &charges)?;
+            let n_settled = charges.iter().filter(|(_, charge, _)| charge.is_settled);
+            Ok::<_, StoreError>(u32::try_from(n_settled.count()).unwrap_or(u32::MAX))
+        });
+        let settled = settled.await?;
+        anyhow::ensure!(settled > 0, "machines that ended are not settled");
+        n_settled = n_settled.saturating_add(settled);
+        n_batches += 1;
+    }
+    let seconds = watch.elapsed().as_secs_f64();
+    let runs_per_second = f64::from(n_machines * RUNS_EACH) / seconds;
+    Ok(
+        json!({"machines": n_machines, "runs": n_machines * RUNS_EACH, "transactions": n_batches,
+        "ms": seconds * 1_000.0, "runsPerSecond": runs_per_second}),
+    )
+}
+
+/// A run of a second, one after the other.
+fn run_of(worker: &Worker, number: u32) -> RunOutcome {
+    let started = worker.created.plus_millis(i64::from(number) * 1_000);
+    RunOutcome {
+        worker: worker.key.clone(),
+        task_id: format!("{number:08}QACAAAAAAAAAAA")
+            .parse()
+            .expect("this is an id"),
+        run_id: 0,
+        reason: EndReason::Completed,
+        resolved: started.plus_millis(1_000),
+        started: Some(started),
+    }
 }

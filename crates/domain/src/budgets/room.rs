@@ -77,7 +77,18 @@ impl BudgetRoom {
 
     /// Whether `refusal` said this.
     pub fn has_said(&self, why: &str) -> bool {
-        why.ends_with(&self.text)
+        why.contains(&format!("budget {} ", self.budget_id))
+    }
+
+    /// The money that is left, in few words: explanations have the text of each budget once.
+    pub(crate) fn brief(&self) -> String {
+        let id = &self.budget_id;
+        match self.step {
+            BudgetStep::Spent => format!("budget {id} is spent"),
+            BudgetStep::Within | BudgetStep::Warned | BudgetStep::Lowered => {
+                format!("budget {id} has {} left", money(self.left))
+            }
+        }
     }
 
     /// Why it refuses a launch config with this price; `None`: it does not.
@@ -85,11 +96,10 @@ impl BudgetRoom {
         if !self.limits(provider_id) || self.affords(price) > 0 {
             return None;
         }
+        let brief = self.brief();
         Some(match (self.step, price) {
-            (BudgetStep::Spent, _) | (_, None) => format!("spent: {}", self.text),
-            (_, Some(price)) => {
-                format!("an hour of it costs {}: {}", money(price), self.text)
-            }
+            (BudgetStep::Spent, _) | (_, None) => brief,
+            (_, Some(price)) => format!("an hour of it costs {}: {brief}", money(price)),
         })
     }
 }

@@ -1,10 +1,15 @@
 //! The meter of a machine: splits its time by use and by hour.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::{Amount, CostKind, Uses};
+use crate::id::WorkerKey;
 use crate::task::EndReason;
-use crate::time::{HOUR_MS, Timestamp};
+use crate::time::{HOUR_MS, MINUTE_MS, Timestamp};
+
+/// How often a machine that runs is charged.
+pub const CHARGED_EVERY_MS: i64 = 5 * MINUTE_MS;
 
 /// The cost of one machine that is not settled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,10 @@ pub struct Life {
     /// When it was asked to stop, or began to stop.
     pub leaving: Option<Timestamp>,
     pub runs: Vec<MeteredRun>,
+    /// Runs that cover a moment before this one are not all in `runs`.
+    pub runs_since: Option<Timestamp>,
+    /// Runs that cover this moment or a later one are not all in `runs`.
+    pub runs_until: Option<Timestamp>,
     /// When the oldest of the runs that go on began.
     pub running_since: Option<Timestamp>,
     /// A run has ended that `runs` does not contain yet.
@@ -48,8 +57,20 @@ pub struct Charge {
     pub charged: Timestamp,
     /// The machine has ended, and all its time is charged.
     pub is_settled: bool,
+    /// `runs` had not all runs, so more can be charged at once.
+    pub has_more: bool,
     /// The use of the time that is not charged yet, as far as is known.
     pub kind: CostKind,
+}
+
+/// When a machine that runs is charged next. Each machine has a phase of its own, so that machines
+/// that were made together are not charged together.
+pub fn next_charge(key: &WorkerKey, now: Timestamp) -> Timestamp {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    let phase = i64::try_from(hasher.finish() % CHARGED_EVERY_MS.unsigned_abs()).unwrap_or(0);
+    let since = (now.as_millis() - phase).rem_euclid(CHARGED_EVERY_MS);
+    now.plus_millis(CHARGED_EVERY_MS - since)
 }
 
 /// The cost of a machine from one moment to another, in millionths.
@@ -101,7 +122,7 @@ impl Life {
         }
     }
 
-    /// The use of the time that is not charged yet.
+    /// The use of the time that is not charged yet, while the machine runs.
     fn kind_now(&self) -> CostKind {
         match (self.first_claim, self.running_since, self.leaving) {
             (_, Some(_), _) => CostKind::Useful,
@@ -123,7 +144,11 @@ fn rank(kind: CostKind) -> u8 {
     match kind {
         CostKind::Useful => 0,
         CostKind::Lost => 1,
-        CostKind::Failed | CostKind::Booting | CostKind::Idle | CostKind::Leaving => 2,
+        CostKind::Failed
+        | CostKind::Booting
+        | CostKind::Idle
+        | CostKind::Leaving
+        | CostKind::Unknown => 2,
     }
 }
 
@@ -135,19 +160,27 @@ impl Meter {
         {
             return self.take_back(life, ended);
         }
-        let until = self.certain_until(life, known).max(self.charged);
+        let certain = self.certain_until(life, known);
+        let until = life.runs_until.map_or(certain, |until| until.min(certain));
+        let until = until.max(self.charged);
         Charge {
             hours: self.split(life, until),
             charged: until,
             is_settled: self.ended.is_some_and(|ended| ended <= until) && !life.lacks_runs,
-            kind: life.kind_now(),
+            has_more: self.charged < until && until < certain,
+            kind: match self.ended {
+                Some(_) => CostKind::Unknown,
+                None => life.kind_now(),
+            },
         }
     }
 
     /// The machine had ended before the moment up to which it was charged.
     fn take_back(&self, life: &Life, ended: Timestamp) -> Charge {
+        let since = life.runs_since.map_or(ended, |since| since.max(ended));
+        let since = since.min(self.charged);
         let after_end = Self {
-            charged: ended,
+            charged: since,
             ..*self
         };
         let mut hours: BTreeMap<Timestamp, Uses> = BTreeMap::new();
@@ -165,9 +198,10 @@ impl Meter {
         }
         Charge {
             hours,
-            charged: ended,
-            is_settled: true,
-            kind: life.kind_now(),
+            charged: since,
+            is_settled: since == ended,
+            has_more: ended < since && since < self.charged,
+            kind: CostKind::Unknown,
         }
     }
 

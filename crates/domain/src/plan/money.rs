@@ -23,9 +23,9 @@ pub(super) fn keep_within_budgets(snapshot: &Snapshot, awards: &mut Vec<Award>, 
             let affordable = room.affords(price);
             if affordable < machines {
                 let name = snapshot.name_of(offer);
-                let text = &room.text;
+                let brief = room.brief();
                 notes.add(format!(
-                    "{name}: {affordable} of {machines} machines: {text}"
+                    "{name}: {affordable} of {machines} machines: {brief}"
                 ));
                 machines = affordable;
             }

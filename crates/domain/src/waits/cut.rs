@@ -28,6 +28,8 @@ pub struct MachineTimes {
     /// When the cloud was known to have it.
     pub made: Timestamp,
     pub registered: Timestamp,
+    /// When its worker first asked for work; `None`: that is not known.
+    pub first_claim: Option<Timestamp>,
 }
 
 /// One interval in which a run was pending.
@@ -58,9 +60,10 @@ impl WaitPart {
 
 /// The parts of a wait, the earliest first. `boundaries` and `gaps` are in the order of time.
 ///
-/// From its launch on, the own machine of the run counts: asked, booting, and waiting for a claim.
-/// Before that, and without such a machine, the timeline of the pool counts, except in times
-/// without a planner.
+/// From its launch until it first asks for work, the own machine of the run counts: asked, booting,
+/// and waiting for a claim. Before that, and without such a machine, the timeline of the pool
+/// counts, except in times without a planner. It also counts after that: then the machine works on
+/// tasks that are before this one in line.
 pub fn cut(wait: &RunWait, boundaries: &[Boundary], gaps: &[PlannerGap]) -> Vec<WaitPart> {
     let mut parts = Parts {
         parts: Vec::new(),
@@ -74,12 +77,13 @@ pub fn cut(wait: &RunWait, boundaries: &[Boundary], gaps: &[PlannerGap]) -> Vec<
     if let Some(machine) = own {
         parts.push(WaitCause::Asked, machine.made);
         parts.push(WaitCause::Booting, machine.registered);
-        parts.push(WaitCause::Claim, wait.until);
+        parts.push(WaitCause::Claim, machine.first_claim.unwrap_or(wait.until));
+        by_timeline(&mut parts, wait, boundaries, gaps, wait.until, false);
     }
     parts.parts
 }
 
-/// The part of the wait in which the pool's timeline counts.
+/// The next part of the wait, in which the pool's timeline counts.
 fn by_timeline(
     parts: &mut Parts,
     wait: &RunWait,
@@ -88,7 +92,8 @@ fn by_timeline(
     until: Timestamp,
     is_launched_for: bool,
 ) {
-    let started = boundaries.partition_point(|boundary| boundary.at <= wait.since);
+    let since = parts.at;
+    let started = boundaries.partition_point(|boundary| boundary.at <= since);
     let first = started.checked_sub(1).map(|at| boundaries[at].cause);
     let mut cause = first.unwrap_or_else(|| before_all(wait, boundaries));
     let next = boundaries[started..].iter();
@@ -221,6 +226,7 @@ mod tests {
             decided: Some(at(350)),
             made: at(355),
             registered: at(400),
+            first_claim: Some(at(411)),
         };
         let run = RunWait {
             machine: Some(machine),
@@ -249,6 +255,7 @@ mod tests {
             decided: Some(at(1)),
             made: at(2),
             registered: at(3),
+            first_claim: Some(at(4)),
         };
         let run = RunWait {
             machine: Some(machine),
@@ -256,6 +263,51 @@ mod tests {
         };
         let parts = cut(&run, &timeline, &[]);
         assert_eq!(seconds(&parts), [("claim", 10), ("busy", 40)]);
+    }
+
+    #[test]
+    fn a_run_that_the_machine_claims_later_waits_as_its_pool_does_from_the_first_claim_on() {
+        use WaitCause::{Asked, Booting, Busy, Deciding, Maximum};
+        let timeline = boundaries(&[(0, Deciding), (12, Maximum), (80, Busy)]);
+        let machine = MachineTimes {
+            decided: Some(at(12)),
+            made: at(15),
+            registered: at(40),
+            first_claim: Some(at(42)),
+        };
+        let run = RunWait {
+            machine: Some(machine),
+            ..wait(10, 100)
+        };
+        let gaps = [PlannerGap {
+            since: at(50),
+            until: at(60),
+        }];
+        assert_eq!(
+            seconds(&cut(&run, &timeline, &gaps)),
+            [
+                ("deciding", 2),
+                (Asked.as_str(), 3),
+                (Booting.as_str(), 25),
+                ("claim", 2),
+                ("maximum", 8),
+                ("planner-late", 10),
+                ("maximum", 20),
+                ("busy", 20),
+            ]
+        );
+        // Its first run, and a machine whose first claim is not known.
+        for first_claim in [Some(at(100)), None] {
+            let run = RunWait {
+                machine: Some(MachineTimes {
+                    first_claim,
+                    ..machine
+                }),
+                ..wait(10, 100)
+            };
+            let parts = cut(&run, &timeline, &gaps);
+            assert_eq!(seconds(&parts)[3..], [("claim", 60)]);
+        }
     }
 
     #[test]
@@ -292,13 +344,17 @@ mod tests {
     }
 
     fn machines() -> impl Strategy<Value = Option<MachineTimes>> {
-        let times = (0_i64..400, 0_i64..100, 0_i64..100, any::<bool>());
+        let claims = proptest::option::of(0_i64..100);
+        let times = (0_i64..400, 0_i64..100, 0_i64..100, any::<bool>(), claims);
         proptest::option::of(
-            times.prop_map(|(decided, asked, booted, is_launched)| MachineTimes {
-                decided: is_launched.then(|| at(decided)),
-                made: at(decided + asked),
-                registered: at(decided + asked + booted),
-            }),
+            times.prop_map(
+                |(decided, asked, booted, is_launched, claims)| MachineTimes {
+                    decided: is_launched.then(|| at(decided)),
+                    made: at(decided + asked),
+                    registered: at(decided + asked + booted),
+                    first_claim: claims.map(|claims| at(decided + asked + booted + claims)),
+                },
+            ),
         )
     }
 

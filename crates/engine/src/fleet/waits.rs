@@ -11,12 +11,13 @@ use std::sync::Arc;
 use domain::facts::Facts;
 use domain::id::{LaunchToken, PoolId, TaskId, WorkerKey};
 use domain::market::MAX_UNOBSERVED_MS;
-use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use domain::waits::{
     Accounts, BadWait, Boundary, EndedWait, MachineTimes, PlannerGap, RunWait, WaitCause, WaitPart,
     charge, cut,
 };
 use domain::worker::Terms;
+use store::wait_accounts::MachineMoments;
 use store::{StoreError, Tx};
 
 use crate::Engine;
@@ -25,6 +26,8 @@ use crate::Engine;
 pub const READER: &str = "waits";
 /// After a crash, another process waits this long.
 const LEASE_MS: i64 = 10_000;
+/// A later time than this from now is that of a wrong clock.
+const AHEAD_MS: i64 = MINUTE_MS;
 
 /// Removes the pools that need no decision, and returns those whose cause of waits has changed.
 pub fn take_quiet(facts: &mut Vec<Facts>) -> Vec<(PoolId, WaitCause)> {
@@ -150,7 +153,9 @@ fn fold(
     let mut place = reader.position;
     let mut is_early = false;
     for (position, body) in &messages.items {
-        match EndedWait::of_message(body.as_bytes()) {
+        let ending = EndedWait::of_message(body.as_bytes())
+            .map(|wait| wait.map(|wait| present(wait, now, known_until)));
+        match ending {
             Ok(Some(wait)) if wait.until > known_until => {
                 is_early = true;
                 break;
@@ -173,6 +178,16 @@ fn fold(
     }
     folded.is_done = is_early || place >= head;
     Ok(folded)
+}
+
+/// A wait that a clock that was ahead has ended counts as far as is known now: nobody waits for the
+/// time of that clock.
+fn present(mut wait: EndedWait, now: Timestamp, known_until: Timestamp) -> EndedWait {
+    if wait.until > now.plus_millis(AHEAD_MS) {
+        wait.until = known_until;
+        wait.since = wait.since.min(known_until);
+    }
+    wait
 }
 
 /// Until when the times without a planner are known, and the one that has not ended yet.
@@ -204,7 +219,7 @@ fn charge_all(tx: &mut Tx<'_>, ended: &[EndedWait], now: Timestamp) -> store::Re
 pub(super) struct WaitFacts {
     pools: BTreeMap<PoolId, (String, Timestamp)>,
     timelines: BTreeMap<PoolId, Vec<Boundary>>,
-    machines: BTreeMap<WorkerKey, (Timestamp, Terms)>,
+    machines: BTreeMap<WorkerKey, MachineMoments>,
     launched: BTreeMap<LaunchToken, Timestamp>,
     inserted: BTreeMap<TaskId, Timestamp>,
     gaps: Vec<PlannerGap>,
@@ -233,11 +248,11 @@ impl WaitFacts {
             .filter_map(|wait| wait.worker.clone())
             .collect();
         let workers: Vec<WorkerKey> = workers.into_iter().collect();
-        let machines: BTreeMap<WorkerKey, (Timestamp, Terms)> =
+        let machines: BTreeMap<WorkerKey, MachineMoments> =
             store::wait_accounts::machines(tx, &workers)?
                 .into_iter()
                 .collect();
-        let tokens = machines.values().filter_map(|(_, terms)| token_of(terms));
+        let tokens = machines.values().filter_map(|(.., terms)| token_of(terms));
         let tokens: BTreeSet<LaunchToken> = tokens.collect();
         let tokens: Vec<LaunchToken> = tokens.into_iter().collect();
         let firsts = waits.iter().filter(|wait| wait.run_id == 0);
@@ -295,12 +310,13 @@ impl WaitFacts {
 
     /// `None`: it is not known when the worker registered.
     fn machine(&self, key: &WorkerKey) -> Option<MachineTimes> {
-        let (made, terms) = self.machines.get(key)?;
+        let (made, first_claim, terms) = self.machines.get(key)?;
         let token = token_of(terms);
         Some(MachineTimes {
             decided: token.and_then(|token| self.launched.get(&token).copied()),
             made: *made,
             registered: Timestamp::from_millis(terms.registered_at?),
+            first_claim: *first_claim,
         })
     }
 }

@@ -7,7 +7,7 @@ use super::body::set;
 use super::{Confirmed, Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::code::Kind;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]
@@ -61,6 +61,9 @@ pub(crate) struct BudgetArguments {
     /// Description, for other users
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
+    /// Give an existing budget this scope: its former scope is left without it
+    #[arg(long)]
+    move_scope: bool,
 }
 
 fn dollars(text: &str) -> Result<f64, String> {
@@ -120,6 +123,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         }
         Verb::Set(arguments) => {
             let id = arguments.id.clone();
+            if !arguments.move_scope {
+                arguments.check_scope(session).await?;
+            }
             let call = Call::put(WORKER_MANAGER, &["budget", &id], arguments.body())
                 .to(format!("set budget {id}"))
                 .list_command("fleetwright pool list");
@@ -142,6 +148,37 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 }
 
 impl BudgetArguments {
+    /// A name that was used before would take the limit from other pools.
+    async fn check_scope(&self, session: &Session) -> Result<(), Failure> {
+        let call = Kind::Budget.read_call("show", &self.id);
+        let known = match session.client.call(&call).await {
+            Ok(known) => known,
+            // Callers that may not read budgets may set them.
+            Err(failure) if matches!(failure.exit, Exit::NotFound | Exit::NotAllowed) => {
+                return Ok(());
+            }
+            Err(failure) => return Err(failure),
+        };
+        let asked = [&self.pool, &self.owner, &self.provider];
+        let has_same_scope = ["workerPools", "owner", "providerId"]
+            .into_iter()
+            .zip(asked)
+            .all(|(field, asked)| known[field].as_str() == asked.as_deref());
+        if has_same_scope {
+            return Ok(());
+        }
+        let mut known = known;
+        describe(&mut known);
+        let (id, scope) = (&self.id, known[SCOPE].as_str().unwrap_or_default());
+        Err(Failure::new(
+            Exit::Conflict,
+            format!("could not set budget {id}: it exists, and limits {scope}"),
+        )
+        .with_hint(format!(
+            "use another name; or add --move-scope, and {scope} will no longer be limited by it"
+        )))
+    }
+
     fn body(self) -> Value {
         let mut fields = Map::new();
         set(&mut fields, "workerPools", self.pool);

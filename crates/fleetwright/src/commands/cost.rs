@@ -2,13 +2,13 @@
 
 use clap::{Args, ValueEnum};
 use domain::cost::CostKind;
-use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use domain::time::{HOUR_MS, Timestamp};
 use serde_json::Value;
 
 use super::{Session, name};
 use crate::client::{Call, FLEETWRIGHT};
 use crate::failure::Failure;
-use crate::output::{self, Kind, counted};
+use crate::output::{self, Kind};
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 /// The lines of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Grouping {
-    /// One line for each use: useful, booting, idle, failed, leaving, lost
+    /// One line for each use: useful, booting, idle, failed, leaving, lost, unknown
     Kind,
     /// One line for each pool
     Pool,
@@ -103,6 +103,10 @@ pub(crate) async fn run(arguments: Arguments, session: &Session) -> Result<(), F
         .query("by", Some(arguments.by.as_str()))
         .query("since", since)
         .query("top", arguments.top)
+        .list_command(match (&arguments.pool, &arguments.provider) {
+            (None, Some(_)) => "fleetwright provider list",
+            (Some(_), _) | (None, None) => "fleetwright pool list",
+        })
         .to("show costs");
     let reply = session.client.call(&call).await?;
     if session.json {
@@ -166,7 +170,7 @@ fn summary(reply: &Value, decimals: u32) -> String {
     if wasted > 0 {
         let mut parts: Vec<(CostKind, i64)> = CostKind::ALL
             .into_iter()
-            .filter(|kind| *kind != CostKind::Useful)
+            .filter(|kind| !matches!(kind, CostKind::Useful | CostKind::Unknown))
             .map(|kind| (kind, micros_of(total, kind)))
             .filter(|(_, micros)| *micros > 0)
             .collect();
@@ -177,20 +181,22 @@ fn summary(reply: &Value, decimals: u32) -> String {
         let parts = parts.collect::<Vec<_>>().join(", ");
         text.push_str(&format!("{} did not: {parts}.\n", money(wasted, decimals)));
     }
+    let unknown = micros_of(total, CostKind::Unknown);
+    if unknown > 0 {
+        let unknown = money(unknown, decimals);
+        text.push_str(&format!(
+            "{unknown} are of machines that ended a moment ago: what they did is not known yet.\n"
+        ));
+    }
     text
 }
 
-/// Like `in 7 days`.
+/// Like `since 2026-11-11 00:00 UTC`: the time of a report begins with an hour or a day.
 fn period(reply: &Value) -> String {
-    let moment = |key: &str| reply[key].as_str()?.parse::<Timestamp>().ok();
-    let (Some(since), Some(until)) = (moment("since"), moment("until")) else {
-        return String::new();
-    };
-    let ms = until.millis_since(since);
-    match ms / DAY_MS {
-        0 | 1 => format!("in {}", counted((ms + HOUR_MS / 2) / HOUR_MS, "hour")),
-        _ => format!("in {}", counted((ms + DAY_MS / 2) / DAY_MS, "day")),
-    }
+    let since = reply["since"].as_str().unwrap_or_default();
+    let (day, time) = since.split_once('T').unwrap_or((since, ""));
+    let time = time.get(..5).unwrap_or_default();
+    format!("since {day} {time} UTC")
 }
 
 fn table(
@@ -212,7 +218,7 @@ fn table(
         | Grouping::Provider
         | Grouping::Owner
         | Grouping::Day => &[
-            "ALL", "USEFUL", "BOOTING", "IDLE", "FAILED", "LEAVING", "LOST", "WASTED",
+            "ALL", "USEFUL", "BOOTING", "IDLE", "FAILED", "LEAVING", "LOST", "WASTED", "UNKNOWN",
         ],
     };
     headings.extend(sums.iter().map(|title| (*title, Kind::Number)));
@@ -275,6 +281,7 @@ fn amounts(line: &Value, decimals: u32) -> Vec<String> {
         of(CostKind::Leaving),
         of(CostKind::Lost),
         plain(number(line, "wastedMicros"), decimals),
+        of(CostKind::Unknown),
     ]
 }
 
@@ -368,15 +375,21 @@ mod tests {
 
     /// A line with these millionths, for each use, and 0.1 hours for each.
     fn line(names: &Value, micros: [i64; 6]) -> Value {
+        line_with(names, micros, 0)
+    }
+
+    fn line_with(names: &Value, micros: [i64; 6], unknown: i64) -> Value {
         let mut line = names.clone();
-        let uses = CostKind::ALL.into_iter().zip(micros).map(|(kind, micros)| {
+        let micros_and_unknown = micros.into_iter().chain([unknown]);
+        let uses = CostKind::ALL.into_iter().zip(micros_and_unknown);
+        let uses = uses.map(|(kind, micros)| {
             let amount = json!({"machineMs": 360_000, "costMicros": micros});
             (kind.to_string(), amount)
         });
         line["uses"] = Value::Object(uses.collect());
         line["machineMs"] = json!(6 * 360_000);
         let all: i64 = micros.iter().sum();
-        line["costMicros"] = json!(all);
+        line["costMicros"] = json!(all + unknown);
         line["wastedMicros"] = json!(all - micros[0]);
         line["unpricedMs"] = json!(0);
         line
@@ -427,14 +440,14 @@ mod tests {
     #[test]
     fn the_report_says_where_the_money_went() {
         insta::assert_snapshot!(text(&pools(), Grouping::Pool, None), @r#"
-        $24,923.00 in 7 days, of which 74 % ran tasks that counted.
+        $24,923.00 since 2026-11-11 00:00 UTC, of which 74 % ran tasks that counted.
         $6,485.00 did not: idle $2,813.00, booting $2,260.00, failed $780.00, leaving $370.00, lost $262.00.
 
-        POOL                   ALL  USEFUL   BOOTING      IDLE  FAILED  LEAVING    LOST    WASTED
-        proj-test/linux   6,317.00    79 %    610.00    520.00   70.00    96.00   41.00  1,337.00
-        proj-test/win11   1,916.00    69 %    188.00    170.00  206.00    22.00   10.00    596.00
-        382 other pools  16,690.00    73 %  1,462.00  2,123.00  504.00   252.00  211.00  4,552.00
-        384 pools        24,923.00    74 %  2,260.00  2,813.00  780.00   370.00  262.00  6,485.00
+        POOL                   ALL  USEFUL   BOOTING      IDLE  FAILED  LEAVING    LOST    WASTED  UNKNOWN
+        proj-test/linux   6,317.00    79 %    610.00    520.00   70.00    96.00   41.00  1,337.00     0.00
+        proj-test/win11   1,916.00    69 %    188.00    170.00  206.00    22.00   10.00    596.00     0.00
+        382 other pools  16,690.00    73 %  1,462.00  2,123.00  504.00   252.00  211.00  4,552.00     0.00
+        384 pools        24,923.00    74 %  2,260.00  2,813.00  780.00   370.00  262.00  6,485.00     0.00
         "#);
     }
 
@@ -443,9 +456,9 @@ mod tests {
         let sums = [120_001, 3_000, 0, 0, 0, 0];
         let mut total = line(&json!({}), sums);
         total["unpricedMs"] = json!(4_500_000);
-        let lines = CostKind::ALL.map(|kind| {
+        let lines = CostKind::CHARGED.map(|kind| {
             let mut micros = [0; 6];
-            let place = CostKind::ALL
+            let place = CostKind::CHARGED
                 .iter()
                 .position(|other| *other == kind)
                 .unwrap();
@@ -455,7 +468,7 @@ mod tests {
             line
         });
         insta::assert_snapshot!(text(&reply(&lines, total), Grouping::Kind, None), @r#"
-        $0.123001 in 7 days, of which 98 % ran tasks that counted.
+        $0.123001 since 2026-11-11 00:00 UTC, of which 98 % ran tasks that counted.
         $0.003000 did not: booting $0.003000.
 
         USE       DOLLARS  OF ALL  MACHINE-HOURS
@@ -472,9 +485,24 @@ mod tests {
     }
 
     #[test]
+    fn machines_that_ended_a_moment_ago_are_not_called_wasted() {
+        let sums = [2_000_000, 0, 500_000, 0, 0, 0];
+        let lines = [line_with(&json!({"workerPoolId": "a/b"}), sums, 1_500_000)];
+        let reply = reply(&lines, line_with(&json!({}), sums, 1_500_000));
+        insta::assert_snapshot!(text(&reply, Grouping::Pool, None), @r"
+        $4.0000 since 2026-11-11 00:00 UTC, of which 50 % ran tasks that counted.
+        $0.5000 did not: idle $0.5000.
+        $1.5000 are of machines that ended a moment ago: what they did is not known yet.
+
+        POOL     ALL  USEFUL  BOOTING    IDLE  FAILED  LEAVING    LOST  WASTED  UNKNOWN
+        a/b   4.0000    50 %   0.0000  0.5000  0.0000   0.0000  0.0000  0.5000   1.5000
+        ");
+    }
+
+    #[test]
     fn no_cost_is_no_table() {
         let reply = reply(&[], line(&json!({}), [0; 6]));
-        insta::assert_snapshot!(text(&reply, Grouping::Pool, None), @"$0 in 7 days.");
+        insta::assert_snapshot!(text(&reply, Grouping::Pool, None), @"$0 since 2026-11-11 00:00 UTC.");
     }
 
     #[test]
@@ -482,8 +510,8 @@ mod tests {
         let lines = [line(&json!({"owner": "a,\"b\""}), [1, 2, 3, 4, 5, 6])];
         let reply = reply(&lines, lines[0].clone());
         insta::assert_snapshot!(csv(&reply, Grouping::Owner), @r#"
-        owner,currency,machineMs,costMicros,unpricedMs,usefulMs,usefulMicros,bootingMs,bootingMicros,idleMs,idleMicros,failedMs,failedMicros,leavingMs,leavingMicros,lostMs,lostMicros
-        "a,""b""",USD,2160000,21,0,360000,1,360000,2,360000,3,360000,4,360000,5,360000,6
+        owner,currency,machineMs,costMicros,unpricedMs,usefulMs,usefulMicros,bootingMs,bootingMicros,idleMs,idleMicros,failedMs,failedMicros,leavingMs,leavingMicros,lostMs,lostMicros,unknownMs,unknownMicros
+        "a,""b""",USD,2160000,21,0,360000,1,360000,2,360000,3,360000,4,360000,5,360000,6,360000,0
         "#);
     }
 

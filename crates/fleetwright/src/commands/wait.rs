@@ -82,6 +82,7 @@ pub(crate) async fn run(arguments: Arguments, session: &Session) -> Result<(), F
         .query("since", Some(since))
         .query("workerPoolId", arguments.pool)
         .query("top", arguments.top)
+        .list_command("fleetwright pool list")
         .to("show how long tasks waited");
     let reply = session.client.call(&call).await?;
     if session.json {

@@ -10,6 +10,7 @@ mod client;
 mod code;
 mod code_plan;
 mod configuration;
+mod costs;
 mod documentation;
 mod documented_commands;
 mod event;

@@ -10,7 +10,7 @@ use domain::audit::{AuditEntry, EntityType};
 use domain::event::{AccessChange, EventBody};
 use domain::id::{ClientId, PoolId, ProviderId};
 use domain::pool::Pool;
-use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use domain::waits::WaitCause;
 use engine::change::Change;
 use engine::fleet::{WAIT_READER, settle_old_launches};
@@ -201,6 +201,7 @@ impl Housekeeping {
                 let by_waits = needed_by(tx, WAIT_READER, has_queue, old_events)?;
                 let expired = Expired {
                     before: old_events,
+                    ahead: now.plus_millis(MINUTE_MS),
                     up_to: by_broker.min(by_outcomes).min(by_waits),
                     after,
                 };

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::budgets::{MoneyBudget, dollars};
 use domain::counts::Counts;
 use domain::id::PoolId;
 use domain::time::Timestamp;
@@ -18,9 +17,8 @@ use super::driver::{ActivationResult, BackgroundTask};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
 use crate::telemetry::{
-    BROKER_LAG, BROKER_WAITING, BUDGET_LEFT, BUDGET_LIMIT, BUDGET_SPENT, EVENT_LISTENERS,
-    EXISTING_CAPACITY, OUTBOX_DEPTH, POOLS, PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY,
-    WORKERS,
+    BROKER_LAG, BROKER_WAITING, EVENT_LISTENERS, EXISTING_CAPACITY, OUTBOX_DEPTH, POOLS,
+    PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS,
 };
 
 const PAGE: u32 = 500;
@@ -64,10 +62,9 @@ impl Measure {
                 store::pools::count_by_provider(tx)?,
                 store::outbox::depth(tx)?,
                 Lag::of(tx)?,
-                store::budgets::list_all(tx)?,
             ))
         });
-        let (mut workers, pools, depth, lag, budgets) = read.await?;
+        let (mut workers, pools, depth, lag) = read.await?;
         for state in domain::worker::WorkerState::ALL {
             let count = workers.of(state).count;
             gauge!(WORKERS, "state" => state.as_str()).set(number(count));
@@ -81,9 +78,6 @@ impl Measure {
         }
         gauge!(OUTBOX_DEPTH).set(number(depth));
         gauge!(EVENT_LISTENERS).set(number(self.0.events.n_listeners() as u64));
-        for budget in &budgets {
-            show_budget(budget, self.0.engine.clock.now());
-        }
         if let Some(lag) = lag {
             lag.show(self.0.engine.clock.now());
         }
@@ -160,17 +154,6 @@ fn show((pool, provider): &PoolAndProvider, counts: &Counts) {
     gauge!(EXISTING_CAPACITY, &labels).set(number(existing));
     gauge!(REQUESTED_CAPACITY, &labels).set(number(counts.requested.capacity));
     gauge!(STOPPING_CAPACITY, &labels).set(number(counts.stopping.capacity));
-}
-
-fn show_budget(budget: &MoneyBudget, now: Timestamp) {
-    let labels = [
-        ("budgetId", budget.id.to_string()),
-        ("per", budget.period.to_string()),
-    ];
-    let state = budget.state(now);
-    gauge!(BUDGET_LIMIT, &labels).set(dollars(budget.amount));
-    gauge!(BUDGET_SPENT, &labels).set(dollars(state.spent));
-    gauge!(BUDGET_LEFT, &labels).set(dollars(state.left(budget.amount)));
 }
 
 fn number(count: u64) -> f64 {

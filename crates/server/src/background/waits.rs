@@ -50,12 +50,15 @@ impl BackgroundTask for WaitAccounts {
 
     async fn activate(&mut self) -> ActivationResult {
         let (app, now) = (&self.app, self.app.engine.clock.now());
-        let folded = fleet::fold_waits(&app.engine, &app.events.process, self.fold).await?;
-        if let Some(problem) = &folded.problem {
+        let folded = fleet::fold_waits(&app.engine, &app.events.process, self.fold).await;
+        if let Ok(folded) = &folded
+            && let Some(problem) = &folded.problem
+        {
             counter!(BAD_OUTCOMES).increment(folded.bad);
             tracing::warn!(error = %problem, messages.n_dropped = folded.bad,
                 "{} invalid messages about waits were dropped; the first: {problem}", folded.bad);
         }
+        // Timelines stay bounded although no wait can be charged.
         let is_due = |last: Timestamp| now.millis_since(last).abs() >= FORGET_EVERY_MS;
         let mut n_deleted = 0;
         if self.forgotten.is_none_or(is_due) {
@@ -63,7 +66,7 @@ impl BackgroundTask for WaitAccounts {
             self.forgotten = Some(now);
         }
         Ok(summary(&[
-            ("charged", folded.charged),
+            ("charged", folded?.charged),
             ("deleted", n_deleted),
         ]))
     }

@@ -68,6 +68,10 @@ pub(crate) enum Mutant {
     ChargesASecondTwice,
     /// The harness charges a second of a machine to nobody.
     ChargesASecondToNobody,
+    /// The harness takes the runs of a part of a machine's time for all of them.
+    TakesPartsForAll,
+    /// The harness makes budgets forget what was launched under them.
+    ForgetsMoney,
 }
 
 pub(crate) struct Handle {

@@ -9,8 +9,8 @@ use domain::cost::{Amount, CostGrouping, CostKind, CostScope};
 use domain::id::WorkerKey;
 use domain::task::EndReason;
 use domain::time::Timestamp;
-use server::background::{Costs, Outcomes};
-use store::meters::{self, DueMeter};
+use server::background::{Batches, Costs, Outcomes};
+use store::meters::{self, DueMeter, DueMeters};
 use store::{StoreError, cost_reports};
 
 use crate::clouds::Mutant;
@@ -22,8 +22,8 @@ const FOREVER: i64 = 4_000_000_000_000;
 const MINUTE_MS: i64 = 60_000;
 const SECOND_MS: i64 = 1_000;
 const HOUR_MS: i128 = 3_600_000;
-/// Due meters that a wrong charge takes.
-const MANY: u32 = 1_000;
+/// More due meters than a world has, and more runs.
+const MANY: u32 = 10_000;
 
 /// A run that has ended.
 pub(crate) struct SeenRun {
@@ -50,7 +50,8 @@ pub(crate) fn keeps_bills(seed: u64) -> bool {
 }
 
 impl Process {
-    pub(crate) async fn charge(&self, mutant: Option<Mutant>) {
+    /// Charges machines that are due, at most so many runs at once.
+    pub(crate) async fn charge(&self, mutant: Option<Mutant>, max_runs: u32) {
         if self.app.engine.demand_source.is_outside() {
             return;
         }
@@ -58,15 +59,36 @@ impl Process {
         match mutant {
             Some(Mutant::ChargesASecondTwice) => self.charge_wrongly(-SECOND_MS).await,
             Some(Mutant::ChargesASecondToNobody) => self.charge_wrongly(SECOND_MS).await,
-            Some(_) | None => self.run(Costs(Arc::clone(&self.app.engine))).await,
+            Some(Mutant::TakesPartsForAll) => self.charge_as_if_all().await,
+            Some(_) | None => {
+                let batches = Batches { size: 3, most: 100 };
+                let costs = Costs(Arc::clone(&self.app.engine));
+                let _ = costs.in_batches(batches, max_runs).await;
+            }
         }
+    }
+
+    /// A plausible mistake: the runs of a part of the time are taken for all runs.
+    async fn charge_as_if_all(&self) {
+        let now = self.app.engine.clock.now();
+        let charged = self.app.engine.store.write("wrong_charge", move |tx| {
+            let due = meters::list_due(tx, now, MANY, 1)?.meters;
+            let charges = due.into_iter().map(|mut due| {
+                (due.life.runs_since, due.life.runs_until) = (None, None);
+                let charge = due.meter.charge(&due.life, now.plus_millis(-MINUTE_MS));
+                (due, charge, now.plus_millis(MINUTE_MS))
+            });
+            meters::charge(tx, &charges.collect::<Vec<_>>())
+        });
+        // Its process may die.
+        let _: Result<(), StoreError> = charged.await;
     }
 
     /// A plausible mistake: a meter moves to another moment than that up to which was charged.
     async fn charge_wrongly(&self, by_ms: i64) {
         let now = self.app.engine.clock.now();
         let charged = self.app.engine.store.write("wrong_charge", move |tx| {
-            let due = meters::list_due(tx, now, MANY)?;
+            let due = meters::list_due(tx, now, MANY, MANY)?.meters;
             let charges = due.into_iter().map(|due| {
                 let mut charge = due.meter.charge(&due.life, now.plus_millis(-MINUTE_MS));
                 if !charge.is_settled && charge.charged > due.meter.charged {
@@ -82,6 +104,11 @@ impl Process {
 }
 
 impl World {
+    /// In every second world, machines are charged in parts.
+    pub(crate) fn charged_runs(&self) -> u32 {
+        if self.seed.is_multiple_of(2) { MANY } else { 1 }
+    }
+
     /// Records the runs that have ended: tasks expire.
     pub(crate) async fn see_runs(&self) {
         let ids = self.state().tasks.clone();
@@ -147,11 +174,11 @@ impl World {
 
     async fn meters(&self) -> Vec<DueMeter> {
         let forever = Timestamp::from_millis(FOREVER);
-        let read = self
-            .observer
-            .read("meters", move |tx| meters::list_due(tx, forever, MANY));
-        let left: Result<Vec<DueMeter>, StoreError> = read.await;
-        left.unwrap()
+        let read = self.observer.read("meters", move |tx| {
+            meters::list_due(tx, forever, MANY, MANY)
+        });
+        let left: Result<DueMeters, StoreError> = read.await;
+        left.unwrap().meters
     }
 
     async fn check_costs(&self) {

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use cloud::BilledMachine;
-use domain::id::PoolId;
+use domain::cost::CHARGED_EVERY_MS;
+use domain::id::{PoolId, WorkerKey};
+use domain::run_outcome::RunOutcome;
+use domain::task::EndReason;
+use domain::time::DAY_MS;
 use serde_json::{Value, json};
 use server::background::driver::BackgroundTask;
 use server::background::{Batches, Costs};
@@ -11,8 +15,12 @@ use testing::sizes_around;
 
 use crate::database::on_both;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, Running, fleet_test, machine, pool};
+use crate::queue_samples::task_id;
 use crate::samples::{static_pool, static_worker};
 use crate::world::World;
+
+/// More runs than the machines of a test have.
+const MANY: u32 = 1_000;
 
 /// A launch config with this price.
 fn priced(name: &str, price: f64) -> Value {
@@ -181,9 +189,9 @@ fleet_test!(a_run_that_is_lost_with_its_machine_is_lost_money, |fleet| {
 
 fleet_test!(an_owner_sees_what_is_theirs, |fleet| {
     one_worked(fleet).await;
-    let pool: PoolId = POOL.parse().unwrap();
+    let id: PoolId = POOL.parse().unwrap();
     let stored = fleet
-        .read(move |tx| store::pools::get(tx, &pool))
+        .read(move |tx| store::pools::get(tx, &id))
         .await
         .unwrap();
     let owner = stored.definition.owner;
@@ -193,11 +201,31 @@ fleet_test!(an_owner_sees_what_is_theirs, |fleet| {
     let own = fleet.get(&path).by(&who).await.expect(200);
     assert_eq!(own["total"]["costMicros"], 1_000_000);
     fleet.get("fleetwright:/cost").by(&who).await.expect(403);
-    let other = fleet
-        .get("fleetwright:/cost/owner/other%40example.com")
+    // An owner without costs, and those who do not exist.
+    fleet
+        .make_pool("pp/idle", pool("two", 0, 1, &[machine("a")]))
+        .await;
+    fleet
+        .get("fleetwright:/cost/pool/pp%2Fidle")
         .await
         .expect(200);
-    assert_eq!(other["total"]["costMicros"], 0);
+    fleet
+        .get("fleetwright:/cost/provider/two")
+        .await
+        .expect(200);
+    for (path, who) in [
+        (
+            "owner/other%40example.com",
+            "other@example.com owns no pool",
+        ),
+        ("pool/no%2Fsuch", "Pool no/such does not exist"),
+        ("provider/nowhere", "Provider nowhere does not exist"),
+    ] {
+        let path = format!("fleetwright:/cost/{path}");
+        let missing = fleet.get(&path).await.expect(404);
+        let message = missing["message"].as_str().unwrap();
+        assert!(message.starts_with(who), "{message}");
+    }
 });
 
 on_both!(machines_are_charged_in_batches, |world| {
@@ -212,11 +240,14 @@ on_both!(machines_are_charged_in_batches, |world| {
             _ => sizes_around("server::background::costs::MAX_BATCHES", most),
         } {
             let n_machines = if path == "BATCH" { count } else { count * size };
+            // Those of before are not due together with the new ones.
+            world.database.raw("DELETE FROM meters");
             for number in first..first + n_machines {
                 let path = format!("/workers/pp%2Fee/g/w{number}");
                 world.put(&path, static_worker()).await.expect(200);
             }
             first += n_machines;
+            world.clock.advance_ms(CHARGED_EVERY_MS);
             let batches = Batches {
                 size: u32::try_from(size).unwrap(),
                 most,
@@ -224,7 +255,7 @@ on_both!(machines_are_charged_in_batches, |world| {
             let mut charged = 0;
             while charged < n_machines {
                 let task = Costs(Arc::clone(&world.app.engine));
-                let done = task.in_batches(batches).await.unwrap();
+                let done = task.in_batches(batches, MANY).await.unwrap();
                 let n_charged = done["machines_charged"].as_u64().unwrap();
                 assert!(n_charged > 0 && n_charged <= (size * most) as u64);
                 charged += usize::try_from(n_charged).unwrap();
@@ -233,3 +264,69 @@ on_both!(machines_are_charged_in_batches, |world| {
         }
     }
 });
+
+on_both!(
+    all_machines_are_charged_in_one_activation_whatever_the_number_of_their_runs,
+    |world| {
+        world
+            .put("/worker-pool/pp%2Fee", static_pool())
+            .await
+            .expect(200);
+        let limit = 4_u32;
+        let counts = sizes_around("server::background::costs::MAX_RUNS", 4);
+        // Each machine has another number of runs, of a second each.
+        for (number, count) in (0_u32..).zip(&counts) {
+            let path = format!("/workers/pp%2Fee/g/w{number}");
+            world.put(&path, static_worker()).await.expect(200);
+            let key = WorkerKey::parse("pp/ee".parse().unwrap(), "g", &format!("w{number}"));
+            let (key, start, count) = (key.unwrap(), world.now(), *count);
+            world
+                .write(move |tx| {
+                    let runs = (0..count).map(|run| RunOutcome {
+                        worker: key.clone(),
+                        task_id: task_id(u32::try_from(run).unwrap()).parse().unwrap(),
+                        run_id: number,
+                        reason: EndReason::Completed,
+                        started: Some(start.plus_millis(run as i64 * 1_000)),
+                        resolved: start.plus_millis(run as i64 * 1_000 + 1_000),
+                    });
+                    store::workers::note_first_claim(tx, &key, start)?;
+                    store::run_outcomes::note(tx, &runs.collect::<Vec<_>>()).map(drop)
+                })
+                .await;
+        }
+        world.clock.advance_ms(CHARGED_EVERY_MS + MINUTE_MS);
+        let costs = Costs(Arc::clone(&world.app.engine));
+        let batches = Batches { size: 3, most: 100 };
+        let done = costs.in_batches(batches, limit).await.unwrap();
+        let parts = counts.iter().map(|count| count.div_ceil(4).max(1));
+        assert_eq!(done["machines_charged"], parts.sum::<usize>());
+        assert_eq!(costs.in_batches(batches, limit).await.unwrap(), Value::Null);
+        let report = report(world, "?by=kind").await;
+        let useful = &report["total"]["uses"]["useful"]["machineMs"];
+        assert_eq!(*useful, counts.iter().sum::<usize>() * 1_000);
+        let left = world.app.engine.store.count_rows().await.unwrap();
+        assert_eq!(left["metered_runs"], 0);
+    }
+);
+
+on_both!(
+    hours_become_days_although_no_machine_can_be_charged,
+    |world| {
+        let began = world.now().as_millis() / DAY_MS * DAY_MS - 10 * DAY_MS;
+        let amounts = "0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0";
+        world.database.raw(&format!(
+            "INSERT INTO costs VALUES ({began}, 1, 1, {amounts}); \
+             ALTER TABLE meters RENAME TO away_meters"
+        ));
+        world.errors_expected.set(true);
+        let costs = Costs(Arc::clone(&world.app.engine));
+        let batches = Batches { size: 3, most: 5 };
+        costs.in_batches(batches, MANY).await.unwrap_err();
+        let oldest = world.read(store::cost_accounts::oldest_hour).await;
+        assert_eq!(oldest, None);
+        world
+            .database
+            .raw("ALTER TABLE away_meters RENAME TO meters");
+    }
+);

@@ -91,20 +91,28 @@ fleet_test!(
         // Each machine reserves an hour.
         assert_eq!(fleet.machines().len(), 10);
         let text = fleet.plan_text().await;
-        for part in [
-            "an hour of it costs $0.10: budget dollar (pp/ee): $0 of $1 a day are spent",
-            "$1 are reserved for the next hour of 10 machines, $0 are left",
-            "the next day begins at 2026-09-22T00:00:00.000Z, or raise the budget",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
+        let why = "an hour of it costs $0.10: budget dollar has $0 left";
+        assert!(text.contains(why), "{text}");
         let explained = fleet.explain_pool(POOL).await;
         let budget = &explained["budgets"][0];
         assert_eq!(
             (&budget["left"], &budget["machines"]),
             (&json!(0.0), &json!(10))
         );
-        assert!(text.contains(budget["text"].as_str().unwrap()), "{budget}");
+        // The explanation has the rest once, beside its decisions.
+        let sentence = budget["text"].as_str().unwrap();
+        for part in [
+            "budget dollar (pp/ee): $0 of $1 a day are spent",
+            "$1 are reserved for the next hour of 10 machines, $0 are left",
+            "the next day begins at 2026-09-22T00:00:00.000Z, or raise the budget",
+        ] {
+            assert!(sentence.contains(part), "{part}: {sentence}");
+        }
+        let plans = explained["plans"].as_array().unwrap();
+        for decision in plans.iter().chain([&explained["now"]]) {
+            let text = decision["text"].as_str().unwrap();
+            assert!(!text.contains("a day are spent"), "{text}");
+        }
         let stored = fleet.plans(POOL).await.remove(0);
         assert!(
             stored.plan.to_string().contains("budget dollar"),
@@ -164,9 +172,12 @@ fleet_on_sqlite_first!(
         fleet.round().await;
         assert_eq!(fleet.machines().len(), 0);
         let text = fleet.plan_text().await;
-        let why = "spent: budget none (every pool): $0 of $0 a month are spent, nothing is \
-                   launched; the next month begins at 2026-10-01T00:00:00.000Z";
-        assert!(text.contains(why), "{text}");
+        assert!(text.contains("budget none is spent"), "{text}");
+        let budget = fleet.budget("none").await;
+        let why = "budget none (every pool): $0 of $0 a month are spent, nothing is launched; the \
+                   next month begins at 2026-10-01T00:00:00.000Z";
+        let text = budget["text"].as_str().unwrap();
+        assert!(text.starts_with(why), "{text}");
         fleet.delete("/budget/none").await.expect(200);
         fleet.round().await;
         assert_eq!(fleet.machines().len(), 3);
@@ -232,7 +243,7 @@ fleet_on_sqlite_first!(the_maximum_is_lowered_before_all_is_spent, |fleet| {
     fleet.tasks(POOL, 5).await;
     let text = fleet.plan_text().await;
     assert!(
-        text.contains("maxCapacity 20 instead of 40: budget day"),
+        text.contains("maxCapacity 20 instead of 40: at least 90 % of budget day is spent"),
         "{text}"
     );
     assert!(
@@ -488,5 +499,61 @@ fleet_on_sqlite_first!(
         let waiting = fleet.tasks(POOL, 1).await;
         fleet.round().await;
         assert_eq!(fleet.why(waiting).await.0, "budget");
+    }
+);
+
+/// The changes that would end the wait of this task.
+async fn ways_out(fleet: &Fleet, task: u32) -> Vec<String> {
+    let path = format!("fleetwright:/explain/task/{}", task_id(task));
+    let explained = fleet.get(&path).await.expect(200);
+    assert_eq!(explained["cause"], "budget");
+    let changes = explained["changes"].as_array().unwrap().iter();
+    let what = |change: &Value| change["what"].as_str().unwrap().to_owned();
+    changes.map(what).collect()
+}
+
+fleet_on_sqlite_first!(
+    only_money_that_is_reserved_comes_back_with_the_end_of_a_machine,
+    |fleet| {
+        let frees = "a machine ends and frees what is reserved for it";
+        fleet.priced_pool(POOL, "one", 0.6).await;
+        fleet
+            .set_budget("hour", ("workerPools", POOL), "hour", 1.0)
+            .await;
+        let last = fleet.tasks(POOL, 2).await;
+        fleet.round().await;
+        assert_eq!(fleet.machines().len(), 1);
+        let ways = ways_out(fleet, last).await;
+        assert!(ways.iter().any(|way| way == frees), "{ways:?}");
+        fleet
+            .set_budget("hour", ("workerPools", POOL), "hour", 0.0)
+            .await;
+        let ways = ways_out(fleet, last).await;
+        assert!(!ways.iter().any(|way| way == frees), "{ways:?}");
+        assert_eq!(ways.len(), 2, "{ways:?}");
+    }
+);
+
+fleet_on_sqlite_first!(
+    the_metrics_of_a_budget_are_those_of_the_last_measure,
+    |fleet| {
+        fleet.priced_pool(POOL, "one", 0.5).await;
+        fleet
+            .set_budget("day", ("workerPools", POOL), "day", 10.0)
+            .await;
+        fleet.tasks(POOL, 2).await;
+        fleet.round().await;
+        for minutes in [7, 19] {
+            fleet.pass_ms(minutes * MINUTE_MS);
+            fleet.measure_budgets().await;
+            let budget = fleet.budget("day").await;
+            let metrics = fleet.app.telemetry.render();
+            for key in ["spent", "left", "limit"] {
+                let value = number(&budget, key);
+                let line =
+                    format!("fleetwright_budget_{key}{{budgetId=\"day\",per=\"day\"}} {value}\n");
+                assert!(metrics.contains(&line), "{line}: {budget}");
+            }
+        }
     }
 );

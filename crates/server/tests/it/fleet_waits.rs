@@ -348,6 +348,13 @@ fleet_on_sqlite_first!(an_owner_sees_the_waits_of_their_pools, |fleet| {
     assert_eq!(seen["totalMs"], 5_000);
     assert_eq!(seen["rows"][0]["key"], "pp/other");
     let scopes = ["fleetwright:read-waits"];
+    let missing = fleet.get("fleetwright:/waits?workerPoolId=no%2Fsuch");
+    let missing = missing.await.expect(404);
+    let message = missing["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("Pool no/such does not exist"),
+        "{message}"
+    );
     let stranger = fleet.client("stranger", &scopes).await;
     let seen = fleet.get("fleetwright:/waits").by(&stranger).await;
     assert_eq!(seen.expect(200)["totalMs"], 0);
@@ -406,3 +413,52 @@ fleet_test!(timelines_stay_bounded_while_tasks_wait, |fleet| {
     assert_eq!(report["totalMs"], 400_000);
     assert_eq!(report["causes"][0]["cause"], "quota");
 });
+
+fleet_test!(waits_that_a_wrong_clock_ended_stop_no_others, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.round().await;
+    let first = fleet.tasks(POOL, 2).await - 1;
+    let ahead = 8 * 60 * MINUTE_MS;
+    fleet.pass_ms(ahead);
+    fleet.about_task(first, "cancel").await.expect(200);
+    fleet.pass_ms(5 * SECOND_MS - ahead);
+    fleet.about_task(first + 1, "cancel").await.expect(200);
+    fleet.charge_waits().await;
+    // Each has waited for five seconds, as far as is known.
+    let report = fleet.waits("by=cause").await;
+    assert_eq!(report["totalMs"], 10_000);
+});
+
+fleet_test!(
+    tasks_in_a_burst_wait_for_the_limit_of_their_pool_and_not_for_a_claim,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(1)).await;
+        fleet.round().await;
+        let first = fleet.tasks(POOL, 4).await - 3;
+        fleet.round().await;
+        fleet.pass_ms(30 * SECOND_MS);
+        let worker = &fleet.register_all(POOL).await[0];
+        fleet.pass_ms(2 * SECOND_MS);
+        for _ in 0..4 {
+            let claim = fleet.claim_with(worker).await;
+            fleet.round().await;
+            fleet.pass_ms(90 * SECOND_MS);
+            fleet.complete(&claim).await;
+        }
+        fleet.charge_waits().await;
+        let mut accounts = fleet.waits_by_cause().await;
+        accounts.sort();
+        // All of them wait for the machine, and three for those before them.
+        let expected = [
+            ("booting", 4 * 30),
+            ("claim", 4 * 2),
+            ("maximum", 90 + 180 + 270),
+        ];
+        let expected = expected.map(|(cause, seconds)| owned(cause, seconds));
+        assert_eq!(accounts, expected);
+        let explained = fleet.explain_task(first + 3).await;
+        let mut causes = explained["causes"].as_array().unwrap().iter();
+        let maximum = causes.find(|cause| cause["cause"] == "maximum");
+        assert_eq!(maximum.unwrap()["ms"], 270 * SECOND_MS);
+    }
+);

@@ -2,7 +2,7 @@
 //!
 //! Sums include the machines whose cost is not settled, up to the moment that is asked for.
 
-use domain::cost::{CostScope, Currency, Spent, Uses};
+use domain::cost::{CostKind, CostScope, Currency, Spent, Uses};
 use domain::id::{PoolId, ProviderId};
 use domain::time::{DAY_MS, Timestamp};
 
@@ -10,7 +10,7 @@ use crate::engine::{Result, Statement, Table, Tx, Value, statements};
 
 static TABLE: Table = Table::unlisted("cost_accounts", 1);
 
-/// The columns of amounts, in the order of `CostKind::ALL`.
+/// The columns of amounts, in the order of `CostKind::CHARGED`.
 macro_rules! amounts {
     () => {
         "useful_ms, booting_ms, idle_ms, failed_ms, leaving_ms, lost_ms, \
@@ -184,8 +184,9 @@ pub(crate) fn open(
 
 /// Adds to the amounts of an hour.
 pub(crate) fn add(tx: &mut Tx<'_>, hour: Timestamp, account: i64, uses: &Uses) -> Result<()> {
-    let times = uses.iter().map(|(_, amount)| Value::from(amount.ms));
-    let money = uses.iter().map(|(_, amount)| Value::from(amount.micros));
+    let charged = CostKind::CHARGED.map(|kind| uses.get(kind));
+    let times = charged.iter().map(|amount| Value::from(amount.ms));
+    let money = charged.iter().map(|amount| Value::from(amount.micros));
     let amounts: Vec<Value<'_>> = times.chain(money).collect();
     tx.run(&ADD, (hour, account, amounts))
 }

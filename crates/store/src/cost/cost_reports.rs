@@ -167,7 +167,7 @@ impl FromRow for ChargedRow {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         let names = [cells.next()?, cells.next()?];
         let currency: String = cells.next()?;
-        let mut amounts = [Amount::default(); CostKind::ALL.len()];
+        let mut amounts = [Amount::default(); CostKind::CHARGED.len()];
         for amount in &mut amounts {
             amount.ms = cells.next()?;
         }

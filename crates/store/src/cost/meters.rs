@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use domain::cost::{Charge, CostKind, Currency, Life, Meter, MeteredRun, Uses};
+use domain::cost::{Charge, CostKind, Currency, Life, Meter, MeteredRun, Uses, next_charge};
 use domain::id::WorkerKey;
 use domain::run_outcome::RunOutcome;
 use domain::time::{DAY_MS, Timestamp};
@@ -17,9 +17,6 @@ use crate::engine::{
 };
 
 static TABLE: Table = Table::unlisted("meters", 3);
-
-/// Reading stops at this many runs, and the charge continues with fewer machines.
-const MAX_RUNS: u32 = 2_000;
 
 macro_rules! of_worker {
     ($pool:literal, $group:literal, $id:literal) => {
@@ -52,20 +49,20 @@ statements! { TABLE;
     INSERT "meter_insert" =
         "INSERT INTO meters (worker_pool_id, worker_group, worker_id, price, started, charged, \
          due, kind, account) SELECT $1, $2, $3, CAST($4 AS BIGINT), CAST($5 AS BIGINT), \
-         CAST($5 AS BIGINT), CAST($5 AS BIGINT), $6, account FROM cost_accounts \
-         WHERE worker_pool_id = $1 AND launch_config_id = $7 AND provider_id = $8 \
+         CAST($5 AS BIGINT), CAST($6 AS BIGINT), $7, account FROM cost_accounts \
+         WHERE worker_pool_id = $1 AND launch_config_id = $8 AND provider_id = $9 \
          AND owner = COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $1), '') \
-         AND currency = $9 ON CONFLICT (worker_pool_id, worker_group, worker_id) \
+         AND currency = $10 ON CONFLICT (worker_pool_id, worker_group, worker_id) \
          DO UPDATE SET leaving = NULL, ended = NULL";
     LEAVING "meter_note_leaving" = concat!(
         "UPDATE meters SET leaving = $1 WHERE ", of_worker!("$2", "$3", "$4"),
         " AND leaving IS NULL");
     ENDED "meter_note_ended" = concat!(
-        "UPDATE meters SET ended = CASE WHEN $1 > started THEN $1 ELSE started END, due = 0 \
-         WHERE ", of_worker!("$2", "$3", "$4"), " AND ended IS NULL");
+        "UPDATE meters SET ended = CASE WHEN $1 > started THEN $1 ELSE started END, due = 0, \
+         kind = 'unknown' WHERE ", of_worker!("$2", "$3", "$4"), " AND ended IS NULL");
     EXPIRED "meter_end_expired" =
         "UPDATE meters SET ended = CASE WHEN ended IS NOT NULL THEN ended \
-         WHEN $1 > started THEN $1 ELSE started END, due = 0, first_claim = (\
+         WHEN $1 > started THEN $1 ELSE started END, due = 0, kind = 'unknown', first_claim = (\
          SELECT w.first_claim FROM workers AS w WHERE w.worker_pool_id = meters.worker_pool_id \
          AND w.worker_group = meters.worker_group AND w.worker_id = meters.worker_id) \
          WHERE (worker_pool_id, worker_group, worker_id) IN (\
@@ -91,18 +88,31 @@ statements! { TABLE;
          (SELECT q.last_task_ended FROM queue_workers AS q WHERE ",
         of_meter!("q.task_queue_id", "q"), "), \
          (SELECT MIN(c.claimed + 0) FROM claimed_tasks AS c WHERE ",
-        of_meter!("c.task_queue_id", "c"), ") FROM (SELECT * FROM meters WHERE due <= $1 \
-         ORDER BY due LIMIT $2) AS m \
+        of_meter!("c.task_queue_id", "c"), "), CAST(COALESCE((SELECT 1 FROM metered_runs AS r \
+         WHERE ", of_meter!("r.worker_pool_id", "r"), " LIMIT 1), 0) AS BIGINT) \
+         FROM (SELECT * FROM meters WHERE due <= $1 ORDER BY due LIMIT $2) AS m \
          ORDER BY m.due, m.worker_pool_id, m.worker_group, m.worker_id");
     IS_DUE "meter_is_due" = "SELECT due FROM meters WHERE due <= $1 ORDER BY due LIMIT 1";
     RUNS "metered_run_list" =
         "SELECT r.worker_pool_id, r.worker_group, r.worker_id, r.started, r.resolved, r.reason \
          FROM json_each($1) AS v CROSS JOIN metered_runs AS r \
          WHERE r.worker_pool_id = v.value ->> 0 AND r.worker_group = v.value ->> 1 \
-         AND r.worker_id = v.value ->> 2 LIMIT $2";
-    MOVE "meter_update" = concat!(
-        "UPDATE meters SET charged = $1, due = $2, kind = $3 WHERE ",
-        of_worker!("$4", "$5", "$6"), " AND charged = $7");
+         AND r.worker_id = v.value ->> 2 AND r.resolved > CAST(v.value ->> 3 AS BIGINT) LIMIT $2";
+    FIRST_RUNS "metered_run_list_first" = concat!(
+        "SELECT started, resolved, reason FROM metered_runs WHERE ", of_worker!("$1", "$2", "$3"),
+        " AND resolved > $4 ORDER BY started LIMIT $5");
+    LAST_RUNS "metered_run_list_last" = concat!(
+        "SELECT started, resolved, reason FROM metered_runs WHERE ", of_worker!("$1", "$2", "$3"),
+        " AND resolved > $4 AND started < $5 ORDER BY resolved DESC LIMIT $6");
+    // The run that ended last is among those that began last.
+    HAS_RUN_UNTIL "metered_run_reaches" = concat!(
+        "SELECT resolved FROM metered_runs WHERE ", of_worker!("$1", "$2", "$3"),
+        " AND resolved >= $4 ORDER BY started DESC LIMIT 1");
+    MOVE "meter_update" =
+        "UPDATE meters SET charged = CAST(v.value ->> 4 AS BIGINT), \
+         due = CAST(v.value ->> 5 AS BIGINT), kind = v.value ->> 6 FROM json_each($1) AS v \
+         WHERE worker_pool_id = v.value ->> 0 AND worker_group = v.value ->> 1 \
+         AND worker_id = v.value ->> 2 AND charged = CAST(v.value ->> 3 AS BIGINT)";
     DELETE "meter_delete" = concat!(
         "DELETE FROM meters WHERE ", of_worker!("$1", "$2", "$3"), " AND charged = $4");
     DELETE_RUNS "metered_run_delete" = concat!(
@@ -111,8 +121,8 @@ statements! { TABLE;
     // before. When that becomes known, the time that is taken back has the use of the run.
     DELETE_CHARGED_RUNS "metered_run_delete_charged" = concat!(
         "DELETE FROM metered_runs WHERE ", of_worker!("$1", "$2", "$3"),
-        " AND resolved <= $4 AND (reason NOT IN ('canceled', 'claim-expired', \
-         'deadline-exceeded', 'worker-shutdown') OR resolved <= $5)");
+        " AND started <= $4 AND resolved <= $4 AND (reason NOT IN ('canceled', \
+         'claim-expired', 'deadline-exceeded', 'worker-shutdown') OR resolved <= $5)");
 }
 
 /// A machine whose end becomes known later than this has ended that long ago for its account.
@@ -126,6 +136,8 @@ pub struct DueMeter {
     pub account: i64,
     pub meter: Meter,
     pub life: Life,
+    /// Whether it has any runs, also those that matter for no charge.
+    has_runs: bool,
 }
 
 /// The row of a meter, and what other tables know about its machine.
@@ -141,11 +153,14 @@ struct DueRow {
     advised: Option<Timestamp>,
     last_task_ended: Option<Timestamp>,
     running_since: Option<Timestamp>,
+    has_runs: bool,
 }
+
+from_row! { MeteredRun { started, resolved, reason } }
 
 from_row! { DueRow {
     key, account, price, started, charged, leaving, ended, first_claim, advised,
-    last_task_ended, running_since
+    last_task_ended, running_since, has_runs
 } }
 
 /// Starts the meter of a new worker.
@@ -159,7 +174,8 @@ pub(crate) fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
     let (price, started) = (&worker.price, made.unwrap_or(worker.created));
     let account = (launch_config, provider, currency);
     let kind = CostKind::Booting.as_str();
-    tx.run(&INSERT, (&worker.key, price, started, kind, account))?;
+    let due = next_charge(&worker.key, worker.created);
+    tx.run(&INSERT, (&worker.key, price, started, due, kind, account))?;
     Ok(())
 }
 
@@ -190,7 +206,8 @@ pub(crate) fn add_runs(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<()> {
             worker.2,
             outcome.task_id.as_str(),
             outcome.run_id,
-            started.as_millis(),
+            // Two servers whose clocks differ may have written them.
+            started.min(resolved).as_millis(),
             resolved.as_millis(),
             outcome.reason.as_str(),
         ))
@@ -206,70 +223,139 @@ pub fn is_due(tx: &mut Tx<'_>, now: Timestamp) -> Result<bool> {
     tx.exists(&IS_DUE, now)
 }
 
-/// The machines whose charge is due, at most `limit`, with all facts about them.
-pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<Vec<DueMeter>> {
-    let mut due: Vec<DueRow> = tx.rows(&DUE, (now, limit))?;
-    let mut runs = list_runs(tx, &due, MAX_RUNS)?;
-    let n_runs: usize = runs.values().map(Vec::len).sum();
-    if n_runs >= MAX_RUNS as usize && due.len() > 1 {
-        due.truncate(1);
-        runs = list_runs(tx, &due, ALL_ROWS)?;
-    }
-    let due = due.into_iter().map(|row| {
-        let runs = runs.remove(&row.key).unwrap_or_default();
-        due_meter(row, runs)
-    });
-    Ok(due.collect())
+/// Machines whose charge is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueMeters {
+    pub meters: Vec<DueMeter>,
+    /// Perhaps more machines are due.
+    pub has_more: bool,
 }
 
+/// The machines whose charge is due, at most `limit`, with all facts about them.
+///
+/// If they have more runs than `max_runs`, they are fewer, but at least one. A machine that has
+/// more by itself comes with some of them: enough to charge a part of its time.
+pub fn list_due(tx: &mut Tx<'_>, now: Timestamp, limit: u32, max_runs: u32) -> Result<DueMeters> {
+    let mut due: Vec<DueRow> = tx.rows(&DUE, (now, limit))?;
+    let mut has_more = due.len() >= limit as usize;
+    loop {
+        let (mut runs, n_runs) = list_runs(tx, &due, max_runs.saturating_add(1))?;
+        let fits = n_runs <= max_runs as usize;
+        if !fits && due.len() > 1 {
+            due.truncate(due.len() / 2);
+            has_more = true;
+            continue;
+        }
+        let mut meters = Vec::new();
+        for row in due {
+            let life = match fits {
+                true => row.life(runs.remove(&row.key).unwrap_or_default()),
+                false => life_in_part(tx, &row, max_runs)?,
+            };
+            meters.push(row.with(life));
+        }
+        return Ok(DueMeters { meters, has_more });
+    }
+}
+
+/// The runs of these machines that matter for their next charge, at most `limit`, and how many.
 fn list_runs(
     tx: &mut Tx<'_>,
     due: &[DueRow],
     limit: u32,
-) -> Result<HashMap<WorkerKey, Vec<MeteredRun>>> {
-    let keys: Vec<[&str; 3]> = due
-        .iter()
-        .map(|DueRow { key, .. }| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()])
-        .collect();
-    let found = tx.rows_with(&RUNS, (to_json(&keys), limit), |row| {
-        let mut cells = Cells::of(row);
-        let key = WorkerKey::read(&mut cells)?;
-        let (started, resolved, reason) = cells.next()?;
-        Ok((
-            key,
-            MeteredRun {
-                started,
-                resolved,
-                reason,
-            },
-        ))
+) -> Result<(HashMap<WorkerKey, Vec<MeteredRun>>, usize)> {
+    let machines = due.iter().map(|row| {
+        let WorkerKey { pool_id, group, id } = &row.key;
+        let since = row.matters_since().as_millis();
+        (pool_id.as_str(), group.as_str(), id.as_str(), since)
     });
+    let machines: Vec<_> = machines.collect();
+    let found = tx.rows_with(&RUNS, (to_json(&machines), limit), |row| {
+        let mut cells = Cells::of(row);
+        Ok((WorkerKey::read(&mut cells)?, MeteredRun::read(&mut cells)?))
+    })?;
+    let n_runs = found.len();
     let mut runs: HashMap<WorkerKey, Vec<MeteredRun>> = HashMap::new();
-    for (key, run) in found? {
+    for (key, run) in found {
         runs.entry(key).or_default().push(run);
     }
-    Ok(runs)
+    Ok((runs, n_runs))
 }
 
-fn due_meter(row: DueRow, runs: Vec<MeteredRun>) -> DueMeter {
-    let noted = runs.iter().map(|run| run.resolved).max();
-    let noted = noted.map_or(row.charged, |noted| noted.max(row.charged));
-    DueMeter {
-        key: row.key,
-        account: row.account,
-        meter: Meter {
-            price: row.price,
-            started: row.started,
-            charged: row.charged,
-            ended: row.ended,
-        },
-        life: Life {
-            first_claim: row.first_claim,
-            leaving: row.leaving.into_iter().chain(row.advised).min(),
+/// The facts about a machine with more than `max_runs` runs. The runs are those of the first part
+/// of the time that is to be charged, or of the last part of the time that is to be taken back.
+fn life_in_part(tx: &mut Tx<'_>, row: &DueRow, max_runs: u32) -> Result<Life> {
+    let since = row.matters_since();
+    let is_charged_too_far = since < row.charged;
+    let mut limit = max_runs.saturating_add(1);
+    let (runs, edge) = loop {
+        let mut runs: Vec<MeteredRun> = match is_charged_too_far {
+            true => tx.rows(&LAST_RUNS, (&row.key, since, row.charged, limit))?,
+            false => tx.rows(&FIRST_RUNS, (&row.key, since, limit))?,
+        };
+        if runs.len() < limit as usize {
+            break (runs, None);
+        }
+        let edge = runs.pop().map(|run| match is_charged_too_far {
+            true => run.resolved,
+            false => run.started,
+        });
+        let gets_on = edge.is_some_and(|edge| match is_charged_too_far {
+            true => edge < row.charged,
+            false => edge > row.charged,
+        });
+        if gets_on {
+            break (runs, edge);
+        }
+        // All of them cover one moment.
+        limit = limit.saturating_mul(2).min(ALL_ROWS);
+    };
+    let mut life = row.life(runs);
+    if let Some(last) = row.last_task_ended.filter(|_| edge.is_some()) {
+        let is_known = last <= row.charged || tx.exists(&HAS_RUN_UNTIL, (&row.key, last))?;
+        life.lacks_runs = !is_known;
+    }
+    match is_charged_too_far {
+        true => life.runs_since = edge,
+        false => life.runs_until = edge,
+    }
+    Ok(life)
+}
+
+impl DueRow {
+    /// Runs that ended before decide about no time that is charged now, or taken back.
+    fn matters_since(&self) -> Timestamp {
+        self.ended
+            .map_or(self.charged, |ended| ended.min(self.charged))
+    }
+
+    fn life(&self, runs: Vec<MeteredRun>) -> Life {
+        let noted = runs.iter().map(|run| run.resolved).max();
+        let noted = noted.map_or(self.charged, |noted| noted.max(self.charged));
+        Life {
+            first_claim: self.first_claim,
+            leaving: self.leaving.into_iter().chain(self.advised).min(),
             runs,
-            running_since: row.running_since,
-            lacks_runs: row.last_task_ended.is_some_and(|at| at > noted),
-        },
+            runs_since: None,
+            runs_until: None,
+            running_since: self.running_since,
+            lacks_runs: self.last_task_ended.is_some_and(|at| at > noted),
+        }
+    }
+
+    fn with(self, life: Life) -> DueMeter {
+        DueMeter {
+            key: self.key,
+            account: self.account,
+            meter: Meter {
+                price: self.price,
+                started: self.started,
+                charged: self.charged,
+                ended: self.ended,
+            },
+            life,
+            has_runs: self.has_runs,
+        }
     }
 }
 
@@ -286,19 +372,33 @@ pub fn charge(tx: &mut Tx<'_>, charges: &[(DueMeter, Charge, Timestamp)]) -> Res
     for ((hour, account), uses) in &hours {
         cost_accounts::add(tx, *hour, *account, uses)?;
     }
+    let mut moved = Vec::new();
     for (due, charge, again) in charges {
         let (key, before) = (&due.key, due.meter.charged);
         if charge.is_settled {
             tx.execute_guarded(&DELETE, (key, before))?;
-            tx.run(&DELETE_RUNS, key)?;
+            if due.has_runs {
+                tx.run(&DELETE_RUNS, key)?;
+            }
             continue;
         }
-        let moved = (charge.charged, *again, charge.kind.as_str());
-        tx.execute_guarded(&MOVE, (moved, key, before))?;
-        if !due.life.runs.is_empty() {
+        moved.push((
+            key.pool_id.as_str(),
+            key.group.as_str(),
+            key.id.as_str(),
+            before.as_millis(),
+            charge.charged.as_millis(),
+            again.as_millis(),
+            charge.kind.as_str(),
+        ));
+        if due.has_runs {
             let unseen = charge.charged.plus_millis(-MAX_UNSEEN_MS);
             tx.run(&DELETE_CHARGED_RUNS, (key, charge.charged, unseen))?;
         }
+    }
+    // One statement, since a machine that only runs costs nothing else.
+    if !moved.is_empty() && tx.execute(&MOVE, to_json(&moved))? != moved.len() as u64 {
+        return Err(tx.lost_race());
     }
     Ok(())
 }

@@ -52,6 +52,8 @@ statements! { TABLE;
         "SELECT {columns} FROM worker_pools \
          WHERE worker_pool_id > $1 AND previous_provider_ids <> '[]' \
          ORDER BY worker_pool_id LIMIT $2";
+    OF_OWNER "pool_of_owner" =
+        "SELECT worker_pool_id FROM worker_pools WHERE owner = $1 LIMIT 1";
     BY_PROVIDER "pools_by_provider" =
         "SELECT provider_id, further_provider_ids, COUNT(*) FROM worker_pools \
          GROUP BY provider_id, further_provider_ids ORDER BY 1, 2 LIMIT $1";
@@ -62,6 +64,11 @@ pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
 }
 
 /// Inserts a pool, unless another transaction did so since it was looked for.
+/// Whether anybody of this name owns a pool.
+pub fn has_owner(tx: &mut Tx<'_>, owner: &str) -> Result<bool> {
+    tx.exists(&OF_OWNER, owner)
+}
+
 pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<()> {
     tx.touch(pool.id.as_str());
     tx.insert_new(&INSERT, pool)

@@ -29,6 +29,9 @@ statements! { TABLE;
         " FROM outbox WHERE position > $1 ORDER BY position LIMIT $2");
     TIMES "event_times_after" =
         "SELECT position, created FROM outbox WHERE position > $1 ORDER BY position LIMIT $2";
+    NOT_AHEAD "event_first_not_ahead" =
+        "SELECT position, created FROM outbox WHERE position > $1 AND created <= $2 \
+         ORDER BY position LIMIT 1";
     DELETE "event_delete_between" = "DELETE FROM outbox WHERE position > $1 AND position <= $2";
 }
 
@@ -111,6 +114,9 @@ pub fn position_before(tx: &mut Tx<'_>, time: Timestamp) -> Result<i64> {
 pub struct Expired {
     /// Those from before this time.
     pub before: Timestamp,
+    /// Those from after this time are of a clock that was ahead. They are as old as the next event
+    /// from before it.
+    pub ahead: Timestamp,
     /// Those up to this position: readers need the later ones.
     pub up_to: i64,
     /// Those after this position: the earlier ones are deleted. PostgreSQL would pass over the
@@ -122,10 +128,20 @@ pub struct Expired {
 /// the last.
 pub fn delete_expired(tx: &mut Tx<'_>, expired: Expired, limit: u32) -> Result<(u64, i64)> {
     let oldest = times_after(tx, expired.after, limit)?;
-    let is_old = |(position, created): &&(i64, Timestamp)| {
+    let is_old = |(position, created): &(i64, Timestamp)| {
         *created < expired.before && *position <= expired.up_to
     };
-    match oldest.iter().take_while(is_old).last() {
+    let is_ahead = |(_, created): &(i64, Timestamp)| *created > expired.ahead;
+    let first = oldest.iter().take_while(|it| is_old(it) || is_ahead(it));
+    let first: Vec<_> = first.collect();
+    let mut last = first.iter().rev().find(|it| is_old(it)).copied();
+    if last.is_none()
+        && let [.., end] = first[..]
+    {
+        let next: Option<(i64, Timestamp)> = tx.row(&NOT_AHEAD, (expired.after, expired.ahead))?;
+        last = next.is_some_and(|next| is_old(&next)).then_some(end);
+    }
+    match last {
         Some((last, _)) => Ok((tx.execute(&DELETE, (expired.after, *last))?, *last)),
         None => Ok((0, expired.after)),
     }

@@ -91,7 +91,8 @@ statements! { TABLE;
          CROSS JOIN worker_pools AS p WHERE p.worker_pool_id = v.value ->> 0 \
          ORDER BY p.worker_pool_id LIMIT $2";
     MACHINES "wait_account_machines" =
-        "SELECT w.worker_pool_id, w.worker_group, w.worker_id, w.created, w.terms \
+        "SELECT w.worker_pool_id, w.worker_group, w.worker_id, w.created, w.first_claim, \
+         w.terms \
          FROM json_each($1) AS v CROSS JOIN workers AS w WHERE w.worker_pool_id = v.value ->> 0 \
          AND w.worker_group = v.value ->> 1 AND w.worker_id = v.value ->> 2 \
          ORDER BY w.worker_pool_id, w.worker_group, w.worker_id LIMIT $2";
@@ -196,11 +197,14 @@ pub fn owners(tx: &mut Tx<'_>, pools: &[PoolId]) -> Result<Vec<(PoolId, (String,
     tx.rows(&OWNERS, (&list(pools), ALL_ROWS))
 }
 
-/// When these workers were made, and their terms. Missing ones are left out.
+/// When a worker was made, when it first asked for work, and its terms.
+pub type MachineMoments = (Timestamp, Option<Timestamp>, Terms);
+
+/// The moments of these workers. Missing ones are left out.
 pub fn machines(
     tx: &mut Tx<'_>,
     workers: &[WorkerKey],
-) -> Result<Vec<(WorkerKey, (Timestamp, Terms))>> {
+) -> Result<Vec<(WorkerKey, MachineMoments)>> {
     let keys = workers.iter();
     let keys: Vec<(&str, &str, &str)> = keys
         .map(|key| (key.pool_id.as_str(), key.group.as_str(), key.id.as_str()))

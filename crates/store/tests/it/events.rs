@@ -13,6 +13,9 @@ use crate::samples::{at, event, pool_id};
 use crate::tasks::{document, task_id};
 use crate::world::{Database, on_both, read, write};
 
+/// Later events are of a clock that was ahead.
+const AHEAD: i64 = 1_000_000;
+
 async fn push(store: &Store, ids: &'static [&'static str]) {
     write(store, move |tx| {
         for id in ids {
@@ -46,6 +49,7 @@ async fn assign(store: &Store, limit: u32) -> Vec<(i64, String)> {
 async fn delete(store: &Store, before: i64, up_to: i64, after: i64, limit: u32) -> (u64, i64) {
     let expired = Expired {
         before: at(before),
+        ahead: at(AHEAD),
         up_to,
         after,
     };
@@ -403,3 +407,31 @@ on_both!(of_many_processes_one_takes_the_reader, |database| {
     }
     assert_eq!(n_taken, 1);
 });
+
+on_both!(
+    events_of_a_clock_that_was_ahead_are_as_old_as_the_next_one,
+    |database| {
+        let store = database.migrated().await;
+        let ahead = AHEAD + 1;
+        // The first two batches have only such events, and the last one is not followed by any.
+        let times = [
+            ahead, ahead, ahead, ahead, ahead, 10, ahead, 20, AHEAD, 30, ahead,
+        ];
+        push_at(&store, times).await;
+        assign(&store, 100).await;
+        // Nothing is old, or needed by no reader.
+        assert_eq!(delete(&store, 10, 100, 0, 2).await, (0, 0));
+        assert_eq!(delete(&store, 21, 5, 0, 2).await, (0, 0));
+        assert_eq!(delete(&store, 21, 100, 0, 2).await, (2, 2));
+        assert_eq!(delete(&store, 21, 100, 2, 2).await, (2, 4));
+        assert_eq!(delete(&store, 21, 100, 4, 2).await, (2, 6));
+        // A reader needs the eighth.
+        assert_eq!(delete(&store, 21, 7, 6, 2).await, (0, 6));
+        assert_eq!(delete(&store, 21, 100, 6, 2).await, (2, 8));
+        // The ninth is young, and the last one is not followed by an old one.
+        assert_eq!(delete(&store, 31, 100, 8, 9).await, (0, 8));
+        assert_eq!(delete(&store, AHEAD + 1, 100, 8, 9).await, (2, 10));
+        assert_eq!(delete(&store, AHEAD + 1, 100, 10, 9).await, (0, 10));
+        assert_eq!(all(&store).await.len(), 1);
+    }
+);

@@ -86,6 +86,10 @@ const SORTED: &[(&str, &[&str])] = &[
         "it looks for a few among all pools, every few minutes",
         &["pool_list_leaving"],
     ),
+    (
+        "it takes back the time of a machine with thousands of lost runs whose end was seen late",
+        &["metered_run_list_last"],
+    ),
 ];
 
 /// Puts one row of each table into each of 3,000 more pools, under another key.

@@ -34,7 +34,7 @@ fn minutes(charge: &Charge) -> [i64; 6] {
     for uses in charge.hours.values() {
         sum += *uses;
     }
-    CostKind::ALL.map(|kind| {
+    CostKind::CHARGED.map(|kind| {
         let amount = sum.get(kind);
         assert_eq!(amount.micros, amount.ms / MINUTE_MS * 1_000);
         amount.ms / MINUTE_MS
@@ -219,8 +219,7 @@ proptest! {
             first_claim: first_claim.map(moment),
             leaving: leaving.map(moment),
             runs,
-            running_since: None,
-            lacks_runs: false,
+            ..Life::default()
         };
         let at_once = whole.charge(&life, end);
         let mut hours: BTreeMap<Timestamp, Uses> = BTreeMap::new();
@@ -249,4 +248,28 @@ proptest! {
         let micros = i128::from(price) * i128::from(length) / i128::from(HOUR_MS);
         prop_assert_eq!(i128::from(total.micros), micros);
     }
+}
+
+#[test]
+fn machines_made_together_are_charged_at_different_times_and_each_at_its_own() {
+    let mut by_minute = [0; 5];
+    for number in 0..1_000 {
+        let id = format!("w{number}");
+        let key = WorkerKey::parse("a/b".parse().unwrap(), "g", &id).unwrap();
+        let first = next_charge(&key, at(0));
+        assert!(at(0) < first && first <= at(5));
+        assert_eq!(
+            next_charge(&key, first),
+            first.plus_millis(CHARGED_EVERY_MS)
+        );
+        // A charge that is late keeps the phase.
+        let late = first.plus_millis(CHARGED_EVERY_MS / 3);
+        assert_eq!(next_charge(&key, late), first.plus_millis(CHARGED_EVERY_MS));
+        let minute = (first.millis_since(at(0)) - 1) / MINUTE_MS;
+        by_minute[usize::try_from(minute).unwrap()] += 1;
+    }
+    assert!(
+        by_minute.iter().all(|count| (150..250).contains(count)),
+        "{by_minute:?}"
+    );
 }

@@ -4,6 +4,7 @@ use domain::cost::{Amount, CostGrouping, CostKind, CostLine, CostReport, CostSco
 use domain::time::{DAY_MS, Timestamp};
 use engine::costs;
 use serde_json::{Map, Value, json};
+use store::StoreError;
 
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
@@ -45,10 +46,38 @@ async fn report(call: &Call, scope: CostScope) -> Result<Reply, ApiError> {
         )));
     }
     let top = call.query("top").and_then(|top| top.parse().ok());
+    let asked = scope.clone();
     let read = call.scan("cost_report", move |tx| {
-        costs::report(tx, by, &scope, since, now)
+        let report = costs::report(tx, by, &asked, since, now)?;
+        let is_known = report.total.uses.total().ms > 0 || costs::exists(tx, &asked)?;
+        Ok::<_, StoreError>((report, is_known))
     });
-    Reply::json(&reply(read.await?, by, top.unwrap_or(MAX_LINES)))
+    let (report, mut is_known) = read.await?;
+    if let CostScope::Provider(id) = &scope {
+        is_known |= call
+            .app
+            .engine
+            .providers
+            .listed()
+            .any(|(known, _)| known == id);
+    }
+    // A misspelt name would look like no cost.
+    if !is_known {
+        let since = report.since;
+        return Err(ApiError::not_found(match scope {
+            CostScope::All => format!("Nothing has cost anything since {since}"),
+            CostScope::Pool(id) => {
+                format!("Pool {id} does not exist, and has cost nothing since {since}")
+            }
+            CostScope::Provider(id) => {
+                format!("Provider {id} does not exist, and has cost nothing since {since}")
+            }
+            CostScope::Owner(owner) => {
+                format!("{owner} owns no pool, and their pools have cost nothing since {since}")
+            }
+        }));
+    }
+    Reply::json(&reply(report, by, top.unwrap_or(MAX_LINES)))
 }
 
 fn reply(mut report: CostReport, by: CostGrouping, top: usize) -> Value {

@@ -36,7 +36,12 @@ pub(super) async fn read(call: Call) -> Result<Reply, ApiError> {
     let time = (span_ms, since, until);
     let may_read = move |id: &str| scopes.satisfies(&format!("fleetwright:explain:{id}"));
     let read = call.scan("wait_report", move |tx| {
-        let pools = match asked {
+        let is_missing = match &asked {
+            Some(id) => may_read(id.as_str()) && store::pools::get(tx, id)?.is_none(),
+            None => false,
+        };
+        let missing = asked.clone().filter(|_| is_missing);
+        let pools = match asked.clone() {
             Some(id) => Some(vec![id]),
             None if may_read("*") => None,
             None => Some(store::wait_accounts::pools(tx, time)?),
@@ -46,9 +51,15 @@ pub(super) async fn read(call: Call) -> Result<Reply, ApiError> {
             pools
         });
         let sums = store::wait_accounts::sums(tx, grouping, time, pools.as_deref())?;
-        Ok::<_, StoreError>(sums)
+        Ok::<_, StoreError>((sums, missing))
     });
-    let sums = read.await?;
+    let (sums, missing) = read.await?;
+    // A misspelt name would look like no wait. Tasks may wait in a queue without a pool.
+    if let Some(id) = missing.filter(|_| sums.is_empty()) {
+        return Err(ApiError::not_found(format!(
+            "Pool {id} does not exist, and no task waited in a queue of this name since {since}"
+        )));
+    }
     Reply::json(&report(grouping, time, sums, top))
 }
 

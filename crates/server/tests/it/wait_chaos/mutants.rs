@@ -19,6 +19,8 @@ pub(super) enum Mutant {
     ChargesAnother,
     /// A change of the cause is not recorded.
     ForgetsBoundaries,
+    /// The first claims of workers are forgotten, so a machine counts until each of its claims.
+    ForgetsFirstClaims,
 }
 
 impl Mutant {
@@ -43,6 +45,7 @@ impl Mutant {
                  (SELECT MAX(since) FROM wait_boundaries)",
             ),
             Self::ForgetsBoundaries => {}
+            Self::ForgetsFirstClaims => fleet.database.raw("UPDATE workers SET first_claim = NULL"),
         }
     }
 }
@@ -78,4 +81,9 @@ async fn a_second_that_is_charged_to_another_cause_is_found() {
 #[tokio::test]
 async fn a_change_that_is_not_recorded_is_found() {
     is_found(Mutant::ForgetsBoundaries, 0).await;
+}
+
+#[tokio::test]
+async fn time_after_the_first_claim_that_counts_for_the_machine_is_found() {
+    is_found(Mutant::ForgetsFirstClaims, 0).await;
 }

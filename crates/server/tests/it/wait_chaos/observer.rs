@@ -16,6 +16,7 @@ pub(super) struct MachineLife {
     pub(super) asked: i64,
     pub(super) made: i64,
     pub(super) registered: i64,
+    pub(super) first_claim: i64,
 }
 
 /// The state of the world when the planner looked.
@@ -130,6 +131,13 @@ impl Observer {
         let mut stretch = (usize::MAX, since);
         for second in since..until {
             let cause = match machine {
+                // It works on tasks before this one.
+                Some(own) if second >= own.first_claim => {
+                    if second == own.first_claim {
+                        stretch.0 = usize::MAX;
+                    }
+                    self.by_pool(second, false, &mut stretch)
+                }
                 Some(own) if second >= own.registered => "claim",
                 Some(own) if second >= own.made => "booting",
                 Some(own) if second >= own.asked => "asked",

@@ -248,6 +248,7 @@ impl WaitWorld {
                 asked: now,
                 made: now,
                 registered: i64::MAX,
+                first_claim: i64::MAX,
             };
             self.machines.entry(key.clone()).or_insert(life);
         }
@@ -310,8 +311,11 @@ impl WaitWorld {
         self.workers[at].claim = Some(claim);
         self.workers[at].claimed = self.now();
         let since = self.pending.remove(&id).unwrap();
-        let machine = self.machines[&key];
-        self.observer.ended(since, self.now(), Some(machine));
+        let now = self.now();
+        let machine = self.machines.get_mut(&key).unwrap();
+        machine.first_claim = machine.first_claim.min(now);
+        let machine = *machine;
+        self.observer.ended(since, now, Some(machine));
         self.note(format!("{key} claims {id}, pending since {since}"));
     }
 

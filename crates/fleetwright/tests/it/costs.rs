@@ -1,0 +1,74 @@
+//! Costs, waits and budgets on the command line.
+
+use crate::world::Server;
+
+#[test]
+fn a_name_that_does_not_exist_is_not_free_and_does_not_wait_for_nothing() {
+    let server = Server::start();
+    let owner = ["--provider", "static", "--owner", "you@example.com"];
+    server.ok(&[&["pool", "create", "demo/linux"][..], &owner].concat());
+    for existing in [
+        &["cost", "--pool", "demo/linux"][..],
+        &["cost", "--provider", "static"],
+        &["cost", "--owner", "you@example.com"],
+        &["cost"],
+    ] {
+        let said = server.ok(existing);
+        assert!(said.starts_with("$0 since 2"), "{said}");
+    }
+    let said = server.ok(&["wait", "--pool", "demo/linux"]);
+    assert!(said.starts_with("No task waited"), "{said}");
+    for (missing, what) in [
+        (
+            ["cost", "--pool", "demo/linus"],
+            "Pool demo/linus does not exist",
+        ),
+        (
+            ["cost", "--provider", "nope"],
+            "Provider nope does not exist",
+        ),
+        (
+            ["cost", "--owner", "me@example.com"],
+            "me@example.com owns no pool",
+        ),
+        (
+            ["wait", "--pool", "demo/linus"],
+            "Pool demo/linus does not exist",
+        ),
+    ] {
+        let ran = server.run(&missing);
+        assert_eq!(ran.code, 3, "{missing:?}: {}", ran.err);
+        assert!(ran.err.contains(what), "{}", ran.err);
+        assert!(ran.err.contains(" list"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_budget_moves_to_another_scope_only_on_demand() {
+    let server = Server::start();
+    let set = |more: &[&str]| {
+        let budget = ["budget", "set", "x", "--per", "day", "--limit"];
+        server.run(&[&budget[..], more].concat())
+    };
+    assert_eq!(set(&["5", "--pool", "a/*"]).code, 0);
+    // The same scope, with another limit.
+    assert_eq!(set(&["6", "--pool", "a/*"]).code, 0);
+    for other in [["--pool", "b/*"], ["--owner", "a/*"]] {
+        let refused = set(&[&["7"][..], &other].concat());
+        assert_eq!(refused.code, 5, "{}", refused.err);
+        let why = "could not set budget x: it exists, and limits a/*";
+        assert!(refused.err.contains(why), "{}", refused.err);
+        assert!(refused.err.contains("--move-scope"), "{}", refused.err);
+    }
+    let kept = server.json(&["budget", "show", "x"]);
+    assert_eq!(
+        (&kept["workerPools"], &kept["limit"]),
+        (&"a/*".into(), &6.0.into())
+    );
+    assert_eq!(set(&["7", "--pool", "b/*", "--move-scope"]).code, 0);
+    let moved = server.json(&["budget", "show", "x"]);
+    assert_eq!(
+        (&moved["workerPools"], &moved["limit"]),
+        (&"b/*".into(), &7.0.into())
+    );
+}
