@@ -58,6 +58,8 @@ pub enum Code {
     TooManyRequests,
     /// All requests together need more memory than the server has for them.
     ServerBusy,
+    /// The time may be wrong, so nothing is decided by it.
+    ClockUnknown,
 }
 
 /// The reason why a request was refused.
@@ -91,6 +93,7 @@ impl Code {
             Self::LaunchPending => "LaunchPending",
             Self::TooManyRequests => "TooManyRequests",
             Self::ServerBusy => "ServerBusy",
+            Self::ClockUnknown => "ClockUnknown",
         }
     }
 
@@ -113,14 +116,19 @@ impl Code {
             | Self::QueueUnavailable
             | Self::TreeUnavailable
             | Self::LaunchPending
-            | Self::ServerBusy => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::ServerBusy
+            | Self::ClockUnknown => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
     /// When to try again, if known.
     pub fn retry_after_seconds(self) -> Option<u32> {
-        matches!(self, Self::TooManyRequests | Self::ServerBusy).then_some(RETRY_SECONDS)
+        let is_short = matches!(
+            self,
+            Self::TooManyRequests | Self::ServerBusy | Self::ClockUnknown
+        );
+        is_short.then_some(RETRY_SECONDS)
     }
 }
 
@@ -171,6 +179,12 @@ impl ApiError {
 
     pub fn tree_failed(problem: &str) -> Self {
         Self::new(Code::TreeUnavailable, format!("Try again: {problem}"))
+    }
+
+    /// `doubt` says why this process does not know the time.
+    pub fn clock_unknown(doubt: &str) -> Self {
+        let text = format!("This server waits for the time of its database: {doubt}. Try again");
+        Self::new(Code::ClockUnknown, text)
     }
 
     /// Another deployment's queue does not report its pending tasks.

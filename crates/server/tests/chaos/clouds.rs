@@ -68,6 +68,12 @@ pub(crate) enum Mutant {
     ChargesASecondTwice,
     /// The harness charges a second of a machine to nobody.
     ChargesASecondToNobody,
+    /// Processes use the time of day of their machines.
+    UsesItsOwnClock,
+    /// Processes work although they do not know the time.
+    ActsInDoubt,
+    /// Processes end claims at once after a step of the time.
+    EndsAfterAStep,
 }
 
 pub(crate) struct Handle {
