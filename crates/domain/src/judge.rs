@@ -136,8 +136,8 @@ fn judge_living(
     }
     let silence = || inactivity_reason(worker, queue, attention);
     let over = match worker.state {
-        WorkerState::Requested => never_registered(worker, now),
-        WorkerState::Running => age_reason(worker, now).or_else(silence),
+        WorkerState::Requested => never_registered(worker, attention),
+        WorkerState::Running => age_reason(worker, attention).or_else(silence),
         WorkerState::Stopping | WorkerState::Stopped => None,
     };
     match over {
@@ -196,20 +196,30 @@ fn ended_reason(why: Option<String>) -> String {
 
 /// Before a worker can claim work it shows no activity, so the limit is the same as after
 /// registering.
-fn never_registered(worker: &Worker, now: Timestamp) -> Option<String> {
+fn never_registered(worker: &Worker, attention: &Attention) -> Option<String> {
     let terms = &worker.terms;
     let stated = terms.terminate_after.map(Timestamp::from_millis);
     let stated = stated.unwrap_or_else(|| worker.created.plus_millis(DEFAULT_REREGISTRATION_MS));
     let limit = stated.min(worker.created.plus_millis(inactivity_ms(worker)));
-    (limit < now).then(|| {
+    is_over(limit, worker.created, attention).then(|| {
         let seconds = limit.millis_since(worker.created) / SECOND_MS;
         format!("never registered within {seconds}s")
     })
 }
 
-fn age_reason(worker: &Worker, now: Timestamp) -> Option<String> {
+fn age_reason(worker: &Worker, attention: &Attention) -> Option<String> {
     let limit = Timestamp::from_millis(worker.terms.terminate_after?);
-    (limit < now).then(|| "terminateAfter time exceeded".to_owned())
+    let registered = worker.terms.registered_at.map(Timestamp::from_millis);
+    let since = registered.unwrap_or(worker.created);
+    let is_over = is_over(limit, since, attention);
+    is_over.then(|| "terminateAfter time exceeded".to_owned())
+}
+
+/// Whether a limit has passed that a worker got at this time. After a gap the worker has all of the
+/// time once more: if the clock was set forward, it has not had it yet.
+fn is_over(limit: Timestamp, since: Timestamp, attention: &Attention) -> bool {
+    let again = |gap: Timestamp| gap.plus_millis(limit.millis_since(since));
+    limit.max(attention.gap.map_or(limit, again)) < attention.looked
 }
 
 /// The worker runs and does not ask for work. The time before it registered does not count.

@@ -30,6 +30,21 @@ pub trait Clock: Send + Sync {
     fn steady_ms(&self) -> i64 {
         self.now().as_millis()
     }
+
+    /// Why this clock may be wrong at the moment. Nothing is decided by it meanwhile.
+    fn doubt(&self) -> Option<String> {
+        None
+    }
+
+    /// For how long the time has passed evenly: since its last step.
+    fn even_ms(&self) -> i64 {
+        i64::MAX
+    }
+
+    /// Facts about the clock that people should know.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

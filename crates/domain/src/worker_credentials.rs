@@ -6,7 +6,7 @@ use crate::time::{HOUR_MS, MINUTE_MS};
 /// Credentials of workers and runs are valid from a time in the past, so that they work when a
 /// clock is behind or is set back, ours included. This gives no access, because they did not exist
 /// then.
-pub const START_BEFORE_MS: i64 = 2 * HOUR_MS + 15 * MINUTE_MS;
+pub const START_BEFORE_MS: i64 = 8 * HOUR_MS + 15 * MINUTE_MS;
 
 pub fn client_id(provider_id: &ProviderId, worker: &WorkerKey) -> String {
     format!("worker/{provider_id}/{worker}")

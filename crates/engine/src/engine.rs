@@ -7,7 +7,7 @@ use cloud::Providers;
 use contract::Schemas;
 use domain::plan::StrategyDefaults;
 use domain::supply::Horizon;
-use domain::time::{Clock, Timestamp};
+use domain::time::{Clock, SECOND_MS, Timestamp};
 use store::{Store, StoreError, Tx};
 
 use crate::artifacts::Artifacts;
@@ -62,6 +62,13 @@ impl Engine {
     pub fn horizon(&self, now: Timestamp) -> Horizon {
         let embedded = !self.demand_source.is_outside();
         Horizon::new(now, embedded.then(|| self.availability.since(now)))
+    }
+
+    /// Whether the time stepped so recently that workers may not have claimed their runs again
+    /// since. Their machines may know another time, and the step may be undone, so nothing ends
+    /// because of the time meanwhile.
+    pub fn is_settling(&self) -> bool {
+        self.clock.even_ms() < i64::from(self.claim_seconds) * SECOND_MS
     }
 
     /// Writes one change; afterwards its events are published and its wake-ups sent.

@@ -9,6 +9,7 @@ pub mod change;
 pub mod clock;
 pub mod configurations;
 pub mod costs;
+pub mod database_clock;
 pub mod demand;
 mod engine;
 mod fair_limiter;

@@ -14,6 +14,8 @@ pub const CLOUD_CALLS: &str = "fleetwright_cloud_calls_total";
 pub const CLOUD_RATE: &str = "fleetwright_cloud_calls_per_second_limit";
 pub const STRATEGY_REQUESTS: &str = "fleetwright_strategy_requests_total";
 pub const IMAGE_STEPS: &str = "fleetwright_image_steps_total";
+pub const CLOCK_STEPS: &str = "fleetwright_clock_steps_total";
+pub const CLOCK_SKEW: &str = "fleetwright_clock_skew_seconds";
 pub const DEMAND_FAILURES: &str = "fleetwright_demand_unknown_total";
 
 /// Milliseconds as seconds, for metrics.

@@ -15,7 +15,8 @@ use tokio::task::JoinHandle;
 use owner_process::{Liveness, OwnerProcess};
 use stored_nodes::StoredNodes;
 
-/// An owner on another machine that wrote nothing for this long has ended.
+/// An owner on another machine that wrote nothing for this long has ended. So has an
+/// owner that wrote this far in the future: the clock was set back since.
 const LEASE: Duration = Duration::from_secs(30);
 /// The owner writes that it runs in this interval.
 const RENEWAL: Duration = Duration::from_secs(10);
@@ -107,7 +108,7 @@ fn check_free(owner: Option<&TreeOwner>, now: Timestamp) -> Result<(), OpenTreeE
     let is_free = match process.liveness() {
         Liveness::Ended => true,
         Liveness::Running => process == OwnerProcess::this(),
-        Liveness::Unknown => now.millis_since(owner.renewed) > lease_ms,
+        Liveness::Unknown => now.millis_since(owner.renewed).saturating_abs() > lease_ms,
     };
     if is_free {
         return Ok(());

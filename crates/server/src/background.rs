@@ -4,6 +4,7 @@ mod artifact_cleanup;
 mod backoff;
 mod batches;
 mod budgets;
+mod clock_measurement;
 mod costs;
 mod deletions;
 pub mod driver;
@@ -44,6 +45,7 @@ use engine::availability::PROBE_INTERVAL;
 pub use artifact_cleanup::{ArtifactCleanup, ArtifactLimits};
 pub use batches::Batches;
 pub use budgets::Budgets;
+pub use clock_measurement::ClockMeasurement;
 pub use costs::Costs;
 use driver::Driver;
 pub use file_reload::FileReload;
@@ -60,9 +62,7 @@ pub use overrides::Overrides;
 pub use pending_task_listener::PendingTaskListener;
 pub use provider_setup::ProviderSetup;
 pub use provision::{PageLimits, Provision, ProvisionRounds};
-pub use publish::{
-    BrokerPublisher, EventPublisher, READER as BROKER_READER, leave as leave_broker,
-};
+pub use publish::{BrokerPublisher, EventPublisher, READER as BROKER_READER, leave_readers};
 pub use queue_claims::QueueClaims;
 pub use queue_deadlines::QueueDeadlines;
 pub use queue_housekeeping::QueueHousekeeping;

@@ -13,12 +13,12 @@ use domain::id::ClientId;
 use domain::time::Clock;
 use engine::artifacts::ArtifactFolder;
 use engine::clock::SystemClock;
+use engine::database_clock::{skew_ms, skew_problem};
 use store::Store;
 use tokio::net::TcpListener;
 
 use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient, TreeKind};
 use crate::exposure;
-use crate::health::{skew_ms, skew_problem};
 use crate::notify::MailChannel;
 use crate::tls::TlsAcceptor;
 
@@ -431,11 +431,12 @@ async fn database_clock(store: &Store) -> Option<Finding> {
     let before = SystemClock.now();
     let read = store.read("database_clock", store::probe::clock);
     let theirs = read.await.ok()?;
-    let problem = skew_problem(skew_ms(before, SystemClock.now(), theirs))?;
+    let skew_ms = skew_ms(before, SystemClock.now(), theirs);
+    let problem = skew_problem(skew_ms)?;
     Some(Finding::warning(
         problem,
-        "synchronise the clocks of both machines with a time service (NTP): leases and \
-         credentials depend on it",
+        "synchronise the clocks of both machines with a time service (NTP): the server uses the \
+         time of the database, and workers and clients that of their machines",
     ))
 }
 

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use engine::clock::SystemClock;
+use engine::database_clock::DatabaseClock;
 use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -15,9 +16,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::Server;
-use crate::background;
 use crate::background::driver::Driver;
 use crate::background::tree_keeper;
+use crate::background::{self, ClockMeasurement};
 use crate::config::Config;
 use crate::exposure;
 use crate::open_files;
@@ -88,9 +89,11 @@ pub async fn run(
         () = await_database(&config) => {}
         () = &mut stop => return Ok(()),
     }
-    let app = start(config, Arc::new(SystemClock), Random::new(random)).await?;
+    let clock = Arc::new(DatabaseClock::new(Arc::new(SystemClock)));
+    let app = start(config, Arc::clone(&clock), Random::new(random)).await?;
     let stopping = CancellationToken::new();
-    let mut driver = Driver::new(Arc::clone(&app.engine.clock), stopping.clone());
+    let mut driver = Driver::of(&clock, stopping.clone());
+    ClockMeasurement::start(clock, app.engine.store.clone(), &mut driver);
     background::start(&app, &mut driver);
     let server = Arc::new(Server::new(Arc::clone(&app)));
     let tree = tokio::spawn(tree_keeper::keep(Arc::clone(&app), stopping.clone()));
@@ -110,9 +113,9 @@ pub async fn run(
     }
     driver.join().await;
     let _ = tree.await;
-    if let Err(problem) = background::leave_broker(&app).await {
-        tracing::warn!(error = %problem, "events are published again only after the lease has \
-                                          expired: {problem}");
+    if let Err(problem) = background::leave_readers(&app).await {
+        tracing::warn!(error = %problem, "other processes read events only after the leases of \
+                                          this one have expired: {problem}");
     }
     app.engine.launch_tracker.finish().await;
     app.engine.store.close().await;

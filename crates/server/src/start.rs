@@ -20,6 +20,7 @@ use engine::Engine;
 use engine::artifacts::Artifacts;
 use engine::availability::Availability;
 use engine::configurations::{CompilationCache, PayloadSchemas};
+use engine::database_clock::DatabaseClock;
 use engine::demand::DemandSource;
 use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
@@ -97,16 +98,18 @@ const FIRST_SET_UP: Duration = Duration::from_secs(5);
 /// Pause between two attempts to reach the database at the start.
 const DATABASE_RETRY: Duration = Duration::from_secs(1);
 
-/// Opens the database, migrates it, and builds the app.
+/// Opens the database, reads its time, migrates it, and builds the app.
 pub async fn start(
     config: Config,
-    clock: Arc<dyn Clock>,
+    clock: Arc<DatabaseClock>,
     random: Random,
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
     let (parts, telemetry) = (Parts::of(&config)?, Telemetry::of_process());
     close_artifacts(&config);
     let store = Store::open(&config.database.options())?;
+    let reading = store.read("database_clock", store::probe::clock);
+    clock.measure::<StoreError>(reading).await?;
     assemble(config, parts, store, telemetry, clock, random, Vec::new()).await
 }
 

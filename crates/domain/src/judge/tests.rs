@@ -172,6 +172,42 @@ fn after_a_step_of_the_clock_every_worker_may_be_new() {
 }
 
 #[test]
+fn a_step_of_the_clock_ends_no_machine_that_boots_or_works() {
+    let with_gap = |worker: &StoredWorker, gap| {
+        let mut attention = at(ago(0));
+        attention.gap = gap;
+        let (worker, seen) = (Worker::from_stored(worker.clone()), MachineState::Alive);
+        short(&judge(&worker, Some(seen), QueueFacts::Unknown, &attention))
+    };
+    // Half an hour to register; the clock says that it was an hour.
+    let mut booting = worker(WorkerState::Requested);
+    booting.terms.terminate_after = Some(booting.created.as_millis() + 1_800_000);
+    let late = "end: never registered within 1800s";
+    for (gap, expected) in [
+        (None, late),
+        (Some(ago(0)), "keep"),
+        (Some(ago(1_800_000)), "keep"),
+        (Some(ago(1_800_001)), late),
+        (Some(ago(HOUR_MS)), late),
+    ] {
+        assert_eq!(with_gap(&booting, gap), expected, "{gap:?}");
+    }
+    // It may work for 29 minutes after it registered, half an hour ago.
+    let mut working = worker(WorkerState::Running);
+    working.terms.terminate_after = Some(NOW - MINUTE_MS);
+    let old = "end: terminateAfter time exceeded";
+    for (gap, expected) in [
+        (None, old),
+        (Some(ago(0)), "keep"),
+        (Some(ago(29 * MINUTE_MS)), "keep"),
+        (Some(ago(29 * MINUTE_MS + 1)), old),
+        (Some(ago(HOUR_MS)), old),
+    ] {
+        assert_eq!(with_gap(&working, gap), expected, "{gap:?}");
+    }
+}
+
+#[test]
 fn a_worker_older_than_its_limit_must_stop() {
     let mut running = worker(WorkerState::Running);
     running.terms.terminate_after = Some(NOW);

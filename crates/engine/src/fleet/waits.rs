@@ -103,7 +103,7 @@ pub async fn fold_waits(
     let mut done = Folded::default();
     match look.await? {
         (Some(reader), head) if reader.position < head => {
-            if reader.holder != process && reader.held_until > now {
+            if reader.is_held_by_another(process, now, LEASE_MS) {
                 return Ok(done);
             }
         }
@@ -138,8 +138,7 @@ fn fold(
     limits: FoldLimits,
 ) -> store::Result<Folded> {
     let mut folded = Folded::default();
-    let until = now.plus_millis(LEASE_MS);
-    let Some(reader) = store::event_readers::take(tx, READER, process, now, until)? else {
+    let Some(reader) = store::event_readers::take(tx, READER, process, now, LEASE_MS)? else {
         folded.is_done = true;
         return Ok(folded);
     };
@@ -375,8 +374,7 @@ fn forget_accounts(
     now: Timestamp,
     limit: u32,
 ) -> store::Result<u64> {
-    let until = now.plus_millis(LEASE_MS);
-    match store::event_readers::take(tx, READER, process, now, until)? {
+    match store::event_readers::take(tx, READER, process, now, LEASE_MS)? {
         Some(_) => store::wait_accounts::delete_unused(tx, limit),
         None => Ok(0),
     }

@@ -174,6 +174,11 @@ async fn serve(engine: Arc<Engine>) {
             let _ = AssertUnwindSafe(sweep(&engine)).catch_unwind().await;
             next_sweep = self::next_sweep(&engine);
         }
+        if engine.clock.doubt().is_some() {
+            // Claims of a process with a wrong time would end at a wrong time.
+            let _ = tokio::time::timeout_at(next_sweep, dispatcher.wakeup.notified()).await;
+            continue;
+        }
         let next = dispatcher.waiting().next();
         match next {
             NextStep::Serve(batch) => serve_batch(&engine, batch).await,

@@ -7,6 +7,7 @@
 mod access_changes;
 mod artifacts;
 mod budgets;
+mod database_clock;
 mod documentation;
 mod queue_workers;
 mod sealing;

@@ -178,6 +178,26 @@ async fn an_owner_on_another_machine_ends_with_its_lease() {
 }
 
 #[tokio::test]
+async fn an_owner_elsewhere_whose_clock_was_ahead_ends_like_the_others() {
+    let open = |world: &World| {
+        let (store, clock) = (world.engine.store.clone(), clock(world));
+        async move { open(&store, &clock).await }
+    };
+    for (ahead_ms, is_held) in [
+        (0, true),
+        (30_000, true),
+        (30_001, false),
+        (28_800_000, false),
+    ] {
+        let world = World::new().await;
+        world.advance_ms(ahead_ms);
+        take_elsewhere(&world).await;
+        world.advance_ms(-ahead_ms);
+        assert_eq!(open(&world).await.is_err(), is_held, "{ahead_ms}");
+    }
+}
+
+#[tokio::test]
 async fn an_owner_that_lost_the_tree_cannot_write() {
     let world = World::new().await;
     let owned = open(&world.engine.store, &clock(&world)).await.unwrap();

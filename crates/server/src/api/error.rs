@@ -59,6 +59,8 @@ pub enum Code {
     TooManyRequests,
     /// All requests together need more memory than the server has for them.
     ServerBusy,
+    /// The time may be wrong, so nothing is decided by it.
+    ClockUnknown,
 }
 
 /// The reason why a request was refused.
@@ -93,6 +95,7 @@ impl Code {
             Self::LaunchPending => "LaunchPending",
             Self::TooManyRequests => "TooManyRequests",
             Self::ServerBusy => "ServerBusy",
+            Self::ClockUnknown => "ClockUnknown",
         }
     }
 
@@ -116,7 +119,8 @@ impl Code {
             | Self::TreeUnavailable
             | Self::DatabaseUnavailable
             | Self::LaunchPending
-            | Self::ServerBusy => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::ServerBusy
+            | Self::ClockUnknown => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -125,7 +129,10 @@ impl Code {
     pub fn retry_after_seconds(self) -> Option<u32> {
         let is_soon_over = matches!(
             self,
-            Self::TooManyRequests | Self::ServerBusy | Self::DatabaseUnavailable
+            Self::TooManyRequests
+                | Self::ServerBusy
+                | Self::DatabaseUnavailable
+                | Self::ClockUnknown
         );
         is_soon_over.then_some(RETRY_SECONDS)
     }
@@ -178,6 +185,12 @@ impl ApiError {
 
     pub fn tree_failed(problem: &str) -> Self {
         Self::new(Code::TreeUnavailable, format!("Try again: {problem}"))
+    }
+
+    /// `doubt` says why this process does not know the time.
+    pub fn clock_unknown(doubt: &str) -> Self {
+        let text = format!("This server waits for the time of its database: {doubt}. Try again");
+        Self::new(Code::ClockUnknown, text)
     }
 
     /// Another deployment's queue does not report its pending tasks.

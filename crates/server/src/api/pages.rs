@@ -63,8 +63,8 @@ fn welcome(root_url: &str) -> Value {
     })
 }
 
-/// A process is ready if the database accepts writes. Problems of the clock are reported but do not
-/// make the process unready.
+/// A process is ready if the database accepts writes, and its time is that of the database.
+/// Other problems of the clock are reported only.
 async fn ready(app: &App) -> Response {
     let health = app
         .health
@@ -75,11 +75,14 @@ async fn ready(app: &App) -> Response {
         let problem = "the database cannot be written\n";
         return text(StatusCode::SERVICE_UNAVAILABLE, problem);
     }
-    let warnings = health.clock.iter().map(|it| format!("warning: {it}\n"));
+    if let Some(doubt) = health.doubt {
+        return text(StatusCode::SERVICE_UNAVAILABLE, format!("{doubt}\n"));
+    }
+    let warnings = health.warnings.iter().map(|it| format!("warning: {it}\n"));
     let body: String = std::iter::once("ready\n".to_owned())
         .chain(warnings)
         .collect();
-    with_type(with_status(StatusCode::OK, body.into()), PLAIN)
+    text(StatusCode::OK, body)
 }
 
 /// Answers all who ask at `server.metrics_listen`.
@@ -129,11 +132,8 @@ fn names_this_machine(head: &RequestHead) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse().is_ok_and(is_loopback)
 }
 
-fn text(status: StatusCode, body: &'static str) -> Response {
-    with_type(
-        with_status(status, Bytes::from_static(body.as_bytes())),
-        PLAIN,
-    )
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    with_type(with_status(status, body.into()), PLAIN)
 }
 
 fn with_type(mut response: Response, content_type: &'static str) -> Response {

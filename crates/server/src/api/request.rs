@@ -114,7 +114,10 @@ async fn run(
         if_none_match: text_header(&head.headers, IF_NONE_MATCH).map(str::to_owned),
         caller: None,
     };
-    let outcome = answer_call(call, endpoint, head, body, &mut payload).await;
+    let outcome = match app.engine.clock.doubt() {
+        None => answer_call(call, endpoint, head, body, &mut payload).await,
+        Some(doubt) => Err(ApiError::clock_unknown(&doubt)),
+    };
     match outcome {
         Ok(reply) => {
             let response = reply_with(app, endpoint, reply, &for_error, payload, now);

@@ -11,6 +11,7 @@ use engine::artifacts::{
     ArtifactFolder, KnownFiles, N_SHARDS, RunFolder, file_name, list_runs, list_tasks_after,
     remove_file,
 };
+use serde_json::Value;
 use store::StoreError;
 
 use super::batches::Batches;
@@ -73,6 +74,9 @@ impl BackgroundTask for ArtifactCleanup {
     }
 
     async fn activate(&mut self) -> ActivationResult {
+        if self.engine.is_settling() {
+            return Ok(Value::Null);
+        }
         let now = self.engine.clock.now();
         let n_expired = self.expire(now).await?;
         let n_lost = self.sweep(now).await?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::time::Clock;
+use engine::database_clock::DatabaseClock;
 use engine::measures::{Stopwatch, seconds};
 use futures_util::FutureExt;
 use metrics::{gauge, histogram};
@@ -54,6 +55,11 @@ pub trait BackgroundTask: Send + 'static {
 
     async fn activate(&mut self) -> ActivationResult;
 
+    /// Whether it also runs while the time is in doubt, which no task does that uses the time.
+    fn runs_in_doubt(&self) -> bool {
+        false
+    }
+
     /// The time until the next work, if it is known and less than a period. The task is then
     /// activated again.
     fn idle_for(&self) -> Option<Duration> {
@@ -91,18 +97,30 @@ impl Handle {
 
 pub struct Driver {
     clock: Arc<dyn Clock>,
+    /// Whether the time is in doubt.
+    doubts: watch::Receiver<bool>,
     stop: CancellationToken,
     running: JoinSet<()>,
     n_started: u32,
 }
 
 impl Driver {
+    /// For a clock that is never in doubt.
     pub fn new(clock: Arc<dyn Clock>, stop: CancellationToken) -> Self {
         Self {
             clock,
+            doubts: watch::channel(false).1,
             stop,
             running: JoinSet::new(),
             n_started: 0,
+        }
+    }
+
+    /// Tasks rest while this clock is in doubt.
+    pub fn of(clock: &Arc<DatabaseClock>, stop: CancellationToken) -> Self {
+        Self {
+            doubts: clock.doubts(),
+            ..Self::new(Arc::clone(clock) as _, stop)
         }
     }
 
@@ -119,17 +137,15 @@ impl Driver {
         task: T,
     ) -> Handle {
         let (status_sender, status) = watch::channel(Status::default());
-        let (stop, clock, woken) = (self.stop.clone(), self.clock.clone(), wake.clone());
+        let time = TimeSource {
+            clock: self.clock.clone(),
+            doubts: self.doubts.clone(),
+        };
+        let (stop, woken) = (self.stop.clone(), wake.clone());
         let ticks = periodically(period, self.n_started);
         self.n_started += 1;
-        self.running.spawn(run(
-            Box::new(task),
-            ticks,
-            stop,
-            clock,
-            woken,
-            status_sender,
-        ));
+        self.running
+            .spawn(run(Box::new(task), ticks, stop, time, woken, status_sender));
         Handle { wake, status }
     }
 
@@ -158,11 +174,27 @@ fn periodically(period: Duration, n_before: u32) -> Interval {
     ticks
 }
 
+/// The clock of a task, and whether it is in doubt.
+struct TimeSource {
+    clock: Arc<dyn Clock>,
+    doubts: watch::Receiver<bool>,
+}
+
+impl TimeSource {
+    /// Waits until the time is known.
+    async fn known(&mut self) {
+        while self.clock.doubt().is_some() {
+            // An error means that the clock has been dropped, which the driver's never is.
+            let _ = self.doubts.wait_for(|is_doubtful| !is_doubtful).await;
+        }
+    }
+}
+
 async fn run(
     mut task: Box<dyn BackgroundTask>,
     mut ticks: Interval,
     stop: CancellationToken,
-    clock: Arc<dyn Clock>,
+    mut time: TimeSource,
     wake: Arc<Notify>,
     status_sender: watch::Sender<Status>,
 ) {
@@ -178,9 +210,15 @@ async fn run(
             _ = tokio::time::timeout(idle_for, wake.notified()) => {}
             () = stop.cancelled() => return,
         }
+        if !task.runs_in_doubt() {
+            tokio::select! {
+                () = time.known() => {}
+                () = stop.cancelled() => return,
+            }
+        }
         let outcome = tokio::select! {
             biased;
-            outcome = activate(&mut *task, &*clock) => outcome,
+            outcome = activate(&mut *task, &*time.clock) => outcome,
             () = stop.cancelled(), if drops_at_stop => return,
         };
         let is_failure = outcome.is_err() && !task.pauses_parts();

@@ -60,6 +60,9 @@ impl BackgroundTask for Housekeeping {
     }
 
     async fn activate(&mut self) -> ActivationResult {
+        if self.app.engine.is_settling() {
+            return Ok(Value::Null);
+        }
         let watch = Stopwatch::start();
         let batches = Batches::new(BATCH, MAX_BATCHES);
         let deleted = self.delete(self.pace.deletions(batches)).await;

@@ -119,8 +119,7 @@ impl Outcomes {
 }
 
 fn has_work(reader: &EventReader, head: i64, process: &str, now: Timestamp) -> bool {
-    let is_others = reader.holder != process && reader.held_until > now;
-    reader.position < head && !is_others
+    reader.position < head && !reader.is_held_by_another(process, now, LEASE_MS)
 }
 
 /// Takes the next outcomes from the stream.
@@ -130,8 +129,7 @@ fn collect(
     now: Timestamp,
     limits: OutcomeLimits,
 ) -> Result<Collected, StoreError> {
-    let until = now.plus_millis(LEASE_MS);
-    let Some(reader) = store::event_readers::take(tx, READER, process, now, until)? else {
+    let Some(reader) = store::event_readers::take(tx, READER, process, now, LEASE_MS)? else {
         let is_done = true;
         let noted = Noted::default();
         return Ok(Collected { noted, is_done });

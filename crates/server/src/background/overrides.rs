@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine::{Engine, fleet};
+use serde_json::Value;
 
 use super::batches::Batches;
 use super::driver::{ActivationResult, BackgroundTask, summary};
@@ -22,6 +23,9 @@ impl BackgroundTask for Overrides {
     }
 
     async fn activate(&mut self) -> ActivationResult {
+        if self.0.is_settling() {
+            return Ok(Value::Null);
+        }
         let (now, names) = (self.0.clock.now(), ["override_list_due", "override_end"]);
         let (one_batch, list) = (Batches::new(BATCH, 1), store::overrides::list_due);
         let ended = one_batch.settle(&self.0, names, [now; 2], list, |change, mut given| {

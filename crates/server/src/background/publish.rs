@@ -16,7 +16,7 @@ use super::driver::{ActivationResult, BackgroundTask};
 use crate::app::App;
 use crate::config::Role;
 
-pub use broker::{BrokerPublisher, READER, leave};
+pub use broker::{BrokerPublisher, READER, leave_readers};
 
 const BATCH: u32 = 500;
 const MAX_BATCHES: usize = 50;

@@ -7,6 +7,7 @@ use domain::id::TaskId;
 use engine::Engine;
 use engine::change::Change;
 use engine::queue::try_transition;
+use serde_json::Value;
 use store::StoreError;
 
 use super::batches::Batches;
@@ -26,6 +27,9 @@ impl BackgroundTask for QueueClaims {
     }
 
     async fn activate(&mut self) -> ActivationResult {
+        if self.0.is_settling() {
+            return Ok(Value::Null);
+        }
         self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await
     }
 }

@@ -8,6 +8,7 @@ use domain::time::MINUTE_MS;
 use engine::Engine;
 use engine::change::Change;
 use engine::queue::try_transition;
+use serde_json::Value;
 use store::StoreError;
 
 use super::batches::Batches;
@@ -27,6 +28,9 @@ impl BackgroundTask for QueueDeadlines {
     }
 
     async fn activate(&mut self) -> ActivationResult {
+        if self.0.is_settling() {
+            return Ok(Value::Null);
+        }
         self.in_batches(Batches::new(BATCH, MAX_BATCHES)).await
     }
 }

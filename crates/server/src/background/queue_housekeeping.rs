@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use engine::Engine;
 use engine::measures::Stopwatch;
+use serde_json::Value;
 use store::{task_groups, task_queues, tasks};
 
 use super::batches::Batches;
@@ -31,6 +32,9 @@ impl BackgroundTask for QueueHousekeeping {
     }
 
     async fn activate(&mut self) -> ActivationResult {
+        if self.engine.is_settling() {
+            return Ok(Value::Null);
+        }
         let watch = Stopwatch::start();
         let batches = Batches::new(BATCH, MAX_BATCHES);
         let deleted = self.delete(self.pace.deletions(batches)).await;

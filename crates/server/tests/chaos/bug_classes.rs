@@ -25,13 +25,14 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::Ask;
 use crate::measuring::measure_here;
 use crate::picture::Picture;
+use crate::run::Kind;
 use crate::world::{Process, World};
 
 const MINUTE_MS: i64 = 60_000;
 
 /// A world without failures.
 async fn quiet() -> Arc<World> {
-    let world = World::open(0, None, None).await;
+    let world = World::open(Kind::Usual, 0, None, None).await;
     world.end_trouble();
     world.make_pools().await;
     world

@@ -14,6 +14,7 @@ use serde_json::Value;
 use store::{Store, StoreError};
 
 use crate::picture::Picture;
+use crate::run::Kind;
 use crate::world::{CLOUDS, World};
 
 /// Machines that appeared after they were given up: they are ended at once, and do not count.
@@ -50,6 +51,9 @@ impl World {
         self.check_foreign();
         self.check_events(&after).await;
         self.see_runs().await;
+        if self.kind == Kind::WrongClocks {
+            self.check_times(&before, &after).await;
+        }
         let mut state = self.state();
         state.said.clear();
         state.before = Some(after);

@@ -72,6 +72,12 @@ pub(crate) enum Mutant {
     TakesPartsForAll,
     /// The harness makes budgets forget what was launched under them.
     ForgetsMoney,
+    /// Processes use the time of day of their machines.
+    UsesItsOwnClock,
+    /// Processes work although they do not know the time.
+    ActsInDoubt,
+    /// Processes end claims at once after a step of the time.
+    EndsAfterAStep,
 }
 
 pub(crate) struct Handle {

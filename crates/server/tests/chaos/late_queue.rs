@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::late_server::{LateServer, Mood, Script};
 use crate::people::POOLS;
-use crate::run::close;
+use crate::run::{Kind, close};
 use crate::world::World;
 
 const SEEDS: u64 = 60;
@@ -74,7 +74,7 @@ impl Beside {
             exaggerates_by,
             ..Script::default()
         };
-        let world = World::open_beside(Some(outside.clone()), seed, None, None).await;
+        let world = World::open_beside(Some(outside.clone()), Kind::Usual, seed, None, None).await;
         world.make_pools().await;
         world.add_process().await;
         world.check().await;

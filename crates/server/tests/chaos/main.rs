@@ -14,6 +14,7 @@ mod ask;
 mod budgets;
 mod bug_classes;
 mod checks;
+mod clocks;
 mod clouds;
 mod costs;
 mod crowd;
@@ -43,7 +44,7 @@ mod weather;
 mod workers;
 mod world;
 
-use run::{run, runs};
+use run::{Kind, run, runs};
 
 /// Worlds are made of many small things.
 #[global_allocator]
@@ -58,7 +59,7 @@ macro_rules! ranges {
             #[tokio::test]
             async fn $name() {
                 let first = $number * crate::SEEDS_EACH;
-                crate::runs(first..first + crate::SEEDS_EACH).await;
+                crate::runs(crate::Kind::Usual, first..first + crate::SEEDS_EACH).await;
             }
         )*
     };
@@ -79,32 +80,71 @@ mod worlds {
     }
 }
 
+/// One of up to three machines has a wrong clock, again and again.
+mod wrong_clocks {
+    use crate::{Kind, SEEDS_EACH, runs};
+
+    #[tokio::test]
+    async fn wrong_clocks_0() {
+        runs(Kind::WrongClocks, 0..2 * SEEDS_EACH).await;
+    }
+
+    #[tokio::test]
+    async fn wrong_clocks_1() {
+        runs(Kind::WrongClocks, 2 * SEEDS_EACH..4 * SEEDS_EACH).await;
+    }
+
+    mod long {
+        use super::*;
+
+        #[tokio::test]
+        async fn wrong_clocks_2() {
+            runs(Kind::WrongClocks, 4 * SEEDS_EACH..20 * SEEDS_EACH).await;
+        }
+    }
+}
+
 /// They were found among many thousands.
 #[tokio::test]
 async fn worlds_that_once_went_wrong() {
     // A machine ended while nobody saw it, and its account took the time back from another use.
-    runs(6025..6026).await;
+    runs(Kind::Usual, 6025..6026).await;
     // A launch was made in part, and its machine ended the pause after the refusal of the rest.
-    runs(5485..5486).await;
+    runs(Kind::Usual, 5485..5486).await;
     // The last machine ended in the last turn, before it was charged.
-    runs(8652..8653).await;
+    runs(Kind::Usual, 8652..8653).await;
     // The launch config was refused by one provider, and its pool moved to another.
-    runs(1558..1559).await;
+    runs(Kind::Usual, 1558..1559).await;
 }
 
 /// Runs the seeds that `scripts/chaos` names.
 #[tokio::test]
 async fn the_seeds_that_were_asked_for() {
+    runs_asked_for(Kind::Usual).await;
+}
+
+/// The same for `scripts/chaos --clocks`.
+#[tokio::test]
+async fn the_seeds_of_wrong_clocks_that_were_asked_for() {
+    runs_asked_for(Kind::WrongClocks).await;
+}
+
+async fn runs_asked_for(kind: Kind) {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     if let (Some(from), Some(seeds)) = (number("CHAOS_FROM"), number("CHAOS_SEEDS")) {
-        runs(from..from + seeds).await;
+        runs(kind, from..from + seeds).await;
     }
 }
 
 #[tokio::test]
 async fn the_same_seed_is_the_same_history() {
-    for seed in (0..5).chain([crowd::CROWD_AT]) {
-        let (first, second) = (run(seed, None, None).await, run(seed, None, None).await);
+    let usual = (0..5)
+        .chain([crowd::CROWD_AT])
+        .map(|seed| (Kind::Usual, seed));
+    let wrong_clocks = (0..5).map(|seed| (Kind::WrongClocks, seed));
+    for (kind, seed) in usual.chain(wrong_clocks) {
+        let first = run(kind, seed, None, None).await;
+        let second = run(kind, seed, None, None).await;
         let differs = first
             .trace
             .iter()

@@ -12,7 +12,7 @@ use store::StoreError;
 
 use crate::clouds::Mutant;
 use crate::picture::Picture;
-use crate::run::run;
+use crate::run::{Kind, run};
 use crate::world::{CLOUDS, Process, ROOT_URL, World};
 
 /// Seeds to try at most for each mutant.
@@ -21,12 +21,16 @@ const SEEDS: u64 = 200;
 /// A mutant's own calls to a cloud have no other time limit.
 const ANSWER_LIMIT: std::time::Duration = std::time::Duration::from_millis(20);
 
-#[expect(clippy::print_stdout, reason = "it is the first seed to write here")]
 /// At least one seed must find it, and report this invariant. The first seed saves time.
 async fn is_found(mutant: Mutant, first_seed: u64, invariant: &str) {
+    is_found_in(Kind::Usual, mutant, first_seed, invariant).await;
+}
+
+#[expect(clippy::print_stdout, reason = "it is the first seed to write here")]
+async fn is_found_in(kind: Kind, mutant: Mutant, first_seed: u64, invariant: &str) {
     let mut others = Vec::new();
     for seed in first_seed..first_seed + SEEDS {
-        let ran = run(seed, Some(mutant), None).await;
+        let ran = run(kind, seed, Some(mutant), None).await;
         if ran
             .problems
             .iter()
@@ -128,6 +132,21 @@ async fn taking_the_runs_of_a_part_for_all_of_them_is_found() {
 #[tokio::test]
 async fn charging_a_second_to_nobody_is_found() {
     is_found(Mutant::ChargesASecondToNobody, 0, "I20").await;
+}
+
+#[tokio::test]
+async fn using_the_clock_of_the_own_machine_is_found() {
+    is_found_in(Kind::WrongClocks, Mutant::UsesItsOwnClock, 0, "I21").await;
+}
+
+#[tokio::test]
+async fn working_without_knowing_the_time_is_found() {
+    is_found_in(Kind::WrongClocks, Mutant::ActsInDoubt, 0, "I21").await;
+}
+
+#[tokio::test]
+async fn ending_claims_at_once_after_a_step_of_the_time_is_found() {
+    is_found_in(Kind::WrongClocks, Mutant::EndsAfterAStep, 0, "I21").await;
 }
 
 impl World {

@@ -15,8 +15,19 @@ const POSTGRES_EVERY: u64 = 20;
 /// The end of a trace is the most useful part.
 const SHOWN: usize = 400;
 
+/// Of a hundred steps with wrong clocks, this many begin with another one.
+const DISTURBED: u32 = 30;
+
 /// After this many failed runs, the test stops.
 const MAX_WRONG: usize = 5;
+
+/// The faults of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Usual,
+    /// Machines of processes have wrong clocks.
+    WrongClocks,
+}
 
 /// The result of a run.
 pub(crate) struct Ran {
@@ -25,14 +36,23 @@ pub(crate) struct Ran {
     pub(crate) trace: Vec<String>,
 }
 
-pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Database>) -> Ran {
-    let world = World::open(seed, mutant, postgres).await;
+pub(crate) async fn run(
+    kind: Kind,
+    seed: u64,
+    mutant: Option<Mutant>,
+    postgres: Option<Database>,
+) -> Ran {
+    let world = World::open(kind, seed, mutant, postgres).await;
     world.make_pools().await;
     world.make_budgets().await;
     world.check().await;
     let n_steps = world.chance.between(*STEPS.start(), *STEPS.end());
     let crowd_at = world.has_crowd().then(|| world.chance.between(1, n_steps));
     for step in 1..=n_steps {
+        if kind == Kind::WrongClocks && world.chance.percent(DISTURBED) {
+            world.disturb_a_clock().await;
+            world.check().await;
+        }
         world.step().await;
         if crowd_at == Some(step) {
             world.crowd_waits().await;
@@ -78,14 +98,14 @@ pub(crate) async fn close(world: Arc<World>) {
 
 /// All of these, one after the other; stops after several failures.
 #[expect(clippy::print_stdout, reason = "a failure must say how it came about")]
-pub(crate) async fn runs(seeds: Range<u64>) {
+pub(crate) async fn runs(kind: Kind, seeds: Range<u64>) {
     let mut wrong = Vec::new();
     for seed in seeds {
         let postgres = match seed % POSTGRES_EVERY == POSTGRES_EVERY - 1 {
             true if std::env::var_os("TEST_PG_URL").is_some() => Database::postgres(),
             true | false => None,
         };
-        let ran = run(seed, None, postgres).await;
+        let ran = run(kind, seed, None, postgres).await;
         if ran.problems.is_empty() {
             continue;
         }
@@ -94,7 +114,12 @@ pub(crate) async fn runs(seeds: Range<u64>) {
         for line in &ran.trace[skipped..] {
             println!("{line}");
         }
-        println!("again: scripts/chaos --from {seed} --seeds 1");
+        let flag = if kind == Kind::WrongClocks {
+            " --clocks"
+        } else {
+            ""
+        };
+        println!("again: scripts/chaos{flag} --from {seed} --seeds 1");
         wrong.push((seed, ran.problems));
         if wrong.len() == MAX_WRONG {
             break;

@@ -11,6 +11,7 @@ use engine::fleet::PlannedLaunch;
 use serde_json::Value;
 
 use crate::ask::Who;
+use crate::clocks::SeenTimes;
 use crate::costs::SeenRun;
 use crate::picture::Picture;
 
@@ -39,6 +40,8 @@ pub(crate) struct State {
     pub(crate) rows: BTreeMap<WorkerKey, Worker>,
     /// The runs that have ended, as the queue knows them.
     pub(crate) runs: BTreeMap<(String, usize), SeenRun>,
+    /// The times of runs, for I21.
+    pub(crate) times: SeenTimes,
     /// A process was frozen, or soon will be.
     pub(crate) has_frozen: bool,
     /// Nothing can be inserted into the database.

@@ -17,21 +17,28 @@ use store::StoreError;
 
 use crate::clouds::Mutant;
 use crate::people::POOLS;
+use crate::run::Kind;
 use crate::weather::LONGEST_ROUND_MS;
 use crate::world::{Process, World};
 
 /// Two processes see all that three could.
 const MAX_PROCESSES: usize = 2;
+/// With wrong clocks, two right ones stand beside a wrong one.
+const MAX_PROCESSES_WITH_WRONG_CLOCKS: usize = 3;
 
 impl Process {
     /// Activates a task once. Its errors are expected when its process dies or a cloud fails.
     pub(crate) async fn run(&self, mut task: impl BackgroundTask) {
-        let _ = task.activate().await;
+        if !self.rests() {
+            let _ = task.activate().await;
+        }
     }
 
     pub(crate) async fn end(&self) {
         // A task never overlaps itself (I13): the driver sees to it, and here this.
-        if let Ok(mut endings) = self.endings.try_lock() {
+        if let Ok(mut endings) = self.endings.try_lock()
+            && !self.rests()
+        {
             for ending in endings.iter_mut() {
                 let _ = ending.activate().await;
             }
@@ -131,6 +138,7 @@ impl World {
             88..=89 => self.add_another_process().await,
             // Their actions run in the process and in the harness; neither may freeze.
             90..=92 | 97..=98 if process.life.may_freeze() => {}
+            90..=92 | 97..=99 if process.rests() => {}
             90..=92 => self.decide_late(&process).await,
             100..=102 if self.has_budgets() => self.change_budget().await,
             93..=95 | 100.. => self.change_the_weather(),
@@ -214,7 +222,11 @@ impl World {
     }
 
     async fn add_another_process(self: &Arc<Self>) {
-        if self.processes().len() < MAX_PROCESSES {
+        let limit = match self.kind {
+            Kind::Usual => MAX_PROCESSES,
+            Kind::WrongClocks => MAX_PROCESSES_WITH_WRONG_CLOCKS,
+        };
+        if self.processes().len() < limit {
             self.add_process().await;
         }
     }
@@ -313,7 +325,8 @@ impl World {
 
     pub(crate) async fn preview_all(self: &Arc<Self>) {
         let process = self.any_process();
-        let Some(process) = process.filter(|process| !process.life.may_freeze()) else {
+        let is_free = |process: &Arc<Process>| !process.life.may_freeze() && !process.rests();
+        let Some(process) = process.filter(is_free) else {
             return;
         };
         for pool in POOLS {

@@ -10,6 +10,7 @@ use cloud::{FakeCloud, FakeSettings, Provider, ProviderContext};
 use contract::Schemas;
 use domain::id::{LaunchToken, ProviderId, WorkerKey};
 use domain::time::{Clock, Timestamp};
+use engine::database_clock::DatabaseClock;
 use engine::random::Random;
 use http::Method;
 use server::api::listener::Server;
@@ -21,16 +22,18 @@ use store::{Options, Store};
 use tempfile::TempDir;
 
 use crate::ask::{Answer, Ask, Who};
+use crate::clocks::{MachineClock, clock_of, measure};
 use crate::clouds::{Handle, Life, Mutant};
 use crate::costs::keeps_bills;
 use crate::database::Database;
+use crate::run::Kind;
 use crate::state::State;
 use testing::Chance;
 
 pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
 const ROOT_TOKEN: &str = "root-root-root-root-root-root-root-root-root";
 /// 2026-09-21T14:13:20.000Z
-const START_MS: i64 = 1_790_000_000_000;
+pub(crate) const START_MS: i64 = 1_790_000_000_000;
 /// The clouds, with their maximum numbers of machines.
 pub(crate) const CLOUDS: [(&str, Option<u64>); 2] = [("one", None), ("two", Some(5))];
 /// How often all waiting work may continue before the next step.
@@ -55,10 +58,15 @@ pub(crate) struct Process {
     pub(crate) life: Arc<Life>,
     pub(crate) endings: tokio::sync::Mutex<Vec<MachineTermination>>,
     pub(crate) random: Chance,
+    pub(crate) mutant: Option<Mutant>,
+    /// The clocks of its machine, and what it makes of them.
+    pub(crate) local: Arc<MachineClock>,
+    pub(crate) clock: Arc<DatabaseClock>,
     server: Arc<Server>,
 }
 
 pub(crate) struct World {
+    pub(crate) kind: Kind,
     pub(crate) seed: u64,
     pub(crate) chance: Chance,
     pub(crate) mutant: Option<Mutant>,
@@ -67,7 +75,7 @@ pub(crate) struct World {
     pub(crate) clouds: Vec<Arc<FakeCloud>>,
     /// Reads the database and never dies.
     pub(crate) observer: Store,
-    /// The clock of the servers, which may be set.
+    /// The clock of the database, which may be set.
     clock: Arc<TestClock>,
     /// The time of the clouds.
     true_clock: Arc<TestClock>,
@@ -84,16 +92,18 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn open(
+        kind: Kind,
         seed: u64,
         mutant: Option<Mutant>,
         postgres: Option<Database>,
     ) -> Arc<Self> {
-        Self::open_beside(None, seed, mutant, postgres).await
+        Self::open_beside(None, kind, seed, mutant, postgres).await
     }
 
     /// A world whose tasks are pending in another deployment's queue, if there is one.
     pub(crate) async fn open_beside(
         queue: Option<OutsideQueue>,
+        kind: Kind,
         seed: u64,
         mutant: Option<Mutant>,
         postgres: Option<Database>,
@@ -120,6 +130,7 @@ impl World {
             clouds.iter().for_each(|cloud| cloud.keep_bill());
         }
         let world = Arc::new(Self {
+            kind,
             seed,
             mutant,
             rings: seed.is_multiple_of(2),
@@ -166,7 +177,11 @@ impl World {
         self.clock.now()
     }
 
-    /// The clocks of the servers are set.
+    pub(crate) fn true_now(&self) -> Timestamp {
+        self.true_clock.now()
+    }
+
+    /// The clock of the database is set, which the servers soon know.
     pub(crate) fn set_clocks_by_ms(&self, millis: i64) {
         let now = self.now();
         let mut state = self.state();
@@ -176,13 +191,30 @@ impl World {
         for active in state.active.values_mut() {
             *active = (*active).min(after);
         }
+        state.times.set = Some(self.true_now());
+        state.times.has_started = false;
         drop(state);
         self.clock.0.fetch_add(millis, Ordering::SeqCst);
+        for process in self.lock_processes().iter() {
+            process.measure(self.now());
+        }
     }
 
+    /// More time passes than the seconds between two measurements of each process.
     pub(crate) fn advance_ms(&self, millis: i64) {
+        self.advance_others_ms(millis, None);
+    }
+
+    /// The machine of this process sleeps meanwhile.
+    pub(crate) fn advance_others_ms(&self, millis: i64, sleeping: Option<&Arc<Process>>) {
         self.clock.0.fetch_add(millis, Ordering::SeqCst);
         self.true_clock.0.fetch_add(millis, Ordering::SeqCst);
+        for process in self.lock_processes().iter() {
+            if sleeping.is_none_or(|sleeping| !Arc::ptr_eq(sleeping, process)) {
+                process.local.drift(millis);
+                process.measure(self.now());
+            }
+        }
         for cloud in &self.clouds {
             cloud.clock_moved();
         }
@@ -208,6 +240,7 @@ impl World {
         self.calm_the_weather();
         for process in self.lock_processes().iter() {
             process.life.thaw();
+            process.measure(self.now());
         }
     }
 
@@ -251,7 +284,10 @@ impl World {
         };
         let providers = CLOUDS.iter().enumerate().map(handle).collect();
         let config = self.config.clone();
-        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let local = MachineClock::new(&self.true_clock);
+        let measured = Arc::new(DatabaseClock::new(Arc::clone(&local) as _));
+        measure(&measured, self.now());
+        let clock = clock_of(self.mutant, &local, &measured);
         let dice = Random::new(random.clone());
         let app = if self.is_postgres() {
             Box::pin(start_with(config, clock, dice, providers)).await
@@ -268,7 +304,11 @@ impl World {
             app,
             life,
             random,
+            mutant: self.mutant,
+            local,
+            clock: measured,
         };
+        self.state().times.has_started = true;
         self.note(format!("process {number} starts"));
         self.lock_processes().push(Arc::new(process));
     }
@@ -388,6 +428,7 @@ impl World {
         body: Option<&serde_json::Value>,
     ) -> Option<Answer> {
         let process = self.any_process()?;
+        let may_refuse = process.app.engine.clock.doubt().is_some();
         let ask = Ask::new(Arc::clone(&process.server), method, path, self.now()).by(who);
         let ask = match body {
             Some(body) => ask.json(body),
@@ -397,7 +438,7 @@ impl World {
         let limit = if is_claim { NO_WORK } else { LONGEST_ANSWER };
         let answer = self.within(limit, Box::pin(ask.send())).await?;
         if answer.status >= 500 {
-            if !process.life.is_over() && !self.state().is_full {
+            if !process.life.is_over() && !self.state().is_full && !may_refuse {
                 self.problem(format!(
                     "{path} is answered {}: {}",
                     answer.status, answer.text

@@ -4,15 +4,12 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use domain::time::HOUR_MS;
 use server::background::HealthCheck;
 use server::background::driver::BackgroundTask;
 use server::config::Config;
 use server::run::RunError;
 
 use crate::database::on_both;
-
-const SKEWED: &str = "warning: the clock of this machine differs from that of the database\n";
 
 on_both!(
     a_process_whose_database_takes_no_writes_is_not_ready,
@@ -21,7 +18,7 @@ on_both!(
             let answer = world.get("root:/ready").anonymously().await;
             (answer.status, answer.text)
         };
-        assert_eq!(ready().await, (200, format!("ready\n{SKEWED}")));
+        assert_eq!(ready().await, (200, "ready\n".to_owned()));
         world.database.raw("DROP TABLE revisions");
         // The answer holds for a few seconds: asking often makes no writes.
         assert_eq!(ready().await.0, 200);
@@ -37,20 +34,6 @@ on_both!(
             .raw("CREATE TABLE revisions (name TEXT NOT NULL PRIMARY KEY, value BIGINT NOT NULL)");
         world.clock.advance_ms(5_000);
         assert_eq!(ready().await.0, 200);
-    }
-);
-
-on_both!(
-    a_clock_that_differs_from_the_databases_is_warned_of_once,
-    |world| {
-        let mut task = HealthCheck(world.app.clone());
-        for _ in 0..3 {
-            task.activate().await.unwrap();
-            world.clock.advance_ms(HOUR_MS);
-        }
-        let warned = world.log.lines("that of the database");
-        assert_eq!(warned.len(), 1, "{warned:?}");
-        assert!(warned[0].contains(" s behind that of"), "{warned:?}");
     }
 );
 

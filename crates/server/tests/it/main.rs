@@ -20,6 +20,7 @@ mod broker;
 mod broker_over_tls;
 mod canary_chaos;
 mod clients;
+mod clocks;
 mod compressed;
 mod configuration_authorization;
 mod configuration_payloads;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use server::app::App;
 use server::background::driver::BackgroundTask;
 use server::background::{
-    BROKER_READER, Batches, BrokerPublisher, EventPublisher, Measure, leave_broker,
+    BROKER_READER, Batches, BrokerPublisher, EventPublisher, Measure, leave_readers,
 };
 use server::start::start_with;
 use store::StoreError;
@@ -314,7 +314,7 @@ async fn one_process_publishes_at_a_time_and_another_takes_over() {
         assert_eq!(published().await, [id(1)]);
 
         // A process that ends properly is replaced at once.
-        leave_broker(&world.app).await.unwrap();
+        leave_readers(&world.app).await.unwrap();
         write(&world.app, "pp/ee", vec![id(2)]).await;
         tell(&other, &mut second).await;
         assert_eq!(published().await, [id(2)]);

@@ -10,7 +10,7 @@ use serde_json::json;
 use server::api::listener::Server;
 use server::app::App;
 use server::config::{Config, StaticClient};
-use server::start::{StartError, start};
+use server::start::{StartError, start_with};
 
 use crate::ask::{Ask, Who};
 use crate::database::{assert_snapshot, on_both, on_sqlite_first};
@@ -21,8 +21,9 @@ use crate::world::World;
 async fn second(world: &World, change: impl FnOnce(&mut Config)) -> Result<Second, StartError> {
     let mut config = world.app.config.clone();
     change(&mut config);
-    let clock = Arc::clone(&world.clock);
-    let app = start(config, clock, Random::new(StdRng::seed_from_u64(11))).await?;
+    let clock = Arc::clone(&world.clock) as _;
+    let random = Random::new(StdRng::seed_from_u64(11));
+    let app = start_with(config, clock, random, Vec::new()).await?;
     let server = Arc::new(Server::new(Arc::clone(&app)));
     Ok(Second { app, server })
 }

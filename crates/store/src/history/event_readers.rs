@@ -25,6 +25,8 @@ statements! { TABLE;
     LEAVE "event_reader_leave" =
         "UPDATE event_readers SET held_until = $1 \
          WHERE name = $2 AND holder = $3 AND held_until > $1";
+    LEAVE_ALL "event_reader_leave_all" =
+        "UPDATE event_readers SET held_until = $1 WHERE holder = $2 AND held_until > $1";
 }
 
 /// The position and the holder of a reader.
@@ -36,6 +38,18 @@ pub struct EventReader {
     pub held_until: Timestamp,
     /// Increases whenever the holder changes.
     pub fence: i64,
+}
+
+impl EventReader {
+    /// Whether another process than this one holds the reader now, with a lease of this length.
+    ///
+    /// No process takes it for longer. A lease that ends much later was written before the clock
+    /// was set back, and its holder may have ended since, so it holds nobody up. A process that
+    /// lives loses the reader by this, and its fence keeps it from moving the position.
+    pub fn is_held_by_another(&self, process: &str, now: Timestamp, lease_ms: i64) -> bool {
+        let left_ms = self.held_until.millis_since(now);
+        self.holder != process && 0 < left_ms && left_ms <= lease_ms.saturating_mul(2)
+    }
 }
 
 /// Creates the reader if it does not exist. It begins with the next event.
@@ -55,16 +69,16 @@ pub fn take(
     name: &str,
     holder: &str,
     now: Timestamp,
-    until: Timestamp,
+    lease_ms: i64,
 ) -> Result<Option<EventReader>> {
     let Some(known) = get(tx, name)? else {
         return Ok(None);
     };
-    let is_mine = known.holder == holder;
-    if !is_mine && known.held_until > now {
+    if known.is_held_by_another(holder, now, lease_ms) {
         return Ok(None);
     }
-    let fence = if is_mine {
+    let until = now.plus_millis(lease_ms);
+    let fence = if known.holder == holder {
         known.fence
     } else {
         known.fence + 1
@@ -91,6 +105,11 @@ pub fn advance(tx: &mut Tx<'_>, name: &str, fence: i64, position: i64) -> Result
 /// Ends the lease of this holder, so that other processes can take the reader immediately.
 pub fn leave(tx: &mut Tx<'_>, name: &str, holder: &str, now: Timestamp) -> Result<()> {
     tx.run(&LEAVE, (now, name, holder))
+}
+
+/// Ends all leases of this holder, which ends.
+pub fn leave_all(tx: &mut Tx<'_>, holder: &str, now: Timestamp) -> Result<()> {
+    tx.run(&LEAVE_ALL, (now, holder))
 }
 
 from_row! { EventReader { position, holder, held_until, fence } }

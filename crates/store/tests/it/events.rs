@@ -7,7 +7,7 @@ use domain::task::{Task, TaskEvent};
 use domain::time::Timestamp;
 use store::event_readers::{self, EventReader};
 use store::events::Expired;
-use store::{Store, events, outbox};
+use store::{Store, Tx, events, outbox};
 
 use crate::samples::{at, event, pool_id};
 use crate::tasks::{document, task_id};
@@ -66,7 +66,7 @@ async fn all(store: &Store) -> Vec<(i64, String)> {
 
 async fn take(store: &Store, holder: &'static str, now: i64) -> Option<EventReader> {
     write(store, move |tx| {
-        event_readers::take(tx, "r", holder, at(now), at(now + 10))
+        event_readers::take(tx, "r", holder, at(now), 10)
     })
     .await
 }
@@ -205,7 +205,7 @@ struct Held {
 impl Held {
     async fn start(
         store: &Store,
-        work: impl Fn(&mut store::Tx<'_>) -> Result<(), store::StoreError> + Send + 'static,
+        work: impl Fn(&mut Tx<'_>) -> Result<(), store::StoreError> + Send + 'static,
     ) -> Self {
         let (is_done, done) = mpsc::channel();
         let (go_on, gone_on) = mpsc::channel::<()>();
@@ -392,6 +392,27 @@ on_both!(one_process_reads_at_a_time, |database| {
     }
     let third = take(&store, "p1", 116).await.unwrap();
     assert_eq!((third.position, third.holder.as_str()), (7, "p1"));
+});
+
+on_both!(a_lease_far_in_the_future_holds_nobody_up, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| event_readers::open(tx, "r")).await;
+    // Leases last 10; the clock was ahead by this much, and is set back.
+    for (ahead, is_held) in [(0, true), (10, true), (11, false), (28_800_000, false)] {
+        let held = take(&store, "before", 1_000 + ahead).await.unwrap();
+        let taken = take(&store, "after", 1_000).await;
+        assert_eq!(taken.is_none(), is_held, "{ahead}");
+        // A holder that still runs has lost the reader, and cannot move it.
+        let (fence, next) = (held.fence, held.position + 1);
+        let move_it = move |tx: &mut Tx<'_>| event_readers::advance(tx, "r", fence, next);
+        assert_eq!(write(&store, move_it).await, is_held, "{ahead}");
+        for holder in ["before", "after"] {
+            write(&store, move |tx| {
+                event_readers::leave_all(tx, holder, at(0))
+            })
+            .await;
+        }
+    }
 });
 
 on_both!(of_many_processes_one_takes_the_reader, |database| {

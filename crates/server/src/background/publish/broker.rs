@@ -138,9 +138,9 @@ impl BrokerPublisher {
         {
             return Ok(lease.clone());
         }
-        let (holder, until) = (self.app.events.process.clone(), now.plus_millis(LEASE_MS));
+        let holder = self.app.events.process.clone();
         let taking = self.app.engine.store.write("event_reader_take", move |tx| {
-            store::event_readers::take(tx, READER, &holder, now, until)
+            store::event_readers::take(tx, READER, &holder, now, LEASE_MS)
         });
         self.lease = taking.await?;
         self.lease.clone().ok_or(Stop::NotOurs)
@@ -175,7 +175,15 @@ impl BrokerPublisher {
                                                {problem}");
         }
         // Perhaps another process can reach the broker.
-        leave(&self.app).await?;
+        let (holder, now) = (self.app.events.process.clone(), self.app.engine.clock.now());
+        let leaving = self
+            .app
+            .engine
+            .store
+            .write("event_reader_leave", move |tx| {
+                store::event_readers::leave(tx, READER, &holder, now)
+            });
+        leaving.await?;
         Ok(Value::Null)
     }
 }
@@ -209,11 +217,12 @@ impl BackgroundTask for BrokerPublisher {
     }
 }
 
-/// Lets another process publish at once. Called when this process ends.
-pub async fn leave(app: &App) -> Result<(), StoreError> {
+/// Lets other processes read events at once: those for the broker, and those for our accounts.
+/// Called when this process ends.
+pub async fn leave_readers(app: &App) -> Result<(), StoreError> {
     let (holder, now) = (app.events.process.clone(), app.engine.clock.now());
-    let leaving = app.engine.store.write("event_reader_leave", move |tx| {
-        store::event_readers::leave(tx, READER, &holder, now)
+    let leaving = app.engine.store.write("event_reader_leave_all", move |tx| {
+        store::event_readers::leave_all(tx, &holder, now)
     });
     leaving.await
 }
