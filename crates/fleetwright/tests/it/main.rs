@@ -7,11 +7,13 @@
 mod builders;
 mod client;
 mod code;
+mod code_images;
 mod code_plan;
 mod configuration;
 mod documentation;
 mod documented_commands;
 mod event;
+mod failing_program;
 mod image_builds;
 mod images;
 mod import;
