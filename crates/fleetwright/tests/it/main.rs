@@ -20,6 +20,7 @@ mod import;
 mod import_nodepool;
 mod import_rules;
 mod launch_configs;
+mod messages;
 mod network;
 mod offline;
 mod other_workers;
